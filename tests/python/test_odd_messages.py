@@ -10,6 +10,7 @@ from crc32c import crc32c
 import hilbert_ring
 from hilbert_ring._job import AttendOptions, pattern_of
 from hilbert_ring._stream import StreamAttempt, StreamState, prepare_stream
+from hilbert_ring._torch_streams import CallerStreams
 from hilbert_ring.v1 import attention_pb2 as pb
 
 ROWS = np.ones((16, 1, 8), "f4")
@@ -91,7 +92,7 @@ def test_rows_that_a_stream_did_not_send_are_not_taken():
     rows = np.ones((1 << 16, 1, 8), "f4")
     pattern = pattern_of(segments=[16], dilations=None, mixing="head_groups", causal=False, scale=None, tail="mask",
                          average_groups=True, sequence_lengths=None)
-    call = prepare_stream((rows, rows, rows), dtype=None, lse=False, epoch_tokens=None, ordering=None,
+    call = prepare_stream((rows, rows, rows), dtype=None, lse=False, epoch_tokens=None, ordering=None, streams=CallerStreams(),
                           options=AttendOptions(), pattern=pattern)
     attempt = StreamAttempt(call, 0, StreamState())
     attempt.handle(pb.AttendResponse(admitted=pb.Admitted(epoch_tokens=16)).SerializeToString())

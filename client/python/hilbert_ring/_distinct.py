@@ -14,7 +14,7 @@ import numpy as np
 
 from hilbert_ring._chunks import RowRanges
 from hilbert_ring._files import PathLike, byte_range, is_path, mapping_at
-from hilbert_ring._tensors import torch_if_loaded
+from hilbert_ring._torch_streams import torch_if_loaded
 from hilbert_ring.errors import InvalidArgumentError
 
 _MEMORY = ("memory",)

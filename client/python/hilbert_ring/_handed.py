@@ -21,7 +21,8 @@ from hilbert_ring._by_reference import Parts, folder_of, beneath, may_send, tens
 from hilbert_ring._chunks import Inputs, tensor_name
 from hilbert_ring._files import FileOutput, NotInFile, part_of
 from hilbert_ring._scratch import NoScratch, Scratch, check_room, lies_in_memory, make_scratch
-from hilbert_ring._tensors import Output, torch_if_loaded
+from hilbert_ring._tensors import Output
+from hilbert_ring._torch_streams import torch_if_loaded
 from hilbert_ring._warn import warn
 from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb

@@ -14,6 +14,7 @@ from hilbert_ring._job import AttendOptions, shape_of
 from hilbert_ring._protocol import broken, parsed
 from hilbert_ring._spec import integer, make_spec, row_bytes
 from hilbert_ring._tensors import Output, Tensor, read_tensor
+from hilbert_ring._torch_streams import CallerStreams
 from hilbert_ring.errors import DataLossError, InternalError, InvalidArgumentError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -57,6 +58,7 @@ class StreamCall:
     dtype: Optional[str]  # what raw 16-bit numbers are
     options: AttendOptions
     job_id: str
+    streams: CallerStreams
 
     def block(self, value: Any) -> InputBlock:
         """The caller's (q, k, v), which have the shapes and the type of the first block's.
@@ -64,7 +66,7 @@ class StreamCall:
         Raises:
             InvalidArgumentError: they have not.
         """
-        block = read_block(value, self.dtype)
+        block = read_block(value, self.dtype, self.streams)
         for new, first in zip(block.tensors, self.first.tensors):
             if new.dtype != first.dtype or new.shape[1:] != first.shape[1:]:
                 raise InvalidArgumentError(
@@ -98,7 +100,7 @@ class StreamFigures:
         return self._state.epoch
 
 
-def read_block(value: Any, dtype: Optional[str]) -> InputBlock:
+def read_block(value: Any, dtype: Optional[str], streams: CallerStreams) -> InputBlock:
     """A caller's (q, k, v).
 
     Raises:
@@ -106,15 +108,15 @@ def read_block(value: Any, dtype: Optional[str]) -> InputBlock:
     """
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise InvalidArgumentError("a block must be a tuple (q, k, v)", field="blocks")
-    q, k, v = (read_tensor(name, given, dtype) for name, given in zip("qkv", value))
+    q, k, v = (read_tensor(name, given, dtype, streams) for name, given in zip("qkv", value))
     shape_of(q, k, v)
     return InputBlock((q, k, v))
 
 
 def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens: Optional[int],
                    options: AttendOptions, ordering: Optional[Ordering],
-                   pattern: Dict[str, Any]) -> StreamCall:
-    """Checks the arguments and the first block. Nothing is sent.
+                   pattern: Dict[str, Any], streams: CallerStreams) -> StreamCall:
+    """Checks the arguments and the first block. Nothing is sent. streams: of the caller.
 
     Raises:
         InvalidArgumentError, OutOfRangeError: naming the argument.
@@ -123,12 +125,12 @@ def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens:
     if ordering is not None and ordering.curve == "auto":
         raise InvalidArgumentError("ordering: a stream has Hilbert(...) or Morton(...), not Auto",
                                    field="ordering")
-    first = read_block(value, dtype)
+    first = read_block(value, dtype, streams)
     shape = {**shape_of(*first.tensors), "tokens": 0}
     spec = make_spec(dtype=first.tensors[0].dtype, ordering=ordering, **shape, **pattern)
     epoch = 0 if epoch_tokens is None else integer("epoch_tokens", epoch_tokens)
     return StreamCall(pb.Open(spec=spec, want_lse=bool(lse), epoch_tokens=epoch), first, dtype,
-                      options, options.name())
+                      options, options.name(), streams)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hilbert_ring._mapped_rows import blocks_of, rows_of, take_room
 from hilbert_ring._spec import ELEMENT_BYTES
+from hilbert_ring._torch_streams import CallerStreams, streams_of_call, torch_if_loaded
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 
 _NUMPY_NAMES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
@@ -56,11 +57,6 @@ class Output:
         return self.bytes.nbytes
 
 
-def torch_if_loaded() -> Any:
-    """The module, if the program has imported it: else nothing can be a tensor of its."""
-    return sys.modules.get("torch")
-
-
 def refuse_masked(name: str, value: Any) -> None:
     """Raises InvalidArgumentError of a masked array of NumPy, for the job would not see its mask."""
     if isinstance(value, np.ma.MaskedArray):
@@ -68,20 +64,21 @@ def refuse_masked(name: str, value: Any) -> None:
                                    "give its .filled(...) or its .data", field=name)
 
 
-def read_tensor(name: str, value: Any, dtype: Optional[str] = None) -> Tensor:
-    """A caller's q, k or v; dtype: what raw 16-bit numbers are.
+def read_tensor(name: str, value: Any, dtype: Optional[str] = None,
+                streams: Optional[CallerStreams] = None) -> Tensor:
+    """A caller's q, k or v. dtype: what raw 16-bit numbers are; streams: None: those of the call.
 
     Raises:
         InvalidArgumentError: it is no tensor, or of a type that no job has.
     """
     torch = torch_if_loaded()
     if torch is not None and isinstance(value, torch.Tensor):
-        return _read_torch(name, value, torch)
+        return _read_torch(name, value, torch, streams or streams_of_call())
     refuse_masked(name, value)
     if isinstance(value, np.ndarray):
         return _read_numpy(name, value, dtype)
     if hasattr(value, "__dlpack__"):
-        return _read_dlpack(name, value, dtype)
+        return _read_dlpack(name, value, dtype, streams or streams_of_call())
     try:
         view = memoryview(value)
     except TypeError:
@@ -163,7 +160,7 @@ def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
                   _like_numpy(found, dtype, lambda array: array))
 
 
-def _read_dlpack(name: str, value: Any, said: Optional[str]) -> Tensor:
+def _read_dlpack(name: str, value: Any, said: Optional[str], streams: CallerStreams) -> Tensor:
     """Through NumPy where it knows the type and reaches the memory, else through PyTorch."""
     def finish(result: Any) -> Any:
         if hasattr(value, "__array_namespace__"):
@@ -181,10 +178,12 @@ def _read_dlpack(name: str, value: Any, said: Optional[str]) -> Tensor:
     except ImportError:
         raise InvalidArgumentError(f"{name}: NumPy does not take this DLPack tensor ({reason}), "
                                    "and PyTorch is not installed", field=name) from reason
-    return _read_torch(name, torch.from_dlpack(value), torch, finish)
+    with streams.current():  # that of its device waits for the stream of the tensor's own library
+        tensor = torch.from_dlpack(value)
+    return _read_torch(name, tensor, torch, streams, finish)
 
 
-def _read_torch(name: str, tensor: Any, torch: Any,
+def _read_torch(name: str, tensor: Any, torch: Any, streams: CallerStreams,
                 finish: Callable[[Any], Any] = lambda tensor: tensor) -> Tensor:
     dtype = str(tensor.dtype).replace("torch.", "")
     if dtype not in ELEMENT_BYTES:
@@ -195,18 +194,27 @@ def _read_torch(name: str, tensor: Any, torch: Any,
             f"{name} requires a gradient, and there are no backward passes: "
             "call under torch.no_grad(), or detach it", field=name)
     words = tensor.detach().view({4: torch.int32, 2: torch.int16}[ELEMENT_BYTES[dtype]])
+    await_rows = streams.written(tensor)
+
+    def read(first: int, end: int) -> "NDArray[Any]":
+        await_rows()
+        array: "NDArray[Any]" = words[first:end].cpu().numpy()
+        return array
+
+    def placed(out: Any) -> Any:
+        with streams.placing(tensor.device):  # on which the caller finds the rows: the copy waits for its end
+            return finish(out.to(tensor.device))
 
     def like(shape: Tuple[int, ...], wanted: str) -> Output:
         kind = getattr(torch, wanted)
 
         def output(made: Any) -> Output:
-            return _torch_output(made, torch, lambda out: finish(out.to(tensor.device)))
+            return _torch_output(made, torch, placed)
 
         return replace(output(torch.empty(shape, dtype=kind)), over=lambda data: output(
             torch.frombuffer(data.data, dtype=kind).reshape(shape)))
 
-    return Tensor(name, tuple(tensor.shape), dtype,
-                  lambda first, end: words[first:end].cpu().numpy(), like)
+    return Tensor(name, tuple(tensor.shape), dtype, read, like)
 
 
 def _torch_output(tensor: Any, torch: Any, finish: Callable[[Any], Any]) -> Output:

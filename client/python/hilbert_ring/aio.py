@@ -10,7 +10,7 @@ import asyncio
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, AsyncIterable, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, Union
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
 from hilbert_ring._attempt_aio import AioAttempt
@@ -30,6 +30,7 @@ from hilbert_ring._retry import AttemptFailure, Attempts
 from hilbert_ring._spec import make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
 from hilbert_ring._stream_aio import AttendStream, Blocks, run_stream
+from hilbert_ring._torch_streams import CallerStreams, with_streams_of_call
 from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -67,6 +68,7 @@ class Client:
         """Ends the connection. Calls that are under way, and later ones, raise CancelledError."""
         await self._connection.close()
 
+    @with_streams_of_call
     async def attend(self, q: Any, k: Any, v: Any, *, segments: Sequence[int],
                      dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
                      causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
@@ -108,11 +110,13 @@ class Client:
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
                              sequence_lengths)
-        state = StreamState()
+        state, streams = StreamState(), CallerStreams()
         prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
-                           options=options, ordering=ordering, pattern=pattern)
-        return AttendStream(run_stream(self._connection, blocks, prepared, state), state)
+                           options=options, ordering=ordering, pattern=pattern, streams=streams)
+        asked = blocks if isinstance(blocks, AsyncIterable) else streams.iterate(blocks)
+        return AttendStream(run_stream(self._connection, asked, prepared, state), state)
 
+    @with_streams_of_call
     async def attend_many(self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
                           outage_timeout: Optional[float] = None, max_attempts: int = 10,
                           chunk_bytes: int = 1 << 20, **common: Any) -> List[ManyResult]:
@@ -120,6 +124,7 @@ class Client:
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
         return await run_many(self._connection, ManyCall(list(jobs), options, common))
 
+    @with_streams_of_call
     async def encode(self, tiles: Any, coords: Any = None, *, model: str,
                      pool: Optional[str] = None, layers: Layers = "last",
                      final_norm: Optional[bool] = None, compute: str = "float32",

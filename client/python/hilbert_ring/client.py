@@ -22,6 +22,7 @@ from hilbert_ring._retry import AttemptFailure, Attempts
 from hilbert_ring._spec import make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
 from hilbert_ring._stream_blocking import AttendStream, Blocks, run_stream
+from hilbert_ring._torch_streams import CallerStreams
 from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -181,10 +182,10 @@ class Client:
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
                              sequence_lengths)
-        state = StreamState()
+        state, streams = StreamState(), CallerStreams()
         prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
-                           options=options, ordering=ordering, pattern=pattern)
-        return AttendStream(run_stream(self._connection, blocks, prepared, state), state)
+                           options=options, ordering=ordering, pattern=pattern, streams=streams)
+        return AttendStream(run_stream(self._connection, streams.iterate(blocks), prepared, state), state)
 
     def attend_many(self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
                     outage_timeout: Optional[float] = None, max_attempts: int = 10,
