@@ -134,11 +134,10 @@ def test_tiles_are_read_after_the_callers_stream(torch, by_asyncio):
     asked = {"coords": np.ones((8, 2)), "model": "small", "progress": False}
     with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
         client.encode(tiles, **asked)
-        sent = dict(service.tensors)
+        sent, service.tensors = service.tensors, {}
         with torch.cuda.stream(torch.cuda.Stream(GPU)) as stream:
             given = torch.on_gpu(tiles, GPU)
             if by_asyncio:
-                client.server = service.address
                 result = asyncio.run(awaited(client, torch, stream, lambda connected: connected.encode(given, **asked)))
             else:
                 result = client.encode(given, **asked)
