@@ -27,7 +27,7 @@ from pathlib import Path
 
 import gpu_service
 import gpu_steps
-from gpu_check import MANIFEST, PEERS, ROOT, find_programs
+from gpu_check import MANIFEST, ROOT, TORCH_SCRIPTS, find_programs
 
 NAME = "gpu_bundle"
 
@@ -38,6 +38,7 @@ CUDA = ("libcuda.so", "libnccl.so", "libcudnn", "libcudart")
 SCRIPTS = ["gpu_check.py", "gpu_process.py", "gpu_report.py", "gpu_service.py", "gpu_steps.py",
            "gpu_tables.py"]
 GOLDEN = ROOT / "tests" / "golden"
+CLIENT = ROOT / "client" / "python" / "hilbert_ring"
 
 
 def output_of(*command):
@@ -82,7 +83,7 @@ def gather(programs, folder):
         subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
     for name in SCRIPTS:
         shutil.copy2(ROOT / "tools" / name, folder / "tools")
-    for path in (PEERS, GOLDEN / "attention_oracle.py"):
+    for path in (*TORCH_SCRIPTS, CLIENT / "_torch_streams.py", GOLDEN / "attention_oracle.py"):
         (folder / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, folder / path.relative_to(ROOT))
     for cases in ("cases", "encoder_cases"):

@@ -40,7 +40,7 @@ from gpu_report import Report, cell, cleaned, fenced
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = "gpu_bundle.json"
-PEERS = ROOT / "tests" / "bench" / gpu_steps.PEERS
+TORCH_SCRIPTS = [ROOT / "tests" / "bench" / name for name in gpu_steps.TORCH_SCRIPTS]
 OWN_LIBRARIES = os.environ.get("LD_LIBRARY_PATH", "")  # without those of a bundle, for PyTorch
 NO_GPU = 3  # exit of gpu_bench
 PROBE_SECONDS = 20
@@ -118,9 +118,9 @@ def judged(step, outcome, gpu):
     if outcome.code == 127 and "error while loading shared libraries: " in outcome.output:
         missing = outcome.output.partition("shared libraries: ")[2].partition(":")[0]
         return f"not run: {missing} is not on this machine"
-    if step.program == gpu_steps.PEERS and outcome.code == 2:  # something that it needs is not here
+    if step.program in gpu_steps.TORCH_SCRIPTS and outcome.code == 2:  # something that it needs is not here
         why = outcome.output.strip().rpartition("\n")[2]
-        return f"not run: {why.removeprefix('gpu_peers: ')}"
+        return f"not run: {why.removeprefix(step.program.removesuffix('.py') + ': ')}"
     if outcome.verdict != PASSED:
         return outcome.verdict
     if step.rows:
@@ -162,7 +162,7 @@ class Check:
 
     def command(self, step):
         words = [str(self.programs[step.program]), *step.arguments]
-        if step.program == gpu_steps.PEERS:
+        if step.program in gpu_steps.TORCH_SCRIPTS:
             return [sys.executable, *words]
         return [self.checker, "--error-exitcode=9", *step.checker, *words] if step.checker else words
 
@@ -190,7 +190,7 @@ class Check:
             outcome.left = gpu_process.end_all()[0]
             return outcome, text
         environment = dict(step.environment)
-        if step.program == gpu_steps.PEERS:
+        if step.program in gpu_steps.TORCH_SCRIPTS:
             environment["LD_LIBRARY_PATH"] = OWN_LIBRARIES
         outcome = gpu_process.run(
             self.command(step), seconds, environment,
@@ -274,8 +274,7 @@ def programs_of(options):
     programs = find_programs(folder)
     if "gpu_bench" not in programs:
         fail(f"gpu_bench is not in {folder}")
-    if PEERS.exists():
-        programs[gpu_steps.PEERS] = PEERS
+    programs.update((script.name, script) for script in TORCH_SCRIPTS if script.exists())
     return folder, programs
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 KERNELS = ["cuda/native", "cuda/native-sm90", "cuda/native-sm90-pipelined", "cuda/cudnn"]
 TOKENS = [425_984, 4_194_304]  # of the published job, and one that fills more of a GPU
 PEERS = "gpu_peers.py"
+STREAMS = "gpu_streams.py"
+TORCH_SCRIPTS = (PEERS, STREAMS)  # in Python, which need it
 SERVICE = "service"
 GROUPS = ["smoke", "bench", "correct", "more", "random"]
 PROGRAMS = ["gpu_bench", "gpu_encoder_bench", "gpu_graph_bench", "hopper_alone", "device_test",
@@ -108,6 +110,7 @@ def steps(kernels, values, quick=False):
              environment={"HILBERT_RING_TEST_KERNEL": "cuda"}),
         Step("correct", "Rings over NCCL, 2 and 4 processes on one GPU", "ring_processes_test",
              ["--gtest_filter=*nccl*"], 60),
+        Step("correct", "PyTorch: rows and results of the caller's stream", STREAMS, [], 60),
         Step("correct", "Service: jobs on two workers of one GPU", SERVICE, [], 60),
         *(step for kernel in kernels if kernel == "cuda/native-sm90" for step in hopper_checkers()),
         *(checker_of(kernel) for kernel in kernels if kernel != "cuda/cudnn"),

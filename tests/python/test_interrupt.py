@@ -20,8 +20,12 @@ client = hilbert_ring.connect({server!r})
 tensors = test_course.long_tensors()
 begun = threading.Semaphore(0)
 
+def tell(progress):
+    if progress.admitted:
+        begun.release()
+
 def attend(number):
-    client.attend(*tensors, **{{**test_course.LONG, "progress": lambda progress: progress.admitted and begun.release()}})
+    client.attend(*tensors, **{{**test_course.LONG, "progress": tell}})
 
 def stream(number):
     begun.release()
@@ -37,16 +41,17 @@ def asked(number):
         begun.release()
         nobody.encode(tensors[0], model="none", progress=False, outage_timeout=600)
 
-def tell():
+def wait():
     begun.acquire()
     print("begun", flush=True)
 
-threading.Thread(target=tell, daemon=True).start()
+threading.Thread(target=wait, daemon=True).start()
 """
 WITH = "with ThreadPoolExecutor(2) as pool: list(pool.map({call}, range(50)))"  # most of them wait
 SHAPES = {
     "executor": WITH.format(call="attend"),
-    "executor without a block": "for call in [ThreadPoolExecutor(2).submit(attend, 0) for _ in range(2)]: call.result()",
+    "executor without a block": "calls = [ThreadPoolExecutor(2).submit(attend, 0) for _ in range(2)]\n"
+                                "for call in calls: call.result()",
     "threads": "threads = [threading.Thread(target=attend, args=[0]) for _ in range(2)]\n"
                "for thread in threads: thread.start()\n"
                "for thread in threads: thread.join()",

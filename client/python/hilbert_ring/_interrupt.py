@@ -8,7 +8,7 @@ executor's `with` block, or as the interpreter ends. Their calls would hold it u
 """
 import sys
 import threading
-from typing import Any, Optional, Set
+from typing import Any, Dict, Optional, Set
 
 LOOK_SECONDS = 0.1
 # Modules in which the main thread waits for others: of threads and executors, and of asyncio's loop.
@@ -37,7 +37,7 @@ def interrupted() -> bool:
 def _handles_interrupt(thread: threading.Thread) -> bool:
     """Whether it is in a `with`, `except` or `finally` block that KeyboardInterrupt passes. Unknown before
     Python 3.10: then not."""
-    exceptions = getattr(sys, "_current_exceptions", dict)()
+    exceptions: Dict[Optional[int], Any] = getattr(sys, "_current_exceptions", dict)()
     handled = exceptions.get(thread.ident)
     # Python 3.12 has the exception, those before a tuple with its type.
     return isinstance(handled, KeyboardInterrupt) or isinstance(handled, tuple) and handled[0] is KeyboardInterrupt

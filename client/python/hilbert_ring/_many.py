@@ -121,7 +121,7 @@ class ManyCall:
             job, error = _prepared(given, {**_PATTERN, **_OTHERS, **common})
             self._jobs.append(job)
             self.results.append(error)
-        for number, met in enumerate(later_that_meet([job and job.places for job in self._jobs])):
+        for number, met in enumerate(later_that_meet([None if job is None else job.places for job in self._jobs])):
             self.results[number] = met or self.results[number]
 
     def waiting(self) -> List[int]:
