@@ -26,7 +26,7 @@ _WATCH_SECONDS = 0.5
 class Connection:
     """A channel of gRPC with what each call over it shows the service. Thread-safe.
 
-    Once it is closed each function raises CancelledError, and those that wait do so at once. So do those of
+    Once it is closed each function raises CancelledError, and those that wait do so at once. So do jobs and waits of
     other threads than the main one once the program was interrupted (_interrupt.py).
     """
 
@@ -71,6 +71,10 @@ class Connection:
         return self._closed.is_set() or interrupted()
 
     def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise closed_error()
+
+    def _check_wanted(self) -> None:
         if self.closed:
             raise closed_error()
 
@@ -89,7 +93,7 @@ class Connection:
         end = time.monotonic() + seconds
         while not self.closed and (left := end - time.monotonic()) > 0:
             self._closed.wait(min(left, LOOK_SECONDS))
-        self._check_open()
+        self._check_wanted()
 
     def stream(self, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
         """A call with messages both ways, as bytes. seconds: until its deadline; None: it has none."""
@@ -109,9 +113,9 @@ class Connection:
         with self._lock, self._calling():
             call = channel.stream_stream(method)(requests, timeout=seconds, metadata=metadata)
             self._streams.add(call)
-            if self.closed:  # by this thread, as the call began
+            if self.closed:  # by this thread, as the call began, or the program was interrupted before
                 call.cancel()
-                self._check_open()
+                self._check_wanted()
             return _watched(call)
 
     def short(self, name: str, request: Any, response: Callable[[], T],
@@ -177,16 +181,20 @@ class Connection:
             self._check_open()
             ready = grpc.channel_ready_future(self._channel)
             self._connecting.add(ready)
-        watch(ready)
+        end = time.monotonic() + seconds
         try:
-            ready.result(timeout=None if seconds == float("inf") else max(0.0, seconds))
-            return True
-        except grpc.FutureTimeoutError:
-            return False
+            while True:
+                left = max(0.0, end - time.monotonic())
+                try:
+                    ready.result(timeout=min(left, LOOK_SECONDS))
+                    return True
+                except grpc.FutureTimeoutError:
+                    self._check_wanted()
+                    if left <= LOOK_SECONDS:
+                        return False
         except grpc.FutureCancelledError:
             raise closed_error() from None
         finally:
-            leave(ready)
             with self._lock:
                 ours = ready in self._connecting  # not taken by close: gRPC lets it be cancelled once
                 self._connecting.discard(ready)
@@ -196,7 +204,9 @@ class Connection:
 
 
 def _watched(call: Any) -> Any:
-    """A call of gRPC that ends when the program is interrupted."""
+    """A call of gRPC that ends when the program is interrupted. Calls that clean up after that are let be."""
+    if interrupted():
+        return call
     watch(call)
     if not call.add_callback(lambda: leave(call)):
         leave(call)
