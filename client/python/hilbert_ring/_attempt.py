@@ -114,6 +114,15 @@ class JobCall:
         output = self.outputs.get(tensor) or self.files.get(tensor)
         return None if output is None else output.result()
 
+    def make_room(self) -> None:
+        """Makes the files of outputs that this process writes, at their full size, which may take a while.
+
+        Raises:
+            InvalidArgumentError, ResourceExhaustedError: as of FileOutput.bytes.
+        """
+        for output in self.outputs.values():
+            len(output.bytes)
+
     def close(self) -> None:
         """Removes files of outputs that did not become whole."""
         for output in self.outputs.values():

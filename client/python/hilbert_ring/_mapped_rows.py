@@ -5,6 +5,7 @@ where a look at the memory would end this process by SIGBUS.
     read(first, end)             # array[first:end]; of a mapped file its bytes, which are read from it
     take_room("out", array)      # before rows are written to a mapped file
 """
+import ctypes
 import errno
 import mmap
 import os
@@ -20,6 +21,8 @@ from hilbert_ring.errors import DataLossError
 RowReader = Callable[[int, int], "NDArray[Any]"]  # of rows [first, end)
 
 _BLOCK_ROWS = 1 << 20
+_fallocate = ctypes.CDLL(None, use_errno=True).fallocate  # of Linux: file, mode, offset, bytes
+_fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
 _mappings: "WeakKeyDictionary[mmap.mmap, Optional[Mapping]]" = WeakKeyDictionary()
 
 
@@ -62,7 +65,8 @@ def blocks_of(read: RowReader, rows: int) -> Iterator[Tuple[int, "NDArray[Any]"]
 
 
 def take_room(name: str, array: "NDArray[Any]") -> None:
-    """Where an array that is to be written lies in a mapped file, its bytes get room on the disk.
+    """Where an array that is to be written lies in a mapped file, its bytes get room on the disk, if the file system
+    can give it at once.
 
     Raises:
         ResourceExhaustedError: the disk has none.
@@ -75,12 +79,14 @@ def take_room(name: str, array: "NDArray[Any]") -> None:
     if file is None:
         return
     try:
-        os.posix_fallocate(file, mapping.offset + _address(array) - mapping.begin, array.nbytes)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise no_room(f"{name}: {mapping.path}", os.path.dirname(mapping.path), array.nbytes, error) from None
+        # Not os.posix_fallocate, which writes a byte to each block where the file system cannot.
+        offset = mapping.offset + _address(array) - mapping.begin
+        failed = ctypes.get_errno() if _fallocate(file, 0, offset, array.nbytes) != 0 else 0
     finally:
         os.close(file)
+    if failed in (errno.ENOSPC, errno.EDQUOT):
+        raise no_room(f"{name}: {mapping.path}", os.path.dirname(mapping.path), array.nbytes,
+                      OSError(failed, os.strerror(failed)))
 
 
 def _address(array: "NDArray[Any]") -> int:

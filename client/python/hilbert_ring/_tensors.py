@@ -248,10 +248,9 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
             field=name)
     if not fits:
         raise InvalidArgumentError(f"{name} must be writable and in C order", field=name)
-    if array is not None:
-        take_room(name, array)
-    else:
+    if array is None:
         return _torch_output(value.detach(), torch, lambda _: value)
+    take_room(name, array)
     return _numpy_output(array, lambda _: value)
 
 

@@ -241,6 +241,7 @@ class Client:
     async def _run(self, call: JobCall, attempts: Attempts,
                    tell: Optional[Callable[[Progress], None]],
                    final: FrozenSet[str] = frozenset()) -> pb.Report:
+        await _to_its_end(lambda: None, call.make_room)
         number = 0
         teller = ProgressTeller(tell, call.progress(number))
         while True:
