@@ -145,7 +145,7 @@ def test_tensors_of_torch(client):
     sent = client.attend(*values, by_reference="never", **PATTERN)
     assert result.report.by_reference and result.out.dtype == torch.bfloat16
     assert torch.equal(result.out, sent.out) and torch.equal(result.lse, sent.lse)
-    result.out += 1  # its own memory
+    result.out.add_(1)  # its own memory
 
 
 def test_outputs_of_the_callers_own(local, client, tmp_path):
