@@ -13,9 +13,8 @@ import sys
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple, TypeVar, cast
+from typing import Any, Callable, Iterable, Iterator, List, Optional, TypeVar, cast
 
-_KINDS = ("cuda", "xpu")  # of devices with streams; CUDA's are ROCm's, too
 _END = object()
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _at_call: "ContextVar[Optional[CallerStreams]]" = ContextVar("hilbert_ring_streams", default=None)
@@ -26,40 +25,39 @@ def torch_if_loaded() -> Any:
     return sys.modules.get("torch")
 
 
+def _cuda_if_used() -> Any:
+    cuda = getattr(torch_if_loaded(), "cuda", None)
+    return cuda if cuda is not None and cuda.is_initialized() else None
+
+
 class CallerStreams:
-    """Of a thread, when this was made. For all threads."""
+    """Of a thread on CUDA's devices (ROCm's, too), when this was made. For all threads."""
 
     def __init__(self) -> None:
-        self._backends: Dict[str, Any] = {}  # modules of torch, by kind of device: those that the program uses
-        self._devices: Dict[str, int] = {}  # the current one of each
-        self._streams: Dict[Tuple[str, int], Any] = {}  # by kind and index of device
-        for kind in _KINDS:
-            backend = getattr(torch_if_loaded(), kind, None)
-            if backend is not None and backend.is_initialized():
-                self._backends[kind], self._devices[kind] = backend, backend.current_device()
-                for index in range(backend.device_count()):
-                    self._streams[kind, index] = backend.current_stream(index)
+        self._cuda = _cuda_if_used()
+        self._streams: List[Any] = []  # by device
+        if self._cuda is not None:
+            self._device = self._cuda.current_device()
+            self._streams = [self._cuda.current_stream(device) for device in range(self._cuda.device_count())]
 
     @contextmanager
     def current(self) -> Iterator[None]:
         """Makes them the current streams of a new thread, in which others are the default ones. Devices that the
         caller does not use are not touched: that would take their memory."""
         with ExitStack() as entered:
-            for (kind, index), stream in self._streams.items():
-                backend = self._backends[kind]
-                if stream != backend.default_stream(index):
-                    entered.enter_context(backend.stream(stream))
-            for kind, backend in self._backends.items():
-                entered.enter_context(backend.device(self._devices[kind]))
+            for device, stream in enumerate(self._streams):
+                if stream != self._cuda.default_stream(device):
+                    entered.enter_context(self._cuda.stream(stream))
+            if self._cuda is not None:
+                entered.enter_context(self._cuda.device(self._device))
             yield
 
     @contextmanager
     def placing(self, device: Any) -> Iterator[None]:
         """Makes the caller's stream of a device the current one of this thread."""
-        stream = self._streams.get((device.type, device.index))
         with ExitStack() as entered:
-            if stream is not None:
-                entered.enter_context(self._backends[device.type].stream(stream))
+            if device.type == "cuda" and self._streams:
+                entered.enter_context(self._cuda.stream(self._streams[device.index]))
             yield
 
     def iterate(self, values: Iterable[Any]) -> Iterator[Any]:
@@ -75,11 +73,10 @@ class CallerStreams:
     def written(self, tensor: Any) -> Callable[[], None]:
         """A function that returns once a tensor's rows may be read: after what is queued now on the caller's
         stream of its device, and on that of this thread, which had the tensor."""
-        if tensor.device.type not in _KINDS:
+        if tensor.device.type != "cuda":
             return lambda: None
-        backend = getattr(torch_if_loaded(), tensor.device.type)  # which may be in use since the call alone
-        here = backend.current_stream(tensor.device)
-        callers = self._streams.get((tensor.device.type, tensor.device.index), here)
+        here = torch_if_loaded().cuda.current_stream(tensor.device)
+        callers = self._streams[tensor.device.index] if self._streams else here  # else it is in use since the call
         events = [stream.record_event() for stream in ([here] if callers == here else [callers, here])]
 
         def await_rows() -> None:
