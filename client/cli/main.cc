@@ -205,7 +205,10 @@ int Main(int argc, char** argv) {
   const bool calls = attend_app->parsed() || many_app->parsed() || encode_app->parsed() ||
                      models_app->parsed() || status_app->parsed() || jobs_app->parsed() ||
                      cancel_app->parsed() || (plan_app->parsed() && !plan.local);
-  if (absl::Status status = wire::CheckServerAddress("--server", global.server);
+  const char* const variable = std::getenv("HILBERT_RING_SERVER");
+  const bool by_variable = variable != nullptr && global.server == variable;
+  if (absl::Status status =
+          wire::CheckServerAddress(by_variable ? "HILBERT_RING_SERVER" : "--server", global.server);
       calls && !status.ok()) {
     return BadInput(global, status);
   }

@@ -15,6 +15,7 @@
 #include "client/cpp/token_sender.h"
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
+#include "grpc/grpc.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -23,6 +24,7 @@
 #include "wire/before_connecting.h"
 #include "wire/codec.h"
 #include "wire/control_characters.h"
+#include "wire/server_address.h"
 #include "wire/status.h"
 #include "wire/transport.h"
 
@@ -121,9 +123,18 @@ absl::StatusOr<Response> AskUntilThere(
   }
 }
 
+// All its calls end at once with INVALID_ARGUMENT.
+std::shared_ptr<grpc::Channel> RefusingChannel(const std::string& why) {
+  return grpc::CreateChannelInternal(
+      "", grpc_lame_client_channel_create(nullptr, GRPC_STATUS_INVALID_ARGUMENT, why.c_str()), {});
+}
+
 std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
                                            const std::string& server, const Access& access) {
   wire::BeforeConnecting();
+  if (const absl::Status status = wire::CheckServerAddress("server", server); !status.ok()) {
+    return RefusingChannel(std::string(status.message()));
+  }
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   // A service of the same network: a proxy for the web, set in the environment, is not the way to
   // it.

@@ -263,14 +263,15 @@ absl::Status Coordinator::Listen() {
     http_port_ = http_->port();
     SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), true);
   }
-  spdlog::info("version {}: gRPC on {}:{}, HTTP on {}:{}, workers on {}:{}", kVersion,
-               settings_.grpc_host, grpc_.port, settings_.http_host, http_->port(),
-               settings_.membership_host, membership_grpc_.port);
+  const std::string membership = HostPort(settings_.membership_host, membership_grpc_.port);
+  spdlog::info("version {}: gRPC on {}, HTTP on {}, workers on {}", kVersion,
+               HostPort(settings_.grpc_host, grpc_.port),
+               HostPort(settings_.http_host, http_->port()), membership);
   if (join_token_.empty() && settings_.security.tls.ca.empty()) {
     spdlog::warn(
-        "neither --join-token-file nor --tls-ca: whoever reaches {}:{} can register a worker, "
+        "neither --join-token-file nor --tls-ca: whoever reaches {} can register a worker, "
         "which is given rows",
-        settings_.membership_host, membership_grpc_.port);
+        membership);
   }
   Refresh();
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "server/process/host_port.h"
 #include "server/process/settings.h"
 
 namespace hilbert_ring::server {
@@ -39,7 +40,7 @@ constexpr char kWorkersNeed[] =
 
 // port: the setting of it.
 std::string OpenPort(const char* port, const std::string& host, int number, const char* needs) {
-  return absl::StrCat("--insecure: whoever reaches ", host, ":", number, " (", port,
+  return absl::StrCat("--insecure: whoever reaches ", HostPort(host, number), " (", port,
                       ") is served, where ", needs);
 }
 

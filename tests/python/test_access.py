@@ -1,13 +1,20 @@
 """Who the caller is, and whether the line is encrypted: seen by a server of the test's."""
 import asyncio
+import json
 import subprocess
 from concurrent import futures
+from pathlib import Path
 
 import grpc
 import pytest
 
 import hilbert_ring
+import hilbert_ring.aio
+from hilbert_ring._server_address import host_port
 from hilbert_ring.v1 import attention_pb2 as pb
+
+# The cases that tests/unit/wire/server_address_test.cc reads, too.
+ADDRESSES = json.loads((Path(__file__).parents[1] / "unit/wire/server_addresses.json").read_text())
 
 
 class Listener(grpc.GenericRpcHandler):
@@ -142,3 +149,28 @@ def test_a_token_goes_to_this_host(address):
 def test_a_token_is_part_of_no_text():
     client = hilbert_ring.connect("localhost:1", token="secret-6")
     assert "secret-6" not in repr(vars(client))
+
+
+@pytest.mark.parametrize("connect", [hilbert_ring.connect, hilbert_ring.aio.connect])
+def test_a_server_is_an_address(connect, monkeypatch):
+    for address in ADDRESSES["taken"]:
+        assert hilbert_ring.connect(address).server == address
+    for address, fault in ADDRESSES["refused"].items():
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            connect(address)
+        assert raised.value.field == "server", address
+        assert ': server: "' in str(raised.value) and fault in str(raised.value), address
+        if address and "\0" not in address:  # an empty variable is not set
+            monkeypatch.setenv("HILBERT_RING_SERVER", address)
+            with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+                connect()
+            assert raised.value.field == "HILBERT_RING_SERVER", address
+            assert fault in str(raised.value), address
+    for odd in (8001, b"localhost:8001", Path("localhost:8001")):
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match="server is .*, must be a str"):
+            connect(odd)
+
+
+def test_an_ipv6_service_of_ones_own_has_brackets():
+    assert host_port("::1", 8001) == host_port("[::1]", 8001) == "[::1]:8001"
+    assert host_port("127.0.0.1", 8001) == "127.0.0.1:8001"

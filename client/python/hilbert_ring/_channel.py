@@ -10,6 +10,7 @@ import grpc
 
 from hilbert_ring._interrupt import interrupted
 from hilbert_ring._retry import AttemptFailure
+from hilbert_ring._server_address import checked_server
 from hilbert_ring.errors import (CancelledError, DataLossError, HilbertRingError, InvalidArgumentError,
                                  UnavailableError, error_of, pushback_of)
 
@@ -97,8 +98,12 @@ def _trace() -> Tuple[Tuple[str, str], ...]:
 
 
 def default_server() -> str:
-    """HILBERT_RING_SERVER, as of the command line."""
-    return os.environ.get("HILBERT_RING_SERVER", "localhost:8001")
+    """HILBERT_RING_SERVER, as of the command line.
+
+    Raises:
+        InvalidArgumentError: it holds no address.
+    """
+    return checked_server("HILBERT_RING_SERVER", os.environ.get("HILBERT_RING_SERVER") or "localhost:8001")
 
 
 def address_of(server: Optional[str], *, token: Optional[str], token_file: Optional[PathLike],
@@ -107,10 +112,10 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
     """Of the arguments of hilbert_ring.connect.
 
     Raises:
-        InvalidArgumentError: arguments that contradict each other, a file that cannot be read, a
-            token that is no header or would go to another host in the clear.
+        InvalidArgumentError: a server that is no address, arguments that contradict each other, a file that
+            cannot be read, a token that is no header or would go to another host in the clear.
     """
-    server = server or default_server()
+    server = default_server() if server is None else checked_server("server", server)
     if (cert is None) != (key is None):
         raise InvalidArgumentError("cert and key go together", field="cert" if key else "key")
     if token is not None and token_file is not None:

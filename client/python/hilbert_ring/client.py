@@ -36,7 +36,7 @@ def connect(server: Optional[str] = None, *, token: Optional[str] = None,
     """A client of the service at `server`; the connection is made with the first call.
 
     Args:
-        server: "host:port". HILBERT_RING_SERVER when it is None, or localhost:8001.
+        server: "host:port" or "[IPv6]:port". HILBERT_RING_SERVER when it is None, or localhost:8001.
         token: the caller's bearer token.
         token_file: a file with it, which is read with each call, so that it can be replaced.
         tls: whether to encrypt. None: where any of the next four is given.
@@ -48,8 +48,8 @@ def connect(server: Optional[str] = None, *, token: Optional[str] = None,
         data_root: where this machine sees the service's data root; None: where the service does.
 
     Raises:
-        InvalidArgumentError: arguments that contradict each other, a file that cannot be read, a
-            token that is no header or would go to another host in the clear.
+        InvalidArgumentError: a server that is no address, arguments that contradict each other, a
+            file that cannot be read, a token that is no header or would go to another host in the clear.
     """
     return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
                              key=key, server_name=server_name, insecure=insecure), data_root)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from hilbert_ring._scratch import lies_in_memory
+from hilbert_ring._server_address import host_port
 from hilbert_ring.client import Client, connect
 from hilbert_ring.errors import UnavailableError
 
@@ -99,7 +100,7 @@ class LocalService:
         except BaseException:
             self.stop()
             raise
-        self.server = f"{self._settings['grpc_host']}:{self.ready['grpc_port']}"
+        self.server = host_port(self._settings["grpc_host"], self.ready["grpc_port"])
         self._client = connect(self.server)
         return self._client
 

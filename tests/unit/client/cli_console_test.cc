@@ -196,6 +196,10 @@ TEST(CliConsole, AServersAddressIsCheckedBeforeItIsCalled) {
     const CliResult no_port = RunCli(absl::StrCat(command, " --server localhost"));
     EXPECT_EQ(no_port.code, 2);
     EXPECT_THAT(no_port.err, HasSubstr("has no port"));
+    const CliResult port =
+        RunShell(absl::StrCat("HILBERT_RING_SERVER=localhost:73537 $CLI ", command));
+    EXPECT_EQ(port.code, 2);
+    EXPECT_THAT(port.err, HasSubstr("HILBERT_RING_SERVER: \"localhost:73537\" has port \"73537\""));
   }
   EXPECT_EQ(RunCli(absl::StrCat("plan --local --server localhost --spec ",
                                 GoldenPath("dense", "case.json")))

@@ -22,6 +22,7 @@ namespace hilbert_ring::client {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(Service, PlanAndCluster) {
   const FakeService service;
@@ -52,6 +53,25 @@ TEST(Service, ErrnoIsLeftAloneOnceThereIsAChannel) {
   errno = 0;
   absl::base_internal::NominalCPUFrequency();
   EXPECT_EQ(errno, 0) << "Abseil looked for a file";
+}
+
+TEST(Service, AnAddressThatIsNoneIsRefusedAtOnce) {
+  const FakeService service;
+  const std::string port = service.address().substr(service.address().rfind(':') + 1);
+  for (const std::string& server :
+       {absl::StrCat("localhost:", std::stoi(port) + 65536), std::string("localhost")}) {
+    const absl::Time begun = absl::Now();
+    EchoJob job;
+    for (const absl::Status& status :
+         {RequestCluster(Connect(server)).status(), RequestModels(Connect(server)).status(),
+          RequestPlan(ConnectForStream(server), job.spec_, 1).status(),
+          client::Attend(server, job.inputs(), job.outputs()).status()}) {
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(absl::StrCat("server: \"", server, "\" has ")));
+    }
+    EXPECT_LT(absl::Now() - begun, absl::Seconds(10));
+  }
 }
 
 TEST(Service, APlanThatIsPushedBackIsAskedForAgain) {

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/process/host_port.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -194,7 +195,7 @@ TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
       EXPECT_NE(said.find("--insecure"), std::string::npos) << said;
       const CoordinatorSettings open = Parsed({argument, "--insecure"});
       EXPECT_TRUE(std::any_of(open.warnings.begin(), open.warnings.end(), [&](const auto& warning) {
-        return warning.starts_with(std::string("--insecure: whoever reaches ") + network + ":80");
+        return warning.starts_with("--insecure: whoever reaches " + HostPort(network, 80));
       })) << argument;
       std::vector<std::string> warnings = open.warnings;
       std::sort(warnings.begin(), warnings.end());
