@@ -108,4 +108,12 @@ absl::Status CheckServerAddress(std::string_view flag, const std::string& addres
                                                  "; expected HOST:PORT, such as localhost:8001"));
 }
 
+absl::Status CheckServerName(std::string_view flag, const std::string& name) {
+  constexpr size_t kMostCharacters = 253;  // of a host's name
+  if (name.size() <= kMostCharacters) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(std::string(flag), " is a name of ", name.size(),
+                                                 " characters, must be of ", kMostCharacters,
+                                                 " at most"));
+}
+
 }  // namespace hilbert_ring::wire

@@ -15,4 +15,8 @@ namespace hilbert_ring::wire {
 // tests/unit/wire/server_addresses.json.
 absl::Status CheckServerAddress(std::string_view flag, const std::string& address);
 
+// Of a name that a certificate must have, empty or of 253 characters at most; else
+// INVALID_ARGUMENT. gRPC 1.51 ends the process over a name of thousands.
+absl::Status CheckServerName(std::string_view flag, const std::string& name);
+
 }  // namespace hilbert_ring::wire

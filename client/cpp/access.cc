@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "wire/server_address.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -71,6 +72,9 @@ absl::Status CheckAccess(const std::string& server, const Access& access) {
   const bool files = !access.ca.empty() || !access.cert.empty() || !access.server_name.empty();
   if (files && !access.tls) {
     return absl::InvalidArgumentError("--ca, --cert, --key and --server-name need --tls");
+  }
+  if (absl::Status name = wire::CheckServerName("--server-name", access.server_name); !name.ok()) {
+    return name;
   }
   if (!access.token.empty() && !access.token_file.empty()) {
     return absl::InvalidArgumentError("a token and a token file are given, only one may be");

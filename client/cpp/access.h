@@ -26,8 +26,8 @@ struct Access {
   bool insecure = false;  // a token may go to another host without TLS
 };
 
-// INVALID_ARGUMENT, naming option and file: one cannot be read, options contradict each other, or a
-// token would go over a network in clear text.
+// INVALID_ARGUMENT, naming option and file: one cannot be read, options contradict each other, a
+// name is too long, or a token would go over a network in clear text.
 absl::Status CheckAccess(const std::string& server, const Access& access);
 
 // Null when a file cannot be read.

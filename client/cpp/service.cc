@@ -132,9 +132,9 @@ std::shared_ptr<grpc::Channel> RefusingChannel(const std::string& why) {
 std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
                                            const std::string& server, const Access& access) {
   wire::BeforeConnecting();
-  if (const absl::Status status = wire::CheckServerAddress("server", server); !status.ok()) {
-    return RefusingChannel(std::string(status.message()));
-  }
+  absl::Status refused = wire::CheckServerAddress("server", server);
+  refused.Update(wire::CheckServerName("server_name", access.server_name));
+  if (!refused.ok()) return RefusingChannel(std::string(refused.message()));
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   // A service of the same network: a proxy for the web, set in the environment, is not the way to
   // it.

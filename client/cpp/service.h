@@ -18,9 +18,9 @@
 namespace hilbert_ring::client {
 
 // server: "host:port", "[IPv6]:port" or a name of gRPC's own kinds (wire/server_address.h). Calls
-// to another end at once with INVALID_ARGUMENT. Connects with the first call. The channel is shared
-// with its calls, and thread-safe. Calls fail if a file of `access` cannot be read; CheckAccess
-// says so before.
+// to another, or with a server_name that is too long, end at once with INVALID_ARGUMENT. Connects
+// with the first call. The channel is shared with its calls, and thread-safe. Calls fail if a file
+// of `access` cannot be read; CheckAccess says so before.
 std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access = {});
 
 // For calls whose length has no bound: of what the service sends a call, at most kStreamAheadBytes

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/host_port.h"
 #include "server/process/settings.h"
+#include "wire/server_address.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -17,7 +18,7 @@ std::string CheckTls(const SecuritySettings& s) {
   if (s.tls.cert.empty() != s.tls.key.empty()) return "--tls-cert and --tls-key go together";
   if (!s.tls.ca.empty() && s.tls.cert.empty()) return "--tls-ca needs --tls-cert and --tls-key";
   if (!s.peer_name.empty() && s.tls.ca.empty()) return "--tls-peer-name needs --tls-ca";
-  return "";
+  return std::string(wire::CheckServerName("--tls-peer-name", s.peer_name).message());
 }
 
 bool ForCallers(const CoordinatorSettings& s) {

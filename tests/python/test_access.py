@@ -124,6 +124,8 @@ def test_a_service_whose_certificate_is_anothers_is_not_called(server, pem):
     ({"token": ""}, "token"), ({"token": "a b"}, "token"), ({"token": "a\nb"}, "token"),
     ({"token": "ü"}, "token"), ({"token_file": "/no/such"}, "token_file"),
     ({"token_file": "/dev/null"}, "token_file"),
+    ({"server_name": ""}, "server_name"), ({"server_name": b"x"}, "server_name"),
+    ({"server_name": "x" * 254}, "server_name"),
     ({"token": "a", "token_file": "/dev/null"}, "token_file"), ({"ca": "/no/such.pem"}, "ca"),
     ({"cert": b"x"}, "key"), ({"key": b"x"}, "cert"), ({"ca": b"x", "tls": False}, "tls")])
 def test_what_is_refused(wrong, field):

@@ -25,6 +25,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 Pem = Union[PathLike, bytes]  # a path of a file, or its content
 
 _MAX_MESSAGE_BYTES = 4 << 20
+_MOST_NAME = 253  # characters of a host's name
 _LARGEST_KEPT = 31 << 20  # bytes; glibc's own limit of this is 32 MiB
 OPTIONS: List[Tuple[str, int]] = [
     # Chunks are 4 MiB at most; the plan of tens of thousands of workers is longer.
@@ -121,6 +122,10 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
     if token is not None and token_file is not None:
         raise InvalidArgumentError("token and token_file are given, only one may be",
                                    field="token_file")
+    # An empty name, and one that is longer than a host's may be, ends the process within gRPC 1.51.
+    if server_name is not None and not (isinstance(server_name, str) and 1 <= len(server_name) <= _MOST_NAME):
+        raise InvalidArgumentError(f"server_name is {server_name!r:.80}, must be a name of 1 to {_MOST_NAME} characters",
+                                   field="server_name")
     files = ca is not None or cert is not None or server_name is not None
     if files and tls is False:
         raise InvalidArgumentError("ca, cert, key and server_name need tls", field="tls")

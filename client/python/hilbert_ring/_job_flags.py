@@ -14,6 +14,8 @@ from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 _SHAPE = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
 _PATTERN = ("segments", "dilations", "mixing", "causal", "scale", "tail", "average_groups",
             "sequence_lengths")
+_MOST_HEADS = 4096  # as a service's --max-heads may be
+_MOST = (1 << 63) - 1
 _CURVES = {"hilbert": Hilbert, "morton": Morton, "auto": Auto}
 
 
@@ -99,13 +101,37 @@ def job_of(arguments: argparse.Namespace) -> Job:
         given = getattr(arguments, name, None)
         if given is not None:
             fields[name] = given
-    ordering = _ordering({**(fields.get("ordering") or {}), **{
+    order = {**(fields.get("ordering") or {}), **{
         name: getattr(arguments, name) for name in ("curve", "scope", "window", "grid")
-        if getattr(arguments, name) is not None}}, folder)
+        if getattr(arguments, name) is not None}}
     if not fields.get("segments"):
         raise InvalidArgumentError("segments are missing: --segments 2048,16384", field="segments")
+    _check_numbers(fields, order)
+    ordering = _ordering(order, folder)
     return Job({name: fields[name] for name in _SHAPE if fields.get(name) is not None},
                {name: fields[name] for name in _PATTERN if fields.get(name) is not None}, ordering)
+
+
+def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
+    """Raises InvalidArgumentError: a number, or how many there are, is none of a job's."""
+    numbers = [("tokens", fields.get("tokens"), _MOST), ("heads", fields.get("heads"), _MOST_HEADS),
+               ("ordering.window", order.get("window"), _MOST)]
+    for name, given in (("segments", fields["segments"]), ("dilations", fields.get("dilations")),
+                        ("sequence_lengths", fields.get("sequence_lengths")), ("ordering.grid", order.get("grid"))):
+        if given is not None and not isinstance(given, list):
+            raise InvalidArgumentError(f"{name} is {given!r}, must be a list of integers", field=name)
+        numbers += [(f"{name}[{place}]", value, _MOST) for place, value in enumerate(given or ())]
+    for name, value, most in numbers:
+        if value is not None and not (type(value) is int and 1 <= value <= most):  # a bool is no number
+            raise InvalidArgumentError(f"{name} is {value!r}, must be an integer from 1 to {most}",
+                                       field=name.partition("[")[0])
+    if fields.get("dilations") and len(fields["dilations"]) != len(fields["segments"]):
+        raise InvalidArgumentError(f"dilations has {len(fields['dilations'])} entries, must have as many as segments, "
+                                   f"{len(fields['segments'])}", field="dilations")
+    total = sum(fields.get("sequence_lengths") or ())
+    if total and fields.get("tokens") and total != fields["tokens"]:
+        raise InvalidArgumentError(f"sequence_lengths add up to {total}, must add up to tokens, {fields['tokens']}",
+                                   field="sequence_lengths")
 
 
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:

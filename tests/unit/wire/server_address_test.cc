@@ -16,18 +16,30 @@ nlohmann::json Cases() {
 }
 
 TEST(ServerAddress, HostsWithPortsAndNamesOfGrpcAreTaken) {
-  for (const std::string address : Cases()["taken"]) {
+  const nlohmann::json cases = Cases();
+  ASSERT_GT(cases["taken"].size(), 10u);
+  for (const auto& given : cases["taken"]) {
+    const auto address = given.get<std::string>();
     EXPECT_TRUE(CheckServerAddress("--server", address).ok()) << address;
   }
 }
 
 TEST(ServerAddress, WhatIsWrongIsNamed) {
-  for (const auto& [address, fault] : Cases()["refused"].items()) {
+  const nlohmann::json cases = Cases();
+  ASSERT_GT(cases["refused"].size(), 50u);
+  for (const auto& [address, fault] : cases["refused"].items()) {
     const absl::Status status = CheckServerAddress("--server", address);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << address;
     EXPECT_TRUE(std::string(status.message()).starts_with("--server: \"")) << status;
     EXPECT_NE(status.message().find(fault.get<std::string>()), std::string::npos) << status;
   }
+}
+
+TEST(ServerAddress, ANameIsNoLongerThanAHosts) {
+  EXPECT_TRUE(CheckServerName("--server-name", "").ok());
+  EXPECT_TRUE(CheckServerName("--server-name", std::string(253, 'x')).ok());
+  EXPECT_EQ(CheckServerName("--server-name", std::string(254, 'x')).message(),
+            "--server-name is a name of 254 characters, must be of 253 at most");
 }
 
 }  // namespace
