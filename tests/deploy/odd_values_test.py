@@ -61,10 +61,11 @@ BY_PYTHON = {"bench", "draw", "slide"}
 
 # Runs lines of JSON [folder, words], each in a fork, and prints how each ended: code or -signal, and its errors.
 FORKS = """
-import json, os, signal, sys
+import gc, json, os, signal, sys
 import hilbert_ring._retry
 from hilbert_ring.__main__ import main
 hilbert_ring._retry.OUTAGE_SECONDS = 1.0
+gc.freeze()  # forks copy fewer pages
 for line in sys.stdin:
     folder, words = json.loads(line)
     child = os.fork()
