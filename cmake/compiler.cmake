@@ -19,6 +19,11 @@ if(MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# Programs of the build folder are shipped too, in the GPU's image and bundle. CMake ends a build's own RUNPATH with an
+# empty element, which the loader takes for the current folder.
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
 if(HILBERT_RING_SANITIZER)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HILBERT_RING_SANITIZER}>
     $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>

@@ -21,6 +21,7 @@ import gpu_bundle  # noqa: E402
 import gpu_service  # noqa: E402
 import gpu_steps  # noqa: E402
 from gpu_check import find_programs  # noqa: E402
+from run_paths import wrong_run_paths  # noqa: E402
 
 PYTHON = Path("/usr/bin/python3").resolve()
 LIBRARY = Path("/usr/lib") / PYTHON.name
@@ -141,6 +142,9 @@ class Bundle(unittest.TestCase):
                 else:
                     self.assertIn(code, (0, 1, 2, 3), output)
                     self.assertNotIn("loading shared libraries", output)
+
+    def test_no_program_loads_a_library_from_the_current_folder(self):
+        self.assertEqual(wrong_run_paths([*(self.bundle / "bin").iterdir(), *(self.bundle / "lib").iterdir()]), {})
 
     def test_golden_cases_are_in_it(self):
         code, output = self.start("engine_golden_test", "--gtest_filter=*ReferenceAgrees*")
