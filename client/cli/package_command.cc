@@ -93,6 +93,9 @@ constexpr PackageOption kOptions[] = {{"draw", "--spec", "FILE"},
 
 constexpr char kPython[] = "HILBERT_RING_PYTHON";
 constexpr char kModule[] = "hilbert_ring";
+// Python's -c and -m search the current folder for modules, so that a user's json.py would run. Its
+// -P, which prevents that, came with 3.11; -I would ignore PYTHONPATH.
+constexpr char kNotTheCurrentFolder[] = "import sys; sys.path[:] = filter(None, sys.path); ";
 constexpr absl::Duration kImportTime = absl::Seconds(60);
 constexpr size_t kMostErrorBytes = 1 << 16;
 
@@ -167,7 +170,7 @@ std::string WhyNot(const std::string& interpreter) {
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   std::string program = interpreter, flag = "-c";
-  std::string code = absl::StrCat("import ", kModule, ".__main__");
+  std::string code = absl::StrCat(kNotTheCurrentFolder, "import ", kModule, ".__main__");
   char* const words[] = {program.data(), flag.data(), code.data(), nullptr};
   pid_t child = 0;
   const int failed = posix_spawnp(&child, interpreter.c_str(), &actions, nullptr, words, environ);
@@ -236,7 +239,10 @@ int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
   for (const std::string& interpreter : Interpreters()) {
     std::string reason = WhyNot(interpreter);
     if (reason.empty()) {
-      std::vector<std::string> line = {interpreter, "-m", kModule};
+      std::vector<std::string> line = {
+          interpreter, "-c",
+          absl::StrCat(kNotTheCurrentFolder, "import runpy; runpy.run_module('", kModule,
+                       "', run_name='__main__', alter_sys=True)")};
       line.insert(line.end(), words.begin(), words.end());
       // Before the command it was read here.
       const bool behind = std::ranges::find(words, "--json") != words.end();

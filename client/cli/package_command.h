@@ -1,5 +1,5 @@
 // The commands that are the Python package's: `hilbert-ring bench sweep --out figures` becomes
-// `python3 -m hilbert_ring bench sweep --out figures`.
+// `python3 -m hilbert_ring bench sweep --out figures`, which imports nothing of the current folder.
 #pragma once
 
 #include <string>

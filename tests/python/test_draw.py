@@ -167,6 +167,15 @@ def test_the_command_line_draws_the_same(capsys, tmp_path):
     assert done.returncode == 2 and done.stderr.startswith("hilbert-ring: ")
 
 
+def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
+    for name in ("json", "types", "argparse", "runpy", "hilbert_ring"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the current folder')\n")
+    done = subprocess.run([find_program("hilbert-ring"), "draw", "pattern", "--tokens", "64", "--segments", "16",
+                           "--out", "picture.svg"], capture_output=True, text=True, timeout=120, check=False,
+                          cwd=tmp_path, env={**os.environ, "HILBERT_RING_PYTHON": sys.executable})
+    assert (done.returncode, done.stdout) == (0, "picture.svg\n"), done.stderr
+
+
 def test_an_unknown_field_of_a_spec_is_named(capsys, tmp_path):
     (tmp_path / "job.json").write_text('{"segments": [4], "dilation": [1]}')
     assert main(["draw", "pattern", "--spec", str(tmp_path / "job.json"), "--out", "x"]) == 2
