@@ -17,13 +17,15 @@ set(HILBERT_RING_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/hilbert_ring)
 install(TARGETS hilbert-ring-coordinator hilbert-ring-worker COMPONENT server)
 install(TARGETS hilbert-ring COMPONENT client)
 
-# The client, and the static libraries that it is made of.
+# The client, and the static libraries that it is made of, which shared libraries may link.
 set(libraries client model_files wire proto plan order reference spec base)
 foreach(library ${libraries})
-  set_target_properties(hilbert_ring_${library} PROPERTIES EXPORT_NAME ${library})
+  set_target_properties(hilbert_ring_${library} PROPERTIES EXPORT_NAME ${library} POSITION_INDEPENDENT_CODE ON)
   set_property(TARGET hilbert_ring_${library} APPEND PROPERTY
     INTERFACE_INCLUDE_DIRECTORIES $<INSTALL_INTERFACE:${HILBERT_RING_HEADERS}>)
 endforeach()
+target_compile_features(hilbert_ring_client PUBLIC cxx_std_20)
+add_library(hilbert_ring::client ALIAS hilbert_ring_client)  # for add_subdirectory
 list(TRANSFORM libraries PREPEND hilbert_ring_)
 install(TARGETS ${libraries} EXPORT hilbert_ring
   ARCHIVE COMPONENT dev

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from run_paths import wrong_run_paths
 from running_service import RunningService
 
 BUILD = Path(os.environ["HILBERT_RING_BUILD"])
@@ -14,11 +15,20 @@ CMAKE = os.environ["HILBERT_RING_CMAKE"]
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(stranger LANGUAGES CXX)
-set(CMAKE_CXX_STANDARD 20)
 find_package(hilbert_ring REQUIRED)
 add_subdirectory(example)
+add_library(shared SHARED example/attend.cc)
+target_link_libraries(shared PRIVATE hilbert_ring::client)
 add_library(every_header OBJECT every_header.cc)
 target_link_libraries(every_header PRIVATE hilbert_ring::client)
+"""
+
+
+HOLDS_THE_SOURCE = """cmake_minimum_required(VERSION 3.25)
+project(stranger LANGUAGES CXX)
+add_subdirectory(%s hilbert_ring)
+add_library(shared SHARED %s/examples/attend/attend.cc)
+target_link_libraries(shared PRIVATE hilbert_ring::client)
 """
 
 
@@ -76,6 +86,16 @@ class Install(unittest.TestCase):
             text = path.read_text()
             self.assertNotIn(str(SOURCE), text, path)
             self.assertNotIn(str(BUILD), text, path)
+
+    def test_programs_load_no_library_from_the_current_folder(self):
+        programs = [path for folder in (BUILD, self.prefix) for path in (folder / "bin").iterdir()]
+        self.assertEqual(wrong_run_paths(programs), {})
+
+    def test_a_project_may_hold_the_source(self):
+        project = self.work / "holder"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(HOLDS_THE_SOURCE % (SOURCE, SOURCE))
+        run(CMAKE, "-S", project, "-B", self.work / "held", "-G", "Ninja", "-DHILBERT_RING_CUDA=OFF")
 
     def test_the_example_runs_a_job(self):
         project = self.work / "project"
