@@ -24,6 +24,7 @@ PORTS = ("8101", "8102")
 PACKAGES = ("hilbert-ring-client", "hilbert-ring-dev", "hilbert-ring-server")
 EXAMPLE = Path(__file__).parents[2] / "examples/attend"
 SERVER = "127.0.0.1:8001"
+GROUP, KEY = "hilbert-ring-secrets", "/etc/hilbert-ring/tls.key"
 
 
 def run(*words, **options):
@@ -156,10 +157,15 @@ def run_jobs(root):
 
 
 def remove(root, installed):
+    root.as_root("install", "-o", "root", "-g", GROUP, "-m", "640", "/dev/null", KEY)
     root.as_root("apt-get", "-qq", "purge", "-y", *PACKAGES)
-    left = [path for path in (*installed, "etc/hilbert-ring") if os.path.lexists(root.path / path)]
+    left = [path for path in installed if os.path.lexists(root.path / path)]
+    left += [path.name for path in (root.path / KEY[1:]).parent.iterdir() if path.name != "tls.key"]
     if left:
         raise SystemExit(f"after purge there are still: {left}")
+    owner = root.as_root("stat", "-c", "%G", KEY).strip()
+    if owner != GROUP:
+        raise SystemExit(f"after purge the group of {KEY} is {owner}, must be {GROUP}")
 
 
 def main():
@@ -176,8 +182,8 @@ def main():
         finally:
             root.remove()
             subprocess.run(["umount", "--recursive", "--lazy", work], check=False)
-    print(f"packages: installed, ran jobs as an ordinary user; of their {len(installed)} files and "
-          "/etc/hilbert-ring nothing is left after purge")
+    print(f"packages: installed, ran jobs as an ordinary user; of their {len(installed)} files "
+          "nothing is left after purge, and an operator's key keeps its group")
 
 
 if __name__ == "__main__":
