@@ -25,11 +25,11 @@ LABEL org.opencontainers.image.title="Hilbert Ring" \
       org.opencontainers.image.licenses="Apache-2.0 AND BSD-3-Clause AND MIT" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION"
-# openssl is for the health check of a service with TLS. The join token that the package draws does not
-# belong in an image.
+# tini is the first process: it passes signals on, and takes away what a health check that was ended leaves behind. openssl
+# is for the health check of a service with TLS. The join token that the package draws does not belong in an image.
 RUN --mount=type=bind,from=build-cpu,source=/packages,target=/packages \
     apt-get update \
-    && apt-get install -y --no-install-recommends openssl /packages/hilbert-ring-server_*.deb \
+    && apt-get install -y --no-install-recommends tini openssl /packages/hilbert-ring-server_*.deb \
       /packages/hilbert-ring-client_*.deb \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /etc/hilbert-ring
 COPY deploy/image/hilbert-ring-health /usr/bin/
@@ -38,6 +38,7 @@ EXPOSE 8001 8002 8003 8101
 USER 65532:65532
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["hilbert-ring-health"]
+ENTRYPOINT ["tini", "--"]
 CMD ["hilbert-ring-coordinator"]
 
 # Of the programs the worker alone knows GPUs.

@@ -1,4 +1,5 @@
 """The image's health check, against a service that answers and ones that do not."""
+import ctypes
 import http.server
 import os
 import ssl
@@ -9,7 +10,9 @@ import threading
 import unittest
 from pathlib import Path
 
-HEALTH = Path(os.environ["HILBERT_RING_SOURCE"]) / "deploy/image/hilbert-ring-health"
+SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
+HEALTH = SOURCE / "deploy/image/hilbert-ring-health"
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def server(status):
@@ -25,11 +28,22 @@ def server(status):
 
 
 def health(port, **variables):
-    return subprocess.run([HEALTH], env={**os.environ, "HILBERT_RING_HTTP_PORT": str(port),
+    """Its exit code. This process gets what the check leaves behind, as the first process of a container does."""
+    code = subprocess.run([HEALTH], env={**os.environ, "HILBERT_RING_HTTP_PORT": str(port),
                                          **variables}, capture_output=True).returncode
+    try:
+        left = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return code
+    raise AssertionError(f"the check left a process behind: {left}")
 
 
 class Health(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+
     def serve(self, status, context=None):
         serving = server(status)
         if context:
@@ -53,6 +67,11 @@ class Health(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             self.assertNotEqual(health(silent.getsockname()[1]), 0)
         self.assertNotEqual(health(1), 0)
+
+    def test_the_image_has_a_first_process_that_takes_ended_ones_away(self):
+        lines = (SOURCE / "Dockerfile").read_text().splitlines()
+        self.assertIn('ENTRYPOINT ["tini", "--"]', lines)
+        self.assertTrue(any("apt-get install" in line and " tini " in line for line in lines))
 
     def test_tls(self):
         with tempfile.TemporaryDirectory() as folder:

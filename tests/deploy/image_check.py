@@ -74,6 +74,9 @@ def check_inside(container):
     identity = container.inside("id", "-u").strip()
     if identity != "65532":
         raise SystemExit(f"the user is {identity}, and not 65532")
+    first = container.inside("cat", "/proc/1/comm").strip()
+    if first != "tini":
+        raise SystemExit(f"the first process is {first}, must be tini")
     for program in FORBIDDEN:
         if container.try_inside("sh", "-c", f"command -v {program}").returncode == 0:
             raise SystemExit(f"the image holds {program}")
