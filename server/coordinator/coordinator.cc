@@ -19,6 +19,7 @@
 #include "server/process/child_process.h"
 #include "server/process/host_port.h"
 #include "server/process/logging.h"
+#include "server/process/memory_bounds.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
 #include "server/process/tls.h"
@@ -32,7 +33,6 @@ namespace {
 
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
 constexpr int kMaxWorkersOfAHost = 1024;
-constexpr int64_t kMembershipMemory = 256 << 20;  // of heartbeats that nobody has taken
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 constexpr auto kRemoveMarkLimit = std::chrono::seconds(2);  // and outputs
 
@@ -200,6 +200,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     ASSIGN_OR_RETURN(data_root, DataRoot::Open(settings.data_root));
   }
   ASSIGN_OR_RETURN(Calling calling, CallingOf(settings.security));
+  calling.answers_bytes = settings.transport_memory_bytes;
   std::unique_ptr<Coordinator> coordinator(
       new Coordinator(settings, std::move(ready_file), std::move(join_token),
                       std::move(auth_tokens), std::move(data_root), std::move(calling)));
@@ -241,7 +242,7 @@ absl::Status Coordinator::Listen() {
                                                   .host = settings_.membership_host,
                                                   .port = settings_.membership_port,
                                                   .max_threads = kMaxBlockingCalls,
-                                                  .memory_bytes = kMembershipMemory,
+                                                  .memory_bytes = MembershipMemory(settings_),
                                                   .peer = PeerIs::kAddress,
                                                   .credentials = std::move(for_workers),
                                                   .reflection = false},

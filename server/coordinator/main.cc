@@ -12,6 +12,7 @@
 #include "server/process/file_limit.h"
 #include "server/process/last_resort.h"
 #include "server/process/logging.h"
+#include "server/process/memory_bounds.h"
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
@@ -46,6 +47,7 @@ int Main(int argc, char** argv) {
   const auto& settings = std::get<CoordinatorSettings>(parsed);
   StartLogging("coordinator", settings.log_level, settings.log_format);
   for (const std::string& warning : settings.warnings) spdlog::warn("{}", warning);
+  spdlog::info("{}", MemoryLine(settings));
   if (const absl::Status status = Run(settings); !status.ok()) {
     spdlog::critical("{}", std::string(status.message()));
     return 1;

@@ -56,16 +56,10 @@ class WithoutReflection : public grpc::ServerBuilderOption {
   }
 };
 
-// Of what workers have sent and nobody has taken, of all channels of a process (GrpcListen).
-constexpr size_t kAnswersMemory = size_t{2} << 30;
-
-const grpc::ResourceQuota& AnswersQuota() {
-  static const auto& quota = []() -> grpc::ResourceQuota& {
-    auto& made = *new grpc::ResourceQuota("hilbert-ring-answers");
-    made.Resize(kAnswersMemory);
-    return made;
-  }();
-  return quota;
+// Calling::answers_bytes, of all channels of a process.
+const grpc::ResourceQuota& AnswersQuota(int64_t bytes) {
+  static auto& quota = *new grpc::ResourceQuota("hilbert-ring-answers");
+  return quota.Resize(static_cast<size_t>(bytes));
 }
 
 int AsMilliseconds(std::chrono::milliseconds silence) {
@@ -193,7 +187,7 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::mil
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(wire::kMaxMessageBytes);
-  arguments.SetResourceQuota(AnswersQuota());
+  arguments.SetResourceQuota(AnswersQuota(calling.answers_bytes));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWorkerLookaheadBytes);

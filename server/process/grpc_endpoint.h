@@ -61,6 +61,8 @@ int StreamsOfConnection(int calls_per_peer);
 struct Calling {
   std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: plain text
   std::string peer_name;  // that the other's certificate must have; empty: the address's host
+  // Of what the other sides have sent and no caller has taken, on all channels of the process.
+  int64_t answers_bytes = int64_t{2} << 30;
 };
 
 // As the settings say, to be made once in a process: it looks at the files while it lives. Errors:

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/spec/nearest_name.h"
+#include "server/process/memory_bounds.h"
 #include "server/process/setting_options.h"
 #include "server/process/version.h"
 #include "wire/server_address.h"
@@ -380,6 +381,10 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
     return kExitBadSettings;
   }
   if (const std::string wrong = CompleteHosts(settings); !wrong.empty()) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), wrong.c_str());
+    return kExitBadSettings;
+  }
+  if (const std::string wrong = FitMemory(app, settings); !wrong.empty()) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), wrong.c_str());
     return kExitBadSettings;
   }

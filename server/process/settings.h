@@ -61,6 +61,7 @@ struct CoordinatorSettings {
 
   int job_workers = 0;  // of a job; 0: as many as end it first
 
+  // Bounds of memory are those of a large machine; FitMemory lowers them.
   int max_queue = 64;                  // jobs that wait
   int max_plans = 2;                   // made at once for jobs, and as many for callers of Plan
   int max_calls_per_peer = 256;        // open at once

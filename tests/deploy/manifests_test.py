@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import sys
 import unittest
 from pathlib import Path
 
@@ -12,9 +13,14 @@ except ImportError:
     print("skipped: python3-yaml is not installed")
     raise SystemExit(77)
 
+from bounded_memory import NotPermitted, run_with_memory
 from program_flags import ProgramFlags
 
-DEPLOY = Path(os.environ["HILBERT_RING_SOURCE"]) / "deploy"
+SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
+sys.path.insert(0, str(SOURCE / "tests/bench"))
+from published_encoder import SIZES  # noqa: E402
+
+DEPLOY = SOURCE / "deploy"
 FLAGS = ProgramFlags(Path(os.environ["HILBERT_RING_BUILD"]) / "bin")
 
 
@@ -130,6 +136,65 @@ class Manifests(unittest.TestCase):
                 path = word.split("=")[-1]
                 if path.startswith("/"):
                     self.assertTrue(any(path.startswith(f"{at}/") for at in mounts.values()), word)
+
+
+def size(text):
+    """Bytes of "4g", "8Gi", "384MiB", and of the default in "${VARIABLE:-4g}"."""
+    number, unit = re.fullmatch(r"(?:\$\{[A-Z_]+:-)?(\d+)([kmg])(?:ib?)?\}?", text, re.IGNORECASE).groups()
+    return int(number) << {"k": 10, "m": 20, "g": 30}[unit.lower()]
+
+
+class Memory(unittest.TestCase):
+    """What may be taken by default fits into the limits of the containers."""
+    # Of a worker: its port's messages, and what is no bound's.
+    TRANSPORT, PROCESS = 512 << 20, 128 << 20
+
+    def setUp(self):
+        self.compose = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())["services"]
+        self.limits = {("compose", name): size(service["deploy"]["resources"]["limits"]["memory"])
+                       for name, service in self.compose.items() if "deploy" in service}
+        self.values = yaml.safe_load((DEPLOY / "helm/hilbert-ring/values.yaml").read_text())
+        for name in ("coordinator", "worker"):
+            self.limits["chart", name] = size(self.values[name]["resources"]["limits"]["memory"])
+
+    def test_a_coordinators_bounds(self):
+        for kind in ("compose", "chart"):
+            limit = self.limits[kind, "coordinator"]
+            try:
+                code, said = run_with_memory(limit, FLAGS.path("hilbert-ring-coordinator"))
+                self.assertEqual(code, 0, said)
+                bounded, usable = map(int, re.search(r"memory is bounded to (\d+) MiB of the (\d+)", said).groups())
+                self.assertEqual(usable, limit >> 20)
+                self.assertTrue(limit * 0.98 <= bounded << 20 <= limit, said)
+                # A stream's two epochs fit into a caller's half.
+                bounds = {name: int(mib) for name, mib in re.findall(r"(--[a-z-]+)=(\d+)MiB", said)}
+                self.assertGreater(bounds["--stream-memory"], 4 * bounds["--stream-epoch-memory"] - 4)
+                code, said = run_with_memory(limit, FLAGS.path("hilbert-ring-coordinator"), f"--stream-memory={limit}")
+                self.assertEqual(code, 2, said)
+                self.assertRegex(said, f"memory of --stream-memory is {limit} bytes, must be at most [0-9]+ of the {limit} ")
+            except NotPermitted as why:
+                self.skipTest(str(why))
+
+    def test_a_workers_jobs_and_models(self):
+        environment = self.compose["worker"]["environment"]
+        share = float(re.search(r":-([0-9.]+)", environment["HILBERT_RING_MEMORY_SHARE"]).group(1))
+        models = self.values["models"]
+        taken = {"compose": (share, size(environment["HILBERT_RING_MODEL_MEMORY"])),
+                 "chart": (models["jobsShare"], size(models["memory"]))}
+        for kind, (jobs, weights) in taken.items():
+            limit = self.limits[kind, "worker"]
+            self.assertGreater(weights, published_weights(), kind)
+            self.assertLessEqual(0.8 * jobs * limit + weights + self.TRANSPORT + self.PROCESS, limit, kind)
+        self.assertLessEqual(0.8 * self.limits["chart", "worker"] + self.TRANSPORT + self.PROCESS,
+                             self.limits["chart", "worker"], "without models")
+
+
+def published_weights():
+    """Bytes of the published slide encoder's weights as a worker holds them, in float32: its matrices."""
+    encoder = SIZES["published"]
+    dim = encoder["embed_dim"]
+    layer = 4 * dim * dim + 2 * dim * encoder["ffn_dim"]
+    return 4 * (encoder["layers"] * layer + encoder["input_dim"] * dim)
 
 
 class Version(unittest.TestCase):

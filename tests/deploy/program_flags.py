@@ -14,6 +14,9 @@ class ProgramFlags:
                 check=True).stdout
         return self._help[program]
 
+    def path(self, program):
+        return self._programs / program
+
     def known(self, program):
         return set(re.findall(r"--([a-z][a-z-]+)", self._helps(program)))
 

@@ -39,13 +39,11 @@ TEST(CliPackage, WhatStandsBehindTheCommandReachesThePackageAsItIs) {
       absl::StrCat("unset HILBERT_RING_SERVER; ", python,
                    "bench sweep --rounds=1 --out 'a folder' --json --help -- '' --server h:1"));
   EXPECT_EQ(plain.code, 7);
-  EXPECT_THAT(plain.out,
-              AllOf(StartsWith("[bench][sweep][--rounds=1][--out][a folder]"
-                               "[--json][--help][--][][--server][h:1]\n"),
-                    HasSubstr("server= tls=")));
+  EXPECT_THAT(plain.out, AllOf(StartsWith("[bench][sweep][--rounds=1][--out][a folder]"
+                                          "[--json][--help][--][][--server][h:1]\n"),
+                               HasSubstr("server= tls=")));
   const CliResult draw = RunShell(absl::StrCat(python, "--json --server bench draw"));
-  EXPECT_THAT(draw.out,
-              AllOf(StartsWith("[draw][--json]\n"), HasSubstr("server=bench ")));
+  EXPECT_THAT(draw.out, AllOf(StartsWith("[draw][--json]\n"), HasSubstr("server=bench ")));
   EXPECT_THAT(RunShell(python + "slide s.h5 --tiles t.npy").out,
               StartsWith("[slide][s.h5][--tiles][t.npy]\n"));
 }
