@@ -1,8 +1,7 @@
 // The coordinator's bounds of memory fit into the memory that its process may use.
 //
-//   MemoryBound bounds[] = {{"--stream-memory", given_bytes, true}, {"--order-cache",
-//   default_bytes}}; RETURN_IF_ERROR(FitMemoryBounds(UsableMemoryBytes(), bounds));  // lowers the
-//   order cache
+//   MemoryBound bounds[] = {{"--stream-memory", given, true}, {"--order-cache", by_default}};
+//   RETURN_IF_ERROR(FitMemoryBounds(UsableMemoryBytes(), bounds));  // lowers the order cache
 #pragma once
 
 #include <cstdint>
@@ -35,7 +34,7 @@ struct MemoryBound {
 };
 
 // Lowers the bounds that were not given, all by the same factor, until all bounds and kProcessBytes
-// are at most `usable_bytes`. InvalidArgument where the given bounds leave no room for that; the
+// are at most `usable_bytes`. InvalidArgument if the given bounds leave no room for that; the
 // message names them.
 absl::Status FitMemoryBounds(int64_t usable_bytes, std::span<MemoryBound> bounds);
 
