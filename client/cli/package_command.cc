@@ -37,7 +37,7 @@ constexpr PackageCommand kCommands[] = {
     {"bench", "measure a service (by the Python package)", "benchmark",
      "sweep|dilation|ablate|project|order|load"},
     {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace"},
-    {"slide", "write a slide's HDF5 as .npy files (by the Python package)", "file", "FILE"}};
+    {"slide", "write a slide's file as .npy files (by the Python package)", "file", "FILE"}};
 
 // Of all pictures or benchmarks, for completion; the package reads them.
 struct PackageOption {
@@ -88,8 +88,14 @@ constexpr PackageOption kOptions[] = {{"draw", "--spec", "FILE"},
                                       {"bench", "--of-capacity", "N"},
                                       {"slide", "--tiles", "FILE"},
                                       {"slide", "--coords", "FILE"},
+                                      {"slide", "--layout", "atlaspatch|trident|raw2features|stamp|slide2vec|clam"},
                                       {"slide", "--features", "NAME"},
-                                      {"slide", "--coordinates", "NAME"}};
+                                      {"slide", "--coordinates", "NAME"},
+                                      {"slide", "--patches", "FILE"},
+                                      {"slide", "--coord-scale", "NUMBER"},
+                                      {"slide", "--coords-are", "tiles|pixels"},
+                                      {"slide", "--tile-size", "N"},
+                                      {"slide", "--model", "NAME"}};
 
 constexpr char kPython[] = "HILBERT_RING_PYTHON";
 constexpr char kModule[] = "hilbert_ring";

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import hilbert_ring
-from hilbert_ring import _slide_command
 from hilbert_ring.__main__ import _parser, main
 from hilbert_ring.local_service import find_program
 
@@ -125,12 +124,12 @@ def test_a_picture_goes_to_no_folder_and_waits_for_no_reader(capsys, shown):
 
 
 @pytest.fixture(name="slide")
-def _slide(tmp_path, monkeypatch):
-    """A command line, in a folder of its own. Its slide is not read by h5py, which may not be installed."""
-    arrays = np.ones((4, 8), "f4"), np.arange(8).reshape(4, 2)
-    monkeypatch.setattr(_slide_command, "read_slide", lambda *_, **__: arrays)
+def _slide(tmp_path, tmp_path_factory, monkeypatch):
+    """A command line, in a folder that its slide is not in."""
+    file = tmp_path_factory.mktemp("slide") / "slide.npz"
+    np.savez(file, features=np.ones((4, 8), "f4"), coords=np.arange(8).reshape(4, 2) * 512, patch_size_level0=512)
     monkeypatch.chdir(tmp_path)
-    return ["slide", "slide.h5", "--tiles", "tiles.npy", "--coords", "coords.npy"]
+    return ["slide", str(file), "--tiles", "tiles.npy", "--coords", "coords.npy"]
 
 
 def test_a_slide_leaves_other_files_alone(slide, tmp_path):

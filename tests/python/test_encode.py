@@ -1,7 +1,6 @@
 """encode: what is sent, what comes back, and what is refused before anything is sent. The service
 is a stand-in of the tests' own process."""
 import asyncio
-import sys
 import warnings
 from concurrent import futures
 
@@ -11,7 +10,6 @@ import pytest
 from crc32c import crc32c
 
 import hilbert_ring
-from hilbert_ring.__main__ import main
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -22,7 +20,8 @@ DIM, TILE_DIM, HEADS, LAYERS = 16, 4, 2, 2
 def small(**changes):
     fields = {"name": "small", "digest": "ab" * 32, "tile_dim": TILE_DIM, "embed_dim": DIM,
               "layers": LAYERS, "heads": HEADS, "class_token": True, "positions": True,
-              "grid_pixels": 200.0, "pools": True, **changes}
+              "grid_pixels": 200.0, "pools": True,
+              "config": '{"position": {"tile_size": 10, "grid": 20}}', **changes}
     return encoder_pb.Model(**fields)
 
 
@@ -311,57 +310,6 @@ def test_big_endian_tiles_that_are_read_by_slices(slides):
                 assert getattr(result, name).dtype.isnative
                 np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
             assert service.tensors == sent
-
-
-def test_slides_of_pipelines(slides, tmp_path):
-    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
-    tiles, coords = slides
-    for name, array in (("flat.h5", tiles), ("batched.h5", tiles[None])):
-        with h5py.File(tmp_path / name, "w") as file:
-            file["features"], file["coords"] = array, coords
-        read = hilbert_ring.read_slide(tmp_path / name)
-        assert (read[0] == tiles).all() and (read[1] == coords).all()
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="has no data set 'x'"):
-        hilbert_ring.read_slide(tmp_path / "flat.h5", features="x")
-    (tmp_path / "text.h5").write_text("text")
-    for name in ("text.h5", "missing.h5"):
-        with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{name} cannot be read as HDF5"):
-            hilbert_ring.read_slide(tmp_path / name)
-
-
-def test_slides_of_pipelines_as_npy(slides, tmp_path, capsys):
-    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
-    tiles, coords = slides
-    with h5py.File(tmp_path / "slide.h5", "w") as file:
-        file["features"], file["coords"], file["half"] = tiles[None].astype("f8"), coords, tiles.astype("f2")
-        file["short"], file["text"] = coords[:3], [b"a"]
-    outputs = [f"--tiles={tmp_path / 'tiles.npy'}", f"--coords={tmp_path / 'coords.npy'}"]
-    command = ["slide", str(tmp_path / "slide.h5"), *outputs]
-    assert main(command) == 0
-    assert capsys.readouterr().out == "8 tiles of 4 numbers; x 0 to 140, y 10 to 150\n"
-    written = np.load(tmp_path / "tiles.npy"), np.load(tmp_path / "coords.npy")
-    assert written[0].dtype == np.float32 and (written[0] == tiles).all()
-    assert written[1].dtype == np.float64 and (written[1] == coords).all()
-    assert main([*command, "--features=half"]) == 0
-    assert np.load(tmp_path / "tiles.npy").dtype == np.float16
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for more, said in ((["--features=x"], "has no data set 'x'"), (["--features=text"], "text is object"),
-                       (["--coordinates=short"], "short has shape (3, 2), expected (8, 2)"),
-                       ([f"--tiles={tmp_path / 'slide.h5'}"], "is the same file as the input")):
-        capsys.readouterr()
-        assert main([*command, *more]) == 2
-        assert said in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_slides_that_h5py_cannot_read(tmp_path, monkeypatch):
-    class H5py:
-        @staticmethod
-        def File(path, mode):
-            raise FileNotFoundError(f"unable to open {path}")
-    monkeypatch.setitem(sys.modules, "h5py", H5py)
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="slide.h5 cannot be read as HDF5: unable to"):
-        hilbert_ring.read_slide(tmp_path / "slide.h5")
 
 
 def test_without_tiles_nothing_is_sent(slides):

@@ -24,7 +24,7 @@ from hilbert_ring.v1 import many_pb2 as many_pb
 
 ROWS = np.ones((16, 1, 8), "f4")
 TILES = np.ones((8, 4), "f4")
-COORDS = np.ones((8, 2))
+COORDS = np.arange(16.0).reshape(8, 2) * 10
 SLIDE_ROWS = len(TILES) + len(COORDS)
 MALFORMED = b"\xff\xff"
 ESCAPE = "\x1b[31mred\n\x9b"
@@ -119,7 +119,7 @@ def report(**fields):
 def small(**changes):
     return encoder_pb.Model(**{"name": "small", "digest": "ab" * 32, "tile_dim": 4, "embed_dim": 16, "layers": 2,
                                "heads": 2, "class_token": True, "positions": True, "grid_pixels": 200.0,
-                               "pools": True, **changes})
+                               "pools": True, "config": '{"position": {"tile_size": 10}}', **changes})
 
 
 def encode(call, model, handler=None, **more):
@@ -193,7 +193,9 @@ MODELS = [
     ("layers", 2**62), ("layers", 2 * 10**8), ("layers", 1025), ("layers", 0), ("layers", -5),
     ("embed_dim", 2**62), ("embed_dim", 2**40), ("embed_dim", 65537), ("embed_dim", 0), ("embed_dim", -1),
     ("heads", 2**62), ("heads", 17), ("heads", 0), ("heads", -1), ("tile_dim", 65537), ("tile_dim", 0),
-    ("grid_pixels", np.nan), ("grid_pixels", np.inf), ("grid_pixels", 1e300), ("grid_pixels", 0.0)]
+    ("grid_pixels", np.nan), ("grid_pixels", np.inf), ("grid_pixels", 1e300), ("grid_pixels", 0.0),
+    ("config", ""), ("config", "[1"), ("config", "[1]"), ("config", '{"position": null}'),
+    ("config", '{"position": {"tile_size": true}}'), ("config", '{"position": {"tile_size": 0}}')]
 
 
 @pytest.mark.parametrize("field, value", MODELS)

@@ -35,14 +35,14 @@ from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledErro
 from hilbert_ring.flash_attention import flash_attn_func, flash_attn_varlen_func
 from hilbert_ring.local_service import LocalService, local
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
-from hilbert_ring.slides import read_slide
+from hilbert_ring.slides import SlideFile, read_slide
 
 __all__ = [
     "AbortedError", "AlreadyExistsError", "AttendResult", "AttendStream", "Auto", "CancelledError", "Client",
     "DataLossError", "DeadlineExceededError", "EncodeResult", "FailedPreconditionError", "Hilbert",
     "HilbertRingError", "InternalError", "InvalidArgumentError", "LocalService", "Morton",
     "NotFoundError", "Ordering", "OutOfRangeError", "PermissionDeniedError", "Progress",
-    "ResourceExhaustedError", "StreamedBlock", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "aio", "connect", "flash_attn_func", "flash_attn_varlen_func", "local", "read_slide",
+    "ResourceExhaustedError", "SlideFile", "StreamedBlock", "UnauthenticatedError", "UnavailableError",
+    "UnimplementedError", "aio", "connect", "flash_attn_func", "flash_attn_varlen_func", "local", "read_slide",
     "use",
 ]

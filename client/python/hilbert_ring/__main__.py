@@ -1,4 +1,4 @@
-"""hilbert-ring draw|bench|slide: pictures of jobs, benchmarks of a service, and slides in HDF5.
+"""hilbert-ring draw|bench|slide: pictures of jobs, benchmarks of a service, and slides of pipelines.
 
 `hilbert-ring` hands these over to `python3 -m hilbert_ring`.
 """
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     draw_commands.add_commands(draw)
     bench = commands.add_parser("bench", help="benchmarks of a service")
     bench_commands.add_commands(bench)
-    _slide_command.add_arguments(commands.add_parser("slide", help="a slide's HDF5 as .npy"))
+    _slide_command.add_arguments(commands.add_parser("slide", help="a slide's file as .npy"))
     return parser
 
 

@@ -70,6 +70,11 @@ def failed(code: str, message: str, as_json: bool, reason: Optional[str] = None)
     print(json.dumps({"error": error}), file=sys.stderr)
 
 
+def warned(message: str, as_json: bool) -> None:
+    """Tells on stderr of what may be wrong, as the other commands do."""
+    print(json.dumps({"warning": message}) if as_json else f"hilbert-ring: warning: {message}", file=sys.stderr)
+
+
 def take_json(line: List[str]) -> bool:
     """Whether --json stands in it, which is taken out."""
     found = "--json" in line

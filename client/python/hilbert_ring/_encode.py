@@ -8,14 +8,16 @@ from hilbert_ring._attempt import JobCall
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
-from hilbert_ring._files import FileOutput, opened
+from hilbert_ring._files import FileOutput, is_path, opened
 from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._mapped_rows import blocks_of, rows_of
-from hilbert_ring._model import check_model
+from hilbert_ring._model import check_model, tile_size
 from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
-from hilbert_ring._tensors import Output, read_tensor, refuse_masked
+from hilbert_ring._tensors import Output, read_tensor
+from hilbert_ring._tile_coords import check_places, coordinate_array, places_of
 from hilbert_ring._warn import warn_of_notes, warn_of_rows, warn_of_slides
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
+from hilbert_ring.slides import SlideFile
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
@@ -59,8 +61,9 @@ class Wanted:
     attention_map_out: Any = None
 
 
-def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: Optional[str],
-                   out: Any, wanted: Wanted, options: AttendOptions) -> JobCall:
+def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: Any = None,
+                   dtype: Optional[str], out: Any, wanted: Wanted,
+                   options: AttendOptions) -> JobCall:
     """Checks the arguments, and makes room for the outputs. Nothing is sent.
 
     Raises:
@@ -70,6 +73,11 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     """
     options.check()
     check_model(model)
+    files: Dict[str, Any] = {}
+    if slide is not None:
+        tiles, coords, files = _read_slide(model, tiles, coords, slide)
+    elif tiles is None:
+        raise InvalidArgumentError("tiles is None, must be tiles, or slide must be given", field="tiles")
     arrays: Dict[Any, Any] = {pb.TENSOR_TILES: opened("tiles", tiles)}
     tensor = read_tensor("tiles", arrays[pb.TENSOR_TILES], dtype)
     if len(tensor.shape) != 2 or tensor.shape[1] != model.tile_dim:
@@ -82,7 +90,8 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     given_coords = coords
     if model.positions:
         coords = arrays[pb.TENSOR_TILE_COORDS] = opened("coords", coords)
-        readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, coords, tensor.shape[0])
+        readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, coords, tensor.shape[0],
+                                                            spec.slide_tiles)
         row_bytes[pb.TENSOR_TILE_COORDS] = _COORDINATE_BYTES
     elif coords is not None:
         raise InvalidArgumentError(f"coords: model {model.name} has no positions", field="coords")
@@ -100,7 +109,7 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     elif wanted.attention_map_out is not None:
         raise InvalidArgumentError("attention_map_out goes with attention_map",
                                    field="attention_map_out")
-    check_distinct({"tiles": (tiles, arrays[pb.TENSOR_TILES]),
+    check_distinct({**files, "tiles": (tiles, arrays[pb.TENSOR_TILES]),
                     "coords": (given_coords, arrays.get(pb.TENSOR_TILE_COORDS))},
                    {"out": out, "attention_map_out": wanted.attention_map_out})
     return JobCall(ENCODER_SERVICE + "Encode", pb.Open(encode=spec), inputs, outputs,
@@ -215,22 +224,38 @@ def _shape_of(model: encoder_pb.Model, spec: pb.EncodeSpec) -> Tuple[int, ...]:
     return (rows, *layers, model.embed_dim)
 
 
-def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int) -> Reader:
+def _read_slide(model: encoder_pb.Model, tiles: Any, coords: Any,
+                slide: Any) -> Tuple[Any, Any, Dict[str, Any]]:
+    """Tiles and coordinates of a slide's file, and the files that are read."""
+    if tiles is not None or coords is not None:
+        raise InvalidArgumentError("slide is given beside tiles or coords, must be given alone", field="slide")
+    if not isinstance(slide, SlideFile) and not is_path(slide):
+        raise InvalidArgumentError(f"slide is of type {type(slide).__name__}, must be a path or a SlideFile",
+                                   field="slide")
+    file = slide if isinstance(slide, SlideFile) else SlideFile(slide)
+    if not model.positions:
+        return file.read_tiles(), None, file.files()
+    tiles, scaled = file.read(tile_size(model))
+    return tiles, scaled.coords, file.files()
+
+
+def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int,
+                      slides: Sequence[int]) -> Reader:
     """A function of first row and count: bytes of coordinates, float64 [count, 2].
 
     Raises:
-        InvalidArgumentError, OutOfRangeError: another shape or type, or outside of the grid.
+        InvalidArgumentError, OutOfRangeError: another shape or type, outside of the grid, or few
+            distinct places.
     """
     if coords is None:
         raise InvalidArgumentError(f"coords: model {model.name} has positions, and none are given",
                                    field="coords")
-    refuse_masked("coords", coords)
-    array = np.asarray(coords)
-    if array.dtype.kind not in "iuf" or array.shape != (tiles, 2):
-        raise InvalidArgumentError(
-            f"coords is {array.dtype} {array.shape}, expected numbers ({tiles}, 2): x and y of "
-            "each tile in pixels", field="coords")
+    array = coordinate_array(coords)
+    if array.shape != (tiles, 2):
+        raise InvalidArgumentError(f"coords has shape {array.shape}, must be ({tiles}, 2): x and y of each tile in "
+                                   "pixels", field="coords")
     read = rows_of("coords", array)
+    places = []
     for first, block in blocks_of(read, tiles):
         outside = ~((block >= 0) & (block < model.grid_pixels))  # true for NaN
         if outside.any():
@@ -238,5 +263,7 @@ def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int) -> Reade
             raise OutOfRangeError(
                 f"coords[{first + row}][{axis}] is {block[row, axis]}, must be in [0, {model.grid_pixels:g}), "
                 "the model's grid", field="coords", limit=int(model.grid_pixels))
+        places.append(places_of(block, tile_size(model)))
+    check_places(np.concatenate(places), tile_size(model), slides)
     return lambda first, count: (
         read(first, first + count).astype("<f8", order="C").reshape(-1).view(np.uint8).data)

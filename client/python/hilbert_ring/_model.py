@@ -1,4 +1,6 @@
 """What a service says of a model, checked before anything is made of it."""
+import json
+
 from hilbert_ring._legible import legible
 from hilbert_ring.errors import FailedPreconditionError, InternalError
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -34,6 +36,23 @@ def check_model(model: encoder_pb.Model) -> None:
     _check_range(model, "heads", 1, model.embed_dim)
     if model.positions:
         _check_range(model, "grid_pixels", 1, _MOST_GRID**2)
+        tile_size(model)
+
+
+def tile_size(model: encoder_pb.Model) -> int:
+    """The side of a tile in pixels, of a model with positions.
+
+    Raises:
+        InternalError: its config has none.
+    """
+    try:
+        size = json.loads(model.config)["position"]["tile_size"]
+    except (ValueError, TypeError, LookupError):
+        size = None
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _MOST_GRID:
+        raise InternalError(f"model {model.name} of the service: config is for tiles with a side of {size!r}, must "
+                            f"be 1 to {_MOST_GRID}", field="config", limit=_MOST_GRID)
+    return size
 
 
 def _check_range(model: encoder_pb.Model, field: str, least: int, most: int) -> None:

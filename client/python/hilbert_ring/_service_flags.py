@@ -14,11 +14,17 @@ _ON = {"1", "true", "on", "yes", "y", "t", "enable", "+"}  # as CLI11 reads a fl
 
 
 def add_service_flags(parser: argparse.ArgumentParser, workers: int = 2) -> None:
-    """--server, the caller's access to it, and --workers."""
+    """Those of add_access_flags, and --workers."""
+    add_access_flags(parser, "without it the command starts a service of its own")
+    parser.add_argument("--workers", type=int, default=workers, metavar="N",
+                        help="that share a job")
+
+
+def add_access_flags(parser: argparse.ArgumentParser, without_server: str) -> None:
+    """--server and the caller's access to it."""
     parser.add_argument("--server", metavar="HOST:PORT",
                         default=os.environ.get("HILBERT_RING_SERVER"),
-                        help="of the coordinator (HILBERT_RING_SERVER); without it the command "
-                        "starts a service of its own")
+                        help=f"of the coordinator (HILBERT_RING_SERVER); {without_server}")
     parser.add_argument("--tls", action="store_true",
                         default=(_variable("--tls") or "").lower() in _ON,
                         help="speak TLS with the service (HILBERT_RING_TLS)")
@@ -30,8 +36,6 @@ def add_service_flags(parser: argparse.ArgumentParser, workers: int = 2) -> None
     _add_file(parser, "--token-file", "your token; HILBERT_RING_TOKEN may hold the token itself")
     parser.add_argument("--insecure", action="store_true",
                         help="send a token to another host without TLS")
-    parser.add_argument("--workers", type=int, default=workers, metavar="N",
-                        help="that share a job")
 
 
 def _name(flag: str) -> str:
@@ -57,12 +61,16 @@ def files_shown(arguments: argparse.Namespace) -> Dict[str, str]:
 def service_of(arguments: argparse.Namespace, **settings: Any) -> Iterator[Client]:
     """A client of it. `settings` are of a service of one's own."""
     if arguments.server:
-        token = None if arguments.token_file else os.environ.get("HILBERT_RING_TOKEN") or None
-        with connect(arguments.server, token=token, token_file=arguments.token_file,
-                     tls=arguments.tls or None, ca=arguments.ca, cert=arguments.cert,
-                     key=arguments.key, server_name=arguments.server_name,
-                     insecure=arguments.insecure) as client:
+        with connected(arguments) as client:
             yield client
     else:
         with local(**{"workers": 1, **settings}) as client:
             yield client
+
+
+def connected(arguments: argparse.Namespace) -> Client:
+    """A client of the service that runs."""
+    token = None if arguments.token_file else os.environ.get("HILBERT_RING_TOKEN") or None
+    return connect(arguments.server, token=token, token_file=arguments.token_file,
+                   tls=arguments.tls or None, ca=arguments.ca, cert=arguments.cert, key=arguments.key,
+                   server_name=arguments.server_name, insecure=arguments.insecure)

@@ -1,54 +1,90 @@
-"""hilbert-ring slide FILE --tiles TILES --coords COORDS: a slide's HDF5 as the .npy files that encode reads."""
+"""hilbert-ring slide FILE --tiles TILES --coords COORDS: a slide's file as the .npy files that encode reads."""
 import argparse
 import json
+import warnings
 from pathlib import Path
+from typing import Any, Dict
 
 import numpy as np
 
+from hilbert_ring._command_line import warned
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import output_path
+from hilbert_ring._model import check_model, tile_size
 from hilbert_ring._pending import pending_files
+from hilbert_ring._service_flags import add_access_flags, connected, files_shown
+from hilbert_ring._slide_layouts import NAMES
 from hilbert_ring.errors import InvalidArgumentError
-from hilbert_ring.slides import read_slide
-
-_TILE_TYPES = ("float32", "float16")
+from hilbert_ring.slides import COORDS_ARE, TILE_SIZE, SlideFile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="the HDF5 file of a slide pipeline")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a slide pipeline's file: HDF5, .pt or .npz")
     parser.add_argument("--tiles", type=Path, required=True, metavar="FILE",
                         help=".npy to write: [tiles, tile_dim], float16 where the data set is, else float32")
-    parser.add_argument("--coords", type=Path, required=True, metavar="FILE",
-                        help=".npy to write: float64 [tiles, 2]")
-    parser.add_argument("--features", default="features", metavar="NAME",
-                        help="the data set of tiles (%(default)s)")
-    parser.add_argument("--coordinates", default="coords", metavar="NAME",
-                        help="the data set of coordinates (%(default)s)")
+    parser.add_argument("--coords", type=Path, metavar="FILE",
+                        help=".npy to write: float64 [tiles, 2], the model's pixels; not given: of models without "
+                        "positions")
+    parser.add_argument("--layout", choices=NAMES, metavar="|".join(NAMES),
+                        help="of the file; not given: as its names and attributes say")
+    parser.add_argument("--features", metavar="NAME",
+                        help="the data set of tiles, or the encoder's name (features, or feats)")
+    parser.add_argument("--coordinates", metavar="NAME", help="the data set of coordinates (coords)")
+    parser.add_argument("--patches", type=Path, metavar="FILE",
+                        help="has the coordinates or their attributes, as CLAM's patches/NAME.h5; not given: that of "
+                        "a folder beside the file's")
+    parser.add_argument("--coord-scale", type=float, metavar="NUMBER",
+                        help="what coordinates are multiplied by, in place of what attributes say")
+    parser.add_argument("--coords-are", choices=COORDS_ARE, metavar="|".join(COORDS_ARE),
+                        help="columns and rows of tiles, or the model's pixels, in place of what attributes say")
+    parser.add_argument("--tile-size", type=int, metavar="PIXELS",
+                        help=f"of a side of the model's tiles ({TILE_SIZE})")
+    parser.add_argument("--model", metavar="NAME", help="a model of the service, whose tiles count")
+    add_access_flags(parser, "of --model")
 
 
 def slide(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    outputs = {"tiles": output_path(arguments.tiles), "coords": output_path(arguments.coords)}
-    check_distinct({"file": (arguments.file, None)}, outputs)
-    tiles, coords = read_slide(arguments.file, features=arguments.features, coords=arguments.coordinates)
-    for name, array in ((arguments.features, tiles), (arguments.coordinates, coords)):
-        if array.dtype.kind not in "iuf" or array.ndim != 2 or len(array) == 0:
-            raise InvalidArgumentError(f"{arguments.file}: {name} is {array.dtype} {array.shape}, expected "
-                                       "numbers with two axes and a row at least", field=name)
-    if coords.shape != (len(tiles), 2):
-        raise InvalidArgumentError(f"{arguments.file}: {arguments.coordinates} has shape {coords.shape}, "
-                                   f"expected ({len(tiles)}, 2)", field=arguments.coordinates)
-    if tiles.dtype.name not in _TILE_TYPES:
-        tiles = tiles.astype(np.float32)
+    outputs = {name: output_path(path) for name, path in (("tiles", arguments.tiles), ("coords", arguments.coords))
+               if path is not None}
+    file = SlideFile(arguments.file, arguments.features, arguments.coordinates, arguments.layout, arguments.patches,
+                     arguments.coord_scale, arguments.coords_are)
+    shown: Dict[str, Any] = {f"--{name}": (path, None) for name, path in files_shown(arguments).items()}
+    check_distinct({**file.files(), **shown}, outputs)
+    size = TILE_SIZE if arguments.coords is None else _tile_size(arguments)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if arguments.coords is None:
+            tiles, scaled = file.read_tiles(), None
+        else:
+            tiles, scaled = file.read(size)
+    for warning in caught:
+        warned(str(warning.message), arguments.json)
+    arrays = [tiles] if scaled is None else [tiles, scaled.coords]
     with pending_files(list(outputs.values())) as files:
-        for file, array in zip(files, (tiles, coords.astype(np.float64))):
-            np.save(file, np.ascontiguousarray(array))
-    low, high = coords.min(axis=0), coords.max(axis=0)
-    if arguments.json:
-        print(json.dumps({"tiles": len(tiles), "tile_dim": tiles.shape[1], "low": low.tolist(),
-                          "high": high.tolist()}))
-        return 0
-    print(f"{len(tiles):,} tiles of {tiles.shape[1]:,} numbers; x {low[0]:,} to {high[0]:,}, "
-          f"y {low[1]:,} to {high[1]:,}")
+        for written, array in zip(files, arrays):
+            np.save(written, np.ascontiguousarray(array))
+    told: Dict[str, Any] = {"tiles": len(tiles), "tile_dim": tiles.shape[1]}
+    line = f"{len(tiles):,} tiles of {tiles.shape[1]:,} numbers"
+    if scaled is not None:
+        low, high = scaled.coords.min(axis=0).tolist(), scaled.coords.max(axis=0).tolist()
+        told.update(low=low, high=high, layout=scaled.layout, scale=list(scaled.scale))
+        line += (f"; x {low[0]:,} to {high[0]:,}, y {low[1]:,} to {high[1]:,}, {scaled.scale[0]:.6g} of the file's; "
+                 f"layout {scaled.layout or 'not known'}")
+    print(json.dumps(told) if arguments.json else line)
     return 0
+
+
+def _tile_size(arguments: argparse.Namespace) -> int:
+    """Of the model, or as given."""
+    if arguments.model is None:
+        return TILE_SIZE if arguments.tile_size is None else int(arguments.tile_size)
+    if arguments.tile_size is not None:
+        raise InvalidArgumentError("--tile-size is given beside --model, must be given alone", field="--tile-size")
+    with connected(arguments) as client:
+        model = client.model(arguments.model)
+    check_model(model)
+    if not model.positions:
+        raise InvalidArgumentError(f"--model is {arguments.model}, must be a model with positions", field="--model")
+    return tile_size(model)

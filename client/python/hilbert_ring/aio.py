@@ -125,7 +125,7 @@ class Client:
         return await run_many(self._connection, ManyCall(list(jobs), options, common))
 
     @with_streams_of_call
-    async def encode(self, tiles: Any, coords: Any = None, *, model: str,
+    async def encode(self, tiles: Any = None, coords: Any = None, *, model: str, slide: Any = None,
                      pool: Optional[str] = None, layers: Layers = "last",
                      final_norm: Optional[bool] = None, compute: str = "float32",
                      sequence_lengths: Optional[Sequence[int]] = None,
@@ -142,8 +142,8 @@ class Client:
                         attention_map_heads, attention_map_out)
         attempts = options.attempts(self._connection.timing)
         check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
-        call = prepare_encode(await self._model_of(model, attempts), tiles, coords, dtype=dtype, out=out,
-                              wanted=wanted, options=options)
+        call = prepare_encode(await self._model_of(model, attempts), tiles, coords, slide=slide,
+                              dtype=dtype, out=out, wanted=wanted, options=options)
         with shown(progress) as tell, closing(call):
             call, report = await self._run_job(call, attempts, tell)
             return encoded(call, report)

@@ -211,7 +211,7 @@ class Client:
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
         return run_many(self._connection, ManyCall(list(jobs), options, common))
 
-    def encode(self, tiles: Any, coords: Any = None, *, model: str,
+    def encode(self, tiles: Any = None, coords: Any = None, *, model: str, slide: Any = None,
                pool: Optional[str] = None, layers: Layers = "last",
                final_norm: Optional[bool] = None, compute: str = "float32",
                sequence_lengths: Optional[Sequence[int]] = None,
@@ -230,6 +230,8 @@ class Client:
             coords: [tiles, 2], x and y of each tile in pixels, for models with positions; by
                 reference float64.
             model: its name, of `models`.
+            slide: in place of tiles and coords, a slide pipeline's file as read_slide reads it: a
+                path, or a SlideFile that tells more about it.
             pool: "class": the class token's vector of each slide; "mean": the mean of its tiles;
                 "none": every row. None: "class" where the model has a class token.
             layers: "last"; "all": from the first layer's input (0) on; or their numbers.
@@ -260,8 +262,8 @@ class Client:
                         attention_map_heads, attention_map_out)
         attempts = options.attempts(self._connection.timing)
         check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
-        call = prepare_encode(self._model_of(model, attempts), tiles, coords, dtype=dtype, out=out,
-                              wanted=wanted, options=options)
+        call = prepare_encode(self._model_of(model, attempts), tiles, coords, slide=slide,
+                              dtype=dtype, out=out, wanted=wanted, options=options)
         with shown(progress) as tell, closing(call):
             call, report = self._run_job(call, attempts, tell)
             return encoded(call, report)

@@ -1,0 +1,158 @@
+"""Files of slide pipelines, whatever their container: HDF5, .pt of PyTorch, .npz.
+
+    with opened_slide("slide.h5") as view:
+        view.arrays["features"].shape, view.attributes_of("coords")["patch_size_level0"]
+"""
+import json
+import os
+import pickle
+import zipfile
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Dict, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring._channel import PathLike
+from hilbert_ring.errors import InvalidArgumentError
+
+# Where pipelines put the file that has the coordinates, seen from the folder beside the features' own.
+_BESIDE = ("patches/{}.h5", "tiles/{}.coordinates.npz")
+_SIDECAR = ".meta.json"
+_SIDECAR_PART = "tiling"
+
+
+@dataclass(frozen=True)
+class View:
+    """What a file holds. Arrays of HDF5 are read while it is open.
+
+    Attributes:
+        arrays: by their names; those of a group as "group/name".
+        attributes: of the file.
+        own: attributes of an array, by the array's name.
+    """
+
+    path: str
+    arrays: Mapping[str, Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def attributes_of(self, name: str) -> Dict[str, Any]:
+        """Those of the file, and of an array, which come first."""
+        return {**self.attributes, **self.own.get(name, {})}
+
+    def read(self, name: str) -> "NDArray[Any]":
+        """An array without a leading axis of one, where it has three."""
+        array = np.asarray(self.arrays[name][()])
+        return array[0] if array.ndim == 3 and array.shape[0] == 1 else array
+
+
+def opened_slide(path: PathLike) -> Any:
+    """A context manager of a View.
+
+    Raises:
+        InvalidArgumentError: the file cannot be read, or needs a package that is not installed.
+    """
+    suffix = Path(path).suffix.lower()
+    return {".npz": _npz, ".pt": _pt, ".pth": _pt}.get(suffix, _hdf5)(os.fspath(path))
+
+
+def patches_beside(path: PathLike) -> "os.PathLike[str] | None":
+    """The file of coordinates that belongs to one of features, where it lies beside its folder."""
+    features = Path(os.path.abspath(path))
+    for pattern in _BESIDE:
+        found = features.parent.parent / pattern.format(features.stem)
+        if found.is_file() and found != features:
+            return found
+    return None
+
+
+@contextmanager
+def _hdf5(path: str) -> Iterator[View]:
+    h5py: Any = _imported("h5py", "HDF5", path)
+    arrays: Dict[str, Any] = {}
+    own: Dict[str, Dict[str, Any]] = {}
+
+    def note(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name], own[name] = item, dict(item.attrs)
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(note)
+            yield View(path, arrays, dict(file.attrs), own)
+    except OSError as error:
+        raise _unreadable(path, "HDF5", error) from error
+
+
+@contextmanager
+def _npz(path: str) -> Iterator[View]:
+    try:
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                raise ValueError("it is no archive")
+            values = {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise _unreadable(path, ".npz", error) from error
+    yield _view_of(path, values)
+
+
+@contextmanager
+def _pt(path: str) -> Iterator[View]:
+    torch: Any = _imported("torch", "a file of PyTorch", path)
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        values = loaded if isinstance(loaded, dict) else {"features": loaded}
+        values = {str(name): _of_torch(value, torch) for name, value in values.items()}
+    except pickle.UnpicklingError as error:
+        raise InvalidArgumentError(f"{path} holds more than weights: {str(error).splitlines()[0]}",
+                                   field="path") from error
+    except (OSError, RuntimeError, EOFError, TypeError) as error:
+        raise _unreadable(path, "a file of PyTorch", error) from error
+    yield _view_of(path, values)
+
+
+def _of_torch(value: Any, torch: Any) -> Any:
+    """A tensor as an array; bfloat16 as raw 16 bits."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach()
+    return value.view(torch.int16).numpy().view("V2") if value.dtype == torch.bfloat16 else value.numpy()
+
+
+def _view_of(path: str, values: Dict[str, Any]) -> View:
+    """Arrays and, as attributes, what has no axis; and what the file beside says."""
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.ndim}
+    attributes = {name: value[()] if isinstance(value, np.ndarray) else value
+                  for name, value in values.items() if name not in arrays}
+    return View(path, arrays, {**_sidecar(path), **attributes})
+
+
+def _sidecar(path: str) -> Dict[str, Any]:
+    """What slide2vec writes about a file, beside it."""
+    beside = Path(path).with_suffix(_SIDECAR)
+    try:
+        told = json.loads(beside.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unreadable(os.fspath(beside), "JSON", error) from error
+    told = told if isinstance(told, dict) else {}
+    part = told.get(_SIDECAR_PART)
+    return {**told, **(part if isinstance(part, dict) else {})}
+
+
+def _imported(package: str, kind: str, path: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError:
+        raise InvalidArgumentError(f"{path}: {kind} is read by {package}, which is not installed: "
+                                   f"pip install {package}", field="path") from None
+
+
+def _unreadable(path: str, kind: str, error: Exception) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{path} cannot be read as {kind}: {error}", field="path")
