@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -66,12 +67,20 @@ struct ManyCommand {
   CallFlags call;    // of all of them; neither report, trace nor job_id
 };
 
+// What --slide names, and what the command `slide` is told about it.
+inline constexpr char kPatchesFlag[] = "--patches";
+struct SlideFlags {
+  std::string file;                            // empty: none
+  std::map<std::string, std::string> options;  // by flag, as given; empty: not given
+};
+
 struct EncodeCommand {
   CallFlags call;
   ReferenceFlags reference;
-  std::string model, tiles, out;      // a name, and paths
-  std::string coords, attention_map;  // paths; empty: none
-  std::string pool, final_norm;       // as given; empty: as the model has it
+  SlideFlags slide;                          // in place of tiles and coords
+  std::string model, out;                    // a name, and a path
+  std::string tiles, coords, attention_map;  // paths; empty: none
+  std::string pool, final_norm;              // as given; empty: as the model has it
   std::string layers = "last";
   std::string compute = "float32";
   std::vector<int64_t> sequence_lengths;  // empty: one slide

@@ -17,6 +17,7 @@
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"
 #include "client/cli/print_plan.h"
+#include "client/cli/slide_files.h"
 #include "client/cli/table.h"
 #include "client/cpp/by_reference.h"
 #include "client/cpp/encode_files.h"
@@ -38,7 +39,11 @@ absl::Status CheckPaths(const GlobalOptions& global, const EncodeCommand& comman
   for (const std::string* const path : {&command.out, &command.attention_map}) {
     if (!path->empty()) RETURN_IF_ERROR(client::CheckNpyPlace(*path));
   }
-  return CheckFiles(global, {{"--tiles", command.tiles}, {"--coords", command.coords}},
+  return CheckFiles(global,
+                    {{"--tiles", command.tiles},
+                     {"--coords", command.coords},
+                     {"--slide", command.slide.file},
+                     {kPatchesFlag, command.slide.options.at(kPatchesFlag)}},
                     {{"--out", command.out},
                      {"--attention-map", command.attention_map},
                      {"--report", command.call.report},
@@ -259,11 +264,27 @@ int PlanJob(const GlobalOptions& global, const EncodeJob& job, int workers) {
   return kExitOk;
 }
 
+// --slide becomes --tiles and --coords. The exit code; what is wrong has been printed.
+int ReadSlide(const GlobalOptions& global, const EncodeJob& job, SlideFiles& slide,
+              EncodeCommand& command) {
+  if (command.slide.file.empty()) return kExitOk;
+  std::optional<int64_t> tile_size;
+  if (job.config.position) tile_size = job.config.position->tile_size;
+  const int code = slide.Write(global, command.slide, tile_size);
+  command.tiles = slide.tiles();
+  command.coords = slide.coords();
+  return code;
+}
+
 }  // namespace
 
-int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
+int RunEncode(const GlobalOptions& global, const EncodeCommand& given) {
+  EncodeCommand command = given;
   if (command.out.empty() && !command.plan) {
     return BadInput(global, absl::InvalidArgumentError("--out FILE is needed, or --plan"));
+  }
+  if (command.tiles.empty() && command.slide.file.empty()) {
+    return BadInput(global, absl::InvalidArgumentError("--tiles FILE is needed, or --slide FILE"));
   }
   if (absl::Status status = CheckPaths(global, command); !status.ok())
     return BadInput(global, status);
@@ -274,6 +295,9 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
   if (!model.ok()) return ServiceFailed(global, model.status());
   absl::StatusOr<EncodeJob> job = JobOf(command, *model);
   if (!job.ok()) return BadInput(global, job.status());
+  absl::StatusOr<SlideFiles> slide = SlideFiles::Create(command.slide);
+  if (!slide.ok()) return BadInput(global, slide.status());
+  if (const int code = ReadSlide(global, *job, *slide, command); code != kExitOk) return code;
   const absl::StatusOr<EncodeFiles> files =
       client::OpenEncode({.tiles = command.tiles, .coords = command.coords}, *job);
   if (!files.ok()) return BadInput(global, files.status());

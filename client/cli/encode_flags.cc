@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/job_run.h"
+#include "client/cli/slide_files.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -70,9 +71,10 @@ void AddEncodeFlags(CLI::App& app, EncodeCommand& command) {
   app.add_option("--model", command.model, "its name, as models prints it")
       ->type_name("NAME")
       ->required();
-  file("--tiles", command.tiles, ".npy: [tiles, tile_dim]")->required()->check(path);
+  file("--tiles", command.tiles, ".npy: [tiles, tile_dim]; needed but with --slide")->check(path);
   file("--coords", command.coords,
        ".npy: [tiles, 2], x and y of each tile in pixels; of models with positions");
+  AddSlideFlags(app, command.slide);
   file(
       "--out", command.out,
       ".npy to write: [slides, dim], with several layers [slides, layers, dim]; with --pool none a "

@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "client/cli/failure.h"
+#include "client/cli/slide_files.h"
 #include "client/cpp/steady_clock.h"
 
 namespace hilbert_ring::cli {
@@ -88,7 +89,7 @@ constexpr PackageOption kOptions[] = {{"draw", "--spec", "FILE"},
                                       {"bench", "--of-capacity", "N"},
                                       {"slide", "--tiles", "FILE"},
                                       {"slide", "--coords", "FILE"},
-                                      {"slide", "--layout", "atlaspatch|trident|raw2features|stamp|slide2vec|clam"},
+                                      {"slide", "--layout", kSlideLayouts},
                                       {"slide", "--features", "NAME"},
                                       {"slide", "--coordinates", "NAME"},
                                       {"slide", "--patches", "FILE"},

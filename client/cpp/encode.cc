@@ -10,6 +10,7 @@
 #include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
 #include "client/cpp/service.h"
+#include "client/cpp/tile_places.h"
 #include "engine/base/return_if_error.h"
 #include "engine/model/files/grid_positions.h"
 #include "wire/codec.h"
@@ -169,10 +170,12 @@ absl::Status CheckEncode(const EncodeInputs& inputs) {
         absl::StrCat("coords: model ", job.model, " has positions, and none are given"));
   }
   std::vector<double> values;
+  TilePlaces places(job.config.position->tile_size, job.slide_tiles);
   for (int64_t row = 0; row < job.tiles(); row += kCheckedRows) {
     values.resize(static_cast<size_t>(2 * std::min(kCheckedRows, job.tiles() - row)));
     inputs.coordinates(row, values);
     RETURN_IF_ERROR(CheckCoordinates(*job.config.position, values, row));
+    RETURN_IF_ERROR(places.Add(values));
   }
   return absl::OkStatus();
 }

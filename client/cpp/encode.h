@@ -72,7 +72,8 @@ struct EncodeResults {
 };
 
 // OK, or INVALID_ARGUMENT and OUT_OF_RANGE, naming field or row, value and limit: what the model
-// does not have, tiles of another size, coordinates that are missing or outside of the grid.
+// does not have, tiles of another size, coordinates that are missing, outside of the grid, or of
+// few distinct places.
 absl::Status CheckEncode(const EncodeInputs& inputs);
 
 // OK when the results have the sizes that the job gives them. INVALID_ARGUMENT, naming the result,

@@ -12,12 +12,12 @@ namespace hilbert_ring::client {
 namespace {
 
 absl::StatusOr<NpyFile> OpenArray(const std::string& path) {
-  for (const char* ending : {".h5", ".hdf5"}) {
+  for (const char* ending : {".h5", ".hdf5", ".npz", ".pt"}) {
     if (!absl::EndsWithIgnoreCase(path, ending)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": is HDF5, expected .npy: `hilbert-ring slide ", path,
-        " --tiles tiles.npy --coords coords.npy` writes both; the Python package reads "
-        "it, hilbert_ring.read_slide(path)"));
+        path, ": is ", ending, ", must be .npy: `hilbert-ring encode --slide ", path,
+        "` reads a slide pipeline's file, as hilbert_ring.read_slide(path) of the Python package "
+        "does"));
   }
   return NpyFile::Open(path);
 }

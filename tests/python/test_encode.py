@@ -1,6 +1,7 @@
 """encode: what is sent, what comes back, and what is refused before anything is sent. The service
 is a stand-in of the tests' own process."""
 import asyncio
+import json
 import warnings
 from concurrent import futures
 
@@ -15,13 +16,16 @@ from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
 DIM, TILE_DIM, HEADS, LAYERS = 16, 4, 2, 2
+CONFIG = {"architecture": "longnet_encoder", "input_dim": TILE_DIM, "embed_dim": DIM, "heads": HEADS, "ffn_dim": 32,
+          "layers": LAYERS, "segments": [8], "dilations": [1], "layer_norm_eps": 1e-5, "norm_eps": 1e-6,
+          "class_token": True, "output_norm": True, "position": {"kind": "sincos_2d", "tile_size": 10, "grid": 20}}
 
 
 def small(**changes):
     fields = {"name": "small", "digest": "ab" * 32, "tile_dim": TILE_DIM, "embed_dim": DIM,
               "layers": LAYERS, "heads": HEADS, "class_token": True, "positions": True,
               "grid_pixels": 200.0, "pools": True,
-              "config": '{"position": {"tile_size": 10, "grid": 20}}', **changes}
+              "config": json.dumps(CONFIG), **changes}
     return encoder_pb.Model(**fields)
 
 

@@ -1,10 +1,12 @@
 """Every golden encoder through the service, from Python and by the command line."""
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import slide_files
 
 import hilbert_ring
 from hilbert_ring.local_service import find_program
@@ -67,3 +69,33 @@ def test_the_command_line(service, tmp_path):
     expected = load(name, "pooled_mean_states")
     check(np.load(tmp_path / "e.npy"), expected.reshape(len(slides(name)), -1, expected.shape[-1]))
     check(np.load(tmp_path / "m.npy"), load(name, "attention_map")[-1].mean(axis=1))
+
+
+@pytest.fixture(name="slide", scope="module")
+def _slide(service):
+    """Tiles, their columns and rows, the side of a tile, and the slide's embedding."""
+    model = "slide_small"
+    position = json.loads((CASES / model / "config.json").read_text())["position"]
+    tiles = load(model, "tiles").astype("f2").astype("f4")
+    side = int(len(tiles)**0.5) + 1
+    assert position["grid"] > side
+    cells = np.stack(np.divmod(np.random.default_rng(4).permutation(side * side)[:len(tiles)], side), axis=1)
+    given = service.encode(tiles, cells * position["tile_size"], model=model, pool="mean", progress=False)
+    return tiles, cells, position["tile_size"], given.embeddings
+
+
+@pytest.mark.parametrize("layout", slide_files.LAYOUTS)
+def test_a_slide_has_one_embedding_in_every_layout(service, slide, tmp_path, monkeypatch, layout):
+    if slide_files.h5py is None:
+        monkeypatch.setitem(sys.modules, "h5py", slide_files.StandIn)
+    tiles, cells, tile_size, embeddings = slide
+    path, told = slide_files.write(layout, tmp_path, tiles, cells, tile_size)
+
+    def encode(**told):
+        return service.encode(slide=hilbert_ring.SlideFile(path, **told), model="slide_small", pool="mean",
+                              progress=False).embeddings
+
+    assert (encode(**told) == embeddings).all()
+    if layout == "trident":  # the same coordinates at another level
+        off = np.abs(encode(coord_scale=tile_size / 1024) - embeddings).max() / np.abs(embeddings).max()
+        assert off > 0.01

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import slide_files
 
 import hilbert_ring
 from hilbert_ring import convert
@@ -147,9 +148,8 @@ def test_the_encoders_page(tmp_path):
             run_block(block, tmp_path, client.server)
         assert np.load(tmp_path / "e.npy").shape == (1, 32)
         assert np.load(tmp_path / "m.npy").shape == (91,)
-        h5py = pytest.importorskip("h5py", reason="h5py is not installed")
-        with h5py.File(tmp_path / "slide.h5", "w") as file:
-            file["features"], file["coords"] = tiles, coords
+        pytest.importorskip("h5py", reason="h5py is not installed")
+        slide_files.trident(tmp_path, tiles, coords // 256)
         opening = f"import hilbert_ring\nclient = hilbert_ring.connect({client.server!r})\n"
         for block in blocks(ENCODER):
             if block.language == "python":

@@ -1,5 +1,7 @@
 """Slides of pipelines: the tiles and coordinates that each layout gives, what is refused, and what is warned of."""
 import json
+import os
+import subprocess
 import sys
 import warnings
 
@@ -11,6 +13,7 @@ from test_encode import Encoder, small
 
 import hilbert_ring
 from hilbert_ring.__main__ import main
+from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
 
 CELLS = np.array([[1, 2], [2, 2], [4, 2], [2, 3], [7, 9], [21, 13]])
@@ -290,3 +293,27 @@ def test_a_slide_as_npy(tmp_path, capsys):
         line = capsys.readouterr().err
         line = json.loads(line)["warning"] if more else line.split("hilbert-ring: warning: ")[1].rstrip()
         assert line == f"features of {path}: 6 of 6 tiles are not finite, the first in row 0"
+
+
+def test_a_slide_on_the_command_line(tmp_path):
+    path, _ = write("trident_npz", tmp_path, TILES, CELLS % 20, 10)
+    (tmp_path / "temporary").mkdir()
+    with small_service() as client:
+        def encode(*more):
+            return subprocess.run(
+                [find_program("hilbert-ring"), "encode", "--server", client.server, "--model", "small", "--slide", path,
+                 "--out", tmp_path / "e.npy", *more], capture_output=True, text=True, timeout=60, check=False,
+                env={**os.environ, "HILBERT_RING_PYTHON": sys.executable, "TMPDIR": str(tmp_path / "temporary")})
+        done = encode("--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["tokens"] == 7
+        assert (client.service.sent(pb.TENSOR_TILES, "<f4") == TILES).all()
+        assert (client.service.sent(pb.TENSOR_TILE_COORDS, "<f8") == CELLS % 20 * 10).all()
+        for more, said in ((["--layout=clam"], "INVALID_ARGUMENT: layout is clam, must have attributes"),
+                           (["--coords-are=pixels"], "coords[0] is [512, 1024], must be in [0, 200)"),
+                           (["--features", "x"], "has no data set 'x'")):
+            done = encode(*more)
+            assert done.returncode == 2 and done.stdout == ""
+            assert said in done.stderr, done.stderr
+        assert client.service.calls == 1
+    assert not list((tmp_path / "temporary").iterdir())

@@ -1,5 +1,6 @@
 // hilbert-ring encode and models, as processes.
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -121,6 +122,11 @@ TEST_F(CliEncode, WhatIsWrongIsNamedAndNothingIsSent) {
   coords[9] = 200;
   files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {8, 2}, coords);
   refused("", "coords[4]");
+  coords[9] = 199;
+  files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {8, 2}, coords);
+  refused("", "coords has 2 distinct places, must have at least 4 for 8 tiles");
+  files_.WriteNpy("coords.npy", wire::NpyType::kFloat16, {8, 2}, std::vector<uint16_t>(16));
+  refused("", "coordinates have dtype float16, expected integers of 16 to 64 bits, float32 or");
   files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {2, 8}, coords);
   refused("", "expected (8, 2)");
   files_.WriteNpy("tiles.npy", wire::NpyType::kFloat32, {4, 8}, std::vector<float>(32));
@@ -138,7 +144,9 @@ TEST_F(CliEncode, WhatTheServiceDoesNotSeeIsSentUnlessItMustNotBe) {
   CliResult result = Encode(service, "--by-reference always");
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("by reference coordinates are float64"));
-  files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {8, 2}, std::vector<double>(16, 1.5));
+  std::vector<double> coords(16);
+  std::iota(coords.begin(), coords.end(), 1.5);
+  files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {8, 2}, coords);
   result = Encode(service, "--by-reference always");
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(service.calls(), 0);
@@ -157,9 +165,8 @@ TEST_F(CliEncode, Hdf5IsReadElsewhere) {
       RunCli(absl::StrCat("encode --server ", service.address(), " --model small --tiles ",
                           files_.Write("slide.h5", "\x89HDF"), " --out ", files_.Path("e.npy")));
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err,
-              AllOf(HasSubstr("is HDF5, expected .npy"),
-                    HasSubstr("slide.h5 --tiles tiles.npy --coords coords.npy` writes both")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("is .h5, must be .npy: `hilbert-ring encode --slide "),
+                                HasSubstr("slide.h5` reads")));
 }
 
 TEST_F(CliEncode, Hdf5OfCoordinatesIsReadElsewhereToo) {
@@ -168,7 +175,50 @@ TEST_F(CliEncode, Hdf5OfCoordinatesIsReadElsewhereToo) {
       "encode --server ", service.address(), " --model small --tiles ", files_.Path("tiles.npy"),
       " --coords ", files_.Write("slide.h5", "\x89HDF"), " --out ", files_.Path("e.npy")));
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("is HDF5, expected .npy"), HasSubstr("writes both")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("is .h5, must be .npy"), HasSubstr("slide.h5` reads")));
+}
+
+// The package's program is a script that copies the files of the test.
+TEST_F(CliEncode, ASlideIsWrittenByThePackageFirst) {
+  const FakeEncoder service;
+  const std::string python = files_.Write(
+      "python", absl::StrCat("#!/bin/sh\nfor word; do [ \"$word\" = -c ] && exit 0; done\n"
+                             "echo \"given $*\" >> ",
+                             files_.Path("words"),
+                             "\ncase \"$*\" in *wrong*) echo it is wrong >&2; exit 2;; esac\n"
+                             "while [ $# -gt 0 ]; do case \"$1\" in --tiles) cp ",
+                             files_.Path("tiles.npy"), " \"$2\";; --coords) cp ",
+                             files_.Path("coords.npy"), " \"$2\";; esac; shift; done\n"));
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const std::string folder = files_.Path("temporary");
+  std::filesystem::create_directory(folder);
+  const auto encode = [&](const std::string& more) {
+    return RunShell(absl::StrCat("TMPDIR=", folder, " HILBERT_RING_PYTHON=", python,
+                                 " $CLI encode --model small --server ", service.address(),
+                                 " --out ", files_.Path("e.npy"), " ", more));
+  };
+  CliResult result = encode("--slide -s.h5 --layout=clam --patches p.h5 --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(Read("e.npy").shape, ElementsAre(1, 16));
+  EXPECT_THAT(
+      ReadFile(files_.Path("words")),
+      AllOf(HasSubstr("hilbert_ring slide --tiles "), HasSubstr("/coords.npy --tile-size=10 "),
+            HasSubstr("--layout=clam --patches=p.h5 --json -- -s.h5\n")));
+  result = encode("--slide wrong.h5");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.err, "it is wrong\n");
+  EXPECT_EQ(encode("--slide s.h5 --tiles t.npy").code, 2);
+  EXPECT_EQ(encode("--layout clam --tiles t.npy").code, 2);
+  EXPECT_THAT(encode("").err, HasSubstr("--tiles FILE is needed, or --slide FILE"));
+  EXPECT_THAT(encode(absl::StrCat("--slide ", files_.Path("e.npy"))).err,
+              HasSubstr("is the same file as the input --slide"));
+  EXPECT_EQ(service.calls(), 1);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  const FakeEncoder without({.positions = false});
+  result = RunShell(absl::StrCat("TMPDIR=", folder, " HILBERT_RING_PYTHON=", python,
+                                 " $CLI encode --model small --server ", without.address(),
+                                 " --out ", files_.Path("e.npy"), " --slide s.h5"));
+  EXPECT_EQ(result.code, 0) << result.err;
 }
 
 TEST_F(CliEncode, APlanSendsNoTilesAndWritesNothing) {

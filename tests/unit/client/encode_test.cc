@@ -173,6 +173,13 @@ TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   EXPECT_EQ(service.calls(), 0);
   coords_[2 * 6 + 1] = 0;
   EXPECT_TRUE(CheckEncode(Inputs()).ok());
+  const std::vector<double> apart = coords_;
+  for (size_t i = 6; i < 16; ++i) coords_[i] /= 160;  // of the second slide: normalised
+  EXPECT_THAT(Refused(), HasSubstr("coords of slide 1 has 1 distinct places, must have at least 3 "
+                                   "for 5 tiles: tiles of 10 pixels do not lie so close"));
+  for (size_t i = 6; i < 16; ++i) coords_[i] = 1.25 * static_cast<double>(i);
+  EXPECT_TRUE(CheckEncode(Inputs()).ok()) << "an eighth of a tile apart";
+  coords_ = apart;
   job_.outputs.states = {3};
   EXPECT_THAT(Refused(), HasSubstr("states[0] is 3, must be 0 to 2"));
   job_.outputs.states = {2};

@@ -1,0 +1,137 @@
+#include "client/cli/slide_files.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/cli/failure.h"
+#include "client/cli/job_run.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+constexpr char kOwnProgram[] = "/proc/self/exe";
+constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+
+struct SlideOption {
+  const char* flag;
+  const char* type;
+  const char* help;
+};
+
+// The package reads their values.
+constexpr SlideOption kOptions[] = {
+    {"--layout", kSlideLayouts, "of --slide; not given: as names and attributes say"},
+    {"--features", "NAME", "data set of --slide, or its encoder; not given: features, or feats"},
+    {"--coordinates", "NAME", "data set of --slide; not given: coords"},
+    {kPatchesFlag, "FILE",
+     "has the coordinates of --slide or their attributes; not given: that of a folder beside it"},
+    {"--coord-scale", "NUMBER",
+     "what coordinates of --slide are multiplied by, in place of what attributes say"},
+    {"--coords-are", "tiles|pixels",
+     "coordinates of --slide are columns and rows, or the model's pixels, whatever attributes "
+     "say"}};
+
+// Its exit code, and 128 and the signal's number where one ended it. An interrupt ends it.
+int WaitFor(pid_t child) {
+  int status = 0;
+  while (true) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR) return kExitFailed;
+    if (Interrupted()) kill(child, SIGTERM);
+    absl::SleepFor(kLookAgain);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Without an input, and without an output but for errors.
+absl::StatusOr<pid_t> Spawn(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, kOwnProgram, &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return absl::ErrnoToStatus(failed, "--slide: the command slide cannot start");
+  return child;
+}
+
+}  // namespace
+
+void AddSlideFlags(CLI::App& app, SlideFlags& flags) {
+  CLI::Option* const slide =
+      app.add_option("--slide", flags.file,
+                     "a slide pipeline's file, in place of --tiles and --coords: HDF5, .pt or .npz "
+                     "(by the Python package); is written to TMPDIR as .npy first")
+          ->type_name("FILE");
+  for (const char* flag : {"--tiles", "--coords"}) slide->excludes(app.get_option(flag));
+  for (const SlideOption& option : kOptions) {
+    app.add_option(option.flag, flags.options[option.flag], option.help)
+        ->type_name(option.type)
+        ->needs(slide);
+  }
+}
+
+absl::StatusOr<SlideFiles> SlideFiles::Create(const SlideFlags& flags) {
+  if (flags.file.empty()) return SlideFiles(std::filesystem::path());
+  std::error_code error;
+  std::string folder =
+      (std::filesystem::temp_directory_path(error) / "hilbert-ring-slide-XXXXXX").string();
+  if (error || mkdtemp(folder.data()) == nullptr) {
+    return absl::ErrnoToStatus(error ? error.value() : errno,
+                               absl::StrCat("--slide: ", folder, " cannot be made (TMPDIR)"));
+  }
+  return SlideFiles(std::filesystem::path(folder));
+}
+
+SlideFiles::SlideFiles(SlideFiles&& other) noexcept
+    : folder_(std::exchange(other.folder_, {})), has_coords_(other.has_coords_) {}
+
+SlideFiles::~SlideFiles() {
+  std::error_code error;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, error);
+}
+
+int SlideFiles::Write(const GlobalOptions& global, const SlideFlags& flags,
+                      std::optional<int64_t> tile_size) {
+  has_coords_ = tile_size.has_value();
+  std::vector<std::string> words = {"hilbert-ring", "slide", "--tiles", tiles()};
+  if (has_coords_) {
+    words.insert(words.end(), {"--coords", coords(), absl::StrCat("--tile-size=", *tile_size)});
+  }
+  for (const auto& [flag, value] : flags.options) {
+    if (!value.empty()) words.push_back(absl::StrCat(flag, "=", value));
+  }
+  if (global.format == OutputFormat::kJson) words.push_back("--json");
+  words.insert(words.end(), {"--", flags.file});
+  CatchInterrupts();
+  const absl::StatusOr<pid_t> child = Spawn(std::move(words));
+  if (!child.ok()) return ServiceFailed(global, child.status());
+  const int code = WaitFor(*child);
+  if (Interrupted()) return ServiceFailed(global, absl::CancelledError("interrupted"));
+  return code;
+}
+
+std::string SlideFiles::tiles() const { return folder_ / "tiles.npy"; }
+
+std::string SlideFiles::coords() const { return has_coords_ ? folder_ / "coords.npy" : ""; }
+
+}  // namespace hilbert_ring::cli

@@ -1,0 +1,53 @@
+// A slide pipeline's file for `encode`: the command `slide` writes it as .npy files into a folder
+// of their own.
+//
+//   ASSIGN_OR_RETURN(SlideFiles files, SlideFiles::Create(command.slide));
+//   if (const int code = files.Write(global, command.slide, tile_size); code != kExitOk) return
+//   code;
+//   ... client::OpenEncode({.tiles = files.tiles(), .coords = files.coords()}, job) ...
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "client/cli/commands.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hilbert_ring::cli {
+
+inline constexpr char kSlideLayouts[] = "atlaspatch|trident|raw2features|stamp|slide2vec|clam";
+
+// --slide, and what `slide` is told about it. flags must outlive app.
+void AddSlideFlags(CLI::App& app, SlideFlags& flags);
+
+// The folder, which is removed at the end. There is none without --slide.
+class SlideFiles {
+ public:
+  // In TMPDIR. Errors are the system's.
+  static absl::StatusOr<SlideFiles> Create(const SlideFlags& flags);
+  SlideFiles(SlideFiles&& other) noexcept;
+  SlideFiles& operator=(SlideFiles&&) = delete;
+  ~SlideFiles();
+
+  // The exit code; what is wrong has been printed. tile_size: pixels of a side in the model;
+  // nothing: coordinates are not wanted. Catches interrupts.
+  int Write(const GlobalOptions& global, const SlideFlags& flags, std::optional<int64_t> tile_size);
+
+  std::string tiles() const;
+  std::string coords() const;  // empty: were not wanted
+
+ private:
+  explicit SlideFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  std::filesystem::path folder_;  // empty: none
+  bool has_coords_ = false;
+};
+
+}  // namespace hilbert_ring::cli
