@@ -73,7 +73,7 @@ void AddEncodeFlags(CLI::App& app, EncodeCommand& command) {
       ->required();
   file("--tiles", command.tiles, ".npy: [tiles, tile_dim]; needed but with --slide")->check(path);
   file("--coords", command.coords,
-       ".npy: [tiles, 2], x and y of each tile in pixels; of models with positions");
+       ".npy: [tiles, 2], x and y of each tile in the model's pixels; of models with positions");
   AddSlideFlags(app, command.slide);
   file(
       "--out", command.out,

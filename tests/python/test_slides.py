@@ -309,11 +309,8 @@ def test_a_slide_on_the_command_line(tmp_path):
         assert json.loads(done.stdout)["tokens"] == 7
         assert (client.service.sent(pb.TENSOR_TILES, "<f4") == TILES).all()
         assert (client.service.sent(pb.TENSOR_TILE_COORDS, "<f8") == CELLS % 20 * 10).all()
-        for more, said in ((["--layout=clam"], "INVALID_ARGUMENT: layout is clam, must have attributes"),
-                           (["--coords-are=pixels"], "coords[0] is [512, 1024], must be in [0, 200)"),
-                           (["--features", "x"], "has no data set 'x'")):
-            done = encode(*more)
-            assert done.returncode == 2 and done.stdout == ""
-            assert said in done.stderr, done.stderr
+        done = encode("--layout=clam")
+        assert done.returncode == 2 and done.stdout == ""
+        assert "hilbert-ring: INVALID_ARGUMENT: layout is clam, must have attributes" in done.stderr
         assert client.service.calls == 1
     assert not list((tmp_path / "temporary").iterdir())

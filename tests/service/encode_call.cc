@@ -69,9 +69,9 @@ EncodeInputs ManyTiles(const EncoderCase& golden, int64_t tiles, uint64_t seed) 
   for (const int64_t of_slide : golden.slide_tiles) golden_tiles += of_slide;
   const int64_t dim = std::ssize(golden.tiles) / golden_tiles;
   for (int64_t i = 0; i < tiles * dim; ++i) inputs.tiles.push_back(value(random));
-  for (int64_t i = 0; i < 2 * tiles && !golden.coords.empty(); ++i) {
-    inputs.coords.push_back(golden.coords.at(i % (2 * golden_tiles)));
-  }
+  if (golden.coords.empty()) return inputs;
+  std::uniform_real_distribution<double> pixels(0, *std::ranges::max_element(golden.coords));
+  for (int64_t i = 0; i < 2 * tiles; ++i) inputs.coords.push_back(pixels(random));
   return inputs;
 }
 

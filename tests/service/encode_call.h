@@ -47,7 +47,7 @@ absl::StatusOr<EncodeResult> EncodeRaw(const std::shared_ptr<grpc::Channel>& cha
                                        const v1::EncodeSpec& spec, const EncodeInputs& inputs,
                                        const EncodeOptions& options = {});
 
-// So many tiles of random numbers, at cells that the case has, again and again.
+// So many tiles of random numbers, at random places of the area that the case has.
 EncodeInputs ManyTiles(const EncoderCase& golden, int64_t tiles, uint64_t seed);
 
 // A spec of all slides in one job, in float32.

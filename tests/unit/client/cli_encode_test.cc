@@ -124,7 +124,7 @@ TEST_F(CliEncode, WhatIsWrongIsNamedAndNothingIsSent) {
   refused("", "coords[4]");
   coords[9] = 199;
   files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {8, 2}, coords);
-  refused("", "coords has 2 distinct places, must have at least 4 for 8 tiles");
+  refused("", "coords has 1 distinct places, must have at least 4 for 8 tiles");
   files_.WriteNpy("coords.npy", wire::NpyType::kFloat16, {8, 2}, std::vector<uint16_t>(16));
   refused("", "coordinates have dtype float16, expected integers of 16 to 64 bits, float32 or");
   files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {2, 8}, coords);

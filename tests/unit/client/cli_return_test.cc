@@ -4,6 +4,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,7 +77,9 @@ TEST_P(CliReturn, ADataRootIsAskedForWithinASecond) {
 
 TEST_P(CliReturn, AModelIsAskedForWithinASecond) {
   files_.WriteNpy("tiles", wire::NpyType::kFloat32, {8, 4}, std::vector<float>(32, 0.5f));
-  files_.WriteNpy("coords", wire::NpyType::kInt32, {8, 2}, std::vector<int32_t>(16));
+  std::vector<int32_t> coords(16);
+  std::iota(coords.begin(), coords.end(), 0);
+  files_.WriteNpy("coords", wire::NpyType::kInt32, {8, 2}, coords);
   ExpectReturn(
       [this](const std::string& name) {
         return absl::StrCat("encode", Server(), " --model small --tiles ", files_.Path("tiles"),
