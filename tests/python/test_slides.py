@@ -63,6 +63,9 @@ def test_a_layout_that_is_named(tmp_path, name):
     (changed(coords=np.array([[0, 0], [512, 896], [896, 1280], [1280, 512], [2048, 896], [2432, 0]]),
              attributes={**TRIDENT, "overlap": 64}),
      {}, [[0, 0], [256, 448], [448, 640], [640, 256], [1024, 448], [1216, 0]]),
+    # Micrometres of STAMP, with tiles that were cut as 1,013 pixels of 0.2527.
+    (changed(coords=CELLS * 1013 * 0.2527, attributes={"unit": "um", "tile_size_um": 256.0}), {},
+     CELLS * 1013 * 0.2527),
     # Coordinates are not rounded to pixels.
     (changed(coords=CELLS * 300 + 1, attributes={"patch_size_level0": 300}), {}, (CELLS * 300 + 1) / 300 * 256),
     # Contours of CLAM begin grids of their own; the downsample of a level is rounded in some slides.
@@ -113,6 +116,8 @@ def test_features_of_a_type(tmp_path, given):
     (changed(attributes={**TRIDENT, "overlap": 64}), {}, "coords", "multiple of 384: .* tiles of 512 and .* of 128"),
     (changed(coords=CELLS * 224.0, attributes={}, features="feats"), {"layout": "stamp"}, "layout",
      "layout is stamp, must have attributes"),
+    (changed(coords=CELLS * np.array([10240, 512]) + 256 * np.eye(6, 2, -5)), {}, "coords",
+     "x steps by 143616 to 215296 in row 5"),
     (changed(coords=CELLS / 21), {}, "coords", "x steps by "),
     (changed(coords=CELLS / 21, attributes=CLAM), {}, "coords", "has 1 distinct places, must have at least 3"),
     (changed(coords=CELLS / 21), {"coords_are": "pixels"}, "coords", "has 1 distinct places"),

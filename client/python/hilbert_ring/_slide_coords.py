@@ -1,5 +1,4 @@
 """Coordinates of a slide's file as the model's own pixels."""
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -13,8 +12,9 @@ from hilbert_ring._tile_coords import check_places, coordinate_array, places_of
 from hilbert_ring._warn import warn
 from hilbert_ring.errors import InvalidArgumentError
 
-_TOLERANCE = 0.05  # of a step: pipelines round sides and overlaps to pixels
 _SAME = 1e-4       # of a step: floats of one column
+# Pipelines round sides and overlaps to pixels: how far off so many steps may be, in steps.
+_OFF_A_STEP, _LEAST_OFF, _MOST_OFF = 0.01, 0.05, 0.25
 _PRECISION = 1e-6  # of a number of tiles: float32, and scales that are written with some digits
 
 
@@ -99,8 +99,8 @@ def _find(view: View, told: Told) -> _Raw:
     array = _read(view, names) if names else None
     of = f"coords of {view.path}"
     if patches is not None:
-        with ExitStack() as opened:
-            other: View = opened.enter_context(opened_slide(patches))
+        other: View
+        with opened_slide(patches) as other:
             names = coords_of(other, told.name if told.patches is not None else None)
             attributes.update(other.attributes_of(names[0] if names else ""))
             found = _read(other, names) if names else None
@@ -148,7 +148,8 @@ def _check_steps(coords: "NDArray[Any]", sides: "NDArray[np.float64]", overlap: 
 def _off(gaps: "NDArray[np.float64]", step: float) -> "NDArray[np.bool_]":
     """Which are no multiples of a step."""
     steps = gaps / step
-    wrong: "NDArray[np.bool_]" = np.abs(steps - np.maximum(np.rint(steps), 1)) > _TOLERANCE * np.maximum(steps, 1)
+    allowed = np.clip(_OFF_A_STEP * steps, _LEAST_OFF, _MOST_OFF)
+    wrong: "NDArray[np.bool_]" = np.abs(steps - np.maximum(np.rint(steps), 1)) > allowed
     return wrong
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping
+from typing import Any, ContextManager, Dict, Iterator, Mapping, Optional
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +50,8 @@ class View:
         return array[0] if array.ndim == 3 and array.shape[0] == 1 else array
 
 
-def opened_slide(path: PathLike) -> Any:
-    """A context manager of a View.
-
+def opened_slide(path: PathLike) -> ContextManager[View]:
+    """
     Raises:
         InvalidArgumentError: the file cannot be read, or needs a package that is not installed.
     """
@@ -60,7 +59,7 @@ def opened_slide(path: PathLike) -> Any:
     return {".npz": _npz, ".pt": _pt, ".pth": _pt}.get(suffix, _hdf5)(os.fspath(path))
 
 
-def patches_beside(path: PathLike) -> "os.PathLike[str] | None":
+def patches_beside(path: PathLike) -> Optional[Path]:
     """The file of coordinates that belongs to one of features, where it lies beside its folder."""
     features = Path(os.path.abspath(path))
     for pattern in _BESIDE:
