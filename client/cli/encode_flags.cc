@@ -71,7 +71,7 @@ void AddEncodeFlags(CLI::App& app, EncodeCommand& command) {
   app.add_option("--model", command.model, "its name, as models prints it")
       ->type_name("NAME")
       ->required();
-  file("--tiles", command.tiles, ".npy: [tiles, tile_dim]; needed but with --slide")->check(path);
+  file("--tiles", command.tiles, ".npy: [tiles, tile_dim]; needed without --slide")->check(path);
   file("--coords", command.coords,
        ".npy: [tiles, 2], x and y of each tile in the model's pixels; of models with positions");
   AddSlideFlags(app, command.slide);

@@ -33,20 +33,19 @@ struct SlideOption {
 };
 
 // The package reads their values.
-constexpr SlideOption kOptions[] = {
-    {"--layout", kSlideLayouts, "of --slide; not given: as names and attributes say"},
-    {"--features", "NAME", "data set of --slide, or its encoder; not given: features, or feats"},
-    {"--coordinates", "NAME", "data set of --slide; not given: coords"},
+constexpr SlideOption kSlideOptions[] = {
+    {"--layout", kSlideLayouts, "layout of --slide; default: as its names and attributes say"},
+    {"--features", "NAME", "data set of --slide, or its encoder; default: features or feats"},
+    {"--coordinates", "NAME", "data set of --slide; default: coords"},
     {kPatchesFlag, "FILE",
-     "has the coordinates of --slide or their attributes; not given: that of a folder beside it"},
-    {"--coord-scale", "NUMBER",
-     "what coordinates of --slide are multiplied by, in place of what attributes say"},
+     "file with the coordinates of --slide or their attributes; default: in a folder beside it"},
+    {"--coord-scale", "NUMBER", "factor of --slide's coordinates, in place of its attributes"},
     {"--coords-are", "tiles|pixels",
-     "coordinates of --slide are columns and rows, or the model's pixels, whatever attributes "
-     "say"}};
+     "unit of --slide's coordinates, columns and rows or the model's pixels, in place of its "
+     "attributes"}};
 
 // Its exit code, and 128 and the signal's number where one ended it. An interrupt ends it.
-int WaitFor(pid_t child) {
+int WaitForSlide(pid_t child) {
   int status = 0;
   while (true) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
@@ -59,7 +58,7 @@ int WaitFor(pid_t child) {
 }
 
 // Without an input, and without an output but for errors.
-absl::StatusOr<pid_t> Spawn(std::vector<std::string> words) {
+absl::StatusOr<pid_t> SpawnSlide(std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -78,12 +77,13 @@ absl::StatusOr<pid_t> Spawn(std::vector<std::string> words) {
 
 void AddSlideFlags(CLI::App& app, SlideFlags& flags) {
   CLI::Option* const slide =
-      app.add_option("--slide", flags.file,
-                     "a slide pipeline's file, in place of --tiles and --coords: HDF5, .pt or .npz "
-                     "(by the Python package); is written to TMPDIR as .npy first")
+      app.add_option(
+             "--slide", flags.file,
+             "a slide pipeline's file, in place of --tiles and --coords: HDF5, .pt or .npz, "
+             "by the Python package, which writes it to TMPDIR as .npy first")
           ->type_name("FILE");
   for (const char* flag : {"--tiles", "--coords"}) slide->excludes(app.get_option(flag));
-  for (const SlideOption& option : kOptions) {
+  for (const SlideOption& option : kSlideOptions) {
     app.add_option(option.flag, flags.options[option.flag], option.help)
         ->type_name(option.type)
         ->needs(slide);
@@ -123,9 +123,9 @@ int SlideFiles::Write(const GlobalOptions& global, const SlideFlags& flags,
   if (global.format == OutputFormat::kJson) words.push_back("--json");
   words.insert(words.end(), {"--", flags.file});
   CatchInterrupts();
-  const absl::StatusOr<pid_t> child = Spawn(std::move(words));
+  const absl::StatusOr<pid_t> child = SpawnSlide(std::move(words));
   if (!child.ok()) return ServiceFailed(global, child.status());
-  const int code = WaitFor(*child);
+  const int code = WaitForSlide(*child);
   if (Interrupted()) return ServiceFailed(global, absl::CancelledError("interrupted"));
   return code;
 }

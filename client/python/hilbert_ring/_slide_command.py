@@ -24,23 +24,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tiles", type=Path, required=True, metavar="FILE",
                         help=".npy to write: [tiles, tile_dim], float16 where the data set is, else float32")
     parser.add_argument("--coords", type=Path, metavar="FILE",
-                        help=".npy to write: float64 [tiles, 2], the model's pixels; not given: of models without "
-                        "positions")
+                        help=".npy to write: float64 [tiles, 2], the model's pixels; for models with positions")
     parser.add_argument("--layout", choices=NAMES, metavar="|".join(NAMES),
-                        help="of the file; not given: as its names and attributes say")
+                        help="layout of the file; default: as its names and attributes say")
     parser.add_argument("--features", metavar="NAME",
-                        help="the data set of tiles, or the encoder's name (features, or feats)")
-    parser.add_argument("--coordinates", metavar="NAME", help="the data set of coordinates (coords)")
+                        help="data set of tiles, or its encoder; default: features or feats")
+    parser.add_argument("--coordinates", metavar="NAME", help="data set of coordinates; default: coords")
     parser.add_argument("--patches", type=Path, metavar="FILE",
-                        help="has the coordinates or their attributes, as CLAM's patches/NAME.h5; not given: that of "
-                        "a folder beside the file's")
+                        help="file with the coordinates or their attributes, as CLAM's patches/NAME.h5; default: in a "
+                        "folder beside the file's")
     parser.add_argument("--coord-scale", type=float, metavar="NUMBER",
-                        help="what coordinates are multiplied by, in place of what attributes say")
+                        help="factor of the coordinates, in place of the attributes")
     parser.add_argument("--coords-are", choices=COORDS_ARE, metavar="|".join(COORDS_ARE),
-                        help="columns and rows of tiles, or the model's pixels, in place of what attributes say")
-    parser.add_argument("--tile-size", type=int, metavar="PIXELS",
-                        help=f"of a side of the model's tiles ({TILE_SIZE})")
-    parser.add_argument("--model", metavar="NAME", help="a model of the service, whose tiles count")
+                        help="unit of the coordinates, columns and rows or the model's pixels, in place of the "
+                        "attributes")
+    parser.add_argument("--tile-size", type=int, metavar="PIXELS", help=f"side of the model's tiles ({TILE_SIZE})")
+    parser.add_argument("--model", metavar="NAME", help="model of the service, in place of --tile-size")
     add_access_flags(parser, "of --model")
 
 
