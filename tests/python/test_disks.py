@@ -76,7 +76,7 @@ os.chdir({folder!r})
 SHAPE = {shape!r}
 values = numpy.ones(SHAPE, "f4")
 tiles = numpy.ones((60_000, 24), "f4")
-coords = numpy.ones((60_000, 2), "f8")
+coords = numpy.stack(numpy.divmod(numpy.arange(60_000), 250), 1) * 100.0
 
 def lay():
     for name in "qkv":

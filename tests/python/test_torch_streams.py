@@ -131,7 +131,7 @@ def test_rows_are_read_after_the_callers_stream(client, torch, expected, run):
 @pytest.mark.parametrize("by_asyncio", [False, True])
 def test_tiles_are_read_after_the_callers_stream(torch, by_asyncio):
     tiles = np.random.default_rng(7).standard_normal((8, 4)).astype("f4")
-    asked = {"coords": np.ones((8, 2)), "model": "small", "progress": False}
+    asked = {"coords": np.arange(16.0).reshape(8, 2) * 10, "model": "small", "progress": False}
     with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
         client.encode(tiles, **asked)
         sent, service.tensors = service.tensors, {}
