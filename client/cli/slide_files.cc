@@ -44,17 +44,17 @@ constexpr SlideOption kSlideOptions[] = {
      "unit of --slide's coordinates, columns and rows or the model's pixels, in place of its "
      "attributes"}};
 
-// Its exit code, and 128 and the signal's number where one ended it. An interrupt ends it.
-int WaitForSlide(pid_t child) {
+// Its status, as waitpid gives it. An interrupt ends it.
+absl::StatusOr<int> WaitForSlide(pid_t child) {
   int status = 0;
   while (true) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) break;
-    if (ended < 0 && errno != EINTR) return kExitFailed;
+    if (ended < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "--slide: waitpid");
     if (Interrupted()) kill(child, SIGTERM);
     absl::SleepFor(kLookAgain);
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return status;
 }
 
 // Without an input, and without an output but for errors.
@@ -76,16 +76,20 @@ absl::StatusOr<pid_t> SpawnSlide(std::vector<std::string> words) {
 }  // namespace
 
 void AddSlideFlags(CLI::App& app, SlideFlags& flags) {
+  const CLI::Validator given(
+      [](const std::string& text) { return text.empty() ? "is empty, must be given" : ""; }, "");
   CLI::Option* const slide =
       app.add_option(
              "--slide", flags.file,
              "a slide pipeline's file, in place of --tiles and --coords: HDF5, .pt or .npz, "
              "by the Python package, which writes it to TMPDIR as .npy first")
-          ->type_name("FILE");
+          ->type_name("FILE")
+          ->check(given);
   for (const char* flag : {"--tiles", "--coords"}) slide->excludes(app.get_option(flag));
   for (const SlideOption& option : kSlideOptions) {
     app.add_option(option.flag, flags.options[option.flag], option.help)
         ->type_name(option.type)
+        ->check(given)
         ->needs(slide);
   }
 }
@@ -125,9 +129,13 @@ int SlideFiles::Write(const GlobalOptions& global, const SlideFlags& flags,
   CatchInterrupts();
   const absl::StatusOr<pid_t> child = SpawnSlide(std::move(words));
   if (!child.ok()) return ServiceFailed(global, child.status());
-  const int code = WaitForSlide(*child);
+  const absl::StatusOr<int> status = WaitForSlide(*child);
+  if (!status.ok()) return ServiceFailed(global, status.status());
   if (Interrupted()) return ServiceFailed(global, absl::CancelledError("interrupted"));
-  return code;
+  if (WIFEXITED(*status)) return WEXITSTATUS(*status);
+  return ServiceFailed(
+      global, absl::AbortedError(
+                  absl::StrCat("--slide: signal ", WTERMSIG(*status), " ended the command slide")));
 }
 
 std::string SlideFiles::tiles() const { return folder_ / "tiles.npy"; }

@@ -2,8 +2,8 @@
 // of their own.
 //
 //   ASSIGN_OR_RETURN(SlideFiles files, SlideFiles::Create(command.slide));
-//   if (const int code = files.Write(global, command.slide, tile_size); code != kExitOk) return
-//   code;
+//   const int code = files.Write(global, command.slide, tile_size);
+//   if (code != kExitOk) return code;
 //   ... client::OpenEncode({.tiles = files.tiles(), .coords = files.coords()}, job) ...
 #pragma once
 

@@ -182,13 +182,15 @@ TEST_F(CliEncode, Hdf5OfCoordinatesIsReadElsewhereToo) {
 TEST_F(CliEncode, ASlideIsWrittenByThePackageFirst) {
   const FakeEncoder service;
   const std::string python = files_.Write(
-      "python", absl::StrCat("#!/bin/sh\nfor word; do [ \"$word\" = -c ] && exit 0; done\n"
-                             "echo \"given $*\" >> ",
-                             files_.Path("words"),
-                             "\ncase \"$*\" in *wrong*) echo it is wrong >&2; exit 2;; esac\n"
-                             "while [ $# -gt 0 ]; do case \"$1\" in --tiles) cp ",
-                             files_.Path("tiles.npy"), " \"$2\";; --coords) cp ",
-                             files_.Path("coords.npy"), " \"$2\";; esac; shift; done\n"));
+      "python",
+      absl::StrCat(
+          "#!/bin/sh\nfor word; do [ \"$word\" = -c ] && exit 0; done\n"
+          "echo \"given $*\" >> ",
+          files_.Path("words"),
+          "\ncase \"$*\" in *wrong*) echo it is wrong >&2; exit 2;; *killed*) kill -9 $$;; esac\n"
+          "while [ $# -gt 0 ]; do case \"$1\" in --tiles) cp ",
+          files_.Path("tiles.npy"), " \"$2\";; --coords) cp ", files_.Path("coords.npy"),
+          " \"$2\";; esac; shift; done\n"));
   std::filesystem::permissions(python, std::filesystem::perms::owner_all);
   const std::string folder = files_.Path("temporary");
   std::filesystem::create_directory(folder);
@@ -209,6 +211,11 @@ TEST_F(CliEncode, ASlideIsWrittenByThePackageFirst) {
   EXPECT_EQ(result.err, "it is wrong\n");
   EXPECT_EQ(encode("--slide s.h5 --tiles t.npy").code, 2);
   EXPECT_EQ(encode("--layout clam --tiles t.npy").code, 2);
+  EXPECT_THAT(encode("--slide s.h5 --layout ''").err,
+              HasSubstr("--layout: is empty, must be given"));
+  result = encode("--slide killed.h5");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("ABORTED: --slide: signal 9 ended the command slide"));
   EXPECT_THAT(encode("").err, HasSubstr("--tiles FILE is needed, or --slide FILE"));
   EXPECT_THAT(encode(absl::StrCat("--slide ", files_.Path("e.npy"))).err,
               HasSubstr("is the same file as the input --slide"));
