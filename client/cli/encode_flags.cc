@@ -48,8 +48,6 @@ absl::StatusOr<std::vector<int64_t>> StatesOf(const std::string& layers,
           "--layers: ", states.back(), " is none of the model's, must be 0 to ", config.layers));
     }
   }
-  std::ranges::sort(states);
-  states.erase(std::unique(states.begin(), states.end()), states.end());
   return states;
 }
 
@@ -89,8 +87,8 @@ void AddEncodeFlags(CLI::App& app, EncodeCommand& command) {
       },
       "");
   app.add_option("--layers", command.layers,
-                 "whose outputs are wanted: all, from the first layer's input (0) on, last, or a "
-                 "list; not given: last")
+                 "whose outputs are wanted: all, from the first layer's input (0) on, last, or "
+                 "numbers, in the order of the result; not given: last")
       ->type_name("all|last|N,...")
       ->check(given);
   Choice(app, "--final-norm", command.final_norm, "apply|skip",
@@ -124,7 +122,8 @@ absl::StatusOr<EncoderOutputs> OutputsOf(const EncodeCommand& command,
   EncoderOutputs outputs;
   ASSIGN_OR_RETURN(outputs.states, StatesOf(command.layers, config));
   outputs.pooling = PoolingOf(command, config);
-  const bool last_alone = outputs.states == std::vector<int64_t>{config.layers};
+  const bool last_alone = std::ranges::all_of(
+      outputs.states, [&config](int64_t state) { return state == config.layers; });
   const bool apply = command.final_norm.empty() ? last_alone : command.final_norm == "apply";
   outputs.final_norm = apply ? FinalNorm::kApplied : FinalNorm::kSkipped;
   if (!command.attention_map.empty()) {

@@ -93,7 +93,9 @@ class Rank : public EncoderRank {
   bool MapIsOf(int64_t layer) const {
     return outputs_.attention_map && outputs_.attention_map->layer == layer;
   }
-  bool Wanted(int64_t state) const { return std::ranges::binary_search(outputs_.states, state); }
+  bool Wanted(int64_t state) const {
+    return std::ranges::find(outputs_.states, state) != outputs_.states.end();
+  }
   // Of the placing of tiles, as far as progress is told of it: without a projection they are copied
   // and get their positions, which counts as one number's projection.
   double PlacingFlops() const {

@@ -104,7 +104,7 @@ void EncodeCheck::Take(const v1::OutputChunk& chunk, std::string_view payload,
     const size_t place = static_cast<size_t>(*row - chunk.first_token()) * row_bytes;
     if (payload.size() < place + row_bytes) return;  // misshapen: the client finds that
     for (size_t i = 0; i < draw_.job.outputs.states.size(); ++i) {
-      (pooled ? account_.pooled : account_.sent)[{*row, draw_.job.outputs.states[i]}] =
+      (pooled ? account_.pooled : account_.sent)[{*row, static_cast<int64_t>(i)}] =
           Floats(payload.substr(place + i * bytes, bytes));
     }
   }

@@ -162,7 +162,9 @@ class Comparison {
     const double spread = Spread(normed);
     for (size_t i = 0; i < normed.size(); ++i) {
       const int64_t token = drawn.tokens[i];
-      if (const auto sent = account_.sent.find({token, state}); sent != account_.sent.end()) {
+      for (const int64_t place : PlacesOf(state)) {
+        const auto sent = account_.sent.find({token, place});
+        if (sent == account_.sent.end()) continue;
         Judge(normed[i], spread, sent->second, token,
               absl::StrCat("STATES of token ", token, ", state ", state));
       }
@@ -174,10 +176,22 @@ class Comparison {
 
   // row: of the class token, or the mean.
   void JudgePooled(const TwiceComputed& row, int64_t slide, int64_t state) {
-    const auto pooled = account_.pooled.find({slide, state});
-    if (pooled == account_.pooled.end()) return;
-    Judge(Normed(pool_norm_, row), 0, pooled->second, draw_.rows.FirstToken(slide),
-          absl::StrCat("POOLED of slide ", slide, ", state ", state));
+    for (const int64_t place : PlacesOf(state)) {
+      const auto pooled = account_.pooled.find({slide, place});
+      if (pooled == account_.pooled.end()) continue;
+      Judge(Normed(pool_norm_, row), 0, pooled->second, draw_.rows.FirstToken(slide),
+            absl::StrCat("POOLED of slide ", slide, ", state ", state));
+    }
+  }
+
+  // Among the wanted states; empty: the state is not wanted.
+  std::vector<int64_t> PlacesOf(int64_t state) const {
+    const std::vector<int64_t>& states = job_.outputs.states;
+    std::vector<int64_t> places;
+    for (int64_t place = 0; place < std::ssize(states); ++place) {
+      if (states[place] == state) places.push_back(place);
+    }
+    return places;
   }
 
   TwiceComputed Normed(const std::optional<LayerNorm>& norm, const TwiceComputed& row) {
@@ -213,7 +227,8 @@ class Comparison {
     JudgeStates(first, Spread(first.rows), 0);
     JudgeStates(before, 0, draw_.layer - 1);
     JudgeStates(after, Spread(after.rows), draw_.layer);
-    for (const int64_t state : job_.outputs.states) {
+    const std::set<int64_t> wanted(job_.outputs.states.begin(), job_.outputs.states.end());
+    for (const int64_t state : wanted) {
       State told{.tokens = draw_.tokens};
       for (const int64_t token : told.tokens) told.rows.push_back(Told(token, state));
       JudgeSent(told, state);
@@ -260,7 +275,7 @@ class Comparison {
 
   void JudgeSlide(const Rows& rows, int64_t slide, int64_t state) {
     const int64_t first = FirstToken(slide), end = FirstToken(slide + 1);
-    const bool wanted = std::ranges::binary_search(job_.outputs.states, state);
+    const bool wanted = !PlacesOf(state).empty();
     State drawn;
     std::vector<TwiceComputed> all;
     for (int64_t token = first; token < end; ++token) {

@@ -27,13 +27,13 @@ struct EncodeDraw {
   bool Has(int64_t token) const { return std::ranges::binary_search(tokens, token); }
 };
 
-// Rows of float32 [embed_dim], by token or slide, and state.
+// Rows of float32 [embed_dim], by token or slide, and state or place among the wanted states.
 using RowsOfStates = std::map<std::pair<int64_t, int64_t>, std::vector<float>>;
 
 struct EncodeAccount {
-  RowsOfStates states;  // of the drawn tokens, as the workers said
-  RowsOfStates sent;    // STATES, by token
-  RowsOfStates pooled;  // POOLED, by slide
+  RowsOfStates states;  // of the drawn tokens, by state, as the workers said
+  RowsOfStates sent;    // STATES, by token and place
+  RowsOfStates pooled;  // POOLED, by slide and place
 };
 
 // Errors of OutputCheck::Compare and ModelReader::Read.

@@ -138,22 +138,24 @@ absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl
   return absl::OkStatus();
 }
 
-// A row of the store has one of each wanted state, in their order.
+// A row of the store has the wanted states in their order; a state may stand at several places.
 absl::Status EncodeRun::KeepStates(ShardStore& store, Device& device, const StateRows& rows) const {
   const auto& states = job_.outputs.states;
-  const int64_t place = std::ranges::find(states, rows.state) - states.begin();
   const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
   const int64_t first = range.LocalRow(rows.first_token);
-  std::vector<int64_t> places;
-  places.reserve(static_cast<size_t>(rows.rows));
-  for (int64_t i = 0; i < rows.rows; ++i) {
-    places.push_back((first + i) * std::ssize(states) + place);
+  std::vector<int64_t> places(static_cast<size_t>(rows.rows));
+  for (int64_t place = 0; place < std::ssize(states); ++place) {
+    if (states[place] != rows.state) continue;
+    for (int64_t i = 0; i < rows.rows; ++i) {
+      places[i] = (first + i) * std::ssize(states) + place;
+    }
+    RETURN_IF_ERROR(device.CopyRowsIn(
+        {.to = store.Row(TensorKind::kStates, 0),
+         .from = rows.values,
+         .rows = places,
+         .row_bytes = job_.config.embed_dim * static_cast<int64_t>(sizeof(float))}));
   }
-  return device.CopyRowsIn(
-      {.to = store.Row(TensorKind::kStates, 0),
-       .from = rows.values,
-       .rows = places,
-       .row_bytes = job_.config.embed_dim * static_cast<int64_t>(sizeof(float))});
+  return absl::OkStatus();
 }
 
 absl::Status EncodeRun::KeepMap(ShardStore& store, const MapRows& rows) const {

@@ -84,7 +84,8 @@ class EncodeFiles : public ::testing::Test {
     EncodeResult result = ExpectAsSent(spec, inputs);
     EXPECT_EQ(EncoderMismatch(result.outputs[v1::TENSOR_STATES], golden.out), "");
     const int64_t layers = std::ssize(golden.states) / std::ssize(golden.out) - 1;
-    for (int64_t state = 0; state <= layers; ++state) spec.add_states(state);
+    for (int64_t state = layers; state >= 0; --state) spec.add_states(state);
+    spec.add_states(layers);
     ExpectAsSent(spec, inputs);
     if (golden.attention_map.empty()) return;
     spec = SpecOf(golden.name, golden.slide_tiles, v1::POOLING_MEAN);

@@ -90,6 +90,34 @@ TEST(ServiceEncodeChecked, RowsOfALargeSlideThroughOneLayer) {
   }
 }
 
+// The workers write rows, the coordinator puts pooled vectors together.
+TEST(ServiceEncodeChecked, StatesComeAsAskedFor) {
+  const auto cluster = StartChecked({});
+  ASSERT_NE(cluster, nullptr);
+  const auto golden = LoadEncoderCase("slide_three_layers");
+  ASSERT_TRUE(golden.ok()) << golden.status();
+  for (const v1::Pooling pooling : {v1::POOLING_NONE, v1::POOLING_CLASS, v1::POOLING_MEAN}) {
+    SCOPED_TRACE(pooling);
+    const bool pooled = pooling != v1::POOLING_NONE;
+    v1::EncodeSpec spec = SpecOf(golden->name, golden->slide_tiles, pooling);
+    const auto rows_of = [&](const std::vector<int64_t>& states) {
+      spec.mutable_states()->Assign(states.begin(), states.end());
+      const auto result = EncodeRaw(cluster->Channel(), spec, InputsOf(*golden));
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) return std::vector<float>{};
+      return result->outputs.at(pooled ? v1::TENSOR_POOLED : v1::TENSOR_STATES);
+    };
+    const std::vector<float> rising = rows_of({0, 1, 2, 3}), mixed = rows_of({3, 1, 3, 0, 0});
+    ASSERT_FALSE(rising.empty());
+    const int64_t dim = std::ssize(golden->class_out) / std::ssize(golden->slide_tiles);
+    const int64_t rows = std::ssize(rising) / 4 / dim;
+    int64_t place = 0;
+    for (const int64_t state : {3, 1, 3, 0, 0}) {
+      EXPECT_EQ(OfState(mixed, rows, 5, place++), OfState(rising, rows, 4, state)) << state;
+    }
+  }
+}
+
 TEST(ServiceEncodeTrace, EveryWorkerTellsEveryLayer) {
   auto cluster = Cluster::Start({.workers = 3, .arguments = {"--model-dir=" + ModelsOfCases()}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();

@@ -7,6 +7,12 @@
 #include "engine/spec/field_error.h"
 
 namespace hilbert_ring {
+namespace {
+
+// More than every state of the deepest model: states may repeat.
+constexpr int64_t kMostStates = 4096;
+
+}  // namespace
 
 int64_t MapColumnsOf(const EncoderConfig& config, const EncoderOutputs& outputs) {
   if (!outputs.attention_map) return 0;
@@ -18,6 +24,12 @@ absl::Status CheckOutputs(const EncoderConfig& config, const EncoderOutputs& out
     return WithField(absl::InvalidArgumentError("states is empty, must name one at least"),
                      "states");
   }
+  if (std::ssize(outputs.states) > kMostStates) {
+    return WithField(absl::OutOfRangeError(absl::StrCat("states has ", outputs.states.size(),
+                                                        " entries, must have at most ",
+                                                        kMostStates)),
+                     "states", kMostStates);
+  }
   for (size_t i = 0; i < outputs.states.size(); ++i) {
     const int64_t state = outputs.states[i];
     const std::string field = absl::StrCat("states[", i, "]");
@@ -25,11 +37,6 @@ absl::Status CheckOutputs(const EncoderConfig& config, const EncoderOutputs& out
       return WithField(absl::OutOfRangeError(absl::StrCat(field, " is ", state, ", must be 0 to ",
                                                           config.layers, ", the model's layers")),
                        field, config.layers);
-    }
-    if (i > 0 && state <= outputs.states[i - 1]) {
-      return WithField(absl::InvalidArgumentError(absl::StrCat(
-                           field, " is ", state, ", must be above ", outputs.states[i - 1])),
-                       field);
     }
   }
   if (outputs.attention_map) {

@@ -36,7 +36,8 @@ struct AttentionMapOutput {
 };
 
 struct EncoderOutputs {
-  std::vector<int64_t> states;  // rising, of [0, layers]: 0 is the input of the first layer
+  // Of [0, layers], in the order of the result; a state may repeat. 0 is the input of the first layer.
+  std::vector<int64_t> states;
   FinalNorm final_norm = FinalNorm::kApplied;
   Pooling pooling = Pooling::kNone;
   std::optional<AttentionMapOutput> attention_map;
@@ -45,8 +46,8 @@ struct EncoderOutputs {
 // Numbers of a row of the map; 0 where none is wanted.
 int64_t MapColumnsOf(const EncoderConfig& config, const EncoderOutputs& outputs);
 
-// OK, or INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit: no states, states that
-// do not rise or are none of the model's, pooling of a model without the norm behind it, a layer
+// OK, or INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit: no states or too many, a
+// state that the model does not have, pooling of a model without the norm behind it, a layer
 // of the map that the model does not have, or pooling or a map of a class token without one.
 absl::Status CheckOutputs(const EncoderConfig& config, const EncoderOutputs& outputs);
 

@@ -88,12 +88,19 @@ TEST_F(CliEncode, LayersSlidesAndPooling) {
   ASSERT_EQ(result.code, 0) << result.err;
   const Array rows = Read("e.npy");
   EXPECT_THAT(rows.shape, ElementsAre(9, 2, 16));
-  EXPECT_EQ(rows.values[8 * 32], 8);
-  EXPECT_EQ(rows.values[8 * 32 + 16], 208);
+  EXPECT_EQ(rows.values[8 * 32], 208);
+  EXPECT_EQ(rows.values[8 * 32 + 16], 8);
   const v1::EncodeSpec spec = service.record().open.encode();
-  EXPECT_THAT(spec.states(), ElementsAre(0, 2));
+  EXPECT_THAT(spec.states(), ElementsAre(2, 0));
   EXPECT_FALSE(spec.skip_final_norm());
   EXPECT_EQ(spec.compute(), v1::DATA_TYPE_BFLOAT16);
+  result = Encode(service, "--layers 1,1");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(Read("e.npy").shape, ElementsAre(1, 2, 16));
+  EXPECT_THAT(service.record().open.encode().states(), ElementsAre(1, 1));
+  result = Encode(service, "--layers 2,2");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_FALSE(service.record().open.encode().skip_final_norm()) << "no other layer is wanted";
 }
 
 TEST_F(CliEncode, WhatIsNotFiniteIsARowOfTheOutput) {

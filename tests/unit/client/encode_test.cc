@@ -92,7 +92,7 @@ TEST_F(EncodeTest, EveryRowComesBackInItsPlace) {
 }
 
 TEST_F(EncodeTest, PooledVectorsOfSeveralLayersAndAMap) {
-  job_.outputs = {.states = {0, 2},
+  job_.outputs = {.states = {2, 0},
                   .final_norm = FinalNorm::kSkipped,
                   .pooling = Pooling::kMean,
                   .attention_map = AttentionMapOutput{.layer = 1, .columns = MapColumns::kHeads}};
@@ -101,10 +101,10 @@ TEST_F(EncodeTest, PooledVectorsOfSeveralLayersAndAMap) {
   const auto report = Run(service);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(job_.RowsShape(), ElementsAre(2, 2, 16));
-  EXPECT_EQ(rows_[0], 0);
-  EXPECT_EQ(rows_[16], 200);
-  EXPECT_EQ(rows_[32], 1);
-  EXPECT_EQ(rows_[48], 201);
+  EXPECT_EQ(rows_[0], 200);
+  EXPECT_EQ(rows_[16], 0);
+  EXPECT_EQ(rows_[32], 201);
+  EXPECT_EQ(rows_[48], 1);
   EXPECT_THAT(job_.MapShape(), ElementsAre(10, 2));
   EXPECT_EQ(map_[2 * 7], 3.5f);
   EXPECT_EQ(map_[2 * 7 + 1], 4.5f);

@@ -27,7 +27,13 @@ TEST(Outputs, OfTheModel) {
   EXPECT_EQ(MessageOf(Config(), {.states = {1, 4}}),
             "states[1] is 4, must be 0 to 3, the model's layers");
   EXPECT_THAT(MessageOf(Config(), {.states = {-1}}), HasSubstr("states[0] is -1"));
-  EXPECT_EQ(MessageOf(Config(), {.states = {2, 2}}), "states[1] is 2, must be above 2");
+  EXPECT_EQ(MessageOf(Config(), {.states = std::vector<int64_t>(4097, 2)}),
+            "states has 4097 entries, must have at most 4096");
+}
+
+TEST(Outputs, HaveStatesInAnyOrderAndMoreThanOnce) {
+  EXPECT_TRUE(CheckOutputs(Config(), {.states = {2, 0, 2}}).ok());
+  EXPECT_TRUE(CheckOutputs(Config(), {.states = std::vector<int64_t>(4096, 2)}).ok());
 }
 
 TEST(Outputs, AMapIsOfALayerAndNeedsAClassToken) {

@@ -37,8 +37,9 @@ class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, 
     golden_ = *testing::LoadEncoderCase(std::get<0>(GetParam()));
     EncoderFolder folder = *EncoderFolder::Open(golden_.folder, digests_);
     job_ = {.config = folder.config(), .slide_tiles = golden_.slide_tiles};
-    job_.outputs = {
-        .states = {0, job_.config.layers}, .final_norm = FinalNorm::kSkipped, .pooling = pooling};
+    job_.outputs = {.states = {job_.config.layers, 0, job_.config.layers},
+                    .final_norm = FinalNorm::kSkipped,
+                    .pooling = pooling};
     const bool all_layers = std::get<1>(GetParam());
     check_ = std::make_unique<EncodeCheck>(
         job_,
@@ -103,11 +104,11 @@ class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, 
     }
   }
 
-  // Rows [0, count) of states 0 and the last.
+  // Rows [0, count) of the wanted states.
   void Send(v1::Tensor tensor, const std::vector<float>& rows, int64_t place = -1, float by = 0) {
     v1::OutputChunk chunk;
     chunk.set_tensor(tensor);
-    chunk.set_rows(std::ssize(rows) / 2 / dim());
+    chunk.set_rows(std::ssize(rows) / std::ssize(job_.outputs.states) / dim());
     std::vector<float> sent = rows;
     if (place >= 0) sent[place] += by;
     check_->Take(chunk, {reinterpret_cast<const char*>(sent.data()), sent.size() * sizeof(float)},
@@ -189,8 +190,10 @@ TEST_P(EncodeCheckTest, ASentRowThatIsOffIsFound) {
   Send(v1::TENSOR_STATES, StatesSent());
   ExpectRight();
   const int64_t token = tokens() / 2;
-  Send(v1::TENSOR_STATES, StatesSent(), (2 * token + 1) * dim() + 1, -0.01F);
-  ExpectWrong("STATES of token " + std::to_string(token), token);
+  for (int place = 0; place < 3; ++place) {
+    Send(v1::TENSOR_STATES, StatesSent(), (3 * token + place) * dim() + 1, -0.01F);
+    ExpectWrong("STATES of token " + std::to_string(token), token);
+  }
 }
 
 TEST_P(EncodeCheckTest, APooledVectorThatIsOffIsFound) {
