@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
-from hilbert_ring import _spec
+from hilbert_ring import _spec, flash_attn_func, flash_attn_varlen_func
 from hilbert_ring._job import AttendOptions, prepare
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -80,6 +80,15 @@ def test_bytes_of_a_row():
     ("segments", {"segments": 8}),
     ("segments[0]", {"segments": [8.5]}),
     ("segments[1]", {"segments": [8, 2**63]}),
+    ("segments[0]", {"segments": [True]}),
+    ("sequence_lengths[1]", {"sequence_lengths": [15, np.True_]}),
+    ("causal", {"causal": "false"}),
+    ("causal", {"causal": 0}),
+    ("average_groups", {"average_groups": "no"}),
+    ("average_groups", {"average_groups": np.array([True])}),
+    ("lse", {"lse": 0}),
+    ("lse", {"lse": np.float32(1)}),
+    ("progress", {"options": {"progress": "no"}}),
     ("mixing", {"mixing": "sum"}),
     ("tail", {"tail": None}),
     ("ordering", {"ordering": "hilbert"}),
@@ -199,3 +208,77 @@ def test_names_that_the_service_refuses_come_back_as_fields(client):
     with pytest.raises(hilbert_ring.OutOfRangeError) as raised:
         client.plan(tokens=2**41, heads=1, head_dim=8, segments=[8])
     assert (raised.value.field, raised.value.limit) == ("tokens", 2**40)
+
+
+def test_flags_of_numpy_and_none_which_is_the_default():
+    spec = call(causal=np.True_, average_groups=np.False_).open.spec
+    assert spec.causal and not spec.average_groups
+    spec = call(causal=None, average_groups=None).open.spec
+    assert not spec.causal and spec.average_groups
+    assert [call(lse=lse).open.want_lse for lse in (True, np.True_, None, False, np.False_)] == [1, 1, 1, 0, 0]
+    AttendOptions(progress=np.False_).check()
+
+
+@pytest.mark.parametrize("argument", ["tls", "insecure"])
+def test_flags_of_a_connection(argument):
+    for value in ("no", 0, 1.0, []):
+        for connect in (hilbert_ring.connect, hilbert_ring.aio.connect):
+            with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{argument} is .*, must be True or False"):
+                connect("localhost:8001", **{argument: value})
+    for value in (None, np.False_, False):
+        hilbert_ring.connect("localhost:8001", **{argument: value}).close()
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="need tls"):
+        hilbert_ring.connect("localhost:8001", tls=np.False_, server_name="service")
+
+
+def test_flags_that_the_service_never_sees(client):
+    """Of every call, before anything is sent; attend_many's and a stream's are their results."""
+    for call_of in (client.attend, client.plan, client.attend_stream):
+        for argument in ("causal", "average_groups"):
+            with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+                given = {"tokens": 16, "heads": 4, "head_dim": 8} if call_of == client.plan else {}
+                positional = {client.attend: arrays(), client.attend_stream: ([arrays()],)}.get(call_of, ())
+                list(call_of(*positional, segments=[8], **given, **{argument: "false"}))
+            assert raised.value.field == argument
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="lse is 'no', must be"):
+        list(client.attend_stream([arrays()], segments=[8], lse="no"))
+    results = client.attend_many([{**dict(zip("qkv", arrays())), flag: value} for flag, value in (
+        ("causal", "false"), ("average_groups", 1), ("lse", 0), ("average_groups", None))], segments=[8])
+    assert [getattr(result, "field", None) for result in results] == ["causal", "average_groups", "lse", None]
+
+
+def zeros(*shape, dtype="f4"):
+    return np.zeros(shape, dtype)
+
+
+@pytest.mark.parametrize("field, changes", [
+    ("v", {"v": zeros(1, 2, 1, 8)}), ("v", {"v": zeros(3, 2, 1, 8)}), ("v", {"v": zeros(2, 3, 1, 8)}),
+    ("v", {"v": zeros(2, 1, 2, 8)}), ("v", {"v": zeros(2, 1, 8)}), ("v", {"v": zeros(2, 1, 1, 8, dtype="f2")}),
+    ("k", {"k": zeros(1, 1, 1, 8), "v": zeros(1, 1, 1, 8)}), ("k", {"k": zeros(1, 2, 1, 8), "v": zeros(1, 2, 1, 8)}),
+    ("k", {"k": zeros(2, 1, 1, 4)}), ("q", {"q": zeros(2, 1, 8)}),
+    ("return_attn_probs", {"return_attn_probs": "no"}), ("deterministic", {"deterministic": 1})])
+def test_flash_attention_refuses_shapes_that_do_not_go_together(field, changes):
+    """NumPy's arrays stand for PyTorch's tensors: nothing is computed."""
+    given = {"q": zeros(2, 1, 1, 8), "k": zeros(2, 1, 1, 8), "v": zeros(2, 1, 1, 8), **changes}
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        flash_attn_func(**given)
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize("field, changes", [
+    ("v", {"v": zeros(3, 1, 8)}), ("v", {"v": zeros(4, 2, 8)}), ("k", {"k": zeros(4, 1, 4)}),
+    ("q", {"q": zeros(1, 4, 1, 8)}),
+    ("cu_seqlens_q[0]", {"cu_seqlens_q": [0.0, 1.9, 3.9]}), ("cu_seqlens_k[1]", {"cu_seqlens_k": [0, 4.0]}),
+    ("cu_seqlens_k[0]", {"cu_seqlens_k": np.array([0.0, 4.0])}), ("cu_seqlens_q[0]", {"cu_seqlens_q": [False, 4]}),
+    ("cu_seqlens_q[0]", {"cu_seqlens_q": np.array([False, True])}), ("cu_seqlens_q[0]", {"cu_seqlens_q": [[0, 4]]}),
+    ("cu_seqlens_q[0]", {"cu_seqlens_q": np.array([[0, 4]])}), ("cu_seqlens_q", {"cu_seqlens_q": np.array(4)}),
+    ("cu_seqlens_q", {"cu_seqlens_q": "04"}), ("cu_seqlens_q", {"cu_seqlens_q": 4}),
+    ("cu_seqlens_q", {"cu_seqlens_q": None}), ("cu_seqlens_q", {"cu_seqlens_q": []}),
+    ("cu_seqlens_q", {"cu_seqlens_q": [1, 4]}), ("cu_seqlens_k", {"cu_seqlens_k": [0, 5]}),
+    ("cu_seqlens_k", {"cu_seqlens_k": [0, 3, 2, 4]}), ("cu_seqlens_k", {"cu_seqlens_k": [0, 2, 4]})])
+def test_packed_flash_attention_refuses(field, changes):
+    given = {"q": zeros(4, 1, 8), "k": zeros(4, 1, 8), "v": zeros(4, 1, 8), "cu_seqlens_q": [0, 4],
+             "cu_seqlens_k": [0, 4], **changes}
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        flash_attn_varlen_func(**given, max_seqlen_q=4, max_seqlen_k=4)
+    assert raised.value.field == field

@@ -155,8 +155,39 @@ def test_layers_slides_and_a_map(slides):
         out = np.zeros((10, 2, DIM), "f4")
         result = client.encode(tiles, coords, model="small", pool="none", layers=[2, 0], out=out,
                                final_norm=True, sequence_lengths=[3, 5], progress=False)
-        assert result.embeddings is out and out[9, 1, 0] == 209
+        assert result.embeddings is out and list(out[9, :, 0]) == [209, 9]
         assert not service.open.encode.skip_final_norm
+
+
+@pytest.mark.parametrize("layers, shape, first", [
+    ([2, 1], (1, 2, DIM), [200, 100]), ([1, 1], (1, 2, DIM), [100, 100]), ((2, 0, 2), (1, 3, DIM), [200, 0, 200]),
+    (np.array([1, 0]), (1, 2, DIM), [100, 0]), ([1], (1, DIM), 100), (np.int32(1), (1, DIM), 100)])
+def test_layers_come_as_asked_for(slides, layers, shape, first):
+    async def by_asyncio(address):
+        async with hilbert_ring.aio.connect(address) as client:
+            return await client.encode(*slides, model="small", layers=layers, progress=False)
+
+    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
+        for result in (client.encode(*slides, model="small", layers=layers, progress=False),
+                       asyncio.run(by_asyncio(service.address))):
+            assert result.embeddings.shape == shape
+            assert np.array_equal(result.embeddings[0, ..., 0], first)
+            assert service.open.encode.skip_final_norm
+        client.encode(*slides, model="small", layers=[2, 2], progress=False)
+        assert not service.open.encode.skip_final_norm  # no other layer is wanted
+
+
+def test_flags_of_numpy_and_none_which_is_the_default(slides):
+    def spec(**flags):
+        client.encode(*slides, model="small", progress=False, **flags)
+        return service.open.encode
+
+    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
+        assert spec(final_norm=np.False_).skip_final_norm and not spec(final_norm=None).skip_final_norm
+        told = spec(attention_map=np.True_, attention_map_heads=np.True_)
+        assert told.attention_map_layer == 2 and told.attention_map_by_head
+        told = spec(attention_map=None, attention_map_heads=None)
+        assert told.attention_map_layer == 0 and not told.attention_map_by_head
 
 
 def test_by_asyncio(slides):
@@ -217,6 +248,13 @@ def test_a_service_that_is_away_is_waited_for(slides):
     ("layers", {"layers": 3}, {}),
     ("layers", {"layers": "first"}, {}),
     ("layers", {"layers": []}, {}),
+    ("layers", {"layers": True}, {}),
+    ("layers[1]", {"layers": [1, True]}, {}),
+    ("layers", {"layers": {2, 1}}, {}),
+    ("final_norm", {"final_norm": "no"}, {}),
+    ("final_norm", {"final_norm": 0}, {}),
+    ("attention_map", {"attention_map": "yes"}, {}),
+    ("attention_map_heads", {"attention_map_heads": "no"}, {}),
     ("compute", {"compute": "float16"}, {}),
     ("sequence_lengths", {"sequence_lengths": [3, 4]}, {}),
     ("sequence_lengths", {"sequence_lengths": [8, 0]}, {}),

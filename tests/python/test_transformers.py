@@ -69,10 +69,12 @@ def padding(side):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("make, output", [(llama, "logits"), (bert, "last_hidden_state")])
-def test_padding(side, make, output):
+def test_padding(side):
     mask = padding(side)
-    compare(make(), mask.bool(), output, tokens(), attention_mask=mask)
+    ours = compare(llama(), mask.bool(), "logits", tokens(), attention_mask=mask)
+    assert torch.isfinite(ours).all()
+    # Every token asks for what it sees, padding too: a decoder's do.
+    compare(bert(), EVERYWHERE, "last_hidden_state", tokens(), attention_mask=mask)
 
 
 def test_generation_with_a_cache():
@@ -121,10 +123,53 @@ def test_packed_positions_are_refused():
         by(llama(), "hilbert_ring", tokens(1), position_ids=positions, use_cache=False)
 
 
-def test_a_mask_of_ones_own_is_refused():
-    mask = torch.zeros(1, 1, 29, 29)
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="attention_mask"):
+TRI = torch.ones(29, 29).tril().bool()[None, None]
+LOW = torch.finfo(torch.float32).min
+
+
+@pytest.mark.parametrize("mask", [
+    torch.zeros(1, 1, 29, 29), TRI.expand(3, 1, 29, 29), torch.where(TRI, 0.0, LOW),
+    torch.where(TRI, 0.0, LOW).bfloat16().float(), padding("left").bool()[:, None, None],
+    torch.where(padding("right").bool(), 0.0, -torch.inf)[:, None, None]])
+def test_a_mask_of_ones_own(mask):
+    compare(llama(), EVERYWHERE, "logits", tokens(), attention_mask=mask)
+
+
+@pytest.mark.parametrize("mask", [
+    TRI & ~TRI.roll(4, 2), TRI.float(), torch.randn(1, 1, 29, 29), torch.ones(1, 1, 29, 29, dtype=torch.bool).tril(3)])
+def test_a_mask_of_another_kind_is_refused(mask):
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="attention_mask") as raised:
         by(llama(), "hilbert_ring", tokens(1), attention_mask=mask)
+    assert raised.value.field == "attention_mask"
+
+
+@pytest.mark.parametrize("make", [llama, bert])
+def test_a_row_of_padding_alone_is_refused(make):
+    mask = padding("right")
+    mask[1] = 0
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="attention_mask is 0 for every key of row 1"):
+        by(make(), "hilbert_ring", tokens(), attention_mask=mask)
+
+
+def test_without_a_mask_somebody_must_say_whether_it_is_causal():
+    attention = transformers.AttentionInterface()["hilbert_ring"]
+    q, k = torch.randn(1, 4, 9, 16), torch.randn(1, 2, 5, 16)
+    for said, keys, field in ((None, q, "is_causal"), ("false", q, "is_causal"), (True, k, "is_causal"),
+                              (False, k.expand(3, 2, 5, 16), "key")):
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            attention(object(), q, keys, keys, None, is_causal=said)
+        assert raised.value.field == field
+
+
+def test_what_a_model_does_to_a_mask_is_refused():
+    from transformers import masking_utils
+    mask = hilbert_ring.transformers.mask(3, 29, 29, mask_function=masking_utils.causal_mask_function,
+                                          attention_mask=padding("left"))
+    assert mask.shape == (3, 1, 1, 29) and mask.to("cpu").causal and mask.device.type == "cpu"
+    for change in (lambda: torch.zeros(3, 4, 29, 29) + mask, lambda: mask[..., :5], lambda: 1 - mask, lambda: ~mask,
+                   mask.all, mask.float, lambda: mask == 0, lambda: torch.cat([mask, mask])):
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match="must reach attention unchanged"):
+            change()
 
 
 def test_a_static_cache_is_refused():
@@ -150,3 +195,100 @@ def test_what_changes_attention_is_refused(field, value):
     with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
         attention(object(), q, q, q, None, **{field: value})
     assert raised.value.field == field
+
+
+SEQ2SEQ = dict(
+    vocab_size=101, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2,
+    encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64, init_std=0.3, pad_token_id=1, bos_token_id=0,
+    eos_token_id=2, decoder_start_token_id=0, forced_eos_token_id=None)
+DECODER = dict(
+    vocab_size=101, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
+    max_position_embeddings=64, initializer_range=0.3, pad_token_id=1, bos_token_id=0, eos_token_id=2, sep_token_id=3,
+    is_decoder=True, add_cross_attention=True)
+GPT2 = dict(vocab_size=101, n_positions=64, n_embd=32, n_layer=2, n_head=2, initializer_range=0.3, pad_token_id=1,
+            bos_token_id=0, eos_token_id=2, add_cross_attention=True)
+SPEECH = dict(SEQ2SEQ, input_feat_per_channel=8, conv_channels=16, max_source_positions=64, max_target_positions=64)
+MOONSHINE = dict(
+    SEQ2SEQ, hidden_size=32, intermediate_size=48, encoder_num_hidden_layers=2, decoder_num_hidden_layers=2,
+    encoder_num_attention_heads=2, decoder_num_attention_heads=2, initializer_range=0.3)
+FAMILIES = {
+    "MarianMTModel": ("MarianConfig", dict(SEQ2SEQ, decoder_vocab_size=101)),
+    "PegasusForConditionalGeneration": ("PegasusConfig", SEQ2SEQ),
+    "BartForConditionalGeneration": ("BartConfig", SEQ2SEQ),
+    "MBartForConditionalGeneration": ("MBartConfig", SEQ2SEQ),
+    "M2M100ForConditionalGeneration": ("M2M100Config", SEQ2SEQ),
+    "BlenderbotForConditionalGeneration": ("BlenderbotConfig", SEQ2SEQ),
+    "PLBartForConditionalGeneration": ("PLBartConfig", SEQ2SEQ),
+    "Speech2TextForConditionalGeneration": ("Speech2TextConfig", SPEECH),
+    "MoonshineForConditionalGeneration": ("MoonshineConfig", MOONSHINE),
+    "BertLMHeadModel": ("BertConfig", DECODER),
+    "RobertaForCausalLM": ("RobertaConfig", DECODER),
+    "GPT2LMHeadModel": ("GPT2Config", GPT2),
+}
+PADDED = torch.tensor([[1] * 5 + [0] * 3, [1] * 8, [1] * 2 + [0] * 6])  # tokens of the encoder
+
+
+def of_family(name):
+    """A model, what its encoder reads or gave, and the name of its decoder's tokens."""
+    config, values = FAMILIES[name]
+    torch.manual_seed(1)
+    model = getattr(transformers, name)(getattr(transformers, config)(**values)).eval()
+    torch.manual_seed(2)
+    if values is SPEECH:  # 4 frames make a token
+        given = {"input_features": torch.randn(3, 32, 8), "attention_mask": PADDED.repeat_interleave(4, 1)}
+    elif values is MOONSHINE:  # 384 samples, and the filters' edge
+        given = {"input_values": torch.randn(3, 8 * 384 + 600),
+                 "attention_mask": torch.nn.functional.pad(PADDED.repeat_interleave(384, 1), (0, 600))}
+    elif model.config.is_encoder_decoder:
+        given = {"input_ids": torch.randint(4, 101, (3, 8)), "attention_mask": PADDED}
+    else:
+        return model, {"encoder_hidden_states": torch.randn(3, 8, 32), "encoder_attention_mask": PADDED}, "input_ids"
+    return model, given, "decoder_input_ids"
+
+
+def alike(model, function):
+    """By the service as by transformers' own code."""
+    results = []
+    for name in ("hilbert_ring", "eager"):
+        model.set_attn_implementation(name)
+        with torch.no_grad():
+            results.append(function())
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_cross_attention_over_a_padded_batch(name):
+    model, given, decoder = of_family(name)
+    for length in (1, 8, 11):  # fewer tokens than the encoder's, as many, more
+        read = torch.randint(4, 101, (3, length))
+        alike(model, lambda: model(**given, **{decoder: read}, use_cache=False).logits)  # pylint: disable=cell-var-from-loop
+    if model.config.is_encoder_decoder:
+        first = {}
+    else:
+        first = {"input_ids": torch.randint(4, 101, (3, 4)), "use_cache": False}
+    alike(model, lambda: model.generate(**given, **first, max_new_tokens=5, min_new_tokens=5, do_sample=False))
+
+
+@pytest.mark.parametrize("name", ["BartForConditionalGeneration", "MoonshineForConditionalGeneration"])
+def test_a_padded_decoder_with_cross_attention(name):
+    model, given, decoder = of_family(name)
+    read, seen = torch.randint(4, 101, (3, 8)), PADDED.flip(1)
+    alike(model, lambda: model(**given, **{decoder: read}, decoder_attention_mask=seen,
+                               use_cache=False).logits[seen.bool()])
+
+
+def test_an_encoder_row_of_padding_alone_is_refused():
+    model, given, decoder = of_family("BertLMHeadModel")
+    given["encoder_attention_mask"] = PADDED * torch.tensor([[1], [1], [0]])
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="attention_mask is 0 for every key of row 2"):
+        by(model, "hilbert_ring", **given, **{decoder: tokens(3, 4)})
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_model_that_computes_attention_itself_is_refused(padded):
+    from transformers.models.blip.modeling_blip_text import BlipTextLMHeadModel
+    config = transformers.BlipTextConfig(**{**DECODER, "add_cross_attention": False}, encoder_hidden_size=32)
+    model = BlipTextLMHeadModel._from_config(config, attn_implementation="hilbert_ring").eval()
+    mask = PADDED if padded else None
+    with torch.no_grad(), pytest.raises(hilbert_ring.InvalidArgumentError, match="does not compute it by transformers"):
+        model(input_ids=tokens(3, 4), encoder_hidden_states=torch.randn(3, 8, 32), encoder_attention_mask=mask)

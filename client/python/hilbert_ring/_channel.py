@@ -11,6 +11,7 @@ import grpc
 from hilbert_ring._interrupt import interrupted
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._server_address import checked_server
+from hilbert_ring._spec import boolean
 from hilbert_ring.errors import (CancelledError, DataLossError, HilbertRingError, InvalidArgumentError,
                                  UnavailableError, error_of, pushback_of)
 
@@ -127,9 +128,9 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
         raise InvalidArgumentError(f"server_name is {server_name!r:.80}, must be a name of 1 to {_MOST_NAME} characters",
                                    field="server_name")
     files = ca is not None or cert is not None or server_name is not None
-    if files and tls is False:
+    encrypted, insecure = boolean("tls", tls, files), boolean("insecure", insecure)
+    if files and not encrypted:
         raise InvalidArgumentError("ca, cert, key and server_name need tls", field="tls")
-    encrypted = files or bool(tls)
     shown = token is not None or token_file is not None
     if shown and not encrypted and not insecure and not _on_this_host(server):
         raise InvalidArgumentError(

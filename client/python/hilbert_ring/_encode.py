@@ -12,7 +12,7 @@ from hilbert_ring._files import FileOutput, is_path, opened
 from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._mapped_rows import blocks_of, rows_of
 from hilbert_ring._model import check_model, tile_size
-from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
+from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, boolean, choice, integer, integers
 from hilbert_ring._tensors import Output, read_tensor
 from hilbert_ring._tile_coords import check_places, coordinate_array, places_of
 from hilbert_ring._warn import warn_of_notes, warn_of_rows, warn_of_slides
@@ -35,8 +35,9 @@ class EncodeResult:
 
     Attributes:
         embeddings: float32, of the kind of `tiles`: [slides, dim] where slides are pooled,
-            [slides, layers, dim] with several layers; without pooling [rows, dim] or
-            [rows, layers, dim], each slide's class token first where the model has one.
+            [slides, layers, dim] with several layers, in the order of `layers`; without pooling
+            [rows, dim] or [rows, layers, dim], each slide's class token first where the model has
+            one.
         attention_map: float32 [rows], or [rows, heads]: what each row gets of the attention of its
             slide's class token. None if it was not asked for.
         report: the service's figures (message Report of proto/hilbert_ring/v1/attention.proto).
@@ -148,18 +149,27 @@ def _spec_of(model: encoder_pb.Model, tiles: int, dtype: str, wanted: Wanted) ->
         model=model.name, digest=model.digest, slide_tiles=_slides(tiles, wanted),
         dtype=DTYPES[dtype], compute=choice("compute", wanted.compute, _COMPUTE),
         pooling=_pooling(model, wanted.pool), states=_states(model, wanted.layers))
-    last_alone = list(spec.states) == [model.layers]
-    spec.skip_final_norm = not (last_alone if wanted.final_norm is None else wanted.final_norm)
-    if wanted.attention_map is not False:
-        if not model.class_token:
-            raise InvalidArgumentError(
-                f"attention_map: model {model.name} has no class token", field="attention_map")
-        layer = (model.layers if wanted.attention_map is True
-                 else integer("attention_map", wanted.attention_map))
-        _in_range("attention_map", layer, 1, model.layers)
+    last_alone = set(spec.states) == {model.layers}
+    spec.skip_final_norm = not boolean("final_norm", wanted.final_norm, last_alone)
+    by_head = boolean("attention_map_heads", wanted.attention_map_heads)
+    layer = _map_layer(model, wanted.attention_map)
+    if layer is not None:
         spec.attention_map_layer = layer
-        spec.attention_map_by_head = bool(wanted.attention_map_heads)
+        spec.attention_map_by_head = by_head
     return spec
+
+
+def _map_layer(model: encoder_pb.Model, value: Any) -> Optional[int]:
+    """None: no map is wanted."""
+    if value is None or isinstance(value, (bool, np.bool_)):
+        layer = model.layers if value else None
+    else:
+        layer = integer("attention_map", value)
+        _in_range("attention_map", layer, 1, model.layers)
+    if layer is not None and not model.class_token:
+        raise InvalidArgumentError(
+            f"attention_map: model {model.name} has no class token", field="attention_map")
+    return layer
 
 
 def _slides(tiles: int, wanted: Wanted) -> List[int]:
@@ -197,8 +207,7 @@ def _states(model: encoder_pb.Model, layers: Layers) -> List[int]:
     if isinstance(layers, str):
         first = choice("layers", layers, {"last": model.layers, "all": 0})
         return list(range(first, model.layers + 1))
-    states = (sorted(set(integers("layers", layers))) if np.ndim(layers)
-              else [integer("layers", layers)])
+    states = integers("layers", layers) if np.ndim(layers) else [integer("layers", layers)]
     if not states:
         raise InvalidArgumentError("layers is empty", field="layers")
     for state in states:

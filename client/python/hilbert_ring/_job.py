@@ -4,6 +4,8 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
+import numpy as np
+
 from hilbert_ring._attempt import JobCall, Progress
 from hilbert_ring._channel import SERVICE
 from hilbert_ring._by_reference import CHOICES
@@ -12,7 +14,7 @@ from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, given_file, is_path, opened
 from hilbert_ring._protocol import broken
 from hilbert_ring._retry import Attempts, CallTiming
-from hilbert_ring._spec import check_text, choice, make_spec, row_bytes
+from hilbert_ring._spec import boolean, check_text, choice, make_spec, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
 from hilbert_ring._warn import warn_of_rows, warn_of_spec
@@ -62,6 +64,8 @@ class AttendOptions:
         """Raises InvalidArgumentError."""
         check_text("job_id", self.job_id)
         choice("by_reference", self.by_reference, dict.fromkeys(CHOICES))
+        if not callable(self.progress):
+            boolean("progress", self.progress)
         _at_least("chunk_bytes", self.chunk_bytes, 1)
         _at_least("max_attempts", self.max_attempts, 1)
         if self.max_attempts > _MOST_ATTEMPTS:
@@ -119,8 +123,8 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     outputs: Dict[Any, Union[Output, FileOutput]] = {}
     outputs[pb.TENSOR_OUT] = output_of("out", out, tensors[0], out_shape, tensors[0].dtype,
                                        like=given[0])
-    if lse is None:
-        lse = not is_path(out)
+    if lse is None or isinstance(lse, (bool, int, float, np.generic)):
+        lse = boolean("lse", lse, not is_path(out))
     if lse is not False:
         outputs[pb.TENSOR_LSE] = output_of("lse", None if lse is True else lse, tensors[0],
                                            out_shape[:2], "float32")

@@ -41,9 +41,20 @@ def check_text(field: str, value: Any) -> None:
                                    field=field) from None
 
 
+def boolean(field: str, value: Any, default: bool = False) -> bool:
+    """A flag, of Python or NumPy; `default` where it is None."""
+    if value is None:
+        return default
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(f"{field} is {value!r}, must be True or False", field=field)
+    return bool(value)
+
+
 def integer(field: str, value: Any) -> int:
-    """A value of a 64-bit field."""
+    """A value of a 64-bit field, which is no flag."""
     try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
         number = operator.index(value)
     except TypeError:
         raise InvalidArgumentError(f"{field} is {value!r}, expected an integer",
@@ -84,8 +95,9 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
         head_dim=integer("head_dim", head_dim),
         value_dim=integer("value_dim", head_dim if value_dim is None else value_dim),
         dtype=choice("dtype", dtype, DTYPES), segments=lengths, dilations=rates,
-        mixing=choice("mixing", mixing, _MIXINGS), causal=bool(causal),
-        tail=choice("tail", tail, _TAILS), average_groups=bool(average_groups),
+        mixing=choice("mixing", mixing, _MIXINGS), causal=boolean("causal", causal),
+        tail=choice("tail", tail, _TAILS),
+        average_groups=boolean("average_groups", average_groups, True),
         sequence_lengths=integers("sequence_lengths",
                                   () if sequence_lengths is None else sequence_lengths))
     if scale is not None:

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from hilbert_ring._chunks import Inputs, payload_limit, tensor_name
 from hilbert_ring._job import AttendOptions, shape_of
 from hilbert_ring._protocol import broken, parsed
-from hilbert_ring._spec import integer, make_spec, row_bytes
+from hilbert_ring._spec import boolean, integer, make_spec, row_bytes
 from hilbert_ring._tensors import Output, Tensor, read_tensor
 from hilbert_ring._torch_streams import CallerStreams
 from hilbert_ring.errors import DataLossError, InternalError, InvalidArgumentError
@@ -129,7 +129,7 @@ def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens:
     shape = {**shape_of(*first.tensors), "tokens": 0}
     spec = make_spec(dtype=first.tensors[0].dtype, ordering=ordering, **shape, **pattern)
     epoch = 0 if epoch_tokens is None else integer("epoch_tokens", epoch_tokens)
-    return StreamCall(pb.Open(spec=spec, want_lse=bool(lse), epoch_tokens=epoch), first, dtype,
+    return StreamCall(pb.Open(spec=spec, want_lse=boolean("lse", lse), epoch_tokens=epoch), first, dtype,
                       options, options.name(), streams)
 
 

@@ -234,7 +234,8 @@ class Client:
                 path, or a SlideFile that tells more about it.
             pool: "class": the class token's vector of each slide; "mean": the mean of its tiles;
                 "none": every row. None: "class" where the model has a class token.
-            layers: "last"; "all": from the first layer's input (0) on; or their numbers.
+            layers: "last"; "all": from the first layer's input (0) on; or their numbers, in the
+                order of the result; a number may repeat.
             final_norm: whether outputs pass the norm behind the model's last layer. None: where the
                 last layer alone is wanted, as published slide encoders do.
             compute: "float32" or "bfloat16", of products and attention.

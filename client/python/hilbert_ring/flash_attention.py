@@ -5,11 +5,12 @@
 
 What the service does not compute (dropout, windows, softcap, ALiBi, paged keys) is refused. There
 are no backward passes. Where there are fewer queries than keys the job is computed as if there were
-as many.
+as many; where there are more, in blocks of as many, each with all keys.
 """
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from hilbert_ring._default_client import client_or_default
+from hilbert_ring._spec import boolean, integers
 from hilbert_ring.client import Client
 from hilbert_ring.errors import InvalidArgumentError
 
@@ -36,10 +37,16 @@ def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: float = 0.0,
         heads, queries], None).
 
     Raises:
-        InvalidArgumentError: an argument that the service does not compute; more queries than keys
-            without a causal mask.
+        InvalidArgumentError: an argument that the service does not compute; shapes that do not go
+            together.
     """
     _refuse(dropout_p, window_size, softcap, alibi_slopes)
+    boolean("deterministic", deterministic)
+    return_attn_probs = boolean("return_attn_probs", return_attn_probs)
+    _check_shapes(q, k, v, ("batch", "tokens"))
+    if k.shape[0] != q.shape[0]:
+        raise InvalidArgumentError(f"k has a batch of {k.shape[0]}, must be {q.shape[0]}, that of q",
+                                   field="k", limit=q.shape[0])
     batch, queries, heads = q.shape[:3]
     keys = k.shape[1]
     out, lse = attend_packed(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), [queries] * batch,
@@ -73,6 +80,9 @@ def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens
         queries of all], None).
     """
     _refuse(dropout_p, window_size, softcap, alibi_slopes)
+    boolean("deterministic", deterministic)
+    return_attn_probs = boolean("return_attn_probs", return_attn_probs)
+    _check_shapes(q, k, v, ("tokens",))
     if block_table is not None:
         raise InvalidArgumentError("block_table must be None: keys are not paged",
                                    field="block_table")
@@ -100,21 +110,25 @@ def attend_packed(q: Any, k: Any, v: Any, lengths_q: Sequence[int], lengths_k: S
     """
     import torch
 
+    causal = boolean("causal", causal)
     rows = _place(lengths_q, lengths_k, causal)
-    sequences = [length for length in lengths_k if length > 0]
-    as_they_are = rows.keys == rows.queries == len(rows.source)
-    out = torch.zeros((rows.queries, q.shape[1], v.shape[2]), dtype=q.dtype, device=q.device)
+    count = sum(rows.sequences)
+    as_they_are = count == len(q) == len(rows.source)
+    out = torch.zeros((len(q), q.shape[1], v.shape[2]), dtype=q.dtype, device=q.device)
     lse = torch.full(out.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
     if not rows.source:
         return out, lse
     source, place = torch.tensor(rows.source), torch.tensor(rows.place)
     padded = q
     if not as_they_are:
-        padded = torch.zeros((rows.keys, *q.shape[1:]), dtype=q.dtype, device=q.device)
+        padded = torch.zeros((count, *q.shape[1:]), dtype=q.dtype, device=q.device)
         padded[place.to(q.device)] = q[source.to(q.device)]
+    if count > len(k):
+        again = torch.cat([torch.arange(block.start, block.stop) for block in rows.keys]).to(k.device)
+        k, v = k[again], v[again]
     result = client_or_default(client).attend(
-        padded, k, v, segments=[max(sequences)], causal=causal, scale=scale,
-        sequence_lengths=sequences if len(sequences) > 1 else None, progress=False)
+        padded, k, v, segments=[max(rows.sequences)], causal=causal, scale=scale,
+        sequence_lengths=rows.sequences if len(rows.sequences) > 1 else None, progress=False)
     if as_they_are:
         return result.out, result.lse
     out[source.to(q.device)] = result.out[place.to(q.device)]
@@ -123,38 +137,60 @@ def attend_packed(q: Any, k: Any, v: Any, lengths_q: Sequence[int], lengths_k: S
 
 
 class _Rows(NamedTuple):
-    """Which query stands at which key's row: the last ones of a sequence stand at its last keys."""
+    """The rows of the job, which has a sequence for each block of queries, as long as the keys."""
 
-    queries: int
-    keys: int
-    source: List[int]  # query
-    place: List[int]   # row
+    keys: List[range]  # of each sequence
+    source: List[int]  # queries that see keys
+    place: List[int]   # the row of each: the last ones of a block stand at its last keys
+
+    @property
+    def sequences(self) -> List[int]:
+        """Their lengths."""
+        return [len(keys) for keys in self.keys]
 
 
 def _place(lengths_q: Sequence[int], lengths_k: Sequence[int], causal: bool) -> _Rows:
-    source: List[int] = []
-    place: List[int] = []
-    query = key = 0
-    for index, (queries, keys) in enumerate(zip(lengths_q, lengths_k)):
-        if queries > keys > 0 and not causal:
-            raise InvalidArgumentError(
-                f"sequence {index} has {queries} queries and {keys} keys: without a causal mask "
-                "there may be no more queries than keys", field="q", limit=keys)
-        seeing = min(queries, keys)  # with a causal mask the first of more queries see nothing
-        source += range(query + queries - seeing, query + queries)
-        place += range(key + keys - seeing, key + keys)
-        query += queries
-        key += keys
-    return _Rows(query, key, source, place)
+    rows = _Rows([], [], [])
+    query = key = row = 0
+    for queries, keys in zip(lengths_q, lengths_k):
+        end = query + queries
+        if causal:  # the first of more queries than keys see nothing
+            query = max(query, end - keys)
+        # Without queries there is a block too: the keys of all sequences stay as they are.
+        for block in range(query, max(end, query + 1), keys) if keys > 0 else ():
+            count = min(keys, end - block)
+            row += keys
+            rows.keys.append(range(key, key + keys))
+            rows.source.extend(range(block, block + count))
+            rows.place.extend(range(row - count, row))
+        query, key = end, key + keys
+    return rows
 
 
 def _lengths(field: str, cumulative: Any, total: int) -> List[int]:
-    ends = [int(end) for end in cumulative]
+    ends = integers(field, cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative)
     lengths = [end - begin for begin, end in zip(ends, ends[1:])]
     if not ends or ends[0] != 0 or ends[-1] != total or min(lengths, default=0) < 0:
         raise InvalidArgumentError(
             f"{field} must begin with 0, not fall, and end with the {total} rows", field=field)
     return lengths
+
+
+def _check_shapes(q: Any, k: Any, v: Any, axes: Tuple[str, ...]) -> None:
+    """Raises InvalidArgumentError. axes: before those of heads and dim."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.ndim != len(axes) + 2:
+            raise InvalidArgumentError(f"{name} has shape {tuple(tensor.shape)}, must be "
+                                       f"[{', '.join(axes)}, heads, dim]", field=name)
+        if tensor.dtype != q.dtype:
+            raise InvalidArgumentError(f"{name} is {tensor.dtype}, must be {q.dtype}, as q", field=name)
+    if k.shape[-1] != q.shape[-1]:
+        raise InvalidArgumentError(f"k has head_dim {k.shape[-1]}, must be {q.shape[-1]}, that of q",
+                                   field="k", limit=q.shape[-1])
+    if v.shape[:-1] != k.shape[:-1]:
+        raise InvalidArgumentError(
+            f"v has {', '.join(axes)} and heads {tuple(v.shape[:-1])}, must be {tuple(k.shape[:-1])}, "
+            "those of k", field="v")
 
 
 def _refuse(dropout_p: float, window_size: Tuple[int, int], softcap: float,

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+import numpy as np
+
 from hilbert_ring._scratch import lies_in_memory
 from hilbert_ring._server_address import host_port
 from hilbert_ring.client import Client, connect
@@ -139,9 +141,9 @@ class LocalService:
     def _flags(self) -> List[str]:
         flags = []
         for name, value in self._settings.items():
-            if name == "data_root" and not value:
-                continue  # none
-            shown = str(value).lower() if isinstance(value, bool) else str(value)
+            if value is None or name == "data_root" and not value:
+                continue  # the coordinator's default; no data root
+            shown = str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
             flags.append(f"--{name.replace('_', '-')}={shown}")
         return flags
 
@@ -185,6 +187,6 @@ def local(workers: int = 2, *, start_timeout: float = 60.0, **settings: Any) -> 
         workers: processes that compute; each takes its share of the machine's cores and memory.
         start_timeout: seconds.
         settings: of the coordinator, as docs/settings.md lists them, with underscores:
-            `memory_limit="2GiB"`.
+            `memory_limit="2GiB"`. None: the coordinator's default.
     """
     return LocalService(workers, start_timeout=start_timeout, **settings)

@@ -6,13 +6,16 @@
     with torch.no_grad():
         model(tokens)
 
-Causal and full attention, over padded batches too, whose tokens travel as packed sequences. Any
-other mask is refused when it is made. Where a cache holds earlier keys, fewer queries than keys
-are computed as if there were as many.
+Causal and full attention, cross-attention too, over padded batches: keys that are padding are not
+sent. Any other mask is refused, when it is made or when attention sees it. With a causal mask,
+results of tokens that are padding are 0. Where there are fewer queries than keys, as many are
+computed as keys; where there are more, in blocks, each with all keys.
 """
 from typing import Any, Callable, Optional, Tuple
 
+from hilbert_ring._attention_mask import Seen, check_seen, seen_by
 from hilbert_ring._default_client import client_or_default
+from hilbert_ring._spec import boolean
 from hilbert_ring.client import Client
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.flash_attention import attend_packed
@@ -36,28 +39,33 @@ def register(name: str = "hilbert_ring", client: Optional[Client] = None) -> Non
 
 def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0,
          mask_function: Optional[Callable[..., Any]] = None, attention_mask: Any = None,
-         allow_is_causal_skip: bool = True, **_: Any) -> Any:
-    """What a model is given as its mask: None, or where tokens are padding, bool [batch, keys].
+         allow_is_causal_skip: bool = True, allow_is_bidirectional_skip: bool = True,
+         device: Any = "cpu", **_: Any) -> Any:
+    """What a model is given as its mask: a ModelMask, which says its kind to attention.
 
     Raises:
         InvalidArgumentError: a mask that is neither causal nor full.
     """
+    import torch
     from transformers import masking_utils
+    from hilbert_ring._model_mask import ModelMask
 
     full = mask_function is masking_utils.bidirectional_mask_function
     if not full and mask_function is not masking_utils.causal_mask_function:
         raise _refused("mask_function", "a mask other than causal or full, such as a sliding "
                        "window or packed positions")
-    if not full and not allow_is_causal_skip:
-        raise _refused("allow_is_causal_skip", "a causal mask that the model changes")
+    if not (allow_is_bidirectional_skip if full else allow_is_causal_skip):
+        raise _refused("allow_is_bidirectional_skip" if full else "allow_is_causal_skip",
+                       "a mask that the model changes")
     if kv_offset != 0 or (not full and int(q_offset) + q_length != kv_length):
         raise _refused("past_key_values", "a cache whose keys do not end with the queries' (static "
                        "or sliding)")
-    if attention_mask is None or bool(attention_mask.all()):
-        return None
-    if attention_mask.shape[-1] != kv_length:
-        raise _refused("attention_mask", f"{attention_mask.shape[-1]} tokens of {kv_length} keys")
-    return attention_mask.bool()
+    if attention_mask is not None and tuple(attention_mask.shape) != (batch_size, kv_length):
+        raise _refused("attention_mask", f"a mask of {tuple(attention_mask.shape)} for "
+                       f"{batch_size} rows of {kv_length} keys")
+    if attention_mask is None:
+        attention_mask = torch.ones((batch_size, kv_length), dtype=torch.bool, device=device)
+    return ModelMask.of(attention_mask.bool(), not full)
 
 
 def _attention_by(client: Optional[Client]) -> Callable[..., Tuple[Any, None]]:
@@ -66,47 +74,76 @@ def _attention_by(client: Optional[Client]) -> Callable[..., Tuple[Any, None]]:
                   is_causal: Optional[bool] = None, **more: Any) -> Tuple[Any, None]:
         """[batch, heads, tokens, dim] in, kv heads not repeated; [batch, tokens, heads, dim] out.
         """
-        _check(dropout, attention_mask, key.shape[2], more)
-        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        _check(dropout, query, key, more)
         q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
         if attention_mask is None:
-            out = _unpadded(q, k, v, scaling, causal, client_or_default(client))
+            seen, causal = None, _is_causal(module, is_causal, q.shape[1], k.shape[1])
         else:
-            out = _padded(q, k, v, attention_mask, scaling, causal, client_or_default(client))
-        return out, None
+            said = _said_by(attention_mask, (*query.shape[:3], key.shape[2]))
+            seen, causal = None if said.keys.all() else said.keys, said.causal
+        return _attended(q, k, v, seen, scaling, causal, client_or_default(client)), None
     return attention
 
 
-def _unpadded(q: Any, k: Any, v: Any, scale: Optional[float], causal: bool, client: Client) -> Any:
-    batch, queries = q.shape[:2]
-    out, _ = attend_packed(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), [queries] * batch,
-                           [k.shape[1]] * batch, scale, causal, client)
-    return out.unflatten(0, (batch, queries))
+def _is_causal(module: Any, said: Optional[bool], queries: int, keys: int) -> bool:
+    """Without a mask, the call says it or the module does."""
+    causal = getattr(module, "is_causal", None) if said is None else said
+    if causal is None:
+        raise InvalidArgumentError("is_causal is not set, must be True or False where there is no "
+                                   "attention_mask", field="is_causal")
+    causal = boolean("is_causal", causal)
+    if causal and queries > keys:
+        raise _refused("is_causal", f"a causal mask for {queries} queries over {keys} keys")
+    return causal
 
 
-def _padded(q: Any, k: Any, v: Any, seen: Any, scale: Optional[float], causal: bool,
-            client: Client) -> Any:
-    """seen: bool [batch, keys]; rows of queries that are padding are 0."""
+def _said_by(attention_mask: Any, shape: Tuple[int, int, int, int]) -> Seen:
+    from hilbert_ring._model_mask import ModelMask
+
+    if isinstance(attention_mask, ModelMask):
+        seen = Seen(attention_mask.causal, attention_mask.keys.cpu().numpy())
+    else:
+        given = attention_mask.detach().cpu()  # NumPy has no bfloat16
+        seen = seen_by((given.float() if given.is_floating_point() else given).numpy(), shape)
+    check_seen(seen, shape)
+    return seen
+
+
+def _attended(q: Any, k: Any, v: Any, seen: Any, scale: Optional[float], causal: bool,
+              client: Client) -> Any:
+    """seen: bool [batch, keys], False where a key is padding; None: no key is."""
     import torch
 
-    asking = seen[:, k.shape[1] - q.shape[1]:]  # the queries are the last of the keys' tokens
-    out = torch.zeros((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
-    out[asking], _ = attend_packed(q[asking], k[seen], v[seen], asking.sum(1).tolist(),
-                                   seen.sum(1).tolist(), scale, causal, client)
+    batch, queries = q.shape[:2]
+    lengths_q, lengths_k = [queries] * batch, [k.shape[1]] * batch
+    if seen is not None:
+        lengths_k = seen.sum(1).tolist()
+        chosen = torch.from_numpy(seen).to(k.device)
+        k, v = k[chosen], v[chosen]
+    else:
+        k, v = k.flatten(0, 1), v.flatten(0, 1)
+    if seen is None or not causal:
+        out, _ = attend_packed(q.flatten(0, 1), k, v, lengths_q, lengths_k, scale, causal, client)
+        return out.unflatten(0, (batch, queries))
+    asking = seen[:, seen.shape[1] - queries:]  # the queries are the last of the keys' tokens
+    chosen = torch.from_numpy(asking).to(q.device)
+    out = torch.zeros((*q.shape[:3], v.shape[2]), dtype=q.dtype, device=q.device)
+    out[chosen], _ = attend_packed(q[chosen], k, v, asking.sum(1).tolist(), lengths_k, scale, causal,
+                                   client)
     return out
 
 
-def _check(dropout: float, attention_mask: Any, keys: int, more: Any) -> None:
+def _check(dropout: float, query: Any, key: Any, more: Any) -> None:
     if dropout:
         raise _refused("dropout", f"dropout of {dropout}")
-    if attention_mask is not None and attention_mask.ndim != 2:
-        raise _refused("attention_mask", f"a mask of shape {tuple(attention_mask.shape)}")
+    if key.shape[0] != query.shape[0]:
+        raise _refused("key", f"keys of {key.shape[0]} rows for queries of {query.shape[0]}")
     for field in _REFUSED:
         if more.get(field) is not None and more[field] is not False:
             raise _refused(field, field)
     window = more.get("sliding_window")
-    if window is not None and keys > window:
-        raise _refused("sliding_window", f"a window of {window} over {keys} keys")
+    if window is not None and key.shape[2] > window:
+        raise _refused("sliding_window", f"a window of {window} over {key.shape[2]} keys")
 
 
 def _refused(field: str, what: str) -> InvalidArgumentError:

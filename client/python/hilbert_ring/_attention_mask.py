@@ -1,0 +1,91 @@
+"""What the mask of a model's attention says: a causal pattern or none, and the keys that are padding.
+
+Arrays of NumPy alone: PyTorch and transformers are not needed.
+"""
+from dataclasses import dataclass
+from typing import Any, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring.errors import InvalidArgumentError
+
+# An additive mask excludes a key by so low a number: exp of it is 0 beside any score.
+_EXCLUDES = -1e4
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Which keys the queries of a batch see.
+
+    Attributes:
+        causal: True: the queries are the last of the keys' tokens, and each sees keys up to its
+            own. False: every query sees every key but the padding.
+        keys: bool [batch, keys], False where a key is padding. With a causal mask such a token asks
+            nothing either.
+    """
+
+    causal: bool
+    keys: NDArray[np.bool_]
+
+
+def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> Seen:
+    """What a mask says to attention of shape [batch, heads, queries, keys].
+
+    Args:
+        mask: 4 axes, each as long as that of the shape or 1: bool, True where a query sees a key, or
+            numbers that are added to the scores, 0 or -10000 and below.
+
+    Raises:
+        InvalidArgumentError: another shape or type, or a mask that is neither causal nor padding.
+    """
+    return _pattern(_by_row(mask, shape), shape[2])
+
+
+def check_seen(seen: Seen, shape: Tuple[int, int, int, int]) -> None:
+    """
+    Raises:
+        InvalidArgumentError: keys of another number, a causal mask for more queries than keys, or a
+            row of the batch without any key.
+    """
+    batch, _, queries, keys = shape
+    if seen.keys.shape != (batch, keys):
+        raise _refused(f"is of {seen.keys.shape}, must be of {(batch, keys)}, rows and keys")
+    if seen.causal and queries > keys:
+        raise _refused(f"is causal for {queries} queries, must be so for at most {keys}, the keys")
+    keyless = ~seen.keys.any(1)
+    if keyless.any():
+        raise _refused(f"is 0 for every key of row {keyless.argmax()} of the batch, must leave a key")
+
+
+def _by_row(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> NDArray[np.bool_]:
+    """[batch, queries or 1, keys], True where a query sees a key."""
+    fits = mask.ndim == 4 and mask.shape[3] == shape[3] and all(
+        axis in (1, whole) for axis, whole in zip(mask.shape, shape))
+    if not fits or mask.dtype.kind not in "bf":
+        raise _refused(f"is {mask.dtype} {mask.shape}, must be bool or floating, and of a shape that "
+                       f"expands to {shape}")
+    sees = mask if mask.dtype == np.bool_ else mask == 0
+    if mask.dtype != np.bool_ and not (sees | (mask <= _EXCLUDES)).all():
+        raise _refused(f"adds numbers to scores, must be 0 or at most {_EXCLUDES:g}")
+    if not (sees == sees[:, :1]).all():
+        raise _refused("differs between heads, must be the same for all")
+    return np.broadcast_to(sees[:, 0], (shape[0], *sees.shape[2:]))
+
+
+def _pattern(sees: NDArray[np.bool_], queries: int) -> Seen:
+    keys: NDArray[np.bool_] = np.array(sees[:, -1])
+    if (sees == keys[:, None]).all():
+        return Seen(False, keys)
+    before = sees.shape[2] - queries  # keys of tokens that ask nothing
+    if before >= 0:
+        causal = (sees == (np.tri(*sees.shape[1:], before, dtype=bool) & keys[:, None])).all(2)
+        # Padding asks nothing: its row is empty, or full, which models make of it.
+        nothing = sees.all(2) | ~sees.any(2)
+        if np.where(keys[:, before:], causal, nothing).all():
+            return Seen(True, keys)
+    raise _refused("is neither causal nor padding, must be a mask of these")
+
+
+def _refused(what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"attention_mask {what}", field="attention_mask")

@@ -1,0 +1,45 @@
+"""The mask that a transformers model gets from `hilbert_ring.transformers.mask`."""
+from typing import Any
+
+import torch
+
+from hilbert_ring.errors import InvalidArgumentError
+
+# What a model may ask without a look at the numbers.
+_ALLOWED = frozenset((
+    torch.Tensor.shape.__get__, torch.Tensor.dtype.__get__, torch.Tensor.device.__get__,
+    torch.Tensor.ndim.__get__, torch.Tensor.size, torch.Tensor.dim))
+
+
+class ModelMask(torch.Tensor):
+    """Of shape [batch, 1, 1, keys]. A model hands it on to attention, and does nothing else with it.
+
+    A model that computes attention itself would add it to scores, or change it: that is refused.
+
+    Attributes:
+        causal: whether a query sees keys up to its own token alone.
+        keys: bool [batch, keys], False where a key is padding.
+    """
+
+    causal: bool
+    keys: torch.Tensor
+
+    @classmethod
+    def of(cls, keys: torch.Tensor, causal: bool) -> "ModelMask":
+        """A mask of these."""
+        mask = keys[:, None, None].as_subclass(cls)
+        mask.causal, mask.keys = causal, keys
+        return mask
+
+    def to(self, *arguments: Any, **more: Any) -> "ModelMask":
+        """On another device."""
+        return ModelMask.of(self.keys.to(*arguments, **more), self.causal)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _ALLOWED:
+            return super().__torch_function__(func, types, args, kwargs or {})
+        raise InvalidArgumentError(
+            f"attention_mask is used by the model ({getattr(func, '__name__', func)}), must reach attention "
+            "unchanged: the model does not compute it by transformers' AttentionInterface",
+            field="attention_mask")
