@@ -198,9 +198,9 @@ def test_what_changes_attention_is_refused(field, value):
 
 
 SEQ2SEQ = dict(
-    vocab_size=101, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2,
-    encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64, init_std=0.3, pad_token_id=1, bos_token_id=0,
-    eos_token_id=2, decoder_start_token_id=0, forced_eos_token_id=None)
+    vocab_size=101, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
+    decoder_attention_heads=2, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64, init_std=0.3,
+    pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=0, forced_eos_token_id=None)
 DECODER = dict(
     vocab_size=101, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
     max_position_embeddings=64, initializer_range=0.3, pad_token_id=1, bos_token_id=0, eos_token_id=2, sep_token_id=3,
@@ -261,7 +261,7 @@ def test_cross_attention_over_a_padded_batch(name):
     model, given, decoder = of_family(name)
     for length in (1, 8, 11):  # fewer tokens than the encoder's, as many, more
         read = torch.randint(4, 101, (3, length))
-        alike(model, lambda: model(**given, **{decoder: read}, use_cache=False).logits)  # pylint: disable=cell-var-from-loop
+        alike(model, lambda: model(**given, **{decoder: read}, use_cache=False).logits)
     if model.config.is_encoder_decoder:
         first = {}
     else:

@@ -79,7 +79,8 @@ def _pattern(sees: NDArray[np.bool_], queries: int) -> Seen:
         return Seen(False, keys)
     before = sees.shape[2] - queries  # keys of tokens that ask nothing
     if before >= 0:
-        causal = (sees == (np.tri(*sees.shape[1:], before, dtype=bool) & keys[:, None])).all(2)
+        upto = np.tri(queries, sees.shape[2], before, dtype=np.bool_)
+        causal = (sees == (upto & keys[:, None])).all(2)
         # Padding asks nothing: its row is empty, or full, which models make of it.
         nothing = sees.all(2) | ~sees.any(2)
         if np.where(keys[:, before:], causal, nothing).all():

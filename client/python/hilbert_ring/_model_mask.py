@@ -6,9 +6,8 @@ import torch
 from hilbert_ring.errors import InvalidArgumentError
 
 # What a model may ask without a look at the numbers.
-_ALLOWED = frozenset((
-    torch.Tensor.shape.__get__, torch.Tensor.dtype.__get__, torch.Tensor.device.__get__,
-    torch.Tensor.ndim.__get__, torch.Tensor.size, torch.Tensor.dim))
+_ALLOWED = frozenset((torch.Tensor.size, torch.Tensor.dim, *(
+    getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim"))))
 
 
 class ModelMask(torch.Tensor):
@@ -38,7 +37,7 @@ class ModelMask(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ALLOWED:
-            return super().__torch_function__(func, types, args, kwargs or {})
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
         raise InvalidArgumentError(
             f"attention_mask is used by the model ({getattr(func, '__name__', func)}), must reach attention "
             "unchanged: the model does not compute it by transformers' AttentionInterface",
