@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import hilbert_ring
@@ -97,3 +98,10 @@ def test_a_job_that_is_not_there(client):
     with pytest.raises(hilbert_ring.NotFoundError) as raised:
         client.cancel("nobody")
     assert raised.value.reason == "JOB_NOT_FOUND" and isinstance(raised.value, LookupError)
+
+
+def test_settings_that_are_flags_of_numpy_or_none():
+    service = hilbert_ring.LocalService(share_memory=np.False_, metrics_need_token=True, memory_limit=None)
+    flags = service._flags()
+    assert {"--share-memory=false", "--metrics-need-token=true"} < set(flags)
+    assert not any("memory-limit" in flag for flag in flags)

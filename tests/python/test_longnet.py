@@ -79,3 +79,9 @@ def test_keys_of_another_length_are_refused(client):
     q, k, v = tensors(1, 10)
     with pytest.raises(hilbert_ring.InvalidArgumentError):
         hilbert_ring.longnet.dilated_attention(q, k[:, :9], v[:, :9], [4], [1], client=client)
+
+
+def test_a_flag_that_is_no_bool_is_refused(client):
+    q, k, v = tensors(1, 10)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="is_causal is 'no', must be True or False"):
+        hilbert_ring.longnet.dilated_attention(q, k, v, [4], [1], is_causal="no", client=client)
