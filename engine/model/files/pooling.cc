@@ -25,10 +25,10 @@ absl::Status CheckOutputs(const EncoderConfig& config, const EncoderOutputs& out
                      "states");
   }
   if (std::ssize(outputs.states) > kMostStates) {
-    return WithField(absl::OutOfRangeError(absl::StrCat("states has ", outputs.states.size(),
-                                                        " entries, must have at most ",
-                                                        kMostStates)),
-                     "states", kMostStates);
+    return WithField(
+        absl::OutOfRangeError(absl::StrCat("states has ", outputs.states.size(),
+                                           " entries, must have at most ", kMostStates)),
+        "states", kMostStates);
   }
   for (size_t i = 0; i < outputs.states.size(); ++i) {
     const int64_t state = outputs.states[i];

@@ -36,7 +36,7 @@ struct AttentionMapOutput {
 };
 
 struct EncoderOutputs {
-  // Of [0, layers], in the order of the result; a state may repeat. 0 is the input of the first layer.
+  // Of [0, layers], in the order of the result; may repeat. 0 is the input of the first layer.
   std::vector<int64_t> states;
   FinalNorm final_norm = FinalNorm::kApplied;
   Pooling pooling = Pooling::kNone;

@@ -112,7 +112,8 @@ TEST_F(EncodeSpecTest, StatesAreTheModelsInAnyOrder) {
   for (const int64_t state : {2, 1, 1}) spec_.add_states(state);
   EXPECT_EQ(Refusal(kOutOfRange), "");
   for (int i = 0; i < 1 << 20; ++i) spec_.add_states(2);
-  EXPECT_THAT(Refusal(kOutOfRange), HasSubstr("states has 1048579 entries, must have at most 4096"));
+  EXPECT_THAT(Refusal(kOutOfRange),
+              HasSubstr("states has 1048579 entries, must have at most 4096"));
 }
 
 TEST_F(EncodeSpecTest, MapsAreOfALayer) {
