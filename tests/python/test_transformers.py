@@ -151,7 +151,7 @@ def test_a_row_of_padding_alone_is_refused(make):
         by(make(), "hilbert_ring", tokens(), attention_mask=mask)
 
 
-def test_without_a_mask_somebody_must_say_whether_it_is_causal():
+def test_a_call_without_a_mask_says_whether_it_is_causal():
     attention = transformers.AttentionInterface()["hilbert_ring"]
     q, k = torch.randn(1, 4, 9, 16), torch.randn(1, 2, 5, 16)
     for said, keys, field in ((None, q, "is_causal"), ("false", q, "is_causal"), (True, k, "is_causal"),

@@ -123,7 +123,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     outputs: Dict[Any, Union[Output, FileOutput]] = {}
     outputs[pb.TENSOR_OUT] = output_of("out", out, tensors[0], out_shape, tensors[0].dtype,
                                        like=given[0])
-    if lse is None or isinstance(lse, (bool, int, float, np.generic)):
+    if lse is None or isinstance(lse, (bool, int, float, np.bool_, np.number)):
         lse = boolean("lse", lse, not is_path(out))
     if lse is not False:
         outputs[pb.TENSOR_LSE] = output_of("lse", None if lse is True else lse, tensors[0],

@@ -36,7 +36,7 @@ def dilated_attention(q: Any, k: Any, v: Any, segment_length: Sequence[int],
     batch, tokens = q.shape[:2]
     result = client_or_default(client).attend(
         q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), segments=segment_length,
-        dilations=dilated_ratio, mixing="lse", causal=boolean("is_causal", is_causal), scale=scale,
-        tail="zero",
-        sequence_lengths=[tokens] * batch if batch > 1 else None, lse=False, progress=False)
+        dilations=dilated_ratio, mixing="lse", causal=boolean("is_causal", is_causal),
+        scale=scale, tail="zero", sequence_lengths=[tokens] * batch if batch > 1 else None,
+        lse=False, progress=False)
     return result.out.unflatten(0, (batch, tokens))

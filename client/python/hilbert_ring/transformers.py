@@ -6,10 +6,10 @@
     with torch.no_grad():
         model(tokens)
 
-Causal and full attention, cross-attention too, over padded batches: keys that are padding are not
-sent. Any other mask is refused, when it is made or when attention sees it. With a causal mask,
-results of tokens that are padding are 0. Where there are fewer queries than keys, as many are
-computed as keys; where there are more, in blocks, each with all keys.
+Causal, full and cross-attention. A padded batch travels as packed sequences: keys that are padding
+are not sent. Any other mask is refused by name. With a causal mask results of padding are 0. Fewer
+queries than keys are computed as if there were as many; more are computed in blocks, each with all
+keys.
 """
 from typing import Any, Callable, Optional, Tuple
 
@@ -89,7 +89,7 @@ def _is_causal(module: Any, said: Optional[bool], queries: int, keys: int) -> bo
     """Without a mask, the call says it or the module does."""
     causal = getattr(module, "is_causal", None) if said is None else said
     if causal is None:
-        raise InvalidArgumentError("is_causal is not set, must be True or False where there is no "
+        raise InvalidArgumentError("is_causal is not set, must be True or False without "
                                    "attention_mask", field="is_causal")
     causal = boolean("is_causal", causal)
     if causal and queries > keys:
