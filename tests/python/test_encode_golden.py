@@ -44,6 +44,8 @@ def test_case(service, name):
 
     check(encode(pool="none").embeddings, load(name, "out"))
     check(encode(pool="none", layers="all").embeddings, np.moveaxis(load(name, "states"), 0, 1))
+    order = [1, 0, 1]
+    check(encode(pool="none", layers=order).embeddings, np.moveaxis(load(name, "states")[order], 0, 1))
     if load(name, "pooled_mean_out") is None:
         with pytest.raises(hilbert_ring.InvalidArgumentError, match="no norm behind pooling"):
             encode(pool="mean")
@@ -99,3 +101,24 @@ def test_a_slide_has_one_embedding_in_every_layout(service, slide, tmp_path, mon
     if layout == "trident":  # the same coordinates at another level
         off = np.abs(encode(coord_scale=tile_size / 1024) - embeddings).max() / np.abs(embeddings).max()
         assert off > 0.01
+
+
+@pytest.mark.parametrize("pool", ["none", "mean"])
+def test_layers_come_as_asked_for_in_files_too(tmp_path, pool):
+    name, order = "slide_three_layers", [2, 0, 3, 2]
+    np.save(tmp_path / "tiles.npy", load(name, "tiles"))
+    np.save(tmp_path / "coords.npy", load(name, "coords").astype("f8"))
+    states = load(name, "states")
+    expected = (np.moveaxis(states[order], 0, 1) if pool == "none" else
+                load(name, "pooled_mean_states").reshape(len(slides(name)), len(states), -1)[:, order])
+    with hilbert_ring.local(workers=2, job_workers=2, model_dir=CASES, data_root=tmp_path, check_rows=8) as client:
+        client.encode(tmp_path / "tiles.npy", tmp_path / "coords.npy", model=name, sequence_lengths=slides(name),
+                      pool=pool, layers=order, out=tmp_path / "e.npy", by_reference="always", progress=False)
+        done = subprocess.run(
+            [find_program("hilbert-ring"), "encode", "--server", client.server, "--model", name,
+             "--tiles", tmp_path / "tiles.npy", "--coords", tmp_path / "coords.npy", "--out", tmp_path / "c.npy",
+             "--pool", pool, "--layers", ",".join(map(str, order)), "--sequence-lengths",
+             ",".join(map(str, slides(name)))], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    check(np.load(tmp_path / "e.npy"), expected)
+    check(np.load(tmp_path / "c.npy"), expected)
