@@ -190,10 +190,9 @@ TEST_P(EncodeCheckTest, ASentRowThatIsOffIsFound) {
   Send(v1::TENSOR_STATES, StatesSent());
   ExpectRight();
   const int64_t token = tokens() / 2;
-  for (int place = 0; place < 3; ++place) {
-    Send(v1::TENSOR_STATES, StatesSent(), (3 * token + place) * dim() + 1, -0.01F);
-    ExpectWrong("STATES of token " + std::to_string(token), token);
-  }
+  // The first of the places of a state that repeats.
+  Send(v1::TENSOR_STATES, StatesSent(), 3 * token * dim() + 1, -0.01F);
+  ExpectWrong("STATES of token " + std::to_string(token), token);
 }
 
 TEST_P(EncodeCheckTest, APooledVectorThatIsOffIsFound) {
