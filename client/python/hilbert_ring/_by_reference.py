@@ -11,12 +11,13 @@ import os
 import stat
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Optional
+from typing import Any, Dict, FrozenSet, List, Optional, Union
 
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import Inputs, tensor_name
 from hilbert_ring._files import FileOutput, FilePart, NotInFile, flush, part_of
 from hilbert_ring._legible import legible
+from hilbert_ring._tensors import Output
 from hilbert_ring._warn import warn
 from hilbert_ring.errors import FailedPreconditionError, HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -108,7 +109,8 @@ def _named(call: JobCall, parts: Parts, root: pb.GetDataRootResponse,
     opening = pb.Open()
     opening.CopyFrom(call.open)
     opening.files.extend(tensor_files(call, parts, folder))
-    files, outputs = {}, {}
+    files: Dict[Any, Union[Output, FileOutput]] = {}
+    outputs = {}
     for tensor, output in call.outputs.items():
         if tensor == pb.TENSOR_POOLED or not isinstance(output, FileOutput):
             outputs[tensor] = output

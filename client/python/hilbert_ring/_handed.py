@@ -37,7 +37,7 @@ _Outputs = Dict[Any, Union[Output, FileOutput]]
 
 _BLOCK_BYTES = 8 << 20
 _CPU_OF_DLPACK = 1
-_COORDINATES = {pb.TENSOR_COORDS: np.dtype("<u4"), pb.TENSOR_TILE_COORDS: np.dtype("<f8")}
+_COORDINATES: "Dict[Any, np.dtype[Any]]" = {pb.TENSOR_COORDS: np.dtype("<u4"), pb.TENSOR_TILE_COORDS: np.dtype("<f8")}
 # What a full disk in memory makes of a job may be no error where its tensors are sent.
 _MAY_SEND: FrozenSet[str] = frozenset({"FILE_NO_SPACE", "FILE_IO"})
 

@@ -269,7 +269,7 @@ class StreamAttempt:
 
     def _completed(self) -> List[StreamedBlock]:
         """Blocks whose turn it is, and all of whose rows have come: none, of one without rows."""
-        done = []
+        done: List[StreamedBlock] = []
         while True:
             if not self._open and self._sent and self._sent[0][1] == 0:
                 self._begin_block()
