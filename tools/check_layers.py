@@ -37,7 +37,7 @@ MAY_INCLUDE = {
     "server/files": {"wire", "server/process"},
     "server/models": {PROTO, "wire", "server/process", "engine/spec", "engine/plan", "engine/model/files"},
     "server/metrics": set(),
-    "server/access": {"wire", "server/process"},
+    "server/access": {"wire", "server/process", "engine/spec"},
     "server/cluster": {PROTO, "wire", "server/process", "server/metrics"},
     "server/schedule": {PROTO, "wire", "server/process", "server/cluster", "engine/spec",
                         "engine/plan", "engine/model/files"},

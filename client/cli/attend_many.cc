@@ -28,6 +28,7 @@
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "engine/base/saturating.h"
+#include "engine/spec/watched_json.h"
 #include "nlohmann/json.hpp"
 #include "wire/control_characters.h"
 
@@ -98,9 +99,8 @@ absl::StatusOr<std::vector<Line>> ReadLines(const ManyCommand& command) {
   for (int64_t number = 1; std::getline(from, text); ++number) {
     if (absl::StripAsciiWhitespace(text).empty()) continue;
     Line line{.number = number, .job = command.job};
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    absl::Status status =
-        json.is_discarded() ? absl::InvalidArgumentError("is no JSON") : Take(json, line);
+    const absl::StatusOr<nlohmann::json> json = ParseWatchedJson(text, "the job");
+    const absl::Status status = json.ok() ? Take(*json, line) : json.status();
     if (!status.ok()) return OfLine(line, status);
     lines.push_back(std::move(line));
   }

@@ -88,11 +88,14 @@ absl::Status ReadCoords(const Json& rows, JobSpecDocument& document, int& axes) 
     const auto field = [&] { return absl::StrCat(kField, "[", row, "]"); };
     if (!rows[row].is_array()) return WrongType(field(), "a list of 2 or 3 integers", rows[row]);
     const size_t entries = rows[row].size();
-    if (row == 0 && (entries == 2 || entries == 3)) axes = static_cast<int>(entries);
-    if (entries != static_cast<size_t>(axes)) {
+    if (row == 0 && entries != 2 && entries != 3) {
       return absl::InvalidArgumentError(
-          absl::StrCat(field(), " has ", entries, " entries, but must have ",
-                       row == 0 ? "2 or 3" : absl::StrCat(axes, " as the first row")));
+          absl::StrCat(field(), " has ", entries, " entries, but must have 2 or 3"));
+    }
+    if (row == 0) axes = static_cast<int>(entries);
+    if (entries != static_cast<size_t>(axes)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          field(), " has ", entries, " entries, but must have ", axes, " as the first row"));
     }
     RETURN_IF_ERROR(ReadIntegers(field(), rows[row], document.coords));
   }

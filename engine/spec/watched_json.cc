@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/base/return_if_error.h"
+#include "engine/spec/field_error.h"
 
 namespace hilbert_ring {
 namespace {
@@ -44,8 +45,9 @@ class ParseWatch {
       case Json::parse_event_t::key:
         field_ = parsed.get_ref<const std::string&>();
         if (keys_.back().insert(field_).second) return true;
-        status_ = absl::InvalidArgumentError(
-            absl::StrCat("field ", Quoted(field_), " is given more than once"));
+        status_ = WithField(absl::InvalidArgumentError(
+                                absl::StrCat("field ", Quoted(field_), " is given more than once")),
+                            field_.substr(0, kMaxQuoted));
         return false;
       default:
         return true;
@@ -69,6 +71,11 @@ class ParseWatch {
 }  // namespace
 
 absl::StatusOr<Json> ParseWatchedJson(std::string_view json, std::string_view what) {
+  // The library takes it for the end of the text.
+  if (json.find('\0') != std::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(what), " is malformed JSON: it has a NUL"));
+  }
   ParseWatch watch(what);
   try {
     Json parsed = Json::parse(json.begin(), json.end(),

@@ -11,7 +11,8 @@
 namespace hilbert_ring {
 
 // what: as messages call the document, "the job spec". INVALID_ARGUMENT, of bounded length:
-// malformed JSON, a key that comes twice in one object, more than 8 levels.
+// malformed JSON, a NUL, more than 8 levels, a key that comes twice in one object (FieldOf: that
+// key).
 absl::StatusOr<nlohmann::json> ParseWatchedJson(std::string_view json, std::string_view what);
 
 // Printable ASCII of the text's first 80 bytes, in quotes.

@@ -13,6 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "engine/spec/field_error.h"
+#include "engine/spec/watched_json.h"
 #include "nlohmann/json.hpp"
 #include "server/process/regular_file.h"
 #include "server/process/tokens.h"
@@ -26,11 +28,32 @@ constexpr size_t kMostEntries = 10'000;
 constexpr size_t kMostNameBytes = 64;
 constexpr size_t kMostTokenBytes = 4096;
 constexpr absl::string_view kScheme = "Bearer ";
+constexpr std::string_view kFields[] = {"name", "role",   "token", "sha256",
+                                        "jobs", "tokens", "bytes", "root"};
 
 absl::Status Wrong(const std::string& what) { return absl::InvalidArgumentError(what); }
 
 bool Printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+bool IsField(std::string_view name) {
+  return std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
+}
+
+// Messages quote nothing of the line but names of fields: it holds a secret.
+absl::StatusOr<nlohmann::json> EntryOf(const std::string& line) {
+  auto entry = ParseWatchedJson(line, "the line");
+  if (const auto twice = FieldOf(entry.status()); twice && IsField(twice->field)) {
+    return Wrong(absl::StrCat("has the field ", twice->field, " more than once"));
+  }
+  if (!entry.ok() || !entry->is_object()) return Wrong("is not a JSON object");
+  for (const auto& [field, value] : entry->items()) {
+    if (IsField(field)) continue;
+    return Wrong(
+        "has a field that is none of name, role, token, sha256, jobs, tokens, bytes, root");
+  }
+  return entry;
 }
 
 absl::StatusOr<std::string> TextOf(const nlohmann::json& entry, const char* field) {
@@ -114,17 +137,7 @@ absl::string_view NameOf(Role role) {
 }
 
 absl::Status AuthTokens::AddLine(const std::string& line, Table& table) {
-  // The parser's own message would quote the line.
-  const auto entry = nlohmann::json::parse(line, nullptr, false);
-  if (!entry.is_object()) return Wrong("is not a JSON object");
-  for (const auto& [field, value] : entry.items()) {
-    constexpr std::string_view kFields[] = {"name", "role",   "token", "sha256",
-                                            "jobs", "tokens", "bytes", "root"};
-    if (std::find(std::begin(kFields), std::end(kFields), field) == std::end(kFields)) {
-      return Wrong(
-          "has a field that is none of name, role, token, sha256, jobs, tokens, bytes, root");
-    }
-  }
+  ASSIGN_OR_RETURN(const nlohmann::json entry, EntryOf(line));
   auto caller = CallerOf(entry);
   if (!caller.ok()) return caller.status();
   if (entry.contains("token") == entry.contains("sha256")) {

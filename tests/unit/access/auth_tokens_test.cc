@@ -240,6 +240,16 @@ TEST_F(AuthTokensTest, WhatIsWrongIsNamedAndNoSecretIsTold) {
         "jobs must be an integer of 1 to 2^50");
   wrong(absl::StrCat(R"({"name": "lab", "role": "submit", "job": 1, "token": ")", kSecret, "\"}"),
         "has a field that is none of");
+  for (const char* twice : {R"("role": "admin")", R"("token": "another-secret-of-somebody")",
+                            R"("name": "eye")", R"("jobs": 2, "jobs": 3)"}) {
+    std::string line = Line("lab", "submit", kSecret);
+    line.insert(line.rfind('}'), absl::StrCat(", ", twice));
+    wrong(line, " more than once");
+  }
+  wrong(absl::StrCat(R"({"name": "lab", "role": "submit", ")", kSecret, R"(": 1, ")", kSecret,
+                     "\": 1}"),
+        "line 1 is not a JSON object");
+  wrong(lab.substr(0, lab.size() - 1) + std::string("\0{}\n", 4), "line 1 is not a JSON object");
   EXPECT_TRUE(absl::IsInvalidArgument(AuthTokens::Read(path_ + ".none").status()));
 }
 
