@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/at_path.h"
 #include "wire/server_address.h"
 
 namespace hilbert_ring::client {
@@ -16,6 +17,7 @@ constexpr size_t kMostFileBytes = 1 << 20;
 
 absl::StatusOr<std::string> ReadSmallFile(const char* option, const std::string& path,
                                           size_t most) {
+  if (absl::Status status = CheckPath(path); !status.ok()) return status;
   std::ifstream file(path, std::ios::binary);
   std::string text(most + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -11,6 +11,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/at_path.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
 #include "client/cpp/output_place.h"
@@ -46,6 +47,7 @@ std::string FirstLine(const fs::path& path) {
 
 // Without symbolic links, also of an output that is not there yet.
 absl::StatusOr<fs::path> RealPath(const TensorPath& named) {
+  RETURN_IF_ERROR(CheckPath(named.path));
   std::error_code error;
   const fs::path path = fs::absolute(named.path, error);
   fs::path real = error ? path : fs::canonical(path, error);

@@ -9,8 +9,10 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/at_path.h"
 #include "client/cpp/output_place.h"
 #include "client/cpp/pending_file.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -77,6 +79,12 @@ std::vector<Place> PlacesOfOutput(const NamedFile& output) {
   return places;
 }
 
+absl::Status CheckNamed(const NamedFile& file) {
+  const absl::Status status = CheckPath(file.path);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(file.name, " ", status.message()));
+}
+
 absl::Status SameFile(const Place& output, const std::string& other) {
   return absl::InvalidArgumentError(
       absl::StrCat(output.text, " is the same file as the ", other, "; nothing was written"));
@@ -89,12 +97,14 @@ absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,
   std::map<Identity, std::string> seen;  // as a message names them
   for (const NamedFile& input : inputs) {
     if (input.path.empty()) continue;
+    RETURN_IF_ERROR(CheckNamed(input));
     if (const auto identity = IdentityOfInput(input.path)) {
       seen.try_emplace(*identity, absl::StrCat("input ", input.name, " ", input.path));
     }
   }
   for (const NamedFile& output : outputs) {
     if (output.path.empty()) continue;
+    RETURN_IF_ERROR(CheckNamed(output));
     const std::vector<Place> places = PlacesOfOutput(output);
     for (const Place& place : places) {
       const auto other = seen.find(place.identity);

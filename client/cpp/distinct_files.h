@@ -16,10 +16,10 @@ struct NamedFile {
   std::string path;  // empty: not given. "-": what the process reads from, or its stdout
 };
 
-// INVALID_ARGUMENT, naming both, when an output, or the file under which it is written at first
-// (PendingFile), is an input or another output. Files are compared by device and inode, so that
-// other spellings, symbolic and hard links are found; those that are not there yet by folder and
-// name, of a link by its target's. Opens nothing.
+// INVALID_ARGUMENT: a path with a NUL; and, naming both, when an output, or the file under which it
+// is written at first (PendingFile), is an input or another output. Files are compared by device
+// and inode, so that other spellings, symbolic and hard links are found; those that are not there
+// yet by folder and name, of a link by its target's. Opens nothing.
 absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,
                            const std::vector<NamedFile>& outputs);
 

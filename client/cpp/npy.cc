@@ -39,6 +39,7 @@ absl::Status TakeSpace(int fd, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
+  RETURN_IF_ERROR(CheckPath(path));
   // O_NONBLOCK: a pipe is refused below, not waited for.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));

@@ -12,6 +12,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/at_path.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
@@ -104,6 +105,7 @@ std::string PartialPath(const std::string& path) { return path + ".partial"; }
 
 absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("a file to write has no path");
+  RETURN_IF_ERROR(CheckPath(path));
   ASSIGN_OR_RETURN(OutputPlace place, FindOutput(path));
   if (place.in_place) {
     ASSIGN_OR_RETURN(const int fd, OpenInPlace(place));

@@ -7,12 +7,14 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/at_path.h"
 
 namespace hilbert_ring::client {
 
 std::string TextName(const std::string& path) { return path == "-" ? "stdin" : path; }
 
 absl::StatusOr<std::string> ReadText(const std::string& path, const TextLimit& limit) {
+  if (absl::Status status = CheckPath(path); !status.ok()) return status;
   const int fd = path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                              : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(TextName(path), ": cannot open"));

@@ -1,6 +1,7 @@
 // hilbert-ring attend-many, as a process.
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -59,6 +60,42 @@ TEST_F(CliMany, WhatIsNoFileOfJobsIsRefused) {
   refused("/dev/zero", "/dev/zero: has more than 268435456 bytes, the limit of a file of jobs");
   refused("- < /dev/null", "stdin: has no jobs");
   refused(files_.Write("blank.jsonl", "\n \n"), "blank.jsonl: has no jobs");
+  EXPECT_THAT(service_.calls(), SizeIs(0));
+}
+
+TEST_F(CliMany, ALineThatIsNoJobIsRefused) {
+  const std::string q = files_.Path("q"), out = files_.Path("out");
+  const auto line = [&](const std::string& more) {
+    return absl::StrCat(R"({"q": ")", q, R"(", "k": ")", q, R"(", "v": ")", q, R"(", "out": ")",
+                        out, "\"", more, "}\n");
+  };
+  const std::string nul("\0 more", 6);
+  for (const auto& [text, why] :
+       {std::pair<std::string, const char*>{line(R"(, "out": "b")"),
+                                            "field \"out\" is given more than once"},
+        {line(R"(, "spec": {"tail": "mask", "tail": "zero"})"),
+         "field \"tail\" is given more than once"},
+        {line(R"(, "spec": {"ordering": {"curve": "hilbert", "curve": "morton"}})"), "\"curve\""},
+        {line("") + "{} {}\n", "line 2: the job is malformed JSON"},
+        {"[1]\n", "line 1: expected an object"},
+        {"{\"q\"\n", "line 1: the job is malformed JSON"},
+        {absl::StrCat(line(""), nul, "\n"), "line 2: the job is malformed JSON: it has a NUL"},
+        {line(R"(, "lse": "z.npy\u0000.txt")"),
+         "line 1: lse \"z.npy\\x00.txt\": a path has no NUL"},
+        {line(R"(, "coords": "c\u0000")"), "a path has no NUL"},
+        {line(R"(, "spec": {"ordering": {"curve": "hilbert", "coords_file": "c\u0000"}})"),
+         "a path has no NUL"},
+        {line(R"(, "spec": {"ordering": {"curve": "hilbert", "coords": [[]]}})"),
+         "ordering.coords[0] has 0 entries, but must have 2 or 3"},
+        {line(R"(, "spec": {"scale": "x"})"), "scale is \"x\""},
+        {line(R"(, "spec": {"ordering": 3})"), "ordering is 3"},
+        {line(R"(, "coords": "c", "spec": {"ordering": 3})"), "line 1: "},
+        {line(R"(, "spec": {"ordering": {"curve": 3}})"), "ordering.curve is 3"}}) {
+    const CliResult result = Run(files_.Write("odd.jsonl", text));
+    EXPECT_EQ(result.code, 2) << text;
+    EXPECT_THAT(result.err, HasSubstr(why));
+    EXPECT_FALSE(std::filesystem::exists(out)) << text;
+  }
   EXPECT_THAT(service_.calls(), SizeIs(0));
 }
 
