@@ -1,14 +1,16 @@
 #include "server/process/ready_file.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -16,25 +18,102 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/spec/watched_json.h"
 #include "nlohmann/json.hpp"
+#include "server/process/regular_file.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 constexpr std::chrono::seconds kEndLimit{2};
 
-void Write(const std::string& path, const std::string& text) {
-  const std::string draft = absl::StrCat(path, ".", getpid(), ".draft");
-  std::ofstream file(draft);
-  file << text << '\n';
-  file.close();
-  if (file && std::rename(draft.c_str(), path.c_str()) == 0) return;
-  const std::string reason = std::strerror(errno);
-  unlink(draft.c_str());
-  spdlog::error("ready file {}: {}", path, reason);
+constexpr size_t kMostReadyBytes = 1 << 20;  // names 4,096 workers
+
+// Whether another process shows this file.
+bool IsLocked(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return false;
+  const bool locked = flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(file);
+  return locked;
 }
 
+// The file that this process shows. For one thread.
+class ShownFile {
+ public:
+  explicit ShownFile(const std::string& path) : path_(path) {}
+  ~ShownFile() { Keep(-1); }
+  ShownFile(const ShownFile&) = delete;
+  ShownFile& operator=(const ShownFile&) = delete;
+
+  void Write(const std::string& text) {
+    if (const absl::Status status = Check(); !status.ok()) {
+      spdlog::error("{}", std::string(status.message()));
+      return;
+    }
+    const std::string draft = absl::StrCat(path_, ".", getpid(), ".draft");
+    const int file =
+        open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file >= 0) flock(file, LOCK_EX | LOCK_NB);  // nobody else has it; some disks have no locks
+    if (file >= 0 && dprintf(file, "%s\n", text.c_str()) >= 0 &&
+        std::rename(draft.c_str(), path_.c_str()) == 0) {
+      return Keep(file);
+    }
+    const std::string reason = std::strerror(errno);
+    if (file >= 0) {
+      close(file);
+      unlink(draft.c_str());
+    }
+    spdlog::error("ready file {}: {}", path_, reason);
+  }
+
+  void Remove() {
+    if (Check().ok()) unlink(path_.c_str());
+    Keep(-1);
+  }
+
+ private:
+  absl::Status Check() const {
+    struct stat own = {}, there = {};
+    const bool is_own = file_ >= 0 && fstat(file_, &own) == 0 &&
+                        lstat(path_.c_str(), &there) == 0 && own.st_dev == there.st_dev &&
+                        own.st_ino == there.st_ino;
+    return is_own ? absl::OkStatus() : ReadyFile::Check(path_);
+  }
+
+  void Keep(int file) {
+    if (file_ >= 0) close(file_);
+    file_ = file;
+  }
+
+  const std::string& path_;
+  int file_ = -1;  // open and locked while it is shown
+};
+
 }  // namespace
+
+absl::Status ReadyFile::Check(const std::string& path) {
+  struct stat there = {};
+  // What else is wrong with the path, writing the file tells.
+  if (path.empty() || lstat(path.c_str(), &there) != 0) return absl::OkStatus();
+  const auto refused = [&path](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ready-file ", path, " ", why,
+                     ", must be absent or the ready file of a process that ended"));
+  };
+  // Opening a device may do something.
+  if (!S_ISREG(there.st_mode)) return refused("is no regular file");
+  const auto text = ReadRegularFile(path, kMostReadyBytes);
+  if (!text.ok()) return refused(text.status().message());
+  const auto json = ParseWatchedJson(*text, "the file");
+  const bool known = json.ok() && json->is_object() && json->contains("pid") &&
+                     json->at("pid").is_number_integer();
+  if (!known) return refused("is no ready file (a JSON object with pid)");
+  if (IsLocked(path)) {
+    return refused(absl::StrCat("is the ready file of process ", json->at("pid").dump()));
+  }
+  return absl::OkStatus();
+}
 
 struct ReadyFile::Shared {
   explicit Shared(std::string path_of_file) : path(std::move(path_of_file)) {}
@@ -56,6 +135,7 @@ struct ReadyFile::Shared {
 
   // In the thread, until the end.
   void Serve() {
+    ShownFile file(path);
     MutexLock lock(mutex);
     while (!ending || !is_so) {
       if (is_so) {
@@ -65,9 +145,9 @@ struct ReadyFile::Shared {
       const std::optional<std::string> text = wanted;
       lock.unlock();
       if (text) {
-        Write(path, *text);
+        file.Write(*text);
       } else {
-        unlink(path.c_str());
+        file.Remove();
       }
       lock.lock();
       is_so = text == wanted;
