@@ -1,12 +1,12 @@
 #include "server/process/setting_options.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "server/process/regular_file.h"
+#include "wire/flag_values.h"
 
 namespace hilbert_ring::server {
 
@@ -45,12 +45,20 @@ CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
                       const std::string& help) {
   return app
       .add_option_function<uint64_t>(
-          flag,
-          [&value](uint64_t given) {
-            value = static_cast<int64_t>(std::min<uint64_t>(given, uint64_t{1} << 62));
-          },
+          flag, [&value](uint64_t given) { value = static_cast<int64_t>(given); },
           help + " (bytes, or with a suffix: 512MiB, 16GiB)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::Validator(wire::WrongByteCount, "SIZE [b, kb(=1024b), ...]"));
+}
+
+void RequireExactValue(CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (option.get_expected_min() == 0 || type.starts_with("BOOLEAN")) {
+    option.check(CLI::Validator(wire::WrongTruthValue, ""));
+  } else if (type.starts_with("INT")) {
+    option.transform(CLI::Validator(wire::WrongWholeNumber, ""));
+  } else if (type.starts_with("FLOAT")) {
+    option.check(CLI::Validator(wire::WrongNumber, ""));
+  }
 }
 
 // Whether the machine runs what is named is the worker's device to say.

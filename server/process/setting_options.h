@@ -28,6 +28,10 @@ void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
 // Of an option that names a file to be read: a regular one, of at most 1 MiB.
 CLI::Validator SmallRegularFile();
 
+// Takes decimal numbers and the words true and false alone for an option of such a type, since
+// CLI11 also takes octal and hexadecimal digits, and 1x for true.
+void RequireExactValue(CLI::Option& option);
+
 // With or without a suffix.
 CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
                       const std::string& help);

@@ -1,15 +1,10 @@
 #include "server/process/settings.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
+#include <iterator>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -17,10 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/spec/nearest_name.h"
 #include "server/process/memory_bounds.h"
+#include "server/process/ready_file.h"
 #include "server/process/setting_options.h"
+#include "server/process/settings_environment.h"
+#include "server/process/settings_file.h"
 #include "server/process/version.h"
 #include "wire/server_address.h"
 
@@ -31,32 +28,6 @@ constexpr int kMaxPort = 65535;
 constexpr int kMaxWorkersOfAJob = 4096;
 constexpr int kMaxThreads = 4096;
 constexpr int kMaxSpawned = 256;
-
-std::string Variable(const std::string& flag) {
-  std::string name = "HILBERT_RING_";
-  for (const char c : flag) {
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
-
-// Arguments of the environment, so that they come before those of the command line, which win, and
-// after the configuration file, which fills in what neither gives.
-std::vector<std::string> Arguments(const CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> arguments;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames().front() == "help" ||
-        option->get_lnames().front() == "version") {
-      continue;
-    }
-    const std::string& flag = option->get_lnames().front();
-    const char* value = std::getenv(Variable(flag).c_str());
-    if (value != nullptr && *value != '\0') arguments.push_back("--" + flag + "=" + value);
-  }
-  arguments.insert(arguments.end(), argv + 1, argv + argc);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
-  return arguments;
-}
 
 void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.option_defaults()->always_capture_default();
@@ -252,68 +223,88 @@ std::vector<std::string> Flags(const CLI::App& app) {
   return flags;
 }
 
-// CLI11 passes over what it does not know.
-class CheckedConfig : public CLI::ConfigTOML {
+// In place of CLI11's reader, which passes over what it does not know.
+class SettingsConfig : public CLI::Config {
  public:
-  explicit CheckedConfig(std::vector<std::string> flags) : flags_(std::move(flags)) {}
+  explicit SettingsConfig(std::vector<std::string> flags) : flags_(std::move(flags)) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
-    std::set<std::string> given;
-    for (const CLI::ConfigItem& item : items) {
-      if (item.name == "++") {  // so CLI11 tells of one
+    const std::string text{std::istreambuf_iterator<char>(input), {}};
+    const auto lines = ParseSettingsFile(text);
+    if (!lines.ok()) {
+      throw CLI::ConfigError(absl::StrCat("--config: ", lines.status().message()));
+    }
+    std::vector<CLI::ConfigItem> items;
+    for (const auto& [key, value] : *lines) {
+      if (std::find(flags_.begin(), flags_.end(), key) == flags_.end()) {
         throw CLI::ConfigError(
-            absl::StrCat("--config: section [", absl::StrJoin(item.parents, "."),
-                         "] is not taken: every key stands for itself, a line each"));
+            absl::StrCat("--config: unknown key ", key, NearestNameHint(key, flags_)));
       }
-      const std::string name = item.fullname();
-      if (std::find(flags_.begin(), flags_.end(), name) == flags_.end()) {
-        throw CLI::ConfigError(
-            absl::StrCat("--config: unknown key ", name, NearestNameHint(name, flags_)));
-      }
-      if (!given.insert(name).second || item.inputs.size() > 1) {
-        throw CLI::ConfigError(absl::StrCat("--config: key ", name, " has several values"));
-      }
+      items.emplace_back().name = key;
+      items.back().inputs = {value};
     }
     return items;
+  }
+
+  std::string to_config(const CLI::App* /*app*/, bool /*defaults*/, bool /*descriptions*/,
+                        std::string /*prefix*/) const override {
+    return "";  // the programs write no configuration
   }
 
  private:
   const std::vector<std::string> flags_;
 };
 
-constexpr char kPrefix[] = "HILBERT_RING_";
 constexpr int kExitBadSettings = 2;  // as the command line's
 
-// Variables that no program of the service reads, which a slip has made or an older version left.
-std::vector<std::string> UnknownVariables() {
+// Variables that a program of the service reads.
+std::vector<std::string> KnownVariables() {
   CoordinatorSettings coordinator;
   WorkerSettings worker;
   CLI::App coordinator_app, worker_app;
   AddCoordinatorSettings(coordinator_app, coordinator);
   AddWorkerSettings(worker_app, worker);
-  std::vector<std::string> known = {absl::StrCat(kPrefix, "CONFIG")};
+  std::vector<std::string> known = {VariableOf("config")};
   for (const char* of_command_line : {"SERVER", "TLS", "CA", "CERT", "KEY", "SERVER_NAME",
                                       "TOKEN_FILE", "TOKEN", "PYTHON", "BIN_DIR"}) {
-    known.push_back(absl::StrCat(kPrefix, of_command_line));
+    known.push_back(absl::StrCat(kVariablePrefix, of_command_line));
   }
   for (const CLI::App* app : {&coordinator_app, &worker_app}) {
-    for (const std::string& flag : Flags(*app)) known.push_back(Variable(flag));
+    for (const std::string& flag : Flags(*app)) known.push_back(VariableOf(flag));
   }
-  std::vector<std::string> warnings;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view variable(*entry);
-    const std::string name(variable.substr(0, variable.find('=')));
-    if (!name.starts_with(kPrefix) || std::find(known.begin(), known.end(), name) != known.end()) {
-      continue;
-    }
-    warnings.push_back(absl::StrCat("environment variable ", name, " is not one of the settings",
-                                    NearestNameHint(name, known)));
-  }
-  return warnings;
+  return known;
 }
 
-int Refuse(const CLI::App& app, const CLI::ParseError& error) {
+// Those of the environment stand before those of the command line, so that the latter win, and the
+// configuration file fills in what neither gives. Throws CLI::ParseError: --flag= without a value,
+// for which CLI11 takes the next argument, or true.
+std::vector<std::string> Arguments(const CLI::App& app, const EnvironmentSettings& environment,
+                                   int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (const auto& [flag, value] : environment.arguments) {
+    arguments.push_back(absl::StrCat(flag, "=", value));
+  }
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string empty = absl::StrCat(option->get_name(), "=");
+    if (std::ranges::find(arguments, empty) == arguments.end()) continue;
+    throw CLI::ValidationError(option->get_name(), "has no value");
+  }
+  std::ranges::reverse(arguments);  // as CLI11 takes them
+  return arguments;
+}
+
+// A start that fails leaves no file of an earlier process, which says that the service is ready.
+void RemoveStaleReadyFile(const CLI::App& app) {
+  const CLI::Option* const option = app.get_option_no_throw("--ready-file");
+  if (option == nullptr || option->count() == 0) return;
+  try {
+    const ReadyFile stale(option->results().back());
+  } catch (const std::system_error&) {  // no thread: the start fails of that, and tells
+  }
+}
+
+std::string ReasonOf(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     for (const std::string& argument : app.remaining()) {
@@ -323,38 +314,7 @@ int Refuse(const CLI::App& app, const CLI::ParseError& error) {
       absl::StrAppend(&text, NearestNameHint(flag, flags));
     }
   }
-  std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n", app.get_name().c_str(),
-               text.c_str());
-  return kExitBadSettings;
-}
-
-std::string AuthTokenFile(const CoordinatorSettings& settings) {
-  return settings.callers.auth_token_file;
-}
-std::string AuthTokenFile(const WorkerSettings& settings) { return settings.http.auth_token_file; }
-const WorkerHttpSettings& HttpFiles(const WorkerSettings& settings) { return settings.http; }
-WorkerHttpSettings HttpFiles(const CoordinatorSettings& /*settings*/) { return {}; }
-
-// Writing the ready file would replace what the process was started with.
-template <typename Settings>
-std::string ReadyFileClash(const CLI::App& app, const Settings& settings) {
-  const CLI::Option& config = *app.get_config_ptr();
-  const std::pair<const char*, std::string> inputs[] = {
-      {"--config", config.count() > 0 ? config.as<std::string>() : ""},
-      {"--join-token-file", settings.join_token_file},
-      {"--tls-cert", settings.security.tls.cert},
-      {"--tls-key", settings.security.tls.key},
-      {"--tls-ca", settings.security.tls.ca},
-      {"--auth-token-file", AuthTokenFile(settings)},
-      {"--http-tls-cert", HttpFiles(settings).cert},
-      {"--http-tls-key", HttpFiles(settings).key}};
-  for (const auto& [flag, path] : inputs) {
-    std::error_code absent;  // of either: they are not one file
-    if (path.empty() || !std::filesystem::equivalent(settings.ready_file, path, absent)) continue;
-    return absl::StrCat("--ready-file ", settings.ready_file, " is the same file as ", flag, " ",
-                        path, "; nothing was written");
-  }
-  return "";
+  return absl::StrCat(text, "\nRun with --help for more information.");
 }
 
 template <typename Settings>
@@ -362,7 +322,8 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   app.set_version_flag("--version", std::string(kVersion));
   app.set_config("--config", "", "a file of lines such as grpc-port=8001")
       ->check(SmallRegularFile());
-  app.config_formatter(std::make_shared<CheckedConfig>(Flags(app)));
+  const std::vector<std::string> flags = Flags(app);
+  app.config_formatter(std::make_shared<SettingsConfig>(flags));
   app.footer(
       "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the "
       "flag's "
@@ -370,25 +331,32 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
       "counts. A key that the file gives and this program does not know is an error.");
   for (CLI::Option* option : app.get_options()) {
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    RequireExactValue(*option);
   }
+  std::vector<std::string> variables = flags;
+  variables.push_back("config");
+  EnvironmentSettings environment = ReadEnvironment(variables, argc, argv);
+  const auto refuse = [&](const std::string& why) {
+    RemoveStaleReadyFile(app);
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),
+                 WithVariables(why, environment).c_str());
+    return kExitBadSettings;
+  };
   try {
-    app.parse(Arguments(app, argc, argv));
+    app.parse(Arguments(app, environment, argc, argv));
   } catch (const CLI::ParseError& error) {
-    return error.get_exit_code() == 0 ? app.exit(error) : Refuse(app, error);
+    return error.get_exit_code() == 0 ? app.exit(error) : refuse(ReasonOf(app, error));
   }
-  if (const std::string clash = ReadyFileClash(app, settings); !clash.empty()) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), clash.c_str());
-    return kExitBadSettings;
+  if (const absl::Status ready = ReadyFile::Check(settings.ready_file); !ready.ok()) {
+    return refuse(std::string(ready.message()));
   }
-  if (const std::string wrong = CompleteHosts(settings); !wrong.empty()) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), wrong.c_str());
-    return kExitBadSettings;
+  if (const std::string wrong = CompleteHosts(settings); !wrong.empty()) return refuse(wrong);
+  if (const std::string wrong = FitMemory(app, settings); !wrong.empty()) return refuse(wrong);
+  RemoveStaleReadyFile(app);
+  settings.warnings = std::move(environment.warnings);
+  for (std::string& unknown : UnknownVariables(KnownVariables())) {
+    settings.warnings.push_back(std::move(unknown));
   }
-  if (const std::string wrong = FitMemory(app, settings); !wrong.empty()) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), wrong.c_str());
-    return kExitBadSettings;
-  }
-  settings.warnings = UnknownVariables();
   for (std::string& open : OpenPorts(settings)) settings.warnings.push_back(std::move(open));
   return settings;
 }
