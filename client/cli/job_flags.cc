@@ -1,13 +1,12 @@
 #include "client/cli/job_flags.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <type_traits>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
@@ -25,14 +24,11 @@ std::string Dump(const nlohmann::json& fields) {
   return fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Why these digits are no value: CLI11 would take the nearest that is one.
-std::string BeyondIntegers(const std::string& text) {
-  const bool negative = text.starts_with("-");
-  const bool digits = text.size() > (negative ? 1 : 0) &&
-                      text.find_first_not_of("0123456789", negative ? 1 : 0) == std::string::npos;
-  int64_t value = 0;
-  if (!digits || absl::SimpleAtoi(text, &value)) return "";
-  return absl::StrCat(text, " is beyond 64 bits");
+// Nothing where it is no text, which a line of attend-many may give and the spec's reader refuses.
+std::optional<std::string> CurveOf(const nlohmann::json& ordering) {
+  if (!ordering.is_object() || !ordering.contains("curve")) return std::nullopt;
+  if (!ordering["curve"].is_string()) return std::nullopt;
+  return ordering["curve"].get<std::string>();
 }
 
 // Adds options that set members of a JSON object.
@@ -47,12 +43,7 @@ class FieldFlags {
                    std::string field = "") {
     if (field.empty()) field = FieldOf(flag);
     const auto set = [&object = object_, field](const T& value) { object[field] = value; };
-    CLI::Option* const option =
-        app_.add_option_function<T>(flag, set, help)->type_name(type)->group(kGroup);
-    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, Integers>) {
-      option->check(CLI::Validator(BeyondIntegers, ""));
-    }
-    return option;
+    return app_.add_option_function<T>(flag, set, help)->type_name(type)->group(kGroup);
   }
 
   void AddList(const std::string& flag, const char* type, const char* help) {
@@ -165,26 +156,24 @@ void AddSpecFlags(CLI::App& app, JobFlags& job) {
 
 absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const JobFlags& flags) {
   nlohmann::json fields = flags.fields;
-  if (const double scale = fields.value("scale", 0.0); !std::isfinite(scale)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--scale: ", scale, ", expected a finite number"));
-  }
   if (flags.spec.empty() && !fields.contains("segments")) {
     return absl::InvalidArgumentError(
         "segments is required: give --segments and --dilations, or a --spec that has them");
   }
   nlohmann::json& ordering = fields["ordering"];
-  if (const std::string curve = ordering.is_object() ? ordering.value("curve", "none") : "none";
-      curve != "hilbert" && curve != "morton" && curve != "auto" && curve != "none") {
-    const std::vector<std::string> known = {"hilbert", "morton", "auto", "none"};
-    return absl::InvalidArgumentError(absl::StrCat("--curve: \"", curve,
+  const std::optional<std::string> curve = CurveOf(ordering);
+  const std::vector<std::string> known = {"hilbert", "morton", "auto", "none"};
+  if (curve && std::ranges::find(known, *curve) == known.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("--curve: \"", *curve,
                                                    "\", expected hilbert, morton, auto or none",
-                                                   NearestNameHint(curve, known)));
+                                                   NearestNameHint(*curve, known)));
   }
-  if (!flags.coords.empty()) ordering["coords_file"] = flags.coords;
+  if (!flags.coords.empty() && (ordering.is_object() || ordering.is_null())) {
+    ordering["coords_file"] = flags.coords;
+  }
   if (ordering.is_null()) {
     fields.erase("ordering");  // no flag says anything of it; null would take it away
-  } else if (ordering.value("curve", "") == "none") {
+  } else if (curve == "none") {
     if (ordering.size() > 1) {
       return absl::InvalidArgumentError(
           "--curve none takes the ordering away: leave out --scope, --window, --grid and --coords");
@@ -197,10 +186,7 @@ absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const Jo
                            .q = flags.q,
                            .k = flags.k,
                            .v = flags.v};
-  if (flags.fields.contains("ordering") && flags.fields["ordering"].is_object() &&
-      flags.fields["ordering"].value("curve", "") == "auto") {
-    RETURN_IF_ERROR(ChooseCurve(global, source, fields));
-  }
+  if (curve == "auto") RETURN_IF_ERROR(ChooseCurve(global, source, fields));
   return source;
 }
 

@@ -33,8 +33,8 @@ void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors);
 // Of those, all that say what the spec is; of no tensor. job must outlive app.
 void AddSpecFlags(CLI::App& app, JobFlags& job);
 
-// Says which curve --curve auto took. INVALID_ARGUMENT: neither a spec nor segments, a scale that
-// is not finite, flags of an ordering beside --curve none.
+// Says which curve --curve auto took. INVALID_ARGUMENT: neither a spec nor segments, flags of an
+// ordering beside --curve none.
 absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const JobFlags& flags);
 
 }  // namespace hilbert_ring::cli

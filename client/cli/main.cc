@@ -174,6 +174,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   verify_app->add_option("--seed", verify.seed, "of the sample")
       ->type_name("N")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()).description(""))
       ->capture_default_str();
 
   CLI::App* version_app = app.add_subcommand("version", "print the version");
@@ -184,10 +185,15 @@ int Main(int argc, char** argv) {
   completion_app->add_option("shell", shell)->type_name("bash|zsh|fish")->required();
 
   AddPackageCommands(app);
+  RequireExactValues(app);
 
   const int package_command = PackageCommandAt(app, argc, argv);
+  const int end = std::min(package_command + 1, argc);
+  if (absl::Status status = CheckValues(app, {argv, argv + end}); !status.ok()) {
+    return BadInput({.format = FormatAskedFor(argc, argv)}, status);
+  }
   try {
-    app.parse(std::min(package_command + 1, argc), argv);
+    app.parse(end, argv);
   } catch (const CLI::ParseError& error) {
     global.format = FormatAskedFor(argc, argv);
     if (global.format == OutputFormat::kJson &&

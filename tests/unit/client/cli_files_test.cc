@@ -126,7 +126,7 @@ TEST_F(CliPaths, AnOutputNeverReplacesWhatTheCallerShows) {
       {absl::StrCat("$CLI ", attend, tls, out, " --report ", path("cert.pem")), "--cert"},
       {absl::StrCat("$CLI ", attend, tls, " --out ", path("key.pem")), "--key"},
       {absl::StrCat("HILBERT_RING_KEY=", path("key.pem"), " HILBERT_RING_CERT=", path("cert.pem"),
-                    " HILBERT_RING_TLS=1 $CLI ", attend, " --out ", path("key.pem")),
+                    " HILBERT_RING_TLS=true $CLI ", attend, " --out ", path("key.pem")),
        "--key"},
       {absl::StrCat("$CLI attend-many ", path("jobs"), " --server ", service.address(),
                     " --segments 2 --dilations 1", token),
@@ -460,7 +460,7 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
       HasSubstr("--curve none takes the ordering away: leave out --scope, --window, --grid"));
   for (const char* scale : {"nan", "inf", "-inf"}) {
     EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --scale ", scale)),
-                HasSubstr(absl::StrCat("--scale: ", scale, ", expected a finite number")));
+                HasSubstr(absl::StrCat("--scale: ", scale, ", must be a finite number")));
   }
   EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --curve hilbert --coords ",
                                    "$(printf '\\377').npy")),
