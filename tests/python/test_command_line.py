@@ -50,6 +50,12 @@ def test_errors_are_json_where_results_are(capsys, line, told):
     assert f"hilbert-ring: {error['code']}: {error['message']}" in capsys.readouterr().err
 
 
+def test_a_switch_in_the_environment_is_true_or_false(capsys, monkeypatch):
+    monkeypatch.setenv("HILBERT_RING_TLS", "maybe")
+    assert main(["draw", "plan", *PATTERN, "--out", "x"]) == 2
+    assert "HILBERT_RING_TLS is maybe, must be true or false" in capsys.readouterr().err
+
+
 def test_far_names_have_no_nearest(capsys):
     assert main(["draw", "xyzzyq"]) == 2
     assert "nearest" not in capsys.readouterr().err

@@ -176,10 +176,22 @@ def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
     assert (done.returncode, done.stdout) == (0, "picture.svg\n"), done.stderr
 
 
-def test_an_unknown_field_of_a_spec_is_named(capsys, tmp_path):
-    (tmp_path / "job.json").write_text('{"segments": [4], "dilation": [1]}')
+@pytest.mark.parametrize("spec, told", [
+    ('{"segments": [4], "dilation": [1]}', "unknown field dilation"),
+    ('{"segments": [4], "segments": [8]}', 'field "segments" is given more than once'),
+    ('{"segments": [4], "ordering": {"curve": "hilbert", "curve": "morton"}}', 'field "curve"'),
+    ('{"segments": [4]} {}', "Extra data"),
+    ('{"segments": [4]}\0', "Extra data"),
+    ('{"segments": [4], "scale": NaN}', "NaN is no number"),
+    ("[" * 100_000, "nests too deep"),
+    ('{"segments": [4], "ordering": 3}', "ordering is 3, must be an object"),
+    ('{"segments": [4], "ordering": {"coords": [[]]}}', "ordering.coords has shape (1, 0)"),
+    ('{"segments": [4], "ordering": {"coords": [1, 2]}}', "ordering.coords has shape (2,)"),
+])
+def test_a_spec_that_is_no_job_is_refused(capsys, tmp_path, spec, told):
+    (tmp_path / "job.json").write_text(spec)
     assert main(["draw", "pattern", "--spec", str(tmp_path / "job.json"), "--out", "x"]) == 2
-    assert "unknown field dilation" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
 
 
 def test_a_plot_puts_values_where_the_axes_say():

@@ -1,13 +1,13 @@
 """A job as commands take it: a spec's file, as `hilbert-ring` reads it, and flags that replace its
 fields."""
 import argparse
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import numpy as np
 
+from hilbert_ring._strict_json import read_json
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 
@@ -87,7 +87,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
     if arguments.spec is not None:
         folder = arguments.spec.parent
         try:
-            found = json.loads(arguments.spec.read_text())
+            found = read_json(arguments.spec)
         except ValueError as error:
             raise InvalidArgumentError(f"{arguments.spec}: {error}", field="spec") from None
         if not isinstance(found, dict):
@@ -101,7 +101,10 @@ def job_of(arguments: argparse.Namespace) -> Job:
         given = getattr(arguments, name, None)
         if given is not None:
             fields[name] = given
-    order = {**(fields.get("ordering") or {}), **{
+    ordering_given = fields.get("ordering")
+    if ordering_given is not None and not isinstance(ordering_given, dict):
+        raise InvalidArgumentError(f"ordering is {ordering_given!r}, must be an object", field="ordering")
+    order = {**(ordering_given or {}), **{
         name: getattr(arguments, name) for name in ("curve", "scope", "window", "grid")
         if getattr(arguments, name) is not None}}
     if not fields.get("segments"):
@@ -137,7 +140,7 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:
     """Of the spec's file; None: it names none, or cannot be read, which job_of tells."""
     try:
-        name = json.loads(arguments.spec.read_text())["ordering"]["coords_file"]
+        name = read_json(arguments.spec)["ordering"]["coords_file"]
         return Path(arguments.spec.parent / name)
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -153,6 +156,9 @@ def _ordering(fields: Dict[str, Any], folder: Path) -> Optional[Ordering]:
     coords = fields.pop("coords", None)
     if fields.get("coords_file"):
         coords = np.load(folder / fields["coords_file"])
+    if coords is not None and (np.ndim(coords) != 2 or np.shape(coords)[1] not in (2, 3)):
+        raise InvalidArgumentError(f"ordering.coords has shape {np.shape(coords)}, must be [tokens, 2] or [tokens, 3]",
+                                   field="ordering.coords")
     fields = {name: value for name, value in fields.items()
               if name in ("grid", "window", "scope")}
     ordering: Ordering = _CURVES[curve](coords=coords, **fields)

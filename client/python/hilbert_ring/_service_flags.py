@@ -10,8 +10,6 @@ from typing import Any, Dict, Iterator, Optional
 from hilbert_ring.client import Client, connect
 from hilbert_ring.local_service import local
 
-_ON = {"1", "true", "on", "yes", "y", "t", "enable", "+"}  # as CLI11 reads a flag's variable
-
 
 def add_service_flags(parser: argparse.ArgumentParser, workers: int = 2) -> None:
     """Those of add_access_flags, and --workers."""
@@ -26,7 +24,7 @@ def add_access_flags(parser: argparse.ArgumentParser, without_server: str) -> No
                         default=os.environ.get("HILBERT_RING_SERVER"),
                         help=f"of the coordinator (HILBERT_RING_SERVER); {without_server}")
     parser.add_argument("--tls", action="store_true",
-                        default=(_variable("--tls") or "").lower() in _ON,
+                        default=_switch(parser, "--tls"),
                         help="speak TLS with the service (HILBERT_RING_TLS)")
     _add_file(parser, "--ca", "certificates in PEM that the service's is checked with")
     _add_file(parser, "--cert", "your certificate in PEM, where one is asked for")
@@ -44,6 +42,13 @@ def _name(flag: str) -> str:
 
 def _variable(flag: str) -> Optional[str]:
     return os.environ.get(_name(flag)) or None
+
+
+def _switch(parser: argparse.ArgumentParser, flag: str) -> bool:
+    value = _variable(flag)
+    if value not in (None, "true", "false"):
+        parser.error(f"{_name(flag)} is {value}, must be true or false")
+    return value == "true"
 
 
 def _add_file(parser: argparse.ArgumentParser, flag: str, meaning: str) -> None:
