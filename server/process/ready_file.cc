@@ -54,7 +54,7 @@ class ShownFile {
     const std::string draft = absl::StrCat(path_, ".", getpid(), ".draft");
     const int file =
         open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (file >= 0) flock(file, LOCK_EX | LOCK_NB);  // nobody else has it; some disks have no locks
+    if (file >= 0) flock(file, LOCK_EX | LOCK_NB);  // fails on a disk without locks
     if (file >= 0 && dprintf(file, "%s\n", text.c_str()) >= 0 &&
         std::rename(draft.c_str(), path_.c_str()) == 0) {
       return Keep(file);
@@ -94,7 +94,7 @@ class ShownFile {
 
 absl::Status ReadyFile::Check(const std::string& path) {
   struct stat there = {};
-  // What else is wrong with the path, writing the file tells.
+  // Writing the file tells if the path is wrong.
   if (path.empty() || lstat(path.c_str(), &there) != 0) return absl::OkStatus();
   const auto refused = [&path](absl::string_view why) {
     return absl::InvalidArgumentError(

@@ -26,8 +26,8 @@ class ReadyFile {
   // file. Reads the file, and waits for its disk.
   static absl::Status Check(const std::string& path);
 
-  // Removes the file of an earlier process, which must not be taken for this one's. What Check
-  // refuses stays, here and below. Throws std::system_error where there is no thread.
+  // Removes the file of an earlier process, which must not be taken for this one's. A file that
+  // Check refuses stays, here and below. Throws std::system_error where there is no thread.
   explicit ReadyFile(std::string path);
   // Removes it, and waits two seconds at most for that.
   ~ReadyFile();

@@ -300,7 +300,7 @@ void RemoveStaleReadyFile(const CLI::App& app) {
   if (option == nullptr || option->count() == 0) return;
   try {
     const ReadyFile stale(option->results().back());
-  } catch (const std::system_error&) {  // no thread: the start fails of that, and tells
+  } catch (const std::system_error&) {  // no thread: the start fails and says so
   }
 }
 
