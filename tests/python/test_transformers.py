@@ -143,12 +143,22 @@ def test_a_mask_of_another_kind_is_refused(mask):
     assert raised.value.field == "attention_mask"
 
 
-@pytest.mark.parametrize("make", [llama, bert])
-def test_a_row_of_padding_alone_is_refused(make):
+def test_a_row_of_padding_alone_is_refused():
     mask = padding("right")
     mask[1] = 0
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="attention_mask is 0 for every key of row 1"):
-        by(make(), "hilbert_ring", tokens(), attention_mask=mask)
+        by(bert(), "hilbert_ring", tokens(), attention_mask=mask)
+
+
+def test_a_chunk_of_a_prompt_may_be_padding():
+    model, mask = llama(), padding("left")
+    assert (mask[:, :3] == 0).all(1).any()
+    made = []
+    for name in ("hilbert_ring", "eager"):
+        model.set_attn_implementation(name)
+        made.append(model.generate(tokens(), attention_mask=mask, max_new_tokens=4, do_sample=False,
+                                   prefill_chunk_size=3, pad_token_id=0))
+    assert torch.equal(*made)
 
 
 def test_a_call_without_a_mask_says_whether_it_is_causal():

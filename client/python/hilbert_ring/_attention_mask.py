@@ -46,7 +46,7 @@ def check_seen(seen: Seen, shape: Tuple[int, int, int, int]) -> None:
     """
     Raises:
         InvalidArgumentError: keys of another number, a causal mask for more queries than keys, or a
-            row of the batch without any key.
+            row of the batch without any key, whose queries ask without a causal mask.
     """
     batch, _, queries, keys = shape
     if seen.keys.shape != (batch, keys):
@@ -54,7 +54,7 @@ def check_seen(seen: Seen, shape: Tuple[int, int, int, int]) -> None:
     if seen.causal and queries > keys:
         raise _refused(f"is causal for {queries} queries, must be so for at most {keys}, the keys")
     keyless = ~seen.keys.any(1)
-    if keyless.any():
+    if keyless.any() and not seen.causal:
         raise _refused(f"is 0 for every key of row {keyless.argmax()} of the batch, must leave a key")
 
 
