@@ -47,10 +47,6 @@ class StandIn:
         def __setitem__(self, name, array):
             super().__setitem__(name, array if isinstance(array, Attributed) else Attributed(array))
 
-        def visititems(self, note):
-            for name, item in self.items():
-                note(name, item)
-
         def __enter__(self):
             return self
 

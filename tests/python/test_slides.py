@@ -119,6 +119,7 @@ def test_features_of_a_type(tmp_path, given):
     (changed(coords=CELLS * np.array([10240, 512]) + 256 * np.eye(6, 2, -5)), {}, "coords",
      "x steps by 143616 to 215296 in row 5"),
     (changed(coords=CELLS / 21), {}, "coords", "x steps by "),
+    *((changed(coords=CELLS * step), {}, "coords", "must be a multiple of 512") for step in (500, 530)),
     (changed(coords=CELLS / 21, attributes=CLAM), {}, "coords", "has 1 distinct places, must have at least 3"),
     (changed(coords=CELLS / 21), {"coords_are": "pixels"}, "coords", "has 1 distinct places"),
     # No attribute says what they are.
@@ -185,6 +186,20 @@ def test_a_package_that_is_not_installed(tmp_path, monkeypatch, package, name):
         hilbert_ring.read_slide(tmp_path / name)
 
 
+def test_links_of_hdf5_are_followed(tmp_path):
+    if slide_files.h5py is None:
+        pytest.skip("h5py is not installed")
+    h5py = slide_files.h5py
+    with h5py.File(tmp_path / "slide.h5", "w") as file:
+        file["made/tiles"], file["coords"] = TILES, CELLS * 512
+        file["features"] = h5py.SoftLink("/made/tiles")
+        file["made/again"] = file["made"]  # a group in itself
+        file["lost"] = h5py.SoftLink("/nothing")
+        file.attrs["patch_size_level0"] = 512
+    read = hilbert_ring.read_slide(tmp_path / "slide.h5")
+    assert (read[0] == TILES).all() and (read[1] == CELLS * 256).all()
+
+
 def test_files_of_pytorch(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     tiles, coords = torch.from_numpy(TILES), torch.from_numpy(CELLS * 512)
@@ -196,7 +211,10 @@ def test_files_of_pytorch(tmp_path):
         with pytest.raises(hilbert_ring.InvalidArgumentError, match="must be integers, float32 or float64"):
             hilbert_ring.read_slide(path)
     torch_file(path, {"features": tiles, "coords": coords, "written_by": main})
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="holds more than weights"):
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="must hold tensors"):
+        hilbert_ring.read_slide(path)
+    path.write_bytes(b"hello world")
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="slide.pt"):
         hilbert_ring.read_slide(path)
     with small_service() as client, pytest.raises(hilbert_ring.InvalidArgumentError, match="must be integers, float32"):
         client.encode(TILES, (coords / 51.2).bfloat16(), model="small", progress=False)
@@ -270,8 +288,8 @@ def test_a_slide_as_npy(tmp_path, capsys):
     written = {name: tmp_path / f"{name}.npy" for name in ("tiles", "coords")}
     command = ["slide", str(path), *(f"--{name}={file}" for name, file in written.items())]
     assert main(command) == 0
-    assert capsys.readouterr().out == ("6 tiles of 4 numbers; x 256.0 to 1,792.0, y 512.0 to 3,328.0, 0.5 of the "
-                                       "file's; layout trident\n")
+    assert capsys.readouterr().out == ("6 tiles of 4 numbers; x 256.0 to 1,792.0, y 512.0 to 3,328.0, scale 0.5; "
+                                       "layout trident\n")
     tiles, coords = (np.load(file) for file in written.values())
     assert tiles.dtype == np.float16 and (tiles == TILES).all()
     assert coords.dtype == np.float64 and (coords == CELLS % 20 * 256).all()

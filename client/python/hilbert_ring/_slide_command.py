@@ -69,8 +69,8 @@ def slide(arguments: argparse.Namespace) -> int:
     if scaled is not None:
         low, high = scaled.coords.min(axis=0).tolist(), scaled.coords.max(axis=0).tolist()
         told.update(low=low, high=high, layout=scaled.layout, scale=list(scaled.scale))
-        line += (f"; x {low[0]:,} to {high[0]:,}, y {low[1]:,} to {high[1]:,}, {scaled.scale[0]:.6g} of the file's; "
-                 f"layout {scaled.layout or 'not known'}")
+        line += (f"; x {low[0]:,} to {high[0]:,}, y {low[1]:,} to {high[1]:,}, scale {scaled.scale[0]:.6g}; "
+                 f"layout {scaled.layout or 'unknown'}")
     print(json.dumps(told) if arguments.json else line)
     return 0
 

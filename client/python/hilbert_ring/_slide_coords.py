@@ -13,8 +13,8 @@ from hilbert_ring._warn import warn
 from hilbert_ring.errors import InvalidArgumentError
 
 _SAME = 1e-4       # of a step: floats of one column
-# Pipelines round sides and overlaps to pixels: how far off so many steps may be, in steps.
-_OFF_A_STEP, _LEAST_OFF, _MOST_OFF = 0.01, 0.05, 0.25
+# Pipelines round sides and overlaps to pixels: how far off so many steps may be, in steps, and at least in pixels.
+_OFF_A_STEP, _MOST_OFF, _OFF_PIXELS = 0.01, 0.25, 2
 _PRECISION = 1e-6  # of a number of tiles: float32, and scales that are written with some digits
 
 
@@ -148,7 +148,7 @@ def _check_steps(coords: "NDArray[Any]", sides: "NDArray[np.float64]", overlap: 
 def _off(gaps: "NDArray[np.float64]", step: float) -> "NDArray[np.bool_]":
     """Which are no multiples of a step."""
     steps = gaps / step
-    allowed = np.clip(_OFF_A_STEP * steps, _LEAST_OFF, _MOST_OFF)
+    allowed = np.clip(_OFF_A_STEP * steps, _OFF_PIXELS / step, _MOST_OFF)
     wrong: "NDArray[np.bool_]" = np.abs(steps - np.maximum(np.rint(steps), 1)) > allowed
     return wrong
 

@@ -23,6 +23,7 @@ from hilbert_ring.errors import InvalidArgumentError
 _BESIDE = ("patches/{}.h5", "tiles/{}.coordinates.npz")
 _SIDECAR = ".meta.json"
 _SIDECAR_PART = "tiling"
+_GROUPS = 3  # levels that are looked at: links can make a group its own member
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,17 @@ def _hdf5(path: str) -> Iterator[View]:
     arrays: Dict[str, Any] = {}
     own: Dict[str, Dict[str, Any]] = {}
 
-    def note(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            arrays[name], own[name] = item, dict(item.attrs)
+    def note(group: Any, prefix: str, depth: int) -> None:
+        for key in group:
+            name, item = prefix + key, group.get(key)  # follows links; None: one that leads nowhere
+            if isinstance(item, h5py.Dataset):
+                arrays[name], own[name] = item, dict(item.attrs)
+            elif isinstance(item, Mapping) and depth > 1:
+                note(item, name + "/", depth - 1)
 
     try:
         with h5py.File(path, "r") as file:
-            file.visititems(note)
+            note(file, "", _GROUPS)
             yield View(path, arrays, dict(file.attrs), own)
     except OSError as error:
         raise _unreadable(path, "HDF5", error) from error
@@ -95,7 +100,7 @@ def _npz(path: str) -> Iterator[View]:
             if not isinstance(loaded, np.lib.npyio.NpzFile):
                 raise ValueError("it is no archive")
             values = {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise _unreadable(path, ".npz", error) from error
     yield _view_of(path, values)
 
@@ -108,9 +113,8 @@ def _pt(path: str) -> Iterator[View]:
         values = loaded if isinstance(loaded, dict) else {"features": loaded}
         values = {str(name): _of_torch(value, torch) for name, value in values.items()}
     except pickle.UnpicklingError as error:
-        raise InvalidArgumentError(f"{path} holds more than weights: {str(error).splitlines()[0]}",
-                                   field="path") from error
-    except (OSError, RuntimeError, EOFError, TypeError) as error:
+        raise InvalidArgumentError(f"{path} is no file of weights alone, must hold tensors", field="path") from error
+    except Exception as error:  # bytes of another kind make any error of a pickle's reader
         raise _unreadable(path, "a file of PyTorch", error) from error
     yield _view_of(path, values)
 
