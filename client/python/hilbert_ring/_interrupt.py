@@ -6,6 +6,7 @@
 Python raises KeyboardInterrupt in the main thread alone, which then joins its other threads: in the
 executor's `with` block, or as the interpreter ends. Their calls would hold it until their jobs are done.
 """
+import os
 import sys
 import threading
 from typing import Any, Dict, Optional, Set
@@ -17,6 +18,15 @@ _WAITS = ("threading", "selectors")
 _lock = threading.RLock()  # a finaliser may end a call at any moment
 _calls: Set[Any] = set()  # under way, guarded by _lock
 _watcher: Optional[threading.Thread] = None  # guarded by _lock
+
+
+def _forget() -> None:
+    """In a process that was forked: the calls, and the thread that may hold the lock, are its parent's."""
+    global _lock, _calls, _watcher
+    _lock, _calls, _watcher = threading.RLock(), set(), None
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def interrupted() -> bool:
@@ -51,7 +61,7 @@ def watch(call: Any) -> None:
         return
     with _lock:
         _calls.add(call)
-        if _watcher is None or not _watcher.is_alive():  # a process that was forked has not its parent's
+        if _watcher is None:
             _watcher = threading.Thread(target=_look, name="hilbert-ring-interrupt", daemon=True)
             _watcher.start()
 
