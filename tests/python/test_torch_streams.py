@@ -128,6 +128,11 @@ def test_rows_are_read_after_the_callers_stream(client, torch, expected, run):
     assert {placed for _, placed in torch.placed} == {stream}
 
 
+@pytest.mark.parametrize("name", ["attend", "attend_many", "encode"])
+def test_a_call_is_known_as_a_coroutine(name):
+    assert asyncio.iscoroutinefunction(getattr(hilbert_ring.aio.Client, name))
+
+
 @pytest.mark.parametrize("by_asyncio", [False, True])
 def test_tiles_are_read_after_the_callers_stream(torch, by_asyncio):
     tiles = np.random.default_rng(7).standard_normal((8, 4)).astype("f4")

@@ -8,6 +8,7 @@
 A thread has current streams of its own, so that a copy in another thread than the caller's would not wait for
 the kernel that writes the rows.
 """
+import asyncio
 import inspect
 import sys
 from contextlib import ExitStack, contextmanager
@@ -104,5 +105,7 @@ def with_streams_of_call(method: _Method) -> _Method:
         finally:
             _at_call.set(None)
 
-    mark = getattr(inspect, "markcoroutinefunction", lambda function: function)  # from Python 3.12 on
-    return cast(_Method, mark(called))
+    if hasattr(inspect, "markcoroutinefunction"):  # from Python 3.12 on
+        return cast(_Method, inspect.markcoroutinefunction(called))
+    called._is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", None)  # type: ignore[attr-defined]
+    return cast(_Method, called)

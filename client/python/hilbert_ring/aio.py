@@ -142,8 +142,9 @@ class Client:
                         attention_map_heads, attention_map_out)
         attempts = options.attempts(self._connection.timing)
         check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
-        call = prepare_encode(await self._model_of(model, attempts), tiles, coords, slide=slide,
-                              dtype=dtype, out=out, wanted=wanted, options=options)
+        found = await self._model_of(model, attempts)  # off the loop: files are read, and looked through
+        call = await asyncio.to_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
+                                       wanted=wanted, options=options)
         with shown(progress) as tell, closing(call):
             call, report = await self._run_job(call, attempts, tell)
             return encoded(call, report)
