@@ -271,6 +271,7 @@ def test_flash_attention_refuses_shapes_that_do_not_go_together(field, changes):
     ("cu_seqlens_q[0]", {"cu_seqlens_q": [0.0, 1.9, 3.9]}), ("cu_seqlens_k[1]", {"cu_seqlens_k": [0, 4.0]}),
     ("cu_seqlens_k[0]", {"cu_seqlens_k": np.array([0.0, 4.0])}), ("cu_seqlens_q[0]", {"cu_seqlens_q": [False, 4]}),
     ("cu_seqlens_q[0]", {"cu_seqlens_q": np.array([False, True])}), ("cu_seqlens_q[0]", {"cu_seqlens_q": [[0, 4]]}),
+    ("cu_seqlens_q[0]", {"cu_seqlens_q": [np.array(False), np.array(4)]}),
     ("cu_seqlens_q[0]", {"cu_seqlens_q": np.array([[0, 4]])}), ("cu_seqlens_q", {"cu_seqlens_q": np.array(4)}),
     ("cu_seqlens_q", {"cu_seqlens_q": "04"}), ("cu_seqlens_q", {"cu_seqlens_q": 4}),
     ("cu_seqlens_q", {"cu_seqlens_q": None}), ("cu_seqlens_q", {"cu_seqlens_q": []}),

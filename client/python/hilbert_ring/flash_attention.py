@@ -168,7 +168,10 @@ def _place(lengths_q: Sequence[int], lengths_k: Sequence[int], causal: bool) -> 
 
 
 def _lengths(field: str, cumulative: Any, total: int) -> List[int]:
-    ends = integers(field, cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative)
+    listed = cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative
+    if isinstance(listed, (list, tuple)):  # of scalars of PyTorch, too
+        listed = [end.tolist() if hasattr(end, "tolist") else end for end in listed]
+    ends = integers(field, listed)
     lengths = [end - begin for begin, end in zip(ends, ends[1:])]
     if not ends or ends[0] != 0 or ends[-1] != total or min(lengths, default=0) < 0:
         raise InvalidArgumentError(
