@@ -52,7 +52,7 @@ def test_errors_are_json_where_results_are(capsys, line, told):
 
 def test_a_switch_in_the_environment_is_true_or_false(capsys, monkeypatch):
     monkeypatch.setenv("HILBERT_RING_TLS", "maybe")
-    assert main(["draw", "plan", *PATTERN, "--out", "x"]) == 2
+    assert main(["draw", "plan", *PATTERN, "--out", "x", "--server", "127.0.0.1:1"]) == 2
     assert "HILBERT_RING_TLS is maybe, must be true or false" in capsys.readouterr().err
 
 

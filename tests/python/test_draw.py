@@ -194,6 +194,13 @@ def test_a_spec_that_is_no_job_is_refused(capsys, tmp_path, spec, told):
     assert told in capsys.readouterr().err
 
 
+def test_a_spec_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "job.json").write_text('\ufeff{"segments": [4], "ordering": {"curve": "hilbert", "grid": [2, 4], "window": 0}}')
+    out = tmp_path / "o.svg"
+    assert main(["draw", "order", "--spec", str(tmp_path / "job.json"), "--tokens", "8", "--out", str(out)]) == 0
+    assert "<svg" in out.read_text()
+
+
 def test_a_plot_puts_values_where_the_axes_say():
     picture = plot("t", Axis("x", log=2), Axis("y"), [Series("a", [(2, 0), (8, 5), (32, 10)])])
     root = ElementTree.fromstring(picture.document())

@@ -117,8 +117,9 @@ def job_of(arguments: argparse.Namespace) -> Job:
 
 def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
     """Raises InvalidArgumentError: a number, or how many there are, is none of a job's."""
+    window = order.get("window") or None  # 0: the ordering has none
     numbers = [("tokens", fields.get("tokens"), _MOST), ("heads", fields.get("heads"), _MOST_HEADS),
-               ("ordering.window", order.get("window"), _MOST)]
+               ("ordering.window", window, _MOST)]
     for name, given in (("segments", fields["segments"]), ("dilations", fields.get("dilations")),
                         ("sequence_lengths", fields.get("sequence_lengths")), ("ordering.grid", order.get("grid"))):
         if given is not None and not isinstance(given, list):

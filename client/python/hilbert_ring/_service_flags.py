@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
 from hilbert_ring.client import Client, connect
+from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.local_service import local
 
 
@@ -21,10 +22,9 @@ def add_service_flags(parser: argparse.ArgumentParser, workers: int = 2) -> None
 def add_access_flags(parser: argparse.ArgumentParser, without_server: str) -> None:
     """--server and the caller's access to it."""
     parser.add_argument("--server", metavar="HOST:PORT",
-                        default=os.environ.get("HILBERT_RING_SERVER"),
+                        default=_variable("--server"),
                         help=f"of the coordinator (HILBERT_RING_SERVER); {without_server}")
     parser.add_argument("--tls", action="store_true",
-                        default=_switch(parser, "--tls"),
                         help="speak TLS with the service (HILBERT_RING_TLS)")
     _add_file(parser, "--ca", "certificates in PEM that the service's is checked with")
     _add_file(parser, "--cert", "your certificate in PEM, where one is asked for")
@@ -44,10 +44,10 @@ def _variable(flag: str) -> Optional[str]:
     return os.environ.get(_name(flag)) or None
 
 
-def _switch(parser: argparse.ArgumentParser, flag: str) -> bool:
+def _switch(flag: str) -> bool:
     value = _variable(flag)
     if value not in (None, "true", "false"):
-        parser.error(f"{_name(flag)} is {value}, must be true or false")
+        raise InvalidArgumentError(f"{_name(flag)} is {value}, must be true or false", field=_name(flag))
     return value == "true"
 
 
@@ -77,5 +77,5 @@ def connected(arguments: argparse.Namespace) -> Client:
     """A client of the service that runs."""
     token = None if arguments.token_file else os.environ.get("HILBERT_RING_TOKEN") or None
     return connect(arguments.server, token=token, token_file=arguments.token_file,
-                   tls=arguments.tls or None, ca=arguments.ca, cert=arguments.cert, key=arguments.key,
+                   tls=arguments.tls or _switch("--tls") or None, ca=arguments.ca, cert=arguments.cert, key=arguments.key,
                    server_name=arguments.server_name, insecure=arguments.insecure)

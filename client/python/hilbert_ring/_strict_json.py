@@ -11,7 +11,7 @@ def read_json(path: Path) -> Any:
         ValueError, OSError: it is no JSON, an object has a key twice, or a number is not finite.
     """
     try:
-        return json.loads(path.read_text(), object_pairs_hook=_object, parse_constant=_not_finite)
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_object, parse_constant=_not_finite)
     except RecursionError:
         raise ValueError("nests too deep") from None
 
