@@ -53,6 +53,8 @@ WRONG = [
     {"dataRoot": {"subPath": "/etc"}},
     {"dataRoot": {"claimName": "Not A Name"}},
     {"autoscaling": {"metricName": "not-a-metric"}},
+    {"autoscaling": {"metricName": "hilbert_ring_workers_busy"}},
+    {"autoscaling": {"metricName": "hilbert_ring_jobs_queued"}},
 ]
 
 
