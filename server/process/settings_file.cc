@@ -44,7 +44,7 @@ absl::StatusOr<std::string_view> ValueOf(const std::string& key, std::string_vie
     return whole.substr(1, end - 1);
   }
   const std::string_view value = Stripped(text.substr(0, CommentIn(text)));
-  const bool open_list = value.starts_with('[') && !value.ends_with(']');
+  const bool open_list = value.starts_with('[') && value.find(']') == value.npos;
   return open_list || value.find_first_not_of("[], \t") == value.npos ? "" : value;
 }
 

@@ -27,6 +27,7 @@ TEST(SettingsFile, AValueIsTakenAsItStands) {
                                     {"key=a b,c", "a b,c"},
                                     {"key=a=b", "a=b"},
                                     {"key=[::1]", "[::1]"},
+                                    {"key=[::1]:8003", "[::1]:8003"},
                                     {"key=\"a # b\" # c", "a # b"},
                                     {"key='a\"b'", "a\"b"},
                                     {"key=a\"b", "a\"b"},
