@@ -1,6 +1,7 @@
 #include "server/process/setting_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
@@ -58,6 +59,14 @@ void RequireExactValue(CLI::Option& option) {
     option.transform(CLI::Validator(wire::WrongWholeNumber, ""));
   } else if (type.starts_with("FLOAT")) {
     option.check(CLI::Validator(wire::WrongNumber, ""));
+  }
+}
+
+void CheckHaveValues(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string empty = absl::StrCat(option->get_name(), "=");
+    if (std::ranges::find(arguments, empty) == arguments.end()) continue;
+    throw CLI::ValidationError(option->get_name(), "has no value");
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "server/process/settings.h"
 
@@ -31,6 +32,10 @@ CLI::Validator SmallRegularFile();
 // Takes decimal numbers and the words true and false alone for an option of such a type, since
 // CLI11 also takes octal and hexadecimal digits, and 1x for true.
 void RequireExactValue(CLI::Option& option);
+
+// Throws CLI::ParseError: --flag= without a value, for which CLI11 takes the next argument, or
+// true.
+void CheckHaveValues(const CLI::App& app, const std::vector<std::string>& arguments);
 
 // With or without a suffix.
 CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,

@@ -226,13 +226,18 @@ std::vector<std::string> Flags(const CLI::App& app) {
 // In place of CLI11's reader, which passes over what it does not know.
 class SettingsConfig : public CLI::Config {
  public:
-  explicit SettingsConfig(std::vector<std::string> flags) : flags_(std::move(flags)) {}
+  // ready_file: set to that of the file, also where another line is refused.
+  SettingsConfig(std::vector<std::string> flags, std::string& ready_file)
+      : flags_(std::move(flags)), ready_file_(ready_file) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     const std::string text{std::istreambuf_iterator<char>(input), {}};
     const auto lines = ParseSettingsFile(text);
     if (!lines.ok()) {
       throw CLI::ConfigError(absl::StrCat("--config: ", lines.status().message()));
+    }
+    for (const auto& [key, value] : *lines) {
+      if (key == "ready-file") ready_file_ = value;
     }
     std::vector<CLI::ConfigItem> items;
     for (const auto& [key, value] : *lines) {
@@ -253,6 +258,7 @@ class SettingsConfig : public CLI::Config {
 
  private:
   const std::vector<std::string> flags_;
+  std::string& ready_file_;
 };
 
 constexpr int kExitBadSettings = 2;  // as the command line's
@@ -276,30 +282,31 @@ std::vector<std::string> KnownVariables() {
 }
 
 // Those of the environment stand before those of the command line, so that the latter win, and the
-// configuration file fills in what neither gives. Throws CLI::ParseError: --flag= without a value,
-// for which CLI11 takes the next argument, or true.
-std::vector<std::string> Arguments(const CLI::App& app, const EnvironmentSettings& environment,
-                                   int argc, char** argv) {
+// configuration file fills in what neither gives.
+std::vector<std::string> Arguments(const EnvironmentSettings& environment, int argc, char** argv) {
   std::vector<std::string> arguments;
   for (const auto& [flag, value] : environment.arguments) {
     arguments.push_back(absl::StrCat(flag, "=", value));
   }
   arguments.insert(arguments.end(), argv + 1, argv + argc);
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string empty = absl::StrCat(option->get_name(), "=");
-    if (std::ranges::find(arguments, empty) == arguments.end()) continue;
-    throw CLI::ValidationError(option->get_name(), "has no value");
-  }
-  std::ranges::reverse(arguments);  // as CLI11 takes them
   return arguments;
 }
 
+// The ready file that the arguments name, whatever is wrong with the others.
+std::string ReadyFileOf(const std::vector<std::string>& arguments) {
+  constexpr std::string_view kFlag = "--ready-file", kWithValue = "--ready-file=";
+  std::string path;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == kFlag && i + 1 < arguments.size()) path = arguments[i + 1];
+    if (arguments[i].starts_with(kWithValue)) path = arguments[i].substr(kWithValue.size());
+  }
+  return path;
+}
+
 // A start that fails leaves no file of an earlier process, which says that the service is ready.
-void RemoveStaleReadyFile(const CLI::App& app) {
-  const CLI::Option* const option = app.get_option_no_throw("--ready-file");
-  if (option == nullptr || option->count() == 0) return;
+void RemoveStaleReadyFile(const std::string& path) {
   try {
-    const ReadyFile stale(option->results().back());
+    const ReadyFile stale(path);
   } catch (const std::system_error&) {  // no thread: the start fails and says so
   }
 }
@@ -323,7 +330,8 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   app.set_config("--config", "", "a file of lines such as grpc-port=8001")
       ->check(SmallRegularFile());
   const std::vector<std::string> flags = Flags(app);
-  app.config_formatter(std::make_shared<SettingsConfig>(flags));
+  std::string ready_file_of_config;
+  app.config_formatter(std::make_shared<SettingsConfig>(flags, ready_file_of_config));
   app.footer(
       "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the "
       "flag's "
@@ -336,14 +344,18 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   std::vector<std::string> variables = flags;
   variables.push_back("config");
   EnvironmentSettings environment = ReadEnvironment(variables, argc, argv);
+  std::vector<std::string> arguments = Arguments(environment, argc, argv);
+  const std::string ready_file = ReadyFileOf(arguments);
   const auto refuse = [&](const std::string& why) {
-    RemoveStaleReadyFile(app);
+    RemoveStaleReadyFile(ready_file.empty() ? ready_file_of_config : ready_file);
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),
                  WithVariables(why, environment).c_str());
     return kExitBadSettings;
   };
   try {
-    app.parse(Arguments(app, environment, argc, argv));
+    CheckHaveValues(app, arguments);
+    std::ranges::reverse(arguments);  // as CLI11 takes them
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     return error.get_exit_code() == 0 ? app.exit(error) : refuse(ReasonOf(app, error));
   }
@@ -352,7 +364,7 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   }
   if (const std::string wrong = CompleteHosts(settings); !wrong.empty()) return refuse(wrong);
   if (const std::string wrong = FitMemory(app, settings); !wrong.empty()) return refuse(wrong);
-  RemoveStaleReadyFile(app);
+  RemoveStaleReadyFile(settings.ready_file);
   settings.warnings = std::move(environment.warnings);
   for (std::string& unknown : UnknownVariables(KnownVariables())) {
     settings.warnings.push_back(std::move(unknown));

@@ -45,9 +45,23 @@ TEST_F(Settings, AReadyFileIsThatOfAProcessThatEnded) {
     RefusalOf(with(wrong));
     EXPECT_FALSE(std::filesystem::exists(path)) << wrong;
   }
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--grpc-port=", "--ready-file=" + path},
+        {"--ready-file", path, "--grpc-port="},
+        {"--max-queue", "--ready-file=" + path}}) {
+    std::ofstream(path) << "{\"pid\": 1}\n";
+    RefusalOf(wrong);
+    EXPECT_FALSE(std::filesystem::exists(path)) << wrong.front();
+  }
   EXPECT_NE(RefusalOf({"--config=" + config, "--ready-file=" + config}).find("is no ready file"),
             std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(config));
+  for (const char* wrong : {"bogus=1", "max-queue=x"}) {
+    std::ofstream(path) << "{\"pid\": 1}\n";
+    std::ofstream(config) << wrong << "\nready-file=" << path << "\n";
+    RefusalOf({"--config=" + config});
+    EXPECT_FALSE(std::filesystem::exists(path)) << wrong;
+  }
   Set("HILBERT_RING_READY_FILE", "/dev/null");
   EXPECT_NE(RefusalOf({}).find("--ready-file (HILBERT_RING_READY_FILE) /dev/null is no regular"),
             std::string::npos);
