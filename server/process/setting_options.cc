@@ -51,6 +51,16 @@ CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
       ->transform(CLI::Validator(wire::WrongByteCount, "SIZE [b, kb(=1024b), ...]"));
 }
 
+CLI::Validator AtLeastBytes(uint64_t least) {
+  return {[least](const std::string& given) {
+            uint64_t bytes = 0;
+            return CLI::detail::lexical_cast(given, bytes) && bytes >= least
+                       ? std::string()
+                       : absl::StrCat(given, ", must be at least ", least, " bytes");
+          },
+          ""};
+}
+
 void RequireExactValue(CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (option.get_expected_min() == 0 || type.starts_with("BOOLEAN")) {

@@ -41,6 +41,9 @@ void CheckHaveValues(const CLI::App& app, const std::vector<std::string>& argume
 CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
                       const std::string& help);
 
+// Of a number that AddBytes has read.
+CLI::Validator AtLeastBytes(uint64_t least);
+
 CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value);
 void AddDevice(CLI::App& app, DeviceSettings& device);
 

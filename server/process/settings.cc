@@ -28,6 +28,8 @@ constexpr int kMaxPort = 65535;
 constexpr int kMaxWorkersOfAJob = 4096;
 constexpr int kMaxThreads = 4096;
 constexpr int kMaxSpawned = 256;
+constexpr uint64_t kLeastWaitingBytes = 5 << 20;  // of one call
+constexpr uint64_t kLeastTransportBytes = 1 << 20;
 
 void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.option_defaults()->always_capture_default();
@@ -100,10 +102,12 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
               "a caller's connection that has no call for so long is closed");
   AddBytes(app, "--waiting-memory", s.waiting_memory_bytes,
            "memory for all calls that are not admitted: at most 5 MiB of one until its first "
-           "message is there, then that message and 1 MiB");
+           "message is there, then that message and 1 MiB; 5 MiB at least")
+      ->check(AtLeastBytes(kLeastWaitingBytes));
   AddBytes(app, "--transport-memory", s.transport_memory_bytes,
            "memory for what has come from all callers and was not taken yet; beyond it calls end, "
-           "any of those whose messages are under way");
+           "any of those whose messages are under way; 1 MiB at least")
+      ->check(AtLeastBytes(kLeastTransportBytes));
   app.add_option("--max-plans", s.max_plans,
                  "plans that are made at once for jobs, and as many for callers that ask for one; "
                  "further jobs wait; of the callers those that have one already are refused")

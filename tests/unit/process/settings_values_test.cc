@@ -118,6 +118,19 @@ TEST_F(Settings, BytesAreNeitherNegativeNorTooMany) {
   }
 }
 
+// With less no call would be served.
+TEST_F(Settings, MemoryOfCallsHasALeastValue) {
+  for (const auto& [flag, least] :
+       {std::pair{"--waiting-memory", 5 << 20}, {"--transport-memory", 1 << 20}}) {
+    EXPECT_EQ(Refused({absl::StrCat(flag, "=", least)}).first, 0) << flag;
+    for (const int less : {0, 1024, least - 1}) {
+      EXPECT_NE(RefusalOf({absl::StrCat(flag, "=", less)})
+                    .find(absl::StrCat(flag, ": ", less, ", must be at least ", least, " bytes")),
+                std::string::npos);
+    }
+  }
+}
+
 TEST_F(Settings, TruthValuesAreTrueOrFalse) {
   EXPECT_FALSE(Parsed({"--warm-up=false"}).warm_up);
   EXPECT_TRUE(Parsed({"--insecure"}).security.insecure);
