@@ -11,6 +11,8 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
@@ -26,10 +28,13 @@
 #include "engine/base/end_process.h"
 #include "engine/base/standard_streams.h"
 #include "engine/plan/plan.h"
+#include "wire/flag_values.h"
 #include "wire/server_address.h"
 
 namespace hilbert_ring::cli {
 namespace {
+
+constexpr char kTlsVariable[] = "HILBERT_RING_TLS";
 
 // An integer of 1 to `most`; its option's text says so where it matters.
 template <typename Integer>
@@ -38,7 +43,7 @@ CLI::Validator From1To(Integer most) {
 }
 
 void AddAccess(CLI::App& app, client::Access& access) {
-  app.add_flag("--tls", access.tls, "speak TLS with the service")->envname("HILBERT_RING_TLS");
+  app.add_flag("--tls", access.tls, "speak TLS with the service")->envname(kTlsVariable);
   const auto file = [&app](const char* flag, std::string& path, const char* variable,
                            const char* help) {
     app.add_option(flag, path, help)->type_name("FILE")->envname(variable);
@@ -188,12 +193,20 @@ int Main(int argc, char** argv) {
   RequireExactValues(app);
 
   const int package_command = PackageCommandAt(app, argc, argv);
-  const int end = std::min(package_command + 1, argc);
-  if (absl::Status status = CheckValues(app, {argv, argv + end}); !status.ok()) {
-    return BadInput({.format = FormatAskedFor(argc, argv)}, status);
+  std::vector<std::string> arguments(argv + std::min(1, argc),
+                                     argv + std::min(package_command + 1, argc));
+  const absl::Status values = CheckValues(app, arguments);
+  if (!values.ok()) {  // the help is shown all the same
+    std::erase_if(arguments, [](const std::string& word) { return word.find('=') != word.npos; });
   }
+  // CLI11 throws at a wrong value, which concerns calls of the service alone.
+  const char* const tls_variable = std::getenv(kTlsVariable);
+  const std::string tls = tls_variable == nullptr ? "" : tls_variable;
+  const std::string wrong_tls = tls.empty() ? "" : wire::WrongTruthValue(tls);
+  if (!wrong_tls.empty()) unsetenv(kTlsVariable);
   try {
-    app.parse(end, argv);
+    std::ranges::reverse(arguments);  // as CLI11 takes them
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     global.format = FormatAskedFor(argc, argv);
     if (global.format == OutputFormat::kJson &&
@@ -201,8 +214,10 @@ int Main(int argc, char** argv) {
       return RunVersion(global);
     }
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return BadInput(global, UsageError(app, error));
+    return BadInput(global, values.ok() ? UsageError(app, error) : values);
   }
+  if (!values.ok()) return BadInput({.format = FormatAskedFor(argc, argv)}, values);
+  if (!wrong_tls.empty()) setenv(kTlsVariable, tls.c_str(), 1);
   if (json) global.format = OutputFormat::kJson;
   for (const std::string& warning : VariableWarnings(app, environ)) PrintWarning(global, warning);
   if (package_command < argc) {
@@ -213,6 +228,10 @@ int Main(int argc, char** argv) {
                      cancel_app->parsed() || (plan_app->parsed() && !plan.local);
   const char* const variable = std::getenv("HILBERT_RING_SERVER");
   const bool by_variable = variable != nullptr && global.server == variable;
+  if (calls && !wrong_tls.empty() && app.count("--tls") == 0) {
+    return BadInput(global, absl::InvalidArgumentError(
+                                absl::StrCat("--tls (", kTlsVariable, "): ", wrong_tls)));
+  }
   if (absl::Status status =
           wire::CheckServerAddress(by_variable ? "HILBERT_RING_SERVER" : "--server", global.server);
       calls && !status.ok()) {

@@ -1,8 +1,6 @@
 #include "client/cli/usage.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <map>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -10,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "engine/base/return_if_error.h"
 #include "engine/spec/nearest_name.h"
 #include "wire/flag_values.h"
 
@@ -31,20 +28,14 @@ void AddOptions(const CLI::App& app, std::vector<std::string>& options) {
   }
 }
 
-void AddSwitches(const CLI::App& app, std::map<std::string, std::string>& switches) {
+void AddSwitches(const CLI::App& app, std::set<std::string>& switches) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_expected_max() > 0) continue;
     for (const std::string& name : option->get_lnames()) {
-      switches.emplace("--" + name, option->get_envname());
+      switches.insert("--" + name);
     }
   }
   for (const CLI::App* command : app.get_subcommands(nullptr)) AddSwitches(*command, switches);
-}
-
-absl::Status CheckSwitch(const std::string& name, const std::string& value) {
-  const std::string wrong = wire::WrongTruthValue(value);
-  if (wrong.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, ": ", wrong, kMore));
 }
 
 constexpr char kPrefix[] = "HILBERT_RING_";
@@ -74,23 +65,17 @@ void RequireExactValues(CLI::App& app) {
 }
 
 absl::Status CheckValues(const CLI::App& app, const std::vector<std::string>& arguments) {
-  std::map<std::string, std::string> switches;  // by name, with their variables
+  std::set<std::string> switches;
   AddSwitches(app, switches);
-  std::set<std::string> given;
   for (const std::string& argument : arguments) {
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
     if (name.starts_with("--") && equals + 1 == argument.size()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": has no value", kMore));
     }
-    if (!switches.contains(name)) continue;
-    given.insert(name);
-    if (equals != argument.npos) RETURN_IF_ERROR(CheckSwitch(name, argument.substr(equals + 1)));
-  }
-  for (const auto& [name, variable] : switches) {
-    const char* const value = variable.empty() ? nullptr : std::getenv(variable.c_str());
-    if (value == nullptr || *value == '\0' || given.contains(name)) continue;
-    RETURN_IF_ERROR(CheckSwitch(absl::StrCat(name, " (", variable, ")"), value));
+    if (equals == argument.npos || !switches.contains(name)) continue;
+    const std::string wrong = wire::WrongTruthValue(argument.substr(equals + 1));
+    if (!wrong.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": ", wrong, kMore));
   }
   return absl::OkStatus();
 }

@@ -15,8 +15,8 @@ namespace hilbert_ring::cli {
 void RequireExactValues(CLI::App& app);
 
 // INVALID_ARGUMENT: an argument --option= without a value, for which CLI11 would take the next
-// argument or true; --switch=VALUE, or the variable of a switch, that is neither true nor false:
-// CLI11 would take 1x for true, and throws at others.
+// argument or true; --switch=VALUE that is neither true nor false: CLI11 would take 1x for
+// true, and throws at others.
 absl::Status CheckValues(const CLI::App& app, const std::vector<std::string>& arguments);
 
 // INVALID_ARGUMENT: the error of app.parse; unknown commands and options are named with

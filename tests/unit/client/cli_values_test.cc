@@ -47,6 +47,24 @@ TEST(CliValues, EachCommandRefusesASwitchThatIsNeither) {
   const CliResult variable = RunShell("HILBERT_RING_TLS=1x $CLI status");
   EXPECT_EQ(variable.code, 2);
   EXPECT_THAT(variable.err, HasSubstr("--tls (HILBERT_RING_TLS): 1x, must be true or false"));
+  EXPECT_EQ(RunShell("HILBERT_RING_TLS=1x $CLI status --tls=x --json").code, 2);
+}
+
+TEST(CliValues, AWrongSwitchKeepsNobodyFromTheHelp) {
+  for (const char* value : {"1", "maybe", "[]", "99999999999999999999"}) {
+    for (const char* arguments : {"--help", "status -h", "--version", "version", "completion bash",
+                                  "plan --local --heads 1 --head-dim 8 --segments 2 --dilations 1 "
+                                  "--tokens 4"}) {
+      EXPECT_EQ(RunShell(absl::StrCat("HILBERT_RING_TLS=", value, " $CLI ", arguments)).code, 0)
+          << value << " " << arguments;
+    }
+  }
+  for (const char* arguments : {"plan --causal=x --help", "--server= plan -h", "--json=x --version",
+                                "plan --tokens= 5 --help"}) {
+    EXPECT_EQ(RunCli(arguments).code, 0) << arguments;
+  }
+  EXPECT_THAT(RunCli("cancel --caller --help --json=x job").err,
+              HasSubstr("--json: x, must be true or false"));
 }
 
 // CLI11 would take the argument behind it.
