@@ -14,11 +14,13 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "client/cli/failure.h"
 #include "client/cli/slide_files.h"
@@ -121,21 +123,26 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Python takes an empty element for the current folder. package: "": there is none to add.
+void SetPythonPath(const std::string& package) {
+  std::vector<std::string> folders = absl::StrSplit(Variable("PYTHONPATH"), ':', absl::SkipEmpty());
+  if (!package.empty()) folders.push_back(package);
+  setenv("PYTHONPATH", absl::StrJoin(folders, ":").c_str(), 1);
+  if (folders.empty()) unsetenv("PYTHONPATH");
+}
+
 // Programs of the build tree find its package, and the package them.
 void NameOwnFolders() {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return;
+  if (error) return SetPythonPath("");
   const std::filesystem::path programs = own.parent_path();
   if (std::filesystem::exists(programs / "hilbert-ring-coordinator", error)) {
     setenv("HILBERT_RING_BIN_DIR", programs.c_str(), 0);
   }
   const std::filesystem::path package = programs.parent_path() / "python";
-  if (std::filesystem::exists(package / kModule / "__main__.py", error)) {
-    const std::string given = Variable("PYTHONPATH");
-    setenv("PYTHONPATH",
-           given.empty() ? package.c_str() : absl::StrCat(given, ":", package.string()).c_str(), 1);
-  }
+  const bool there = std::filesystem::exists(package / kModule / "__main__.py", error);
+  SetPythonPath(there ? package.string() : "");
 }
 
 // Those to try, in their order.

@@ -172,7 +172,8 @@ def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the current folder')\n")
     done = subprocess.run([find_program("hilbert-ring"), "draw", "pattern", "--tokens", "64", "--segments", "16",
                            "--out", "picture.svg"], capture_output=True, text=True, timeout=120, check=False,
-                          cwd=tmp_path, env={**os.environ, "HILBERT_RING_PYTHON": sys.executable})
+                          cwd=tmp_path, env={**os.environ, "HILBERT_RING_PYTHON": sys.executable,
+                                             "PYTHONPATH": ":" + os.environ.get("PYTHONPATH", "")})
     assert (done.returncode, done.stdout) == (0, "picture.svg\n"), done.stderr
 
 

@@ -64,9 +64,14 @@ TEST(CliPackage, ThePackageFindsTheProgramsAndTheProgramsThePackage) {
   const std::string python = absl::StrCat("HILBERT_RING_PYTHON=", Interpreter(files), " $CLI draw");
   EXPECT_THAT(RunShell(absl::StrCat("unset PYTHONPATH HILBERT_RING_BIN_DIR; ", python)).out,
               HasSubstr(absl::StrCat("programs=", build, "/bin path=", build, "/python\n")));
-  EXPECT_THAT(
-      RunShell(absl::StrCat("export PYTHONPATH=/mine HILBERT_RING_BIN_DIR=/theirs; ", python)).out,
-      HasSubstr(absl::StrCat("programs=/theirs path=/mine:", build, "/python\n")));
+  for (const char* mine : {"/mine", ":/mine", "/mine:", "::/mine::"}) {  // an empty element: here
+    EXPECT_THAT(RunShell(absl::StrCat("export PYTHONPATH=", mine, " HILBERT_RING_BIN_DIR=/theirs; ",
+                                      python))
+                    .out,
+                HasSubstr(absl::StrCat("programs=/theirs path=/mine:", build, "/python\n")));
+  }
+  EXPECT_THAT(RunShell(absl::StrCat("export PYTHONPATH=:; ", python)).out,
+              HasSubstr(absl::StrCat(" path=", build, "/python\n")));
 }
 
 TEST(CliPackage, ThePythonOnThePathIsTakenWhereItHasThePackage) {
