@@ -87,8 +87,8 @@ void AddEncodeFlags(CLI::App& app, EncodeCommand& command) {
       },
       "");
   app.add_option("--layers", command.layers,
-                 "whose outputs are wanted: all, from the first layer's input (0) on, last, or "
-                 "numbers, in the order of the result; not given: last")
+                 "layers of the result: all, last, or numbers in the order of the result; default: "
+                 "last")
       ->type_name("all|last|N,...")
       ->check(given);
   Choice(app, "--final-norm", command.final_norm, "apply|skip",
