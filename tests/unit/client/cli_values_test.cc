@@ -51,10 +51,11 @@ TEST(CliValues, EachCommandRefusesASwitchThatIsNeither) {
 }
 
 TEST(CliValues, AWrongSwitchKeepsNobodyFromTheHelp) {
+  const char* const plan =
+      "plan --local --tokens 4 --heads 1 --head-dim 8 --segments 2 --dilations 1";
   for (const char* value : {"1", "maybe", "[]", "99999999999999999999"}) {
-    for (const char* arguments : {"--help", "status -h", "--version", "version", "completion bash",
-                                  "plan --local --heads 1 --head-dim 8 --segments 2 --dilations 1 "
-                                  "--tokens 4"}) {
+    for (const char* arguments :
+         {"--help", "status -h", "--version", "version", "completion bash", plan}) {
       EXPECT_EQ(RunShell(absl::StrCat("HILBERT_RING_TLS=", value, " $CLI ", arguments)).code, 0)
           << value << " " << arguments;
     }
