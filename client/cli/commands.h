@@ -113,7 +113,7 @@ struct CancelCommand {
 int RunAttend(const GlobalOptions& global, const AttendCommand& command);
 int RunAttendStream(const GlobalOptions& global, const AttendCommand& command);
 int RunAttendMany(const GlobalOptions& global, const ManyCommand& command);
-int RunEncode(const GlobalOptions& global, const EncodeCommand& command);
+int RunEncode(const GlobalOptions& global, const EncodeCommand& given);
 int RunModels(const GlobalOptions& global);
 int RunPlan(const GlobalOptions& global, const PlanCommand& command);
 int RunStatus(const GlobalOptions& global);
