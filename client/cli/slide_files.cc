@@ -60,6 +60,7 @@ absl::StatusOr<int> WaitForSlide(pid_t child) {
 // Without an input, and without an output but for errors.
 absl::StatusOr<pid_t> SpawnSlide(std::vector<std::string> words) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;

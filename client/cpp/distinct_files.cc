@@ -81,7 +81,7 @@ std::vector<Place> PlacesOfOutput(const NamedFile& output) {
 
 absl::Status CheckNamed(const NamedFile& file) {
   const absl::Status status = CheckPath(file.path);
-  if (status.ok()) return status;
+  if (status.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(file.name, " ", status.message()));
 }
 

@@ -30,8 +30,8 @@ absl::Status TilePlaces::Add(std::span<const double> coords) {
 }
 
 absl::Status TilePlaces::EndSlide() {
-  std::ranges::sort(places_);
-  const auto distinct = std::distance(places_.begin(), std::ranges::unique(places_).begin());
+  std::sort(places_.begin(), places_.end());
+  const auto distinct = std::distance(places_.begin(), std::unique(places_.begin(), places_.end()));
   const int64_t tiles = slide_tiles_[slide_++];
   places_.clear();
   if (2 * distinct >= tiles) return absl::OkStatus();
