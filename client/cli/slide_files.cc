@@ -57,7 +57,7 @@ absl::StatusOr<int> WaitForSlide(pid_t child) {
   return status;
 }
 
-// Without an input, and without an output but for errors.
+// The child reads nothing and writes errors alone.
 absl::StatusOr<pid_t> SpawnSlide(std::vector<std::string> words) {
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
