@@ -27,7 +27,7 @@ inline constexpr char kSlideLayouts[] = "atlaspatch|trident|raw2features|stamp|s
 // --slide, and what `slide` is told about it. flags must outlive app.
 void AddSlideFlags(CLI::App& app, SlideFlags& flags);
 
-// The folder, which is removed at the end. There is none without --slide.
+// The folder is removed at the end. Without --slide no folder exists.
 class SlideFiles {
  public:
   // In TMPDIR. Errors are the system's.
