@@ -67,7 +67,7 @@ struct ManyCommand {
   CallFlags call;    // of all of them; neither report, trace nor job_id
 };
 
-// What --slide names, and what the command `slide` is told about it.
+// The file of --slide, and the options of the command `slide` for it.
 inline constexpr char kPatchesFlag[] = "--patches";
 struct SlideFlags {
   std::string file;                            // empty: none

@@ -123,7 +123,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Python takes an empty element for the current folder. package: "": there is none to add.
+// Python takes an empty element for the current folder. package: may be empty.
 void SetPythonPath(const std::string& package) {
   std::vector<std::string> folders = absl::StrSplit(Variable("PYTHONPATH"), ':', absl::SkipEmpty());
   if (!package.empty()) folders.push_back(package);

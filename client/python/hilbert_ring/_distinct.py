@@ -13,7 +13,7 @@ from typing import Any, DefaultDict, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from hilbert_ring._chunks import RowRanges
-from hilbert_ring._files import PathLike, byte_range, is_path, mapping_at
+from hilbert_ring._files import PathLike, byte_range, is_path, mapping_of
 from hilbert_ring._torch_streams import torch_if_loaded
 from hilbert_ring.errors import InvalidArgumentError
 
@@ -136,7 +136,7 @@ def _extents(value: Any, files: bool) -> List[_Extent]:
         return []
     begin, end = bounds
     extents = [_Extent(_MEMORY, begin, end)]
-    mapping = mapping_at(begin) if files else None
+    mapping = mapping_of(value, begin) if files else None
     if mapping is not None:
         identity = _identity(mapping.path)
         if identity is not None and identity[1] == mapping.inode:  # else it was replaced

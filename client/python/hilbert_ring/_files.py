@@ -1,11 +1,13 @@
 """Tensors in files: where an array lies in one, and outputs that are written to one."""
 import errno
 import math
+import mmap
 import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional, Sequence, Tuple, Union
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from hilbert_ring.errors import DataLossError, HilbertRingError, InvalidArgument
 
 PathLike = Union[str, "os.PathLike[str]"]
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_mappings: "WeakKeyDictionary[mmap.mmap, Optional[Mapping]]" = WeakKeyDictionary()
 
 
 def is_path(value: Any) -> bool:
@@ -104,6 +107,23 @@ def mapping_at(address: int) -> Optional[Mapping]:
         return None
     return Mapping(begin, fields[5].replace("\\012", "\n"), int(fields[4]), int(fields[2], 16),
                    fields[1].endswith("s"))
+
+
+def python_map(value: Any) -> Optional[mmap.mmap]:
+    """The map of Python's that an array or a view of one lies in; None: it lies elsewhere."""
+    while isinstance(value, (np.ndarray, memoryview)):
+        value = value.base if isinstance(value, np.ndarray) else value.obj
+    return value if isinstance(value, mmap.mmap) else None
+
+
+def mapping_of(value: Any, address: int) -> Optional[Mapping]:
+    """As of mapping_at, of the value that lies there; a map of Python's is looked up once."""
+    memory = python_map(value)
+    if memory is None:
+        return mapping_at(address)
+    if memory not in _mappings:
+        _mappings[memory] = mapping_at(address)
+    return _mappings[memory]
 
 
 def byte_range(address: int, shape: Sequence[int], strides: Sequence[int], size: int) -> Optional[Tuple[int, int]]:

@@ -10,12 +10,11 @@ import errno
 import mmap
 import os
 from typing import Any, Callable, Iterator, Optional, Tuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hilbert_ring._files import Mapping, byte_range, mapping_at, no_room
+from hilbert_ring._files import Mapping, byte_range, mapping_of, no_room, python_map
 from hilbert_ring.errors import DataLossError
 
 RowReader = Callable[[int, int], "NDArray[Any]"]  # of rows [first, end)
@@ -23,7 +22,6 @@ RowReader = Callable[[int, int], "NDArray[Any]"]  # of rows [first, end)
 _BLOCK_ROWS = 1 << 20
 _fallocate = ctypes.CDLL(None, use_errno=True).fallocate  # of Linux: file, mode, offset, bytes
 _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
-_mappings: "WeakKeyDictionary[mmap.mmap, Optional[Mapping]]" = WeakKeyDictionary()
 
 
 def rows_of(name: str, array: "NDArray[Any]") -> RowReader:
@@ -96,14 +94,10 @@ def _address(array: "NDArray[Any]") -> int:
 
 def _mapping_of(array: "NDArray[Any]") -> Optional[Tuple[mmap.mmap, Mapping]]:
     """Of an array or a view of one whose memory Python has mapped from a file."""
-    memory: Any = array
-    while isinstance(memory, (np.ndarray, memoryview)):
-        memory = memory.base if isinstance(memory, np.ndarray) else memory.obj
-    if not isinstance(memory, mmap.mmap) or array.size == 0:
+    memory = python_map(array)
+    if memory is None or array.size == 0:
         return None
-    if memory not in _mappings:
-        _mappings[memory] = mapping_at(_address(array))
-    mapping = _mappings[memory]
+    mapping = mapping_of(array, _address(array))
     return None if mapping is None else (memory, mapping)
 
 
