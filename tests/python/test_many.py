@@ -308,5 +308,5 @@ def test_lines_must_be_json(lines):
     lines.lines.append(7)
     assert "line 1: expected an object" in lines.run("attend-many", "jobs.jsonl").stderr
     (lines.folder / "odd").write_text("{")
-    assert "line 1: is no JSON" in lines.run("attend-many", "odd").stderr
+    assert "line 1: the job is malformed JSON: " in lines.run("attend-many", "odd").stderr
     assert "cannot open" in lines.run("attend-many", "none").stderr
