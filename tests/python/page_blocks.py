@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md")),
          ROOT / "deploy/helm/hilbert-ring/README.md", ROOT / "client/python/README.md"]
-LANGUAGES = {"sh", "python", "cpp", "json", "yaml", "ini", "proto", "text", "mermaid"}
+LANGUAGES = {"sh", "python", "cpp", "json", "yaml", "ini", "proto", "text", "mermaid", "promql"}
 RUN = {"run", "run=service", "run=elsewhere", "service"}
 
 
