@@ -4,18 +4,16 @@
     tools/bench_record.py --results bench/results --name tls --as './dev bench tls' -- python3 tests/bench/tls_cost.py ...
 
 ./dev bench does this for every benchmark. What the same benchmark measured on that machine and day before is replaced,
-when the program ended well.
+when the program ended well. Cells are texts as the program printed them; each row has a line of its own, for comparison.
 """
 import argparse
 import datetime
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import benchmark_tables  # noqa: E402
 
 
 def processor(cpuinfo):
@@ -35,6 +33,49 @@ def slug(text):
 def revision():
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
     return done.stdout.strip()
+
+
+def cells_of(line):
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def parse(text):
+    """Tables of a Markdown text, and its other lines. A table's title is the last line before it, without marks."""
+    tables, others, lines, at, title = [], [], text.splitlines(), 0, ""
+    while at < len(lines):
+        if lines[at].startswith("|") and re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", "".join(lines[at + 1:at + 2]).strip()):
+            columns, rows = cells_of(lines[at]), []
+            named = [column for column in columns if column]
+            if len(set(named)) < len(named):
+                raise ValueError(f"two columns of one name: {lines[at]}")
+            at += 2
+            while at < len(lines) and lines[at].startswith("|"):
+                rows.append(cells_of(lines[at]))
+                if len(rows[-1]) != len(columns):
+                    raise ValueError(f"{len(rows[-1])} cells under {len(columns)} columns: {lines[at]}")
+                at += 1
+            tables.append({"title": title, "columns": columns, "rows": rows})
+            continue
+        if lines[at].strip():
+            others.append(lines[at].rstrip())
+            title = lines[at].strip("#: ")
+        at += 1
+    return tables, others
+
+
+def to_json(record):
+    def one(value):
+        return json.dumps(value, ensure_ascii=False)
+
+    tables = []
+    for table in record["tables"]:
+        rows = ",\n".join(f"      {one(row)}" for row in table["rows"])
+        tables.append(f'    {{"title": {one(table["title"])},\n     "columns": {one(table["columns"])},\n'
+                      f'     "rows": [\n{rows}\n    ]}}')
+    fields = [f"  {one(key)}: {one(value)}" for key, value in record.items() if key not in ("tables", "lines")]
+    for key, items in (("tables", tables), ("lines", [f"    {one(line)}" for line in record["lines"]])):
+        fields.append(f'  "{key}": [\n' + ",\n".join(items) + "\n  ]" if items else f'  "{key}": []')
+    return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
 def run(command):
@@ -65,12 +106,12 @@ def main():
     if status != 0:
         print(f"bench: {given.name} ended with {status}, nothing is recorded", file=sys.stderr)
         return status if status > 0 else 1
-    tables, lines = benchmark_tables.parse(printed)
+    tables, lines = parse(printed)
     lines = [line for line in lines if not Path(line).is_file()]  # where its own report lies
     folder = given.results / f"{slug(given.machine or f'{name} {widest}')}-{date}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{given.name}.json"
-    path.write_text(benchmark_tables.to_json({
+    path.write_text(to_json({
         "name": given.name, "command": given.said or " ".join(command), "date": date,
         "machine": f"{name} ({widest}), {len(os.sched_getaffinity(0))} cores",
         "load": f"{load:.1f} before, {os.getloadavg()[0]:.1f} after", "revision": revision(),

@@ -23,7 +23,7 @@ namespace hilbert_ring::client {
 
 struct HandedOptions {
   // Of inputs, coordinates included, and outputs but pooled vectors: smaller jobs are sent
-  // (docs/benchmarks.md).
+  // (docs/performance.md).
   int64_t least_bytes = 8 << 20;
   DataRootOptions root;
   // Told, if set, why the tensors are sent: FAILED_PRECONDITION where there is no data root in

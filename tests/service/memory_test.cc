@@ -42,7 +42,7 @@ TEST_F(Memory, WorkersTakeWhatThePlanSays) {
       auto cluster = Cluster::Start({.workers = workers});
       ASSERT_TRUE(cluster.ok()) << cluster.status();
       auto stub = (*cluster)->Stub();
-      // Small enough for a test; the full sizes are in docs/benchmarks.md.
+      // Small enough for a test; docs/performance.md has the full sizes.
       const JobSpec spec = Reports(65536, branches);
       const auto plan = MakePlan(spec, workers);
       ASSERT_TRUE(plan.ok());
