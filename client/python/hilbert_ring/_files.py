@@ -12,18 +12,33 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from hilbert_ring._npy import map_npy, read_npy_header
 from hilbert_ring._output_place import find_output
 from hilbert_ring._pending import pending_path, sync_folder
 from hilbert_ring.errors import DataLossError, HilbertRingError, InvalidArgumentError, ResourceExhaustedError
 
 PathLike = Union[str, "os.PathLike[str]"]
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _mappings: "WeakKeyDictionary[mmap.mmap, Optional[Mapping]]" = WeakKeyDictionary()
 
 
 def is_path(value: Any) -> bool:
     """Whether it names a file."""
     return isinstance(value, (str, os.PathLike))
+
+
+def checked_path(name: str, value: Any) -> str:
+    """
+    Raises:
+        InvalidArgumentError: it is no path, is empty, or has a NUL, at which the system would end it.
+    """
+    if not is_path(value):
+        raise InvalidArgumentError(f"{name} is of type {type(value).__name__}, must be a path", field=name)
+    path = os.fsdecode(value)
+    if not path:
+        raise InvalidArgumentError(f"{name}: is empty, expected a path", field=name)
+    if "\0" in path:
+        raise InvalidArgumentError(f"{name}: {path!r}: a path has no NUL", field=name)
+    return path
 
 
 def opened(name: str, value: Any) -> Any:
@@ -34,13 +49,11 @@ def opened(name: str, value: Any) -> Any:
     """
     if not is_path(value):
         return value
+    path = checked_path(name, value)
     try:
-        array = np.load(value, mmap_mode="r", allow_pickle=False)
+        return map_npy(path)
     except (OSError, ValueError) as error:
-        raise InvalidArgumentError(f"{name}: {os.fspath(value)}: {error}", field=name) from None
-    if not isinstance(array, np.ndarray):
-        raise InvalidArgumentError(f"{name}: {os.fspath(value)}: expected .npy", field=name)
-    return array
+        raise InvalidArgumentError(f"{name}: {path}: {error}", field=name) from None
 
 
 class NotInFile(Exception):
@@ -155,11 +168,10 @@ def _mapped_at(address: int) -> Tuple[str, int]:
 def _is_whole(path: str, offset: int, array: "NDArray[Any]") -> bool:
     try:
         with open(path, "rb") as file:
-            read = _HEADERS[np.lib.format.read_magic(file)]
-            shape, fortran, dtype = read(file)
-            return bool(file.tell() == offset and shape == array.shape and dtype == array.dtype
-                        and (not fortran or array.ndim == 1))
-    except (OSError, ValueError, KeyError):
+            header = read_npy_header(file)
+            return bool(header.offset == offset and header.shape == array.shape and header.dtype == array.dtype
+                        and not header.fortran)
+    except (OSError, ValueError):
         return False
 
 
@@ -258,7 +270,7 @@ class FileOutput:
                 os.replace(self._pending, self.path)
                 self._pending = None
                 sync_folder(self.path.parent)
-            array: "NDArray[Any]" = np.load(self.path, mmap_mode="r")
+            array = map_npy(self.path)
         except (OSError, ValueError) as error:
             raise HilbertRingError(f"{self.path}: {error}") from None
         return array if array.dtype == self._dtype else array.view(self._dtype)
@@ -267,7 +279,7 @@ class FileOutput:
         """What the service's workers wrote."""
         told = "though the service says that the job is done"
         try:
-            array: "NDArray[Any]" = np.load(self.path, mmap_mode="r")
+            array = map_npy(self.path)
         except (OSError, ValueError) as error:
             raise DataLossError(f"{self.path}: {error}, {told}") from None
         if _version_of(self.path) == self._before:
