@@ -1,6 +1,8 @@
 """Space-filling-curve orders of a job's tokens."""
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Optional, Sequence
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,16 @@ class Ordering:
     scope: str = "qkv"
 
     curve = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Of one kind, with equal fields; coordinates are compared by value, their paths as such."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in (
+            (getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
+
+    def __hash__(self) -> int:  # coordinates and grids have none
+        return hash((type(self), self.window, self.scope))
 
 
 class Hilbert(Ordering):
