@@ -139,6 +139,11 @@ def test_features_of_a_type(tmp_path, given):
     (changed(), {"coord_scale": 2, "coords_are": "tiles"}, "coord_scale", "must be one of them"),
     (changed(), {"tile_size": 0}, "tile_size", "is 0, must be 1 to"),
     (changed(), {"tile_size": 25.6}, "tile_size", "25.6"),
+    (lambda _: 5, {}, "path", "is of type int, must be a path"),
+    (lambda _: "", {}, "path", "is empty, expected a path"),
+    (changed(), {"patches": 5}, "patches", "is of type int, must be a path"),
+    (changed(), {"features": 5}, "features", "is 5, must be a text"),
+    (changed(), {"coords": CELLS}, "coords", "must be a text"),
 ])
 def test_what_is_wrong_is_named(tmp_path, file, told, field, message):
     with pytest.raises(hilbert_ring.InvalidArgumentError, match=message) as raised:
@@ -167,16 +172,29 @@ def test_one_of_several_encoders(tmp_path):
     assert hilbert_ring.read_slide(path, features="features/resnet50")[0].shape == (6, 2)
 
 
+def changed_byte(_, path):
+    """Of the first member's numbers."""
+    data = bytearray(path.read_bytes())
+    data[data.index(TILES.tobytes())] ^= 1
+    path.write_bytes(data)
+
+
 @pytest.mark.parametrize("name, text, message", [
     ("slide.h5", "text", "cannot be read as HDF5"), ("slide.npz", "text", "cannot be read as .npz"),
     ("slide.npz", "PK\3\4", "cannot be read as .npz"), ("slide.h5", None, "cannot be read as HDF5"),
-    ("slide.npz", None, "cannot be read as .npz")])
+    ("slide.npz", None, "cannot be read as .npz"), ("slide.npz", "", "cannot be read as .npz: it is not a zip archive"),
+    *((name, os.mkfifo, "is not a file") for name in ("slide.h5", "slide.npz", "slide.pt")),
+    ("slide.npz", lambda path: np.savez(path, features=np.array([None])),
+     "cannot be read as .npz: features is not an array of plain numbers or texts"),
+    ("slide.npz", lambda path: changed_byte(np.savez(path, features=TILES), path), "cannot be read as .npz")])
 def test_files_that_cannot_be_read(tmp_path, name, text, message):
-    if text is not None:
+    if callable(text):
+        text(tmp_path / name)
+    elif text is not None:
         (tmp_path / name).write_text(text)
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{name} {message}: ") as raised:
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{name}:? {message}") as raised:
         hilbert_ring.read_slide(tmp_path / name)
-    assert raised.value.field == "path"
+    assert raised.value.field == "path" and "allow_pickle" not in raised.value.message
 
 
 @pytest.mark.parametrize("package, name", [("h5py", "slide.h5"), ("torch", "slide.pt")])
@@ -216,7 +234,7 @@ def test_files_of_pytorch(tmp_path):
     path.write_bytes(b"hello world")
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="slide.pt"):
         hilbert_ring.read_slide(path)
-    with small_service() as client, pytest.raises(hilbert_ring.InvalidArgumentError, match="must be integers, float32"):
+    with small_service() as client, pytest.raises(hilbert_ring.InvalidArgumentError, match="integers, float32 or"):
         client.encode(TILES, (coords / 51.2).bfloat16(), model="small", progress=False)
 
 

@@ -56,6 +56,8 @@ def opened_slide(path: PathLike) -> ContextManager[View]:
     Raises:
         InvalidArgumentError: the file cannot be read, or needs a package that is not installed.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe is refused, not waited for
+        raise InvalidArgumentError(f"{os.fspath(path)}: is not a file", field="path")
     suffix = Path(path).suffix.lower()
     return {".npz": _npz, ".pt": _pt, ".pth": _pt}.get(suffix, _hdf5)(os.fspath(path))
 
@@ -96,13 +98,21 @@ def _hdf5(path: str) -> Iterator[View]:
 def _npz(path: str) -> Iterator[View]:
     try:
         with open(path, "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("it is not a zip archive")
+            file.seek(0)
             loaded = np.load(file, allow_pickle=False)
-            if not isinstance(loaded, np.lib.npyio.NpzFile):
-                raise ValueError("it is no archive")
-            values = {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            values = {name: _member(loaded, name) for name in loaded.files}
+    except Exception as error:  # bytes of another kind make any error of zip's and of NumPy's readers
         raise _unreadable(path, ".npz", error) from error
     yield _view_of(path, values)
+
+
+def _member(archive: Any, name: str) -> Any:
+    try:
+        return archive[name]
+    except ValueError:  # NumPy's words advise to trust the file
+        raise ValueError(f"{name} is not an array of plain numbers or texts") from None
 
 
 @contextmanager

@@ -4,9 +4,11 @@ What a value may be is for the service to say, which refuses a job by its Open, 
 sent. Here stands what Python alone can get wrong: names and kinds of values.
 """
 import operator
+from numbers import Real
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilbert_ring._files import opened
 from hilbert_ring.errors import InvalidArgumentError
@@ -32,10 +34,11 @@ def choice(field: str, value: Any, known: Dict[str, Any]) -> Any:
 
 
 def check_text(field: str, value: Any) -> None:
-    """Raises InvalidArgumentError of a text that no message can have."""
+    """Raises InvalidArgumentError of what is no text, or one that no message can have."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{field} is {value!r}, must be a text", field=field)
     try:
-        if isinstance(value, str):
-            value.encode()
+        value.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(f"{field} is {value!r}, which is no Unicode text: {error.reason}",
                                    field=field) from None
@@ -50,18 +53,38 @@ def boolean(field: str, value: Any, default: bool = False) -> bool:
     return bool(value)
 
 
-def integer(field: str, value: Any) -> int:
-    """A value of a 64-bit field, which is no flag."""
+def number(field: str, value: Any, kind: str = "a number") -> float:
+    """A number of Python or NumPy, which is no flag. kind: what it must be, in errors."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError
+        return float(value)
+    except (TypeError, OverflowError):
+        raise InvalidArgumentError(f"{field} is {value!r}, must be {kind}", field=field) from None
+
+
+def coordinate_values(field: str, value: Any, kind: str) -> "NDArray[Any]":
+    """Raises InvalidArgumentError of what NumPy makes no array of. kind: what the numbers must be, in errors."""
+    try:
+        return np.asarray(value)
+    except Exception as error:  # each library has its own: ragged rows, a type, a device, a gradient
+        found = type(value).__name__ + (f" of {value.dtype}" if hasattr(value, "dtype") else "")
+        raise InvalidArgumentError(f"{field} is a {found}, must be an array of {kind} that NumPy can read: {error}",
+                                   field=field) from None
+
+
+def integer(field: str, value: Any, bits: int = 64) -> int:
+    """A value of a field of so many bits, which is no flag."""
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
-        number = operator.index(value)
+        found = operator.index(value)
     except TypeError:
         raise InvalidArgumentError(f"{field} is {value!r}, expected an integer",
                                    field=field) from None
-    if not -2**63 <= number < 2**63:
-        raise InvalidArgumentError(f"{field} is {number}, beyond 64 bits", field=field)
-    return number
+    if not -2**(bits - 1) <= found < 2**(bits - 1):
+        raise InvalidArgumentError(f"{field} is {found}, beyond {bits} bits", field=field)
+    return found
 
 
 def integers(field: str, values: Any) -> List[int]:
@@ -101,7 +124,7 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
         sequence_lengths=integers("sequence_lengths",
                                   () if sequence_lengths is None else sequence_lengths))
     if scale is not None:
-        spec.scale = float(scale)
+        spec.scale = number("scale", scale)
     if ordering is not None:
         spec.ordering.CopyFrom(_ordering(ordering))
     return spec
@@ -114,7 +137,10 @@ def _ordering(ordering: Ordering) -> pb.Ordering:
             field="ordering")
     axes = 0
     if ordering.coords is not None:
-        shape = np.shape(opened("ordering.coords", ordering.coords))
+        coords = opened("ordering.coords", ordering.coords)
+        if not hasattr(coords, "shape"):
+            coords = coordinate_values("ordering.coords", coords, "integers")
+        shape = tuple(coords.shape)
         if len(shape) != 2 or shape[1] not in (2, 3):
             raise InvalidArgumentError(
                 f"ordering.coords has shape {shape}, expected [tokens, 2] or [tokens, 3]",

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilbert_ring._mapped_rows import blocks_of, rows_of, take_room
-from hilbert_ring._spec import ELEMENT_BYTES
+from hilbert_ring._spec import ELEMENT_BYTES, coordinate_values
 from hilbert_ring._torch_streams import CallerStreams, streams_of_call, torch_if_loaded
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 
@@ -232,19 +232,24 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
     torch = torch_if_loaded()
     array: Optional["NDArray[Any]"] = None
     if torch is not None and isinstance(value, torch.Tensor):
-        found, fits = str(value.dtype).replace("torch.", ""), value.is_contiguous()
+        given, found, fits = value.shape, str(value.dtype).replace("torch.", ""), value.is_contiguous()
         if value.device.type != "cpu":
             raise InvalidArgumentError(f"{name} is on {value.device}, expected the CPU", field=name)
     else:
-        array = value if isinstance(value, np.ndarray) else np.asarray(memoryview(value))
+        try:
+            array = value if isinstance(value, np.ndarray) else np.asarray(memoryview(value))
+        except TypeError:
+            raise InvalidArgumentError(f"{name} is of type {type(value).__name__}, must be a path or a writable array",
+                                       field=name) from None
+        given = array.shape
         found = _type_of(name, array.dtype, dtype if array.dtype.name not in _NUMPY_NAMES else None)
         fits = array.flags.c_contiguous and array.flags.writeable
         if not array.dtype.isnative:
             raise InvalidArgumentError(f"{name} has dtype {array.dtype}, must be in this machine's byte order",
                                        field=name)
-    if tuple(value.shape) != tuple(shape) or found != dtype:
+    if tuple(given) != tuple(shape) or found != dtype:
         raise InvalidArgumentError(
-            f"{name} is {found} {tuple(value.shape)}, the job's is {dtype} {tuple(shape)}",
+            f"{name} is {found} {tuple(given)}, the job's is {dtype} {tuple(shape)}",
             field=name)
     if not fits:
         raise InvalidArgumentError(f"{name} must be writable and in C order", field=name)
@@ -261,7 +266,7 @@ def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryvie
         InvalidArgumentError, OutOfRangeError: another shape or type, or a number out of range.
     """
     refuse_masked("ordering.coords", coords)
-    array = np.asarray(coords)
+    array = coordinate_values("ordering.coords", coords, "integers")
     if array.dtype.kind not in "iu":
         raise InvalidArgumentError(f"ordering.coords has dtype {array.dtype}, expected integers",
                                    field="ordering.coords")

@@ -4,6 +4,7 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hilbert_ring._spec import coordinate_values
 from hilbert_ring._tensors import refuse_masked
 from hilbert_ring.errors import InvalidArgumentError
 
@@ -18,13 +19,9 @@ def coordinate_array(value: Any, of: str = "coords") -> "NDArray[Any]":
         InvalidArgumentError: it is masked, or of another type.
     """
     refuse_masked("coords", value)
-    found: Any
-    try:
-        array = np.asarray(value)
-        found = array.dtype
-    except TypeError:  # of PyTorch: bfloat16, or on another device
-        found = getattr(value, "dtype", type(value).__name__)
-    if not isinstance(found, np.dtype) or found.kind not in "iuf" or found.kind == "f" and found.itemsize < 4:
+    array = coordinate_values("coords", value, "integers, float32 or float64")
+    found = array.dtype
+    if found.kind not in "iuf" or found.kind == "f" and found.itemsize < 4:
         raise InvalidArgumentError(f"{of} is {found}, must be integers, float32 or float64: floats of 16 bits "
                                    "round coordinates", field="coords")
     return array

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilbert_ring._channel import PathLike
+from hilbert_ring._files import checked_path
 from hilbert_ring._slide_coords import Scaled, Told, scaled_coords
 from hilbert_ring._slide_files import View, opened_slide
 from hilbert_ring._slide_layouts import NAMES, features_of
-from hilbert_ring._spec import choice, integer
+from hilbert_ring._spec import check_text, choice, integer
 from hilbert_ring._warn import warn
 from hilbert_ring.errors import InvalidArgumentError
 
@@ -37,6 +38,10 @@ class SlideFile:
     coords_are: Optional[str] = None
 
     def __post_init__(self) -> None:
+        checked_path("path", self.path)
+        for name, check in (("patches", checked_path), ("features", check_text), ("coords", check_text)):
+            if getattr(self, name) is not None:
+                check(name, getattr(self, name))
         for name, known in (("layout", NAMES), ("coords_are", COORDS_ARE)):
             if getattr(self, name) is not None:
                 choice(name, getattr(self, name), dict.fromkeys(known))
