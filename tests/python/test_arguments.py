@@ -1,5 +1,8 @@
 """What is wrong with a call is said before anything is sent, by field and limit."""
+import array
+import asyncio
 from collections import deque
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -121,9 +124,81 @@ def test_bytes_of_a_row():
     ("deadline", {"options": {"deadline": 0}}),
     ("deadline", {"options": {"deadline": float("nan")}}),
     ("outage_timeout", {"options": {"outage_timeout": -1}}),
+    *((name, {"options": {name: value}}) for name in ("deadline", "outage_timeout")
+      for value in ("5", timedelta(seconds=5), True, 9.2e9, 1000000001, 10**400, [5], np.array([5.0]))),
+    *((name, {"options": {name: value}}) for name in ("chunk_bytes", "max_attempts")
+      for value in (1024.0, "3", float("nan"), True, None, 2**63)),
+    ("job_id", {"options": {"job_id": 5}}),
+    ("job_id", {"options": {"job_id": b"job"}}),
+    *(("scale", {"scale": value}) for value in ("0.5", [1], True, 1j)),
+    *((name, {name: value}) for name in ("out", "lse") for value in ([[1.0]], {}, "", "a\0b", array.array("f", [1]))),
+    ("out", {"out": True}),
+    *((name, {name: np.zeros(shape, "f4")}) for name in "qkv" for shape in ((0, 2, 8), (16, 0, 8), (16, 2, 0))),
+    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=[[1, 2], [3]])}),
+    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords="")}),
 ])
 def test_what_is_refused(field, arguments):
     refused(field, **arguments)
+
+
+def test_options_are_made_pythons_own_numbers():
+    options = AttendOptions(deadline=np.float32(5), max_attempts=np.int8(3), chunk_bytes=np.uint8(200))
+    assert (options.deadline, options.max_attempts, options.chunk_bytes) == (5.0, 3, 200)
+    assert type(options.chunk_bytes) is int and type(options.deadline) is float
+    AttendOptions(deadline=0.001, outage_timeout=0)
+    AttendOptions(deadline=1e9, outage_timeout=1e9)
+
+
+@pytest.mark.parametrize("field, arguments", [
+    ("workers", {"workers": "2"}), ("workers", {"workers": 2.0}), ("workers", {"workers": 2**31}),
+    ("workers", {"workers": True}), ("deadline", {"deadline": "5"}), ("deadline", {"deadline": 9.2e9}),
+    ("scale", {"scale": "1"}), ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=[[1, 2], [3]])})])
+def test_what_a_plan_refuses(client, field, arguments):
+    given = {"tokens": 16, "heads": 4, "head_dim": 8, "segments": [8], **arguments}
+
+    async def by_asyncio():
+        async with hilbert_ring.aio.connect(client.server) as aio_client:
+            await aio_client.plan(**given)
+
+    for call_of in (lambda: client.plan(**given), lambda: asyncio.run(by_asyncio())):
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            call_of()
+        assert raised.value.field == field
+
+
+@pytest.mark.parametrize("field, value", [
+    ("deadline", "5"), ("deadline", 9.2e9), ("max_attempts", 2.5), ("chunk_bytes", 1024.0), ("job_id", 5),
+    ("scale", "1"), ("out", [[1.0]]), ("lse", [[1.0]])])
+def test_every_call_refuses_it(client, field, value):
+    """Those of asyncio, of many jobs, and of streams, which have no outputs."""
+    common = {"segments": [8], field: value}
+
+    async def by_asyncio():
+        async with hilbert_ring.aio.connect(client.server) as aio_client:
+            await aio_client.attend(*arrays(), **common)
+
+    def many():
+        raise client.attend_many([arrays()], **common)[0]
+
+    calls = [lambda: client.attend(*arrays(), **common), lambda: asyncio.run(by_asyncio()), many]
+    if field != "out":
+        calls.append(lambda: list(client.attend_stream([arrays()], **common)))
+    for call_of in calls:
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            call_of()
+        assert raised.value.field == field
+
+
+@pytest.mark.parametrize("coords", [
+    np.arange(8).reshape(4, 2), [[0, 1], [2, 3]], ((0, 1), (2, 3)), [[1, 2], [3]], "coords.npy", None])
+def test_orderings_compare_by_value(coords):
+    one = hilbert_ring.Hilbert(grid=[2, 2], coords=coords)
+    same = hilbert_ring.Hilbert(grid=(2, 2), coords=coords.copy() if isinstance(coords, np.ndarray) else coords)
+    assert (one == same) is True and (one != same) is False and hash(one) == hash(same)
+    for other in (hilbert_ring.Morton(grid=[2, 2], coords=coords), hilbert_ring.Hilbert(grid=[2, 3], coords=coords),
+                  hilbert_ring.Hilbert(grid=[2, 2], coords=np.zeros((4, 2))), "hilbert"):
+        assert (one == other) is False
+    assert hilbert_ring.AttendResult(np.zeros(2), None, None) != hilbert_ring.AttendResult(np.zeros(2), None, None)
 
 
 class Sliced:
@@ -197,6 +272,12 @@ def test_ids_that_no_message_can_have(client):
         with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
             client.cancel(*names)
         assert raised.value.field == field
+    for field, call_of in (("job_id", lambda: client.cancel(5)), ("caller", lambda: client.cancel("job", 5)),
+                           ("model", lambda: client.model(5)),
+                           ("model", lambda: client.encode(zeros(4, 8), model="\ud800"))):
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            call_of()
+        assert raised.value.field == field
 
 
 def test_names_that_the_service_refuses_come_back_as_fields(client):
@@ -216,7 +297,16 @@ def test_flags_of_numpy_and_none_which_is_the_default():
     spec = call(causal=None, average_groups=None).open.spec
     assert not spec.causal and spec.average_groups
     assert [call(lse=lse).open.want_lse for lse in (True, np.True_, None, False, np.False_)] == [1, 1, 1, 0, 0]
-    AttendOptions(progress=np.False_).check()
+    AttendOptions(progress=np.False_)
+
+
+@pytest.mark.parametrize("argument", ["token", "token_file", "ca", "data_root"])
+@pytest.mark.parametrize("value", [5, ""])
+def test_texts_and_paths_of_a_connection(argument, value):
+    for connect in (hilbert_ring.connect, hilbert_ring.aio.connect):
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match=argument) as raised:
+            connect("localhost:8001", **{argument: value})
+        assert raised.value.field == argument
 
 
 @pytest.mark.parametrize("argument", ["tls", "insecure"])

@@ -188,6 +188,9 @@ def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
     ('{"segments": [4], "ordering": 3}', "ordering is 3, must be an object"),
     ('{"segments": [4], "ordering": {"coords": [[]]}}', "ordering.coords has shape (1, 0)"),
     ('{"segments": [4], "ordering": {"coords": [1, 2]}}', "ordering.coords has shape (2,)"),
+    ('{"segments": [4], "ordering": {"coords": [[1, 2], [3]]}}', "ordering.coords is a list, must be an array of integers"),
+    ('{"segments": [4], "ordering": {"coords_file": 5}}', "ordering.coords_file is of type int, must be a path"),
+    ('{"segments": [4], "ordering": {"coords_file": "job.json"}}', "job.json: not a .npy file: it does not start with"),
 ])
 def test_a_spec_that_is_no_job_is_refused(capsys, tmp_path, spec, told):
     (tmp_path / "job.json").write_text(spec)

@@ -216,7 +216,8 @@ def test_plans(slides):
         assert asyncio.run(by_asyncio(service.address)).flops == 8
         assert service.calls == 0
         for field, arguments in (("tiles", {"tiles": 0}), ("dtype", {"dtype": "float64"}),
-                                 ("sequence_lengths", {"sequence_lengths": [9]})):
+                                 ("sequence_lengths", {"sequence_lengths": [9]}), ("workers", {"workers": "2"}),
+                                 ("workers", {"workers": 2**31}), ("deadline", {"deadline": "5"})):
             with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
                 client.plan_encode(**{"tiles": 8, "model": "small", **arguments})
             assert raised.value.field == field
@@ -265,6 +266,18 @@ def test_a_service_that_is_away_is_waited_for(slides):
     ("coords", {"coords": np.zeros((8, 3))}, {}),
     ("coords", {}, {"positions": False}),
     ("max_attempts", {"max_attempts": 0}, {}),
+    ("coords", {"coords": [[1, 2], [3]]}, {}),
+    ("coords", {"coords": ""}, {}),
+    ("layers", {"layers": None}, {}),
+    ("layers[0]", {"layers": [[1], [1, 2]]}, {}),
+    ("deadline", {"deadline": "5"}, {}),
+    ("deadline", {"deadline": 9.2e9}, {}),
+    ("chunk_bytes", {"chunk_bytes": 1024.0}, {}),
+    ("job_id", {"job_id": 5}, {}),
+    ("model", {"model": 5}, {}),
+    ("out", {"out": [[1.0]]}, {}),
+    ("out", {"out": ""}, {}),
+    ("attention_map_out", {"attention_map": True, "attention_map_out": ""}, {}),
 ])
 def test_what_is_wrong_is_named_and_nothing_is_sent(slides, field, arguments, model):
     tiles, coords = slides

@@ -1,11 +1,16 @@
 """Tensors of whatever kind go in, and results of that kind come out."""
 import array
 import asyncio
+import gzip
+import io
+import os
+import subprocess
 
 import numpy as np
 import pytest
 
 import hilbert_ring
+from hilbert_ring.local_service import find_program
 
 SHAPE = (96, 2, 8)
 PATTERN = {"segments": [32, 96], "dilations": [1, 2], "mixing": "lse", "progress": False}
@@ -46,6 +51,103 @@ def test_memory_maps_in_and_out(client, expected, tmp_path):
     assert result.out is out
     out.flush()
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected.out)
+
+
+def saved(values=np.zeros((16, 2, 8), "f4")):
+    """The bytes of a .npy file."""
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()
+
+
+HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (16, 2, 8), }"
+
+
+def with_header(text=HEADER, old="", new="", version=1, length=None):
+    """A file with this text in its header, in which a part is replaced."""
+    header = text.replace(old, new).encode("latin-1") + b"\n"
+    size = (length or len(header)).to_bytes(2 if version == 1 else 4, "little")
+    return b"\x93NUMPY" + bytes([version, 0]) + size + header + bytes(1024)
+
+
+BROKEN = {
+    "text": b"q, k, v\n1, 2, 3\n",
+    "page": b"<!DOCTYPE html><html></html>",
+    "pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1152\n",
+    "gzip": gzip.compress(saved()),
+    "archive": b"PK\3\4" + bytes(40),
+    "empty": b"",
+    **{f"cut_{size}": saved()[:size] for size in (3, 8, 9, 60, -1)},
+    "long": saved() + b"x",
+    "version": with_header(version=9),
+    "length": with_header(version=2, length=2**20 + 1),
+    "list": with_header("[1, 2]"),
+    "unended": with_header("{'descr': '<f4'"),
+    "behind": with_header(old="}", new="} 1"),
+    "key": with_header(old="'descr'", new="'type\\xe9'"),
+    "twice": with_header(old="'shape'", new="'descr': '<f4', 'shape'"),
+    "missing": with_header(old="'fortran_order': False, ", new=""),
+    "flag": with_header(old="False", new="0"),
+    "colon": with_header(old="'shape':", new="'shape'"),
+    "comma": with_header(old="False,", new="False"),
+    "objects": with_header(old="<f4", new="|O"),
+    "structure": with_header(old="'<f4'", new="[('x', '<f4')]"),
+    "negative": with_header(old="16", new="-16"),
+    "fraction": with_header(old="16", new="1.6"),
+    "huge": with_header(old="16", new=str(2**62)),
+    "larger": with_header(old="16", new=str(10**30)),
+    "number": with_header(old="(16, 2, 8)", new="(16)"),
+    "axes": with_header(old="16", new="1, " * 32 + "16")}
+
+
+@pytest.mark.parametrize("name", [*BROKEN, "folder", "pipe", "absent"])
+def test_files_that_are_no_npy_are_refused_in_the_command_lines_words(client, tmp_path, name):
+    path = tmp_path / "broken.npy"
+    if name in BROKEN:
+        path.write_bytes(BROKEN[name])
+    elif name != "absent":
+        os.mkfifo(path) if name == "pipe" else path.mkdir()
+    good = np.zeros((16, 2, 8), "f4")
+    np.save(tmp_path / "good.npy", good)
+    files = {"q": path, "k": tmp_path / "good.npy", "v": tmp_path / "good.npy", "out": tmp_path / "out.npy"}
+    done = subprocess.run([find_program("hilbert-ring"), "attend", "--server", client.server, "--segments=8",
+                           "--dilations=1", *(f"--{flag}={file}" for flag, file in files.items())],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and str(path) in done.stderr
+    for given in (str(path), path):
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            client.attend(given, good, good, segments=[8], progress=False)
+        words = raised.value.message
+        assert raised.value.field == "q" and words.startswith(f"q: {path}: ")
+        assert done.stderr.rstrip().endswith(words[len("q: "):])
+
+
+def test_every_path_of_a_npy_file_is_checked(client, tmp_path):
+    path = tmp_path / "broken.npy"
+    path.write_bytes(BROKEN["text"])
+    ordering = hilbert_ring.Hilbert(coords=path)
+
+    async def awaited():
+        async with hilbert_ring.aio.connect(client.server) as aio_client:
+            await aio_client.attend(path, *tensors()[1:], **PATTERN)
+
+    def many():
+        raise client.attend_many([(path, *tensors()[1:])], segments=[8])[0]
+
+    for call in (many, lambda: asyncio.run(awaited()), lambda: client.attend(*tensors(), ordering=ordering, **PATTERN),
+                 lambda: client.plan(tokens=96, heads=2, head_dim=8, segments=[8], ordering=ordering)):
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"broken.npy: not a .npy file: it does not start"):
+            call()
+
+
+@pytest.mark.parametrize("data", [
+    with_header(version=2), with_header(version=3), with_header(old="'", new='"'),
+    with_header(old="}", new="}" + " " * 20000),
+    with_header("{'shape':(16,2,8),'fortran_order':True,\t'descr':'>f4'}")])
+def test_headers_of_other_writers(client, tmp_path, data):
+    (tmp_path / "q.npy").write_bytes(data)
+    good = np.zeros((16, 2, 8), "f4")
+    assert client.attend(tmp_path / "q.npy", good, good, segments=[8], progress=False).out.shape == (16, 2, 8)
 
 
 class Dataset:
@@ -139,6 +241,8 @@ def test_datasets_of_hdf5(client, expected, tmp_path):
             result = client.attend(*(file[name + suffix] for name in "qkv"), **PATTERN)
             assert result.out.dtype.isnative
             same(result, expected)
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match="out is of type Dataset, must be a path"):
+            client.attend(*tensors(), out=file.create_dataset("out", SHAPE, "f4"), **PATTERN)
         for name in ("compound", "halves", "subarrays"):
             for dtype in (None, "bfloat16"):
                 with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
@@ -210,6 +314,14 @@ def test_torch_gives_torch(client, expected, name):
     assert result.out.device.type == "cpu"
     limit = {"float32": 0, "float16": 2e-3, "bfloat16": 0.02}[name]
     np.testing.assert_allclose(result.out.float().numpy(), expected.out, rtol=limit, atol=limit)
+
+
+def test_coordinates_of_torch_that_numpy_cannot_read(client):
+    torch = pytest.importorskip("torch")
+    ordering = hilbert_ring.Hilbert(coords=torch.zeros(SHAPE[0], 2, dtype=torch.bfloat16))
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="torch.bfloat16, must be .*integers") as raised:
+        client.attend(*tensors(), ordering=ordering, **PATTERN)
+    assert raised.value.field == "ordering.coords"
 
 
 def test_torch_views_and_outputs(client, expected):

@@ -81,6 +81,16 @@ def test_keys_of_another_length_are_refused(client):
         hilbert_ring.longnet.dilated_attention(q, k[:, :9], v[:, :9], [4], [1], client=client)
 
 
+@pytest.mark.parametrize("field, changes", [
+    ("segment_length", {"segment_length": 4}), ("dilated_ratio", {"dilated_ratio": [1.0]}), ("q", {"q": [[1.0]]}),
+    ("k", {"k": torch.zeros(10, 4, 16)}), ("v", {"v": torch.zeros(1, 10, 4, 16).numpy()})])
+def test_what_is_wrong_is_named(client, field, changes):
+    given = {**dict(zip("qkv", tensors(1, 10))), "segment_length": [4], "dilated_ratio": [1], **changes}
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        hilbert_ring.longnet.dilated_attention(**given, client=client)
+    assert raised.value.field.split("[")[0] == field
+
+
 def test_a_flag_that_is_no_bool_is_refused(client):
     q, k, v = tensors(1, 10)
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="is_causal is 'no', must be True or False"):

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 import grpc
 
+from hilbert_ring._files import checked_path
 from hilbert_ring._interrupt import interrupted
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._server_address import checked_server
@@ -144,7 +145,7 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
         certificate_chain=_pem("cert", cert)) if encrypted else None
     address = Address(server, credentials, options,
                       None if token is None else _checked("token", token),
-                      None if token_file is None else Path(token_file), _paths(
+                      None if token_file is None else Path(checked_path("token_file", token_file)), _paths(
                           token_file=token_file, ca=ca, cert=cert, key=key))
     address.metadata()  # so that a file that cannot be read is told at once
     return address
@@ -163,7 +164,7 @@ def _paths(**given: Any) -> Dict[str, PathLike]:
 
 
 def _checked(name: str, token: str) -> str:
-    if not token or not all("!" <= character <= "~" for character in token):
+    if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
         raise InvalidArgumentError(f"{name} must hold one token of printable ASCII characters",
                                    field=name)
     return token
@@ -171,7 +172,7 @@ def _checked(name: str, token: str) -> str:
 
 def _read(name: str, path: PathLike) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return Path(checked_path(name, path)).read_bytes()
     except OSError as error:
         raise InvalidArgumentError(f"{name}: {error}", field=name) from None
 

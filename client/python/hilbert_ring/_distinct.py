@@ -147,15 +147,17 @@ def _extents(value: Any, files: bool) -> List[_Extent]:
 
 def _identity(path: PathLike) -> Optional[Tuple[Any, ...]]:
     """Of a file that is there, or of the place of one that is not; None: not even its folder is there."""
-    whole = os.path.realpath(path)
     try:
+        whole = os.path.realpath(path)
         found = os.stat(whole)
         return found.st_dev, found.st_ino
-    except (OSError, ValueError):
+    except ValueError:  # a NUL
+        return None
+    except OSError:
         pass
     try:
         folder = os.stat(os.path.dirname(whole))
-    except (OSError, ValueError):
+    except OSError:
         return None
     return folder.st_dev, folder.st_ino, os.path.basename(whole)
 

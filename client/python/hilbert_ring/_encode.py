@@ -29,7 +29,7 @@ _COORDINATE_BYTES = 16
 Layers = Union[str, int, Sequence[int]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EncodeResult:
     """What an encoder gave.
 
@@ -72,7 +72,6 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
         FailedPreconditionError: the model cannot be used.
         InternalError: no model is like that.
     """
-    options.check()
     check_model(model)
     files: Dict[str, Any] = {}
     if slide is not None:
@@ -141,7 +140,7 @@ def prepare_plan(model: encoder_pb.Model, tiles: int, *, dtype: str, wanted: Wan
         raise InvalidArgumentError(f"tiles is {count}, must be at least 1", field="tiles", limit=1)
     choice("dtype", dtype, DTYPES)
     return encoder_pb.PlanEncodeRequest(spec=_spec_of(model, count, dtype, wanted),
-                                        workers=workers)
+                                        workers=integer("workers", workers, 32))
 
 
 def _spec_of(model: encoder_pb.Model, tiles: int, dtype: str, wanted: Wanted) -> pb.EncodeSpec:
@@ -207,7 +206,8 @@ def _states(model: encoder_pb.Model, layers: Layers) -> List[int]:
     if isinstance(layers, str):
         first = choice("layers", layers, {"last": model.layers, "all": 0})
         return list(range(first, model.layers + 1))
-    states = integers("layers", layers) if np.ndim(layers) else [integer("layers", layers)]
+    single = np.isscalar(layers) or getattr(layers, "ndim", 1) == 0
+    states = [integer("layers", layers)] if single else integers("layers", layers)
     if not states:
         raise InvalidArgumentError("layers is empty", field="layers")
     for state in states:

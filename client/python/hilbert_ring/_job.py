@@ -1,5 +1,4 @@
 """From the arguments of `attend` to a job that can be called, and from its report to a result."""
-import math
 import secrets
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
@@ -11,10 +10,10 @@ from hilbert_ring._channel import SERVICE
 from hilbert_ring._by_reference import CHOICES
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
-from hilbert_ring._files import FileOutput, given_file, is_path, opened
+from hilbert_ring._files import FileOutput, checked_path, given_file, is_path, opened
 from hilbert_ring._protocol import broken
 from hilbert_ring._retry import Attempts, CallTiming
-from hilbert_ring._spec import boolean, check_text, choice, make_spec, row_bytes
+from hilbert_ring._spec import boolean, check_text, choice, integer, make_spec, number, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
 from hilbert_ring._warn import warn_of_rows, warn_of_spec
@@ -24,9 +23,10 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 ProgressOption = Union[None, bool, Callable[[Progress], None]]
 _MOST_ATTEMPTS = 1000
+_MOST_SECONDS = 10**9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttendResult:
     """What a job gave.
 
@@ -60,22 +60,24 @@ class AttendOptions:
     progress: ProgressOption = None
     by_reference: str = "auto"
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raises InvalidArgumentError."""
-        check_text("job_id", self.job_id)
+        if self.job_id is not None:
+            check_text("job_id", self.job_id)
         choice("by_reference", self.by_reference, dict.fromkeys(CHOICES))
         if not callable(self.progress):
             boolean("progress", self.progress)
-        _at_least("chunk_bytes", self.chunk_bytes, 1)
-        _at_least("max_attempts", self.max_attempts, 1)
+        for field in ("chunk_bytes", "max_attempts"):
+            given = integer(field, getattr(self, field))
+            if given < 1:
+                raise InvalidArgumentError(f"{field} is {given}, must be at least 1", field=field, limit=1)
+            object.__setattr__(self, field, given)
         if self.max_attempts > _MOST_ATTEMPTS:
-            raise InvalidArgumentError(
-                f"max_attempts is {self.max_attempts}, over the limit of {_MOST_ATTEMPTS}",
-                field="max_attempts", limit=_MOST_ATTEMPTS)
-        for field in ("deadline", "outage_timeout"):
-            seconds = getattr(self, field)
-            if seconds is not None and not 0 < seconds < math.inf:
-                raise InvalidArgumentError(f"{field} is {seconds} s, expected above 0", field=field)
+            raise InvalidArgumentError(f"max_attempts is {self.max_attempts}, must be at most {_MOST_ATTEMPTS}",
+                                       field="max_attempts", limit=_MOST_ATTEMPTS)
+        for field, least in (("deadline", 0.001), ("outage_timeout", 0)):
+            if getattr(self, field) is not None:
+                object.__setattr__(self, field, _seconds(field, getattr(self, field), least))
 
     def name(self) -> str:
         """Of the job; drawn where none is given."""
@@ -90,14 +92,18 @@ class AttendOptions:
 def cancel_request(job_id: str, caller: Optional[str]) -> pb.CancelJobRequest:
     """Raises InvalidArgumentError."""
     check_text("job_id", job_id)
-    check_text("caller", caller)
+    if caller is not None:
+        check_text("caller", caller)
     return pb.CancelJobRequest(job_id=job_id, caller=caller or "")
 
 
-def _at_least(field: str, value: float, least: float) -> None:
-    if value < least:
-        raise InvalidArgumentError(f"{field} is {value}, but must be at least {least}",
-                                   field=field, limit=least)
+def _seconds(field: str, value: Any, least: float) -> float:
+    """As the command line's."""
+    kind = f"a number of seconds from {least:g} to {_MOST_SECONDS:g}"
+    seconds = number(field, value, kind)
+    if not least <= seconds <= _MOST_SECONDS:
+        raise InvalidArgumentError(f"{field} is {value}, must be {kind}", field=field, limit=_MOST_SECONDS)
+    return seconds
 
 
 def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
@@ -108,9 +114,12 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     Raises:
         InvalidArgumentError, OutOfRangeError: naming the argument.
     """
-    options.check()
     given = [opened(name, value) for name, value in zip("qkv", (q, k, v))]
     tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", given)]
+    for tensor in tensors:
+        if 0 in tensor.shape:
+            raise InvalidArgumentError(f"{tensor.name} has shape {tensor.shape}, must have axes of at least 1",
+                                       field=tensor.name, limit=1)
     arrays: Dict[Any, Any] = dict(zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), given))
     spec = make_spec(dtype=tensors[0].dtype, ordering=ordering, **shape_of(*tensors), **pattern)
     readers: Dict[Any, Reader] = {tensor: read.rows for tensor, read in
@@ -146,7 +155,7 @@ def output_of(name: str, value: Any, beside: Tensor, shape: Tuple[int, ...], dty
     if value is None:
         return beside.like(shape, dtype)
     if is_path(value):
-        return given_file(value, shape, dtype, like)
+        return given_file(checked_path(name, value), shape, dtype, like)
     return given_output(name, value, shape, dtype)
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-import numpy as np
-
+from hilbert_ring._files import checked_path, opened
+from hilbert_ring._spec import coordinate_values
 from hilbert_ring._strict_json import read_json
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
@@ -156,9 +156,11 @@ def _ordering(fields: Dict[str, Any], folder: Path) -> Optional[Ordering]:
                                    "auto", field="ordering.curve")
     coords = fields.pop("coords", None)
     if fields.get("coords_file"):
-        coords = np.load(folder / fields["coords_file"])
-    if coords is not None and (np.ndim(coords) != 2 or np.shape(coords)[1] not in (2, 3)):
-        raise InvalidArgumentError(f"ordering.coords has shape {np.shape(coords)}, must be [tokens, 2] or [tokens, 3]",
+        coords = opened("ordering.coords_file", folder / checked_path("ordering.coords_file", fields["coords_file"]))
+    if coords is not None:
+        coords = coordinate_values("ordering.coords", coords, "integers")
+    if coords is not None and (coords.ndim != 2 or coords.shape[1] not in (2, 3)):
+        raise InvalidArgumentError(f"ordering.coords has shape {coords.shape}, must be [tokens, 2] or [tokens, 3]",
                                    field="ordering.coords")
     fields = {name: value for name, value in fields.items()
               if name in ("grid", "window", "scope")}

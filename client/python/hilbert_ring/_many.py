@@ -113,7 +113,6 @@ class ManyCall:
         Raises:
             InvalidArgumentError, OutOfRangeError: of the call. Of a job they are its result.
         """
-        options.check()
         self.options = options
         self.results: List[Optional[ManyResult]] = []
         self._jobs: List[Optional[PreparedJob]] = []

@@ -2,6 +2,7 @@
 import json
 
 from hilbert_ring._legible import legible
+from hilbert_ring._spec import check_text
 from hilbert_ring.errors import FailedPreconditionError, InternalError
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
@@ -9,6 +10,12 @@ from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 _MOST_WIDTH = 1 << 16
 _MOST_LAYERS = 1024
 _MOST_GRID = 1 << 24  # cells of a side, and pixels of one
+
+
+def model_request(name: str) -> encoder_pb.GetModelRequest:
+    """Raises InvalidArgumentError of a name that no model has."""
+    check_text("model", name)
+    return encoder_pb.GetModelRequest(name=name)
 
 
 def check_name(model: encoder_pb.Model, name: str) -> encoder_pb.Model:

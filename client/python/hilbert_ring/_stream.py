@@ -22,7 +22,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 _INPUTS = (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StreamedBlock:
     """Results of a block of rows, as many as it had, which may be none.
 
@@ -121,7 +121,6 @@ def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens:
     Raises:
         InvalidArgumentError, OutOfRangeError: naming the argument.
     """
-    options.check()
     if ordering is not None and ordering.curve == "auto":
         raise InvalidArgumentError("ordering: a stream has Hilbert(...) or Morton(...), not Auto",
                                    field="ordering")

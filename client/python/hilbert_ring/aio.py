@@ -19,15 +19,16 @@ from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, 
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._distinct import check_shown
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
+from hilbert_ring._files import checked_path
 from hilbert_ring._handed import ASK_SECONDS, handing_of, may_send_handed
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request,
                                curve_request, pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._many_aio import run_many
-from hilbert_ring._model import check_name
+from hilbert_ring._model import check_name, model_request
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts
-from hilbert_ring._spec import make_spec
+from hilbert_ring._spec import integer, make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
 from hilbert_ring._stream_aio import AttendStream, Blocks, run_stream
 from hilbert_ring._torch_streams import CallerStreams, with_streams_of_call
@@ -55,7 +56,7 @@ class Client:
     def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
         self.server = address.server
         self._shown = address.files
-        self._data_root = None if data_root is None else Path(data_root)
+        self._data_root = None if data_root is None else Path(checked_path("data_root", data_root))
         self._connection = AioConnection(address)
 
     async def __aenter__(self) -> "Client":
@@ -174,13 +175,13 @@ class Client:
     async def model(self, name: str) -> encoder_pb.Model:
         """As of hilbert_ring.Client.model."""
         found: encoder_pb.Model = await self._connection.short(
-            "GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
+            "GetModel", model_request(name), encoder_pb.Model,
             service=ENCODER_SERVICE)
         return check_name(found, name)
 
     async def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
         found: encoder_pb.Model = await self._connection.ask(
-            "GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model, attempts, ENCODER_SERVICE)
+            "GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
         return check_name(found, name)
 
     async def _run_job(self, call: JobCall, attempts: Attempts,
@@ -271,7 +272,7 @@ class Client:
                              sequence_lengths)
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
                          value_dim=value_dim, dtype=dtype, ordering=ordering, **pattern)
-        request = pb.PlanRequest(spec=spec, workers=workers)
+        request = pb.PlanRequest(spec=spec, workers=integer("workers", workers, 32))
         attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._connection.timing)
         return await self._connection.plan(request, attempts)
 
