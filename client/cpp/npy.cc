@@ -21,6 +21,8 @@ namespace hilbert_ring::client {
 namespace {
 
 absl::Status TakeSpace(int fd, int64_t bytes) {
+  struct statvfs disk;  // before the attempt, which may take all that is free
+  const bool known = fstatvfs(fd, &disk) == 0;
   int error;
   do {
     error = posix_fallocate(fd, 0, bytes);
@@ -28,8 +30,7 @@ absl::Status TakeSpace(int fd, int64_t bytes) {
   if (error == 0) return absl::OkStatus();
   std::string message =
       absl::StrCat("cannot create the file at its full size of ", bytes, " bytes");
-  struct statvfs disk;
-  if (error == ENOSPC && fstatvfs(fd, &disk) == 0) {
+  if (error == ENOSPC && known) {
     absl::StrAppend(&message, " (", static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize,
                     " are free)");
   }

@@ -5,6 +5,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -48,10 +49,14 @@ absl::StatusOr<OutputPlace> FindOutput(const std::string& path) {
       return OutputPlace{.path = path, .descriptor = *descriptor, .in_place = true};
     }
     struct stat info;
-    if (lstat(at.c_str(), &info) != 0) return OutputPlace{.path = at.string()};
-    if (!S_ISLNK(info.st_mode)) {
-      return OutputPlace{.path = at.string(), .in_place = !S_ISREG(info.st_mode)};
+    if (lstat(at.c_str(), &info) != 0) {
+      if (errno != ENAMETOOLONG) return OutputPlace{.path = at.string()};
+      return absl::ErrnoToStatus(errno, absl::StrCat(at.string(), ": cannot write"));
     }
+    if (S_ISREG(info.st_mode)) {
+      return OutputPlace{.path = at.string(), .mode = static_cast<int>(info.st_mode & ACCESSPERMS)};
+    }
+    if (!S_ISLNK(info.st_mode)) return OutputPlace{.path = at.string(), .in_place = true};
     // What such a link says is no path.
     if (LiesInProc(at)) return OutputPlace{.path = at.string(), .in_place = true};
     std::error_code error;

@@ -1,19 +1,23 @@
 #include "client/cpp/pending_file.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/cpp/at_path.h"
 #include "engine/base/return_if_error.h"
+#include "wire/checksum.h"
 
 namespace hilbert_ring::client {
 
@@ -21,6 +25,7 @@ namespace {
 
 // Each round that fails is another writer's progress.
 constexpr int kMaxRounds = 100;
+constexpr absl::string_view kEnding = ".partial";
 
 // Whether `path` names the open file itself, not what has taken its place.
 bool IsNamed(const std::string& path, int fd) {
@@ -34,10 +39,10 @@ absl::Status NotAFile(const std::string& path) {
 }
 
 // Open and locked; -1 where another writer came between.
-absl::StatusOr<int> OpenLocked(const std::string& partial) {
+absl::StatusOr<int> OpenLocked(const std::string& partial, mode_t mode) {
   // Not truncated: somebody else may be writing it. O_NONBLOCK: a pipe is refused, not waited for.
   const int fd =
-      open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+      open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
   if (fd < 0 && errno == ELOOP) return NotAFile(partial);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot create"));
   absl::Cleanup close_file = [fd] { close(fd); };
@@ -85,6 +90,17 @@ absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
   return fd;
 }
 
+// Some file systems know no other mode than the one that all of their files have.
+absl::Status SetMode(int fd, int mode, const std::string& path) {
+  struct stat info;
+  if (fstat(fd, &info) == 0 && static_cast<int>(info.st_mode & ACCESSPERMS) == mode) {
+    return absl::OkStatus();
+  }
+  if (fchmod(fd, static_cast<mode_t>(mode)) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(
+      errno, absl::StrCat(path, ": cannot keep its mode of ", absl::StrFormat("%04o", mode)));
+}
+
 // Errors of folders that cannot be synced at all are none.
 absl::Status SyncFolderOf(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -101,7 +117,12 @@ absl::Status SyncFolderOf(const std::string& path) {
 
 }  // namespace
 
-std::string PartialPath(const std::string& path) { return path + ".partial"; }
+std::string PartialPath(const std::string& path) {
+  const size_t name = path.rfind('/') + 1;
+  if (path.size() - name + kEnding.size() <= NAME_MAX) return absl::StrCat(path, kEnding);
+  const uint32_t sum = wire::Crc32c(std::string_view(path).substr(name));
+  return absl::StrCat(path.substr(0, name), absl::Hex(sum, absl::kZeroPad8), kEnding);
+}
 
 absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("a file to write has no path");
@@ -113,7 +134,7 @@ absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
   }
   const std::string partial = PartialPath(place.path);
   for (int round = 0; round < kMaxRounds; ++round) {
-    ASSIGN_OR_RETURN(const int fd, OpenLocked(partial));
+    ASSIGN_OR_RETURN(const int fd, OpenLocked(partial, place.mode < 0 ? 0666 : 0600));
     if (fd >= 0) return PendingFile(std::move(place), fd);
   }
   return absl::AlreadyExistsError(
@@ -179,6 +200,7 @@ absl::Status PendingFile::Commit() {
     return absl::AbortedError(
         absl::StrCat(partial, ": was removed or replaced while it was written"));
   }
+  if (place_.mode >= 0) RETURN_IF_ERROR(SetMode(fd_, place_.mode, path));
   if (rename(partial.c_str(), path.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot rename from ", partial));
   }

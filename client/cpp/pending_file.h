@@ -6,6 +6,8 @@
 //
 // A file that is not committed is removed. The lock on out.npy.partial tells that somebody writes
 // it: what a killed client left is replaced. A symbolic link stays, and its target is written so.
+// A file that is replaced leaves its permissions to the new one, which its owner alone may read
+// until then.
 // What is no regular file (a pipe, a device, stdout as "-" or /dev/stdout) is written in place.
 #pragma once
 
@@ -17,7 +19,8 @@
 
 namespace hilbert_ring::client {
 
-// "PATH.partial": where a file is until it is committed; PATH is no symbolic link.
+// "PATH.partial": where a file is until it is committed; PATH is no symbolic link. A name too long
+// for that gives a checksum of it, with the same ending.
 std::string PartialPath(const std::string& path);
 
 class PendingFile {

@@ -9,14 +9,18 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
+
+constexpr mode_t kOwnerAlone = S_IRUSR | S_IWUSR;
 
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -30,6 +34,34 @@ absl::StatusOr<Descriptor> OpenFolderOf(int root, const std::string& path) {
   Descriptor folder(openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.number() < 0) return FileError(path, "its folder cannot be opened", errno);
   return folder;
+}
+
+// What stands at the path; nothing where nothing does. Follows no link.
+absl::StatusOr<std::optional<struct stat>> FindThere(const Descriptor& folder,
+                                                     const std::string& path) {
+  struct stat found = {};
+  if (fstatat(folder.number(), NameOf(path).c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
+    return found;
+  }
+  if (errno == ENOENT) return std::nullopt;
+  return FileError(path, "cannot look at it", errno);
+}
+
+bool IsForOwnerAlone(const struct stat& file) { return (file.st_mode & (S_IRGRP | S_IROTH)) == 0; }
+
+// Of the file before it. Some file systems know no other mode than the one that all files have.
+absl::Status SetMode(const Descriptor& file, const std::string& path, const struct stat& before) {
+  struct stat now = {};
+  if (fstat(file.number(), &now) != 0) return FileError(path, "cannot look at it", errno);
+  if (now.st_uid != before.st_uid || now.st_gid != before.st_gid) {
+    // Which most users may not; CheckReplaceable has seen to that.
+    [[maybe_unused]] const int given = fchown(file.number(), before.st_uid, before.st_gid);
+  }
+  if (((now.st_mode ^ before.st_mode) & ACCESSPERMS) == 0 ||
+      fchmod(file.number(), before.st_mode & ACCESSPERMS) == 0) {
+    return absl::OkStatus();
+  }
+  return FileError(path, "cannot keep its mode", errno);
 }
 
 // Room is taken at once, so that a full disk is known before a job starts, where that is cheap. In
@@ -69,12 +101,19 @@ absl::Status CheckReplaceable(int root, const std::string& path) {
   if (faccessat(folder.number(), ".", W_OK | X_OK, AT_EACCESS) != 0) {
     return FileError(path, "its folder cannot be written to", errno);
   }
-  struct stat found = {};
-  if (fstatat(folder.number(), NameOf(path).c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : FileError(path, "cannot look at it", errno);
+  ASSIGN_OR_RETURN(const auto there, FindThere(folder, path));
+  if (!there) return absl::OkStatus();
+  if (S_ISREG(there->st_mode)) {
+    const uid_t own = geteuid();
+    if (own == 0 || own == there->st_uid || !IsForOwnerAlone(*there)) return absl::OkStatus();
+    return wire::ErrorOf(
+        wire::reason::kFileNotPermitted,
+        absl::StrCat(path, ": its mode is ", absl::StrFormat("%04o", there->st_mode & ACCESSPERMS),
+                     " and its owner the user ", there->st_uid,
+                     ", must be readable for its group: the service, user ", own,
+                     ", cannot give it back"));
   }
-  if (S_ISREG(found.st_mode)) return absl::OkStatus();
-  if (S_ISLNK(found.st_mode)) return FileError(path, "must be a regular file", ELOOP);
+  if (S_ISLNK(there->st_mode)) return FileError(path, "must be a regular file", ELOOP);
   const auto opened = OpenFile(root, path, O_RDONLY);  // which says what it is
   return opened.ok() ? absl::OkStatus() : opened.status();
 }
@@ -86,10 +125,12 @@ absl::StatusOr<OutputFile> OutputFile::Create(DataRoot& data_root, int root,
   output.path_ = options.path;
   output.offset_ = std::ssize(options.header);
   ASSIGN_OR_RETURN(output.folder_, OpenFolderOf(root, options.path));
+  ASSIGN_OR_RETURN(const auto before, FindThere(output.folder_, options.path));
+  const mode_t mode = before && IsForOwnerAlone(*before) ? kOwnerAlone : kFileMode;
   ASSIGN_OR_RETURN(output.unfinished_, data_root.NameUnfinished(options.path));
   output.data_root_ = &data_root;
   output.file_ = Descriptor(openat(output.folder_.number(), NameOf(output.unfinished_).c_str(),
-                                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
+                                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (output.file_.number() < 0) return FileError(options.path, "no file can be made", errno);
   RETURN_IF_ERROR(TakeRoom(output.file_, options.path, output.offset_ + options.data_bytes));
   const ssize_t written =
@@ -128,6 +169,8 @@ absl::Status OutputFile::Commit() {
       found.st_ino != version_.inode) {
     return Changed(path_, "removed or replaced");
   }
+  ASSIGN_OR_RETURN(const auto before, FindThere(folder_, path_));
+  if (before) RETURN_IF_ERROR(SetMode(file_, path_, *before));
   if (renameat(folder_.number(), from.c_str(), folder_.number(), NameOf(path_).c_str()) != 0) {
     return FileError(path_, "cannot give it its name", errno);
   }

@@ -5,7 +5,8 @@
 //   out.Commit();       // synced, and renamed; else it is removed
 //
 // It lies in the folder of its name from the start, so that the name can be given to it. Who opened
-// it and was given up may go on to write: what is renamed is another file then.
+// it and was given up may go on to write: what is renamed is another file then. It has the mode of
+// the file that it replaces, and its owner and group where the system lets it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct OutputFileOptions {
 };
 
 // What stands at the path, where something does, can be replaced: as of OpenFile, and FILE_SYMLINK.
-// FILE_NOT_FOUND, FILE_NOT_PERMITTED: of its folder.
+// FILE_NOT_FOUND, FILE_NOT_PERMITTED: of its folder. FILE_NOT_PERMITTED: another user alone may
+// read the file, who could not read the one that takes its place.
 absl::Status CheckReplaceable(int root, const std::string& path);
 
 class OutputFile {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hilbert_ring._npy import map_npy, read_npy_header
 from hilbert_ring._output_place import find_output
-from hilbert_ring._pending import pending_path, sync_folder
+from hilbert_ring._pending import open_pending, pending_path, sync_folder, take_name
 from hilbert_ring.errors import DataLossError, HilbertRingError, InvalidArgumentError, ResourceExhaustedError
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -190,13 +190,16 @@ def output_path(path: PathLike) -> Path:
     return Path(os.path.realpath(place.path))
 
 
-def no_room(what: str, folder: str, size: int, error: OSError) -> ResourceExhaustedError:
-    """The error of an output of `size` bytes for which the folder's disk has no room."""
-    free = ""
-    if error.errno == errno.ENOSPC:
-        disk = os.statvfs(folder)
-        free = f" ({disk.f_bavail * disk.f_frsize} are free)"
-    return ResourceExhaustedError(f"{what}: cannot create the file at its full size of {size} bytes{free}: "
+def free_bytes(folder: PathLike) -> int:
+    """Of its disk; asked before room is taken, which may take all that there is."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def no_room(what: str, size: int, free: int, error: OSError) -> ResourceExhaustedError:
+    """The error of an output of `size` bytes for which the disk, on which so many were free, has no room."""
+    told = f" ({free} are free)" if error.errno == errno.ENOSPC else ""
+    return ResourceExhaustedError(f"{what}: cannot create the file at its full size of {size} bytes{told}: "
                                   f"{error.strerror}")
 
 
@@ -234,7 +237,8 @@ class FileOutput:
         known = self._dtype.kind in "fiu"
         kind = self._dtype if known else np.dtype(f"V{self._dtype.itemsize}")
         try:
-            with open(pending, "xb") as file:
+            free = free_bytes(self.path.parent)
+            with open_pending(pending, self.path) as file:
                 np.lib.format.write_array_header_1_0(file, {
                     "descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": self._shape})
                 file.flush()
@@ -243,7 +247,7 @@ class FileOutput:
         except OSError as error:
             pending.unlink(missing_ok=True)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise no_room(os.fspath(self.path), os.fspath(self.path.parent), self.nbytes, error) from None
+                raise no_room(os.fspath(self.path), self.nbytes, free, error) from None
             raise InvalidArgumentError(f"{self.path}: {error}") from None
         except BaseException:
             pending.unlink(missing_ok=True)
@@ -267,7 +271,7 @@ class FileOutput:
         try:
             if self._pending is not None:
                 self._map.flush()
-                os.replace(self._pending, self.path)
+                take_name(self._pending, self.path)
                 self._pending = None
                 sync_folder(self.path.parent)
             array = map_npy(self.path)

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, Optional, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hilbert_ring._files import Mapping, byte_range, mapping_of, no_room, python_map
+from hilbert_ring._files import Mapping, byte_range, free_bytes, mapping_of, no_room, python_map
 from hilbert_ring.errors import DataLossError
 
 RowReader = Callable[[int, int], "NDArray[Any]"]  # of rows [first, end)
@@ -76,6 +76,7 @@ def take_room(name: str, array: "NDArray[Any]") -> None:
     file = _opened(mapping, os.O_RDWR)
     if file is None:
         return
+    free = free_bytes(os.path.dirname(mapping.path))
     try:
         # Not os.posix_fallocate, which writes a byte to each block where the file system cannot.
         offset = mapping.offset + _address(array) - mapping.begin
@@ -83,8 +84,7 @@ def take_room(name: str, array: "NDArray[Any]") -> None:
     finally:
         os.close(file)
     if failed in (errno.ENOSPC, errno.EDQUOT):
-        raise no_room(f"{name}: {mapping.path}", os.path.dirname(mapping.path), array.nbytes,
-                      OSError(failed, os.strerror(failed)))
+        raise no_room(f"{name}: {mapping.path}", array.nbytes, free, OSError(failed, os.strerror(failed)))
 
 
 def _address(array: "NDArray[Any]") -> int:

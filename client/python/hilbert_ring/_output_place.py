@@ -6,6 +6,7 @@
 A symbolic link stays and its target is what is written. Pipes, devices and descriptors are written where they are,
 and never replaced.
 """
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ def find_output(path: "Union[str, os.PathLike[str]]") -> OutputPlace:
     """Opens nothing.
 
     Raises:
-        InvalidArgumentError: links lead to each other.
+        InvalidArgumentError: links lead to each other, or the system takes no name or path of this length.
     """
     at = os.fspath(path)
     for _ in range(_MOST_LINKS + 1):
@@ -43,8 +44,10 @@ def find_output(path: "Union[str, os.PathLike[str]]") -> OutputPlace:
             if _lies_in_proc(at):  # what such a link says is no path
                 return OutputPlace(at, in_place=True)
             at = os.path.join(os.path.dirname(at), os.readlink(at))
-        except (OSError, ValueError):
-            return OutputPlace(at)  # opening it tells why
+        except (OSError, ValueError) as error:
+            if getattr(error, "errno", None) != errno.ENAMETOOLONG:
+                return OutputPlace(at)  # opening it tells why
+            raise InvalidArgumentError(f"{at}: cannot write: File name too long") from None
     raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: more than {_MOST_LINKS} symbolic links")
 
 

@@ -12,15 +12,36 @@ import secrets
 import stat
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Iterator, List, Sequence, Union
+from typing import BinaryIO, Iterator, List, Optional, Sequence, Union
 
 from hilbert_ring._output_place import OutputPlace, find_output
 from hilbert_ring.errors import FailedPreconditionError, InvalidArgumentError
 
 
 def pending_path(path: Path) -> Path:
-    """A name beside it that nobody knows."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    """A name beside it that nobody knows, and that is short where its own is long."""
+    return path.with_name(f".{secrets.token_hex(8)}.pending")
+
+
+def open_pending(made: Path, path: Path) -> BinaryIO:
+    """A new file, which follows no link. Where it is to replace one, its owner alone may read it until then."""
+    mode = 0o666 if _mode_of(path) is None else 0o600
+    return open(made, "xb", opener=lambda name, flags: os.open(name, flags, mode))
+
+
+def take_name(made: Path, path: Path) -> None:
+    """Replaces what has the name, whose permissions stay."""
+    mode = _mode_of(path)
+    if mode is not None and mode != _mode_of(made):
+        os.chmod(made, mode)
+    os.replace(made, path)
+
+
+def _mode_of(path: Path) -> Optional[int]:
+    try:
+        return stat.S_IMODE(os.lstat(path).st_mode) & 0o777
+    except OSError:
+        return None
 
 
 @contextmanager
@@ -33,7 +54,7 @@ def pending_files(paths: Sequence[Path]) -> Iterator[List[BinaryIO]]:
         for path in paths:
             made = pending_path(path)
             try:
-                files.append(ended.enter_context(open(made, "xb")))  # which follows no link
+                files.append(ended.enter_context(open_pending(made, path)))
             except OSError as error:
                 error.filename = os.fspath(path)
                 raise
@@ -44,7 +65,7 @@ def pending_files(paths: Sequence[Path]) -> Iterator[List[BinaryIO]]:
             file.flush()
             os.fsync(file.fileno())
         for made, path in zip(pending, paths):
-            os.replace(made, path)
+            take_name(made, path)
         for folder in {path.parent for path in paths}:
             sync_folder(folder)
 

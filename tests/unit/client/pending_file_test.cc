@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,11 @@ class WatchedCalls : public SystemCalls {
   WatchedCalls() { watched = this; }
   ~WatchedCalls() { watched = nullptr; }
 };
+
+int ModeOf(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 ? static_cast<int>(info.st_mode & ACCESSPERMS) : -1;
+}
 
 std::string NameOf(int fd) {
   return std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd)).filename();
@@ -128,6 +134,40 @@ TEST(PendingFile, WhatAKilledWriterLeftIsReplaced) {
   }
   EXPECT_EQ(ReadFile(other), "somebody's");
   EXPECT_EQ(ReadFile(empty), "");
+}
+
+TEST(PendingFile, WhatItReplacesLeavesItItsPermissions) {
+  const TestFiles files;
+  const mode_t mask = umask(022);
+  for (const auto& [before, while_written, after] :
+       {std::tuple(0600, 0600, 0600), std::tuple(0444, 0600, 0444), std::tuple(0666, 0600, 0666),
+        std::tuple(-1, 0644, 0644)}) {
+    const std::string name = absl::StrCat("out", before), path = files.Path(name);
+    if (before >= 0) ASSERT_EQ(chmod(files.Write(name, "old").c_str(), before), 0);
+    auto file = PendingFile::Create(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(ModeOf(PartialPath(path)), while_written) << before;
+    ASSERT_TRUE(file->Commit().ok());
+    EXPECT_EQ(ModeOf(path), after) << before;
+  }
+  umask(mask);
+}
+
+TEST(PendingFile, ANameMayBeAsLongAsTheSystemTakes) {
+  const TestFiles files;
+  for (const size_t bytes : {247, 248, 255}) {
+    const std::string path = files.Path(std::string(bytes, 'n'));
+    auto file = PendingFile::Create(path);
+    ASSERT_TRUE(file.ok()) << bytes << ": " << file.status();
+    const auto second = PendingFile::Create(path).status();
+    EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists) << second;
+    EXPECT_TRUE(PendingFile::Create(files.Path(std::string(bytes - 1, 'n') + "m")).ok());
+    ASSERT_TRUE(file->Append("new").ok());
+    ASSERT_TRUE(file->Commit().ok());
+    EXPECT_EQ(ReadFile(path), "new");
+  }
+  const auto longer = PendingFile::Create(files.Path(std::string(256, 'n'))).status();
+  EXPECT_THAT(std::string(longer.message()), HasSubstr("cannot write: File name too long"));
 }
 
 TEST(PendingFile, APartialThatIsNoFileOfItsOwnIsRefused) {

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -31,6 +33,11 @@ class OutputFileTest : public ::testing::Test {
   absl::StatusOr<OutputFile> Create(const std::string& path = "in/out.npy") {
     return OutputFile::Create(*data_root_, root_.number(),
                               {.path = path, .header = "head", .data_bytes = 100});
+  }
+
+  static int ModeOf(const std::string& path) {
+    struct stat found = {};
+    return stat(path.c_str(), &found) == 0 ? static_cast<int>(found.st_mode & ACCESSPERMS) : -1;
   }
 
   std::string Text(const std::string& path) {
@@ -100,6 +107,48 @@ TEST_F(OutputFileTest, OneThatSomebodyTouchedGetsNoName) {
   EXPECT_EQ(wire::ReasonOf(replaced->Commit()), "FILE_CHANGED");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "in/a"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "in/b"));
+}
+
+TEST_F(OutputFileTest, WhatItReplacesLeavesItItsPermissions) {
+  const mode_t mask = umask(022);
+  for (const auto& [before, while_written, after] :
+       {std::tuple(0600, 0600, 0600), std::tuple(0664, 0644, 0664), std::tuple(-1, 0644, 0644)}) {
+    const std::string path = folder_ / "in/out.npy";
+    std::filesystem::remove(path);
+    if (before >= 0) {
+      std::ofstream(path) << "before";
+      ASSERT_EQ(chmod(path.c_str(), before), 0);
+    }
+    auto output = Create();
+    ASSERT_TRUE(output.ok()) << output.status();
+    EXPECT_EQ(ModeOf(folder_ / output->unfinished()), while_written) << before;
+    ASSERT_TRUE(output->Commit().ok());
+    EXPECT_EQ(ModeOf(path), after) << before;
+  }
+  umask(mask);
+}
+
+TEST_F(OutputFileTest, WhatAnotherUserAloneMayReadIsNotReplaced) {
+  if (geteuid() != 0) GTEST_SKIP() << "root alone can be another user";
+  constexpr uid_t kAlice = 1234, kService = 5678;
+  ASSERT_EQ(chmod((folder_ / "in").c_str(), 0777), 0);
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
+  const std::string path = folder_ / "in/out.npy";
+  std::ofstream(path) << "before";
+  ASSERT_EQ(chown(path.c_str(), kAlice, kAlice), 0);
+  for (const auto& [mode, reason] : {std::pair(0640, ""), std::pair(0600, "FILE_NOT_PERMITTED")}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    ASSERT_EQ(seteuid(kService), 0);
+    const absl::Status status = CheckReplaceable(root_.number(), "in/out.npy");
+    ASSERT_EQ(seteuid(0), 0);
+    EXPECT_EQ(status.ok() ? "" : wire::ReasonOf(status), reason) << status;
+  }
+  auto output = Create();  // by root, which gives it back to its owner
+  ASSERT_TRUE(output.ok() && output->Commit().ok());
+  struct stat found = {};
+  ASSERT_EQ(stat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_uid, kAlice);
+  EXPECT_EQ(ModeOf(path), 0600);
 }
 
 TEST_F(OutputFileTest, WhatIsNoFileIsNotReplaced) {
