@@ -46,7 +46,6 @@ constexpr Reason kReasons[] = {
     reason::kFileSpecial,
     reason::kFileMisshapen,
     reason::kFileChanged,
-    reason::kFileTruncated,
     reason::kFileNoSpace,
     reason::kFileIo,
     reason::kTooManyCalls,

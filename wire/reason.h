@@ -123,9 +123,7 @@ inline constexpr Reason kFileSpecial = {"FILE_SPECIAL", kInvalidArgument, kNobod
 inline constexpr Reason kFileMisshapen = {"FILE_MISSHAPEN", kInvalidArgument, kNobody,
                                           "a file's header or size is not that of its tensor"};
 inline constexpr Reason kFileChanged = {"FILE_CHANGED", kFailedPrecondition, kNobody,
-                                        "a file was written to, or replaced, during the job"};
-inline constexpr Reason kFileTruncated = {"FILE_TRUNCATED", kOutOfRange, kNobody,
-                                          "a file became shorter while it was read"};
+                                        "a file was written to, cut or replaced during the job"};
 inline constexpr Reason kFileNoSpace = {"FILE_NO_SPACE", kResourceExhausted, kNobody,
                                         "the disk, or a quota of it, has no room for an output"};
 inline constexpr Reason kFileIo = {"FILE_IO", kInternal, kNobody,

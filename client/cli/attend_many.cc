@@ -167,7 +167,6 @@ absl::Status CheckIntact(const OpenedJob& job) {
 
 // Whatever has a name is on disk.
 absl::Status Commit(OpenedJob& job) {
-  RETURN_IF_ERROR(CheckIntact(job));
   RETURN_IF_ERROR(job.out.Sync());
   if (job.lse) RETURN_IF_ERROR(job.lse->Sync());
   RETURN_IF_ERROR(job.out.Commit());
@@ -211,10 +210,9 @@ absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::
     }
   }
   JobTeller teller(global);
-  const client::JobOptions options = OptionsOf(global, command.call, begun, teller, [&opened] {
-    return std::ranges::all_of(opened,
-                               [](const auto& job) { return !job.ok() || CheckIntact(*job).ok(); });
-  });
+  // Files that change end their own job alone, when all have ended.
+  const client::JobOptions options =
+      OptionsOf(global, command.call, begun, teller, [] { return true; });
   auto reports = client::AttendMany(global.server, jobs, options);
   auto next = reports.begin();
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -223,9 +221,9 @@ absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::
       continue;
     }
     absl::StatusOr<v1::Report> report = std::move(*next++);
-    if (absl::Status status = report.ok() ? Commit(*opened[i]) : absl::OkStatus(); !status.ok()) {
-      report = std::move(status);
-    }
+    absl::Status status = CheckIntact(*opened[i]);
+    if (status.ok() && report.ok()) status = Commit(*opened[i]);
+    if (!status.ok()) report = std::move(status);
     Tell(global, lines[i], report, total);
   }
   return absl::OkStatus();

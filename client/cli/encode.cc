@@ -72,9 +72,14 @@ absl::StatusOr<Outputs> CreateOutputs(const EncodeCommand& command, const Encode
   return outputs;
 }
 
-absl::Status CheckIntact(const EncodeFiles& inputs, const Outputs& outputs) {
-  RETURN_IF_ERROR(inputs.tiles.CheckIntact());
-  if (inputs.coordinates) RETURN_IF_ERROR(inputs.coordinates->CheckIntact());
+// files: as of CreateOutputs. By reference the service looks after the inputs, and says which of
+// them changed.
+absl::Status CheckIntact(const EncodeFiles& inputs, const std::vector<v1::TensorFile>& files,
+                         const Outputs& outputs) {
+  if (files.empty()) {
+    RETURN_IF_ERROR(inputs.tiles.CheckIntact());
+    if (inputs.coordinates) RETURN_IF_ERROR(inputs.coordinates->CheckIntact());
+  }
   for (const std::optional<NpyWriter>* const file : {&outputs.rows, &outputs.map}) {
     if (*file) RETURN_IF_ERROR((*file)->CheckIntact());
   }
@@ -140,7 +145,7 @@ CallResult Call(const GlobalOptions& global, const EncodeCommand& command, absl:
       .rows = outputs.rows ? outputs.rows->data() : std::span<std::byte>(),
       .attention_map = outputs.map ? outputs.map->data() : std::span<std::byte>()};
   client::JobOptions options = OptionsOf(global, command.call, begun, teller,
-                                         [&] { return CheckIntact(inputs, outputs).ok(); });
+                                         [&] { return CheckIntact(inputs, files, outputs).ok(); });
   if (!files.empty()) {
     options.final = [&](const absl::Status& failure) {
       return SendsAfter(command.reference, failure);
@@ -213,7 +218,7 @@ std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& comm
     if (absl::Status status = client::CheckWritten(file); !status.ok()) result.report = status;
   }
   result.attempts = attempts += result.attempts;
-  if (absl::Status intact = CheckIntact(inputs, *outputs); !intact.ok()) {
+  if (absl::Status intact = CheckIntact(inputs, files, *outputs); !intact.ok()) {
     return ServiceFailed(global, intact);
   }
   const bool sends = !files.empty() && SendsAfter(command.reference, result.report.status());

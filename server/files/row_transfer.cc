@@ -28,7 +28,7 @@ struct Group {
 
 absl::Status Truncated(const FileRows& file, int64_t at) {
   return wire::ErrorOf(
-      wire::reason::kFileTruncated,
+      wire::reason::kFileChanged,
       absl::StrCat(file.path, ": ends at byte ", at, ", it was longer when the job was admitted"));
 }
 

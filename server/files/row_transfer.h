@@ -37,7 +37,7 @@ struct FileRows {
 void InFileOrder(std::vector<RowPiece>& pieces);
 
 // Between rows of `memory`, whose row i begins at i times row_bytes, and the file. pieces: in file
-// order. Errors of FileError; of reading FILE_TRUNCATED, naming the byte at which the file ends.
+// order. Errors of FileError; of reading FILE_CHANGED, naming the byte at which the file ends.
 absl::Status ReadRows(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory);
 absl::Status WriteRows(const FileRows& file, std::span<const RowPiece> pieces,
                        const std::byte* memory);

@@ -116,6 +116,21 @@ TEST_F(CliMany, ALineThatCannotBeOpenedLaterFailsAlone) {
   EXPECT_TRUE(std::filesystem::exists(files_.Path("out130")));
 }
 
+TEST_F(CliMany, AnInputThatShrinksFailsItsOwnJobAlone) {
+  const std::string shrinks = files_.Write("shrinks", ReadFile(files_.Path("q")));
+  const FakeSmallJobs service([&](int, int64_t) -> std::vector<absl::Status> {
+    std::filesystem::resize_file(shrinks, 100);
+    return {absl::OkStatus()};
+  });
+  std::string lines = ReadFile(Lines(3, 2));
+  lines.replace(lines.find("none"), 4, "shrinks");
+  const CliResult result = RunWith(service.address(), files_.Write("some.jsonl", lines));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("3 jobs, 1 failed"));
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("DATA_LOSS: line 2: ", shrinks,
+                                                 ": was shortened while it was read")));
+}
+
 TEST_F(CliMany, AnErrorWithoutWordsGetsSome) {
   // As gRPC answers for a method that the server does not have: here, every one of small jobs.
   const FakeService other;

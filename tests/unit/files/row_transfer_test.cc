@@ -111,7 +111,7 @@ TEST_F(RowTransferTest, AFileThatEndsTooSoonIsAnError) {
   std::string memory(800, '\0');
   const absl::Status status =
       ReadRows(file, std::span(&all, 1), reinterpret_cast<std::byte*>(memory.data()));
-  EXPECT_EQ(wire::ReasonOf(status), "FILE_TRUNCATED");
+  EXPECT_EQ(wire::ReasonOf(status), "FILE_CHANGED");
   EXPECT_THAT(std::string(status.message()), HasSubstr("rows: ends at byte 413"));
 }
 
