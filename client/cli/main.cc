@@ -242,7 +242,8 @@ int Main(int argc, char** argv) {
     global.access.token = token;
   }
   if (calls) {
-    const absl::Status status = client::CheckAccess(global.server, global.access);
+    absl::Status status = client::ReadPipes(global.access);
+    if (status.ok()) status = client::CheckAccess(global.server, global.access);
     if (!status.ok()) return BadInput(global, status);
     if (const absl::Status threads = client::CheckThreads(); !threads.ok()) {
       return ServiceFailed(global, threads);

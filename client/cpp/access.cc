@@ -1,8 +1,11 @@
 #include "client/cpp/access.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <system_error>
+#include <tuple>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -15,8 +18,9 @@ namespace {
 constexpr size_t kMostTokenBytes = 4096;
 constexpr size_t kMostFileBytes = 1 << 20;
 
-absl::StatusOr<std::string> ReadSmallFile(const char* option, const std::string& path,
-                                          size_t most) {
+absl::StatusOr<std::string> ReadSmallFile(const Access& access, const char* option,
+                                          const std::string& path, size_t most) {
+  if (const auto read = access.pipes.find(path); read != access.pipes.end()) return read->second;
   if (absl::Status status = CheckPath(path); !status.ok()) return status;
   std::ifstream file(path, std::ios::binary);
   std::string text(most + 1, '\0');
@@ -32,9 +36,10 @@ absl::StatusOr<std::string> ReadSmallFile(const char* option, const std::string&
   return text;
 }
 
-absl::StatusOr<std::string> ReadPem(const char* option, const std::string& path) {
+absl::StatusOr<std::string> ReadPem(const Access& access, const char* option,
+                                    const std::string& path) {
   if (path.empty()) return std::string();
-  auto text = ReadSmallFile(option, path, kMostFileBytes);
+  auto text = ReadSmallFile(access, option, path, kMostFileBytes);
   if (text.ok() && text->find("-----BEGIN") == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(option, ": ", path, " is not in PEM"));
   }
@@ -42,11 +47,11 @@ absl::StatusOr<std::string> ReadPem(const char* option, const std::string& path)
 }
 
 absl::StatusOr<grpc::SslCredentialsOptions> ReadFiles(const Access& access) {
-  auto ca = ReadPem("--ca", access.ca);
+  auto ca = ReadPem(access, "--ca", access.ca);
   if (!ca.ok()) return ca.status();
-  auto cert = ReadPem("--cert", access.cert);
+  auto cert = ReadPem(access, "--cert", access.cert);
   if (!cert.ok()) return cert.status();
-  auto key = ReadPem("--key", access.key);
+  auto key = ReadPem(access, "--key", access.key);
   if (!key.ok()) return key.status();
   return grpc::SslCredentialsOptions{.pem_root_certs = *std::move(ca),
                                      .pem_private_key = *std::move(key),
@@ -66,6 +71,20 @@ bool OnThisHost(std::string_view server) {
 }
 
 }  // namespace
+
+absl::Status ReadPipes(Access& access) {
+  for (const auto& [option, path, most] :
+       {std::tuple("--ca", &access.ca, kMostFileBytes),
+        std::tuple("--cert", &access.cert, kMostFileBytes),
+        std::tuple("--key", &access.key, kMostFileBytes),
+        std::tuple("--token-file", &access.token_file, kMostTokenBytes)}) {
+    if (std::error_code error; !std::filesystem::is_fifo(*path, error)) continue;
+    auto text = ReadSmallFile(access, option, *path, most);
+    if (!text.ok()) return text.status();
+    access.pipes.emplace(*path, *std::move(text));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckAccess(const std::string& server, const Access& access) {
   if (access.cert.empty() != access.key.empty()) {
@@ -100,7 +119,7 @@ std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const Access& access) {
 absl::StatusOr<std::string> TokenOf(const Access& access) {
   std::string text = access.token;
   if (!access.token_file.empty()) {
-    auto read = ReadSmallFile("--token-file", access.token_file, kMostTokenBytes);
+    auto read = ReadSmallFile(access, "--token-file", access.token_file, kMostTokenBytes);
     if (!read.ok()) return read.status();
     text = *std::move(read);
   } else if (text.empty()) {

@@ -5,6 +5,7 @@
 //   Connect("coordinator:8001", access);
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -23,8 +24,13 @@ struct Access {
   // A file with the caller's token, read with each call, so that it can be replaced at any time; or
   // the token itself.
   std::string token_file, token;
-  bool insecure = false;  // a token may go to another host without TLS
+  bool insecure = false;                     // a token may go to another host without TLS
+  std::map<std::string, std::string> pipes;  // what those of the files held that are pipes, by path
 };
+
+// Reads those of the files that are pipes, as of <(...), which can be read once. Waits for their
+// writers. INVALID_ARGUMENT, as of CheckAccess.
+absl::Status ReadPipes(Access& access);
 
 // INVALID_ARGUMENT, naming option and file: one cannot be read, options contradict each other, a
 // name is too long, or a token would go over a network in clear text.

@@ -1,7 +1,9 @@
 """Who the caller is, and whether the line is encrypted: seen by a server of the test's."""
 import asyncio
 import json
+import os
 import subprocess
+import threading
 from concurrent import futures
 from pathlib import Path
 
@@ -75,6 +77,15 @@ def test_a_token_is_shown_with_each_call(server, tmp_path):
         file.write_text("secret-3\n")
         client.jobs()
         assert listener.shown() == "Bearer secret-3"
+    file.unlink()
+    os.mkfifo(file)  # as of <(...)
+    writer = threading.Thread(target=file.write_text, args=("secret-4\n",))
+    writer.start()
+    with hilbert_ring.connect(address, token_file=file, **options) as client:
+        writer.join()
+        for _ in range(2):
+            client.jobs()
+            assert listener.shown() == "Bearer secret-4"
     with hilbert_ring.connect(address, **options) as client:
         client.jobs()
         assert listener.shown() is None

@@ -88,8 +88,7 @@ class Address:
         """Of a call. A file with a token is read anew, so that it can be replaced at any time."""
         token = self.token
         if self.token_file is not None:
-            token = _checked("token_file", _read("token_file", self.token_file).decode(
-                "ascii", "replace").strip())
+            token = _token_of(self.token_file)
         shown = () if token is None else (("authorization", f"Bearer {token}"),)
         return (*shown, *_trace())
 
@@ -143,10 +142,12 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
     credentials = grpc.ssl_channel_credentials(
         root_certificates=_pem("ca", ca), private_key=_pem("key", key),
         certificate_chain=_pem("cert", cert)) if encrypted else None
+    shown_files = _paths(token_file=token_file, ca=ca, cert=cert, key=key)
+    if token_file is not None and Path(checked_path("token_file", token_file)).is_fifo():  # as of <(...), which can be read once
+        token, token_file = _token_of(token_file), None
     address = Address(server, credentials, options,
                       None if token is None else _checked("token", token),
-                      None if token_file is None else Path(checked_path("token_file", token_file)), _paths(
-                          token_file=token_file, ca=ca, cert=cert, key=key))
+                      None if token_file is None else Path(token_file), shown_files)
     address.metadata()  # so that a file that cannot be read is told at once
     return address
 
@@ -168,6 +169,10 @@ def _checked(name: str, token: str) -> str:
         raise InvalidArgumentError(f"{name} must hold one token of printable ASCII characters",
                                    field=name)
     return token
+
+
+def _token_of(path: PathLike) -> str:
+    return _checked("token_file", _read("token_file", path).decode("ascii", "replace").strip())
 
 
 def _read(name: str, path: PathLike) -> bytes:

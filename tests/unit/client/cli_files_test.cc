@@ -12,6 +12,7 @@
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
 #include "wire/codec.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -151,6 +152,22 @@ TEST_F(CliPaths, AnOutputNeverReplacesWhatTheCallerShows) {
   EXPECT_TRUE(service.records().empty());
 }
 
+TEST_F(CliPaths, ATokenMayComeFromAPipe) {
+  std::string shown;
+  const FakeService service(
+      {.data_root = [&shown](grpc::ServerContext& context, v1::GetDataRootResponse&) {
+        const auto found = context.client_metadata().find("authorization");
+        if (found != context.client_metadata().end())
+          shown.assign(found->second.data(), found->second.size());
+        return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "no root");
+      }});
+  const CliResult result = RunShell(
+      absl::StrCat("bash -c '$CLI attend --server ", service.address(), GoldenInputs("dense"),
+                   " --out ", files_.Path("o.npy"), " --token-file <(echo secret)'"));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(shown, "Bearer secret");
+}
+
 TEST_F(CliPaths, ALinkStaysAndItsTargetGetsTheOutput) {
   const FakeService service;
   std::filesystem::create_symlink("absent.npy", files_.Path("dangling.npy"));
@@ -278,6 +295,30 @@ TEST_F(CliPaths, AnInputThatShrinksIsAFailedJob) {
     EXPECT_FALSE(std::filesystem::exists(files_.Path("o.npy")));
     files_.Write(name, before);
   }
+}
+
+// Files that the workers read are the service's to look after, which says what became of them.
+TEST_F(CliPaths, AnInputByReferenceThatShrinksIsWhatTheServiceSays) {
+  files_.Write("mark", "word\n");
+  FakeBehaviour once_more{.refuse = grpc::Status(grpc::StatusCode::UNAVAILABLE, "busy"),
+                          .pushback = "1"};
+  FakeBehaviour behaviour{
+      .refuse = wire::ToGrpc(wire::ErrorOf(wire::reason::kFileChanged, "q.npy: was cut")),
+      .earlier_calls = {once_more},
+      .data_root = [this](grpc::ServerContext&, v1::GetDataRootResponse& root) {
+        std::filesystem::resize_file(files_.Path("q.npy"), 200);
+        root.set_path(files_.Path(""));
+        root.set_mark_file("mark");
+        root.set_mark("word");
+        root.set_workers(1);
+        return grpc::Status::OK;
+      }};
+  const FakeService service(behaviour);
+  const CliResult result =
+      Attend(service.address(), "q.npy", {{"--by-reference always --out", "o.npy"}});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("FAILED_PRECONDITION: q.npy: was cut"));
+  EXPECT_THAT(result.err, HasSubstr("(reason FILE_CHANGED)"));
 }
 
 // Nothing of it is read from a page that is gone: the last page stays.
