@@ -102,7 +102,7 @@ absl::Status RawRows::CheckSize(Input& input) {
 
 // One that was removed may still grow: whoever writes to it has it open.
 absl::Status RawRows::CheckPlace(const Input& input) {
-  if (input.most_bytes < 0 || input.path == "-") return absl::OkStatus();
+  if (input.path == "-") return absl::OkStatus();
   struct stat opened = {}, there = {};
   if (fstat(input.fd, &opened) != 0 || stat(input.path.c_str(), &there) != 0 ||
       (opened.st_dev == there.st_dev && opened.st_ino == there.st_ino)) {
@@ -124,7 +124,7 @@ absl::StatusOr<bool> RawRows::ReadFrom(Input& input) const {
   }
   if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) return false;
   if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(NameOf(input.path), ": read"));
-  if (follow_) {
+  if (follow_ && input.most_bytes >= 0) {
     RETURN_IF_ERROR(CheckPlace(input));
   } else {
     input.ended = true;

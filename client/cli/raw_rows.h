@@ -23,7 +23,7 @@ namespace hilbert_ring::cli {
 struct RawPaths {
   std::string q, k, v;  // or
   std::string qkv;      // of each token its rows of q, k and v, one after the other. "-": stdin
-  bool follow = false;  // the end of a file is not that of the stream: it grows
+  bool follow = false;  // the end of a regular file is not that of the stream: it grows
 };
 
 class RawRows {

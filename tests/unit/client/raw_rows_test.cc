@@ -1,5 +1,7 @@
 #include "client/cli/raw_rows.h"
 
+#include <sys/stat.h>
+
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -71,6 +73,17 @@ TEST_F(RawRowsTest, AFileThatGrowsIsFollowed) {
   std::filesystem::remove(path_);  // nothing says that who writes to it has ended
   stopped_ = true;
   EXPECT_EQ(Next(), 0);
+}
+
+TEST_F(RawRowsTest, APipeEndsWithItsWriterFollowedOrNot) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  for (const bool follow : {false, true}) {
+    Open(follow);
+    Append(Rows(2, 'a'));  // opens the pipe, and closes it
+    EXPECT_EQ(Next(), 2);
+    EXPECT_EQ(Next(), 0);
+    EXPECT_LT(Clock::now(), limit_) << "the pipe was followed";
+  }
 }
 
 TEST_F(RawRowsTest, AFileThatBecomesShorterIsAnError) {
