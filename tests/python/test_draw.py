@@ -146,7 +146,22 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
     (["pattern"], "segments are missing"),
     (["order", "--grid", "4,4,4", "--segments", "8", "--curve", "hilbert"], "3 axes"),
     (["order", "--grid", "4,4", "--tokens", "20", "--segments", "8"], "16 cells"),
-    (["trace", __file__], "no trace")])
+    (["trace", __file__], "no trace"),
+    # In the words of `hilbert-ring plan`.
+    *((["pattern", "--segments", "16", *flags], said) for flags, said in [
+        (["--tokens", "1_0"], "--tokens: 1_0, must be a whole number in decimal digits;"),
+        (["--heads", "+4"], "--heads: +4, must be a whole number in decimal digits;"),
+        (["--segments", "1_6"], "--segments: 1_6, must be a whole number in decimal digits;"),
+        (["--tokens", str(1 << 63)], f"--tokens: {1 << 63} is beyond 64 bits;"),
+        (["--tokens", "0"], "INVALID_ARGUMENT: tokens is 0, but must be at least 1\n"),
+        (["--heads", "4097"], "OUT_OF_RANGE: heads is 4097, which is over the limit of 4096\n"),
+        (["--kv-heads", "3"], "kv_heads is 3, but must divide heads, which is 4\n"),
+        (["--head-dim", "12"], "head_dim is 12, but must be 8 to 256 in steps of 8\n"),
+        (["--dilations", "1,2"], "segments has 1 entries, but dilations has 2\n"),
+        (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, but must be at least 1\n"),
+        (["--sequence-lengths", "10,20"], "sequence_lengths add up to 30, but tokens is 64\n"),
+        (["--curve", "hilbert", "--window", "-1"], "ordering.window is -1, but must be at least 0\n")]),
+    (["plan", "--segments", "16", "--workers", "0"], "--workers: Value 0 not in range 1 to 4096;")])
 def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):
     assert main(["draw", *line, "--out", str(tmp_path / "none.svg")]) == 2
     assert said in capsys.readouterr().err

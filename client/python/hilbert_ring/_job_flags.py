@@ -3,19 +3,21 @@ fields."""
 import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from hilbert_ring._files import checked_path, opened
+from hilbert_ring._flag_values import whole_number, whole_numbers
 from hilbert_ring._spec import coordinate_values
 from hilbert_ring._strict_json import read_json
-from hilbert_ring.errors import InvalidArgumentError
+from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 
 _SHAPE = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
 _PATTERN = ("segments", "dilations", "mixing", "causal", "scale", "tail", "average_groups",
             "sequence_lengths")
+_DIMS = ("head_dim", "value_dim")
 _MOST_HEADS = 4096  # as a service's --max-heads may be
-_MOST = (1 << 63) - 1
+_MOST_TOKENS = 1 << 40
 _CURVES = {"hilbert": Hilbert, "morton": Morton, "auto": Auto}
 
 
@@ -50,29 +52,25 @@ class Job:
         return {**self.shape, **self.pattern, "ordering": self.ordering}
 
 
-def _numbers(text: str) -> List[int]:
-    return [int(part) for part in text.split(",")]
-
-
 def add_job_flags(parser: argparse.ArgumentParser, **defaults: Any) -> None:
     """The flags of `hilbert-ring plan` for the spec; `defaults` holds where neither file nor flag
     says anything."""
     parser.add_argument("--spec", type=Path, metavar="FILE", help="the job, as JSON; flags replace "
                         "its fields, or stand alone")
     for name in ("tokens", "heads", "kv-heads", "head-dim", "value-dim"):
-        parser.add_argument(f"--{name}", type=int, metavar="N")
+        parser.add_argument(f"--{name}", type=whole_number, metavar="N")
     parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"))
     for name, what in (("segments", "lengths, one a branch: 2048,16384"),
                        ("dilations", "rates, one a branch: 1,8"),
                        ("sequence-lengths", "of packed sequences: 100,200"),
                        ("grid", "of the ordering: rows,cols")):
-        parser.add_argument(f"--{name}", type=_numbers, metavar="N,...", help=what)
+        parser.add_argument(f"--{name}", type=whole_numbers, metavar="N,...", help=what)
     parser.add_argument("--mixing", choices=("head_groups", "lse"))
     parser.add_argument("--causal", action="store_true", default=None)
     parser.add_argument("--curve", choices=("hilbert", "morton", "auto", "none"),
                         help="of the ordering; auto: as the service finds")
     parser.add_argument("--scope", choices=("qkv", "kv"))
-    parser.add_argument("--window", type=int, metavar="N", help="of the ordering, tokens")
+    parser.add_argument("--window", type=whole_number, metavar="N", help="of the ordering, tokens")
     parser.set_defaults(job_defaults=defaults)
 
 
@@ -116,26 +114,48 @@ def job_of(arguments: argparse.Namespace) -> Job:
 
 
 def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
-    """Raises InvalidArgumentError: a number, or how many there are, is none of a job's."""
-    window = order.get("window") or None  # 0: the ordering has none
-    numbers = [("tokens", fields.get("tokens"), _MOST), ("heads", fields.get("heads"), _MOST_HEADS),
-               ("ordering.window", window, _MOST)]
-    for name, given in (("segments", fields["segments"]), ("dilations", fields.get("dilations")),
-                        ("sequence_lengths", fields.get("sequence_lengths")), ("ordering.grid", order.get("grid"))):
+    """In the words of engine/spec/job_spec.cc.
+
+    Raises:
+        InvalidArgumentError, OutOfRangeError: a number, or how many there are, is none of a job's.
+    """
+    segments, dilations = fields["segments"], fields.get("dilations")
+    lengths, tokens, heads = fields.get("sequence_lengths"), fields.get("tokens"), fields.get("heads")
+    numbers: List[Tuple[str, Any, Optional[int], Optional[int]]] = [
+        ("tokens", tokens, 1, _MOST_TOKENS), ("heads", heads, 1, _MOST_HEADS),
+        ("kv_heads", fields.get("kv_heads"), 1, None), ("ordering.window", order.get("window"), 0, None)]
+    numbers += [(name, fields.get(name), None, None) for name in _DIMS]
+    for name, given, most in (("segments", segments, _MOST_TOKENS), ("dilations", dilations, _MOST_TOKENS),
+                              ("sequence_lengths", lengths, None), ("ordering.grid", order.get("grid"), None)):
         if given is not None and not isinstance(given, list):
-            raise InvalidArgumentError(f"{name} is {given!r}, must be a list of integers", field=name)
-        numbers += [(f"{name}[{place}]", value, _MOST) for place, value in enumerate(given or ())]
-    for name, value, most in numbers:
-        if value is not None and not (type(value) is int and 1 <= value <= most):  # a bool is no number
-            raise InvalidArgumentError(f"{name} is {value!r}, must be an integer from 1 to {most}",
-                                       field=name.partition("[")[0])
-    if fields.get("dilations") and len(fields["dilations"]) != len(fields["segments"]):
-        raise InvalidArgumentError(f"dilations has {len(fields['dilations'])} entries, must have as many as segments, "
-                                   f"{len(fields['segments'])}", field="dilations")
-    total = sum(fields.get("sequence_lengths") or ())
-    if total and fields.get("tokens") and total != fields["tokens"]:
-        raise InvalidArgumentError(f"sequence_lengths add up to {total}, must add up to tokens, {fields['tokens']}",
+            raise InvalidArgumentError(f"{name} is {given!r}, but must be a list of integers", field=name)
+        numbers += [(f"{name}[{place}]", value, 1, most) for place, value in enumerate(given or ())]
+    for name, value, least, limit in numbers:
+        _check_number(name, value, least, limit)
+    if dilations and len(dilations) != len(segments):
+        raise InvalidArgumentError(f"segments has {len(segments)} entries, but dilations has {len(dilations)}",
+                                   field="dilations")
+    if heads and heads % (fields.get("kv_heads") or 1):
+        raise InvalidArgumentError(f"kv_heads is {fields['kv_heads']}, but must divide heads, which is {heads}",
+                                   field="kv_heads")
+    if lengths and tokens and sum(lengths) != tokens:
+        raise InvalidArgumentError(f"sequence_lengths add up to {sum(lengths)}, but tokens is {tokens}",
                                    field="sequence_lengths")
+
+
+def _check_number(name: str, value: Any, least: Optional[int], limit: Optional[int]) -> None:
+    """least: None for the size of a head."""
+    if value is None:
+        return
+    field = name.partition("[")[0]
+    if type(value) is not int:  # a bool is no number
+        raise InvalidArgumentError(f"{name} is {value!r}, but must be an integer", field=field)
+    if least is None and not (8 <= value <= 256 and value % 8 == 0):
+        raise InvalidArgumentError(f"{name} is {value}, but must be 8 to 256 in steps of 8", field=field)
+    if least is not None and value < least:
+        raise InvalidArgumentError(f"{name} is {value}, but must be at least {least}", field=field)
+    if limit is not None and value > limit:
+        raise OutOfRangeError(f"{name} is {value}, which is over the limit of {limit}", field=field)
 
 
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:

@@ -7,6 +7,7 @@ import os
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
+from hilbert_ring._flag_values import workers as workers_of_a_job
 from hilbert_ring.client import Client, connect
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.local_service import local
@@ -15,7 +16,7 @@ from hilbert_ring.local_service import local
 def add_service_flags(parser: argparse.ArgumentParser, workers: int = 2) -> None:
     """Those of add_access_flags, and --workers."""
     add_access_flags(parser, "without it the command starts a service of its own")
-    parser.add_argument("--workers", type=int, default=workers, metavar="N",
+    parser.add_argument("--workers", type=workers_of_a_job, default=workers, metavar="N",
                         help="that share a job")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from hilbert_ring._command_line import warned
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import output_path
+from hilbert_ring._flag_values import number, whole_number
 from hilbert_ring._model import check_model, tile_size
 from hilbert_ring._pending import pending_files
 from hilbert_ring._service_flags import add_access_flags, connected, files_shown
@@ -33,12 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--patches", type=Path, metavar="FILE",
                         help="file with the coordinates or their attributes, as CLAM's patches/NAME.h5; default: in a "
                         "folder beside the file's")
-    parser.add_argument("--coord-scale", type=float, metavar="NUMBER",
+    parser.add_argument("--coord-scale", type=number, metavar="NUMBER",
                         help="factor of the coordinates, in place of the attributes")
     parser.add_argument("--coords-are", choices=COORDS_ARE, metavar="|".join(COORDS_ARE),
                         help="unit of the coordinates, columns and rows or the model's pixels, in place of the "
                         "attributes")
-    parser.add_argument("--tile-size", type=int, metavar="PIXELS", help=f"side of the model's tiles ({TILE_SIZE})")
+    parser.add_argument("--tile-size", type=whole_number, metavar="PIXELS", help=f"side of the model's tiles ({TILE_SIZE})")
     parser.add_argument("--model", metavar="NAME", help="model of the service, in place of --tile-size")
     add_access_flags(parser, "of --model")
 

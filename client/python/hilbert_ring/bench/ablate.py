@@ -3,6 +3,7 @@ import argparse
 from contextlib import ExitStack
 from typing import Any, Dict, List, Tuple
 
+from hilbert_ring._flag_values import whole_number
 from hilbert_ring._job_flags import Job
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
 from hilbert_ring.bench.report import Report, count, milliseconds, percent, words
@@ -31,7 +32,7 @@ PARTS: List[Tuple[str, str, Dict[str, Any], Dict[str, Any]]] = [
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Beside the common ones."""
-    parser.add_argument("--tokens", type=int, default=65536)
+    parser.add_argument("--tokens", type=whole_number, default=65536)
 
 
 def run(arguments: argparse.Namespace) -> Report:

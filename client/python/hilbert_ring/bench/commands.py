@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Dict, List
 
 from hilbert_ring._distinct import check_distinct
+from hilbert_ring._flag_values import whole_number
 from hilbert_ring._service_flags import add_service_flags, files_shown
 from hilbert_ring.bench import ablate, dilation, load, order, project, sweep
 
@@ -21,7 +22,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         command = commands.add_parser(name, help=summary, description=module.__doc__,
                                       formatter_class=argparse.RawDescriptionHelpFormatter)
         add_service_flags(command)
-        command.add_argument("--rounds", type=int, default=5, metavar="N",
+        command.add_argument("--rounds", type=whole_number, default=5, metavar="N",
                              help="runs of each case, after one that is not counted")
         command.add_argument("--out", type=Path, required=True, metavar="FOLDER",
                              help="for NAME.md, NAME.json and NAME.svg")

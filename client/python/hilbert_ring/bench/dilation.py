@@ -2,6 +2,7 @@
 import argparse
 from typing import List, Tuple
 
+from hilbert_ring._flag_values import whole_number
 from hilbert_ring._job_flags import Job
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
@@ -19,9 +20,9 @@ COLUMNS = (("tokens", "tokens", count), ("dilation", "dilation", count), ("order
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Beside the common ones."""
-    parser.add_argument("--tokens", type=int, nargs="+", default=[8192, 16384, 32768])
-    parser.add_argument("--dilations", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--segment", type=int, default=4096)
+    parser.add_argument("--tokens", type=whole_number, nargs="+", default=[8192, 16384, 32768])
+    parser.add_argument("--dilations", type=whole_number, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--segment", type=whole_number, default=4096)
 
 
 def run(arguments: argparse.Namespace) -> Report:

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, Sequence
 
+from hilbert_ring._flag_values import number, whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import RepeatedRows
 from hilbert_ring.bench.report import Report, count, milliseconds, words
@@ -34,11 +35,11 @@ MOST_CALLERS = 64
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Beside the common ones."""
-    parser.add_argument("--callers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--deadline", type=float, default=0.1, help="seconds, of goodput")
-    parser.add_argument("--of-capacity", type=float, nargs="*", default=[0.5, 0.8, 1.0, 1.2],
+    parser.add_argument("--callers", type=whole_number, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
+    parser.add_argument("--seconds", type=number, default=5.0, help="of each measurement")
+    parser.add_argument("--tokens", type=whole_number, default=64)
+    parser.add_argument("--deadline", type=number, default=0.1, help="seconds, of goodput")
+    parser.add_argument("--of-capacity", type=number, nargs="*", default=[0.5, 0.8, 1.0, 1.2],
                         help="rates of the open loop, by the best of the closed one")
 
 

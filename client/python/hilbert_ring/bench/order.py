@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hilbert_ring._flag_values import whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.cache_misses import count_misses, own_workers
 from hilbert_ring.bench.jobs import JobRun, alternate, job
@@ -39,10 +40,10 @@ COLUMNS = (("order", "order", words), ("grid_jump", "mean jump, cells", _two),
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Beside the common ones."""
-    parser.add_argument("--grid", type=int, nargs=2, default=[256, 256], metavar=("ROWS", "COLS"))
-    parser.add_argument("--segment", type=int, default=1024)
+    parser.add_argument("--grid", type=whole_number, nargs=2, default=[256, 256], metavar=("ROWS", "COLS"))
+    parser.add_argument("--segment", type=whole_number, default=1024)
     parser.add_argument("--causal", action="store_true")
-    parser.add_argument("--row-bytes", type=int, default=256, metavar="N",
+    parser.add_argument("--row-bytes", type=whole_number, default=256, metavar="N",
                         help="of the rows whose pages and lines are counted (256: one head's keys)")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hilbert_ring._flag_values import number, whole_number
 from hilbert_ring._job_flags import Job
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
@@ -37,17 +38,17 @@ REPORTS: Dict[str, Any] = {"segments": [2048, 4096, 8192], "dilations": [1, 2, 4
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Beside the common ones."""
-    parser.add_argument("--scale", type=int, default=16384,
+    parser.add_argument("--scale", type=whole_number, default=16384,
                         help="tokens of the least job that is measured; the largest has 12 times "
                         "as many")
-    parser.add_argument("--project-tokens", type=int, nargs="+",
+    parser.add_argument("--project-tokens", type=whole_number, nargs="+",
                         default=[1 << 20, 1 << 24, 1 << 28, 10**9])
-    parser.add_argument("--project-workers", type=int, nargs="+", default=[1, 8, 64, 1024])
-    parser.add_argument("--worker-flops", type=float, metavar="FLOP/S",
+    parser.add_argument("--project-workers", type=whole_number, nargs="+", default=[1, 8, 64, 1024])
+    parser.add_argument("--worker-flops", type=number, metavar="FLOP/S",
                         help="rate of a worker that is projected; default: as measured")
-    parser.add_argument("--worker-memory", type=float, metavar="BYTES", default=80 * 2**30,
+    parser.add_argument("--worker-memory", type=number, metavar="BYTES", default=80 * 2**30,
                         help="of a worker that is projected (80 GiB)")
-    parser.add_argument("--link", type=float, metavar="BYTES/S", default=1.25e9,
+    parser.add_argument("--link", type=number, metavar="BYTES/S", default=1.25e9,
                         help="rate at which a worker that is projected receives (1.25e9)")
 
 

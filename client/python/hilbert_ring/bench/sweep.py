@@ -3,6 +3,7 @@ import argparse
 from contextlib import ExitStack
 from typing import Any, Dict, List
 
+from hilbert_ring._flag_values import whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, job
 from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds
@@ -17,8 +18,8 @@ COLUMNS = (("workers", "workers", count), ("tokens", "tokens", count),
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Beside the common ones."""
-    parser.add_argument("--first", type=int, default=1024, help="tokens to begin with")
-    parser.add_argument("--last", type=int, default=1 << 20,
+    parser.add_argument("--first", type=whole_number, default=1024, help="tokens to begin with")
+    parser.add_argument("--last", type=whole_number, default=1 << 20,
                         help="tokens to end with, if nothing is refused")
     parser.add_argument("--memory-limit", default="1GiB",
                         help="of each worker of a service of one's own")
