@@ -113,8 +113,9 @@ void AddStreamFlags(CLI::App& app, StreamFlags& flags) {
          "with --stream, in place of --q, --k and --v: of each token its rows of q, k and v, "
          "one after the other (-: from stdin)")
       ->type_name("FILE");
-  app.add_flag("--follow", flags.follow,
-               "with --stream: files grow, and their end is not the stream's, which is Ctrl-C");
+  app.add_flag(
+      "--follow", flags.follow,
+      "with --stream: regular files grow, and their end is not the stream's, which is Ctrl-C");
   app.add_option(
          "--epoch", flags.epoch_tokens,
          "with --stream: tokens of an epoch, a multiple of all segments; not given: as many as "
@@ -127,8 +128,10 @@ void CatchInterrupts() {
   struct sigaction action = {};
   action.sa_handler = [](int) { interrupted = 1; };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT}) sigaction(signal, &action, nullptr);
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 bool Interrupted() { return interrupted != 0; }

@@ -49,8 +49,8 @@ void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags);
 // --stream and what goes with it. flags must outlive app.
 void AddStreamFlags(CLI::App& app, StreamFlags& flags);
 
-// From now on the first SIGINT or SIGTERM cancels the job, so that partial files are removed; the
-// second ends the process.
+// From now on the first SIGINT, SIGTERM, SIGQUIT or SIGHUP cancels the job, so that partial files
+// are removed; the second ends the process. A SIGHUP that is ignored, as under nohup, stays so.
 void CatchInterrupts();
 
 // Whether the first one has come.

@@ -4,14 +4,18 @@ import errno
 import json
 import os
 import re
+import signal
 import stat
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hilbert_ring
 from hilbert_ring.__main__ import _parser, main
+from hilbert_ring._files import FileOutput
 from hilbert_ring.local_service import find_program
 
 SPEC = {"segments": [16], "dilations": [1], "tokens": 32, "heads": 2, "head_dim": 8}
@@ -148,6 +152,40 @@ def test_a_slide_leaves_other_files_alone(slide, tmp_path):
     assert (tmp_path / "coords.npy.partial").read_text() == "somebody writes here"
     assert sorted(os.listdir()) == sorted([*before, "tiles.npy", "coords.npy"])
     assert not os.path.islink("tiles.npy") and (np.load("tiles.npy") == 1).all()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, None])
+def test_outputs_keep_the_permissions_of_what_they_replace(slide, mode):
+    before = os.umask(0o022)
+    try:
+        for name in ("tiles.npy", "coords.npy", "array.npy") if mode else ():
+            Path(name).touch()
+            os.chmod(name, mode)
+        assert main(slide) == 0
+        output = FileOutput("array.npy", (2, 3), np.dtype("f4"))
+        output.bytes[:] = 0
+        output.result()
+        assert [stat.S_IMODE(os.stat(name).st_mode) for name in ("tiles.npy", "coords.npy", "array.npy")] == \
+            [mode or 0o644] * 3
+    finally:
+        os.umask(before)
+
+
+def test_the_name_of_an_output_may_be_as_long_as_the_system_takes(slide, capsys):
+    name = "n" * 251 + ".npy"
+    slide[3] = name
+    assert main(slide) == 0 and (np.load(name) == 1).all()
+    slide[3] = "n" + name
+    assert main(slide) == 2 and "cannot write: File name too long" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_leaves_no_pending_file(slide, number):
+    """It comes while a file that has no name yet is written."""
+    program = ("import os, runpy, numpy; numpy.save = lambda *_: os.kill(os.getpid(), {}); "
+               "runpy.run_module('hilbert_ring', run_name='__main__', alter_sys=True)").format(int(number))
+    done = subprocess.run([sys.executable, "-c", program, *slide], timeout=120, check=False)
+    assert (done.returncode, os.listdir()) == (128 + number, [])
 
 
 def test_a_slide_waits_for_no_pipe(slide):

@@ -8,7 +8,7 @@ import sys
 from typing import List, Optional
 
 from hilbert_ring import _slide_command
-from hilbert_ring._command_line import Parser, failed, take_json
+from hilbert_ring._command_line import Parser, end_by_signals, failed, take_json
 from hilbert_ring.bench import commands as bench_commands
 from hilbert_ring.draw import commands as draw_commands
 from hilbert_ring.errors import HilbertRingError
@@ -59,4 +59,5 @@ def _run(arguments: argparse.Namespace, given: List[str], as_json: bool) -> int:
 
 
 if __name__ == "__main__":
+    end_by_signals()
     sys.exit(main())

@@ -6,10 +6,15 @@ errors are JSON under --json.
 """
 import argparse
 import json
+import re
+import signal
 import sys
 from typing import Any, Iterable, List, NoReturn, Optional
 
 from hilbert_ring.errors import InvalidArgumentError
+
+
+_OF_AN_OPTION = "argument "  # before its name, in argparse's errors
 
 
 class Parser(argparse.ArgumentParser):
@@ -17,9 +22,11 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
+        self._negative_number_matcher = re.compile("-[0-9,.]+")  # a list of numbers is a value, too
 
     def error(self, message: str) -> NoReturn:
         """Raises InvalidArgumentError."""
+        message = message[len(_OF_AN_OPTION):] if message.startswith(_OF_AN_OPTION + "-") else message
         raise InvalidArgumentError(f"{message}; {self.prog} --help tells more")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -41,6 +48,13 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unknown {str(action.metavar).lower()} {value}{hint(value, action.choices)}; "
                        f"known are {', '.join(action.choices)}")
         super()._check_value(action, value)
+
+
+def end_by_signals() -> None:
+    """Files without their names yet are removed. A signal that is ignored, as under nohup, stays so."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda taken, _: sys.exit(128 + taken))
 
 
 def hint(name: str, known: Iterable[str]) -> str:

@@ -26,6 +26,7 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
+from hilbert_ring._command_line import end_by_signals
 from hilbert_ring._pending import pending_files
 
 # What trained checkpoints hold beside the encoder: the decoder and mask of their pretraining, heads
@@ -344,4 +345,5 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
+    end_by_signals()
     sys.exit(main())

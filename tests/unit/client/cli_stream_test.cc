@@ -40,7 +40,7 @@ class CliStream : public ::testing::Test {
 };
 
 TEST_F(CliStream, APipeThatNobodyReadsIsWaitedForUntilASignal) {
-  for (const char* signal : {"INT", "TERM"}) {
+  for (const char* signal : {"INT", "TERM", "HUP", "QUIT"}) {
     const CliResult result = Stream("", absl::StrCat("kill -", signal, " $P"));
     EXPECT_EQ(result.code, 1) << signal << ": " << result.err;
     EXPECT_THAT(result.err, HasSubstr("CANCELLED: "));
