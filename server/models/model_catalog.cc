@@ -73,7 +73,7 @@ absl::StatusOr<EncoderFolder> ModelCatalog::Open(const std::string& name,
                    ", the one that is meant has ", absl::CEscape(digest.substr(0, kDigestLength))));
 }
 
-std::vector<std::string> ModelCatalog::Names() const {
+std::vector<std::string> ModelCatalog::Names(std::vector<std::string>& misnamed) const {
   std::vector<std::string> names;
   if (folder_.empty()) return names;
   std::error_code error;
@@ -81,17 +81,22 @@ std::vector<std::string> ModelCatalog::Names() const {
        entry.increment(error)) {
     std::string name = entry->path().filename().string();
     std::error_code unreadable;
-    if (CheckModelName(name).ok() && entry->is_directory(unreadable)) {
+    if (!entry->is_directory(unreadable)) continue;
+    if (CheckModelName(name).ok()) {
       names.push_back(std::move(name));
+    } else if (std::filesystem::exists(entry->path() / kConfigFile, unreadable)) {
+      misnamed.push_back(std::move(name));
     }
   }
   std::ranges::sort(names);
+  std::ranges::sort(misnamed);
   return names;
 }
 
 ModelCatalog::Listing ModelCatalog::List() {
-  std::vector<std::string> names = Names();
-  Listing listing{.cut = names.size() > kMostModels};
+  Listing listing;
+  std::vector<std::string> names = Names(listing.misnamed);
+  listing.cut = names.size() > kMostModels;
   if (listing.cut) names.resize(kMostModels);
   for (std::string& name : names) {
     auto model = Open(name);

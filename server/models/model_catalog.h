@@ -46,8 +46,9 @@ class ModelCatalog {
     absl::StatusOr<EncoderFolder> model;
   };
   struct Listing {
-    std::vector<Entry> entries;  // by name
-    bool cut = false;            // there are more
+    std::vector<Entry> entries;         // by name
+    bool cut = false;                   // there are more
+    std::vector<std::string> misnamed;  // folders with a config.json whose name is no model's
   };
   Listing List();
 
@@ -55,7 +56,7 @@ class ModelCatalog {
   void Stop() { digests_.Stop(); }
 
  private:
-  std::vector<std::string> Names() const;
+  std::vector<std::string> Names(std::vector<std::string>& misnamed) const;
 
   const std::string folder_;
   FileDigests digests_;

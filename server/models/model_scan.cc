@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace hilbert_ring::server {
@@ -44,6 +45,10 @@ void ModelScan::Look() {
   if (listing.cut) {
     tell(spdlog::level::warn, absl::StrCat("--model-dir: of more than ", ModelCatalog::kMostModels,
                                            " models the first by name are seen"));
+  }
+  for (const std::string& name : listing.misnamed) {
+    tell(spdlog::level::warn, absl::StrCat("--model-dir: the folder '", absl::Utf8SafeCEscape(name),
+                                           "' is left out: ", CheckModelName(name).message()));
   }
   for (const ModelCatalog::Entry& entry : listing.entries) {
     if (entry.model.ok()) {

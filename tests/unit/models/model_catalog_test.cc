@@ -83,6 +83,22 @@ TEST_F(ModelCatalogTest, OfManyModelsTheFirstAreSeenAndThatIsSaidOnce) {
   EXPECT_EQ(log.Count("model m1000"), 1);
 }
 
+TEST_F(ModelCatalogTest, AFolderWhoseNameIsNoModelsIsNamedInTheLog) {
+  for (const char* name : {"my model", ".hidden", "m\303\266del"}) {
+    fs::create_directories(Path(name));
+    std::ofstream(Path(absl::StrCat(name, "/config.json"))) << "{}";
+  }
+  fs::create_directories(Path("no model"));  // has no config
+  ModelCatalog catalog(models_);
+  const testing::CapturedLog log;
+  { const ModelScan scan(catalog, std::chrono::hours(1)); }
+  for (const char* name : {"my model", ".hidden", "m\303\266del"}) {
+    EXPECT_EQ(log.Count(absl::StrCat("the folder '", name, "' is left out: model: a name of ")), 1)
+        << log.text();
+  }
+  EXPECT_EQ(log.Count("is left out"), 3) << log.text();
+}
+
 TEST_F(ModelCatalogTest, OfAsManyModelsAsAreSeenNoneIsLeftOut) {
   for (size_t i = 0; i < ModelCatalog::kMostModels; ++i) {
     fs::create_directories(Path(absl::StrCat("m", 1000 + i)));
