@@ -171,6 +171,20 @@ def test_outputs_keep_the_permissions_of_what_they_replace(slide, mode):
         os.umask(before)
 
 
+def test_a_disk_without_room_says_what_was_free_before_the_attempt(tmp_path, monkeypatch):
+    free = [4096]  # bytes; the attempt takes all
+
+    def full(*_):
+        free[0] = 0
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "statvfs", lambda _: argparse.Namespace(f_bavail=free[0], f_frsize=1))
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(hilbert_ring.ResourceExhaustedError, match=r"\(4096 are free\)"):
+        FileOutput(tmp_path / "out.npy", (2, 3), np.dtype("f4")).bytes[0] = 0
+    assert not os.listdir(tmp_path)
+
+
 def test_the_name_of_an_output_may_be_as_long_as_the_system_takes(slide, capsys):
     name = "n" * 251 + ".npy"
     slide[3] = name

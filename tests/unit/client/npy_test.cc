@@ -1,8 +1,11 @@
 #include "client/cpp/npy.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +16,33 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/client/test_files.h"
+
+namespace {
+
+// A disk that the attempt to take room fills: this program's own calls stand before libc's.
+struct FullDisk {
+  bool filled = false;
+};
+FullDisk* full_disk = nullptr;
+
+}  // namespace
+
+extern "C" {
+
+int posix_fallocate(int fd, off_t offset, off_t bytes) {
+  if (full_disk == nullptr) return fallocate(fd, 0, offset, bytes) == 0 ? 0 : errno;
+  full_disk->filled = true;
+  return ENOSPC;
+}
+
+int fstatvfs(int /*fd*/, struct statvfs* disk) noexcept {
+  *disk = {};
+  disk->f_frsize = 1;
+  disk->f_bavail = full_disk != nullptr && full_disk->filled ? 0 : 65'536;
+  return 0;
+}
+
+}  // extern "C"
 
 namespace hilbert_ring::client {
 namespace {
@@ -171,6 +201,19 @@ TEST(NpyWriter, AFileThatDoesNotFitIsRefusedAtOnceAndRemoved) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path), HasSubstr("4194432 bytes")));
+  EXPECT_THAT(files.Names(), IsEmpty());
+}
+
+TEST(NpyWriter, ADiskWithoutRoomSaysWhatWasFreeBeforeTheAttempt) {
+  const TestFiles files;
+  FullDisk disk;
+  full_disk = &disk;
+  const absl::Status status = NpyWriter::Create(files.Path("out.npy"), wire::NpyType::kFloat32,
+                                                std::vector<int64_t>{1 << 20})
+                                  .status();
+  full_disk = nullptr;
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("4194432 bytes (65536 are free)"));
   EXPECT_THAT(files.Names(), IsEmpty());
 }
 
