@@ -143,7 +143,9 @@ TEST(PendingFile, WhatItReplacesLeavesItItsPermissions) {
        {std::tuple(0600, 0600, 0600), std::tuple(0444, 0600, 0444), std::tuple(0666, 0600, 0666),
         std::tuple(-1, 0644, 0644)}) {
     const std::string name = absl::StrCat("out", before), path = files.Path(name);
-    if (before >= 0) ASSERT_EQ(chmod(files.Write(name, "old").c_str(), before), 0);
+    if (before >= 0) {
+      ASSERT_EQ(chmod(files.Write(name, "old").c_str(), before), 0);
+    }
     auto file = PendingFile::Create(path);
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(ModeOf(PartialPath(path)), while_written) << before;
