@@ -143,7 +143,8 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
         root_certificates=_pem("ca", ca), private_key=_pem("key", key),
         certificate_chain=_pem("cert", cert)) if encrypted else None
     shown_files = _paths(token_file=token_file, ca=ca, cert=cert, key=key)
-    if token_file is not None and Path(checked_path("token_file", token_file)).is_fifo():  # as of <(...), which can be read once
+    # As of <(...), which can be read once.
+    if token_file is not None and Path(checked_path("token_file", token_file)).is_fifo():
         token, token_file = _token_of(token_file), None
     address = Address(server, credentials, options,
                       None if token is None else _checked("token", token),
