@@ -111,7 +111,7 @@ class FakeTorch(types.ModuleType):
             requires_grad = False
 
             def __init__(self, array, device=Device("cpu")):
-                self.array, self.device, self.shape = array, device, array.shape
+                self.array, self.device, self.shape, self.ndim = array, device, array.shape, array.ndim
                 self.dtype = torch.float32 if array.dtype == np.float32 else torch.int32
 
             def detach(self):

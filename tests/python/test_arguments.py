@@ -1,6 +1,7 @@
 """What is wrong with a call is said before anything is sent, by field and limit."""
 import array
 import asyncio
+import sys
 from collections import deque
 from datetime import timedelta
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from fake_torch import FakeTorch
 from hilbert_ring import _spec, flash_attn_func, flash_attn_varlen_func
 from hilbert_ring._job import AttendOptions, prepare
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -337,22 +339,43 @@ def test_flags_that_the_service_never_sees(client):
     assert [getattr(result, "field", None) for result in results] == ["causal", "average_groups", "lse", None]
 
 
+TORCH = FakeTorch()
+
+
 def zeros(*shape, dtype="f4"):
-    return np.zeros(shape, dtype)
+    return TORCH.Tensor(np.zeros(shape, dtype))
+
+
+@pytest.fixture
+def torch_of_zeros(monkeypatch):
+    """Nothing is computed, for which PyTorch itself would be needed."""
+    monkeypatch.setitem(sys.modules, "torch", TORCH)
 
 
 @pytest.mark.parametrize("field, changes", [
     ("v", {"v": zeros(1, 2, 1, 8)}), ("v", {"v": zeros(3, 2, 1, 8)}), ("v", {"v": zeros(2, 3, 1, 8)}),
     ("v", {"v": zeros(2, 1, 2, 8)}), ("v", {"v": zeros(2, 1, 8)}), ("v", {"v": zeros(2, 1, 1, 8, dtype="f2")}),
     ("k", {"k": zeros(1, 1, 1, 8), "v": zeros(1, 1, 1, 8)}), ("k", {"k": zeros(1, 2, 1, 8), "v": zeros(1, 2, 1, 8)}),
-    ("k", {"k": zeros(2, 1, 1, 4)}), ("q", {"q": zeros(2, 1, 8)}),
+    ("k", {"k": zeros(2, 1, 1, 4)}), ("q", {"q": zeros(2, 1, 8)}), ("q", {"q": np.zeros((2, 1, 1, 8), "f4")}),
+    ("v", {"v": [[[[0.0] * 8]]] * 2}), ("q", {"q": None}), ("q", {"q": zeros(2, 1, 1, 0)}), ("v", {"v": zeros(2, 1, 1, 257)}),
+    ("k", {"k": zeros(2, 1, 0, 8)}),
+    ("window_size", {"window_size": 5}), ("window_size", {"window_size": "ab"}), ("window_size", {"window_size": (1, 2, 3)}),
+    ("window_size", {"window_size": (-2, 0)}), ("window_size[0]", {"window_size": (0.5, 0)}),
+    ("softcap", {"softcap": "0"}), ("softcap", {"softcap": np.zeros(2)}), ("dropout_p", {"dropout_p": np.zeros(2)}),
+    ("alibi_slopes", {"alibi_slopes": np.zeros(4)}),
     ("return_attn_probs", {"return_attn_probs": "no"}), ("deterministic", {"deterministic": 1})])
-def test_flash_attention_refuses_shapes_that_do_not_go_together(field, changes):
-    """NumPy's arrays stand for PyTorch's tensors: nothing is computed."""
+@pytest.mark.usefixtures("torch_of_zeros")
+def test_flash_attention_refuses_what_is_not_of_its_kind(field, changes):
     given = {"q": zeros(2, 1, 1, 8), "k": zeros(2, 1, 1, 8), "v": zeros(2, 1, 1, 8), **changes}
     with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
         flash_attn_func(**given)
     assert raised.value.field == field
+
+
+def test_arrays_of_numpy_are_refused_without_pytorch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="q is of type ndarray, must be a torch.Tensor"):
+        flash_attn_func(*[np.zeros((2, 1, 1, 8), "f4")] * 3)
 
 
 @pytest.mark.parametrize("field, changes", [
@@ -367,6 +390,7 @@ def test_flash_attention_refuses_shapes_that_do_not_go_together(field, changes):
     ("cu_seqlens_q", {"cu_seqlens_q": None}), ("cu_seqlens_q", {"cu_seqlens_q": []}),
     ("cu_seqlens_q", {"cu_seqlens_q": [1, 4]}), ("cu_seqlens_k", {"cu_seqlens_k": [0, 5]}),
     ("cu_seqlens_k", {"cu_seqlens_k": [0, 3, 2, 4]}), ("cu_seqlens_k", {"cu_seqlens_k": [0, 2, 4]})])
+@pytest.mark.usefixtures("torch_of_zeros")
 def test_packed_flash_attention_refuses(field, changes):
     given = {"q": zeros(4, 1, 8), "k": zeros(4, 1, 8), "v": zeros(4, 1, 8), "cu_seqlens_q": [0, 4],
              "cu_seqlens_k": [0, 4], **changes}

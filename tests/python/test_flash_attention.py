@@ -1,4 +1,5 @@
 """flash-attn's signatures, against PyTorch's own attention (flash-attn itself needs a GPU)."""
+import numpy as np
 import pytest
 
 import hilbert_ring
@@ -85,8 +86,35 @@ def test_varlen(client, causal):
     assert torch.equal(out[-3:], torch.zeros_like(out[-3:])) and (lse[:, -3:] == -torch.inf).all()
 
 
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize("queries, keys, causal", [(20, 20, True), (7, 40, True), (40, 7, False)])
+@pytest.mark.parametrize("dim, value_dim", [(1, 1), (20, 20), (33, 16), (16, 33), (255, 255)])
+def test_head_dims_that_are_no_multiple_of_8(client, dim, value_dim, queries, keys, causal, dtype, tolerance):
+    q, k, _ = tensors(2, queries, keys, dim=dim, dtype=dtype)
+    _, _, v = tensors(2, queries, keys, dim=value_dim, dtype=dtype)
+    for scale in (None, 0.3):
+        out, lse, _ = hilbert_ring.flash_attn_func(q, k, v, softmax_scale=scale, causal=causal, return_attn_probs=True,
+                                                   client=client)
+        assert out.shape == (2, queries, 4, value_dim)
+        check(out, lse, expected(q, k, v, causal, scale), tolerance)
+
+
+@pytest.mark.parametrize("causal, options", [
+    (False, {"window_size": None}), (False, {"window_size": (None, None)}), (False, {"window_size": [-1, -1]}),
+    (False, {"window_size": (11, 8)}), (False, {"window_size": (100, -1)}), (False, {"softcap": None, "dropout_p": None}),
+    (False, {"softcap": 0, "dropout_p": np.float32(0)}), (True, {"window_size": (11, 0)}), (True, {"window_size": (-1, 0)}),
+    (True, {"window_size": (11, 3), "causal": True}), (True, {"window_size": None, "causal": True})])
+def test_options_that_hide_no_key(client, causal, options):
+    q, k, v = tensors(2, 9, 12)
+    call = {**options, "return_attn_probs": True, "client": client}
+    out, lse, _ = hilbert_ring.flash_attn_func(q, k, v, **call)
+    check(out, lse, expected(q, k, v, causal))
+    out, lse, _ = hilbert_ring.flash_attn_varlen_func(q[0], k[0], v[0], [0, 9], [0, 12], 9, 12, **call)
+    check(out[None], lse[None], expected(q[:1], k[:1], v[:1], causal))
+
+
 @pytest.mark.parametrize("field, value", [
-    ("dropout_p", 0.1), ("window_size", (128, 0)), ("softcap", 30.0),
+    ("dropout_p", 0.1), ("window_size", (2, 0)), ("window_size", (-1, 2)), ("softcap", 30.0),
     ("alibi_slopes", torch.ones(4)), ("causal", "false"), ("causal", torch.tensor(True))])
 def test_what_the_service_does_not_compute_is_refused(field, value):
     q, k, v = tensors(1, 4, 4)
@@ -96,6 +124,14 @@ def test_what_the_service_does_not_compute_is_refused(field, value):
     with pytest.raises(hilbert_ring.InvalidArgumentError):
         hilbert_ring.flash_attn_varlen_func(q[0], k[0], v[0], [0, 4], [0, 4], 4, 4,
                                             **{field: value})
+
+
+def test_types_that_no_job_has_or_that_differ_are_refused():
+    q, k, v = tensors(1, 4, 4)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="q is torch.float64, must be float32, bfloat16 or float16"):
+        hilbert_ring.flash_attn_func(q.double(), k.double(), v.double())
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(hilbert_ring.InvalidArgumentError, match="torch.autocast"):
+        hilbert_ring.flash_attn_func(torch.nn.Linear(16, 16)(q), k, v)
 
 
 @pytest.mark.parametrize("wrong", [[1, 4], [0, 5], [0, 3, 2, 4], []])

@@ -38,11 +38,11 @@ def tensors(batch, tokens, heads=4, dim=16):
     return tuple(torch.randn(batch, tokens, heads, dim) for _ in "qkv")
 
 
-@pytest.mark.parametrize("batch, tokens", [(1, 64), (2, 100), (3, 37)])
+@pytest.mark.parametrize("batch, tokens, dim", [(1, 64, 16), (2, 100, 16), (3, 37, 20)])
 @pytest.mark.parametrize("segments, ratios", [([16], [1]), ([16, 64], [1, 2]),
                                               ([8, 32, 4096], [1, 2, 4])])
-def test_one_job_is_the_cores_computation(client, batch, tokens, segments, ratios):
-    q, k, v = tensors(batch, tokens)
+def test_one_job_is_the_cores_computation(client, batch, tokens, dim, segments, ratios):
+    q, k, v = tensors(batch, tokens, dim=dim)
     out = hilbert_ring.longnet.dilated_attention(q, k, v, segments, ratios, client=client)
     assert out.shape == q.shape
     torch.testing.assert_close(out.double(), local_core(q, k, v, segments, ratios), rtol=1e-5,
@@ -75,10 +75,14 @@ def test_an_encoders_layer_with_the_service_in_its_core(client):
         torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
 
 
-def test_keys_of_another_length_are_refused(client):
-    q, k, v = tensors(1, 10)
-    with pytest.raises(hilbert_ring.InvalidArgumentError):
-        hilbert_ring.longnet.dilated_attention(q, k[:, :9], v[:, :9], [4], [1], client=client)
+@pytest.mark.parametrize("field, change", [
+    ("k", lambda q, k, v: (q, k[:, :9], v[:, :9])), ("k", lambda q, k, v: (q, k[:, :, :2], v[:, :, :2])),
+    ("q", lambda q, k, v: (q.numpy(), k, v)), ("q", lambda q, k, v: (q[0], k[0], v[0])),
+    ("q", lambda q, k, v: (q.double(), k.double(), v.double())), ("v", lambda q, k, v: (q, k, v.bfloat16()))])
+def test_tensors_of_another_kind_are_refused(field, change):
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        hilbert_ring.longnet.dilated_attention(*change(*tensors(1, 10)), [4], [1])
+    assert raised.value.field == field
 
 
 @pytest.mark.parametrize("field, changes", [

@@ -196,6 +196,17 @@ def test_gradients_are_refused():
         model(tokens(1))
 
 
+def test_a_model_with_heads_of_any_dim():
+    compare(llama(head_dim=20), EVERYWHERE, "logits", tokens())
+
+
+def test_a_model_in_float64_or_of_mixed_types_is_refused():
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="q is torch.float64, must be .*: model.float()"):
+        by(llama().double(), "hilbert_ring", tokens(1))
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(hilbert_ring.InvalidArgumentError, match="torch.autocast"):
+        by(llama(), "hilbert_ring", tokens(1), use_cache=False)
+
+
 @pytest.mark.parametrize("field, value", [
     ("softcap", 30.0), ("s_aux", torch.ones(4)), ("position_bias", torch.ones(1)),
     ("cu_seq_lens_q", torch.tensor([0, 9])), ("sliding_window", 4), ("dropout", 0.1)])

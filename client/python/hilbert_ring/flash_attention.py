@@ -3,21 +3,22 @@
     from hilbert_ring import flash_attn_func            # instead of: from flash_attn import ...
     out = flash_attn_func(q, k, v, causal=True)         # [batch, tokens, heads, head_dim]
 
-What the service does not compute (dropout, windows, softcap, ALiBi, paged keys) is refused. There
-are no backward passes. Where there are fewer queries than keys the job is computed as if there were
+What the service does not compute (dropout, windows that hide keys, softcap, ALiBi, paged keys) is
+refused. There are no backward passes. Where there are fewer queries than keys the job is computed as if there were
 as many; where there are more, in blocks of as many, each with all keys.
 """
+from numbers import Real
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
-from hilbert_ring._default_client import client_or_default
+from hilbert_ring._model_tensors import attend, check_tensors
 from hilbert_ring._spec import boolean, integers
 from hilbert_ring.client import Client
 from hilbert_ring.errors import InvalidArgumentError
 
 
-def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: float = 0.0,
+def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: Optional[float] = 0.0,
                     softmax_scale: Optional[float] = None, causal: bool = False,
-                    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                    window_size: Optional[Tuple[int, int]] = (-1, -1), softcap: Optional[float] = 0.0,
                     alibi_slopes: Any = None, deterministic: bool = False,
                     return_attn_probs: bool = False, *, client: Optional[Client] = None) -> Any:
     """Attention within each sequence of a batch.
@@ -28,6 +29,10 @@ def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: float = 0.0,
         softmax_scale: None: 1 / sqrt(head_dim).
         causal: the mask is aligned to the bottom right: query i sees keys up to
             i + keys - queries.
+        window_size: (left, right), keys before and after that one; -1 or None: all. A window must
+            hide no key. With a right side of 0 it is the causal mask.
+        dropout_p, softcap: must be 0 or None.
+        alibi_slopes: must be None.
         return_attn_probs: returns the log-sum-exp too.
         deterministic: always so on the same workers.
         client: None: that of hilbert_ring.use, or one that is connected to HILBERT_RING_SERVER.
@@ -40,15 +45,16 @@ def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: float = 0.0,
         InvalidArgumentError: an argument that the service does not compute; shapes that do not go
             together.
     """
-    _refuse(dropout_p, window_size, softcap, alibi_slopes)
+    _refuse(dropout_p, softcap, alibi_slopes)
     boolean("deterministic", deterministic)
     return_attn_probs = boolean("return_attn_probs", return_attn_probs)
-    _check_shapes(q, k, v, ("batch", "tokens"))
+    check_tensors(q, k, v, ("batch", "tokens", "heads", "dim"))
     if k.shape[0] != q.shape[0]:
         raise InvalidArgumentError(f"k has a batch of {k.shape[0]}, must be {q.shape[0]}, that of q",
                                    field="k", limit=q.shape[0])
     batch, queries, heads = q.shape[:3]
     keys = k.shape[1]
+    causal = _is_causal(causal, window_size, queries, keys)
     out, lse = attend_packed(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), [queries] * batch,
                              [keys] * batch, softmax_scale, causal, client)
     out = out.unflatten(0, (batch, queries))
@@ -58,9 +64,10 @@ def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: float = 0.0,
 
 
 def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any,
-                           max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = 0.0,
+                           max_seqlen_q: int, max_seqlen_k: int, dropout_p: Optional[float] = 0.0,
                            softmax_scale: Optional[float] = None, causal: bool = False,
-                           window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                           window_size: Optional[Tuple[int, int]] = (-1, -1),
+                           softcap: Optional[float] = 0.0,
                            alibi_slopes: Any = None, deterministic: bool = False,
                            return_attn_probs: bool = False, block_table: Any = None, *,
                            client: Optional[Client] = None) -> Any:
@@ -79,10 +86,10 @@ def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens
         out [queries of all, heads, head_dim]; with return_attn_probs (out, lse float32 [heads,
         queries of all], None).
     """
-    _refuse(dropout_p, window_size, softcap, alibi_slopes)
+    _refuse(dropout_p, softcap, alibi_slopes)
     boolean("deterministic", deterministic)
     return_attn_probs = boolean("return_attn_probs", return_attn_probs)
-    _check_shapes(q, k, v, ("tokens",))
+    check_tensors(q, k, v, ("tokens", "heads", "dim"))
     if block_table is not None:
         raise InvalidArgumentError("block_table must be None: keys are not paged",
                                    field="block_table")
@@ -92,6 +99,7 @@ def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens
         raise InvalidArgumentError(
             f"cu_seqlens_k is of {len(lengths_k)} sequences, cu_seqlens_q of {len(lengths_q)}",
             field="cu_seqlens_k")
+    causal = _is_causal(causal, window_size, max(lengths_q, default=0), max(lengths_k, default=0))
     out, lse = attend_packed(q, k, v, lengths_q, lengths_k, softmax_scale, causal, client)
     return (out, lse.transpose(0, 1).contiguous(), None) if return_attn_probs else out
 
@@ -110,7 +118,6 @@ def attend_packed(q: Any, k: Any, v: Any, lengths_q: Sequence[int], lengths_k: S
     """
     import torch
 
-    causal = boolean("causal", causal)
     rows = _place(lengths_q, lengths_k, causal)
     count = sum(rows.sequences)
     as_they_are = count == len(q) == len(rows.source)
@@ -126,13 +133,11 @@ def attend_packed(q: Any, k: Any, v: Any, lengths_q: Sequence[int], lengths_k: S
     if count > len(k):
         again = torch.cat([torch.arange(block.start, block.stop) for block in rows.keys]).to(k.device)
         k, v = k[again], v[again]
-    result = client_or_default(client).attend(
-        padded, k, v, segments=[max(rows.sequences)], causal=causal, scale=scale,
-        sequence_lengths=rows.sequences if len(rows.sequences) > 1 else None, progress=False)
+    made = attend(padded, k, v, client, scale=scale, segments=[max(rows.sequences)], causal=causal,
+                  sequence_lengths=rows.sequences if len(rows.sequences) > 1 else None)
     if as_they_are:
-        return result.out, result.lse
-    out[source.to(q.device)] = result.out[place.to(q.device)]
-    lse[source.to(q.device)] = result.lse[place.to(q.device)]
+        return made
+    out[source.to(q.device)], lse[source.to(q.device)] = (rows[place.to(q.device)] for rows in made)
     return out, lse
 
 
@@ -179,28 +184,33 @@ def _lengths(field: str, cumulative: Any, total: int) -> List[int]:
     return lengths
 
 
-def _check_shapes(q: Any, k: Any, v: Any, axes: Tuple[str, ...]) -> None:
-    """Raises InvalidArgumentError. axes: before those of heads and dim."""
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.ndim != len(axes) + 2:
-            raise InvalidArgumentError(f"{name} has shape {tuple(tensor.shape)}, must be "
-                                       f"[{', '.join(axes)}, heads, dim]", field=name)
-        if tensor.dtype != q.dtype:
-            raise InvalidArgumentError(f"{name} is {tensor.dtype}, must be {q.dtype}, as q", field=name)
-    if k.shape[-1] != q.shape[-1]:
-        raise InvalidArgumentError(f"k has head_dim {k.shape[-1]}, must be {q.shape[-1]}, that of q",
-                                   field="k", limit=q.shape[-1])
-    if v.shape[:-1] != k.shape[:-1]:
+def _is_causal(causal: bool, window_size: Any, queries: int, keys: int) -> bool:
+    """What a window is that hides no other key than the causal mask. queries, keys: of the longest sequences.
+
+    Raises:
+        InvalidArgumentError: it hides others.
+    """
+    causal = boolean("causal", causal)
+    if window_size is None:
+        return causal
+    if isinstance(window_size, (list, tuple)):
+        window_size = [-1 if side is None else side for side in window_size]
+    sides = integers("window_size", window_size)
+    if len(sides) != 2 or min(sides) < -1:
+        raise InvalidArgumentError(f"window_size is {window_size}, must be two numbers of keys or -1", field="window_size")
+    left, right = sides[0], 0 if causal else sides[1]
+    if 0 <= left < keys - 1 or 0 < right < queries - 1:
         raise InvalidArgumentError(
-            f"v has {', '.join(axes)} and heads {tuple(v.shape[:-1])}, must be {tuple(k.shape[:-1])}, "
-            "those of k", field="v")
+            f"window_size is {window_size}, must hide no key: left -1 or at least {keys - 1}, right -1, 0 (causal) or at "
+            f"least {queries - 1}", field="window_size")
+    return causal or right == 0
 
 
-def _refuse(dropout_p: float, window_size: Tuple[int, int], softcap: float,
-            alibi_slopes: Any) -> None:
-    for field, value, only in (("dropout_p", dropout_p, 0.0),
-                               ("window_size", tuple(window_size), (-1, -1)),
-                               ("softcap", softcap, 0.0), ("alibi_slopes", alibi_slopes, None)):
-        if value is not only and value != only:
-            raise InvalidArgumentError(f"{field} is {value}, which the service does not compute: "
-                                       f"it must be {only}", field=field)
+def _refuse(dropout_p: Any, softcap: Any, alibi_slopes: Any) -> None:
+    for field, value in (("dropout_p", dropout_p), ("softcap", softcap)):
+        if value is not None and not (isinstance(value, Real) and value == 0):
+            raise InvalidArgumentError(f"{field} is {value!r:.80}, must be 0 or None: the service does not compute it",
+                                       field=field)
+    if alibi_slopes is not None:
+        raise InvalidArgumentError(f"alibi_slopes is of type {type(alibi_slopes).__name__}, must be None: the service "
+                                   "does not compute it", field="alibi_slopes")

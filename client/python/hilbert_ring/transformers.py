@@ -14,7 +14,7 @@ keys.
 from typing import Any, Callable, Optional, Tuple
 
 from hilbert_ring._attention_mask import Seen, check_seen, seen_by
-from hilbert_ring._default_client import client_or_default
+from hilbert_ring._model_tensors import check_tensors
 from hilbert_ring._spec import boolean
 from hilbert_ring.client import Client
 from hilbert_ring.errors import InvalidArgumentError
@@ -74,6 +74,7 @@ def _attention_by(client: Optional[Client]) -> Callable[..., Tuple[Any, None]]:
                   is_causal: Optional[bool] = None, **more: Any) -> Tuple[Any, None]:
         """[batch, heads, tokens, dim] in, kv heads not repeated; [batch, tokens, heads, dim] out.
         """
+        check_tensors(query, key, value, ("batch", "heads", "tokens", "dim"))
         _check(dropout, query, key, more)
         q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
         if attention_mask is None:
@@ -81,7 +82,7 @@ def _attention_by(client: Optional[Client]) -> Callable[..., Tuple[Any, None]]:
         else:
             said = _said_by(attention_mask, (*query.shape[:3], key.shape[2]))
             seen, causal = None if said.keys.all() else said.keys, said.causal
-        return _attended(q, k, v, seen, scaling, causal, client_or_default(client)), None
+        return _attended(q, k, v, seen, scaling, causal, client), None
     return attention
 
 
@@ -110,7 +111,7 @@ def _said_by(attention_mask: Any, shape: Tuple[int, int, int, int]) -> Seen:
 
 
 def _attended(q: Any, k: Any, v: Any, seen: Any, scale: Optional[float], causal: bool,
-              client: Client) -> Any:
+              client: Optional[Client]) -> Any:
     """seen: bool [batch, keys], False where a key is padding; None: no key is."""
     import torch
 

@@ -1,0 +1,56 @@
+"""Tensors of PyTorch that a model gives attention, in place of another library's."""
+from typing import Any, Optional, Sequence, Tuple
+
+from hilbert_ring._default_client import client_or_default
+from hilbert_ring._spec import ELEMENT_BYTES
+from hilbert_ring._torch_streams import torch_if_loaded
+from hilbert_ring.client import Client
+from hilbert_ring.errors import InvalidArgumentError
+
+_MOST_DIM = 256
+_DIM_STEP = 8  # the service computes multiples of it
+
+
+def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str]) -> None:
+    """
+    Raises:
+        InvalidArgumentError: no tensors of PyTorch with these axes, of one type that a job has, or shapes of k and
+            v that do not go together.
+    """
+    torch = torch_if_loaded()
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if torch is None or not isinstance(tensor, torch.Tensor):
+            raise InvalidArgumentError(f"{name} is of type {type(tensor).__name__}, must be a torch.Tensor", field=name)
+        if tensor.ndim != len(axes):
+            raise InvalidArgumentError(f"{name} has shape {tuple(tensor.shape)}, must be [{', '.join(axes)}]", field=name)
+        if str(tensor.dtype).replace("torch.", "") not in ELEMENT_BYTES:
+            raise InvalidArgumentError(f"{name} is {tensor.dtype}, must be float32, bfloat16 or float16: model.float() "
+                                       "converts a model", field=name)
+        if tensor.dtype != q.dtype:
+            raise InvalidArgumentError(f"{name} is {tensor.dtype}, must be {q.dtype}, as q: model.to(dtype) without "
+                                       "torch.autocast gives one type", field=name)
+        if not 1 <= tensor.shape[-1] <= _MOST_DIM:
+            raise InvalidArgumentError(f"{name} has head_dim {tensor.shape[-1]}, must be 1 to {_MOST_DIM}", field=name,
+                                       limit=_MOST_DIM)
+        if tensor.shape[axes.index("heads")] == 0:
+            raise InvalidArgumentError(f"{name} has 0 heads, must have at least 1", field=name, limit=1)
+    if k.shape[-1] != q.shape[-1]:
+        raise InvalidArgumentError(f"k has head_dim {k.shape[-1]}, must be {q.shape[-1]}, that of q", field="k",
+                                   limit=q.shape[-1])
+    if v.shape[:-1] != k.shape[:-1]:
+        raise InvalidArgumentError(f"v has {', '.join(axes[:-1])} {tuple(v.shape[:-1])}, must be {tuple(k.shape[:-1])}, "
+                                   "those of k", field="v")
+
+
+def attend(q: Any, k: Any, v: Any, client: Optional[Client], *, scale: Optional[float], **options: Any) -> Tuple[Any, Any]:
+    """out and lse of Client.attend. Zeros make up a head_dim that is no multiple of 8, which change no score."""
+    dim, value_dim = q.shape[-1], v.shape[-1]
+    if scale is None and dim % _DIM_STEP:
+        scale = dim**-0.5
+    result = client_or_default(client).attend(*map(_made_up, (q, k, v)), scale=scale, progress=False, **options)
+    return result.out if value_dim % _DIM_STEP == 0 else result.out[..., :value_dim], result.lse
+
+
+def _made_up(tensor: Any) -> Any:
+    missing = -tensor.shape[-1] % _DIM_STEP
+    return torch_if_loaded().nn.functional.pad(tensor, (0, missing)) if missing else tensor
