@@ -5,6 +5,8 @@ import gzip
 import io
 import os
 import subprocess
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -281,6 +283,35 @@ def test_dlpack_gives_what_its_library_makes_of_it(client, expected):
     assert isinstance(result.out, Tensor) and isinstance(result.lse, Tensor)
     np.testing.assert_array_equal(result.out.values, expected.out)
     np.testing.assert_array_equal(result.lse.values, expected.lse)
+
+
+def test_dlpack_of_a_type_that_numpy_has_not(client, expected, monkeypatch):
+    """As of JAX's bfloat16 without PyTorch: its library makes an array of it, and it of arrays."""
+    class Refused:
+        def __init__(self, values):
+            self.values = values
+
+        def __dlpack__(self, **options):
+            raise BufferError("no such type")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+        def __array_namespace__(self):
+            return types.SimpleNamespace(asarray=Tensor)
+
+    class Tensor(Refused):
+        def __array__(self, *arguments, **options):
+            return self.values
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    bits = [(x.view("u4") >> 16).astype("u2").view("V2") for x in tensors()]
+    result = client.attend(*map(Tensor, bits), **PATTERN)
+    assert isinstance(result.out, Tensor) and isinstance(result.lse, Tensor)
+    out = (result.out.values.view("u2").astype("u4") << 16).view("f4")
+    np.testing.assert_allclose(out, expected.out, rtol=0.02, atol=0.02)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"q: .*\(no such type\), and PyTorch is not installed"):
+        client.attend(*map(Refused, bits), **PATTERN)
 
 
 def test_float16(client, expected):

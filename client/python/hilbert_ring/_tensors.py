@@ -10,6 +10,7 @@ The whole of an input is never copied: rows are read when they are sent.
 """
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
@@ -161,12 +162,14 @@ def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
 
 
 def _read_dlpack(name: str, value: Any, said: Optional[str], streams: CallerStreams) -> Tensor:
-    """Through NumPy where it knows the type and reaches the memory, else through PyTorch."""
-    def finish(result: Any) -> Any:
+    """Through NumPy where it knows the type and reaches the memory, else through PyTorch, or as its library's own array
+    of NumPy, which may be of bfloat16."""
+    def of_kind(make: str, result: Any) -> Any:
         if hasattr(value, "__array_namespace__"):
-            return value.__array_namespace__().from_dlpack(result)
+            return getattr(value.__array_namespace__(), make)(result)
         return result
 
+    finish = partial(of_kind, "from_dlpack")
     try:
         return _read_numpy(name, np.from_dlpack(value), said, finish)
     except InvalidArgumentError:
@@ -176,11 +179,24 @@ def _read_dlpack(name: str, value: Any, said: Optional[str], streams: CallerStre
     try:
         torch: Any = import_module("torch")
     except ImportError:
+        array = _array_of(value)
+        if array is not None:
+            return _read_numpy(name, array, said, partial(of_kind, "asarray"))
         raise InvalidArgumentError(f"{name}: NumPy does not take this DLPack tensor ({reason}), "
                                    "and PyTorch is not installed", field=name) from reason
     with streams.current():  # that of its device waits for the stream of the tensor's own library
         tensor = torch.from_dlpack(value)
     return _read_torch(name, tensor, torch, streams, finish)
+
+
+def _array_of(value: Any) -> "Optional[NDArray[Any]]":
+    """What its library makes of it for NumPy; None: nothing."""
+    if not hasattr(value, "__array__"):
+        return None
+    try:
+        return np.asarray(value)
+    except Exception:  # each library has its own for what it does not do
+        return None
 
 
 def _read_torch(name: str, tensor: Any, torch: Any, streams: CallerStreams,
