@@ -2,7 +2,9 @@
 import asyncio
 import json
 import os
+import pickle
 import subprocess
+import sys
 import threading
 from concurrent import futures
 from pathlib import Path
@@ -117,6 +119,34 @@ def test_by_asyncio(server):
 
     assert asyncio.run(run()) == []
     assert listener.shown() == "Bearer secret-4"
+
+
+def test_a_client_is_pickled_as_its_arguments(server, tmp_path):
+    listener, address, options = server
+    file = tmp_path / "token"
+    file.write_text("secret-7")
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).jobs())"
+    with hilbert_ring.connect(address, token_file=file, data_root=tmp_path, **options) as client:
+        pickled = pickle.dumps(client)
+        done = subprocess.run([sys.executable, "-c", code], input=pickled, capture_output=True, check=True)
+    assert done.stdout == b"[]\n" and listener.shown() == "Bearer secret-7"
+    assert b"secret-7" not in pickled
+    assert vars(pickle.loads(pickled))["_data_root"] == tmp_path
+
+    async def run():
+        async with pickle.loads(pickle.dumps(hilbert_ring.aio.connect(address, token_file=file, **options))) as client:
+            return await client.jobs()
+
+    assert asyncio.run(run()) == []
+
+
+@pytest.mark.parametrize("connect", [hilbert_ring.connect, hilbert_ring.aio.connect])
+def test_a_client_with_a_secret_in_memory_is_not_pickled(connect, pem):
+    certificate, key = ((pem / name).read_bytes() for name in ("ca.pem", "key.pem"))
+    for secret, fault in (({"token": "secret-8"}, r"token is a secret in memory, must be in a file \(token_file\)"),
+                          ({"cert": certificate, "key": key}, r"key is a secret in memory, must be in a file \(key as a path\)")):
+        with pytest.raises(pickle.PicklingError, match=fault):
+            pickle.dumps(connect("localhost:1", **secret))
 
 
 def test_a_service_whose_certificate_is_anothers_is_not_called(server, pem):

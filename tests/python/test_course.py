@@ -147,6 +147,9 @@ def small_stream(client):
 CALLS = [lambda client: client.attend(*long_tensors(), by_reference="never", job_id="closed", **LONG),
          lambda client: client.attend(*tensors(10), segments=[10], progress=False),
          lambda client: client.encode(tensors(10)[0][:, 0], model="m", progress=False)]
+ALL_CALLS = [*CALLS, lambda client: client.jobs(), lambda client: client.status(),
+             lambda client: client.cancel("any"), lambda client: client.models(),
+             lambda client: client.plan(tokens=10, heads=1, head_dim=8, segments=[10])]
 
 
 def await_call(server, find):
@@ -236,13 +239,10 @@ def test_a_client_that_is_closed_ends_its_streams(client):
 
 
 def test_a_client_that_was_closed_makes_no_calls(client):
-    calls = [*CALLS, lambda closed: closed.jobs(), lambda closed: closed.status(),
-             lambda closed: closed.cancel("any"), lambda closed: closed.models(),
-             lambda closed: closed.plan(tokens=10, heads=1, head_dim=8, segments=[10])]
     closed = hilbert_ring.connect(client.server)
     closed.close()
     closed.close()
-    for call in [*calls, lambda closed: next(small_stream(closed))]:
+    for call in [*ALL_CALLS, lambda closed: next(small_stream(closed))]:
         since = time.monotonic()
         with pytest.raises(hilbert_ring.CancelledError) as raised:
             call(closed)
@@ -255,7 +255,7 @@ def test_a_client_that_was_closed_makes_no_calls(client):
         closed = hilbert_ring.aio.connect(client.server)
         await closed.close()
         await closed.close()
-        for call in [*calls, lambda closed: small_stream(closed).__anext__()]:
+        for call in [*ALL_CALLS, lambda closed: small_stream(closed).__anext__()]:
             with pytest.raises(hilbert_ring.CancelledError) as raised:
                 await call(closed)
             quickly_closed(raised.value, time.monotonic())
@@ -263,6 +263,22 @@ def test_a_client_that_was_closed_makes_no_calls(client):
             quickly_closed(error, time.monotonic())
 
     asyncio.run(run())
+
+
+def test_a_client_of_asyncio_in_a_second_loop_says_so(client):
+    ours = hilbert_ring.aio.connect(client.server)  # in no loop yet
+
+    async def run(call):
+        return await call(ours)
+
+    asyncio.run(run(lambda ours: ours.status()))
+    for call in [*ALL_CALLS, lambda ours: small_stream(ours).__anext__(),
+                 lambda ours: ours.attend_many([tensors(10)], segments=[10])]:
+        with pytest.raises(RuntimeError, match="used in a second event loop, must be used in that of its first call"):
+            asyncio.run(run(call))
+    asyncio.run(ours.close())
+    with pytest.raises(hilbert_ring.CancelledError):
+        asyncio.run(run(lambda ours: ours.status()))
 
 
 def test_a_task_that_is_cancelled_as_its_client_is_closed(client):

@@ -4,6 +4,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 import grpc
@@ -83,6 +84,18 @@ class Address:
     token: Optional[str] = field(repr=False)
     token_file: Optional[Path]
     files: Dict[str, PathLike] = field(default_factory=dict)  # token_file, ca, cert, key: those that are paths
+    arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # those of address_of
+
+    def pickled(self) -> Dict[str, Any]:
+        """The arguments, for a client of another process.
+
+        Raises:
+            PicklingError: one is a secret, which would lie in the pickle.
+        """
+        for name, secret, file in (("token", str, "token_file"), ("key", bytes, "key as a path")):
+            if isinstance(self.arguments[name], secret):
+                raise PicklingError(f"{name} is a secret in memory, must be in a file ({file}) in a client that is pickled")
+        return self.arguments
 
     def metadata(self) -> Tuple[Tuple[str, str], ...]:
         """Of a call. A file with a token is read anew, so that it can be replaced at any time."""
@@ -148,7 +161,9 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
         token, token_file = _token_of(token_file), None
     address = Address(server, credentials, options,
                       None if token is None else _checked("token", token),
-                      None if token_file is None else Path(token_file), shown_files)
+                      None if token_file is None else Path(token_file), shown_files,
+                      {"server": server, "token": token, "token_file": token_file, "tls": encrypted, "ca": ca, "cert": cert,
+                       "key": key, "server_name": server_name, "insecure": insecure})
     address.metadata()  # so that a file that cannot be read is told at once
     return address
 

@@ -74,15 +74,17 @@ class BrokenRequests:
 
 
 class AioConnection:
-    """As of Connection, for one event loop."""
+    """As of Connection, for one event loop: that of the first call, which opens the channel."""
 
     def __init__(self, address: Address) -> None:
         self.timing = CallTiming()
         self._address = address
         keep_buffers()
-        self._channel = self._open()
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._channel: Optional[grpc.aio.Channel] = None
         self._unbounded: Optional[grpc.aio.Channel] = None  # for calls without end, once there is one
-        self._closed = asyncio.Event()
+        self._ending: Optional[asyncio.Event] = None  # set by close
+        self._closed = False
         self._calls: Set[Any] = set()  # under way
 
     def _open(self, *further: Tuple[str, int]) -> grpc.aio.Channel:
@@ -94,21 +96,34 @@ class AioConnection:
 
     async def close(self) -> None:
         """As of Connection.close."""
-        self._closed.set()
+        self._closed = True
+        if self._ending is not None:
+            self._ending.set()
         for call in list(self._calls):
             call.cancel()
-        await self._channel.close()
-        if self._unbounded is not None:
-            await self._unbounded.close()
+        for channel in (self._channel, self._unbounded):
+            if channel is not None:
+                await channel.close()
 
     @property
     def closed(self) -> bool:
         """As of Connection.closed."""
-        return self._closed.is_set()
+        return self._closed
 
     def _check_open(self) -> None:
         if self.closed:
             raise closed_error()
+
+    def _ready(self) -> Tuple[grpc.aio.Channel, asyncio.Event]:
+        """The channel, and what close sets."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        if self._channel is None or self._ending is None:
+            self._loop, self._channel, self._ending = loop, self._open(), asyncio.Event()
+        if self._loop is not loop:
+            raise RuntimeError("the client is used in a second event loop, must be used in that of its first call: "
+                               "connect in each loop")
+        return self._channel, self._ending
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
@@ -123,7 +138,7 @@ class AioConnection:
     async def pause(self, seconds: float) -> None:
         """As of Connection.pause."""
         try:
-            await asyncio.wait_for(self._closed.wait(), seconds)
+            await asyncio.wait_for(self._ready()[1].wait(), seconds)
         except asyncio.TimeoutError:
             return
         self._check_open()
@@ -135,13 +150,12 @@ class AioConnection:
 
     def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
         """As of Connection.stream."""
-        self._check_open()
-        return self._noted(self._channel.stream_stream(method)(requests, timeout=seconds,
-                                                               metadata=self._address.metadata()))
+        return self._noted(self._ready()[0].stream_stream(method)(requests, timeout=seconds,
+                                                                  metadata=self._address.metadata()))
 
     def endless(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
         """As of Connection.endless."""
-        self._check_open()
+        self._ready()
         if self._unbounded is None:
             self._unbounded = self._open(*STREAM_OPTIONS)
         return self._noted(self._unbounded.stream_stream(method)(requests, timeout=seconds,
@@ -150,8 +164,7 @@ class AioConnection:
     async def short(self, name: str, request: Any, response: Callable[[], T],
                     seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
         """As of Connection.short."""
-        self._check_open()
-        call = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString)
+        call = self._ready()[0].unary_unary(service + name, request_serializer=type(request).SerializeToString)
         try:
             with self.reading(), known_status():
                 answer = await self._noted(call(request, timeout=seconds, metadata=self._address.metadata()))
@@ -194,16 +207,16 @@ class AioConnection:
         """Works on the connection meanwhile."""
         end = time.monotonic() + seconds
         while True:
-            self._check_open()
-            state = self._channel.get_state(try_to_connect=True)
+            channel, ending = self._ready()
+            state = channel.get_state(try_to_connect=True)
             if state == grpc.ChannelConnectivity.READY:
                 return True
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            changed = asyncio.ensure_future(self._channel.wait_for_state_change(state))
+            changed = asyncio.ensure_future(channel.wait_for_state_change(state))
             changed.add_done_callback(lambda task: task.cancelled() or task.exception())  # of a closed channel
-            closed = asyncio.ensure_future(self._closed.wait())
+            closed = asyncio.ensure_future(ending.wait())
             try:
                 await asyncio.wait({changed, closed}, timeout=None if left == math.inf else left,
                                    return_when=asyncio.FIRST_COMPLETED)

@@ -61,9 +61,14 @@ class Client:
 
     def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
         self.server = address.server
+        self._address = address
         self._shown = address.files
         self._data_root = None if data_root is None else Path(checked_path("data_root", data_root))
         self._connection = Connection(address)
+
+    def __reduce__(self) -> Any:
+        """Its arguments: another process connects anew."""
+        return partial(connect, **self._address.pickled(), data_root=self._data_root), ()
 
     def __enter__(self) -> "Client":
         return self
