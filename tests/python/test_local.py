@@ -1,9 +1,11 @@
 """A service for the time of a block, and short calls to it."""
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,17 +15,23 @@ import hilbert_ring
 UNTIL = 60  # seconds: what is waited for comes much sooner
 
 
-def gone(pid):
+def until(condition):
     deadline = time.monotonic() + UNTIL
-    while time.monotonic() < deadline:
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def gone(pid):
+    def ended():
         try:
             with open(f"/proc/{pid}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] == "Z":
-                    return True
+                return stat.read().rpartition(")")[2].split()[0] == "Z"
         except FileNotFoundError:
             return True
-        time.sleep(0.05)
-    return False
+    return until(ended)
 
 
 def test_it_ends_with_its_block():
@@ -39,17 +47,62 @@ def test_it_ends_with_its_block():
     assert service.log() == ""
 
 
-def test_it_ends_with_a_process_that_is_killed():
-    code = ("import hilbert_ring, time\n"
+@contextlib.contextmanager
+def program(rest, then="", **more):
+    """It starts a service, which it does not stop, and goes on; with the coordinator's pid and the data root."""
+    code = ("import hilbert_ring, os, time\n"
             "service = hilbert_ring.local(workers=1)\n"
-            "service.start()\n"
-            "print(service.ready['pid'], flush=True)\n"
-            "time.sleep(600)\n")
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    pid = int(process.stdout.readline())
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert gone(pid)
+            f"client = service.start()\n{then}\n"
+            f"print(service.ready['pid'], service._data_root, flush=True)\n{rest}\n")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True,
+                          **more) as process:
+        try:
+            pid, data_root = process.stdout.readline().split()
+            yield process, int(pid), Path(data_root)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("then", ["", "os.fork() or time.sleep(600)"])
+def test_it_ends_with_a_process_that_is_killed(then):
+    with program("time.sleep(600)", then) as (process, pid, _):
+        process.kill()
+        process.wait()
+        assert gone(pid)
+
+
+@pytest.mark.parametrize("end", [None, signal.SIGTERM, signal.SIGKILL])
+def test_a_service_that_is_not_stopped_leaves_no_folder(tmp_path, end):
+    def left():
+        return [*tmp_path.iterdir(), *([data_root] if data_root.exists() else [])]
+
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with program("time.sleep(600)" if end else "", env=environment) as (process, _, data_root):
+        if end:
+            assert left()
+            process.send_signal(end)
+        process.wait()
+        assert until(lambda: not left()) if end else not left()
+
+
+def test_a_process_that_was_forked_leaves_the_service_alone():
+    service = hilbert_ring.local(workers=1)
+    with service as client:
+        child = os.fork()
+        if child == 0:
+            try:
+                service.stop()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert client.status().ready
+
+
+def test_hosts():
+    for host, server in (("::1", "[::1]:"), (None, "127.0.0.1:")):
+        with hilbert_ring.local(workers=1, grpc_host=host) as client:
+            assert client.server.startswith(server) and client.status().ready
 
 
 def test_a_setting_that_is_wrong_is_told():
@@ -75,7 +128,7 @@ def test_programs_on_the_path(monkeypatch):
     monkeypatch.delenv("HILBERT_RING_BIN_DIR")
     monkeypatch.setenv("PATH", folder, prepend=os.pathsep)
     assert hilbert_ring.local_service.find_program("hilbert-ring") == (
-        hilbert_ring.local_service.Path(folder) / "hilbert-ring")
+        Path(folder) / "hilbert-ring")
 
 
 def test_the_server_of_the_environment(monkeypatch):

@@ -1,6 +1,6 @@
-"""Runs a program for as long as standard input is open, then stops it, and removes a folder.
+"""Runs a program for as long as standard input is open, then stops it, and removes two folders.
 
-    _guard.py FOLDER PROGRAM [ARGUMENTS...]     FOLDER may be empty: none
+    _guard.py FOLDER FOLDER PROGRAM [ARGUMENTS...]     a FOLDER may be empty: none
 
 A process that dies, however it dies, closes its end of the pipe: so its service goes with it. Run
 as a script, with nothing but the standard library.
@@ -17,8 +17,8 @@ STOP_SECONDS = 20  # SIGTERM lets jobs that run end
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's
-    folder = sys.argv[1]
-    program = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
+    folders = sys.argv[1:3]
+    program = subprocess.Popen(sys.argv[3:], stdin=subprocess.DEVNULL)
 
     def stop_at_end_of_input() -> None:
         # Not by sys.stdin: a thread that waits within it keeps the interpreter from ending.
@@ -34,7 +34,7 @@ def main() -> int:
     try:
         return program.wait()
     finally:
-        if folder:
+        for folder in filter(None, folders):
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -3,6 +3,7 @@
     with hilbert_ring.local(workers=2) as client:
         result = client.attend(q, k, v, segments=[4096])
 """
+import atexit
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, BinaryIO, Dict, List, Optional, Set
 
 import numpy as np
 
@@ -51,7 +52,8 @@ def find_program(name: str) -> Path:
 class LocalService:
     """A coordinator with workers, from `start` (or `with`) to `stop`.
 
-    It ends when this process does, however that ends.
+    It ends when this process does, however that ends, and its folders go with it. In a process that was forked
+    `stop` leaves it alone.
 
     Attributes:
         server: "host:port", once it is started.
@@ -65,7 +67,8 @@ class LocalService:
         self._settings: Dict[str, Any] = {"grpc_port": 0, "http_port": 0, "membership_port": 0,
                                           "grpc_host": "127.0.0.1", "http_host": "127.0.0.1",
                                           **settings}
-        self._folder: Optional[Path] = None
+        self._log: Optional[BinaryIO] = None    # a file without a name
+        self._folder: Optional[Path] = None     # of the file that says it is ready
         self._data_root: Optional[Path] = None  # of this service's own
         self._guard: Optional["subprocess.Popen[bytes]"] = None
         self._client: Optional[Client] = None
@@ -88,21 +91,21 @@ class LocalService:
         if self._guard is not None:
             raise RuntimeError("the service runs already")
         program = find_program(_COORDINATOR)
-        self._folder = Path(tempfile.mkdtemp(prefix="hilbert-ring-"))
+        _running.add(self)
         try:
+            self._log = tempfile.TemporaryFile()
+            self._folder = Path(tempfile.mkdtemp(prefix="hilbert-ring-"))
             flags = [f"--spawn-workers={self._workers}",
                      f"--ready-file={self._folder / 'ready.json'}", *self._flags(), *self._own_root()]
-            with open(self._folder / "log", "wb") as log:
-                # A session of its own, so that Ctrl-C reaches the caller alone.
-                self._guard = subprocess.Popen(
-                    [sys.executable, "-I", str(_GUARD), str(self._data_root or ""), str(program),
-                     *flags],
-                    stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+            # A session of its own, so that Ctrl-C reaches the caller alone.
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", str(_GUARD), str(self._folder), str(self._data_root or ""), str(program), *flags],
+                stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True)
             self.ready = self._await_ready()
         except BaseException:
             self.stop()
             raise
-        self.server = host_port(self._settings["grpc_host"], self.ready["grpc_port"])
+        self.server = host_port(self._settings["grpc_host"] or "127.0.0.1", self.ready["grpc_port"])
         self._client = connect(self.server)
         return self._client
 
@@ -111,7 +114,7 @@ class LocalService:
         if self._client is not None:
             self._client.close()
             self._client = None
-        guard, self._guard = self._guard, None
+        guard = self._guard
         if guard is not None:
             assert guard.stdin is not None
             guard.stdin.close()  # which the guard takes for the end
@@ -124,18 +127,24 @@ class LocalService:
             except ProcessLookupError:
                 pass
             guard.wait()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-        if self._data_root is not None:
-            shutil.rmtree(self._data_root, ignore_errors=True)
-            self._data_root = None
+        for folder in filter(None, (self._folder, self._data_root)):
+            shutil.rmtree(folder, ignore_errors=True)
+        self._forget()
+
+    def _forget(self) -> None:
+        """It has ended, or is that of the process that was forked."""
+        _running.discard(self)
+        for file in (self._log, self._guard and self._guard.stdin):
+            if file is not None:
+                file.close()
+        self._log = self._folder = self._data_root = self._guard = None
 
     def log(self, lines: int = 20) -> str:
         """The last lines of what the service said."""
-        if self._folder is None:
+        if self._log is None:
             return ""
-        text = (self._folder / "log").read_text(errors="replace").splitlines()
+        file = self._log.fileno()  # the service's own place in it stays as it is
+        text = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace").splitlines()
         return "\n".join(text[-lines:])
 
     def _flags(self) -> List[str]:
@@ -173,6 +182,23 @@ class LocalService:
                 time.sleep(_POLL_SECONDS)
         raise UnavailableError(f"the service was not ready within {self._start_timeout:g} s:\n"
                                f"{self.log()}")
+
+
+_running: Set[LocalService] = set()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for service in list(_running):
+        service.stop()
+
+
+def _forget_all() -> None:
+    for service in list(_running):
+        service._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def local(workers: int = 2, *, start_timeout: float = 60.0, **settings: Any) -> LocalService:
