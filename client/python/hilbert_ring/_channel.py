@@ -84,13 +84,13 @@ class Address:
     token: Optional[str] = field(repr=False)
     token_file: Optional[Path]
     files: Dict[str, PathLike] = field(default_factory=dict)  # token_file, ca, cert, key: those that are paths
-    arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # those of address_of
+    arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # of address_of
 
     def pickled(self) -> Dict[str, Any]:
         """The arguments, for a client of another process.
 
         Raises:
-            PicklingError: one is a secret, which would lie in the pickle.
+            PicklingError: an argument is a secret, which the pickle would hold.
         """
         for name, secret, file in (("token", str, "token_file"), ("key", bytes, "key as a path")):
             if isinstance(self.arguments[name], secret):

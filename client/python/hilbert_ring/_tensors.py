@@ -162,8 +162,8 @@ def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
 
 
 def _read_dlpack(name: str, value: Any, said: Optional[str], streams: CallerStreams) -> Tensor:
-    """Through NumPy where it knows the type and reaches the memory, else through PyTorch, or as its library's own array
-    of NumPy, which may be of bfloat16."""
+    """Through NumPy where it knows the type and reaches the memory, else through PyTorch. Without PyTorch it is its
+    library's own array of NumPy, which may be of bfloat16."""
     def of_kind(make: str, result: Any) -> Any:
         if hasattr(value, "__array_namespace__"):
             return getattr(value.__array_namespace__(), make)(result)
@@ -190,7 +190,7 @@ def _read_dlpack(name: str, value: Any, said: Optional[str], streams: CallerStre
 
 
 def _array_of(value: Any) -> "Optional[NDArray[Any]]":
-    """What its library makes of it for NumPy; None: nothing."""
+    """Its library's own array of NumPy; None: it makes no such array."""
     if not hasattr(value, "__array__"):
         return None
     try:

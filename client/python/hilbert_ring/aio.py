@@ -45,7 +45,7 @@ def connect(server: Optional[str] = None, *, token: Optional[str] = None,
             ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
             server_name: Optional[str] = None, insecure: bool = False,
             data_root: Optional[PathLike] = None) -> "Client":
-    """As of hilbert_ring.connect. The loop of the first call is that of all others."""
+    """As of hilbert_ring.connect. All calls are made in the event loop of the first call."""
     return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
                              key=key, server_name=server_name, insecure=insecure), data_root)
 
@@ -61,7 +61,7 @@ class Client:
         self._connection = AioConnection(address)
 
     def __reduce__(self) -> Any:
-        """Its arguments: another process connects anew."""
+        """The client's arguments: another process connects anew."""
         return partial(connect, **self._address.pickled(), data_root=self._data_root), ()
 
     async def __aenter__(self) -> "Client":

@@ -67,7 +67,7 @@ class Client:
         self._connection = Connection(address)
 
     def __reduce__(self) -> Any:
-        """Its arguments: another process connects anew."""
+        """The client's arguments: another process connects anew."""
         return partial(connect, **self._address.pickled(), data_root=self._data_root), ()
 
     def __enter__(self) -> "Client":

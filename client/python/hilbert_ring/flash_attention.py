@@ -185,10 +185,10 @@ def _lengths(field: str, cumulative: Any, total: int) -> List[int]:
 
 
 def _is_causal(causal: bool, window_size: Any, queries: int, keys: int) -> bool:
-    """What a window is that hides no other key than the causal mask. queries, keys: of the longest sequences.
+    """Whether the mask is causal: by itself, or by a window. queries, keys: of the longest sequences.
 
     Raises:
-        InvalidArgumentError: it hides others.
+        InvalidArgumentError: the window hides other keys than the causal mask does.
     """
     causal = boolean("causal", causal)
     if window_size is None:

@@ -52,8 +52,7 @@ def find_program(name: str) -> Path:
 class LocalService:
     """A coordinator with workers, from `start` (or `with`) to `stop`.
 
-    It ends when this process does, however that ends, and its folders go with it. In a process that was forked
-    `stop` leaves it alone.
+    It ends when this process does, however that ends, and its folders are removed. A forked process leaves it alone.
 
     Attributes:
         server: "host:port", once it is started.
@@ -132,9 +131,9 @@ class LocalService:
         self._forget()
 
     def _forget(self) -> None:
-        """It has ended, or is that of the process that was forked."""
+        """The service has ended, or is the parent process's."""
         _running.discard(self)
-        for file in (self._log, self._guard and self._guard.stdin):
+        for file in (self._log, self._guard.stdin if self._guard is not None else None):
             if file is not None:
                 file.close()
         self._log = self._folder = self._data_root = self._guard = None
