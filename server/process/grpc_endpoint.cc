@@ -19,6 +19,7 @@
 #include "server/process/deadline.h"
 #include "server/process/grpc_executor.h"
 #include "server/process/listening_sockets.h"
+#include "server/process/malformed_requests.h"
 #include "server/process/reflection_limit.h"
 #include "server/process/refusal_log.h"
 #include "server/process/tls.h"
@@ -118,6 +119,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
     builder.SetOption(std::make_unique<WithoutReflection>());
   }
   if (listen.short_calls != nullptr) interceptors.push_back(listen.short_calls->Counter());
+  interceptors.push_back(NameMalformedRequests());
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (grpc::Service* service : services) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);

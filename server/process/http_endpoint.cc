@@ -19,11 +19,14 @@
 #include "engine/base/return_if_error.h"
 #include "server/process/connection_listener.h"
 #include "server/process/deadline.h"
+#include "server/process/http_head.h"
 #include "server/process/interval_thread.h"
 #include "server/process/listening_sockets.h"
 #include "server/process/refusal_log.h"
 #include "server/process/regular_file.h"
+#include "server/process/security_settings.h"
 #include "server/process/tls_files.h"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -33,12 +36,12 @@ constexpr unsigned kMostConnections = 8192;
 constexpr unsigned kSilenceSeconds = 5;
 constexpr auto kLookAgain = std::chrono::seconds(1);
 constexpr auto kPoll = std::chrono::milliseconds(20);
-constexpr size_t kRequestBytes = 8 << 10;  // of memory for a request's head and its answer's
 
 // Of answers that are being sent. Those who read slowly keep theirs, up to some 100 KiB each; short
 // answers, such as /livez's, are outside of this bound.
 constexpr size_t kMostUnsentBytes = size_t{16} << 20;
 constexpr size_t kShortAnswer = 1024;
+constexpr size_t kMostHostShown = 256;
 
 // As gRPC's ports have it: GnuTLS by itself lets TLS 1.0 and 1.1 in.
 constexpr char kTlsPriorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
@@ -148,8 +151,12 @@ class Lives {
 
 class MicroHttpEndpoint : public HttpEndpoint {
  public:
-  MicroHttpEndpoint(std::map<std::string, Handler> routes, HttpTls tls, const HttpLimits& limits)
-      : routes_(std::move(routes)), tls_(std::move(tls)), lives_(limits.longest_life) {}
+  MicroHttpEndpoint(const std::string& host, std::map<std::string, Handler> routes, HttpTls tls,
+                    const HttpLimits& limits)
+      : routes_(std::move(routes)),
+        tls_(std::move(tls)),
+        loopback_alone_(tls_.cert.empty() && IsLoopback(host)),
+        lives_(limits.longest_life) {}
 
   ~MicroHttpEndpoint() override {
     listener_.reset();
@@ -204,7 +211,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     return MHD_start_daemon(flags, 0, nullptr, nullptr, &Answer, this, MHD_OPTION_ARRAY,
                             options.data(), MHD_OPTION_CONNECTION_LIMIT, kMostConnections,
                             MHD_OPTION_CONNECTION_TIMEOUT, kSilenceSeconds,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBytes,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kHttpConnectionBytes,
                             MHD_OPTION_NOTIFY_CONNECTION, &Lives::Note, &lives_, MHD_OPTION_END);
   }
 
@@ -283,13 +290,26 @@ class MicroHttpEndpoint : public HttpEndpoint {
     return MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections;
   }
 
-  static MHD_Result Answer(void* self, MHD_Connection* connection, const char* path,
+  static std::string Header(MHD_Connection* connection, const char* name) {
+    const char* const value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+    return value == nullptr ? "" : value;
+  }
+
+  static MHD_Result Answer(void* self, MHD_Connection* connection, const char* target,
                            const char* method, const char* /*version*/, const char* /*body*/,
                            size_t* body_bytes, void** /*request*/) {
-    const char* const given =
-        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
     const auto* const endpoint = static_cast<const MicroHttpEndpoint*>(self);
-    HttpReply reply = endpoint->ReplyTo(method, path, given == nullptr ? "" : given);
+    const bool too_large = HttpHeadIsTooLarge(connection);
+    if (too_large && endpoint->tls_.cert.empty()) {
+      SayHttpHeadIsTooLarge(connection);
+      return MHD_NO;
+    }
+    HttpReply reply =
+        too_large ? HttpReply{.status = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE,
+                              .body = kHttpHeadTooLarge}
+                  : endpoint->ReplyTo(
+                        method, HttpTargetOf(target, Header(connection, MHD_HTTP_HEADER_HOST)),
+                        Header(connection, MHD_HTTP_HEADER_AUTHORIZATION));
     *body_bytes = 0;
     auto share = std::make_unique<Unsent::Share>(endpoint->unsent_, BodyOf(reply));
     // The library does not write to it.
@@ -318,12 +338,17 @@ class MicroHttpEndpoint : public HttpEndpoint {
     return queued;
   }
 
-  HttpReply ReplyTo(std::string_view method, const std::string& path,
+  HttpReply ReplyTo(std::string_view method, const HttpTarget& target,
                     std::string_view authorization) const {
+    if (loopback_alone_ && !target.host.empty() && !IsLoopbackAuthority(target.host)) {
+      return {.status = MHD_HTTP_MISDIRECTED_REQUEST,
+              .body = absl::StrCat("Host is ", wire::Legible(target.host, kMostHostShown),
+                                   ", must be localhost or a loopback address (--http-host)\n")};
+    }
     if (method != MHD_HTTP_METHOD_GET && method != MHD_HTTP_METHOD_HEAD) {
       return {.status = MHD_HTTP_METHOD_NOT_ALLOWED, .body = "GET and HEAD alone\n"};
     }
-    const auto route = routes_.find(path);
+    const auto route = routes_.find(target.path);
     if (route == routes_.end()) return {.status = MHD_HTTP_NOT_FOUND, .body = "not found\n"};
     const std::lock_guard lock(answering_);
     HttpReply reply = route->second(authorization);
@@ -335,6 +360,8 @@ class MicroHttpEndpoint : public HttpEndpoint {
 
   const std::map<std::string, Handler> routes_;
   const HttpTls tls_;
+  // Other names lead to a loopback address by DNS rebinding. Of TLS they need a certificate.
+  const bool loopback_alone_;
   mutable std::mutex answering_;  // two servers answer while one takes over from the other
   mutable Unsent unsent_;
   int port_ = 0;
@@ -357,7 +384,8 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
     const std::string& host, int port, std::map<std::string, Handler> routes, HttpTls tls,
     const HttpLimits& limits) {
   ASSIGN_OR_RETURN(auto sockets, ListeningSockets::Open("http (--http-port)", host, port));
-  auto endpoint = std::make_unique<MicroHttpEndpoint>(std::move(routes), std::move(tls), limits);
+  auto endpoint =
+      std::make_unique<MicroHttpEndpoint>(host, std::move(routes), std::move(tls), limits);
   RETURN_IF_ERROR(endpoint->Serve(std::move(sockets), limits.connections_per_peer));
   return endpoint;
 }

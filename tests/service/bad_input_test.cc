@@ -3,8 +3,11 @@
 #include <cmath>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "grpcpp/impl/codegen/client_unary_call.h"
 #include "gtest/gtest.h"
+#include "hilbert_ring/v1/encoder.pb.h"
 #include "tests/random/random_spec.h"
 #include "tests/service/raw_call.h"
 #include "tests/support/cluster.h"
@@ -166,6 +169,33 @@ TEST_F(BadInput, AMessageThatIsNone) {
   const absl::Status status = wire::FromGrpc(stream->Finish());
   ExpectStatus(status, absl::StatusCode::kInvalidArgument, "AttendRequest");
   EXPECT_EQ(wire::ReasonOf(status), "MALFORMED");
+}
+
+// Of every method with one message each way.
+TEST_F(BadInput, ARequestThatIsNoMessage) {
+  const auto channel = cluster_->Channel();
+  const grpc::Slice slice("no message at all");
+  int methods = 0;
+  for (const auto* file :
+       {v1::PlanRequest::descriptor()->file(), v1::GetModelRequest::descriptor()->file()}) {
+    const auto* const service = file->service(0);
+    for (int i = 0; i < service->method_count(); ++i) {
+      const auto* const method = service->method(i);
+      if (method->client_streaming()) continue;
+      ++methods;
+      const std::string name = absl::StrCat("/", service->full_name(), "/", method->name());
+      grpc::ClientContext context;
+      grpc::ByteBuffer response;
+      const absl::Status status =
+          wire::FromGrpc(grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+              channel.get(),
+              grpc::internal::RpcMethod(name.c_str(), grpc::internal::RpcMethod::NORMAL_RPC),
+              &context, grpc::ByteBuffer(&slice, 1), &response));
+      ExpectStatus(status, absl::StatusCode::kInvalidArgument, method->input_type()->name());
+      EXPECT_EQ(wire::ReasonOf(status), "MALFORMED") << name;
+    }
+  }
+  EXPECT_EQ(methods, 8);
 }
 
 TEST_F(BadInput, MissingRows) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/captured_log.h"
@@ -25,6 +26,7 @@ namespace hilbert_ring::server {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -319,11 +321,75 @@ TEST(HttpEndpoint, RefusesWhatItDoesNotTake) {
   const int port = (*http)->port();
   EXPECT_THAT(Ask(port, "POST /livez HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
   EXPECT_EQ(Ask(port, "hello\r\n\r\n"), "") << "what is no HTTP gets no answer";
-  EXPECT_THAT(Ask(port, "GET /livez HTTP/1.1\r\nX: " + std::string(9000, 'x')),
-              StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(
       Ask(port, "HEAD /livez HTTP/1.1\r\n\r\n"),
       AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Content-Length: 3"), EndsWith("\r\n\r\n")));
+}
+
+// A browser sends the cookies of all ports of a host. The steps find a head that leaves no room for
+// the head of an answer.
+TEST(HttpEndpoint, HeadsOf16KiBAreTakenAndLargerOnesAreAnswered) {
+  auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
+  ASSERT_TRUE(http.ok()) << http.status();
+  const int port = (*http)->port();
+  const std::string begin = "GET /livez HTTP/1.1\r\nHost: localhost\r\n";
+  std::string cookies = "Cookie: a=" + std::string(98, 'x');
+  for (int i = 0; i < 150; ++i) cookies += "; a=" + std::string(98, 'x');
+  EXPECT_THAT(Ask(port, begin + cookies + "\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  const size_t most = (16 << 10) - begin.size() - std::string("X: \r\n\r\n").size();
+  for (const size_t bytes : {most, most + 1}) {
+    EXPECT_THAT(Ask(port, begin + "X: " + std::string(bytes, 'x') + "\r\n\r\n"),
+                StartsWith(bytes == most ? "HTTP/1.1 200 " : "HTTP/1.1 431 "))
+        << bytes;
+  }
+  for (size_t bytes = 63 << 10; bytes < 66 << 10; bytes += 32) {
+    const std::string head = begin + "X: " + std::string(bytes, 'x');
+    EXPECT_THAT(Ask(port, head + "\r\n\r\n"), StartsWith("HTTP/1.1 431 ")) << bytes;
+  }
+  std::string small = begin;
+  for (int i = 0; i < 1000; ++i) {
+    small += "a:\r\n";
+    const std::string answer = Ask(port, small + "\r\n");
+    EXPECT_THAT(answer, AnyOf(StartsWith("HTTP/1.1 200 "), StartsWith("HTTP/1.1 431 "))) << i;
+  }
+}
+
+TEST(HttpEndpoint, ALoopbackAddressIsNotServedByOtherNames) {
+  auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
+  auto network = HttpEndpoint::Start("0.0.0.0", 0, Livez());
+  ASSERT_TRUE(http.ok() && network.ok()) << http.status() << network.status();
+  for (const char* host :
+       {"localhost", "LOCALHOST:8002", "127.0.0.1", "127.8.9.1:80", "[::1]", "[::1]:8002"}) {
+    EXPECT_THAT(
+        Ask((*http)->port(), absl::StrCat("GET /livez HTTP/1.1\r\nHost: ", host, "\r\n\r\n")),
+        StartsWith("HTTP/1.1 200 "))
+        << host;
+  }
+  EXPECT_THAT(Ask((*http)->port(), "GET /livez HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  for (const char* host : {"page.example", "page.example:8002", "127.0.0.1.page.example",
+                           "localhost.page.example", "localhost:80@page", "192.0.2.1", "0.0.0.0"}) {
+    const std::string request = absl::StrCat("GET /livez HTTP/1.1\r\nHost: ", host, "\r\n\r\n");
+    EXPECT_THAT(Ask((*http)->port(), request),
+                AllOf(StartsWith("HTTP/1.1 421 "),
+                      HasSubstr(absl::StrCat("Host is ", host, ", must be localhost"))));
+    EXPECT_THAT(Ask((*network)->port(), request), StartsWith("HTTP/1.1 200 ")) << host;
+  }
+}
+
+// Its host goes before the header's.
+TEST(HttpEndpoint, TargetsMayHaveAScheme) {
+  auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
+  ASSERT_TRUE(http.ok()) << http.status();
+  const auto status = [&](const std::string& target, const std::string& host) {
+    return Ask((*http)->port(),
+               absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: ", host, "\r\n\r\n"))
+        .substr(9, 3);
+  };
+  EXPECT_EQ(status("http://localhost/livez", "page.example"), "200");
+  EXPECT_EQ(status("HTTP://127.0.0.1:8002/livez?x=1", "localhost"), "200");
+  EXPECT_EQ(status("http://page.example/livez", "localhost"), "421");
+  EXPECT_EQ(status("http://localhost", "localhost"), "404") << "no page is served at /";
+  EXPECT_EQ(status("ftp://localhost/livez", "localhost"), "404");
 }
 
 TEST(HttpEndpoint, LongAnswersArriveWhole) {
