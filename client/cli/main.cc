@@ -28,6 +28,7 @@
 #include "engine/base/end_process.h"
 #include "engine/base/standard_streams.h"
 #include "engine/plan/plan.h"
+#include "wire/control_characters.h"
 #include "wire/flag_values.h"
 #include "wire/server_address.h"
 
@@ -35,6 +36,7 @@ namespace hilbert_ring::cli {
 namespace {
 
 constexpr char kTlsVariable[] = "HILBERT_RING_TLS";
+constexpr char kKeepaliveVariable[] = "HILBERT_RING_KEEPALIVE_INTERVAL";
 
 // An integer of 1 to `most`; its option's text says so where it matters.
 template <typename Integer>
@@ -42,7 +44,8 @@ CLI::Validator From1To(Integer most) {
   return CLI::Range(Integer{1}, most).description("");
 }
 
-void AddAccess(CLI::App& app, client::Access& access) {
+// keepalive: the interval as it was given.
+void AddAccess(CLI::App& app, client::Access& access, std::string& keepalive) {
   app.add_flag("--tls", access.tls, "speak TLS with the service")->envname(kTlsVariable);
   const auto file = [&app](const char* flag, std::string& path, const char* variable,
                            const char* help) {
@@ -58,6 +61,11 @@ void AddAccess(CLI::App& app, client::Access& access) {
       ->type_name("NAME")
       ->envname("HILBERT_RING_SERVER_NAME");
   file("--token-file", access.token_file, "HILBERT_RING_TOKEN_FILE", "your token");
+  app.add_option("--keepalive-interval", keepalive,
+                 "seconds of silence after which the service of an open call is pinged, 10 to "
+                 "86400; not given: 10, of a stream without end 330")
+      ->type_name("SEC")
+      ->envname(kKeepaliveVariable);
   app.add_flag("--insecure", access.insecure, "send a token to another host without TLS");
 }
 
@@ -90,7 +98,8 @@ int Main(int argc, char** argv) {
       ->type_name("HOST:PORT")
       ->envname("HILBERT_RING_SERVER")
       ->capture_default_str();
-  AddAccess(app, global.access);
+  std::string keepalive;
+  AddAccess(app, global.access, keepalive);
   app.add_flag("--json", json, "print the result as JSON, and errors, a line each, on stderr");
   app.set_version_flag("--version", "hilbert-ring " HILBERT_RING_VERSION);
   app.footer(
@@ -240,6 +249,14 @@ int Main(int argc, char** argv) {
   if (const char* token = std::getenv("HILBERT_RING_TOKEN");
       token != nullptr && global.access.token_file.empty()) {
     global.access.token = token;
+  }
+  if (calls && !keepalive.empty()) {
+    double seconds = 0;
+    if (const std::string wrong = wire::WrongNumber(keepalive);
+        !wrong.empty() || !absl::SimpleAtod(keepalive, &seconds) || seconds <= 0) {
+      return BadInput(global, client::WrongKeepalive(wire::Legible(keepalive, 100)));
+    }
+    global.access.keepalive_interval = absl::Seconds(seconds);
   }
   if (calls) {
     absl::Status status = client::ReadPipes(global.access);

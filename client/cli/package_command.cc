@@ -116,6 +116,7 @@ constexpr const char* kHandedOn[][2] = {{"--server", "HILBERT_RING_SERVER"},
                                         {"--key", "HILBERT_RING_KEY"},
                                         {"--server-name", "HILBERT_RING_SERVER_NAME"},
                                         {"--token-file", "HILBERT_RING_TOKEN_FILE"},
+                                        {"--keepalive-interval", "HILBERT_RING_KEEPALIVE_INTERVAL"},
                                         {"--insecure", "HILBERT_RING_INSECURE"}};
 
 std::string Variable(const char* name) {

@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kMostTokenBytes = 4096;
 constexpr size_t kMostFileBytes = 1 << 20;
+constexpr absl::Duration kLeastKeepalive = absl::Seconds(10);  // the service takes one every 5 s
+constexpr absl::Duration kMostKeepalive = absl::Hours(24);
 
 absl::StatusOr<std::string> ReadSmallFile(const Access& access, const char* option,
                                           const std::string& path, size_t most) {
@@ -86,6 +88,11 @@ absl::Status ReadPipes(Access& access) {
   return absl::OkStatus();
 }
 
+absl::Status WrongKeepalive(const std::string& given) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--keepalive-interval is ", given, ", must be 10 to 86400 seconds"));
+}
+
 absl::Status CheckAccess(const std::string& server, const Access& access) {
   if (access.cert.empty() != access.key.empty()) {
     return absl::InvalidArgumentError("--cert and --key go together");
@@ -96,6 +103,11 @@ absl::Status CheckAccess(const std::string& server, const Access& access) {
   }
   if (absl::Status name = wire::CheckServerName("--server-name", access.server_name); !name.ok()) {
     return name;
+  }
+  const absl::Duration interval = access.keepalive_interval;
+  if (interval != absl::ZeroDuration() &&
+      (interval < kLeastKeepalive || interval > kMostKeepalive)) {
+    return WrongKeepalive(absl::StrCat(absl::ToDoubleSeconds(interval)));
   }
   if (!access.token.empty() && !access.token_file.empty()) {
     return absl::InvalidArgumentError("a token and a token file are given, only one may be");

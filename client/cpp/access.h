@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "grpcpp/security/credentials.h"
 
 namespace hilbert_ring::client {
@@ -24,17 +25,28 @@ struct Access {
   // A file with the caller's token, read with each call, so that it can be replaced at any time; or
   // the token itself.
   std::string token_file, token;
-  bool insecure = false;                     // a token may go to another host without TLS
+  bool insecure = false;  // a token may go to another host without TLS
+  // While a call is open the service is pinged after so long a silence, 10 s to a day. 0: 10 s, and
+  // kRestingKeepalive on channels of ConnectForStream.
+  absl::Duration keepalive_interval = absl::ZeroDuration();
   std::map<std::string, std::string> pipes;  // what those of the files held that are pipes, by path
 };
+
+// A stream may rest for long with nothing due. Servers and proxies of gRPC's defaults end the
+// connection of a client that pings a resting call more often than every 5 minutes.
+inline constexpr absl::Duration kRestingKeepalive = absl::Seconds(330);
 
 // Reads those of the files that are pipes, as of <(...), which can be read once. Waits for their
 // writers. INVALID_ARGUMENT, as of CheckAccess.
 absl::Status ReadPipes(Access& access);
 
 // INVALID_ARGUMENT, naming option and file: one cannot be read, options contradict each other, a
-// name is too long, or a token would go over a network in clear text.
+// name is too long, an interval is out of its range, or a token would go over a network in clear
+// text.
 absl::Status CheckAccess(const std::string& server, const Access& access);
+
+// INVALID_ARGUMENT of an interval that is none or out of its range, as it was given.
+absl::Status WrongKeepalive(const std::string& given);
 
 // Null when a file cannot be read.
 std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const Access& access);

@@ -40,14 +40,14 @@ constexpr std::pair<const char*, int> kReconnectArguments[] = {
     {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
     {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500},
     {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},  // a fresh channel makes a fresh connection
-    // A service whose machine is gone, or cut off, sends no end of its connection. The service
-    // takes pings as often as every 5 s.
-    {GRPC_ARG_KEEPALIVE_TIME_MS, 10'000},
+    // A service whose machine is gone, or cut off, sends no end of its connection.
     {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
     {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
     // Input that follows its Open at once leaves in one piece.
     {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, wire::kLookaheadBytes},
 };
+
+constexpr absl::Duration kKeepalive = absl::Seconds(10);
 
 // gRPC has a word of its own for an answer that cannot be parsed.
 absl::Status FailureOf(const grpc::Status& status) {
@@ -129,8 +129,10 @@ std::shared_ptr<grpc::Channel> RefusingChannel(const std::string& why) {
       "", grpc_lame_client_channel_create(nullptr, GRPC_STATUS_INVALID_ARGUMENT, why.c_str()), {});
 }
 
+// keepalive: where `access` gives none.
 std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
-                                           const std::string& server, const Access& access) {
+                                           const std::string& server, const Access& access,
+                                           absl::Duration keepalive) {
   wire::BeforeConnecting();
   absl::Status refused = wire::CheckServerAddress("server", server);
   refused.Update(wire::CheckServerName("server_name", access.server_name));
@@ -141,6 +143,9 @@ std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
   for (const auto& [name, value] : kReconnectArguments) arguments.SetInt(name, value);
+  if (access.keepalive_interval > absl::ZeroDuration()) keepalive = access.keepalive_interval;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(keepalive)));
   if (!access.server_name.empty()) arguments.SetSslTargetNameOverride(access.server_name);
   return Settled(grpc::experimental::CreateCustomChannelWithInterceptors(
       server, CredentialsOf(access), arguments, TokenSender(access)));
@@ -149,14 +154,14 @@ std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
 }  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access) {
-  return ConnectWith({}, server, access);
+  return ConnectWith({}, server, access, kKeepalive);
 }
 
 std::shared_ptr<grpc::Channel> ConnectForStream(const std::string& server, const Access& access) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamAheadBytes);
-  return ConnectWith(arguments, server, access);
+  return ConnectWith(arguments, server, access, kRestingKeepalive);
 }
 
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,

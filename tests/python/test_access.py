@@ -14,6 +14,7 @@ import pytest
 
 import hilbert_ring
 import hilbert_ring.aio
+from hilbert_ring._channel import address_of
 from hilbert_ring._server_address import host_port
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -167,12 +168,21 @@ def test_a_service_whose_certificate_is_anothers_is_not_called(server, pem):
     ({"token_file": "/dev/null"}, "token_file"),
     ({"server_name": ""}, "server_name"), ({"server_name": b"x"}, "server_name"),
     ({"server_name": "x" * 254}, "server_name"),
+    *(({"keepalive_interval": wrong}, "keepalive_interval") for wrong in (0, 9.9, 86401, float("nan"), True, "10")),
     ({"token": "a", "token_file": "/dev/null"}, "token_file"), ({"ca": "/no/such.pem"}, "ca"),
     ({"cert": b"x"}, "key"), ({"key": b"x"}, "cert"), ({"ca": b"x", "tls": False}, "tls")])
 def test_what_is_refused(wrong, field):
     with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
         hilbert_ring.connect("localhost:1", **wrong)
     assert raised.value.field == field
+
+
+@pytest.mark.parametrize("given, of_jobs, of_streams", [(None, 10_000, 330_000), (10, 10_000, 10_000), (600.5, 600_500, 600_500)])
+def test_how_often_a_service_is_pinged(given, of_jobs, of_streams):
+    address = address_of("localhost:1", token=None, token_file=None, tls=None, ca=None, cert=None, key=None,
+                         server_name=None, insecure=False, keepalive_interval=given)
+    for endless, expected in ((False, of_jobs), (True, of_streams)):
+        assert dict(address.channel_options(endless))["grpc.keepalive_time_ms"] == expected
 
 
 @pytest.mark.parametrize("address", ["ring.example:8001", "10.0.0.1:8001", "[2001:db8::1]:8001",

@@ -3,6 +3,7 @@ import ipaddress
 import os
 import re
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from pickle import PicklingError
 from typing import Any, Dict, List, Optional, Tuple, Union
@@ -51,10 +52,14 @@ OPTIONS: List[Tuple[str, int]] = [
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
     # A service whose machine is gone sends no end of its connection.
-    ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
+# A call is pinged after so many seconds of silence. A stream may rest for long with nothing due: servers and proxies of
+# gRPC's defaults end the connection of a client that pings a resting call more often than every 5 minutes.
+_KEEPALIVE_SECONDS = 10.0
+_RESTING_KEEPALIVE_SECONDS = 330.0
+_LEAST_KEEPALIVE, _MOST_KEEPALIVE = 10, 86_400
 # Of calls whose length has no bound: of what the service sends, so much lies here at most that was not asked for.
 # Other channels take more and more ahead from a service that sends fast.
 STREAM_AHEAD_BYTES = 4 << 20
@@ -84,6 +89,7 @@ class Address:
     token: Optional[str] = field(repr=False)
     token_file: Optional[Path]
     files: Dict[str, PathLike] = field(default_factory=dict)  # token_file, ca, cert, key: those that are paths
+    keepalive_interval: Optional[float] = None  # seconds
     arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # of address_of
 
     def pickled(self) -> Dict[str, Any]:
@@ -96,6 +102,13 @@ class Address:
             if isinstance(self.arguments[name], secret):
                 raise PicklingError(f"{name} is a secret in memory, must be in a file ({file}) in a client that is pickled")
         return self.arguments
+
+    def channel_options(self, endless: bool = False) -> List[Tuple[str, Union[int, str]]]:
+        """endless: of a channel for calls whose length has no bound."""
+        silence = _RESTING_KEEPALIVE_SECONDS if endless else _KEEPALIVE_SECONDS
+        if self.keepalive_interval is not None:
+            silence = self.keepalive_interval
+        return [*self.options, *(STREAM_OPTIONS if endless else ()), ("grpc.keepalive_time_ms", round(silence * 1000))]
 
     def metadata(self) -> Tuple[Tuple[str, str], ...]:
         """Of a call. A file with a token is read anew, so that it can be replaced at any time."""
@@ -123,7 +136,7 @@ def default_server() -> str:
 
 def address_of(server: Optional[str], *, token: Optional[str], token_file: Optional[PathLike],
                tls: Optional[bool], ca: Optional[Pem], cert: Optional[Pem], key: Optional[Pem],
-               server_name: Optional[str], insecure: bool) -> Address:
+               server_name: Optional[str], insecure: bool, keepalive_interval: Optional[float] = None) -> Address:
     """Of the arguments of hilbert_ring.connect.
 
     Raises:
@@ -140,6 +153,10 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
     if server_name is not None and not (isinstance(server_name, str) and 1 <= len(server_name) <= _MOST_NAME):
         raise InvalidArgumentError(f"server_name is {server_name!r:.80}, must be a name of 1 to {_MOST_NAME} characters",
                                    field="server_name")
+    if keepalive_interval is not None and not (isinstance(keepalive_interval, Real) and
+                                               _LEAST_KEEPALIVE <= keepalive_interval <= _MOST_KEEPALIVE):
+        raise InvalidArgumentError(f"keepalive_interval is {keepalive_interval!r:.80}, must be {_LEAST_KEEPALIVE} to "
+                                   f"{_MOST_KEEPALIVE} seconds", field="keepalive_interval")
     files = ca is not None or cert is not None or server_name is not None
     encrypted, insecure = boolean("tls", tls, files), boolean("insecure", insecure)
     if files and not encrypted:
@@ -161,9 +178,10 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
         token, token_file = _token_of(token_file), None
     address = Address(server, credentials, options,
                       None if token is None else _checked("token", token),
-                      None if token_file is None else Path(token_file), shown_files,
+                      None if token_file is None else Path(token_file), shown_files, keepalive_interval,
                       {"server": server, "token": token, "token_file": token_file, "tls": encrypted, "ca": ca, "cert": cert,
-                       "key": key, "server_name": server_name, "insecure": insecure})
+                       "key": key, "server_name": server_name, "insecure": insecure,
+                       "keepalive_interval": keepalive_interval})
     address.metadata()  # so that a file that cannot be read is told at once
     return address
 

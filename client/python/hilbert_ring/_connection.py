@@ -4,11 +4,11 @@ import math
 import threading
 import time
 import weakref
-from typing import Any, Callable, Iterator, Optional, Set, Tuple, TypeVar
+from typing import Any, Callable, Iterator, Optional, Set, TypeVar
 
 import grpc
 
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PushedBack,
                                    closed_error, keep_buffers, short_failure)
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
 from hilbert_ring._protocol import parsed
@@ -42,9 +42,9 @@ class Connection:
         self._watched = -math.inf  # when the last of them ended, guarded by _lock
         self._streams: "weakref.WeakSet[Any]" = weakref.WeakSet()  # calls, guarded by _lock
 
-    def _open(self, *further: Tuple[str, int]) -> grpc.Channel:
+    def _open(self, endless: bool = False) -> grpc.Channel:
         address = self._address
-        options = [*address.options, *further]
+        options = address.channel_options(endless)
         if address.credentials is None:
             return grpc.insecure_channel(address.server, options=options)
         return grpc.secure_channel(address.server, address.credentials, options=options)
@@ -104,7 +104,7 @@ class Connection:
         with self._lock:
             self._check_open()  # else a channel would be opened that nobody closes
             if self._unbounded is None:
-                self._unbounded = self._open(*STREAM_OPTIONS)
+                self._unbounded = self._open(endless=True)
             channel = self._unbounded
         return self._begun(channel, method, requests, seconds)
 

@@ -3,12 +3,12 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Any, AsyncIterator, Callable, Iterator, Optional, Set, Tuple, TypeVar
+from typing import Any, AsyncIterator, Callable, Iterator, Optional, Set, TypeVar
 
 import grpc
 import grpc.aio
 
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PushedBack,
                                    closed_error, keep_buffers, short_failure)
 from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
@@ -87,9 +87,9 @@ class AioConnection:
         self._closed = False
         self._calls: Set[Any] = set()  # under way
 
-    def _open(self, *further: Tuple[str, int]) -> grpc.aio.Channel:
+    def _open(self, endless: bool = False) -> grpc.aio.Channel:
         address = self._address
-        options = [*address.options, *further]
+        options = address.channel_options(endless)
         if address.credentials is None:
             return grpc.aio.insecure_channel(address.server, options=options)
         return grpc.aio.secure_channel(address.server, address.credentials, options=options)
@@ -157,7 +157,7 @@ class AioConnection:
         """As of Connection.endless."""
         self._ready()
         if self._unbounded is None:
-            self._unbounded = self._open(*STREAM_OPTIONS)
+            self._unbounded = self._open(endless=True)
         return self._noted(self._unbounded.stream_stream(method)(requests, timeout=seconds,
                                                                  metadata=self._address.metadata()))
 

@@ -4,6 +4,7 @@ Flags and variables are those of `hilbert-ring`'s other commands.
 """
 import argparse
 import os
+import re
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
@@ -33,6 +34,9 @@ def add_access_flags(parser: argparse.ArgumentParser, without_server: str) -> No
     parser.add_argument("--server-name", metavar="NAME", default=_variable("--server-name"),
                         help="in the service's certificate (HILBERT_RING_SERVER_NAME)")
     _add_file(parser, "--token-file", "your token; HILBERT_RING_TOKEN may hold the token itself")
+    parser.add_argument("--keepalive-interval", metavar="SEC", default=_variable("--keepalive-interval"),
+                        help="seconds of silence after which the service of an open call is pinged, 10 to 86400 "
+                             "(HILBERT_RING_KEEPALIVE_INTERVAL)")
     parser.add_argument("--insecure", action="store_true",
                         help="send a token to another host without TLS")
 
@@ -50,6 +54,15 @@ def _switch(flag: str) -> bool:
     if value not in (None, "true", "false"):
         raise InvalidArgumentError(f"{_name(flag)} is {value}, must be true or false", field=_name(flag))
     return value == "true"
+
+
+def _seconds(text: Optional[str]) -> Optional[float]:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        raise InvalidArgumentError(f"--keepalive-interval is {text:.80}, must be a number of seconds",
+                                   field="keepalive_interval")
+    return float(text)
 
 
 def _add_file(parser: argparse.ArgumentParser, flag: str, meaning: str) -> None:
@@ -79,4 +92,5 @@ def connected(arguments: argparse.Namespace) -> Client:
     token = None if arguments.token_file else os.environ.get("HILBERT_RING_TOKEN") or None
     return connect(arguments.server, token=token, token_file=arguments.token_file,
                    tls=arguments.tls or _switch("--tls") or None, ca=arguments.ca, cert=arguments.cert, key=arguments.key,
-                   server_name=arguments.server_name, insecure=arguments.insecure)
+                   server_name=arguments.server_name, insecure=arguments.insecure,
+                   keepalive_interval=_seconds(arguments.keepalive_interval))

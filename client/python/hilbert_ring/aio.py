@@ -44,10 +44,11 @@ def connect(server: Optional[str] = None, *, token: Optional[str] = None,
             token_file: Optional[PathLike] = None, tls: Optional[bool] = None,
             ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
             server_name: Optional[str] = None, insecure: bool = False,
-            data_root: Optional[PathLike] = None) -> "Client":
+            data_root: Optional[PathLike] = None, keepalive_interval: Optional[float] = None) -> "Client":
     """As of hilbert_ring.connect. All calls are made in the event loop of the first call."""
     return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
-                             key=key, server_name=server_name, insecure=insecure), data_root)
+                             key=key, server_name=server_name, insecure=insecure,
+                             keepalive_interval=keepalive_interval), data_root)
 
 
 class Client:

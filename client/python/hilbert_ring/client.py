@@ -33,7 +33,7 @@ def connect(server: Optional[str] = None, *, token: Optional[str] = None,
             token_file: Optional[PathLike] = None, tls: Optional[bool] = None,
             ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
             server_name: Optional[str] = None, insecure: bool = False,
-            data_root: Optional[PathLike] = None) -> "Client":
+            data_root: Optional[PathLike] = None, keepalive_interval: Optional[float] = None) -> "Client":
     """A client of the service at `server`; the connection is made with the first call.
 
     Args:
@@ -47,13 +47,16 @@ def connect(server: Optional[str] = None, *, token: Optional[str] = None,
         server_name: in the service's certificate; None: the server's host.
         insecure: a token may go to another host without TLS.
         data_root: where this machine sees the service's data root; None: where the service does.
+        keepalive_interval: seconds of silence after which the service of an open call is pinged, 10 to
+            86400. None: 10, of a stream without end 330.
 
     Raises:
         InvalidArgumentError: a server that is no address, arguments that contradict each other, a
             file that cannot be read, a token that is no header or would go to another host in the clear.
     """
     return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
-                             key=key, server_name=server_name, insecure=insecure), data_root)
+                             key=key, server_name=server_name, insecure=insecure,
+                             keepalive_interval=keepalive_interval), data_root)
 
 
 class Client:

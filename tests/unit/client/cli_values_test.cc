@@ -50,6 +50,21 @@ TEST(CliValues, EachCommandRefusesASwitchThatIsNeither) {
   EXPECT_EQ(RunShell("HILBERT_RING_TLS=1x $CLI status --tls=x --json").code, 2);
 }
 
+TEST(CliValues, AKeepaliveIntervalIsTenSecondsToADay) {
+  for (const char* value : {"0", "-1", "9.9", "86401", "ten", "inf", "nan"}) {
+    const std::string variable = absl::StrCat("HILBERT_RING_KEEPALIVE_INTERVAL=", value, " $CLI ");
+    for (const CliResult& result :
+         {RunShell(variable + "status"),
+          RunCli(absl::StrCat("--keepalive-interval=", value, " status"))}) {
+      EXPECT_EQ(result.code, 2) << value;
+      EXPECT_THAT(result.err, HasSubstr(absl::StrCat("--keepalive-interval is ", value,
+                                                     ", must be 10 to 86400 seconds")));
+    }
+    EXPECT_EQ(RunShell(variable + "--help").code, 0) << value;
+  }
+  EXPECT_EQ(RunCli("--keepalive-interval=330 --server=localhost:1 status").code, 1) << "no service";
+}
+
 TEST(CliValues, AWrongSwitchKeepsNobodyFromTheHelp) {
   const char* const plan =
       "plan --local --tokens 4 --heads 1 --head-dim 8 --segments 2 --dilations 1";
