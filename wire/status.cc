@@ -4,8 +4,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/base/peer_error.h"
 #include "engine/spec/field_error.h"
 #include "google/rpc/error_details.pb.h"
@@ -64,6 +66,13 @@ absl::Status WithPeerOf(const google::rpc::ErrorInfo& info, const absl::Status& 
   return WithPeer(status, rank);
 }
 
+// gRPC writes IPv6 addresses as in a URI: "ipv6:%5B::1%5D:8001" is "[::1]:8001".
+std::string WithBrackets(const std::string& text) {
+  constexpr absl::string_view kBegin = "ipv6:%5B";
+  if (!absl::StrContains(text, kBegin)) return text;
+  return absl::StrReplaceAll(text, {{kBegin, "["}, {"%5D", "]"}, {"%25", "%"}});
+}
+
 }  // namespace
 
 absl::Status ErrorOf(const Reason& reason, std::string_view message) {
@@ -118,7 +127,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   absl::Status bare(static_cast<absl::StatusCode>(status.error_code()),
-                    Legible(status.error_message()));
+                    Legible(WithBrackets(status.error_message())));
   google::rpc::Status details;
   if (!details.ParseFromString(status.error_details())) return bare;
   for (const auto& detail : details.details()) {

@@ -6,10 +6,13 @@
 #include <string_view>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/at_path.h"
+#include "engine/base/return_if_error.h"
+#include "wire/pem.h"
 #include "wire/server_address.h"
 
 namespace hilbert_ring::client {
@@ -38,26 +41,27 @@ absl::StatusOr<std::string> ReadSmallFile(const Access& access, const char* opti
   return text;
 }
 
-absl::StatusOr<std::string> ReadPem(const Access& access, const char* option,
-                                    const std::string& path) {
-  if (path.empty()) return std::string();
+absl::StatusOr<wire::PemText> ReadPem(const Access& access, const char* option,
+                                      const std::string& path) {
   auto text = ReadSmallFile(access, option, path, kMostFileBytes);
-  if (text.ok() && text->find("-----BEGIN") == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(option, ": ", path, " is not in PEM"));
-  }
-  return text;
+  if (!text.ok()) return text.status();
+  return wire::PemText{.name = absl::StrCat(option, ": ", path), .text = *std::move(text)};
 }
 
 absl::StatusOr<grpc::SslCredentialsOptions> ReadFiles(const Access& access) {
-  auto ca = ReadPem(access, "--ca", access.ca);
-  if (!ca.ok()) return ca.status();
-  auto cert = ReadPem(access, "--cert", access.cert);
-  if (!cert.ok()) return cert.status();
-  auto key = ReadPem(access, "--key", access.key);
-  if (!key.ok()) return key.status();
-  return grpc::SslCredentialsOptions{.pem_root_certs = *std::move(ca),
-                                     .pem_private_key = *std::move(key),
-                                     .pem_cert_chain = *std::move(cert)};
+  grpc::SslCredentialsOptions files;
+  if (!access.ca.empty()) {
+    ASSIGN_OR_RETURN(auto ca, ReadPem(access, "--ca", access.ca));
+    RETURN_IF_ERROR(wire::CheckAuthorities(ca));
+    files.pem_root_certs = std::move(ca.text);
+  }
+  if (!access.cert.empty() || !access.key.empty()) {
+    ASSIGN_OR_RETURN(const auto cert, ReadPem(access, "--cert", access.cert));
+    ASSIGN_OR_RETURN(const auto key, ReadPem(access, "--key", access.key));
+    ASSIGN_OR_RETURN(files.pem_cert_chain, wire::CheckIdentity(cert, key));
+    files.pem_private_key = files.pem_cert_chain;
+  }
+  return files;
 }
 
 // The service on this host: "localhost:8001", "127.0.0.1:8001", "[::1]:8001", "unix:/path".
@@ -122,10 +126,10 @@ absl::Status CheckAccess(const std::string& server, const Access& access) {
   return absl::OkStatus();
 }
 
-std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const Access& access) {
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(const Access& access) {
   if (!access.tls) return grpc::InsecureChannelCredentials();
-  const auto files = ReadFiles(access);
-  return files.ok() ? grpc::SslCredentials(*files) : nullptr;
+  ASSIGN_OR_RETURN(const auto files, ReadFiles(access));
+  return grpc::SslCredentials(files);
 }
 
 absl::StatusOr<std::string> TokenOf(const Access& access) {

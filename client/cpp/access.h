@@ -40,16 +40,16 @@ inline constexpr absl::Duration kRestingKeepalive = absl::Seconds(330);
 // writers. INVALID_ARGUMENT, as of CheckAccess.
 absl::Status ReadPipes(Access& access);
 
-// INVALID_ARGUMENT, naming option and file: one cannot be read, options contradict each other, a
-// name is too long, an interval is out of its range, or a token would go over a network in clear
-// text.
+// INVALID_ARGUMENT, naming option and file: one cannot be read, or is not right (wire/pem.h),
+// options contradict each other, a name is too long, an interval is out of its range, or a token
+// would go over a network in clear text.
 absl::Status CheckAccess(const std::string& server, const Access& access);
 
 // INVALID_ARGUMENT of an interval that is none or out of its range, as it was given.
 absl::Status WrongKeepalive(const std::string& given);
 
-// Null when a file cannot be read.
-std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const Access& access);
+// Errors: those of its files.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(const Access& access);
 
 // Empty: none. Never part of a message.
 absl::StatusOr<std::string> TokenOf(const Access& access);

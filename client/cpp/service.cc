@@ -136,6 +136,8 @@ std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
   wire::BeforeConnecting();
   absl::Status refused = wire::CheckServerAddress("server", server);
   refused.Update(wire::CheckServerName("server_name", access.server_name));
+  const auto credentials = CredentialsOf(access);
+  refused.Update(credentials.status());
   if (!refused.ok()) return RefusingChannel(std::string(refused.message()));
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   // A service of the same network: a proxy for the web, set in the environment, is not the way to
@@ -148,7 +150,7 @@ std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
                    static_cast<int>(absl::ToInt64Milliseconds(keepalive)));
   if (!access.server_name.empty()) arguments.SetSslTargetNameOverride(access.server_name);
   return Settled(grpc::experimental::CreateCustomChannelWithInterceptors(
-      server, CredentialsOf(access), arguments, TokenSender(access)));
+      server, *credentials, arguments, TokenSender(access)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "server/cluster/greeting.h"
 #include "server/cluster/worker_figures.h"
+#include "server/process/peer_network.h"
 #include "server/process/tokens.h"
 #include "wire/status.h"
 
@@ -25,7 +26,7 @@ grpc::Status MembershipService::Serve(grpc::ServerContext& context, RegisterStre
     metrics_.CountRefused(wire::ReasonOf(status));
     if (const auto refused = refusals_.Note(Clock::now())) {
       spdlog::warn("a worker at {} was refused: {} (refused since the last such line: {})",
-                   context.peer(), std::string(status.message()), *refused);
+                   AddressOfPeer(context.peer()), std::string(status.message()), *refused);
     }
     return wire::ToGrpc(status);
   }

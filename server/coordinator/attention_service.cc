@@ -14,6 +14,7 @@
 #include "server/coordinator/refusals.h"
 #include "server/job/job_id.h"
 #include "server/job/named_files.h"
+#include "server/process/peer_network.h"
 #include "server/process/version.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -214,7 +215,7 @@ grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
     if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
       return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidJobId));
     }
-    const std::string by = caller->name.empty() ? context->peer() : caller->name;
+    const std::string by = caller->name.empty() ? AddressOfPeer(context->peer()) : caller->name;
     return wire::ToGrpc(services_.jobs.Cancel(of, request->job_id(), by));
   });
 }

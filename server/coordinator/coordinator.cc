@@ -11,7 +11,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
@@ -86,10 +85,11 @@ absl::Status Stopping() {
 }
 
 // A worker that this process spawned is found by where it listens. 0: it is none.
-int PortOfThisHost(absl::string_view address) {
+int PortAt(const std::string& host, const std::string& address) {
+  const size_t colon = address.rfind(':');
   int port = 0;
-  if (!absl::ConsumePrefix(&address, "127.0.0.1:") || !absl::SimpleAtoi(address, &port)) return 0;
-  return port;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port)) return 0;
+  return HostPort(host, port) == address ? port : 0;
 }
 
 }  // namespace
@@ -197,6 +197,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   }
   std::unique_ptr<DataRoot> data_root;
   if (!settings.data_root.empty()) {
+    RETURN_IF_ERROR(CheckApart(settings.data_root, settings.model_dir));
     ASSIGN_OR_RETURN(data_root, DataRoot::Open(settings.data_root));
   }
   ASSIGN_OR_RETURN(Calling calling, CallingOf(settings.security));
@@ -289,17 +290,18 @@ absl::Status Coordinator::StartWorkers() {
       settings_.worker_threads > 0 ? settings_.worker_threads : std::max(1, hardware / workers);
   // Local workers reach a coordinator that listens on all addresses by the loopback one.
   const std::string host =
-      IsWildcard(settings_.membership_host) ? "127.0.0.1" : settings_.membership_host;
+      IsWildcard(settings_.membership_host) ? loopback_ : settings_.membership_host;
   ASSIGN_OR_RETURN(auto token_memory, TokenMemory::Make(join_token_));
   token_memory_.emplace(std::move(token_memory));
   std::vector<std::string> arguments = {
       absl::StrCat("--coordinator=", HostPort(host, membership_grpc_.port)),
-      absl::StrCat("--join-token-file=", token_memory_->path()), "--host=127.0.0.1", "--port=0",
+      absl::StrCat("--join-token-file=", token_memory_->path()),
+      absl::StrCat("--host=", loopback_), "--port=0",
       absl::StrCat("--threads=", threads),
       absl::StrCat("--memory-limit=", settings_.memory_limit_bytes),
       absl::StrCat("--memory-share=", 1.0 / workers),
       // They are reached by way of /targets.
-      "--http-host=127.0.0.1", "--http-port=0", absl::StrCat("--log-level=", settings_.log_level),
+      absl::StrCat("--http-host=", loopback_), "--http-port=0", absl::StrCat("--log-level=", settings_.log_level),
       absl::StrCat("--log-format=", settings_.log_format)};
   // Whoever may not read this process's figures may not read theirs.
   if (!settings_.callers.auth_token_file.empty()) {
@@ -351,7 +353,7 @@ void Coordinator::Distrust(const Member& worker) {
 
 std::set<int> Coordinator::PortsOfMembers() const {
   std::set<int> ports;
-  for (const std::string& address : membership_.Joined()) ports.insert(PortOfThisHost(address));
+  for (const std::string& address : membership_.Joined()) ports.insert(PortAt(loopback_, address));
   ports.erase(0);
   return ports;
 }

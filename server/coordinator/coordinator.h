@@ -31,6 +31,7 @@
 #include "server/process/grpc_endpoint.h"
 #include "server/process/http_endpoint.h"
 #include "server/process/kept_threads.h"
+#include "server/process/listening_sockets.h"
 #include "server/process/ready_file.h"
 #include "server/process/settings.h"
 #include "server/process/shared_page.h"
@@ -73,6 +74,7 @@ class Coordinator {
   void Refresh();
 
   const CoordinatorSettings settings_;
+  const std::string loopback_ = LoopbackHost();  // of the workers that are spawned
   const std::unique_ptr<ReadyFile> ready_file_;
   const std::string join_token_;
   std::shared_ptr<DataRoot> data_root_;      // null: there is none

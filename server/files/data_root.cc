@@ -12,7 +12,9 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -57,6 +59,18 @@ bool IsUnfinished(std::string_view path) {
   const size_t slash = path.rfind('/');
   const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
   return name.starts_with(kOwnFiles) && name.ends_with(kUnfinishedEnding);
+}
+
+// A folder that is bound elsewhere, too, is known by its inode.
+bool IsIn(const std::string& folder, const std::string& other) {
+  std::error_code error;
+  auto at = std::filesystem::canonical(folder, error);
+  while (!error) {
+    if (std::filesystem::equivalent(at, other, error)) return true;
+    if (at == at.root_path()) return false;
+    at = at.parent_path();
+  }
+  return false;
 }
 
 enum class Removal { kDone, kNothingThere, kNotPermitted };
@@ -137,6 +151,13 @@ std::string ReadMark(const std::string& root, const std::string& mark_file) {
   const std::string_view read(text, static_cast<size_t>(std::max<ssize_t>(0, bytes)));
   const size_t end = read.find('\n');
   return end == std::string_view::npos ? "" : std::string(read.substr(0, end));
+}
+
+absl::Status CheckApart(const std::string& data_root, const std::string& model_dir) {
+  if (!IsIn(data_root, model_dir) && !IsIn(model_dir, data_root)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--data-root is ", data_root, ", must lie outside of --model-dir (", model_dir,
+                   ") and not hold it: callers could write models"));
 }
 
 absl::StatusOr<std::unique_ptr<DataRoot>> DataRoot::Open(const std::string& path) {

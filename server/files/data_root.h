@@ -30,6 +30,10 @@ inline constexpr int kFileMode = 0666;
 // The word in a mark file beneath a root; empty where it cannot be read, or has none.
 std::string ReadMark(const std::string& root, const std::string& mark_file);
 
+// INVALID_ARGUMENT where --data-root and --model-dir are one folder, by whatever link, or one lies
+// in the other: callers could write models. OK where one is empty, or not there.
+absl::Status CheckApart(const std::string& data_root, const std::string& model_dir);
+
 // Thread-safe.
 class DataRoot {
  public:

@@ -34,8 +34,15 @@ bool IsOutput(v1::Tensor tensor) {
 }  // namespace
 
 absl::StatusOr<std::string> FolderOf(const Caller& caller) {
+  if (caller.folder == "." || (caller.folder.empty() && caller.name.empty())) return "";
   const std::string& folder = caller.folder.empty() ? caller.name : caller.folder;
-  if (folder.empty() || folder == ".") return "";
+  // The folder of a name with '/' would lie in that of another caller.
+  if (caller.folder.empty() && folder.find('/') != std::string::npos) {
+    return wire::ErrorOf(wire::reason::kFilePath,
+                         absl::StrCat("the caller's name is '", folder,
+                                      "', must have no '/' to be a folder beneath the data root "
+                                      "(root in --auth-token-file)"));
+  }
   if (absl::Status status = CheckFilePath(folder); !status.ok()) {
     return wire::ErrorOf(wire::reason::kFilePath,
                          absl::StrCat("the caller's folder beneath the data root: ",

@@ -170,7 +170,9 @@ class MicroHttpEndpoint : public HttpEndpoint {
     identity_ = Read();
     MHD_Daemon* const daemon = Start(identity_);
     if (daemon == nullptr) {
-      return absl::UnavailableError("libmicrohttpd did not start: no descriptor or thread is left");
+      return absl::UnavailableError(absl::StrCat(
+          "libmicrohttpd did not start: no descriptor or thread is left",
+          tls_.cert.empty() ? "" : ", or it does not take the certificate in ", tls_.cert));
     }
     Show(daemon);
     ASSIGN_OR_RETURN(listener_,

@@ -79,6 +79,11 @@ int ListenEverywhere(int port) {
 
 }  // namespace
 
+std::string LoopbackHost() {
+  const auto can_listen = [](const char* host) { return ListeningSockets::Open("", host, 0).ok(); };
+  return !can_listen("127.0.0.1") && can_listen("::1") ? "::1" : "127.0.0.1";
+}
+
 ListeningSockets::~ListeningSockets() {
   for (const int descriptor : descriptors_) close(descriptor);
 }
@@ -99,13 +104,11 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& what,
       return absl::UnavailableError(absl::StrCat(where, Describe(errno)));
     }
   }
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  const std::string name = bracketed ? host.substr(1, host.size() - 2) : host;
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int failure = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const int failure = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (failure != 0) {
     return absl::UnavailableError(
         absl::StrCat(where, "the host is no address: ", gai_strerror(failure)));

@@ -8,6 +8,9 @@
 
 namespace hilbert_ring::server {
 
+// "127.0.0.1", or "::1" on a machine that has this one alone.
+std::string LoopbackHost();
+
 // All addresses of one host, at one port. A wildcard host ("0.0.0.0", "::") is all addresses of
 // the machine, IPv6 and IPv4, where it has both.
 class ListeningSockets {

@@ -3,16 +3,18 @@
 #include <arpa/inet.h>
 
 #include <CLI/CLI.hpp>
+#include <initializer_list>
 
 #include "absl/strings/str_cat.h"
 #include "server/process/host_port.h"
+#include "server/process/listening_sockets.h"
 #include "server/process/settings.h"
 #include "wire/server_address.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-constexpr char kLoopback[] = "127.0.0.1", kAll[] = "0.0.0.0";
+constexpr char kAll[] = "0.0.0.0";
 
 std::string CheckTls(const SecuritySettings& s) {
   if (s.tls.cert.empty() != s.tls.key.empty()) return "--tls-cert and --tls-key go together";
@@ -43,6 +45,15 @@ constexpr char kWorkersNeed[] =
 std::string OpenPort(const char* port, const std::string& host, int number, const char* needs) {
   return absl::StrCat("--insecure: whoever reaches ", HostPort(host, number), " (", port,
                       ") is served, where ", needs);
+}
+
+// "[::1]" becomes "::1".
+void DropBrackets(std::initializer_list<std::string*> hosts) {
+  for (std::string* const host : hosts) {
+    if (host->size() > 2 && host->front() == '[' && host->back() == ']') {
+      *host = host->substr(1, host->size() - 2);
+    }
+  }
 }
 
 bool MayBeOn(const std::string& host, bool secure, const SecuritySettings& s) {
@@ -96,10 +107,11 @@ void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& s) {
 bool IsLoopback(const std::string& host) {
   in_addr address = {};
   if (inet_pton(AF_INET, host.c_str(), &address) == 1) return ntohl(address.s_addr) >> 24 == 127;
-  return host == "localhost" || host == "::1" || host == "[::1]";
+  return host == "localhost" || host == "::1";
 }
 
 std::string CompleteHosts(CoordinatorSettings& s) {
+  DropBrackets({&s.grpc_host, &s.http_host, &s.membership_host});
   if (std::string wrong = CheckTls(s.security); !wrong.empty()) return wrong;
   if (!s.callers.client_ca.empty() && s.security.tls.cert.empty()) {
     return "--tls-client-ca needs --tls-cert and --tls-key";
@@ -110,11 +122,12 @@ std::string CompleteHosts(CoordinatorSettings& s) {
   }
   const bool callers = ForCallers(s), workers = ForWorkers(s.security);
   const bool open = s.security.insecure;
-  if (s.grpc_host.empty()) s.grpc_host = callers || open ? kAll : kLoopback;
-  if (s.http_host.empty()) s.http_host = callers || open ? kAll : kLoopback;
+  const std::string loopback = LoopbackHost();
+  if (s.grpc_host.empty()) s.grpc_host = callers || open ? kAll : loopback;
+  if (s.http_host.empty()) s.http_host = callers || open ? kAll : loopback;
   if (s.membership_host.empty()) {
     const bool network = s.spawn_workers == 0 && (workers || open);
-    s.membership_host = network ? s.grpc_host : kLoopback;
+    s.membership_host = network ? s.grpc_host : loopback;
     if (network && workers && IsLoopback(s.grpc_host)) s.membership_host = kAll;
   }
   if (!MayBeOn(s.grpc_host, callers, s.security)) {
@@ -129,7 +142,8 @@ std::string CompleteHosts(CoordinatorSettings& s) {
   return "";
 }
 
-std::string CompleteHosts(const WorkerSettings& s) {
+std::string CompleteHosts(WorkerSettings& s) {
+  DropBrackets({&s.host, &s.http_host});
   if (std::string wrong = CheckTls(s.security); !wrong.empty()) return wrong;
   if (!s.security.tls.cert.empty() && s.security.tls.ca.empty()) {
     return "--tls-cert needs --tls-ca: a worker asks its coordinator for a certificate, too";

@@ -42,13 +42,13 @@ void AddSecuritySettings(CLI::App& app, SecuritySettings& settings);
 void AddCallerSettings(CLI::App& app, CallerSettings& settings);
 void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& settings);
 
-// "127.0.0.1", "[::1]", "localhost" and their like.
+// "127.0.0.1", "::1", "localhost" and their like.
 bool IsLoopback(const std::string& host);
 
-// Fills in the hosts that were not given. What is wrong with the settings, as a sentence; empty:
+// Fills in the hosts that were not given, and takes the brackets of IPv6 addresses away. What is wrong with the settings, as a sentence; empty:
 // nothing.
 std::string CompleteHosts(CoordinatorSettings& settings);
-std::string CompleteHosts(const WorkerSettings& settings);
+std::string CompleteHosts(WorkerSettings& settings);
 
 // What --insecure leaves open, a sentence each, for the log.
 std::vector<std::string> OpenPorts(const CoordinatorSettings& settings);

@@ -35,7 +35,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.option_defaults()->always_capture_default();
   app.add_option("--grpc-host", s.grpc_host,
                  "address to serve gRPC on; not given: 0.0.0.0 where callers need TLS and are told "
-                 "apart, or with --insecure, else 127.0.0.1");
+                 "apart, or with --insecure, else 127.0.0.1, or ::1 on a host that has this alone");
   app.add_option("--grpc-port", s.grpc_port, "0: a free port")->check(CLI::Range(0, kMaxPort));
   app.add_option("--http-host", s.http_host,
                  "address to serve HTTP on; not given: as --grpc-host's default");
@@ -43,7 +43,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
       ->check(CLI::Range(0, kMaxPort));
   app.add_option("--membership-host", s.membership_host,
                  "address to take workers on; not given: as --grpc-host where workers are started "
-                 "elsewhere and have certificates, or with --insecure, else 127.0.0.1");
+                 "elsewhere and have certificates, or with --insecure, else the loopback address");
   app.add_option("--membership-port", s.membership_port,
                  "workers register here, never on the gRPC port; 0: a free port")
       ->check(CLI::Range(0, kMaxPort));

@@ -32,9 +32,7 @@ struct TlsTexts {
 // INVALID_ARGUMENT, naming the file: it cannot be read, or is no regular file.
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files);
 
-// The chain and its key in one text in PEM. INVALID_ARGUMENT, naming the file: it holds no
-// certificate, one that is cut off or no key without a passphrase, or certificate and key do not
-// belong together.
+// The chain and its key in one text in PEM. Errors: those of wire/pem.h, naming the file.
 absl::StatusOr<std::string> IdentityOf(const TlsFiles& files, const TlsTexts& texts);
 
 // Errors: those of both. A certificate that has expired is none: the file may be replaced at any

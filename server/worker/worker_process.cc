@@ -17,6 +17,7 @@
 #include "server/access/auth_tokens.h"
 #include "server/access/callers.h"
 #include "server/access/http_access.h"
+#include "server/files/data_root.h"
 #include "server/files/mark_watch.h"
 #include "server/metrics/worker_metrics.h"
 #include "server/models/model_scan.h"
@@ -89,6 +90,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                      ", must be an address at which the coordinator and other workers reach this "
                      "worker"));
   }
+  RETURN_IF_ERROR(CheckApart(settings.data_root, settings.model_dir));
   if (!settings.security.tls.ca.empty()) {
     RETURN_IF_ERROR(CheckTlsFiles(settings.security.tls));
   }

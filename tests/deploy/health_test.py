@@ -15,7 +15,11 @@ HEALTH = SOURCE / "deploy/image/hilbert-ring-health"
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def server(status):
+class Ipv6Server(http.server.HTTPServer):
+    address_family = socket.AF_INET6
+
+
+def server(status, host="127.0.0.1"):
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(status if self.path == "/livez" else 404)
@@ -24,7 +28,7 @@ def server(status):
         def log_message(self, *_):
             pass
 
-    return http.server.HTTPServer(("127.0.0.1", 0), Answer)
+    return (Ipv6Server if ":" in host else http.server.HTTPServer)((host, 0), Answer)
 
 
 def health(port, **variables):
@@ -44,8 +48,8 @@ class Health(unittest.TestCase):
         if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl")
 
-    def serve(self, status, context=None):
-        serving = server(status)
+    def serve(self, status, context=None, host="127.0.0.1"):
+        serving = server(status, host)
         if context:
             serving.socket = context.wrap_socket(serving.socket, server_side=True)
         thread = threading.Thread(target=serving.serve_forever)
@@ -58,6 +62,10 @@ class Health(unittest.TestCase):
     def test_a_service_that_lives(self):
         self.assertEqual(health(self.serve(200)), 0)
         self.assertEqual(health(self.serve(200), HILBERT_RING_HTTP_HOST="0.0.0.0"), 0)
+        port = self.serve(200, host="::1")
+        for host in ("::1", "[::1]", "::", "[::]", "0.0.0.0"):
+            self.assertEqual(health(port, HILBERT_RING_HTTP_HOST=host), 0, host)
+        self.assertEqual(health(port), 0)
 
     def test_a_service_that_does_not(self):
         self.assertNotEqual(health(self.serve(503)), 0)
@@ -85,6 +93,8 @@ class Health(unittest.TestCase):
                              0)
             self.assertEqual(
                 health(self.serve(200, context), HILBERT_RING_HTTP_TLS_CERT=certificate), 0)
+            self.assertEqual(health(self.serve(200, context, "::1"), HILBERT_RING_HTTP_HOST="[::1]",
+                                    HILBERT_RING_TLS_CERT=certificate), 0)
             self.assertNotEqual(
                 health(self.serve(503, context), HILBERT_RING_TLS_CERT=certificate), 0)
 

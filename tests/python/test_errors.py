@@ -117,6 +117,12 @@ def test_texts_of_the_service_may_be_shown():
     assert error.reason == "R" * 128 + "... (129 bytes)"
 
 
+def test_an_ipv6_address_has_brackets():
+    error = errors.error_of(grpc.StatusCode.UNAVAILABLE, "ipv6:%5B::1%5D:8001: refused", ())
+    assert error.message == "[::1]:8001: refused"
+    assert errors.error_of(grpc.StatusCode.UNAVAILABLE, "a%25%5B", ()).message == "a%25%5B"
+
+
 @pytest.mark.parametrize("text, shown", [
     ("x" * 4096, "x" * 4096), ("x" * 4097, "x" * 4096 + "... (4097 bytes)"),
     ("x" * 4095 + "\u00e9", "x" * 4095 + "... (4097 bytes)"),

@@ -34,6 +34,26 @@ def gone(pid):
     return until(ended)
 
 
+def test_a_machine_with_ipv6_alone():
+    alone = ["unshare", "--map-root-user", "--net", "sh", "-c",
+             'ip link set lo up && ip address delete 127.0.0.1/8 dev lo && exec "$@"', "sh"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no network of one's own can be made")
+    code = """
+import numpy as np
+import hilbert_ring
+service = hilbert_ring.local(workers=2)
+with service as client:
+    rows = np.ones((64, 2, 16), "f4")
+    assert client.attend(rows, rows, rows, segments=[64]).out.all()
+    assert client.server.startswith("[::1]:"), client.server
+    assert all(worker.address.startswith("[::1]:") for worker in client.status().workers)
+    assert "gRPC on [::1]:" in service.log() and "HTTP on [::1]:" in service.log()
+"""
+    done = subprocess.run([*alone, sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_it_ends_with_its_block():
     service = hilbert_ring.local(workers=1, memory_limit="64MiB", share_memory=False)
     with service as client:

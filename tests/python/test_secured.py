@@ -106,6 +106,31 @@ def test_a_service_that_is_not_trusted_is_not_called(connected, folder):
             connected("lab", **wrong).status()
 
 
+def test_what_is_no_certificate_or_key_is_named_at_once(connected, folder, tmp_path):
+    pem, key, other = folder / "service.pem", folder / "service.key", folder / "stranger.key"
+    (tmp_path / "words").write_text("no certificate\n")
+    (tmp_path / "cut").write_bytes(pem.read_bytes() + pem.read_bytes()[:300])
+    (tmp_path / "locked").write_bytes(subprocess.run(
+        ["openssl", "pkcs8", "-topk8", "-passout", "pass:secret", "-in", key], check=True, capture_output=True).stdout)
+    assert connected(cert=pem, key=key.read_bytes())
+    for given, why in (({"ca": tmp_path / "words"}, "ca: {} holds no certificate in PEM"),
+                       ({"ca": b""}, "ca holds no certificate in PEM"),
+                       ({"ca": key}, "ca: {} holds no certificate in PEM"),
+                       ({"ca": tmp_path / "cut"}, "ca: {} holds a certificate that is damaged or cut off"),
+                       ({"ca": 3}, "ca is of type int, must be a path"), ({"ca": "no\0path"}, "ca: "),
+                       ({"cert": tmp_path / "words", "key": key}, "cert: {} holds no certificate in PEM"),
+                       ({"key": tmp_path / "words", "cert": pem}, "key: {} holds no key in PEM without a passphrase"),
+                       ({"key": tmp_path / "locked", "cert": pem}, "key: {} holds no key in PEM without a passphrase"),
+                       ({"key": other, "cert": pem}, f"key: {{}} is not the key of the certificate in cert: {pem}"),
+                       ({"key": other.read_bytes(), "cert": pem.read_bytes()},
+                        "key is not the key of the certificate in cert")):
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            connected(**given)
+        field, value = next(iter(given.items()))
+        assert raised.value.field == field
+        assert why.format(value) in str(raised.value)
+
+
 def test_roles(connected):
     assert connected("eye").status().ready
     with pytest.raises(hilbert_ring.PermissionDeniedError) as raised:

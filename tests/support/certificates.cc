@@ -21,7 +21,7 @@ void Require(bool done, const char* what) {
   std::abort();
 }
 
-Key NewKey() { return Key(EVP_EC_gen("P-256"), &EVP_PKEY_free); }
+Key NewKey(const std::string& curve) { return Key(EVP_EC_gen(curve.c_str()), &EVP_PKEY_free); }
 
 void AddExtension(X509* certificate, X509* issuer, int kind, const std::string& value) {
   X509V3_CTX context;
@@ -52,20 +52,23 @@ Certificate NewCertificate(const CertificateRequest& request, EVP_PKEY* key, X50
   return certificate;
 }
 
-void Write(const std::string& path, X509* certificate, EVP_PKEY* key) {
+void Write(const std::string& path, X509* certificate, EVP_PKEY* key,
+           const std::string& passphrase = "") {
   const std::string beside = path + ".new";
   BIO* const file = BIO_new_file(beside.c_str(), "w");
   Require(file != nullptr, beside.c_str());
   const int done = certificate != nullptr
                        ? PEM_write_bio_X509(file, certificate)
-                       : PEM_write_bio_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
+                       : PEM_write_bio_PrivateKey(
+                             file, key, passphrase.empty() ? nullptr : EVP_aes_128_cbc(), nullptr,
+                             0, nullptr, const_cast<char*>(passphrase.c_str()));
   BIO_free(file);
   Require(done == 1 && std::rename(beside.c_str(), path.c_str()) == 0, path.c_str());
 }
 
 }  // namespace
 
-CertificateAuthority::CertificateAuthority() : key_(NewKey()) {
+CertificateAuthority::CertificateAuthority() : key_(NewKey("P-256")) {
   certificate_ = NewCertificate({.common_name = "authority"}, key_.get(), nullptr);
   AddExtension(certificate_.get(), certificate_.get(), NID_basic_constraints, "critical,CA:TRUE");
   AddExtension(certificate_.get(), certificate_.get(), NID_key_usage, "critical,keyCertSign");
@@ -79,7 +82,7 @@ void CertificateAuthority::WriteTo(const std::string& path) const {
 
 void CertificateAuthority::Issue(const CertificateRequest& request, const std::string& cert_path,
                                  const std::string& key_path) const {
-  const Key key = NewKey();
+  const Key key = NewKey(request.curve);
   const Certificate certificate = NewCertificate(request, key.get(), certificate_.get());
   if (!request.alternative_names.empty()) {
     AddExtension(certificate.get(), certificate_.get(), NID_subject_alt_name,
@@ -87,7 +90,7 @@ void CertificateAuthority::Issue(const CertificateRequest& request, const std::s
   }
   AddExtension(certificate.get(), certificate_.get(), NID_authority_key_identifier, "keyid");
   Require(X509_sign(certificate.get(), key_.get(), EVP_sha256()) > 0, "X509_sign");
-  Write(key_path, nullptr, key.get());
+  Write(key_path, nullptr, key.get(), request.passphrase);
   Write(cert_path, certificate.get(), nullptr);
 }
 

@@ -12,6 +12,7 @@ import grpc
 
 from hilbert_ring._files import checked_path
 from hilbert_ring._interrupt import interrupted
+from hilbert_ring._pem import PemText, check_tls
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._server_address import checked_server
 from hilbert_ring._spec import boolean
@@ -141,7 +142,8 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
 
     Raises:
         InvalidArgumentError: a server that is no address, arguments that contradict each other, a file that
-            cannot be read, a token that is no header or would go to another host in the clear.
+            cannot be read or holds no certificate or key, a token that is no header or would go to another host in
+            the clear.
     """
     server = default_server() if server is None else checked_server("server", server)
     if (cert is None) != (key is None):
@@ -169,9 +171,11 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
     options: List[Tuple[str, Union[int, str]]] = list(OPTIONS)
     if server_name is not None:
         options.append(("grpc.ssl_target_name_override", server_name))
+    roots, private_key, chain = _pem("ca", ca), _pem("key", key), _pem("cert", cert)
+    check_tls(roots, chain, private_key)
     credentials = grpc.ssl_channel_credentials(
-        root_certificates=_pem("ca", ca), private_key=_pem("key", key),
-        certificate_chain=_pem("cert", cert)) if encrypted else None
+        root_certificates=roots and roots.text, private_key=private_key and private_key.text,
+        certificate_chain=chain and chain.text) if encrypted else None
     shown_files = _paths(token_file=token_file, ca=ca, cert=cert, key=key)
     # As of <(...), which can be read once.
     if token_file is not None and Path(checked_path("token_file", token_file)).is_fifo():
@@ -216,8 +220,12 @@ def _read(name: str, path: PathLike) -> bytes:
         raise InvalidArgumentError(f"{name}: {error}", field=name) from None
 
 
-def _pem(name: str, value: Optional[Pem]) -> Optional[bytes]:
-    return value if value is None or isinstance(value, bytes) else _read(name, value)
+def _pem(name: str, value: Optional[Pem]) -> Optional[PemText]:
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return PemText(name, name, value)
+    return PemText(name, f"{name}: {value}", _read(name, value))
 
 
 @dataclass

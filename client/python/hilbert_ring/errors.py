@@ -169,13 +169,20 @@ def error_of(code: grpc.StatusCode, details: Optional[str],
         if key == "grpc-status-details-bin":
             values.update(_info_of(value))
     kind = error_class(code.name)
-    message = legible(details or "") or "the service gave no reason"
+    message = legible(_with_brackets(details or "")) or "the service gave no reason"
     error = kind(message, retry_after=seconds_of(pushback_of(metadata)),
                  **values)  # type: ignore[arg-type]
     if kind is HilbertRingError:
         error.code = code.name
         error.reason = str(values["reason"] or code.name)
     return error
+
+
+def _with_brackets(text: str) -> str:
+    """gRPC writes IPv6 addresses as in a URI: "ipv6:%5B::1%5D:8001" is "[::1]:8001"."""
+    if "ipv6:%5B" not in text:
+        return text
+    return text.replace("ipv6:%5B", "[").replace("%5D", "]").replace("%25", "%")
 
 
 def error_of_status(details: bytes) -> HilbertRingError:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,15 @@ def find_program(name: str) -> Path:
     return Path(found)
 
 
+def _loopback() -> str:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", 0))
+        except OSError:
+            return "::1"
+        return "127.0.0.1"
+
+
 class LocalService:
     """A coordinator with workers, from `start` (or `with`) to `stop`.
 
@@ -64,7 +74,7 @@ class LocalService:
         self._workers = workers
         self._start_timeout = start_timeout
         self._settings: Dict[str, Any] = {"grpc_port": 0, "http_port": 0, "membership_port": 0,
-                                          "grpc_host": "127.0.0.1", "http_host": "127.0.0.1",
+                                          "grpc_host": _loopback(), "http_host": _loopback(),
                                           **settings}
         self._log: Optional[BinaryIO] = None    # a file without a name
         self._folder: Optional[Path] = None     # of the file that says it is ready
@@ -203,7 +213,7 @@ os.register_at_fork(after_in_child=_forget_all)
 def local(workers: int = 2, *, start_timeout: float = 60.0, **settings: Any) -> LocalService:
     """A service on this machine, to be used in a `with` block, which gives a Client.
 
-    It listens on 127.0.0.1 alone, on free ports. Its programs are found in the folder
+    It listens on 127.0.0.1 alone, or ::1 on a machine that has only this, on free ports. Its programs are found in the folder
     HILBERT_RING_BIN_DIR, in this package if its wheel carries them, or on PATH. It has a data root of
     its own in /dev/shm, through which arrays of some size are handed over without a socket, and which
     is removed with it: `data_root` names another, "" none.

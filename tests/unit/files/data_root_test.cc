@@ -14,6 +14,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -51,6 +52,25 @@ TEST_F(DataRootTest, WhoeverSeesItReadsItsMark) {
     EXPECT_NE((*root)->mark(), (*other)->mark());
   }
   EXPECT_TRUE(Names().empty());
+}
+
+TEST_F(DataRootTest, ModelsLieElsewhere) {
+  for (const char* name : {"data", "data/models", "models", "data-2"}) {
+    std::filesystem::create_directory(folder_ / name);
+  }
+  std::filesystem::create_symlink("data", folder_ / "link");
+  for (const char* models : {"models", "data-2", "none"}) {
+    EXPECT_TRUE(CheckApart(folder_ / "data", folder_ / models).ok()) << models;
+  }
+  EXPECT_TRUE(CheckApart(folder_ / "data", "").ok());
+  for (const auto& [data, models] :
+       {std::pair("data", "data"), std::pair("data", "models/../data/"), std::pair("data", "link"),
+        std::pair("link", "data/models"), std::pair("data/models", "link")}) {
+    const absl::Status status = CheckApart(folder_ / data, folder_ / models);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("--data-root is " + folder_ / data + ", must lie outside of"))
+        << models;
+  }
 }
 
 TEST_F(DataRootTest, AFolderThatCannotBeUsedIsNamed) {

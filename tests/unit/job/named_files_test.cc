@@ -82,6 +82,9 @@ TEST_F(NamedFilesTest, NoCallerReachesTheFilesOfAnother) {
   EXPECT_EQ(ReasonOf({.name = "eye"}, ""), "FILE_NOT_FOUND");  // it has no folder
   EXPECT_EQ(ReasonOf({.name = "../lab"}, ""), "FILE_PATH");
   EXPECT_EQ(ReasonOf({.name = "spiffe://lab"}, ""), "FILE_PATH");
+  EXPECT_EQ(ReasonOf({.name = "."}, ""), "FILE_PATH");
+  EXPECT_EQ(ReasonOf({.name = ".."}, "lab/"), "FILE_PATH");
+  EXPECT_EQ(ReasonOf({.name = "night/slides"}, ""), "FILE_PATH") << "in the folder of night";
 }
 
 // What the file of an output of the execution begins with.

@@ -150,6 +150,8 @@ TEST_F(Settings, WithoutTlsAndAWayToTellCallersApartPortsAreOnTheLoopbackAddress
   EXPECT_EQ(HostsOf({"--insecure", "--spawn-workers=0"}), (Hosts{all, all, all}));
   EXPECT_EQ(HostsOf({"--grpc-host=localhost", "--http-host=127.1.2.3", "--membership-host=::1"}),
             (Hosts{"localhost", "127.1.2.3", "::1"}));
+  EXPECT_EQ(HostsOf({"--grpc-host=[::1]", "--http-host=[::1]", "--membership-host=[::1]"}),
+            (Hosts{"::1", "::1", "::1"}));
 }
 
 TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
@@ -198,6 +200,7 @@ TEST(WorkerHost, IsOnTheLoopbackAddressWithoutTls) {
     return std::holds_alternative<WorkerSettings>(ParseWorker(std::move(arguments)));
   };
   EXPECT_TRUE(parse({}));
+  EXPECT_TRUE(parse({"--host=[::1]", "--http-host=[::1]"}));
   EXPECT_FALSE(parse({"--host=10.1.2.3"}));
   EXPECT_TRUE(parse({"--host=10.1.2.3", "--insecure"}));
   EXPECT_TRUE(parse({"--host=10.1.2.3", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}));

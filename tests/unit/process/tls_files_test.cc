@@ -45,6 +45,15 @@ TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
   wrong({right.cert, folder + "words", ""}, "words", "holds no key");
   wrong({right.cert, folder + "b.key", ""}, "b.key", "is not the key of the certificate");
   wrong({right.cert, right.key, folder + "words"}, "words", "holds no certificate");
+  authority.Issue({.passphrase = "secret"}, folder + "locked.crt", folder + "locked.key");
+  wrong({folder + "locked.crt", folder + "locked.key", ""}, "locked.key", "without a passphrase");
+  for (const char* curve : {"secp256k1", "secp224r1", "brainpoolP256r1"}) {
+    authority.Issue({.curve = curve}, folder + "odd.crt", folder + "odd.key");
+    wrong({folder + "odd.crt", folder + "odd.key", ""}, "odd.key", curve);
+    wrong({folder + "odd.crt", folder + "odd.key", ""}, "odd.key", "P-256, P-384 or P-521");
+  }
+  authority.Issue({.curve = "P-521"}, folder + "long.crt", folder + "long.key");
+  EXPECT_TRUE(CheckTlsFiles({folder + "long.crt", folder + "long.key", ""}).ok());
   const std::string cert = testing::FileText(right.cert), ca = testing::FileText(right.ca);
   std::ofstream(folder + "chain") << cert + ca;
   EXPECT_TRUE(CheckTlsFiles({folder + "chain", right.key, folder + "chain"}).ok());

@@ -73,6 +73,13 @@ TEST(Status, WithoutDetailsTheCodeIsTheReason) {
   EXPECT_TRUE(absl::IsInternal(FromGrpc({grpc::StatusCode::INTERNAL, "x", "\xff\xff\xff"})));
 }
 
+TEST(Status, AnIpv6AddressHasBrackets) {
+  const grpc::Status said(grpc::StatusCode::UNAVAILABLE,
+                          "last error: ipv6:%5B::1%5D:8001: refused, ipv6:%5Bfe80::1%25eth0%5D:80");
+  EXPECT_EQ(FromGrpc(said).message(), "last error: [::1]:8001: refused, [fe80::1%eth0]:80");
+  EXPECT_EQ(FromGrpc({grpc::StatusCode::UNKNOWN, "a%25%5B"}).message(), "a%25%5B");
+}
+
 TEST(Status, AMessageThatComesHasNoControlCharacters) {
   const grpc::Status said(grpc::StatusCode::INTERNAL, "a\nline \x1b[31mred");
   EXPECT_EQ(FromGrpc(said).message(), "a\\nline \\x1b[31mred");
