@@ -71,9 +71,9 @@ absl::Status CheckKind(const PemText& pem, EVP_PKEY* key) {
       if (std::ranges::find(kCurves, std::string_view(curve.data(), length)) != std::end(kCurves)) {
         return absl::OkStatus();
       }
-      return Wrong(pem, absl::StrCat("holds a key on the curve ",
-                                     absl::string_view(curve.data(), length), ", must be ",
-                                     kKinds));
+      return Wrong(
+          pem, absl::StrCat("holds a key on the curve ", absl::string_view(curve.data(), length),
+                            ", must be ", kKinds));
     default:
       const char* const kind = EVP_PKEY_get0_type_name(key);
       return Wrong(pem, absl::StrCat("holds a key of the kind ", kind == nullptr ? "none" : kind,

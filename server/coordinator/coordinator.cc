@@ -295,13 +295,13 @@ absl::Status Coordinator::StartWorkers() {
   token_memory_.emplace(std::move(token_memory));
   std::vector<std::string> arguments = {
       absl::StrCat("--coordinator=", HostPort(host, membership_grpc_.port)),
-      absl::StrCat("--join-token-file=", token_memory_->path()),
-      absl::StrCat("--host=", loopback_), "--port=0",
-      absl::StrCat("--threads=", threads),
+      absl::StrCat("--join-token-file=", token_memory_->path()), absl::StrCat("--host=", loopback_),
+      "--port=0", absl::StrCat("--threads=", threads),
       absl::StrCat("--memory-limit=", settings_.memory_limit_bytes),
       absl::StrCat("--memory-share=", 1.0 / workers),
       // They are reached by way of /targets.
-      absl::StrCat("--http-host=", loopback_), "--http-port=0", absl::StrCat("--log-level=", settings_.log_level),
+      absl::StrCat("--http-host=", loopback_), "--http-port=0",
+      absl::StrCat("--log-level=", settings_.log_level),
       absl::StrCat("--log-format=", settings_.log_format)};
   // Whoever may not read this process's figures may not read theirs.
   if (!settings_.callers.auth_token_file.empty()) {
@@ -347,7 +347,7 @@ absl::Status Coordinator::StartWorkers() {
 void Coordinator::Distrust(const Member& worker) {
   if (!membership_.Distrust(worker)) return;
   WorkerProcesses* const spawned = Spawned();
-  const int port = PortOfThisHost(worker.address);
+  const int port = PortAt(loopback_, worker.address);
   if (spawned != nullptr && port != 0) spawned->Replace(port);
 }
 

@@ -155,9 +155,9 @@ std::string ReadMark(const std::string& root, const std::string& mark_file) {
 
 absl::Status CheckApart(const std::string& data_root, const std::string& model_dir) {
   if (!IsIn(data_root, model_dir) && !IsIn(model_dir, data_root)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--data-root is ", data_root, ", must lie outside of --model-dir (", model_dir,
-                   ") and not hold it: callers could write models"));
+  return absl::InvalidArgumentError(absl::StrCat("--data-root is ", data_root,
+                                                 ", must lie outside of --model-dir (", model_dir,
+                                                 ") and not hold it: callers could write models"));
 }
 
 absl::StatusOr<std::unique_ptr<DataRoot>> DataRoot::Open(const std::string& path) {

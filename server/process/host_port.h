@@ -13,8 +13,6 @@ inline std::string HostPort(const std::string& host, int port) {
 }
 
 // An address that means "all of this machine's": to listen on, not to be reached at.
-inline bool IsWildcard(const std::string& host) {
-  return host == "0.0.0.0" || host == "::";
-}
+inline bool IsWildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
 
 }  // namespace hilbert_ring::server

@@ -45,8 +45,8 @@ void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& settings);
 // "127.0.0.1", "::1", "localhost" and their like.
 bool IsLoopback(const std::string& host);
 
-// Fills in the hosts that were not given, and takes the brackets of IPv6 addresses away. What is wrong with the settings, as a sentence; empty:
-// nothing.
+// Fills in the hosts that were not given, and takes the brackets of IPv6 addresses away. What is
+// wrong with the settings, as a sentence; empty: nothing.
 std::string CompleteHosts(CoordinatorSettings& settings);
 std::string CompleteHosts(WorkerSettings& settings);
 

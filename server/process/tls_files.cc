@@ -17,8 +17,7 @@ std::string NameOf(const char* flag, const std::string& path) {
 absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path) {
   auto pem = ReadRegularFile(path, kMostPemBytes);
   if (pem.ok()) return pem;
-  return absl::InvalidArgumentError(
-      absl::StrCat(NameOf(flag, path), " ", pem.status().message()));
+  return absl::InvalidArgumentError(absl::StrCat(NameOf(flag, path), " ", pem.status().message()));
 }
 
 }  // namespace

@@ -57,11 +57,11 @@ void Write(const std::string& path, X509* certificate, EVP_PKEY* key,
   const std::string beside = path + ".new";
   BIO* const file = BIO_new_file(beside.c_str(), "w");
   Require(file != nullptr, beside.c_str());
-  const int done = certificate != nullptr
-                       ? PEM_write_bio_X509(file, certificate)
-                       : PEM_write_bio_PrivateKey(
-                             file, key, passphrase.empty() ? nullptr : EVP_aes_128_cbc(), nullptr,
-                             0, nullptr, const_cast<char*>(passphrase.c_str()));
+  const int done =
+      certificate != nullptr
+          ? PEM_write_bio_X509(file, certificate)
+          : PEM_write_bio_PrivateKey(file, key, passphrase.empty() ? nullptr : EVP_aes_128_cbc(),
+                                     nullptr, 0, nullptr, const_cast<char*>(passphrase.c_str()));
   BIO_free(file);
   Require(done == 1 && std::rename(beside.c_str(), path.c_str()) == 0, path.c_str());
 }

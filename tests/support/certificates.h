@@ -16,8 +16,8 @@ namespace hilbert_ring::testing {
 struct CertificateRequest {
   std::string common_name = "test";                              // empty: none
   std::string alternative_names = "DNS:localhost,IP:127.0.0.1";  // as OpenSSL writes them; likewise
-  std::string curve = "P-256";  // of the key
-  std::string passphrase;       // of the key's file; empty: none
+  std::string curve = "P-256";                                   // of the key
+  std::string passphrase;                                        // of the key's file; empty: none
   // Seconds from now.
   long valid_from = -3600;
   long valid_until = 3600;

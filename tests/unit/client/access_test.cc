@@ -25,8 +25,7 @@ TEST(Access, FilesThatAreNotRightAreNamed) {
   authority.Issue({.passphrase = "secret"}, folder / "c.crt", folder / "c.key");
   std::ofstream(folder / "words") << "no certificate\n";
   std::ofstream(folder / "half") << testing::FileText(ca).substr(0, 300);
-  EXPECT_TRUE(
-      CheckAccess("localhost:1", {.tls = true, .ca = ca, .cert = cert, .key = key}).ok());
+  EXPECT_TRUE(CheckAccess("localhost:1", {.tls = true, .ca = ca, .cert = cert, .key = key}).ok());
   const auto wrong = [](const Access& access, const std::string& named, const char* why) {
     const absl::Status checked = CheckAccess("localhost:1", access);
     const absl::Status called = RequestCluster(Connect("localhost:1", access)).status();
