@@ -3,7 +3,7 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Any, AsyncIterator, Callable, Iterator, Optional, Set, TypeVar
+from typing import Any, AsyncIterator, Callable, Iterator, Optional, Set, Tuple, TypeVar
 
 import grpc
 import grpc.aio
