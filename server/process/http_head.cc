@@ -30,7 +30,9 @@ HttpTarget HttpTargetOf(const std::string& target, const std::string& host_heade
 bool IsLoopbackAuthority(const std::string& host) {
   const size_t port = host.find_last_not_of("0123456789");
   const bool has_port = port != host.npos && host[port] == ':';
-  return IsLoopback(absl::AsciiStrToLower(has_port ? host.substr(0, port) : host));
+  std::string name = absl::AsciiStrToLower(has_port ? host.substr(0, port) : host);
+  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
+  return IsLoopback(name);
 }
 
 bool HttpHeadIsTooLarge(MHD_Connection* connection) {
