@@ -61,16 +61,16 @@ bool IsUnfinished(std::string_view path) {
   return name.starts_with(kOwnFiles) && name.ends_with(kUnfinishedEnding);
 }
 
-// A folder that is bound elsewhere, too, is known by its inode.
+// A folder that is bound elsewhere, too, is known by its inode. The folder need not be there yet.
 bool IsIn(const std::string& folder, const std::string& other) {
   std::error_code error;
-  auto at = std::filesystem::canonical(folder, error);
-  while (!error) {
-    if (std::filesystem::equivalent(at, other, error)) return true;
+  auto at = std::filesystem::weakly_canonical(folder, error);
+  if (folder.empty() || error) return false;
+  while (!std::filesystem::equivalent(at, other, error)) {
     if (at == at.root_path()) return false;
     at = at.parent_path();
   }
-  return false;
+  return true;
 }
 
 enum class Removal { kDone, kNothingThere, kNotPermitted };

@@ -65,7 +65,8 @@ TEST_F(DataRootTest, ModelsLieElsewhere) {
   EXPECT_TRUE(CheckApart(folder_ / "data", "").ok());
   for (const auto& [data, models] :
        {std::pair("data", "data"), std::pair("data", "models/../data/"), std::pair("data", "link"),
-        std::pair("link", "data/models"), std::pair("data/models", "link")}) {
+        std::pair("link", "data/models"), std::pair("data/models", "link"),
+        std::pair("data", "link/later"), std::pair("models/later", "models")}) {
     const absl::Status status = CheckApart(folder_ / data, folder_ / models);
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("--data-root is " + folder_ / data + ", must lie outside of"))
