@@ -65,7 +65,7 @@ bool IsUnfinished(std::string_view path) {
 bool IsIn(const std::string& folder, const std::string& other) {
   std::error_code error;
   auto at = std::filesystem::weakly_canonical(folder, error);
-  if (folder.empty() || error) return false;
+  if (error) return false;
   while (!std::filesystem::equivalent(at, other, error)) {
     if (at == at.root_path()) return false;
     at = at.parent_path();
@@ -154,6 +154,7 @@ std::string ReadMark(const std::string& root, const std::string& mark_file) {
 }
 
 absl::Status CheckApart(const std::string& data_root, const std::string& model_dir) {
+  if (data_root.empty() || model_dir.empty()) return absl::OkStatus();
   if (!IsIn(data_root, model_dir) && !IsIn(model_dir, data_root)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--data-root is ", data_root,
                                                  ", must lie outside of --model-dir (", model_dir,
