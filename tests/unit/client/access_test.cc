@@ -1,8 +1,15 @@
 #include "client/cpp/access.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -45,6 +52,40 @@ TEST(Access, FilesThatAreNotRightAreNamed) {
         "is not the key of the certificate in --cert: ");
   wrong({.tls = true, .cert = folder / "c.crt", .key = folder / "c.key"}, "c.key",
         "holds no key in PEM without a passphrase");
+}
+
+TEST(Access, WhatAPipeHoldsIsReadOnce) {
+  const testing::TestFolder folder;
+  const testing::CertificateAuthority authority;
+  authority.WriteTo(folder / "whole-ca");
+  authority.Issue({}, folder / "whole-cert", folder / "whole-key");
+  std::ofstream(folder / "whole-token") << "secret\n";
+  Access access{.tls = true};
+  std::vector<std::jthread> writers;
+  for (const auto& [name, path] :
+       {std::pair("ca", &access.ca), std::pair("cert", &access.cert), std::pair("key", &access.key),
+        std::pair("token", &access.token_file)}) {
+    *path = folder / name;
+    ASSERT_EQ(mkfifo(path->c_str(), 0600), 0);
+    writers.emplace_back(
+        [path = *path, text = testing::FileText(folder / absl::StrCat("whole-", name))] {
+          std::ofstream(path) << text;
+        });
+  }
+  const absl::Status read = ReadPipes(access);
+  ASSERT_TRUE(read.ok()) << read;
+  for (auto& writer : writers) writer.join();
+  // What is read again has nothing more.
+  for (const std::string& path : {access.ca, access.cert, access.key, access.token_file}) {
+    std::filesystem::remove(path);
+    const std::ofstream nothing(path);
+  }
+  for (int call = 0; call < 2; ++call) {
+    const absl::Status status = CheckAccess("ring:8001", access);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(CredentialsOf(access).ok());
+    EXPECT_EQ(TokenOf(access).value_or(""), "secret");
+  }
 }
 
 }  // namespace

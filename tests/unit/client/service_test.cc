@@ -1,16 +1,12 @@
 #include "client/cpp/service.h"
 
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "absl/base/internal/sysinfo.h"
@@ -43,34 +39,6 @@ TEST(Service, PlanAndCluster) {
   JobSpec invalid = job.spec_;
   invalid.head_dim = 9;
   EXPECT_EQ(RequestPlan(channel, invalid, 1).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST(Access, WhatAPipeHoldsIsReadOnce) {
-  const TestFiles files;
-  const std::string pem = "-----BEGIN CERTIFICATE-----\n";
-  Access access{.tls = true};
-  std::vector<std::jthread> writers;
-  for (const auto& [name, path, text] :
-       {std::tuple("ca", &access.ca, pem), std::tuple("cert", &access.cert, pem),
-        std::tuple("key", &access.key, pem),
-        std::tuple("token", &access.token_file, std::string("secret\n"))}) {
-    *path = files.Path(name);
-    ASSERT_EQ(mkfifo(path->c_str(), 0600), 0);
-    writers.emplace_back([path = *path, text] { std::ofstream(path) << text; });
-  }
-  const absl::Status read = ReadPipes(access);
-  ASSERT_TRUE(read.ok()) << read;
-  for (auto& writer : writers) writer.join();
-  for (const std::string& name : files.Names()) {  // what is read again has nothing more
-    std::filesystem::remove(files.Path(name));
-    files.Write(name, "");
-  }
-  for (int call = 0; call < 2; ++call) {
-    const absl::Status status = CheckAccess("ring:8001", access);
-    EXPECT_TRUE(status.ok()) << status;
-    EXPECT_TRUE(CredentialsOf(access).ok());
-    EXPECT_EQ(TokenOf(access).value_or(""), "secret");
-  }
 }
 
 FakeBehaviour RefusesPlans(int plans, std::optional<std::string> pushback) {
