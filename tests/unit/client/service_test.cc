@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/base/internal/sysinfo.h"
-#include "client/cpp/access.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
