@@ -125,8 +125,11 @@ absl::StatusOr<Response> AskUntilThere(
 
 // All its calls end at once with INVALID_ARGUMENT.
 std::shared_ptr<grpc::Channel> RefusingChannel(const std::string& why) {
-  return grpc::CreateChannelInternal(
+  grpc_init();  // it may be the process's first channel
+  auto channel = grpc::CreateChannelInternal(
       "", grpc_lame_client_channel_create(nullptr, GRPC_STATUS_INVALID_ARGUMENT, why.c_str()), {});
+  grpc_shutdown();
+  return channel;
 }
 
 // keepalive: where `access` gives none.

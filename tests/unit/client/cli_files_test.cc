@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/certificates.h"
 #include "tests/unit/client/fake_service.h"
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
@@ -96,8 +97,9 @@ TEST_F(CliPaths, AnOutputNeverReplacesAnInputOrAnotherOutput) {
 TEST_F(CliPaths, AnOutputNeverReplacesWhatTheCallerShows) {
   const FakeService service;
   files_.Write("token", "secret\n");
-  const std::string pem = "-----BEGIN PRIVATE KEY-----\n";
-  for (const char* name : {"ca.pem", "cert.pem", "key.pem"}) files_.Write(name, pem);
+  const testing::CertificateAuthority authority;
+  authority.WriteTo(files_.Path("ca.pem"));
+  authority.Issue({}, files_.Path("cert.pem"), files_.Path("key.pem"));
   const auto path = [&](const char* name) { return files_.Path(name); };
   const std::string tensors = absl::StrCat(" --q ", path("q.npy"), " --k ", path("k.npy"), " --v ",
                                            path("v.npy"), " --coords ", path("coords.npy"));

@@ -251,7 +251,7 @@ TEST(JobLoss, AWorkerWhoseDiskIsBadIsLeftOutAndRests) {
     EXPECT_EQ(client->WrongRows(), 0);
     EXPECT_EQ(rig.worker(0).runs(), 1);
     EXPECT_EQ(rig.failures(0), 1);
-    EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_TRUE(rig.backs_off(0));
     EXPECT_THAT(rig.Describe(0).reason(), HasSubstr(error.message()));
   }
 }
@@ -322,7 +322,7 @@ TEST(JobLoss, AWorkerWhoseErrorNoOtherHasIsLeftOutAndRests) {
     EXPECT_EQ(rig.worker(0).runs(), 1);
     EXPECT_EQ(rig.failures(0), 1);
     EXPECT_EQ(rig.failures(1), 0);
-    EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_TRUE(rig.backs_off(0));
     EXPECT_THAT(rig.Describe(0).reason(),
                 AllOf(HasSubstr("failed 1 jobs"), HasSubstr(error.message())));
     EXPECT_THAT(rig.lines(), Contains(AllOf(HasSubstr("worker 127.0.0.1:1 gets no jobs for"),

@@ -220,6 +220,10 @@ v1::ClusterWorker JobRig::Describe(int index) {
   return {};
 }
 
+bool JobRig::backs_off(int index) const {
+  return members_[index]->rests_until.load() > server::Clock::duration(0);
+}
+
 int JobRig::failures(int index) const {
   const std::lock_guard lock(failures_mutex_);
   const auto found = failures_.find(workers_[index]->address());

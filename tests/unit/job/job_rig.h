@@ -77,6 +77,7 @@ class JobRig {
   void Look() { runs_.Look(time_.Now()); }  // as with each heartbeat
   v1::ClusterWorker Describe(int index);    // as it is there now
   int failures(int index) const;            // of the worker, as they are counted
+  bool backs_off(int index) const;          // since its last job failed, however short the time is
 
   // By the order in which the job came to them, without the first: "validating", "sizing", ...
   std::vector<std::string> Phases(const std::string& job_id = "job") const;

@@ -58,7 +58,7 @@ TEST(FormingRing, LeavesOutWhoHasNoThreadForIt) {
   for (const int worker : {0, 1}) {
     EXPECT_EQ(rig.worker(worker).runs(), 0);
     EXPECT_EQ(rig.failures(worker), 1);
-    EXPECT_EQ(rig.Describe(worker).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_TRUE(rig.backs_off(worker));
     EXPECT_THAT(rig.Describe(worker).reason(), HasSubstr("no thread can be started"));
   }
   EXPECT_EQ(rig.failures(2), 0);

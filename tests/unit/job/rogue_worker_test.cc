@@ -50,7 +50,7 @@ TEST_P(RogueWorker, IsLeftOutAndRests) {
   EXPECT_EQ(rig.worker(0).runs(), 1);
   EXPECT_EQ(rig.failures(0), 1);
   EXPECT_EQ(rig.failures(1), 0);
-  EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_RESTING);
+  EXPECT_TRUE(rig.backs_off(0));
   EXPECT_THAT(rig.Describe(0).reason(), HasSubstr(GetParam().message));
   EXPECT_THAT(rig.lines(),
               Contains(AllOf(HasSubstr("is tried again"), HasSubstr(rig.worker(0).address()),
@@ -226,7 +226,7 @@ TEST(RogueWorkers, AStreamThatEndsWellWithoutFiguresIsALostWorker) {
   EXPECT_EQ(client->report().retries(), 1);
   EXPECT_EQ(client->report().workers_size(), 1);
   EXPECT_EQ(rig.failures(0), 1);
-  EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_RESTING);
+  EXPECT_TRUE(rig.backs_off(0));
   EXPECT_THAT(rig.lines(), Contains(HasSubstr("its stream ended without figures")));
 }
 
@@ -261,7 +261,7 @@ TEST(RogueWorkers, OneWhoseEndOfARingIsNoneIsLeftOutAtOnce) {
     EXPECT_EQ(rig.failures(0), 0);
     EXPECT_EQ(rig.failures(1), 1);
     EXPECT_EQ(rig.failures(2), 0);
-    EXPECT_EQ(rig.Describe(1).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_TRUE(rig.backs_off(1));
     EXPECT_THAT(rig.Describe(1).reason(), HasSubstr(" bytes that are no end of the ring"));
   }
 }
