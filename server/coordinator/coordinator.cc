@@ -47,6 +47,7 @@ absl::Status CheckFiles(const CoordinatorSettings& settings) {
   absl::Status status = CheckTlsFiles(files);
   if (!status.ok() || settings.callers.client_ca.empty()) return status;
   files.ca = settings.callers.client_ca;
+  files.ca_flag = "--tls-client-ca";
   return CheckTlsFiles(files);
 }
 
@@ -58,6 +59,7 @@ absl::StatusOr<PortCredentials> ForCallers(const CoordinatorSettings& settings, 
   TlsFiles files = settings.security.tls;
   if (files.cert.empty()) return nullptr;
   files.ca = settings.callers.client_ca;
+  files.ca_flag = "--tls-client-ca";
   ASSIGN_OR_RETURN(auto credentials, ServerCredentials(files, "--grpc-port"));
   if (callers.ask_for_tokens()) {
     credentials->SetAuthMetadataProcessor(TokenCheck(

@@ -143,7 +143,7 @@ absl::Status JobTable::Cancel(const std::string& caller, const std::string& job_
   const auto found = jobs_.find({caller, job_id});
   if (found == jobs_.end()) {
     return wire::ErrorOf(wire::reason::kJobNotFound,
-                         absl::StrCat("no job ", job_id, " of this caller waits or runs"));
+                         absl::StrCat("no job '", job_id, "' of this caller waits or runs"));
   }
   found->second.stop->Request(wire::ErrorOf(
       wire::reason::kCancelledByCaller, absl::StrCat("job ", job_id, " was cancelled by ", by)));

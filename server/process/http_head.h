@@ -27,7 +27,7 @@ bool IsLoopbackAuthority(const std::string& host);
 // machine's.
 inline constexpr size_t kHttpConnectionBytes = 64 << 10;
 inline constexpr char kHttpHeadTooLarge[] =
-    "the request's head is too large, must have 16 KiB or fewer\n";
+    "the request's head is too large, must have 16 KiB or fewer, and few headers and arguments\n";
 
 // Of a head that libmicrohttpd has taken: there may be no room for the head of an answer.
 bool HttpHeadIsTooLarge(MHD_Connection* connection);

@@ -8,8 +8,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr char kCertFlag[] = "--tls-cert", kKeyFlag[] = "--tls-key", kCaFlag[] = "a CA's file";
-
 std::string NameOf(const char* flag, const std::string& path) {
   return absl::StrCat(flag, ": ", path);
 }
@@ -24,19 +22,20 @@ absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path) {
 
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
   TlsTexts texts;
-  ASSIGN_OR_RETURN(texts.cert, ReadPem(kCertFlag, files.cert));
-  ASSIGN_OR_RETURN(texts.key, ReadPem(kKeyFlag, files.key));
+  ASSIGN_OR_RETURN(texts.cert, ReadPem(files.cert_flag, files.cert));
+  ASSIGN_OR_RETURN(texts.key, ReadPem(files.key_flag, files.key));
   if (!files.ca.empty()) {
-    ASSIGN_OR_RETURN(texts.ca, ReadPem(kCaFlag, files.ca));
+    ASSIGN_OR_RETURN(texts.ca, ReadPem(files.ca_flag, files.ca));
   }
   return texts;
 }
 
 absl::StatusOr<std::string> IdentityOf(const TlsFiles& files, const TlsTexts& texts) {
-  ASSIGN_OR_RETURN(auto identity, wire::CheckIdentity({NameOf(kCertFlag, files.cert), texts.cert},
-                                                      {NameOf(kKeyFlag, files.key), texts.key}));
+  ASSIGN_OR_RETURN(auto identity,
+                   wire::CheckIdentity({NameOf(files.cert_flag, files.cert), texts.cert},
+                                       {NameOf(files.key_flag, files.key), texts.key}));
   if (!files.ca.empty()) {
-    RETURN_IF_ERROR(wire::CheckAuthorities({NameOf(kCaFlag, files.ca), texts.ca}));
+    RETURN_IF_ERROR(wire::CheckAuthorities({NameOf(files.ca_flag, files.ca), texts.ca}));
   }
   return identity;
 }

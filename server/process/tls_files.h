@@ -21,6 +21,10 @@ struct TlsFiles {
   std::string cert;  // the chain, this process's own first; empty: no TLS
   std::string key;
   std::string ca;  // that the other side's certificate is of; empty: none is asked of it
+  // By which errors name them.
+  const char* cert_flag = "--tls-cert";
+  const char* key_flag = "--tls-key";
+  const char* ca_flag = "--tls-ca";
 };
 
 // What they hold.

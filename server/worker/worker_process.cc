@@ -104,7 +104,12 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   }
   const HttpTls http_tls = HttpTlsOf(settings);
   if (!http_tls.cert.empty()) {
-    RETURN_IF_ERROR(CheckTlsFiles({.cert = http_tls.cert, .key = http_tls.key}));
+    TlsFiles files{.cert = http_tls.cert, .key = http_tls.key};
+    if (!settings.http.cert.empty()) {
+      files.cert_flag = "--http-tls-cert";
+      files.key_flag = "--http-tls-key";
+    }
+    RETURN_IF_ERROR(CheckTlsFiles(files));
   }
   std::unique_ptr<AuthTokens> tokens;
   if (!settings.http.auth_token_file.empty()) {

@@ -112,9 +112,11 @@ def test_what_is_no_certificate_or_key_is_named_at_once(connected, folder, tmp_p
     (tmp_path / "cut").write_bytes(pem.read_bytes() + pem.read_bytes()[:300])
     (tmp_path / "locked").write_bytes(subprocess.run(
         ["openssl", "pkcs8", "-topk8", "-passout", "pass:secret", "-in", key], check=True, capture_output=True).stdout)
+    rsa = subprocess.run(["openssl", "genrsa", "2048"], check=True, capture_output=True).stdout
     assert connected(cert=pem, key=key.read_bytes())
     for given, why in (({"ca": tmp_path / "words"}, "ca: {} holds no certificate in PEM"),
                        ({"ca": b""}, "ca holds no certificate in PEM"),
+                       ({"ca": b"\x30\x82\x01\xff"}, "ca holds no certificate in PEM"),
                        ({"ca": key}, "ca: {} holds no certificate in PEM"),
                        ({"ca": tmp_path / "cut"}, "ca: {} holds a certificate that is damaged or cut off"),
                        ({"ca": 3}, "ca is of type int, must be a path"), ({"ca": "no\0path"}, "ca: "),
@@ -122,6 +124,7 @@ def test_what_is_no_certificate_or_key_is_named_at_once(connected, folder, tmp_p
                        ({"key": tmp_path / "words", "cert": pem}, "key: {} holds no key in PEM without a passphrase"),
                        ({"key": tmp_path / "locked", "cert": pem}, "key: {} holds no key in PEM without a passphrase"),
                        ({"key": other, "cert": pem}, f"key: {{}} is not the key of the certificate in cert: {pem}"),
+                       ({"key": rsa, "cert": pem}, f"key is not the key of the certificate in cert: {pem}"),
                        ({"key": other.read_bytes(), "cert": pem.read_bytes()},
                         "key is not the key of the certificate in cert")):
         with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:

@@ -41,12 +41,14 @@ def check_tls(ca: Optional[PemText], cert: Optional[PemText], key: Optional[PemT
             raise key.wrong(f"is not the key of the certificate in {cert.name}") from None
         if error.reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "UNKNOWN_CERTIFICATE_TYPE"):
             raise cert.wrong(f"holds a certificate that OpenSSL does not take: {error.reason}") from None
+        if error.reason == "KEY_TYPE_MISMATCH":
+            raise key.wrong(f"is not the key of the certificate in {cert.name}") from None
         raise key.wrong("holds no key in PEM without a passphrase") from None
 
 
 def _check_certificates(pem: PemText) -> None:
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.text.decode("ascii", "replace"))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.text.decode("ascii", "ignore"))
     except (ssl.SSLError, ValueError):
         damaged = b"-----BEGIN CERTIFICATE-----" in pem.text
         raise pem.wrong("holds a certificate that is damaged or cut off" if damaged
