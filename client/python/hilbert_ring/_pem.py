@@ -37,12 +37,11 @@ def check_tls(ca: Optional[PemText], cert: Optional[PemText], key: Optional[PemT
             # A key with a passphrase would wait for somebody to type it.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(chain, private, password="")
     except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
+        # The second: of another kind, as RSA for an elliptic curve.
+        if error.reason in ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
             raise key.wrong(f"is not the key of the certificate in {cert.name}") from None
         if error.reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "UNKNOWN_CERTIFICATE_TYPE"):
             raise cert.wrong(f"holds a certificate that OpenSSL does not take: {error.reason}") from None
-        if error.reason == "KEY_TYPE_MISMATCH":
-            raise key.wrong(f"is not the key of the certificate in {cert.name}") from None
         raise key.wrong("holds no key in PEM without a passphrase") from None
 
 
