@@ -160,7 +160,10 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
         (["--dilations", "1,2"], "segments has 1 entries, but dilations has 2\n"),
         (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, but must be at least 1\n"),
         (["--sequence-lengths", "10,20"], "sequence_lengths add up to 30, but tokens is 64\n"),
-        (["--curve", "hilbert", "--window", "-1"], "ordering.window is -1, but must be at least 0\n")]),
+        (["--curve", "hilbert", "--window", "-1"], "ordering.window is -1, but must be at least 0\n"),
+        (["--curve", "hilbert", "--grid", "64"], "ordering.grid has 1 entries, but must have 2 or 3\n"),
+        (["--curve", "hilbert", "--grid", "8,8", "--window", "8"], "ordering.window is 8, but must be 0 with ordering.grid\n"),
+        (["--curve", "hilbert", "--grid", "4,9"], "ordering.grid [4, 9] has 36 cells, but tokens is 64: a grid must hold ")]),
     (["plan", "--segments", "16", "--workers", "0"], "--workers: Value 0 not in range 1 to 4096;")])
 def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):
     assert main(["draw", *line, "--out", str(tmp_path / "none.svg")]) == 2

@@ -2,6 +2,7 @@
 fields."""
 import argparse
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -141,6 +142,21 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
     if lengths and tokens and sum(lengths) != tokens:
         raise InvalidArgumentError(f"sequence_lengths add up to {sum(lengths)}, but tokens is {tokens}",
                                    field="sequence_lengths")
+    if order.get("grid") is not None:
+        _check_grid(order["grid"], order.get("window"), lengths or ([tokens] if tokens else []), bool(lengths))
+
+
+def _check_grid(grid: List[int], window: Optional[int], lengths: List[int], packed: bool) -> None:
+    if len(grid) not in (2, 3):
+        raise InvalidArgumentError(f"ordering.grid has {len(grid)} entries, but must have 2 or 3", field="ordering.grid")
+    if window:
+        raise InvalidArgumentError(f"ordering.window is {window}, but must be 0 with ordering.grid", field="ordering.window")
+    cells = prod(grid)
+    for place, length in enumerate(lengths):
+        if length != cells:
+            what, of = (f"sequence_lengths[{place}]", " of every sequence a") if packed else ("tokens", " per")
+            raise InvalidArgumentError(f"ordering.grid {grid} has {cells} cells, but {what} is {length}: a grid must hold "
+                                       f"exactly one token{of} cell", field="ordering.grid")
 
 
 def _check_number(name: str, value: Any, least: Optional[int], limit: Optional[int]) -> None:
