@@ -4,7 +4,7 @@
 set -euo pipefail
 
 if [[ ! -x "$1" ]]; then
-  echo "skipped: $1 is not there: ./dev test builds it, by the preset tsan_engine"
+  echo "skipped: $1 is not there: ./dev test all builds it, by the preset tsan_engine"
   exit 77
 fi
 TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1 exec "$1"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark, shows what it prints, and keeps its tables as data: FOLDER/<machine>-<date>/NAME.json.
 
-    tools/bench_record.py --results bench/results --name tls --as './dev bench tls' -- python3 tests/bench/tls_cost.py ...
+    tools/bench_record.py --results bench/results --name tls --as './dev bench tls' -- python3 bench/tls_cost.py ...
 
 ./dev bench does this for every benchmark. What the same benchmark measured on that machine and day before is replaced,
 when the program ended well. Cells are texts as the program printed them; each row has a line of its own, for comparison.

@@ -62,25 +62,26 @@ MAY_INCLUDE = {
 }
 # What a program of others may include: what cmake/install.cmake installs.
 MAY_INCLUDE["examples"] = {PROTO, "client", "engine/spec", "wire"}
-MAY_INCLUDE["tests"] = {PROTO, *MAY_INCLUDE}
+TESTS = ("tests", "bench")
+MAY_INCLUDE.update({layer: {PROTO, *MAY_INCLUDE, *TESTS} for layer in TESTS})
 
 # Library, by the start of the include -> the only layers that may see it.
 LIBRARIES = {
-    "grpc": {"wire", "server", "client", "tests"},
-    "google/": {"wire", "server", "client", "tests"},
-    "prometheus/": {"server", "tests"},
-    "spdlog/": {"server", "tests"},
-    "CLI/": {"server", "client", "tests"},
-    "gloo/": {"engine/comm", "tests"},
-    "nccl": {"engine/comm", "tests"},
-    "hwy/": {"engine/device", "engine/model", "tests"},
-    "cuda": {"engine/device", "engine/comm", "tests"},
-    "oneapi/": {"engine/model", "tests"},
-    "cublas": {"engine/device", "tests"},
-    "cudnn": {"engine/device", "tests"},
+    "grpc": {"wire", "server", "client", *TESTS},
+    "google/": {"wire", "server", "client", *TESTS},
+    "prometheus/": {"server", *TESTS},
+    "spdlog/": {"server", *TESTS},
+    "CLI/": {"server", "client", *TESTS},
+    "gloo/": {"engine/comm", *TESTS},
+    "nccl": {"engine/comm", *TESTS},
+    "hwy/": {"engine/device", "engine/model", *TESTS},
+    "cuda": {"engine/device", "engine/comm", *TESTS},
+    "oneapi/": {"engine/model", *TESTS},
+    "cublas": {"engine/device", *TESTS},
+    "cudnn": {"engine/device", *TESTS},
 }
 
-OWN = ("engine/", "wire/", "server/", "client/", "examples/", "tests/", PROTO + "/")
+OWN = ("engine/", "wire/", "server/", "client/", "examples/", "tests/", "bench/", PROTO + "/")
 SOURCES = (".h", ".cc", ".cu", ".cuh")
 GLOO_HEADERS = "engine/comm/gloo_headers/gloo/common/"  # as Gloo names its folders
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "manager"}

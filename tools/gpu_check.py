@@ -290,6 +290,7 @@ def main():
     folder, programs = programs_of(options)
     manifest = manifest_of(folder)
     os.environ["LD_LIBRARY_PATH"] = libraries(folder)
+    os.environ["HILBERT_RING_TEST_DEPTH"] = "all"
     os.environ["HILBERT_RING_GOLDEN_DIR"] = str(ROOT / "tests" / "golden" / "cases")
     if "ring_rank" in programs:
         os.environ["HILBERT_RING_RANK_BINARY"] = str(programs["ring_rank"])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 BUILD = Path(os.environ["HILBERT_RING_BUILD"])
 SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
-BENCH = BUILD / "tests/bench/emulated_gpu_bench"
-ALONE = BUILD / "tests/bench/emulated_hopper_alone"
-ENCODER = BUILD / "tests/bench/emulated_gpu_encoder_bench"
+BENCH = BUILD / "bench/emulated_gpu_bench"
+ALONE = BUILD / "bench/emulated_hopper_alone"
+ENCODER = BUILD / "bench/emulated_gpu_encoder_bench"
 NATIVE, HOPPER, CUDNN = "cuda/native", "cuda/native-sm90", "cuda/cudnn"
 PIPELINED = "cuda/native-sm90-pipelined"
 PATIENCE = {"hang": 2}  # 40 seconds for a smoke test; others have 200

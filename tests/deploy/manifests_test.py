@@ -17,7 +17,7 @@ from bounded_memory import NotPermitted, run_with_memory
 from program_flags import ProgramFlags
 
 SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
-sys.path.insert(0, str(SOURCE / "tests/bench"))
+sys.path.insert(0, str(SOURCE / "bench"))
 from published_encoder import SIZES  # noqa: E402
 
 DEPLOY = SOURCE / "deploy"

@@ -1,4 +1,4 @@
-// Every golden case of an encoder over 1, 2, 3 and 5 ranks: every state, the output, and every
+// Every golden case of an encoder over several ranks: every state, the output, and every
 // pooled vector, within 2e-5 (1 + |x|) of the definition; in bfloat16 with at most 1.5 times the
 // error of PyTorch within autocast.
 #include <span>
@@ -10,6 +10,7 @@
 #include "tests/engine/load_encoder.h"
 #include "tests/engine/run_encoder.h"
 #include "tests/golden/encoder_case.h"
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -195,9 +196,13 @@ TEST_P(EncoderGolden, BFloat16) {
 }
 
 std::vector<Param> Params() {
+  const bool all = DepthOfTests() == TestDepth::kAll, on_cpu = ModelDevice() == nullptr;
+  const std::vector<int> one = {1}, two = {2}, several = {1, 3}, any = {1, 2, 3, 5};
   std::vector<Param> params;
-  for (const std::string& name : EncoderCaseNames()) {
-    for (const int ranks : {1, 2, 3, 5}) params.push_back({name, ranks});
+  for (const std::string& name :
+       on_cpu || all ? EncoderCaseNames() : SpreadOf(EncoderCaseNames(), 4)) {
+    for (const int ranks : AtDepth(two, on_cpu ? several : one, any))
+      params.push_back({name, ranks});
   }
   return params;
 }

@@ -10,6 +10,7 @@
 #include "tests/engine/expected_rows.h"
 #include "tests/engine/run_engine.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -126,7 +127,7 @@ class Magnitudes : public ::testing::TestWithParam<DataType> {
 // Where scores are great, lse is off by as much on its own; a result is not.
 TEST_P(Magnitudes, RightRowsAreWithinTheirToleranceAndWrongOnesAreNot) {
   std::mt19937_64 random(90 + static_cast<int>(GetParam()));
-  const Counts counts = Run(500, random, MagnitudeInputs);
+  const Counts counts = Run(AtDepth(120, 250, 500), random, MagnitudeInputs);
   EXPECT_GT(counts.judged, counts.rows / 2);
   EXPECT_GT(counts.out_seen, counts.jobs * 95 / 100);
   EXPECT_GT(counts.lse_seen, counts.jobs * 80 / 100);
@@ -134,7 +135,7 @@ TEST_P(Magnitudes, RightRowsAreWithinTheirToleranceAndWrongOnesAreNot) {
 
 TEST_P(Magnitudes, RightRowsAtTheEndsOfFloat32AreWithinTheirTolerance) {
   std::mt19937_64 random(190 + static_cast<int>(GetParam()));
-  const Counts counts = Run(400, random, InputsAtTheEnds);
+  const Counts counts = Run(AtDepth(100, 200, 400), random, InputsAtTheEnds);
   EXPECT_GT(counts.judged, counts.rows / 2);
   // Of subnormal values a right result may be 0.
   EXPECT_GT(counts.out_seen, counts.jobs / 2);

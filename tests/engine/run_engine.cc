@@ -14,6 +14,7 @@
 #include "engine/order/permutation.h"
 #include "engine/spec/numbers.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/test_depth.h"
 #include "tests/unit/device/kernel_options.h"
 
 namespace hilbert_ring::testing {
@@ -177,12 +178,12 @@ std::vector<std::string> KernelsUnderTest() {
   for (const std::string& instructions : RunnableCpuInstructions()) {
     if (!absl::StartsWith(only, "cuda")) kernels.push_back("cpu/" + instructions);
   }
-  if (absl::StartsWith(only, "cpu")) return kernels;
+  if (absl::StartsWith(only, "cpu")) return KernelsAtDepth(kernels);
   static const std::vector<std::string> of_gpu = CudaKernels();  // devices take long to make
   for (const std::string& kernel : of_gpu) {
     if (!absl::StartsWith(only, "cuda/") || kernel == only) kernels.push_back(kernel);
   }
-  return kernels;
+  return KernelsAtDepth(kernels);
 }
 
 EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {

@@ -102,7 +102,7 @@ TEST_P(ClientLoss, MemoryIsFreeAgain) {
   const bool local = GetParam() == WorkerPlace::kLocal;
   const std::string name = absl::StrCat("lost clients, ", PlaceName(GetParam()));
   const uint64_t seed = FaultSeed(name, local ? 7000 : 8000);
-  const int rounds = FaultRounds(3);
+  const int rounds = FaultRounds(2);
   ASSERT_TRUE(files_.made());
   FaultRig rig({.workers = 2, .place = GetParam()});
   std::vector<double> seconds;

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -18,6 +19,7 @@
 #include "tests/faults/host_network.h"
 #include "tests/faults/on_hosts.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -136,13 +138,20 @@ std::string CaseName(const ::testing::TestParamInfo<std::tuple<How, Moment>>& in
   return absl::StrCat(HowName(how), "_", when);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Moments, LinkCut,
-    ::testing::Combine(::testing::Values(How::kNobodyHearsIt, How::kItsLinkIsDown,
-                                         How::kItIsFrozen),
-                       ::testing::Values(Moment{Phase::kReceive, 0.3}, Moment{Phase::kCompute, 0.1},
-                                         Moment{Phase::kSend, 0.2})),
-    CaseName);
+// Each way at one moment; at full depth at every moment.
+std::vector<std::tuple<How, Moment>> Cuts() {
+  constexpr How kHows[] = {How::kNobodyHearsIt, How::kItsLinkIsDown, How::kItIsFrozen};
+  constexpr Moment kMoments[] = {
+      {Phase::kReceive, 0.3}, {Phase::kCompute, 0.1}, {Phase::kSend, 0.2}};
+  std::vector<std::tuple<How, Moment>> cuts;
+  for (int i = 0; i < 9; ++i) {
+    if (i % 4 == 0 || DepthOfTests() == TestDepth::kAll)
+      cuts.emplace_back(kHows[i / 3], kMoments[i % 3]);
+  }
+  return cuts;
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, LinkCut, ::testing::ValuesIn(Cuts()), CaseName);
 
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -107,7 +107,7 @@ TEST_F(Partition, TwoWorkersNeverHearEachOther) {
 
 TEST_F(Partition, EndsRightOrTyped) {
   const uint64_t seed = FaultSeed("partitions", 11'000);
-  const int rounds = FaultRounds(5);
+  const int rounds = FaultRounds(2);
   FaultRig rig(EachOnItsHost());
   Tally tally("partitions, loss and delay");
   for (int round = 0; round < rounds; ++round) {

@@ -42,7 +42,7 @@ void KillWhileRegistering(Cluster& cluster, std::mt19937_64& random) {
 TEST_P(WorkerKill, EndsRightOrTyped) {
   const std::string name = absl::StrCat("killed workers, ", PlaceName(GetParam()));
   const uint64_t seed = FaultSeed(name, 100'000 + 10'000 * static_cast<int>(GetParam()));
-  const int rounds = FaultRounds(5);
+  const int rounds = FaultRounds(3);
   FaultRig rig({.workers = 3, .place = GetParam()});
   Tally tally(name);
   for (int round = 0; round < rounds; ++round) {

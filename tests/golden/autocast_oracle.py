@@ -5,7 +5,7 @@ measured by.
     autocast_oracle.py [FOLDER ...]
 
 writes autocast.json into golden cases of encoders (into all that lie beside this file, where none is named).
-Needs PyTorch (tests/bench/peers_requirements.txt). The same encoder in float32 must agree with the definition
+Needs PyTorch (bench/peers_requirements.txt). The same encoder in float32 must agree with the definition
 first, so that what is measured is bfloat16 and not another formula.
 
 An error is the root mean square of the differences over that of the definition's values. "states" has one for

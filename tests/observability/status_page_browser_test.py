@@ -32,7 +32,7 @@ def write_tokens(folder):
     return path
 
 
-@unittest.skipUnless(BROWSER, "no chromium is installed: `./dev test` installs chromium-headless-shell")
+@unittest.skipUnless(BROWSER, "no chromium is installed: `./dev test all` installs chromium-headless-shell")
 class StatusPageInABrowser(unittest.TestCase):
     def browse(self, service, caller, *arguments):
         """The caller's token is the password that a browser asks for."""

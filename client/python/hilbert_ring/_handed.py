@@ -29,7 +29,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 # Of a job's arrays, at least. Jobs of 2 MiB took from a quarter of to five times the time of sending,
 # of 8 MiB 0.70 to 0.96 of it, of 32 MiB 0.69 to 0.80, at a third to a half of the client's processor time
-# (Intel Xeon with AMX, 2 cores, load 17 to 20; tests/bench/handed_arrays.py).
+# (Intel Xeon with AMX, 2 cores, load 17 to 20; bench/handed_arrays.py).
 HANDED_BYTES = 8 << 20
 ASK_SECONDS = 5.0  # for the data root: a service that does not answer is not on this host
 

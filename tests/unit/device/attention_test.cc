@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/test_depth.h"
 #include "tests/unit/device/attention_case.h"
 #include "tests/unit/device/devices_under_test.h"
 
@@ -36,7 +37,7 @@ TEST_P(AttentionTest, NamesItsKernel) {
 
 TEST_P(AttentionTest, RandomShapes) {
   auto device = MakeDeviceUnderTest();
-  for (int seed = 0; seed < 250 && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < AtDepth(80, 120, 250) && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     AttentionCase c(RandomShape(random), random);
     SCOPED_TRACE(seed);
@@ -47,7 +48,7 @@ TEST_P(AttentionTest, RandomShapes) {
 // Several tiles of queries and of keys, the last of each in part, of every kernel.
 TEST_P(AttentionTest, ManyRowsAndKeys) {
   auto device = MakeDeviceUnderTest();
-  for (int seed = 0; seed < 36 && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < AtDepth(12, 12, 36) && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     CaseShape shape = RandomShape(random);
     shape.dtype = seed % 2 == 0 ? DataType::kBFloat16 : DataType::kFloat16;

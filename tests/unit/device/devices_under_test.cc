@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring {
 
@@ -12,7 +13,7 @@ std::vector<std::string> DevicesUnderTest() {
     kernels.push_back(absl::StrCat("cpu/", name));
   }
   for (const std::string& name : CudaKernels()) kernels.push_back(name);
-  return kernels;
+  return KernelsAtDepth(kernels);
 }
 
 }  // namespace hilbert_ring

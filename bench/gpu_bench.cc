@@ -1,0 +1,323 @@
+// Attention on a GPU, as Markdown tables whose rows are printed as they come.
+//
+//   gpu_bench [--part=PART] [--kernel=KERNEL] [--type=TYPE] [--tokens=N] [--quick] [--values=FILE]
+//
+//   --part=device     the GPU's name
+//          smoke      one kernel: small tasks of each type and a small job, and whether they are
+//          right layers     dense, causal and by strided views, at head dims 64 and 128 jobs the
+//          published configuration of the reports, through the engine small      how long small
+//          jobs take resident   a job that fills the GPU's memory
+//                     without it: all but the first two
+//   --kernel=KERNEL   cuda/native, cuda/native-sm90, cuda/native-sm90-pipelined or cuda/cudnn; or
+//   cuda, which is the best of them as
+//                     a service uses it. Without it: all that this GPU and build have
+//   --type=TYPE       bfloat16 (the default), float16 or float32, of layers
+//   --tokens=N        of jobs; without it 425984, which is published, and as many as fill the
+//   memory
+//   --quick           small sizes and one round, to see that it runs
+//   --values=FILE     only writes the numbers that Q, K and V are made of, as little-endian
+//   float32,
+//                     for bench/gpu_peers.py; needs no GPU
+//
+// Times are wall-clock, of whole calls, median of kRounds after 200 ms. Exits with 1 where
+// something could not be measured or was wrong, with 2 for wrong options, and with 3 where there is
+// no GPU.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "bench/gpu_job.h"
+#include "bench/gpu_layer.h"
+#include "bench/measure.h"
+#include "bench/or_fail.h"
+#include "bench/row_printer.h"
+#include "engine/device/device.h"
+#include "engine/spec/job_spec_json.h"
+#include "tests/unit/device/kernel_options.h"
+
+namespace hilbert_ring::bench {
+namespace {
+
+constexpr int64_t kPublishedTokens = 425'984;
+constexpr int64_t kResidentTokens = 32'000'000;
+constexpr int64_t kLayerRows = 32'768;  // selected by a pattern
+constexpr int kSmallCalls = 200;
+
+// Of the published configuration, by when "cuda" has tried each shape both ways and decided: that
+// is in the tenth job of the published size (AttentionSplitOptions::worth_scores).
+constexpr int64_t kDecidingTokens = 16 * kPublishedTokens;
+
+struct Options {
+  std::string part, kernel;
+  DataType dtype = DataType::kBFloat16;
+  int64_t tokens = 0;  // 0: as many as are published
+  bool quick = false;
+
+  Timing timing() const { return quick ? Timing{0, 1, 1} : Timing{}; }
+};
+
+using Row = std::vector<std::string>;
+
+constexpr Pattern kPatterns[] = {{"dense", 1, Mask::kNone},
+                                 {"causal", 1, Mask::kDiagonal},
+                                 {"dilation 2", 2, Mask::kNone},
+                                 {"dilation 4", 4, Mask::kNone},
+                                 {"dilation 8", 8, Mask::kNone}};
+
+class Bench {
+ public:
+  explicit Bench(const Options& options) : options_(options) {
+    if (!options.kernel.empty()) kernels_ = {options.kernel};
+  }
+
+  // Whether all was measured, and right.
+  bool Run() {
+    const std::string& part = options_.part;
+    if (part == "device") {
+      std::printf("%s\n", OrFail(MakeDevice({.kind = DeviceKind::kCuda}))->info().name.c_str());
+      return true;
+    }
+    if (kernels_.empty()) {
+      kernels_ = CudaKernels();
+      if (const auto cudnn = MakeDevice(OptionsFor("cuda/cudnn", 0)); !cudnn.ok()) {
+        std::printf("cuDNN is not measured: %s\n", cudnn.status().ToString().c_str());
+      }
+    }
+    if (part == "smoke") Smoke();
+    if (part.empty() || part == "layers") Layers();
+    if (part.empty() || part == "jobs") Jobs(JobTokens(kPublishedTokens));
+    if (part.empty() || part == "small") SmallJobs();
+    if (part.empty() || part == "resident") Jobs(JobTokens(kResidentTokens));
+    return !failed_;
+  }
+
+ private:
+  int64_t JobTokens(int64_t usual) const {
+    return options_.tokens > 0 ? options_.tokens : options_.quick ? 512 : usual;
+  }
+
+  // The device of a kernel, which must be that and no other.
+  std::unique_ptr<Device> DeviceOf(const std::string& kernel, double memory_fraction = 0.5) const {
+    DeviceOptions options = OptionsFor(kernel, 0);
+    options.memory_fraction = memory_fraction;
+    auto device = OrFail(MakeDevice(options));
+    if (kernel != "cuda" && device->info().kernel != kernel) {
+      throw std::runtime_error(
+          absl::StrCat("this GPU or build has ", device->info().kernel, " instead"));
+    }
+    return device;
+  }
+
+  // Prints the cells that `measure` returns, behind those that name what is measured; or why there
+  // are none.
+  void Print(const RowPrinter& table, Row row, const std::function<Row()>& measure) {
+    Row found;
+    try {
+      found = measure();
+    } catch (const std::exception& error) {
+      found = {absl::StrCat("not run: ", error.what())};
+      failed_ = true;
+    }
+    row.insert(row.end(), found.begin(), found.end());
+    table.Print(std::move(row));
+  }
+
+  // As a cell. What is wrong, or not a number, fails the program.
+  std::string ErrorCell(double error, DataType dtype) {
+    char text[64];
+    const bool right = error <= MostError(dtype);
+    std::snprintf(text, sizeof(text), right ? "%.1e" : "WRONG: %.1e, may be %.1e", error,
+                  MostError(dtype));
+    if (!right) failed_ = true;
+    return text;
+  }
+
+  void Smoke() {
+    std::printf("\nSmall tasks, and whether they are right\n\n");
+    const RowPrinter table({"kernel", "type", "head dim", "pattern", "error"});
+    for (const std::string& kernel : kernels_) {
+      std::unique_ptr<Device> device;
+      Print(table, {kernel, "", "", "starts"}, [&]() -> Row {
+        device = DeviceOf(kernel);
+        return {};
+      });
+      if (device == nullptr) continue;
+      for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
+        for (const int64_t dim : {64, 128}) {
+          for (const Pattern& pattern : kPatterns) {
+            if (pattern.dilation > 2) continue;
+            Print(table,
+                  {kernel, std::string(DataTypeName(dtype)), absl::StrCat(dim), pattern.name},
+                  [&]() -> Row {
+                    Layer layer(*device, dtype, options_.quick ? 128 : 1000, dim, pattern);
+                    layer.Rate({0, 1, 1});
+                    return {ErrorCell(layer.Error(), dtype)};
+                  });
+          }
+        }
+      }
+      const int64_t tokens = options_.quick ? 256 : 16'384;
+      Print(table, {kernel, "bfloat16", "64", absl::StrCat("a job of ", tokens, " tokens")},
+            [&]() -> Row {
+              Job job(*device, tokens);
+              job.Run();
+              return {ErrorCell(job.Error(), DataType::kBFloat16)};
+            });
+    }
+  }
+
+  void Layers() {
+    const DataType dtype = options_.dtype;
+    const int64_t rows = options_.quick                ? 128
+                         : dtype == DataType::kFloat32 ? kLayerRows / 4
+                                                       : kLayerRows;
+    std::printf("\n%lld rows selected, %lld heads, median of %d after %.1f s\n\n",
+                static_cast<long long>(rows), static_cast<long long>(kLayerHeads),
+                options_.timing().rounds, options_.timing().warm_seconds);
+    const RowPrinter table(
+        {"type", "head dim", "pattern", "kernel", "TFLOP/s", "over dense", "error"});
+    for (const std::string& kernel : kernels_) {
+      std::unique_ptr<Device> device;
+      for (const int64_t dim : {64, 128}) {
+        double dense = 0;
+        for (const Pattern& pattern : kPatterns) {
+          Print(table, {std::string(DataTypeName(dtype)), absl::StrCat(dim), pattern.name, kernel},
+                [&]() -> Row {
+                  if (device == nullptr) device = DeviceOf(kernel);
+                  Layer layer(*device, dtype, rows, dim, pattern);
+                  const double rate = layer.Rate(options_.timing());
+                  if (pattern.dilation == 1 && pattern.mask == Mask::kNone) dense = rate;
+                  return {Number(rate, options_.quick ? 6 : 1),
+                          dense > 0 ? Number(rate / dense, 3) : "",
+                          ErrorCell(layer.Error(), dtype)};
+                });
+        }
+      }
+    }
+  }
+
+  void Jobs(int64_t tokens) {
+    std::printf(
+        "\nThe published configuration in bfloat16, engine time, rows in the GPU's memory; "
+        "cuda: after %lld tokens, by when each shape's kernel is chosen\n\n",
+        static_cast<long long>(options_.quick ? 0 : kDecidingTokens));
+    const RowPrinter table({"tokens", "kernel", "seconds", "million tokens/s", "first job, seconds",
+                            "GiB of the GPU's memory", "error"});
+    for (const std::string& kernel : kernels_) {
+      Print(table, {absl::StrCat(tokens), kernel}, [&]() -> Row {
+        const auto device = DeviceOf(kernel, DeviceOptions{}.memory_fraction);  // as a service's
+        Job job(*device, tokens);
+        double memory = 0;
+        Timing timing = options_.timing();
+        if (kernel == "cuda" && !options_.quick) {
+          timing.warm_rounds = static_cast<int>((kDecidingTokens + tokens - 1) / tokens);
+        }
+        const Timed timed =
+            Measure(timing, [&] { memory = static_cast<double>(job.Run().memory_peak_bytes); });
+        return {Number(timed.median, 4),
+                Number(1e-6 * static_cast<double>(tokens) / timed.median, options_.quick ? 6 : 1),
+                Number(timed.first, 4), Number(memory / (1 << 30), options_.quick ? 6 : 1),
+                ErrorCell(job.Error(), DataType::kBFloat16)};
+      });
+    }
+  }
+
+  void SmallJobs() {
+    std::printf("\nSmall jobs in bfloat16, engine time, median of %d\n\n", kSmallCalls);
+    const RowPrinter table({"tokens", "kernel", "microseconds"});
+    for (const std::string& kernel : kernels_) {
+      std::unique_ptr<Device> device;
+      for (const int64_t tokens : {256, 1024, 4096, 16'384}) {
+        if (options_.quick && tokens > 256) break;
+        Print(table, {absl::StrCat(tokens), kernel}, [&]() -> Row {
+          if (device == nullptr) device = DeviceOf(kernel);
+          Job job(*device, tokens);
+          Timing timing = options_.timing();
+          if (!options_.quick) timing.rounds = kSmallCalls;
+          const Timed timed = Measure(timing, [&] { job.Run(); });
+          return {Number(1e6 * timed.median, 1)};
+        });
+      }
+    }
+  }
+
+  const Options options_;
+  std::vector<std::string> kernels_;
+  bool failed_ = false;  // whether something could not be measured, or was wrong
+};
+
+// What is wrong with the command line, or nothing. `values` is where the numbers are to be written.
+std::string Parse(int argc, char** argv, Options& options, std::string& values) {
+  constexpr const char* kParts[] = {"device", "smoke", "layers", "jobs", "small", "resident"};
+  constexpr const char* kKernels[] = {"cuda/native", "cuda/native-sm90",
+                                      "cuda/native-sm90-pipelined", "cuda/cudnn", "cuda"};
+  const auto among = [](const auto& names, const std::string& name) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    if (word == "--quick") {
+      options.quick = true;
+    } else if (absl::ConsumePrefix(&word, "--part=")) {
+      options.part = std::string(word);
+      if (!among(kParts, options.part)) return absl::StrCat("no part ", word);
+    } else if (absl::ConsumePrefix(&word, "--kernel=")) {
+      options.kernel = std::string(word);
+      if (!among(kKernels, options.kernel)) return absl::StrCat("no kernel ", word);
+    } else if (absl::ConsumePrefix(&word, "--type=")) {
+      bool found = false;
+      for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+        if (std::string(DataTypeName(dtype)) != word) continue;
+        options.dtype = dtype;
+        found = true;
+      }
+      if (!found) return absl::StrCat("no type ", word);
+    } else if (absl::ConsumePrefix(&word, "--tokens=")) {
+      if (!absl::SimpleAtoi(word, &options.tokens) || options.tokens < 1) {
+        return absl::StrCat("--tokens is ", word, ", must be at least 1");
+      }
+    } else if (absl::ConsumePrefix(&word, "--values=")) {
+      values = std::string(word);
+    } else {
+      return absl::StrCat("no option ", argv[i]);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+}  // namespace hilbert_ring::bench
+
+int main(int argc, char** argv) {
+  using namespace hilbert_ring;
+  bench::Options options;
+  std::string values;
+  const std::string wrong = bench::Parse(argc, argv, options, values);
+  if (!wrong.empty()) {
+    std::fprintf(stderr, "gpu_bench: %s\n", wrong.c_str());
+    return 2;
+  }
+  if (!values.empty()) {
+    if (bench::WriteLayerValues(values)) return 0;
+    std::fprintf(stderr, "gpu_bench: cannot write %s\n", values.c_str());
+    return 1;
+  }
+  if (const absl::Status found = FindCudaDevice(0); !found.ok()) {
+    std::fprintf(stderr, "gpu_bench: %s\n", std::string(found.message()).c_str());
+    return 3;
+  }
+  try {
+    return bench::Bench(options).Run() ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpu_bench: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# nvcc_alone.sh DEPENDENCIES, as nvcc -MD wrote them: fails where hopper_alone.cu came to need a library's
+# headers, or others of ours than the kernels'.
+set -euo pipefail
+files="$(tr -d '\\' <"$1" | tr -s ' \n' '\n')"
+grep -q 'engine/device/cuda/kernels/attention_warpgroup\.cuh$' <<<"$files" ||
+  { echo "no kernel is named in $1"; exit 1; }
+# What comes with the compilers and the C library lies in these folders, or in /usr/include itself.
+foreign="$(grep '/' <<<"$files" |
+  grep -vE 'bench/hopper_alone\.cu$|engine/device/cuda/kernels/|alone/hopper_alone\.o' |
+  grep -vE '/cuda(-[0-9.]+)?/|/lib/gcc/|^/usr/include/(c\+\+|[a-z0-9_]+-linux-gnu|linux|asm[a-z-]*)/|^/usr/include/[^/]+$' ||
+  true)"
+[[ -z "$foreign" ]] || { printf 'hopper_alone.cu includes what nvcc does not have:\n%s\n' "$foreign"; exit 1; }
