@@ -7,6 +7,9 @@
 
 #include <cstring>
 #include <thread>
+#include <vector>
+
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -14,13 +17,21 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
+// 1 to 7 ranks; fast tests skip some.
+std::vector<int> RanksAtDepth() {
+  const std::vector<int> all = {1, 2, 3, 4, 5, 6, 7};
+  return AtDepth<std::vector<int>>({1, 2, 3, 5}, all, all);
+}
+
 // Tests of two ranks and of any beside them, which do nothing.
 class CommunicatorPeersTest : public CommunicatorTest {};
 
-INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest, ::testing::Combine(kKinds, ::testing::Range(1, 8)),
+INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest,
+                         ::testing::Combine(kKinds, ::testing::ValuesIn(RanksAtDepth())),
                          ParamName);
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorPeersTest,
-                         ::testing::Combine(kKinds, ::testing::Values(2, 3, 7)), ParamName);
+                         ::testing::Combine(kKinds, ::testing::Values(2, AtDepth(3, 7, 7))),
+                         ParamName);
 
 TEST_P(CommunicatorTest, KnowsItself) {
   const CommunicatorRing ring = Ring();

@@ -197,11 +197,11 @@ TEST_P(EncoderGolden, BFloat16) {
 
 std::vector<Param> Params() {
   const bool all = DepthOfTests() == TestDepth::kAll, on_cpu = ModelDevice() == nullptr;
-  const std::vector<int> one = {1}, two = {2}, several = {1, 3}, any = {1, 2, 3, 5};
+  const std::vector<int> usual = on_cpu ? std::vector<int>{1, 3} : std::vector<int>{1};
   std::vector<Param> params;
   for (const std::string& name :
        on_cpu || all ? EncoderCaseNames() : SpreadOf(EncoderCaseNames(), 4)) {
-    for (const int ranks : AtDepth(two, on_cpu ? several : one, any))
+    for (const int ranks : AtDepth<std::vector<int>>({2}, usual, {1, 2, 3, 5}))
       params.push_back({name, ranks});
   }
   return params;

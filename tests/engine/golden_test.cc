@@ -17,6 +17,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
+const std::vector<int> kSeven = {1, 2, 3, 4, 5, 6, 7};  // ranks
+
 bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 class Golden : public ::testing::TestWithParam<std::string> {
@@ -60,7 +62,7 @@ TEST_P(Golden, ReferenceAgrees) {
 TEST_P(Golden, InProcess) {
   for (const DataType dtype : TypesThatHold(golden_)) {
     const ExpectedRows expected = ExpectGolden(golden_, dtype);
-    for (int workers = 1; workers <= 7; ++workers) {
+    for (const int workers : AtDepth<std::vector<int>>({1, 3, 7}, kSeven, kSeven)) {
       Check(dtype, expected, workers, RingKind::kInProcess);
     }
   }
@@ -70,7 +72,7 @@ std::vector<int> RanksFor(const std::string& kernel) {
   if (DepthOfTests() != TestDepth::kAll) return {1};
   // A GPU's kernels take ten times as long under emulation.
   if (absl::StartsWith(kernel, "cuda/")) return {1, 3};
-  return {1, 2, 3, 4, 5, 6, 7};
+  return kSeven;
 }
 
 TEST_P(Golden, AllKernels) {
@@ -90,8 +92,7 @@ TEST_P(Golden, AllKernels) {
 TEST_P(Golden, Gloo) {
   for (const DataType dtype : TypesThatHold(golden_)) {
     const ExpectedRows expected = ExpectGolden(golden_, dtype);
-    const std::vector<int> four = {1, 3, 4, 7}, seven = {1, 2, 3, 4, 5, 6, 7};
-    for (const int workers : AtDepth(four, four, seven)) {
+    for (const int workers : AtDepth<std::vector<int>>({1, 3}, {1, 3, 4, 7}, kSeven)) {
       if (dtype == DataType::kFloat32 || workers == 3) {
         Check(dtype, expected, workers, RingKind::kGloo);
       }

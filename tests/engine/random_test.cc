@@ -54,7 +54,7 @@ class RandomJobs : public ::testing::TestWithParam<DataType> {};
 
 TEST_P(RandomJobs, AgreeWithTheReference) {
   std::mt19937_64 random(1000 + static_cast<int>(GetParam()));
-  for (int trial = 0; trial < AtDepth(60, 120, 250); ++trial) {
+  for (int trial = 0; trial < AtDepth(40, 120, 250); ++trial) {
     JobSpec spec = RandomSpec(random);
     spec.dtype = GetParam();
     CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 7), RingKind::kInProcess);
@@ -68,7 +68,7 @@ TEST_P(RandomJobs, AgreeWithTheReferenceOnAllKernels) {
   const RandomTime time;
   for (const std::string& kernel : kernels) {
     std::mt19937_64 random(4000 + static_cast<int>(GetParam()));
-    for (int trial = 0; trial < AtDepth(15, 20, 60); ++trial) {
+    for (int trial = 0; trial < AtDepth(10, 20, 60); ++trial) {
       JobSpec spec = RandomSpec(random);
       spec.dtype = GetParam();
       CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 4),
@@ -80,7 +80,7 @@ TEST_P(RandomJobs, AgreeWithTheReferenceOnAllKernels) {
 
 TEST_P(RandomJobs, AgreeWithTheReferenceOverGloo) {
   std::mt19937_64 random(2000 + static_cast<int>(GetParam()));
-  for (int trial = 0; trial < AtDepth(10, 15, 25); ++trial) {
+  for (int trial = 0; trial < AtDepth(6, 15, 25); ++trial) {
     JobSpec spec = RandomSpec(random);
     spec.dtype = GetParam();
     CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 5), RingKind::kGloo);

@@ -80,7 +80,7 @@ TEST(Callers, CompressedZerosTakeNoMemory) {
   const pid_t worker = (*cluster)->Workers().at(0);
   const int64_t coordinator_before = PeakBytes((*cluster)->coordinator());
   const int64_t worker_before = PeakBytes(worker);
-  const std::string zeros(256 * kMiB, '\0');
+  const std::string zeros(64 * kMiB, '\0');
 
   const auto channel = UnboundedChannel((*cluster)->address());
   const auto public_stub = v1::AttentionService::NewStub(channel);

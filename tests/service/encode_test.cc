@@ -1,4 +1,4 @@
-// Encoders through the real service: every golden case with 1, 2, 3 and 5 workers, and what is
+// Encoders through the real service: every golden case with one worker and several, and what is
 // refused.
 #include <chrono>
 #include <filesystem>
@@ -13,6 +13,7 @@
 #include "tests/service/encode_call.h"
 #include "tests/service/encode_cases.h"
 #include "tests/support/cluster.h"
+#include "tests/support/test_depth.h"
 #include "tests/support/test_folder.h"
 #include "wire/status.h"
 
@@ -30,7 +31,8 @@ TEST_P(ServiceEncode, EveryCase) {
   CheckEveryCase(**cluster);
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, ServiceEncode, ::testing::Values(1, 2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Workers, ServiceEncode,
+                         ::testing::ValuesIn(AtDepth<std::vector<int>>({3}, {1, 3}, {1, 2, 3, 5})));
 
 TEST(ServiceEncodeWithoutSharedMemory, RowsAreSent) {
   auto cluster = Cluster::Start(

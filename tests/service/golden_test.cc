@@ -10,6 +10,7 @@
 #include "tests/service/raw_call.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -45,7 +46,8 @@ TEST_P(ServiceGolden, EveryCase) {
   CheckEveryCase(**cluster, GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, ServiceGolden, ::testing::Values(1, 2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Workers, ServiceGolden,
+                         ::testing::ValuesIn(AtDepth<std::vector<int>>({3}, {1, 3}, {1, 2, 3, 5})));
 
 TEST(ServiceGoldenWithoutSharedMemory, RowsAreSent) {
   auto cluster = Cluster::Start({.workers = 2, .arguments = {"--share-memory=false"}});

@@ -11,6 +11,7 @@
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/test_depth.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::testing {
@@ -38,7 +39,7 @@ TEST_F(Memory, WorkersTakeWhatThePlanSays) {
   const std::vector<std::vector<Branch>> patterns = {{{2048, 1}, {4096, 2}, {8192, 4}},
                                                      {{2048, 1}, {65536, 64}}};
   for (const std::vector<Branch>& branches : patterns) {
-    for (const int workers : {1, 2, 4}) {
+    for (const int workers : AtDepth<std::vector<int>>({4}, {1, 4}, {1, 2, 4})) {
       auto cluster = Cluster::Start({.workers = workers});
       ASSERT_TRUE(cluster.ok()) << cluster.status();
       auto stub = (*cluster)->Stub();
