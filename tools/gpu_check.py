@@ -40,7 +40,7 @@ from gpu_report import Report, cell, cleaned, fenced
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = "gpu_bundle.json"
-TORCH_SCRIPTS = [ROOT / "tests" / "bench" / name for name in gpu_steps.TORCH_SCRIPTS]
+TORCH_SCRIPTS = [ROOT / "bench" / name for name in gpu_steps.TORCH_SCRIPTS]
 OWN_LIBRARIES = os.environ.get("LD_LIBRARY_PATH", "")  # without those of a bundle, for PyTorch
 NO_GPU = 3  # exit of gpu_bench
 PROBE_SECONDS = 20

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[1] / "bench" / "large_slide.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "large_slide.py"
 
 
 def test_a_small_slide(tmp_path):

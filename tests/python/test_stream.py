@@ -428,7 +428,7 @@ def test_an_output_is_replaced_by_a_stream_that_the_service_takes(client, rows, 
 
 def test_the_benchmark_of_a_billion_tokens(tmp_path):
     """A small part of it, which ends within a segment."""
-    script = Path(__file__).resolve().parents[1] / "bench" / "billion.py"
+    script = Path(__file__).resolve().parents[2] / "bench" / "billion.py"
     files = tmp_path / "files"
     files.mkdir()
     done = subprocess.run(
