@@ -263,7 +263,7 @@ def main():
     global np, torch, torch_encoder
     import numpy as np
     import torch
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "golden"))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "golden"))
     import torch_encoder
     torch.set_num_threads(options.threads)
 

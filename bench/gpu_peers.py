@@ -30,7 +30,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 VALUES = 262_139
 HEADS = 8
 WARM_SECONDS = 0.2

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-STREAMS = Path(__file__).resolve().parents[2] / "client" / "python" / "hilbert_ring" / "_torch_streams.py"
+STREAMS = Path(__file__).resolve().parents[1] / "client" / "python" / "hilbert_ring" / "_torch_streams.py"
 CYCLES = 400_000_000  # that a kernel waits: a fifth of a second or so
 ROWS = 1 << 20
 

@@ -23,7 +23,7 @@ import numpy as np
 from published_encoder import SIZES, TILE_SIZE, config_of
 from resident_memory import ResidentMemory, picture, processes_of
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "demo"))
 import random_encoder  # noqa: E402
 
 import hilbert_ring  # noqa: E402

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from running_service import RunningService  # noqa: E402
 from tls_cost import processor  # noqa: E402
 
