@@ -39,8 +39,7 @@ TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
   ASSERT_EQ(mkfifo((folder + "pipe").c_str(), 0600), 0);  // whose writer would be waited for
   wrong({folder + "pipe", right.key, ""}, "pipe", "must be a regular file, is a FIFO");
   wrong({right.cert, folder + "pipe", ""}, "--tls-key", "must be a regular file, is a FIFO");
-  wrong({right.cert, right.key, folder + "pipe"}, "--tls-ca",
-        "must be a regular file, is a FIFO");
+  wrong({right.cert, right.key, folder + "pipe"}, "--tls-ca", "must be a regular file, is a FIFO");
   wrong({folder + "words", right.key, ""}, "words", "holds no certificate");
   wrong({right.cert, folder + "words", ""}, "words", "holds no key");
   wrong({right.cert, folder + "b.key", ""}, "b.key", "is not the key of the certificate");
