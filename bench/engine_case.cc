@@ -1,5 +1,5 @@
-// One job through the engine alone, at the command of another program (bench/peers.py), so
-// that its runs can alternate with other programs' runs over the same inputs.
+// One job through the engine alone. Another program (bench/peers.py) tells it when to run, so
+// that its runs alternate with other programs' runs over the same inputs.
 //
 //   engine_case SPEC Q K V THREADS [INSTRUCTIONS]
 //

@@ -29,7 +29,7 @@ struct Access {
   // While a call is open the service is pinged after so long a silence, 10 s to a day. 0: 10 s, and
   // kRestingKeepalive on channels of ConnectForStream.
   absl::Duration keepalive_interval = absl::ZeroDuration();
-  std::map<std::string, std::string> pipes;  // what those of the files held that are pipes, by path
+  std::map<std::string, std::string> pipes;  // the text of each file that is a pipe, by path
 };
 
 // A stream may rest for long with nothing due. Servers and proxies of gRPC's defaults end the
@@ -45,7 +45,7 @@ absl::Status ReadPipes(Access& access);
 // would go over a network in clear text.
 absl::Status CheckAccess(const std::string& server, const Access& access);
 
-// INVALID_ARGUMENT of an interval that is none or out of its range, as it was given.
+// INVALID_ARGUMENT: the interval, as it was given, is no number or out of its range.
 absl::Status WrongKeepalive(const std::string& given);
 
 // Errors: those of its files.

@@ -91,7 +91,7 @@ class Address:
     token_file: Optional[Path]
     files: Dict[str, PathLike] = field(default_factory=dict)  # token_file, ca, cert, key: those that are paths
     keepalive_interval: Optional[float] = None  # seconds
-    arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # of address_of
+    arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # that address_of was given
 
     def pickled(self) -> Dict[str, Any]:
         """The arguments, for a client of another process.

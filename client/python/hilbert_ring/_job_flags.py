@@ -118,7 +118,7 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
     """In the words of engine/spec/job_spec.cc.
 
     Raises:
-        InvalidArgumentError, OutOfRangeError: a number, or how many there are, is none of a job's.
+        InvalidArgumentError, OutOfRangeError: no job can have such a number, or so many of them.
     """
     segments, dilations = fields["segments"], fields.get("dilations")
     lengths, tokens, heads = fields.get("sequence_lengths"), fields.get("tokens"), fields.get("heads")
