@@ -97,6 +97,14 @@ absl::Status WrongKeepalive(const std::string& given) {
       absl::StrCat("--keepalive-interval is ", given, ", must be 10 to 86400 seconds"));
 }
 
+absl::Status CheckKeepalive(const Access& access) {
+  const absl::Duration interval = access.keepalive_interval;
+  const bool right = interval == absl::ZeroDuration() ||
+                     (interval >= kLeastKeepalive && interval <= kMostKeepalive);
+  if (right) return absl::OkStatus();
+  return WrongKeepalive(absl::StrCat(absl::ToDoubleSeconds(interval)));
+}
+
 absl::Status CheckAccess(const std::string& server, const Access& access) {
   if (access.cert.empty() != access.key.empty()) {
     return absl::InvalidArgumentError("--cert and --key go together");
@@ -108,11 +116,7 @@ absl::Status CheckAccess(const std::string& server, const Access& access) {
   if (absl::Status name = wire::CheckServerName("--server-name", access.server_name); !name.ok()) {
     return name;
   }
-  const absl::Duration interval = access.keepalive_interval;
-  if (interval != absl::ZeroDuration() &&
-      (interval < kLeastKeepalive || interval > kMostKeepalive)) {
-    return WrongKeepalive(absl::StrCat(absl::ToDoubleSeconds(interval)));
-  }
+  if (absl::Status keepalive = CheckKeepalive(access); !keepalive.ok()) return keepalive;
   if (!access.token.empty() && !access.token_file.empty()) {
     return absl::InvalidArgumentError("a token and a token file are given, only one may be");
   }

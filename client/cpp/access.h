@@ -45,7 +45,10 @@ absl::Status ReadPipes(Access& access);
 // would go over a network in clear text.
 absl::Status CheckAccess(const std::string& server, const Access& access);
 
-// INVALID_ARGUMENT: the interval, as it was given, is no number or out of its range.
+// INVALID_ARGUMENT: the keepalive interval is out of its range.
+absl::Status CheckKeepalive(const Access& access);
+
+// The same of an interval as it was given, which may be no number.
 absl::Status WrongKeepalive(const std::string& given);
 
 // Errors: those of its files.

@@ -139,6 +139,7 @@ std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
   wire::BeforeConnecting();
   absl::Status refused = wire::CheckServerAddress("server", server);
   refused.Update(wire::CheckServerName("server_name", access.server_name));
+  refused.Update(CheckKeepalive(access));
   const auto credentials = CredentialsOf(access);
   refused.Update(credentials.status());
   if (!refused.ok()) return RefusingChannel(std::string(refused.message()));

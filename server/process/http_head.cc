@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/process/host_port.h"
 #include "server/process/security_settings.h"
 
 namespace hilbert_ring::server {
@@ -30,9 +31,7 @@ HttpTarget HttpTargetOf(const std::string& target, const std::string& host_heade
 bool IsLoopbackAuthority(const std::string& host) {
   const size_t port = host.find_last_not_of("0123456789");
   const bool has_port = port != host.npos && host[port] == ':';
-  std::string name = absl::AsciiStrToLower(has_port ? host.substr(0, port) : host);
-  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
-  return IsLoopback(name);
+  return IsLoopback(WithoutBrackets(absl::AsciiStrToLower(has_port ? host.substr(0, port) : host)));
 }
 
 bool HttpHeadIsTooLarge(MHD_Connection* connection) {

@@ -23,8 +23,7 @@ HttpTarget HttpTargetOf(const std::string& target, const std::string& host_heade
 bool IsLoopbackAuthority(const std::string& host);
 
 // Memory of libmicrohttpd for a request's head, a copy of its cookies, an entry for each header,
-// cookie and argument, and the head of the answer. Pages that are not used are none of the
-// machine's.
+// cookie and argument, and the head of the answer. Pages that are not used take no memory.
 inline constexpr size_t kHttpConnectionBytes = 64 << 10;
 inline constexpr char kHttpHeadTooLarge[] =
     "the request's head is too large, must have 16 KiB or fewer, and few headers and arguments\n";

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 
 #include <CLI/CLI.hpp>
-#include <initializer_list>
 
 #include "absl/strings/str_cat.h"
 #include "server/process/host_port.h"
@@ -45,15 +44,6 @@ constexpr char kWorkersNeed[] =
 std::string OpenPort(const char* port, const std::string& host, int number, const char* needs) {
   return absl::StrCat("--insecure: whoever reaches ", HostPort(host, number), " (", port,
                       ") is served, where ", needs);
-}
-
-// "[::1]" becomes "::1".
-void DropBrackets(std::initializer_list<std::string*> hosts) {
-  for (std::string* const host : hosts) {
-    if (host->size() > 2 && host->front() == '[' && host->back() == ']') {
-      *host = host->substr(1, host->size() - 2);
-    }
-  }
 }
 
 bool MayBeOn(const std::string& host, bool secure, const SecuritySettings& s) {
@@ -111,7 +101,9 @@ bool IsLoopback(const std::string& host) {
 }
 
 std::string CompleteHosts(CoordinatorSettings& s) {
-  DropBrackets({&s.grpc_host, &s.http_host, &s.membership_host});
+  for (std::string* const host : {&s.grpc_host, &s.http_host, &s.membership_host}) {
+    *host = WithoutBrackets(*host);
+  }
   if (std::string wrong = CheckTls(s.security); !wrong.empty()) return wrong;
   if (!s.callers.client_ca.empty() && s.security.tls.cert.empty()) {
     return "--tls-client-ca needs --tls-cert and --tls-key";
@@ -143,7 +135,7 @@ std::string CompleteHosts(CoordinatorSettings& s) {
 }
 
 std::string CompleteHosts(WorkerSettings& s) {
-  DropBrackets({&s.host, &s.http_host});
+  for (std::string* const host : {&s.host, &s.http_host}) *host = WithoutBrackets(*host);
   if (std::string wrong = CheckTls(s.security); !wrong.empty()) return wrong;
   if (!s.security.tls.cert.empty() && s.security.tls.ca.empty()) {
     return "--tls-cert needs --tls-ca: a worker asks its coordinator for a certificate, too";

@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Before anything is sent, by the programs and by the library alone.
-TEST(Access, FilesThatAreNotRightAreNamed) {
+TEST(Access, WhatIsNotRightIsNamed) {
   const testing::TestFolder folder;
   const testing::CertificateAuthority authority;
   const std::string ca = folder / "ca.crt", cert = folder / "a.crt", key = folder / "a.key";
@@ -50,6 +50,10 @@ TEST(Access, FilesThatAreNotRightAreNamed) {
   wrong({.tls = true, .cert = cert, .key = cert}, "--key: " + cert, "holds no key in PEM");
   wrong({.tls = true, .cert = cert, .key = folder / "b.key"}, "b.key",
         "is not the key of the certificate in --cert: ");
+  for (const absl::Duration interval : {absl::Seconds(9.9), absl::InfiniteDuration()}) {
+    wrong({.keepalive_interval = interval}, "--keepalive-interval is ",
+          "must be 10 to 86400 seconds");
+  }
   wrong({.tls = true, .cert = folder / "c.crt", .key = folder / "c.key"}, "c.key",
         "holds no key in PEM without a passphrase");
 }
