@@ -114,7 +114,7 @@ class LocalService:
         except BaseException:
             self.stop()
             raise
-        self.server = host_port(self._settings["grpc_host"] or "127.0.0.1", self.ready["grpc_port"])
+        self.server = host_port(self._settings["grpc_host"] or _loopback(), self.ready["grpc_port"])
         self._client = connect(self.server)
         return self._client
 
