@@ -193,6 +193,16 @@ def test_the_name_of_an_output_may_be_as_long_as_the_system_takes(slide, capsys)
     assert main(slide) == 2 and "cannot write: File name too long" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name, why", [("none/x.npy", "No such file or directory"), ("file/x.npy", "Not a directory"),
+                                       ("file/under/x.npy", "No such file or directory")])
+def test_an_output_whose_folder_is_none_is_named(slide, capsys, name, why):
+    Path("file").touch()
+    slide[3] = name
+    assert main(slide) == 2 and f"{name}: cannot write: {why}" in capsys.readouterr().err
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{name}: cannot write: {why}"):
+        FileOutput(name, (2, 3), np.dtype("f4"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_leaves_no_pending_file(slide, number):
     """It comes while a file that has no name yet is written."""

@@ -180,14 +180,18 @@ def output_path(path: PathLike) -> Path:
 
     Raises:
         InvalidArgumentError: FILE_DIRECTORY, FILE_SPECIAL: what is there is no regular file, or a descriptor, and
-            must not be replaced; or links lead to each other.
+            must not be replaced; links lead to each other; or there is no such folder.
     """
     place = find_output(path)
     if place.in_place:
         what = "is a descriptor, and no file's name" if os.path.isfile(path) else "is no regular file"
         raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: {what}",
                                    reason="FILE_DIRECTORY" if os.path.isdir(path) else "FILE_SPECIAL")
-    return Path(os.path.realpath(place.path))
+    found = Path(os.path.realpath(place.path))
+    if not os.path.isdir(found.parent):
+        why = errno.ENOTDIR if os.path.lexists(found.parent) else errno.ENOENT
+        raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: {os.strerror(why)}")
+    return found
 
 
 def free_bytes(folder: PathLike) -> int:
