@@ -1,16 +1,12 @@
-# hilbert_ring_test(NAME x_test SOURCES a.cc ... LIBRARIES l ... [LABEL fast|slow] [TIMEOUT seconds]
-#   [FILTER as gtest takes it] [ENVIRONMENT name=value] [ALONE: beside no other test])
+# hilbert_ring_test(NAME x_test SOURCES a.cc ... LIBRARIES l ... [TIMEOUT seconds] [FILTER as gtest takes it]
+#   [ENVIRONMENT name=value] [ALONE: beside no other test])
 # One entry of ctest runs all cases of the program. `./dev test fast` runs the label fast, `./dev test` all but slow.
-# Programs of the label slow are built by the target slow_tests alone. Without LABEL a test has that of its folder.
-add_custom_target(slow_tests)
+# A folder sets HILBERT_RING_FAST_TESTS where its programs are fast.
 add_custom_target(fast_tests)
 function(hilbert_ring_test)
-  cmake_parse_arguments(ARG "ALONE" "NAME;TIMEOUT;FILTER;ENVIRONMENT;LABEL" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "NAME;TIMEOUT;FILTER;ENVIRONMENT" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)
-  endif()
-  if(NOT ARG_LABEL)
-    set(ARG_LABEL ${HILBERT_RING_TEST_LABEL})
   endif()
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -24,12 +20,9 @@ function(hilbert_ring_test)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} ${arguments})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE}
     ENVIRONMENT "${ARG_ENVIRONMENT}")
-  if(ARG_LABEL)
-    set_tests_properties(${ARG_NAME} PROPERTIES LABELS ${ARG_LABEL})
-    add_dependencies(${ARG_LABEL}_tests ${ARG_NAME})
-  endif()
-  if(ARG_LABEL STREQUAL slow)
-    set_target_properties(${ARG_NAME} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+  if(HILBERT_RING_FAST_TESTS)
+    set_tests_properties(${ARG_NAME} PROPERTIES LABELS fast)
+    add_dependencies(fast_tests ${ARG_NAME})
   endif()
 endfunction()
 

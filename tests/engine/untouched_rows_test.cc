@@ -97,7 +97,7 @@ class UntouchedRows : public ::testing::TestWithParam<DataType> {};
 
 TEST_P(UntouchedRows, HaveTheBitsThatTheyHaveWithoutIt) {
   std::mt19937_64 random(70 + static_cast<int>(GetParam()));
-  int64_t untouched = 0, changed = 0;
+  int64_t untouched = 0, changed = 0, runs = 0;
   for (int trial = 0; trial < AtDepth(120, 250, 250); ++trial) {
     JobSpec spec = RandomSpec(random, {.max_tokens = 200, .max_heads = 4});
     spec.dtype = GetParam();
@@ -121,6 +121,7 @@ TEST_P(UntouchedRows, HaveTheBitsThatTheyHaveWithoutIt) {
                    << "trial " << trial << ", " << workers << " workers, " << kernel << ", "
                    << static_cast<int>(odd.tensor) << " of " << odd.token << " is " << odd.value
                    << ": " << FormatJobSpec(spec));
+      ++runs;
       const auto before = RunEngine(spec, inputs, workers, RingKind::kInProcess, kernel);
       ASSERT_TRUE(before.ok()) << before.status();
       const auto after = RunEngine(spec, with_it, workers, RingKind::kInProcess, kernel);
@@ -144,9 +145,8 @@ TEST_P(UntouchedRows, HaveTheBitsThatTheyHaveWithoutIt) {
       }
     }
   }
-  const auto kernels = std::ssize(KernelsUnderTest());
-  EXPECT_GT(untouched, 5'000 * kernels);
-  EXPECT_GT(changed, 500 * kernels);
+  EXPECT_GT(untouched, 67 * runs);
+  EXPECT_GT(changed, 7 * runs);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, UntouchedRows,

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -19,7 +20,9 @@ Number FromEnvironment(const char* variable, Number otherwise) {
 
 }  // namespace
 
-int FaultRounds(int few) { return FromEnvironment("HILBERT_RING_FAULT_ROUNDS", few); }
+int FaultRounds(int few) {
+  return FromEnvironment("HILBERT_RING_FAULT_ROUNDS", AtDepth(few, few, 5 * few));
+}
 
 uint64_t FaultSeed(const std::string& test, uint64_t seed) {
   seed = FromEnvironment("HILBERT_RING_FAULT_SEED", seed);

@@ -10,7 +10,7 @@
 
 namespace hilbert_ring::testing {
 
-// HILBERT_RING_FAULT_ROUNDS, or else `few`, so that a run of all tests stays short.
+// HILBERT_RING_FAULT_ROUNDS, or else `few`, and five times as many at full depth.
 int FaultRounds(int few);
 
 // HILBERT_RING_FAULT_SEED, or else `seed`; printed, so that a run can be repeated.
