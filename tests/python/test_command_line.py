@@ -199,7 +199,7 @@ def test_an_output_whose_folder_is_none_is_named(slide, capsys, name, why):
     Path("file").touch()
     slide[3] = name
     assert main(slide) == 2 and f"{name}: cannot write: {why}" in capsys.readouterr().err
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{name}: cannot write: {why}"):
+    with pytest.raises(hilbert_ring.NotFoundError, match=f"{name}: cannot write: {why}"):
         FileOutput(name, (2, 3), np.dtype("f4"))
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from hilbert_ring._npy import map_npy, read_npy_header
 from hilbert_ring._output_place import find_output
 from hilbert_ring._pending import open_pending, pending_path, sync_folder, take_name
-from hilbert_ring.errors import DataLossError, HilbertRingError, InvalidArgumentError, ResourceExhaustedError
+from hilbert_ring.errors import (DataLossError, HilbertRingError, InvalidArgumentError, NotFoundError,
+                                 ResourceExhaustedError)
 
 PathLike = Union[str, "os.PathLike[str]"]
 _mappings: "WeakKeyDictionary[mmap.mmap, Optional[Mapping]]" = WeakKeyDictionary()
@@ -180,7 +181,8 @@ def output_path(path: PathLike) -> Path:
 
     Raises:
         InvalidArgumentError: FILE_DIRECTORY, FILE_SPECIAL: what is there is no regular file, or a descriptor, and
-            must not be replaced; links lead to each other; or there is no such folder.
+            must not be replaced; or links lead to each other.
+        NotFoundError: FILE_NOT_FOUND: its folder is not there.
     """
     place = find_output(path)
     if place.in_place:
@@ -190,7 +192,7 @@ def output_path(path: PathLike) -> Path:
     found = Path(os.path.realpath(place.path))
     if not os.path.isdir(found.parent):
         why = errno.ENOTDIR if os.path.lexists(found.parent) else errno.ENOENT
-        raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: {os.strerror(why)}")
+        raise NotFoundError(f"{os.fspath(path)}: cannot write: {os.strerror(why)}", reason="FILE_NOT_FOUND")
     return found
 
 

@@ -112,7 +112,7 @@ class AlreadyExistsError(HilbertRingError):
 
 
 class NotFoundError(HilbertRingError, LookupError):
-    """No job of the caller has this id."""
+    """No job of the caller has this id, or a file or its folder is not there."""
 
     code = "NOT_FOUND"
 
