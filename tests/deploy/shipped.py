@@ -1,12 +1,9 @@
 """The command lines that are shipped, to be run on hosts of a test."""
 import shutil
-from pathlib import Path
 
-import yaml
-
+from chart import container, render
 from unit_file import UNITS, command
 
-BASE = Path(__file__).parents[2] / "deploy/kustomize/base/hilbert-ring.yaml"
 PORT = "8101"
 
 
@@ -57,20 +54,15 @@ class OfManifests:
 
     def __init__(self, programs, work, token):
         (work / "join-token").write_text(token)
-        self._programs, self._work = programs, work
-        self._containers = {}
-        for document in yaml.safe_load_all(BASE.read_text()):
-            if document["kind"] in ("Deployment", "StatefulSet"):
-                (container,) = document["spec"]["template"]["spec"]["containers"]
-                self._containers[container["name"]] = container
+        self._programs, self._work, self._objects = programs, work, render()
 
     def _words(self, name, changes, address):
-        container = self._containers[name]
-        words = replaced(container["command"],
+        found = container(self._objects, name)
+        words = replaced(found["command"],
                          {"/etc/hilbert-ring/join": str(self._work), **changes})
         words[0] = str(self._programs / words[0])
         environment = {variable["name"]: variable.get("value", address)  # else: the pod's address
-                       for variable in container.get("env", [])}
+                       for variable in found.get("env", [])}
         return words, environment
 
     def coordinator(self, host, address):
