@@ -1,22 +1,17 @@
 #!/usr/bin/env python3
-"""Gathers tools/gpu_check.py and what it runs, with the shared libraries that the programs need.
+"""Packs tools/gpu_check.py, the list of its steps, and what they run, with the shared libraries that the programs need.
 
     tools/gpu_bundle.py [--build FOLDER] [--to FILE]
 
-takes the programs of a build (build/release) and the libraries that they load, but for those of the
-system, the GPU's driver and CUDA, strips them, and packs them with the golden cases and the Python files
-into build/gpu_bundle.tar.xz (or .tar, which is quicker). It prints what the bundle needs, and says so in
-the bundle's gpu_bundle.json. A machine with Linux on x86-64, a C library no older than this one's and
-Python 3.10 runs it by
-
-    tar xf gpu_bundle.tar.xz && python3 gpu_bundle/tools/gpu_check.py
-
-into gpu_bundle/build/gpu_check.md. Of CUDA it takes the driver; cuDNN's kernel needs libcudnn.so.9, encoders
-need libcublasLt.so.13, and what is named in "needs" of the manifest needs NCCL: CUDA's folder, the system's or those that came with
-Python packages (PyTorch's) have them.
+takes the programs of a build (build/release) and the libraries that they load, but for those of the system, the GPU's
+driver and CUDA, strips them, and packs them with the golden cases and the Python files into build/gpu_bundle.tar.xz (or
+.tar, which is quicker). gpu_bundle.json says what the bundle needs: of CUDA the driver; cuDNN's kernel needs
+libcudnn.so.9, encoders need libcublasLt.so.13, and what is named in "needs" needs NCCL: CUDA's folder, the system's or
+those of Python packages (PyTorch's) have them.
 """
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -25,20 +20,104 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-import gpu_service
-import gpu_steps
-from gpu_check import MANIFEST, ROOT, TORCH_SCRIPTS, find_programs
-
+ROOT = Path(__file__).resolve().parent.parent
 NAME = "gpu_bundle"
 
 # Of the system, the driver and CUDA.
 SYSTEM = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so",
           "libresolv.so")
 CUDA = ("libcuda.so", "libnccl.so", "libcudnn", "libcudart")
-SCRIPTS = ["gpu_check.py", "gpu_process.py", "gpu_report.py", "gpu_service.py", "gpu_steps.py",
-           "gpu_tables.py"]
 GOLDEN = ROOT / "tests" / "golden"
-CLIENT = ROOT / "client" / "python" / "hilbert_ring"
+FILES = [ROOT / name for name in (
+    "tools/gpu_check.py", "tools/gpu_service.py", "bench/gpu_peers.py", "bench/gpu_streams.py",
+    "client/python/hilbert_ring/_torch_streams.py", "tests/golden/attention_oracle.py")]
+PROGRAMS = ["gpu_bench", "gpu_encoder_bench", "gpu_graph_bench", "hopper_alone", "device_test", "row_math_test",
+            "attention_test", "engine_golden_test", "engine_encoder_golden_test", "engine_random_test",
+            "ring_processes_test", "ring_rank", "hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"]
+HOPPER = {"least": 9.0, "most": 9.9}  # compute capability
+KERNELS = {"cuda/native": {}, "cuda/native-sm90": HOPPER, "cuda/native-sm90-pipelined": HOPPER,
+           "cuda/cudnn": {"least": 8.0}}
+TOKENS = [425_984, 4_194_304]  # of the published job, and one that fills more of a GPU
+
+
+def steps():
+    """The list, in the order in which it is worth a lent GPU's minutes. A step prints at least so many "rows" of
+    tables, or passes a test; "absent" is the exit code of one that lacks something on the machine."""
+    found = []
+
+    def add(group, title, seconds, command, **more):
+        found.append({"group": group, "title": title, "seconds": seconds, "command": command, **more})
+
+    def of_kernels(group, title, seconds, program, *words, kernels=KERNELS, environment=None, **more):
+        for kernel in kernels:
+            variables = {} if environment is None else {
+                "environment": {"HILBERT_RING_TEST_KERNEL": kernel, **environment}}
+            name = kernel.replace("/", "_").replace("-", "_")
+            add(group, f"{title}, {kernel}", seconds,
+                ["{bin}/" + program, *(word.replace("KERNEL", kernel).replace("NAME", name) for word in words)],
+                kernel=kernel, **KERNELS.get(kernel, {}), **more, **variables)
+
+    def peers(group, title, seconds, rows, *words):
+        add(group, f"PyTorch: {title}", seconds,
+            ["{python}", "{root}/bench/gpu_peers.py", *words, "--values", "{values}"], rows=rows, absent=2)
+
+    def tests(title, seconds, program, *words, **environment):
+        add("correct", title, seconds, ["{bin}/" + program, *words], environment=environment)
+
+    of_kernels("smoke", "Smoke test", 20, "gpu_bench", "--part=smoke", "--kernel=KERNEL", rows=14)
+    of_kernels("bench", "Layers in bfloat16", 45, "gpu_bench", "--part=layers", "--kernel=KERNEL", rows=10)
+    for tokens in TOKENS:
+        of_kernels("bench", f"Job of {tokens:,} tokens", 30, "gpu_bench", "--part=jobs", f"--tokens={tokens}",
+                   "--kernel=KERNEL", kernels=[*KERNELS, "cuda"], rows=1)
+    peers("bench", "layers in bfloat16", 60, 10, "--part=layers")
+    for tokens in TOKENS:
+        peers("bench", f"job of {tokens:,} tokens", 45, 2, "--part=jobs", f"--tokens={tokens}")
+    for compute in ("bfloat16", "float32"):
+        add("bench", f"Encoder of the published size, {compute}", 60,
+            ["{bin}/gpu_encoder_bench", "--kernel=cuda", f"--compute={compute}"], rows=1)
+    of_kernels("correct", "Attention against float64", 90, "attention_test", "--gtest_filter=*/NAME")
+    of_kernels("correct", "Golden cases", 90, "engine_golden_test", "--gtest_filter=*AllKernels*", environment={})
+    tests("Device", 60, "device_test", "--gtest_filter=*cuda*")
+    tests("Rows of models", 60, "row_math_test")
+    tests("Golden encoders", 120, "engine_encoder_golden_test", HILBERT_RING_TEST_KERNEL="cuda")
+    tests("Rings over NCCL, 2 and 4 processes on one GPU", 60, "ring_processes_test", "--gtest_filter=*nccl*")
+    add("correct", "PyTorch: rows and results of the caller's stream", 60, ["{python}", "{root}/bench/gpu_streams.py"],
+        rows=0, absent=2)
+    add("correct", "Service: jobs on two workers of one GPU", 120,
+        ["{python}", "{root}/tools/gpu_service.py", "{bin}", "cuda:0"], rows=2)
+    # Threads that touch shared memory at once, and warps that part at one of a group's instructions.
+    for title, tool in (("Races", "racecheck"), ("Order of instructions", "synccheck")):
+        add("correct", f"{title}, the Hopper kernels alone", 40,
+            ["compute-sanitizer", "--error-exitcode=9", f"--tool={tool}", "{bin}/hopper_alone", "--quick"], rows=10,
+            **HOPPER)
+    for kernel in [name for name in KERNELS if name != "cuda/cudnn"]:
+        name = kernel.replace("/", "_").replace("-", "_")
+        # Libraries probe the GPU by calls that may fail.
+        add("correct", f"Memory checker, {kernel}", 60,
+            ["compute-sanitizer", "--error-exitcode=9", "--tool=memcheck", "--leak-check=full",
+             "--report-api-errors=no", "{bin}/attention_test", "--gtest_filter=" + ":".join(
+                 f"*{test}*/{name}" for test in ("EveryDim", "ManyRows", "TinySegments", "WithoutKeys"))],
+            kernel=kernel, **KERNELS[kernel])
+    add("more", "Small jobs", 20, ["{bin}/gpu_bench", "--part=small", "--kernel=cuda"], rows=1)
+    add("more", "Launches beside a graph of them", 20, ["{bin}/gpu_graph_bench"], rows=3)
+    add("more", "The Hopper kernels alone", 40, ["{bin}/hopper_alone"], rows=10, **HOPPER)
+    for dtype, kernels in (("float16", KERNELS), ("float32", ["cuda/native"])):
+        of_kernels("more", f"Layers in {dtype}", 45, "gpu_bench", "--part=layers", f"--type={dtype}", "--kernel=KERNEL",
+                   kernels=kernels, rows=10)
+    peers("more", "layers in float16", 60, 10, "--part=layers", "--type=float16")
+    add("more", "A job that fills the GPU's memory", 60, ["{bin}/gpu_bench", "--part=resident", "--kernel=cuda"],
+        rows=1)
+    of_kernels("random", "Random jobs", 80, "engine_random_test", "--gtest_filter=*AllKernels*",
+               environment={"HILBERT_RING_RANDOM_SECONDS": "30"})
+    return found
+
+
+def find_programs(folder):
+    found = {}
+    for path in sorted(Path(folder).rglob("*")):
+        if path.name in PROGRAMS and path.is_file() and os.access(path, os.X_OK):
+            found.setdefault(path.name, path.resolve())
+    return found
 
 
 def output_of(*command):
@@ -68,7 +147,7 @@ def gather(programs, folder):
     """Fills the folder: its manifest."""
     binaries, libraries = folder / "bin", folder / "lib"
     needs = {}
-    for place in (binaries, libraries, folder / "tools"):
+    for place in (binaries, libraries):
         place.mkdir()
     for name, path in programs.items():
         shutil.copy2(path, binaries / name)
@@ -81,9 +160,7 @@ def gather(programs, folder):
     for path in files:
         path.chmod(0o755)
         subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
-    for name in SCRIPTS:
-        shutil.copy2(ROOT / "tools" / name, folder / "tools")
-    for path in (*TORCH_SCRIPTS, CLIENT / "_torch_streams.py", GOLDEN / "attention_oracle.py"):
+    for path in FILES:
         (folder / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, folder / path.relative_to(ROOT))
     for cases in ("cases", "encoder_cases"):
@@ -94,8 +171,9 @@ def gather(programs, folder):
                 "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
                 "programs": sorted(programs),
                 "libraries": sorted(path.name for path in libraries.iterdir()),
-                "needs": {library: sorted(names) for library, names in sorted(needs.items())}}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+                "needs": {library: sorted(names) for library, names in sorted(needs.items())},
+                "device": ["{bin}/gpu_bench", "--part=device"], "steps": steps()}
+    (folder / "gpu_bundle.json").write_text(json.dumps(manifest, indent=1) + "\n")
     return manifest
 
 
@@ -119,10 +197,10 @@ def main():
     parser.add_argument("--list", action="store_true", help="the programs' names, which are targets too")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(gpu_steps.PROGRAMS + gpu_service.NEEDS))
+        print("\n".join(PROGRAMS))
         return
     programs = find_programs(options.build)
-    missing = [name for name in gpu_steps.PROGRAMS + gpu_service.NEEDS if name not in programs]
+    missing = [name for name in PROGRAMS if name not in programs]
     if missing:
         sys.exit(f"gpu-bundle: {', '.join(missing)} not found in {options.build}")
     if not options.to.endswith((".tar.xz", ".tar")):

@@ -1,28 +1,19 @@
 #!/usr/bin/env python3
-"""Checks and measures the engine on a GPU, and writes one report.
+"""Runs the steps of a bundle of tools/gpu_bundle.py on this machine's GPU, and writes one report.
 
-    tools/gpu_check.py [--binaries FOLDER|BUNDLE] [--report FILE] [--minutes N] [--only GROUP,...]
+    tar xf gpu_bundle.tar.xz && python3 gpu_bundle/tools/gpu_check.py [--only GROUP,...] [--minutes N] [--report FILE]
 
-builds the engine alone (no gRPC, nothing downloaded or installed) into build/gpu, or takes the
-programs from FOLDER, wherever they lie below it, or from a bundle of tools/gpu_bundle.py for a machine
-without the libraries; unpacked, a bundle runs its own by tools/gpu_check.py alone. Python is all that
-this needs.
-
-The steps are in the order in which they are worth a lent GPU's minutes (gpu_steps.py): a smoke test of
-each kernel (smoke); layers in bfloat16, the published job, PyTorch beside them where it is there
-(bench); correctness of each kernel, the sanitizer's checkers, rings over NCCL, the service (correct); other
-benchmarks (more); random jobs (random). Each is a process of its own, of which nothing is left when its
-time is up, and the report is whole after each. Kernels that hang or fault are measured no further. The
-GPU must have cuDNN.
-
-Exits with 0 when all passed, with 1 when something failed, and with 2 when there is no GPU or the
-programs cannot be had.
+Python 3.10 and the GPU's driver are all that it needs. gpu_bundle.json lists the steps in the order in which they are
+worth a lent GPU's minutes. Each is a process group of its own, which is killed when its time is up, and the report is
+whole after each. A kernel whose smoke test hangs or is killed is not run further. Exits with 0 when all passed, with 1
+when something failed, and with 2 when there is no GPU or the machine's C library is too old.
 """
 import argparse
-import atexit
+import ctypes
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -31,21 +22,12 @@ import tempfile
 import time
 from pathlib import Path
 
-import gpu_process
-import gpu_service
-import gpu_steps
-import gpu_tables
-from gpu_process import PASSED, Outcome
-from gpu_report import Report, cell, cleaned, fenced
-
 ROOT = Path(__file__).resolve().parent.parent
-MANIFEST = "gpu_bundle.json"
-TORCH_SCRIPTS = [ROOT / "bench" / name for name in gpu_steps.TORCH_SCRIPTS]
-OWN_LIBRARIES = os.environ.get("LD_LIBRARY_PATH", "")  # without those of a bundle, for PyTorch
 NO_GPU = 3  # exit of gpu_bench
-PROBE_SECONDS = 20
-MOST_TABLES, MOST_ROWS = 4, 100  # of a step, in the report
 LEAST_SECONDS = 5  # that a step is worth beginning for
+PROBE_SECONDS = 20
+KEPT_BYTES, KEPT_LINES = 1 << 18, 100  # of what a step prints, in the report
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def fail(message):
@@ -53,229 +35,164 @@ def fail(message):
     sys.exit(2)
 
 
-def output_of(*command):
-    """What a command prints, or "" when it is not there, fails or hangs."""
-    done = gpu_process.run(command, PROBE_SECONDS)
-    return done.output.strip() if done.verdict == PASSED else ""
+def children():
+    """Processes below this one that live, and those that are to be waited for."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # it has ended
+        if int(parent) == os.getpid():
+            yield int(entry.name), state == "Z"
 
 
-def build(folder, log):
-    if shutil.which("nvcc") is None and not Path("/usr/local/cuda/bin/nvcc").exists():
-        fail("no nvcc to build with; name built programs by --binaries")
-    jobs = str(os.cpu_count() or 1)
-    configure = ["cmake", "-S", str(ROOT), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release",
-                 "-DHILBERT_RING_SERVICE=OFF", "-DHILBERT_RING_CUDA=ON"]
-    if shutil.which("ninja") is not None:
-        configure += ["-G", "Ninja"]
-    for command in (configure, ["cmake", "--build", str(folder), "-j", jobs, "--target",
-                                *gpu_steps.PROGRAMS]):
-        print(f"== {' '.join(command)}", flush=True)
-        with open(log, "ab") as to:
-            if subprocess.run(command, stdout=to, stderr=to, check=False).returncode != 0:
-                sys.stderr.write("".join(open(log, errors="replace").readlines()[-30:]))
-                fail(f"the engine does not build here, see {log}; its libraries are Abseil, "
-                     "nlohmann-json, Highway, Gloo, oneDNN and GoogleTest")
+def end_children(seconds=5):
+    """Kills what a step left behind: this process is the parent of all orphans. Whether nothing is left."""
+    end = time.monotonic() + seconds
+    while (left := list(children())) and time.monotonic() < end:
+        for pid, ended in left:
+            try:
+                os.waitpid(pid, os.WNOHANG) if ended else os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass  # it has ended
+        time.sleep(0.01)
+    return not left
 
 
-def find_programs(folder):
-    found = {}
-    for path in sorted(Path(folder).rglob("*")):
-        if path.name in gpu_steps.PROGRAMS + gpu_service.NEEDS and path.is_file() and os.access(
-                path, os.X_OK):
-            found.setdefault(path.name, path.resolve())
-    return found
+def run(command, seconds, environment=()):
+    """(exit code, -signal, or None where time was up; what it printed at the end)"""
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                       start_new_session=True, env={**os.environ, **dict(environment)})
+        except OSError as error:
+            return 127, str(error)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except OSError:
+                pass  # nobody is left in it
+            if process.poll() is None:
+                try:
+                    process.wait(5)
+                except subprocess.TimeoutExpired:
+                    pass  # it is in the driver, and does not come back
+            end_children()
+        output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT_BYTES))
+        return code, output.read().decode(errors="replace")
 
 
-def libraries(folder):
-    """Folders of shared libraries: those of a bundle, and CUDA's that came with Python packages."""
-    packages = [Path(entry) / "nvidia" for entry in sys.path if entry]
-    folders = [Path(folder).resolve() / "lib", *(lib for package in packages if package.is_dir()
-                                                 for lib in sorted(package.glob("*/lib")))]
-    return ":".join([str(path) for path in folders if path.is_dir()]
-                    + [known for known in OWN_LIBRARIES.split(":") if known])
+def verdict_of(step, code, output, seconds):
+    if code is None:
+        return f"FAILED: not done in {seconds:.0f} s"
+    if code < 0:
+        return f"FAILED: ended by {signal.Signals(-code).name}"
+    missing = re.search(r"loading shared libraries: ([^:]*)", output)
+    if code == 127 and missing:
+        return f"not run: {missing[1]} is not on this machine"
+    if code == step.get("absent"):
+        return f"not run: {output.strip().rpartition(chr(10))[2]}"
+    if code != 0:
+        return f"FAILED with {code}"
+    if step.get("rows") is not None:
+        rows = max(0, sum(line.startswith("| ") and "---" not in line for line in output.split("\n")) - 1)
+        least = step["rows"]
+        return "passed" if rows >= least else f"FAILED: {rows} rows were printed, must be at least {least}"
+    return "passed" if "[       OK ]" in output else "FAILED: no test ran"
 
 
-def manifest_of(folder):
-    """What a bundle says of itself; fails where this machine's C library is too old for it."""
-    try:
-        manifest = json.loads((Path(folder) / MANIFEST).read_text())
-    except (OSError, ValueError):
-        return {}
-    name, version = platform.libc_ver()
-    numbers = [tuple(int(part) for part in text.split(".")) for text in
-               (manifest["glibc"], version or "0")]
-    if name != "glibc" or numbers[1] < numbers[0]:
-        fail(f"the bundle needs glibc {manifest['glibc']}; this machine has {name} {version}")
-    return manifest
+class Report:
+    """Markdown, of which the file is whole after every step."""
 
+    def __init__(self, path, head):
+        self.path, self.head, self.state = Path(path), head, "nothing was run yet"
+        self.rows, self.parts, self.failed = [], [], 0
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.write()
 
-def passed_tests(outcome):
-    return sum(line.startswith("[       OK ]") for line in outcome.output.split("\n"))
+    def add(self, title, verdict, seconds=0.0, output=""):
+        print(f"== {title}: {verdict}", flush=True)
+        self.failed += verdict.startswith("FAILED")
+        cell = " ".join(verdict.split()).replace("|", "/")
+        self.rows.append(f"| {title} | {cell} | {seconds:.1f} |")
+        lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]", "", output).split("\n")
+        lines = [line[:300] for line in lines if line.strip() and not line.startswith("[       OK ]")][-KEPT_LINES:]
+        if lines and not (verdict == "passed" and "[  PASSED  ]" in output):
+            self.parts.append("\n".join([f"\n## {title}\n", "``````", *lines, "``````"]))
+        self.write()
 
-
-def judged(step, outcome, gpu):
-    """The verdict, once what was printed is looked at too."""
-    if outcome.code == 127 and "error while loading shared libraries: " in outcome.output:
-        missing = outcome.output.partition("shared libraries: ")[2].partition(":")[0]
-        return f"not run: {missing} is not on this machine"
-    if step.program in gpu_steps.TORCH_SCRIPTS and outcome.code == 2:  # something that it needs is not here
-        why = outcome.output.strip().rpartition("\n")[2]
-        return f"not run: {why.removeprefix(step.program.removesuffix('.py') + ': ')}"
-    if outcome.verdict != PASSED:
-        return outcome.verdict
-    if step.rows:
-        kernel = step.kernel if step.program == "gpu_bench" else ""
-        why = gpu_tables.judge(outcome.output, step.rows, kernel, gpu)
-        return f"FAILED: {why}" if why else PASSED
-    if passed_tests(outcome) == 0:
-        return "FAILED: no test ran"
-    if "[  FAILED  ]" in outcome.output or "[  PASSED  ]" not in outcome.output:
-        return "FAILED: it exits with 0, and not all of its tests passed"
-    skipped = sum(line.startswith("[  SKIPPED ]") for line in outcome.output.split("\n"))
-    return f"{PASSED}, {skipped} skipped" if skipped else PASSED
-
-
-def told(step, verdict, outcome):
-    """The part of a step's output that belongs into the report."""
-    parts = []
-    if step.rows:
-        tables, others = gpu_tables.split("\n".join(cleaned(outcome.output)))
-        parts = ["\n".join(table[:MOST_ROWS]) for table in tables[:MOST_TABLES]]
-        parts.append(fenced("\n".join(others), 20))
-    elif not verdict.startswith(PASSED):
-        lines = [line for line in outcome.output.split("\n") if "[       OK" not in line]
-        parts = [fenced("\n".join(lines))]
-    if outcome.left:
-        parts.append(f"It left processes behind, which were ended: {cell(', '.join(outcome.left))}.")
-    return "\n\n".join(part for part in parts if part)
+    def write(self, state=None):
+        self.state = state or self.state
+        text = "\n".join([
+            "# GPU check\n", *self.head, f"- {len(self.rows)} steps, {self.failed} failed; {self.state}\n",
+            "| step | verdict | seconds |", "| --- | --- | --- |", *self.rows, *self.parts, ""])
+        beside = self.path.with_name(self.path.name + ".new")
+        beside.write_text(text, encoding="utf-8", errors="replace")
+        os.replace(beside, self.path)
 
 
 class Check:
-    def __init__(self, programs, report, gpu, end, patience):
-        self.programs, self.report, self.gpu = programs, report, gpu
-        self.end, self.patience = end, patience
-        self.checker = shutil.which("compute-sanitizer") or shutil.which(
-            "compute-sanitizer", path="/usr/local/cuda/bin")
-        self.broken = {}  # kernel: why it is not measured further
-        self.lost = ""  # why nothing more is run
-        self.rows = []
-
-    def command(self, step):
-        words = [str(self.programs[step.program]), *step.arguments]
-        if step.program in gpu_steps.TORCH_SCRIPTS:
-            return [sys.executable, *words]
-        return [self.checker, "--error-exitcode=9", *step.checker, *words] if step.checker else words
+    def __init__(self, manifest, report, capability, end):
+        self.report, self.capability, self.end = report, capability, end
+        self.device = step_command(manifest["device"], "")
+        self.stopped, self.broken = "", set()
 
     def why_not(self, step):
-        if self.lost:
-            return f"not run: {self.lost}"
-        if step.program not in {*self.programs, gpu_steps.SERVICE}:
-            return "not there"
-        if step.checker and self.checker is None:
-            return "not run: compute-sanitizer not found"
-        if step.kernel in self.broken:
-            why, starts = self.broken[step.kernel]
-            # Where it breaks, tests can say.
-            if not starts or step.program != "attention_test" or step.checker:
-                return f"not run: {why}"
-        if self.end - time.monotonic() < LEAST_SECONDS:
-            return "not run: no time was left"
-        return ""
+        if self.stopped:
+            return self.stopped
+        if not step.get("least", 0) <= self.capability <= step.get("most", 99):
+            return f"compute capability {self.capability}"
+        if step["command"][0] == "compute-sanitizer" and not shutil.which("compute-sanitizer"):
+            return "compute-sanitizer not found"
+        if step.get("kernel") in self.broken:
+            return f"{step['kernel']} failed its smoke test"
+        return "no time was left" if self.end - time.monotonic() < LEAST_SECONDS else ""
 
-    def outcome_of(self, step):
-        seconds = min(self.patience * step.seconds, self.end - time.monotonic())
-        if step.program == gpu_steps.SERVICE:
-            verdict, taken, text = gpu_service.run(self.programs, "cuda:0", seconds)
-            outcome = Outcome(verdict, seconds=taken)
-            outcome.left = gpu_process.end_all()[0]
-            return outcome, text
-        environment = dict(step.environment)
-        if step.program in gpu_steps.TORCH_SCRIPTS:
-            environment["LD_LIBRARY_PATH"] = OWN_LIBRARIES
-        outcome = gpu_process.run(
-            self.command(step), seconds, environment,
-            lambda line: gpu_tables.is_row(line) and print(*cleaned(line), flush=True))
-        outcome.verdict = judged(step, outcome, self.gpu)
-        return outcome, told(step, outcome.verdict, outcome)
-
-    def run(self, step):
-        print(f"== {step.title}", flush=True)
-        self.report.begin(step.title)
+    def run(self, step, values):
         why = self.why_not(step)
         if why:
-            print(f"   {why}", flush=True)
-            self.report.add(step.title, why, 0, 0)
+            self.report.add(step["title"], f"not run: {why}")
             return
-        outcome, text = self.outcome_of(step)
-        print(f"   {outcome.verdict}", flush=True)
-        if step.rows:
-            self.rows += gpu_tables.rows_of(outcome.output)
-            self.report.summary = gpu_tables.beside(self.rows)
-        if step.group == "smoke":
-            self.learn(step, outcome)
-        self.report.add(step.title, outcome.verdict, passed_tests(outcome), outcome.seconds, text)
-        if outcome.crashed:
-            self.probe()
-
-    def learn(self, step, outcome):
-        """What a smoke test says of a kernel. One that is wrong is measured all the same."""
-        rows = gpu_tables.rows_of(outcome.output)
-        starts = any(row.get("pattern") == "starts" and not row.get("error", "").startswith("not run")
-                     for row in rows)
-        faults = any(row.get("error", "").startswith("not run") for row in rows)
-        if outcome.verdict != PASSED and (outcome.crashed or faults or not starts):
-            self.broken[step.kernel] = (f"{step.kernel} failed its smoke test", starts)
-
-    def probe(self):
-        """After a crash: whether the GPU still answers, asked twice."""
-        command = [str(self.programs.get("gpu_bench", "gpu_bench")), "--part=device"]
-        for wait in (0, 5):
-            time.sleep(wait)
-            outcome = gpu_process.run(command, self.patience * PROBE_SECONDS)
-            if outcome.verdict == PASSED:
-                return
-        self.lost = "the GPU does not answer any more"
-        self.report.add("The GPU, after that", f"FAILED: it does not answer ({outcome.verdict})", 0,
-                        outcome.seconds, fenced(outcome.output))
+        self.report.write(f"{step['title']} is under way since {time.strftime('%H:%M:%S', time.gmtime())} UTC")
+        start = time.monotonic()
+        seconds = min(step["seconds"], self.end - start)
+        code, output = run(step_command(step["command"], values), seconds, step.get("environment", {}))
+        self.report.add(step["title"], verdict_of(step, code, output, seconds), time.monotonic() - start, output)
+        if code is None or code < 0:
+            if step["group"] == "smoke":
+                self.broken.add(step["kernel"])
+            # Whether the GPU still answers, asked twice.
+            if run(self.device, PROBE_SECONDS)[0] != 0 and run(self.device, PROBE_SECONDS)[0] != 0:
+                self.stopped = "the GPU does not answer any more"
+                self.report.add("The GPU, after that", "FAILED: it does not answer")
 
 
-def parse():
+def step_command(words, values):
+    """{bin} and {root} are the bundle's folders, {values} is a file of numbers, {python} this interpreter."""
+    return [word.format(bin=ROOT / "bin", root=ROOT, values=values, python=sys.executable) for word in words]
+
+
+def libraries():
+    """Folders of shared libraries: the bundle's, and CUDA's that came with Python packages."""
+    packages = [lib for entry in sys.path if entry for lib in sorted(Path(entry).glob("nvidia/*/lib"))]
+    return ":".join([str(ROOT / "lib"), *map(str, packages), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+
+
+def parse(groups):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binaries", help="folder or bundle of built programs; nothing is built then")
     parser.add_argument("--report", default=str(ROOT / "build" / "gpu_check.md"))
     parser.add_argument("--minutes", type=float, default=9.5, help="for everything together")
-    parser.add_argument("--only", default=",".join(gpu_steps.GROUPS),
-                        help="groups of steps: " + ", ".join(gpu_steps.GROUPS))
-    parser.add_argument("--quick", action="store_true",
-                        help="small sizes and one round each, to see that it runs")
-    parser.add_argument("--patience", type=float, default=1,
-                        help="times each step's seconds: more than 1 for a slower machine")
+    parser.add_argument("--only", default=",".join(groups), help="groups of steps: " + ", ".join(groups))
     options = parser.parse_args()
     options.only = options.only.split(",")
     for group in options.only:
-        if group not in gpu_steps.GROUPS:
-            parser.error(f"--only has {group}, must be of {', '.join(gpu_steps.GROUPS)}")
+        if group not in groups:
+            parser.error(f"--only has {group}, must be of {', '.join(groups)}")
     return options
-
-
-def programs_of(options):
-    """(folder, programs in it) as built, unpacked or made now."""
-    folder = Path(options.binaries) if options.binaries else ROOT / "build" / "gpu"
-    if not options.binaries and (ROOT / MANIFEST).exists():
-        folder = ROOT  # this is an unpacked bundle
-    elif not options.binaries:
-        folder.mkdir(parents=True, exist_ok=True)
-        build(folder, folder / "gpu_check_build.log")
-    elif folder.is_file():
-        unpacked = tempfile.mkdtemp()
-        atexit.register(shutil.rmtree, unpacked, ignore_errors=True)
-        shutil.unpack_archive(folder, unpacked)
-        folder = next((path.parent for path in Path(unpacked).glob(f"*/{MANIFEST}")), Path(unpacked))
-    programs = find_programs(folder)
-    if "gpu_bench" not in programs:
-        fail(f"gpu_bench is not in {folder}")
-    programs.update((script.name, script) for script in TORCH_SCRIPTS if script.exists())
-    return folder, programs
 
 
 def interrupted(*_):
@@ -283,52 +200,42 @@ def interrupted(*_):
 
 
 def main():
-    options = parse()
+    manifest = json.loads((ROOT / "gpu_bundle.json").read_text())
+    options = parse(list(dict.fromkeys(step["group"] for step in manifest["steps"])))
+    name, version = platform.libc_ver()
+    has, needs = ([int(part) for part in text.split(".")] for text in (version or "0", manifest["glibc"]))
+    if name != "glibc" or has < needs:
+        fail(f"the bundle needs glibc {manifest['glibc']}; this machine has {name} {version}")
     end = time.monotonic() + 60 * options.minutes
     signal.signal(signal.SIGTERM, interrupted)
-    gpu_process.adopt_orphans()
-    folder, programs = programs_of(options)
-    manifest = manifest_of(folder)
-    os.environ["LD_LIBRARY_PATH"] = libraries(folder)
-    os.environ["HILBERT_RING_TEST_DEPTH"] = "all"
-    os.environ["HILBERT_RING_GOLDEN_DIR"] = str(ROOT / "tests" / "golden" / "cases")
-    if "ring_rank" in programs:
-        os.environ["HILBERT_RING_RANK_BINARY"] = str(programs["ring_rank"])
-
-    revision = manifest.get("revision") or output_of(
-        "git", "-C", str(ROOT), "rev-parse", "--short", "HEAD") or "unknown"
-    head = [f"- revision {revision}, {platform.platform()}, Python {platform.python_version()}",
-            f"- {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}"]
-    if manifest:
-        head.append(f"- a bundle of {manifest['bytes'] / 2**20:.0f} MiB, which needs glibc "
-                    f"{manifest['glibc']}")
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    os.environ.update(LD_LIBRARY_PATH=libraries(), HILBERT_RING_TEST_DEPTH="all",
+                      HILBERT_RING_GOLDEN_DIR=str(ROOT / "tests/golden/cases"),
+                      HILBERT_RING_RANK_BINARY=str(ROOT / "bin/ring_rank"))
+    os.environ["PATH"] += ":/usr/local/cuda/bin"
+    head = [f"- revision {manifest['revision']}, {platform.platform()}, Python {platform.python_version()}",
+            f"- {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}; the bundle needs glibc {manifest['glibc']}"]
     report = Report(options.report, head)
-    device = gpu_process.run([str(programs["gpu_bench"]), "--part=device"],
-                             options.patience * PROBE_SECONDS)
-    if device.verdict != PASSED:
-        report.add("The GPU", f"FAILED: it does not answer ({device.verdict})", 0, device.seconds,
-                   fenced(device.output))
-        print(f"gpu-check: {device.verdict}: {' '.join(cleaned(device.output))}", file=sys.stderr)
-        report.end("there is no GPU that answers: nothing was run")
-        sys.exit(2 if device.code == NO_GPU else 1)
-    gpu = cell(device.output.strip())
-    smi = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm",
-                    "--format=csv,noheader")
-    report.head = [f"- GPU: {gpu}; by nvidia-smi (name, driver, memory, most clock): "
-                   f"{cell(smi) or 'not found'}", *head]
-    kernels = gpu_steps.kernels_of(gpu.rpartition("compute capability ")[2])
-    values = tempfile.NamedTemporaryFile(suffix=".f32")  # until the end of the process
-    gpu_process.run([str(programs["gpu_bench"]), f"--values={values.name}"], PROBE_SECONDS)
-    check = Check(programs, report, gpu, end, options.patience)
-    try:
-        for step in gpu_steps.steps(kernels, values.name, options.quick):
-            if step.group in options.only:
-                check.run(step)
-        report.end()
-    except KeyboardInterrupt:
-        gpu_process.end_all()
-        report.end(f"it was ended from outside; the last: {report.state}")
-        sys.exit(1)
+    code, gpu = run(step_command(manifest["device"], ""), PROBE_SECONDS)
+    if code != 0:
+        report.add("The GPU", "FAILED: it does not answer", 0, gpu)
+        report.write("there is no GPU that answers: nothing was run")
+        sys.exit(2 if code == NO_GPU else 1)
+    smi = run(["nvidia-smi", "--query-gpu=driver_version,memory.total,clocks.max.sm", "--format=csv,noheader"],
+              PROBE_SECONDS)
+    head.insert(0, f"- GPU: {gpu.strip()}; by nvidia-smi (driver, memory, most clock): {' '.join(smi[1].split())}")
+    check = Check(manifest, report, float(gpu.rpartition("compute capability ")[2]), end)
+    with tempfile.NamedTemporaryFile(suffix=".f32") as values:
+        run([*step_command(manifest["device"][:1], ""), f"--values={values.name}"], PROBE_SECONDS)
+        try:
+            for step in manifest["steps"]:
+                if step["group"] in options.only:
+                    check.run(step, values.name)
+        except KeyboardInterrupt:
+            end_children()
+            report.write(f"it was ended from outside; the last: {report.state}")
+            sys.exit(1)
+    report.write("all that was to be run was run")
     print(f"== report: {options.report}")
     sys.exit(1 if report.failed else 0)
 

@@ -33,7 +33,8 @@ def rendered(values=None, *release):
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump(values or {}, file)
         file.flush()
-        done = subprocess.run([SOURCE / "tools/chart_render/render", file.name, *release], capture_output=True, text=True)
+        done = subprocess.run([SOURCE / "tools/chart_render/render", file.name, *release], capture_output=True,
+                              text=True)
     if done.returncode == NOT_THERE:
         raise unittest.SkipTest(done.stderr.strip())
     return done.returncode, done.stdout, done.stderr

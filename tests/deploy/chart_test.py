@@ -117,8 +117,8 @@ class Values(unittest.TestCase):
 
     def test_ports_open_to_those_who_are_named(self):
         peers = [{"namespaceSelector": {"matchLabels": {"name": "named"}}}]
-        for values, monitoring, callers in (({}, [], [None]),
-                                            ({"networkPolicy": {"monitoring": peers, "callers": peers}}, [peers], [peers])):
+        named = {"networkPolicy": {"monitoring": peers, "callers": peers}}
+        for values, monitoring, callers in (({}, [], [None]), (named, [peers], [peers])):
             objects = render(values)
             for component, port, expected in (("coordinator", "http", monitoring), ("worker", "metrics", monitoring),
                                               ("coordinator", "grpc", callers)):
@@ -302,8 +302,8 @@ LONGEST_LABEL = 63
 # Kubernetes labels the pods of a StatefulSet with its name, "-" and a hash.
 REVISION = "-" + 10 * "f"
 READ_AS_OTHERS = ["1234", "true", "null", "1e3", "0x10", "1.5", "0o17"]
-RELEASES = ["hilbert-ring", "ring", "a.b", "a-b", "9lives", 27 * "a", 28 * "a", 33 * "a", 53 * "a", 52 * "a" + "b", 53 * "1",
-            "hilbert-ring-" + 40 * "x", 30 * "a" + "--" + 9 * "b", 26 * "a." + "z", *READ_AS_OTHERS]
+RELEASES = ["hilbert-ring", "ring", "a.b", "a-b", "9lives", 27 * "a", 28 * "a", 33 * "a", 53 * "a", 52 * "a" + "b",
+            53 * "1", "hilbert-ring-" + 40 * "x", 30 * "a" + "--" + 9 * "b", 26 * "a." + "z", *READ_AS_OTHERS]
 
 
 class Reader(yaml.CSafeLoader):
