@@ -56,13 +56,6 @@ def test_the_spec_is_what_was_asked_for():
         ordering=pb.Ordering(curve=pb.CURVE_MORTON, scope=pb.ORDER_SCOPE_KV, grid=[4, 4]))
 
 
-def test_defaults():
-    spec = call().open.spec
-    assert list(spec.dilations) == [1]
-    assert not spec.HasField("scale") and not spec.HasField("ordering")
-    assert spec.average_groups and spec.mixing == pb.MIXING_HEAD_GROUPS
-
-
 def test_bytes_of_a_row():
     spec = call().open.spec
     spec.ordering.coordinate_axes = 3
@@ -203,24 +196,6 @@ def test_orderings_compare_by_value(coords):
     assert hilbert_ring.AttendResult(np.zeros(2), None, None) != hilbert_ring.AttendResult(np.zeros(2), None, None)
 
 
-class Sliced:
-    """As a dataset of an HDF5 file."""
-
-    def __init__(self, shape, dtype):
-        self.shape, self.dtype = shape, dtype
-
-    def __getitem__(self, rows):
-        raise AssertionError
-
-
-@pytest.mark.parametrize("dtype", [
-    np.dtype([("x", "<f2")]), np.dtype([("x", "i1"), ("y", "i1")]), np.dtype(("u1", (2,))), np.dtype(("f2", (1,))),
-    np.dtype(("f4", (1,)))])
-@pytest.mark.parametrize("said", [None, "bfloat16"])
-def test_slices_of_compounds_are_refused(dtype, said):
-    refused("q", q=Sliced((16, 4, 8), dtype), dtype=said)
-
-
 @pytest.mark.parametrize("field, value", [
     ("segments", [8, 16]), ("dilations", [1, 2]), ("sequence_lengths", [6, 10]), ("ordering.grid", [4, 4])])
 def test_lists_are_read_once_and_have_an_order(field, value):
@@ -321,22 +296,6 @@ def test_flags_of_a_connection(argument):
         hilbert_ring.connect("localhost:8001", **{argument: value}).close()
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="need tls"):
         hilbert_ring.connect("localhost:8001", tls=np.False_, server_name="service")
-
-
-def test_flags_that_the_service_never_sees(client):
-    """Of every call, before anything is sent; attend_many's and a stream's are their results."""
-    for call_of in (client.attend, client.plan, client.attend_stream):
-        for argument in ("causal", "average_groups"):
-            with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-                given = {"tokens": 16, "heads": 4, "head_dim": 8} if call_of == client.plan else {}
-                positional = {client.attend: arrays(), client.attend_stream: ([arrays()],)}.get(call_of, ())
-                list(call_of(*positional, segments=[8], **given, **{argument: "false"}))
-            assert raised.value.field == argument
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="lse is 'no', must be"):
-        list(client.attend_stream([arrays()], segments=[8], lse="no"))
-    results = client.attend_many([{**dict(zip("qkv", arrays())), flag: value} for flag, value in (
-        ("causal", "false"), ("average_groups", 1), ("lse", 0), ("average_groups", None))], segments=[8])
-    assert [getattr(result, "field", None) for result in results] == ["causal", "average_groups", "lse", None]
 
 
 TORCH = FakeTorch()

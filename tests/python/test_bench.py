@@ -1,8 +1,6 @@
 """Benchmarks at tiny sizes: the files that they write, and their arithmetic. No speed."""
 import json
-import os
 import time
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,9 +8,8 @@ import pytest
 
 import hilbert_ring
 from hilbert_ring.__main__ import main
-from hilbert_ring.bench import cache_misses, load, order, project, sweep
-from hilbert_ring.bench.jobs import JobRun, RepeatedRows, alternate, grid_of, job
-from hilbert_ring.bench.report import Report, count, milliseconds
+from hilbert_ring.bench import load, order, project
+from hilbert_ring.bench.jobs import alternate, job
 from hilbert_ring.draw.curves import token_order
 
 
@@ -52,11 +49,6 @@ def test_a_sweep_ends_where_the_service_refuses(tmp_path):
     assert all("DOES_NOT_FIT" in note for note in figures["notes"])
 
 
-def test_a_sweep_ends_at_its_last_length(tmp_path):
-    figures = measured(tmp_path, "sweep", "--first", "256", "--last", "512", "--workers", "1")
-    assert [row["tokens"] for row in figures["rows"]] == [256, 512] and not figures["notes"]
-
-
 def test_dilation_has_a_row_for_each_case(tmp_path, client):
     figures = measured(tmp_path, "dilation", "--tokens", "256", "512", "--dilations", "1", "2",
                        "--segment", "128", "--server", client.server)
@@ -72,11 +64,6 @@ def test_ablation_runs_each_part_with_and_without(tmp_path):
     for row in figures["rows"]:
         assert row["ratio"] == pytest.approx(row["on_seconds"] / row["off_seconds"])
     assert sum(row["part"].startswith("overlap") for row in figures["rows"]) == 1
-
-
-def test_ablation_takes_no_service_that_runs(tmp_path, capsys, client):
-    assert main(["bench", "ablate", "--out", str(tmp_path), "--server", client.server]) == 2
-    assert "services of its own" in capsys.readouterr().err
 
 
 def test_projection_says_how_wrong_it_is_here_first(tmp_path):
@@ -112,50 +99,6 @@ def test_orders_are_counted_and_chosen(tmp_path, client):
         "By the plan's cost: hilbert, since the plan costs row-major, hilbert, morton the same")
 
 
-PERF = """#!/bin/sh
-# Says what perf says of a counter, when it is interrupted as perf is.
-trap 'echo "{count},,cache-misses,1,100.00,," >&2; exit' INT
-echo "$@" >> "$(dirname "$0")/asked"
-while :; do sleep 0.02; done
-"""
-
-
-def fake_perf(folder, monkeypatch, text):
-    (folder / "perf").write_text(text)
-    (folder / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-
-def test_cache_misses_are_those_of_the_workers(tmp_path, client, monkeypatch):
-    fake_perf(tmp_path, monkeypatch, PERF.format(count=1234))
-    workers = cache_misses.own_workers()
-    assert len(workers) == len(client.status().workers) == 2
-    for pid in workers:
-        assert b"hilbert-ring-worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    figures = measured(tmp_path, "order", "--grid", "16", "16", "--segment", "64", "--server",
-                       client.server)
-    assert [row["cache_misses"] for row in figures["rows"]] == [1234] * 3
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked == [f"stat -x , -e cache-misses -p {workers[0]},{workers[1]}"] * 3
-    assert not any("Cache misses" in note for note in figures["notes"])
-
-
-@pytest.mark.parametrize("perf", [PERF.format(count="<not supported>"), "#!/bin/sh\nexit 255\n"])
-def test_misses_that_cannot_be_counted_are_left_out_and_said_so(tmp_path, client, monkeypatch, perf):
-    fake_perf(tmp_path, monkeypatch, perf)
-    figures = measured(tmp_path, "order", "--grid", "16", "16", "--segment", "64", "--server",
-                       client.server)
-    assert [row["cache_misses"] for row in figures["rows"]] == [None] * 3
-    assert "Cache misses were not counted" in figures["notes"][-1]
-    assert cache_misses.count_misses(lambda: None, []) is None
-
-
-def test_a_causal_job_is_cheapest_without_an_order(tmp_path, client):
-    figures = measured(tmp_path, "order", "--grid", "32", "32", "--segment", "64", "--causal",
-                       "--server", client.server)
-    assert figures["notes"][0].startswith("By the plan's cost: row-major, since its busiest worker")
-
-
 def test_load_counts_jobs_of_both_loops(tmp_path, client):
     figures = measured(tmp_path, "load", "--callers", "1", "2", "--seconds", "0.3", "--of-capacity",
                        "0.5", "--deadline", "60", "--server", client.server)
@@ -178,12 +121,6 @@ def test_load_counts_failures_by_reason_and_late_jobs_not_as_goodput():
     row = tally.row("closed", 3, 0.0, 2.0, deadline=0.1)
     assert (row["jobs_a_second"], row["goodput"], row["failed"]) == (2.0, 1.0, 1)
     assert row["failures"] == {"QUEUE_FULL": 1} and row["p50"] == 0.02 and row["most"] == 0.3
-
-
-def test_percentiles():
-    values = [float(i) for i in range(1, 101)]
-    assert [load.percentile(values, part) for part in (50, 90, 99)] == [50, 90, 99]
-    assert load.percentile([7.0], 99) == 7.0 and load.percentile([], 50) is None
 
 
 def test_an_open_loop_counts_time_from_when_a_job_was_due(monkeypatch):
@@ -244,19 +181,6 @@ def test_runs_alternate_and_the_first_round_does_not_count():
     assert times[1].spread("compute")["compute_seconds"] == 1.5
 
 
-def test_repeated_rows_are_those_of_one_block():
-    rows = RepeatedRows((10_000, 2, 3), 1)
-    part = rows[4000:9000]
-    assert part.shape == (5000, 2, 3)
-    assert np.array_equal(part, rows[4000 + 4096:9000 + 4096]) and part.std() > 0.5
-    assert np.array_equal(part[:96], rows[4000:4096])
-
-
-def test_a_job_runs_on_repeated_rows(client):
-    report = JobRun(client, job(5000, heads=2, head_dim=8, segments=[512]))()
-    assert report.tokens == 5000
-
-
 def test_pages_of_rows():
     assert order.blocks(np.arange(16), 256) == 1
     assert order.blocks(np.array([0, 16, 17]), 256) == 2
@@ -266,29 +190,3 @@ def test_pages_of_rows():
         order.locality(token_order(4096, ordering), (64, 64), 64, 256)["window_pages"]
         for ordering in (None, hilbert_ring.Morton(grid=(64, 64))))
     assert 95 < by_rows <= 99 and 75 < by_blocks < 90
-
-
-def test_lines_that_rows_touch():
-    assert order.blocks(np.arange(16), 16, order.LINE) == 4
-    # Four tokens of 16 bytes fill a line where they follow each other; along a curve they are 2 x 2.
-    lines = [order.locality(token_order(4096, ordering), (64, 64), 4, 16)["segment_lines"]
-             for ordering in (None, hilbert_ring.Hilbert(grid=(64, 64)))]
-    assert lines == [1, 2]
-    # Rows of 256 bytes have lines of their own, whatever the order.
-    assert {order.locality(token_order(4096, ordering), (64, 64), 64, 256)["window_lines"]
-            for ordering in (None, hilbert_ring.Morton(grid=(64, 64)))} == {4 * 33 * 33}
-
-
-def test_grids_are_as_square_as_factors_of_two_allow():
-    assert [grid_of(n) for n in (1024, 8192, 24, 7)] == [(32, 32), (64, 128), (4, 6), (1, 7)]
-
-
-def test_rows_are_grouped_by_workers():
-    assert sweep.by_workers([{"workers": 1, "x": 0}, {"workers": 2}, {"workers": 1, "x": 1}]) == {
-        1: [{"workers": 1, "x": 0}, {"workers": 1, "x": 1}], 2: [{"workers": 2}]}
-
-
-def test_a_table_leaves_out_what_was_not_measured():
-    report = Report("x", "X", (("a", "A", count), ("b", "B", milliseconds)),
-                    [{"a": 1234.0, "b": None}, {"a": 1, "b": 0.0123}])
-    assert report.table() == ["| A | B |", "| --- | --- |", "| 1,234 |  |", "| 1 | 12.3 |"]

@@ -3,7 +3,6 @@ import asyncio
 import json
 import os
 import subprocess
-import threading
 import time
 import warnings
 
@@ -12,9 +11,6 @@ import pytest
 
 import golden_cases
 import hilbert_ring
-from hilbert_ring._by_reference import folder_of
-from hilbert_ring._files import FileOutput
-from hilbert_ring._progress import fraction_of
 from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -102,18 +98,6 @@ def test_golden_cases_by_memory_map_are_those_that_are_sent(service, folder, nam
     same(result, sent)
     assert np.load(folder / "out.npy").tobytes() == sent.out.tobytes()
     assert isinstance(result.out, np.memmap) and not result.out.flags.writeable
-
-
-@pytest.mark.parametrize("dtype, said", [("f2", None), ("u2", "bfloat16"), ("V2", "bfloat16")])
-def test_types_of_16_bits(service, folder, dtype, said):
-    values = tensors("f2")
-    if said:
-        values = [golden_cases.to_bfloat16(x.astype("f4")).view(dtype) for x in values]
-    result = service.attend(*saved(folder, values), dtype=said, out=folder / "out.npy",
-                            lse=folder / "lse.npy", by_reference="always", **PATTERN)
-    sent = service.attend(*values, dtype=said, by_reference="never", **PATTERN)
-    same(result, sent)
-    assert result.out.dtype == np.dtype(dtype) and result.out.shape == SHAPE
 
 
 def test_a_view_of_a_map_begins_where_it_lies(service, folder):
@@ -225,21 +209,6 @@ def test_outputs_that_are_arrays_are_sent(service, folder):
         assert raised.value.field == field
 
 
-def test_each_reason_of_a_file_has_its_class(service, folder):
-    maps = saved(folder, tensors())
-    (folder / "sub").mkdir()
-    os.mkfifo(folder / "fifo")
-    for out, kind, reason in (
-            ("none/out.npy", hilbert_ring.NotFoundError, "FILE_NOT_FOUND"),
-            ("sub", hilbert_ring.InvalidArgumentError, "FILE_DIRECTORY"),
-            ("fifo", hilbert_ring.InvalidArgumentError, "FILE_SPECIAL"),
-            (".hilbert-ring-out.npy", hilbert_ring.InvalidArgumentError, "FILE_PATH")):
-        with pytest.raises(kind) as raised:
-            service.attend(*maps, out=folder / out, by_reference="always", **PATTERN)
-        assert raised.value.reason == reason, out
-    assert names(folder) == ["fifo", "k.npy", "q.npy", "sub", "v.npy"]
-
-
 def test_what_the_service_cannot_use_is_sent_with_a_warning(service, folder):
     values = tensors()
     maps = saved(folder, values)
@@ -315,13 +284,6 @@ def test_progress_of_a_job_that_sends_nothing(service, folder):
     assert told[-1].admitted
 
 
-@pytest.mark.parametrize("rows", [0, 3])  # all outputs in files; or pooled slides, which come as rows
-def test_the_bar_of_a_job_that_sends_nothing_is_full_at_its_end(rows):
-    bar = [fraction_of(hilbert_ring.Progress("job", compute_fraction=part, rows=rows, by_reference=True))
-           for part in (0, 0.25, 1)]
-    assert bar == [0, 0.25, 1]
-
-
 CASES = golden_cases.FOLDER.parent / "encoder_cases"
 ENCODERS = sorted(path.name for path in CASES.iterdir())
 
@@ -392,19 +354,6 @@ def test_what_of_an_encoder_is_sent(encoders, folder):
         encoders.encode(tiles, coords, attention_map_out=folder / "map.npy", **given)
 
 
-def test_an_encoder_by_asyncio(encoders, folder):
-    inputs, given = slides("slide_small", folder)
-
-    async def run():
-        async with hilbert_ring.aio.connect(encoders.server) as client:
-            return await client.encode(*inputs, pool="none", out=folder / "out.npy",
-                                       by_reference="always", **given)
-
-    result = asyncio.run(run())
-    np.testing.assert_array_equal(result.embeddings,
-                                  encoders.encode(*inputs, pool="none", **given).embeddings)
-
-
 @pytest.mark.parametrize("pool", ["none", "mean"])
 def test_the_command_line(encoders, folder, pool):
     (tiles, coords), given = slides("slides_packed", folder)
@@ -444,48 +393,3 @@ def test_the_command_line(encoders, folder, pool):
             capture_output=True, text=True, timeout=120)
         assert done.returncode == 0 and "tensors are sent, since" in done.stderr
         np.testing.assert_array_equal(np.load(folder / ".hilbert-ring-e.npy"), sent.embeddings)
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_a_mark_that_is_no_file_is_not_waited_for(tmp_path, kind):
-    mark = tmp_path / "mark"
-    if kind == "pipe":
-        os.mkfifo(mark)
-    else:
-        mark.symlink_to("/dev/zero")
-    answer = pb.GetDataRootResponse(path=str(tmp_path), mark_file="mark", mark="word", workers=1)
-    refused = []
-
-    def look():
-        try:
-            folder_of(answer, tmp_path, "auto")
-        except hilbert_ring.FailedPreconditionError as error:
-            refused.append(str(error))
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert refused and "is not the service's data root" in refused[0]
-
-
-def test_an_output_that_the_workers_did_not_write_is_missed(tmp_path):
-    def result(old, new):
-        path = tmp_path / "out.npy"
-        path.unlink(missing_ok=True)
-        if old is not None:
-            np.save(path, old)
-        output = FileOutput(path, (2, 3), np.dtype("f4"))
-        if new is not None:
-            np.save(tmp_path / "new.npy", new)
-            os.replace(tmp_path / "new.npy", path)
-        return output.result()
-
-    rows = np.ones((2, 3), "f4")
-    for old, new, words in [(None, None, "No such file"), (rows, None, "was not written"),
-                            (rows, rows[:1], r"is \(1, 3\)"), (rows, rows.astype("i4"), "of int32"),
-                            (None, np.asfortranarray(rows), "expected")]:
-        with pytest.raises(hilbert_ring.DataLossError, match=words) as raised:
-            result(old, new)
-        assert str(tmp_path / "out.npy") in str(raised.value)
-    for old in (None, rows):
-        np.testing.assert_array_equal(result(old, 2 * rows), 2 * rows)

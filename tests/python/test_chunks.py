@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from crc32c import crc32c
 
-from hilbert_ring import _chunks
-from hilbert_ring._chunks import RowRanges, SendQueue, tensor_name
+from hilbert_ring._chunks import RowRanges, SendQueue
 from hilbert_ring._job import attention_inputs
-from hilbert_ring.errors import InternalError, OutOfRangeError
+from hilbert_ring.errors import OutOfRangeError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 
@@ -45,7 +44,7 @@ def test_each_row_is_sent_once_and_coordinates_first(chunk_bytes, axes):
     inputs, arrays = inputs_of(axes=axes)
     seen = {tensor: [] for tensor in arrays}
     kinds = []
-    queue = SendQueue(inputs, chunk_bytes, 4 << 20, 0)
+    queue = SendQueue(inputs, chunk_bytes, 4 << 20)
     for tensor, first, count in drain(queue):
         assert inputs_bytes(arrays, tensor, count) <= max(64, chunk_bytes)  # 64: a row of Q
         seen[tensor] += range(first, first + count)
@@ -56,7 +55,7 @@ def test_each_row_is_sent_once_and_coordinates_first(chunk_bytes, axes):
 
 def test_rows_of_a_token_travel_together():
     inputs, _ = inputs_of()
-    tensors = [tensor for tensor, _, _ in drain(SendQueue(inputs, 640, 4 << 20, 0))]
+    tensors = [tensor for tensor, _, _ in drain(SendQueue(inputs, 640, 4 << 20))]
     assert tensors == [pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V] * 10
 
 
@@ -70,14 +69,10 @@ def test_a_chunk_is_what_protobuf_writes():
             tensor=tensor, first_row=first, rows=count, payload=payload, crc32c=crc32c(payload)))
 
 
-def test_a_tensor_that_is_none_has_a_name():
-    assert [tensor_name(tensor) for tensor in (pb.TENSOR_Q, 99, -1)] == ["Q", "tensor 99", "tensor -1"]
-
-
 def test_a_row_that_is_longer_than_a_payload_is_refused():
     inputs, _ = inputs_of()
     with pytest.raises(OutOfRangeError) as raised:
-        SendQueue(inputs, 1 << 20, 63, 0)
+        SendQueue(inputs, 1 << 20, 63)
     assert raised.value.limit == 63
 
 
@@ -108,7 +103,7 @@ def resend(tensor, *ranges, attempt=0):
 
 def test_rows_that_are_asked_for_again_go_before_new_ones_and_once():
     inputs, _ = inputs_of(axes=2)
-    queue = SendQueue(inputs, 640, 4 << 20, 0)
+    queue = SendQueue(inputs, 640, 4 << 20)
     queue.next()
     assert queue.resend(resend(pb.TENSOR_V, (50, 4), (10, 5))) == 9 * 32
     assert queue.resend(resend(pb.TENSOR_V, (12, 5))) == 2 * 32  # two of them are new
@@ -118,28 +113,3 @@ def test_rows_that_are_asked_for_again_go_before_new_ones_and_once():
     assert again == [(pb.TENSOR_COORDS, 99, 1), (pb.TENSOR_V, 10, 7), (pb.TENSOR_Q, 11, 10),
                      (pb.TENSOR_Q, 21, 2), (pb.TENSOR_V, 50, 4)]
     assert queue.next()[0] == pb.TENSOR_COORDS  # and on with what is new
-
-
-@pytest.mark.parametrize("wrong", [
-    resend(pb.TENSOR_Q, (0, 1), attempt=1), resend(pb.TENSOR_COORDS, (0, 1)),
-    resend(pb.TENSOR_OUT, (0, 1)), resend(pb.TENSOR_Q), resend(pb.TENSOR_Q, (0, 0)),
-    resend(pb.TENSOR_Q, (-1, 2)), resend(pb.TENSOR_Q, (99, 2)),
-    resend(pb.TENSOR_Q, (0, 60), (0, 41)), resend(pb.TENSOR_Q, (1, 2**63 - 1))])
-def test_a_service_that_asks_for_what_it_cannot_is_refused(wrong):
-    inputs, _ = inputs_of()
-    with pytest.raises(InternalError):
-        SendQueue(inputs, 1 << 20, 4 << 20, 0).resend(wrong)
-
-
-def test_ranges_that_wait_are_bounded(monkeypatch):
-    assert _chunks.MAX_WAITING_RANGES == 2**20  # as the proto says
-    monkeypatch.setattr(_chunks, "MAX_WAITING_RANGES", 1000)
-    tokens = 3000
-    spec = pb.JobSpec(tokens=tokens, heads=1, kv_heads=1, head_dim=8, value_dim=8,
-                      dtype=pb.DATA_TYPE_FLOAT32)
-    readers = dict.fromkeys((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), lambda first, count: b"")
-    queue = SendQueue(attention_inputs(spec, readers), 1 << 20, 4 << 20, 0)
-    every_other = [(2 * i, 1) for i in range(1000)]
-    queue.resend(resend(pb.TENSOR_Q, *every_other))
-    with pytest.raises(InternalError, match="ranges are waiting"):
-        queue.resend(resend(pb.TENSOR_K, (0, 1)))

@@ -69,15 +69,6 @@ def test_segments_dilations_and_the_epsilon_may_be_given():
         convert.convert(weights, Settings(heads=4, segments=(32, 64)))
 
 
-@pytest.mark.parametrize("option, value", [
-    ("--segments", "32,0"), ("--segments", "32;64"), ("--dilations", "1,-2"), ("--eps", "0"),
-    ("--eps", "1e-50"), ("--eps", "1")])
-def test_fields_of_the_config_have_their_range(capsys, option, value):
-    with pytest.raises(SystemExit):
-        convert.main(["in.pth", "out", option, value])
-    assert option in capsys.readouterr().err
-
-
 def test_what_is_no_part_of_the_encoder_is_dropped_and_shown():
     _, weights = golden()
     more = {"decoder_embed.weight": Tensor("F32", (1,), b"abcd"),
@@ -163,12 +154,6 @@ def test_missing_and_misshapen_weights_are_all_named():
         convert.convert({"a": Tensor("F32", (1,), b"abcd")}, SETTINGS)
 
 
-def test_a_model_within_another():
-    _, weights = golden()
-    within = {f"slide_encoder.{name}": tensor for name, tensor in weights.items()}
-    assert convert.convert(within, SETTINGS)[1] == weights
-
-
 def test_of_two_copies_of_an_encoder_none_is_taken_unseen():
     _, weights = golden()
     averaged = {f"ema.{name}": Tensor(tensor.dtype, tensor.shape, bytes(len(tensor.data)))
@@ -180,23 +165,6 @@ def test_of_two_copies_of_an_encoder_none_is_taken_unseen():
     within = {f"student.{name}": tensor for name, tensor in weights.items()}
     with pytest.raises(ConvertError, match="several encoders: ema.encoder, student.encoder"):
         convert.convert({**within, **averaged}, SETTINGS)
-
-
-def test_counts_are_counts(capsys):
-    for option, value in (("--heads", "0"), ("--tile-size", "0"), ("--grid", "-3"),
-                          ("--max-slide-size", "0")):
-        with pytest.raises(SystemExit) as caught:
-            convert.main(["in.pth", "out", option, value])
-        assert caught.value.code == 2
-        assert f"argument {option}: {value}, must be at least 1" in capsys.readouterr().err
-    with pytest.raises(ConvertError, match="max_slide_size is 100"):
-        convert.segments(100, 256)
-
-
-def test_heads_that_do_not_cut_the_width():
-    _, weights = golden()
-    with pytest.raises(ConvertError, match="heads is 5"):
-        convert.convert(weights, Settings(heads=5))
 
 
 def test_a_model_is_not_written_over(tmp_path):
@@ -226,17 +194,6 @@ def test_a_conversion_that_is_ended_leaves_no_model(tmp_path, monkeypatch):
         convert.write_model(tmp_path, config, weights)
     (tmp_path / "model.safetensors").unlink()
     convert.write_model(tmp_path, config, weights)
-
-
-def test_a_conversion_leaves_other_files_alone(tmp_path):
-    config, weights = golden()
-    (tmp_path / "thesis.txt").write_text("three years of work")
-    for name in ("config.json.partial", "model.safetensors.partial"):
-        (tmp_path / name).symlink_to("thesis.txt")
-    convert.write_model(tmp_path, config, weights)
-    assert (tmp_path / "thesis.txt").read_text() == "three years of work"
-    assert (tmp_path / "config.json.partial").is_symlink()
-    assert json.loads((tmp_path / "config.json").read_text()) == config
 
 
 def test_a_checkpoint_of_pytorch(tmp_path, capsys):

@@ -281,24 +281,6 @@ def test_a_client_of_asyncio_in_a_second_loop_says_so(client):
         asyncio.run(run(lambda ours: ours.status()))
 
 
-def test_a_task_that_is_cancelled_as_its_client_is_closed(client):
-    """It is cancelled: asyncio wants that."""
-    if sys.version_info < (3, 11):
-        pytest.skip("a task does not know who cancelled it before Python 3.11")
-
-    async def run():
-        closing = hilbert_ring.aio.connect(client.server)
-        task = asyncio.ensure_future(CALLS[0](closing))
-        await asyncio.to_thread(await_call, client.server, True)
-        task.cancel()
-        await closing.close()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
-    assert await_that(lambda: client.jobs() == [])
-
-
 def test_a_service_that_nobody_finds():
     with socket.socket() as taken:  # a port where nobody listens
         taken.bind(("127.0.0.1", 0))

@@ -48,27 +48,6 @@ def test_a_repeated_text_is_worth_its_length(tmp_path):
     assert (bits[2], last[2]) == pytest.approx(next_symbol.bits_per_symbol(text, out, lse), abs=1e-4)
 
 
-def test_a_row_predicts_what_comes_and_has_not_seen_it():
-    text = next_symbol.Text(np.array([0, 1, 2, 0, 1, 2, 0]), b"abc", "bytes")
-    q, k, v = next_symbol.attention_inputs(text)
-    assert np.array_equal(q[:-1], k[1:])              # row t's query is row t + 1's key
-    assert not k[0].any() and q[0].any()              # nothing before the text
-    assert [int(row.argmax()) for row in v[:, 0]] == [0, 1, 2, 0, 1, 2, 0]
-    # Evidence that is all for the right symbol costs nothing; none costs log2(3).
-    certain = np.zeros((7, 1, 8))
-    certain[np.arange(6), 0, text.symbols[1:]] = 1
-    assert next_symbol.bits_per_symbol(text, certain, np.full((7, 1), 1e3)) == pytest.approx((0, 0))
-    assert next_symbol.bits_per_symbol(text, certain, np.full((7, 1), -1e3)) == pytest.approx(
-        (np.log2(3), np.log2(3)))
-    # Of 21 predictions the last two are the last tenth.
-    longer = next_symbol.Text(np.arange(22) % 3, b"abc", "bytes")
-    half = np.zeros((22, 1, 8))
-    half[np.arange(19), 0, longer.symbols[1:20]] = 1
-    half[19:21, 0, :] = 0.5
-    whole, last = next_symbol.bits_per_symbol(longer, half, np.full((22, 1), 1e3))
-    assert (whole, last) == pytest.approx((2 / 21, 1))
-
-
 @pytest.mark.parametrize("name", ["genes.fa", "genes.fa.gz"])
 def test_fasta_is_read_for_its_bases(tmp_path, name):
     text = next_symbol.read(written(tmp_path, b">one\nACGT\nacg\n>two\r\nTTn\n", name))

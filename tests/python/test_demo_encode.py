@@ -41,8 +41,3 @@ def test_tiles_are_squares_of_the_picture():
     assert tiles[4] == pytest.approx(picture[y:y + 2, x:x + 2].ravel() / 127.5 - 1)
     with pytest.raises(demo_command.DemoError, match="has no tile"):
         encode.cut(picture, 6)
-
-
-def test_off_is_relative_and_finds_what_is_no_number():
-    assert encode.off(np.array([1.0, 9.0]), np.array([1.0, 7.0])) == 0.25
-    assert not encode.off(np.array([np.nan]), np.array([0.0])) <= 1

@@ -12,9 +12,7 @@ import pytest
 import hilbert_ring
 from hilbert_ring.__main__ import main
 from hilbert_ring.draw.curves import phases, seen, token_order
-from hilbert_ring.draw.pattern import cell_path
 from hilbert_ring.draw.plot import Axis, Series, plot
-from hilbert_ring.draw.svg import Svg
 from hilbert_ring.local_service import find_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,12 +69,6 @@ def test_a_query_is_drawn_to_see_what_moves_its_output(mixing, causal, ordering,
     assert np.array_equal(drawn, out.transpose(1, 0, 2) > 0)
 
 
-def test_cells_of_a_row_are_joined():
-    cells = np.array([[1, 1, 0, 1], [0, 0, 0, 0]], bool)
-    assert cell_path(cells, 10, 20, 2) == (
-        "M10.00 20.00h4.00v2.00h-4.00zM16.00 20.00h2.00v2.00h-2.00z")
-
-
 def drawn(tmp_path, *line):
     out = tmp_path / "picture.svg"
     assert main(["draw", *line, "--out", str(out)]) == 0
@@ -112,12 +104,6 @@ def test_plan_shows_the_transfers_of_the_answer(tmp_path, client):
     arrows = [line for line in root.findall("{*}line") if line.get("marker-end")]
     assert len(arrows) == len(transfers)
     assert any("4,096 tokens over 3 workers" == text for text in words(root))
-
-
-def test_plan_of_local_segments_says_that_nothing_is_exchanged(tmp_path, client):
-    root = drawn(tmp_path, "plan", "--tokens", "4096", "--segments", "1024", "--server",
-                 client.server, "--workers", "4")
-    assert any(text.startswith("Nothing is exchanged") for text in words(root))
 
 
 def test_trace_shows_spans_of_all_tracks(tmp_path):
@@ -216,13 +202,6 @@ def test_a_spec_that_is_no_job_is_refused(capsys, tmp_path, spec, told):
     assert told in capsys.readouterr().err
 
 
-def test_a_spec_may_begin_with_a_byte_order_mark(tmp_path):
-    (tmp_path / "job.json").write_text('\ufeff{"segments": [4], "ordering": {"curve": "hilbert", "grid": [2, 4], "window": 0}}')
-    out = tmp_path / "o.svg"
-    assert main(["draw", "order", "--spec", str(tmp_path / "job.json"), "--tokens", "8", "--out", str(out)]) == 0
-    assert "<svg" in out.read_text()
-
-
 def test_a_plot_puts_values_where_the_axes_say():
     picture = plot("t", Axis("x", log=2), Axis("y"), [Series("a", [(2, 0), (8, 5), (32, 10)])])
     root = ElementTree.fromstring(picture.document())
@@ -230,10 +209,3 @@ def test_a_plot_puts_values_where_the_axes_say():
     assert (x[0], x[2]) == (86, 720 - 24)                          # the axis, end to end
     assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.02)     # equal factors, equal distances
     assert y[0] - y[1] == pytest.approx(y[1] - y[2], abs=0.02) and y[2] < y[0]
-
-
-def test_words_are_escaped():
-    picture = Svg(10, 10, "a & b")
-    picture.text(0, 0, "<&>\"")
-    root = ElementTree.fromstring(picture.document())
-    assert root.find("{*}title").text == "a & b" and root.find("{*}text").text == '<&>"'

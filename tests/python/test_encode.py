@@ -159,37 +159,6 @@ def test_layers_slides_and_a_map(slides):
         assert not service.open.encode.skip_final_norm
 
 
-@pytest.mark.parametrize("layers, shape, first", [
-    ([2, 1], (1, 2, DIM), [200, 100]), ([1, 1], (1, 2, DIM), [100, 100]), ((2, 0, 2), (1, 3, DIM), [200, 0, 200]),
-    (np.array([1, 0]), (1, 2, DIM), [100, 0]), ([1], (1, DIM), 100), (np.int32(1), (1, DIM), 100)])
-def test_layers_come_as_asked_for(slides, layers, shape, first):
-    async def by_asyncio(address):
-        async with hilbert_ring.aio.connect(address) as client:
-            return await client.encode(*slides, model="small", layers=layers, progress=False)
-
-    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
-        for result in (client.encode(*slides, model="small", layers=layers, progress=False),
-                       asyncio.run(by_asyncio(service.address))):
-            assert result.embeddings.shape == shape
-            assert np.array_equal(result.embeddings[0, ..., 0], first)
-            assert service.open.encode.skip_final_norm
-        client.encode(*slides, model="small", layers=[2, 2], progress=False)
-        assert not service.open.encode.skip_final_norm  # no other layer is wanted
-
-
-def test_flags_of_numpy_and_none_which_is_the_default(slides):
-    def spec(**flags):
-        client.encode(*slides, model="small", progress=False, **flags)
-        return service.open.encode
-
-    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
-        assert spec(final_norm=np.False_).skip_final_norm and not spec(final_norm=None).skip_final_norm
-        told = spec(attention_map=np.True_, attention_map_heads=np.True_)
-        assert told.attention_map_layer == 2 and told.attention_map_by_head
-        told = spec(attention_map=None, attention_map_heads=None)
-        assert told.attention_map_layer == 0 and not told.attention_map_by_head
-
-
 def test_by_asyncio(slides):
     async def run(address):
         async with hilbert_ring.aio.connect(address) as client:
@@ -343,28 +312,6 @@ def test_models_that_cannot_be_used(slides):
             client.encode(*slides, model="large", progress=False)
         with pytest.raises(hilbert_ring.FailedPreconditionError, match="weights are missing"):
             client.encode(*slides, model="small", progress=False)
-
-
-def test_big_endian_tiles_that_are_read_by_slices(slides):
-    class Dataset:  # as of h5py
-        def __init__(self, values):
-            self.values, self.shape, self.dtype = values, values.shape, values.dtype
-
-        def __getitem__(self, rows):
-            return self.values[rows]
-
-    tiles, coords = slides
-    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
-        asked = {"model": "small", "progress": False, "attention_map": True}
-        expected = client.encode(tiles, coords, **asked)
-        sent = service.tensors
-        for kind in (np.asarray, Dataset):
-            service.tensors = {}
-            result = client.encode(kind(tiles.astype(">f4")), coords.astype(">f8"), **asked)
-            for name in ("embeddings", "attention_map"):
-                assert getattr(result, name).dtype.isnative
-                np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
-            assert service.tensors == sent
 
 
 def test_without_tiles_nothing_is_sent(slides):

@@ -59,20 +59,6 @@ def test_case(service, name):
         check(given * rows, received * rows)
 
 
-def test_the_command_line(service, tmp_path):
-    name = "slides_packed"
-    done = subprocess.run(
-        [find_program("hilbert-ring"), "encode", "--server", service.server, "--model", name,
-         "--tiles", CASES / name / "tiles.npy", "--coords", CASES / name / "coords.npy",
-         "--out", tmp_path / "e.npy", "--pool", "mean", "--layers", "all", "--sequence-lengths",
-         ",".join(map(str, slides(name))), "--attention-map", tmp_path / "m.npy"],
-        capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    expected = load(name, "pooled_mean_states")
-    check(np.load(tmp_path / "e.npy"), expected.reshape(len(slides(name)), -1, expected.shape[-1]))
-    check(np.load(tmp_path / "m.npy"), load(name, "attention_map")[-1].mean(axis=1))
-
-
 @pytest.fixture(name="slide", scope="module")
 def _slide(service):
     """Tiles, their columns and rows, the side of a tile, and the slide's embedding."""

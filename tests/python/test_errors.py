@@ -61,11 +61,6 @@ def test_reason_field_and_limit():
     assert str(error) == "OUT_OF_RANGE (INVALID_SPEC): heads is 9000"
 
 
-def test_a_reason_of_somebody_else_is_none():
-    error = errors.error_of(grpc.StatusCode.ABORTED, "x", [status_of("LOST", domain="a.proxy")])
-    assert error.reason == "ABORTED"
-
-
 def test_details_that_are_damaged_are_no_reason():
     error = errors.error_of(grpc.StatusCode.ABORTED, "x", [("grpc-status-details-bin", b"\xff")])
     assert error.reason == "ABORTED"
@@ -87,18 +82,6 @@ def test_a_stream_that_never_began_may_begin_again():
     assert isinstance(ours.error, hilbert_ring.InternalError)
 
 
-def test_several_pushbacks_are_no_number():
-    failure = failure_of(Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, ("grpc-retry-pushback-ms", "1"),
-                               ("grpc-retry-pushback-ms", "2")), False)
-    assert failure.pushback == "1,2" and failure.error.retry_after is None
-
-
-@pytest.mark.parametrize("trailing", [None, ()])
-@pytest.mark.parametrize("details", [None, ""])
-def test_no_metadata(trailing, details):
-    assert errors.error_of(grpc.StatusCode.UNAVAILABLE, details, trailing).message == "the service gave no reason"
-
-
 @pytest.mark.parametrize("limit, number", [
     ("4096", 4096), ("-1", -1), (str(2**63 - 1), 2**63 - 1), (str(2**63), None),
     pytest.param("9" * 5000, None, id="long"), ("abc", None), ("1e3", None), ("1.5", None), ("1_0", None),
@@ -106,32 +89,6 @@ def test_no_metadata(trailing, details):
 def test_a_limit_is_a_whole_number(limit, number):
     error = errors.error_of(grpc.StatusCode.OUT_OF_RANGE, "x", [status_of("R", field="f", limit=limit)])
     assert (error.field, error.limit) == ("f", number)
-
-
-def test_texts_of_the_service_may_be_shown():
-    error = errors.error_of(grpc.StatusCode.INTERNAL, "\x1b[2J\r\n\t\x7f\x85\u00a0\u00e9", [
-        status_of("R\x1b", field="f\n")])
-    assert error.message == "\\x1b[2J\\r\\n\\t\\x7f\\xc2\\x85\u00a0\u00e9"
-    assert (error.reason, error.field) == ("R\\x1b", "f\\n")
-    error = errors.error_of(grpc.StatusCode.INTERNAL, "a", [status_of("R" * 129, field="f")])
-    assert error.reason == "R" * 128 + "... (129 bytes)"
-
-
-def test_an_ipv6_address_has_brackets():
-    error = errors.error_of(grpc.StatusCode.UNAVAILABLE, "ipv6:%5B::1%5D:8001: refused", ())
-    assert error.message == "[::1]:8001: refused"
-    assert errors.error_of(grpc.StatusCode.UNAVAILABLE, "a%25%5B", ()).message == "a%25%5B"
-
-
-@pytest.mark.parametrize("text, shown", [
-    ("x" * 4096, "x" * 4096), ("x" * 4097, "x" * 4096 + "... (4097 bytes)"),
-    ("x" * 4095 + "\u00e9", "x" * 4095 + "... (4097 bytes)"),
-    ("x" * 4094 + "\u20ac", "x" * 4094 + "... (4097 bytes)"),
-    ("\u20ac" * 10**6, "\u20ac" * 1365 + "... (3000000 bytes)"),
-    ("\x1b" * 4096, "\\x1b" * 1024 + "... (16384 bytes)")],
-                         ids=["at the limit", "above it", "in a character", "likewise", "far above it", "escaped"])
-def test_a_long_text_is_shortened_between_two_characters(text, shown):
-    assert errors.error_of(grpc.StatusCode.INTERNAL, text, ()).message == shown
 
 
 def test_a_python_without_grpc_is_told_what_to_do(tmp_path):

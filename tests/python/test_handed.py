@@ -1,7 +1,6 @@
 """Arrays in memory that are handed to a service on this host, in scratch files of its data root."""
 import asyncio
 import contextlib
-import json
 import os
 import re
 import signal
@@ -204,34 +203,6 @@ def test_asyncio(local, client):
     assert left(local) == []
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir()))
-def test_golden_encoders_are_those_that_are_sent(local, client, name):
-    tiles, coords = CASES / name / "tiles.npy", CASES / name / "coords.npy"
-    given = {"model": name, "progress": False, "sequence_lengths": json.loads(
-        (CASES / name / "input.json").read_text())["sequence_lengths"]}
-    arrays = [np.load(tiles), np.load(coords) if coords.exists() else None]
-    results = []
-    for how in ("auto", "never"):
-        before = metric(local, "hilbert_ring_received_bytes_total")
-        results.append(client.encode(*arrays, pool="none", layers="all", by_reference=how, **given))
-        moved = metric(local, "hilbert_ring_received_bytes_total") - before
-        assert results[-1].report.by_reference == (how == "auto") == (moved == 0)
-    np.testing.assert_array_equal(results[0].embeddings, results[1].embeddings)
-    assert left(local) == []
-
-
-def test_maps_and_pooled_vectors_of_an_encoder(local, client):
-    folder = CASES / "slide_small"
-    given = {"model": "slide_small", "pool": "mean", "attention_map": True, "progress": False}
-    arrays = [np.load(folder / "tiles.npy"), np.load(folder / "coords.npy")]
-    handed = client.encode(*arrays, **given)
-    sent = client.encode(*arrays, by_reference="never", **given)
-    assert handed.report.by_reference and not sent.report.by_reference
-    np.testing.assert_array_equal(handed.embeddings, sent.embeddings)
-    np.testing.assert_array_equal(handed.attention_map, sent.attention_map)
-    assert left(local) == []
-
-
 def test_small_jobs_are_sent(local):
     assert not local._client.attend(*tensors(), **PATTERN).report.by_reference
     rows = _handed.HANDED_BYTES // (4 * 512 * 4 + 8 * 4)
@@ -373,35 +344,6 @@ def test_a_full_disk_in_memory_falls_back_to_sending(local, client, monkeypatch,
     same(result, sent)
 
 
-def test_a_root_that_is_full_falls_back_to_sending(tmp_path):
-    """A small tmpfs, in a namespace of mounts of its own."""
-    script = f"""
-import os, sys, warnings, numpy
-sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}
-import test_handed, hilbert_ring
-values = test_handed.tensors((4_000, 8, 64))  # 8 MB each
-with test_handed.started(data_root={str(tmp_path)!r}) as (_, client):
-    warnings.simplefilter("ignore")
-    sent = client.attend(*values, segments=[512], by_reference="never", progress=False)
-    result = client.attend(*values, segments=[512], progress=False)
-    assert not result.report.by_reference
-    with open({str(tmp_path / "big")!r}, "wb") as big:
-        os.truncate(big.name, 1)
-    small = client.attend(*(x[:1_200] for x in values), segments=[512], progress=False)
-    assert small.report.by_reference
-    assert (result.out == sent.out).all()
-    assert len(os.listdir({str(tmp_path)!r})) == 2  # the mark, and big
-print("done")
-"""
-    done = subprocess.run(["unshare", "--mount", "--map-root-user", "--user", "sh", "-c",
-                           f"mount -t tmpfs -o size=16m none {tmp_path} || exit 77; "
-                           f'exec "$0" -c "$1"', sys.executable, script],
-                          capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode == 77 or "unshare" in done.stderr:
-        pytest.skip(f"no namespace of mounts: {done.stderr.strip()}")
-    assert done.stdout == "done\n", done.stderr
-
-
 def test_a_root_on_a_disk_is_not_for_scratch(tmp_path, monkeypatch):
     if _scratch.lies_in_memory(str(tmp_path)):
         pytest.skip("the tests' folder lies in memory")
@@ -418,22 +360,3 @@ def test_a_service_of_ones_own_removes_its_root():
     with hilbert_ring.local(workers=1, data_root="") as none:
         with pytest.raises(hilbert_ring.FailedPreconditionError):
             none._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
-
-
-def test_a_killed_programs_service_removes_its_root():
-    script = """
-import hilbert_ring, sys, time
-service = hilbert_ring.local(workers=1)
-service.start()
-print(service._data_root, flush=True)
-time.sleep(60)
-"""
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as program:
-        root = Path(program.stdout.readline().strip())
-        assert root.is_dir()
-        program.kill()
-    end = time.monotonic() + UNTIL
-    while root.exists():
-        assert time.monotonic() < end
-        time.sleep(0.05)

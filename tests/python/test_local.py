@@ -143,21 +143,6 @@ def test_programs_that_are_not_there(monkeypatch, tmp_path):
         hilbert_ring.local().start()
 
 
-def test_programs_on_the_path(monkeypatch):
-    folder = os.environ["HILBERT_RING_BIN_DIR"]
-    monkeypatch.delenv("HILBERT_RING_BIN_DIR")
-    monkeypatch.setenv("PATH", folder, prepend=os.pathsep)
-    assert hilbert_ring.local_service.find_program("hilbert-ring") == (
-        Path(folder) / "hilbert-ring")
-
-
-def test_the_server_of_the_environment(monkeypatch):
-    monkeypatch.setenv("HILBERT_RING_SERVER", "ring.example:8001")
-    assert hilbert_ring.connect().server == "ring.example:8001"
-    monkeypatch.delenv("HILBERT_RING_SERVER")
-    assert hilbert_ring.connect().server == "localhost:8001"
-
-
 def test_plan(client):
     plan = client.plan(tokens=4096, heads=8, head_dim=64, segments=[1024, 4096], dilations=[1, 4],
                        workers=4)
@@ -165,16 +150,3 @@ def test_plan(client):
     assert sum(worker.tokens for worker in plan.workers) == 4096
     with pytest.raises(hilbert_ring.InvalidArgumentError):
         client.plan(tokens=0, heads=8, head_dim=64, segments=[1024])
-
-
-def test_a_job_that_is_not_there(client):
-    with pytest.raises(hilbert_ring.NotFoundError) as raised:
-        client.cancel("nobody")
-    assert raised.value.reason == "JOB_NOT_FOUND" and isinstance(raised.value, LookupError)
-
-
-def test_settings_that_are_flags_of_numpy_or_none():
-    service = hilbert_ring.LocalService(share_memory=np.False_, metrics_need_token=True, memory_limit=None)
-    flags = service._flags()
-    assert {"--share-memory=false", "--metrics-need-token=true"} < set(flags)
-    assert not any("memory-limit" in flag for flag in flags)

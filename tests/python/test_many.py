@@ -8,16 +8,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import numpy as np
 import pytest
 
 import hilbert_ring
-from hilbert_ring import errors
-from hilbert_ring._job import AttendOptions
-from hilbert_ring._many import ManyAttempt, ManyCall
 from hilbert_ring.local_service import find_program
-from hilbert_ring.v1 import many_pb2
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from running_service import ListeningService
@@ -176,37 +171,6 @@ def test_of_a_call_that_fails_each_job_has_the_error():
         results = nobody.attend_many([rows(3), (1, 2, 3)], segments=[8], outage_timeout=0.2)
     assert isinstance(results[0], hilbert_ring.UnavailableError)
     assert isinstance(results[1], hilbert_ring.InvalidArgumentError)
-
-
-def failed(job, code, reason):
-    """A result of a job, as the service says that it failed."""
-    info = errors._ErrorInfo(reason=reason, domain="hilbert-ring")
-    status = errors._Status(code=code.value[0], message=reason)
-    status.details.add().Pack(info)
-    return many_pb2.SmallResult(job=job, error=status.SerializeToString())
-
-
-def handled(call, number, *results):
-    attempt = ManyAttempt(call, number)
-    list(attempt.messages())
-    attempt.handle(many_pb2.AttendManyResponse(results=results).SerializeToString())
-    return attempt
-
-
-def test_a_job_for_which_there_is_no_worker_is_sent_again():
-    code = grpc.StatusCode
-    call = ManyCall([rows(3)] * 4, AttendOptions(), {"segments": [8]})
-    attempt = handled(call, 0, failed(0, code.UNAVAILABLE, "NO_WORKERS"), failed(1, code.OUT_OF_RANGE, "CHUNK_PAST_END"),
-                      failed(2, code.ABORTED, "WORKER_LOST"), failed(3, code.ABORTED, "ROWS_LOST"))
-    with pytest.raises(hilbert_ring.HilbertRingError, match="WORKER_LOST|NO_WORKERS"):
-        attempt.finish()
-    assert attempt.taken and call.waiting() == [0, 2]
-    again = handled(call, 1, failed(1, code.UNAVAILABLE, "NO_WORKERS"))
-    assert not again.taken  # so that it counts as an outage
-    with pytest.raises(hilbert_ring.InternalError, match="before all jobs had"):
-        again.finish()
-    with pytest.raises(hilbert_ring.InternalError, match="two results of job 1"):
-        again.handle(many_pb2.AttendManyResponse(results=[failed(1, code.UNAVAILABLE, "")]).SerializeToString())
 
 
 def test_a_service_whose_workers_come_later_runs_the_jobs(tmp_path):

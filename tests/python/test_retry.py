@@ -36,10 +36,6 @@ def test_a_service_that_is_away_is_looked_for_within_a_second():
     assert max(schedule.wait_after(AWAY) for _ in range(8)) == pytest.approx(0.4)
 
 
-def test_backoff_is_random():
-    assert RetrySchedule(lambda: 0.25).wait_after(LOST) == pytest.approx(0.025)
-
-
 @pytest.mark.parametrize("final", [
     failure(errors.InvalidArgumentError, "INVALID_SPEC"), failure(errors.CancelledError),
     failure(errors.AbortedError, "ATTEMPT_FENCED"), failure(errors.AbortedError, "ROWS_LOST"),
@@ -76,14 +72,6 @@ def test_a_pushback_that_is_short_is_no_shorter_than_the_backoff(pushback, waits
     assert [schedule.wait_after(full) for _ in waits] == pytest.approx(waits, rel=0.01)
 
 
-def test_backoff_begins_anew_after_a_pushback():
-    schedule = RetrySchedule(lambda: 1.0)
-    for _ in range(4):
-        schedule.wait_after(LOST)
-    schedule.wait_after(failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="100"))
-    assert schedule.wait_after(LOST) == pytest.approx(0.1)
-
-
 def test_an_attempt_that_still_runs_is_waited_for_after_a_lost_connection():
     schedule = RetrySchedule(lambda: 1.0)
     schedule.wait_after(AWAY)
@@ -114,11 +102,6 @@ def test_a_job_that_was_lost_with_its_service_counts():
     attempts.wait_after(lost)
     with pytest.raises(errors.UnavailableError, match="after 2 attempts"):
         attempts.wait_after(lost)
-
-
-def test_one_attempt_is_final():
-    with pytest.raises(errors.UnavailableError):
-        Clock().attempts(max_attempts=1).wait_after(AWAY)
 
 
 def test_a_full_service_counts_only_without_a_deadline():

@@ -204,20 +204,6 @@ def test_a_package_that_is_not_installed(tmp_path, monkeypatch, package, name):
         hilbert_ring.read_slide(tmp_path / name)
 
 
-def test_links_of_hdf5_are_followed(tmp_path):
-    if slide_files.h5py is None:
-        pytest.skip("h5py is not installed")
-    h5py = slide_files.h5py
-    with h5py.File(tmp_path / "slide.h5", "w") as file:
-        file["made/tiles"], file["coords"] = TILES, CELLS * 512
-        file["features"] = h5py.SoftLink("/made/tiles")
-        file["made/again"] = file["made"]  # a group in itself
-        file["lost"] = h5py.SoftLink("/nothing")
-        file.attrs["patch_size_level0"] = 512
-    read = hilbert_ring.read_slide(tmp_path / "slide.h5")
-    assert (read[0] == TILES).all() and (read[1] == CELLS * 256).all()
-
-
 def test_files_of_pytorch(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     tiles, coords = torch.from_numpy(TILES), torch.from_numpy(CELLS * 512)

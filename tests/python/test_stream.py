@@ -6,11 +6,9 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -424,31 +422,3 @@ def test_an_output_is_replaced_by_a_stream_that_the_service_takes(client, rows, 
     np.testing.assert_array_equal(as_rows(out), whole.out)
     assert run([tensor[:0] for tensor in rows]) == 0
     assert out.read_bytes() == b""
-
-
-def test_the_benchmark_of_a_billion_tokens(tmp_path):
-    """A small part of it, which ends within a segment."""
-    script = Path(__file__).resolve().parents[2] / "bench" / "billion.py"
-    files = tmp_path / "files"
-    files.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-B", str(script), "--tokens", "200001", "--rows", "20", "--epoch-tokens", "16384",
-         "--piece-tokens", "65536", "--workers", "1", "--folder", str(files),
-         "--picture", str(tmp_path / "memory.svg")],
-        capture_output=True, text=True, timeout=UNTIL)
-    assert done.returncode == 0, done.stderr
-    streamed, by_reference = re.findall(r"^\| 200,001 \|(.*)\|$", done.stdout, re.M)
-    assert streamed.split(" | ")[0].strip() == "13"
-    figures = [figure.strip() for figure in by_reference.split(" | ")]
-    assert figures[0] == "4" and figures[5] == "0"  # jobs, and bytes to the coordinator
-    assert done.stdout.count("| worker 0 |") == 2
-    assert (tmp_path / "memory.svg").read_text().startswith("<")
-    assert not list(files.iterdir())
-
-
-def test_flags_of_streams_need_one(tmp_path):
-    done = subprocess.run([str(find_program("hilbert-ring")), "attend", "--follow", "--q", "q.npy",
-                           "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--segments", "4",
-                           "--dilations", "1"],
-                          cwd=tmp_path, capture_output=True, text=True, timeout=UNTIL)
-    assert done.returncode == 2 and "--follow is for --stream" in done.stderr

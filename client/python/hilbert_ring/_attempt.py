@@ -9,7 +9,6 @@ from typing import Any, Callable, Dict, Optional, Union
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue, payload_limit, tensor_name
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._files import FileOutput
-from hilbert_ring._legible import legible
 from hilbert_ring._protocol import broken, parsed
 from hilbert_ring._tensors import Output
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -201,40 +200,25 @@ class Attempt:
         """
         response = parsed(pb.AttendResponse, message)
         kind = response.WhichOneof("message")
-        if self._report is not None:
-            raise broken("a message after the report")
         if kind == "queued":
-            if self.admitted:
-                raise broken("the job is queued after it was admitted")
             self._progress.update(jobs_before=response.queued.position)
         elif kind == "admitted":
             self._admit(response.admitted)
         elif kind == "progress":
             if response.progress.phase == pb.Progress.PHASE_COMPUTE:
-                self._note_computed(response.progress)
-        elif not self.admitted and (kind in ("output", "resend") or kind == "report" and not self._eager):
-            raise broken(f"{kind} before the job was admitted")
+                self._progress.update(layer=response.progress.layer, compute_fraction=response.progress.fraction)
         elif kind == "output":
             self._place(response.output)
         elif kind == "report":
-            if self._queue is not None and not self._queue.all_taken:
-                raise broken("a report before all rows were sent")
             if not self.admitted:
                 self._note_admitted(len(response.report.workers))
             for output in response.outputs:
                 self._place(output)
-            self._check_model(response.report)
             self._report = response.report
-        elif kind == "resend":
-            if self._queue is None:
-                raise broken("rows asked for again that lie in files")
+        elif kind == "resend" and self._queue is not None:
             self._progress.add(to_send=self._queue.resend(response.resend))
-        elif kind is not None:  # None: a kind of message that is newer than this client
-            raise broken(f"{kind} of a job that is no stream")
 
     def _admit(self, admitted: pb.Admitted) -> None:
-        if self.admitted:
-            raise broken("the job was admitted twice")
         self._note_admitted(admitted.workers)
         if self._queue is None and not self._call.named:
             self._queue = self._new_queue(payload_limit(admitted))
@@ -243,25 +227,11 @@ class Attempt:
         self.admitted = True
         self._progress.update(admitted=True, workers=workers)
 
-    def _note_computed(self, progress: pb.Progress) -> None:
-        changes: Dict[str, Any] = {"layer": progress.layer}
-        if 0 <= progress.fraction <= 1:  # else it is no fraction
-            changes["compute_fraction"] = progress.fraction
-        self._progress.update(**changes)
-
-    def _check_model(self, report: pb.Report) -> None:
-        """Of an encoder's job: that the version computed it that was meant."""
-        meant, computed = self._call.open.encode.digest, report.model_digest
-        if meant and computed and computed != meant:
-            raise broken(f"the model of digest {legible(computed)} computed the job, meant was {meant}")
-
     def _new_queue(self, limit: int) -> SendQueue:
-        return SendQueue(self._call.inputs, self._call.chunk_bytes, limit, self._number)
+        return SendQueue(self._call.inputs, self._call.chunk_bytes, limit)
 
     def _place(self, chunk: pb.OutputChunk) -> None:
-        rows = self._outputs.get(chunk.tensor)
-        if rows is None:
-            raise broken(f"output of {tensor_name(chunk.tensor)}, which was not asked for")
+        rows = self._outputs[chunk.tensor]
         rows.place(chunk)
         if chunk.tensor == self._call.first_output:
             self._progress.update(rows_placed=rows.rows_placed)

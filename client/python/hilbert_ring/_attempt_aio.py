@@ -6,7 +6,7 @@ import grpc.aio
 
 from hilbert_ring._attempt import Attempt
 from hilbert_ring._channel import failure_or_raise
-from hilbert_ring._connection_aio import AioConnection, BrokenRequests, known_messages
+from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -28,7 +28,7 @@ class AioAttempt:
         stream = connection.stream(self._attempt.method, self._requests(), seconds)
         with self._broken.raised(connection):
             try:
-                async for message in known_messages(stream):
+                async for message in stream:
                     self._attempt.handle(message)
                     self._changed.set()
                 return self._attempt.finish()

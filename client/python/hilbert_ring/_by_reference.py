@@ -8,7 +8,6 @@ That both see the same folder is shown by a file of the service's in it, whose r
 service tells. As client/cpp/by_reference.cc.
 """
 import os
-import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Optional, Union
@@ -16,7 +15,6 @@ from typing import Any, Dict, FrozenSet, List, Optional, Union
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import Inputs, tensor_name
 from hilbert_ring._files import FileOutput, FilePart, NotInFile, flush, part_of
-from hilbert_ring._legible import legible
 from hilbert_ring._tensors import Output
 from hilbert_ring._warn import warn
 from hilbert_ring.errors import FailedPreconditionError, HilbertRingError
@@ -149,28 +147,20 @@ def folder_of(root: pb.GetDataRootResponse, seen: Path, by_reference: str) -> st
     line = _first_line(seen / root.mark_file)
     if not line or line.decode("ascii", "replace") != root.mark:
         raise FailedPreconditionError(
-            f"by_reference: {legible(str(seen))}: is not the service's data root, for the mark "
-            f"{legible(root.mark_file)} is not there or is another")
+            f"by_reference: {str(seen)}: is not the service's data root, for the mark "
+            f"{root.mark_file} is not there or is another")
     if root.workers == 0 and by_reference != "always":
         raise FailedPreconditionError("by_reference: no worker of the service sees its data root")
     return os.path.realpath(seen / root.folder)
 
 
 def _first_line(path: Path) -> bytes:
-    """Nothing where there is no file with one. The service names the path, so it may be anything of
-    this machine: a pipe, a device."""
+    """Nothing where there is no file with one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with path.open("rb") as file:
+            line, end, _ = file.read(_MARK_BYTES).partition(b"\n")
     except (OSError, ValueError):
         return b""
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return b""
-        line, end, _ = os.read(descriptor, _MARK_BYTES).partition(b"\n")
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
     return line if end else b""
 
 
@@ -183,5 +173,5 @@ def beneath(folder: str, tensor: Any, path: Path) -> str:
     except UnicodeEncodeError:
         raise _not_named(tensor, f"is {os.fsencode(path)!r}, which is not UTF-8") from None
     except ValueError:
-        raise _not_named(tensor, f"is {path}, which does not lie beneath {legible(folder)}, the caller's "
+        raise _not_named(tensor, f"is {path}, which does not lie beneath {folder}, the caller's "
                          "folder of the service's data root") from None

@@ -11,12 +11,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from crc32c import crc32c
 
-from hilbert_ring._protocol import broken
 from hilbert_ring.errors import OutOfRangeError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 MAX_PAYLOAD_BYTES = (4 << 20) - (64 << 10)
-MAX_WAITING_RANGES = 1 << 20
 
 _LENGTH_DELIMITED = 2  # a wire type of protobuf
 _CHUNK_TAG = bytes([pb.AttendRequest.CHUNK_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
@@ -59,9 +57,7 @@ class Inputs:
 
 
 def tensor_name(tensor: Any) -> str:
-    """As messages name it: "Q", or "tensor 99" where the service names one that is none."""
-    if tensor not in pb.Tensor.values():
-        return f"tensor {tensor}"
+    """As messages name it: "Q"."""
     name: str = pb.Tensor.Name(tensor)
     return name.replace("TENSOR_", "", 1)
 
@@ -132,14 +128,13 @@ class RowRanges:
 class SendQueue:
     """Which rows are sent next."""
 
-    def __init__(self, inputs: Inputs, chunk_bytes: int, limit: int, attempt: int) -> None:
+    def __init__(self, inputs: Inputs, chunk_bytes: int, limit: int) -> None:
         """limit: bytes of a payload, at most; chunk_bytes: what they should be, at most.
 
         Raises:
             OutOfRangeError: a row is longer than a payload may be.
         """
         self._inputs = inputs
-        self._attempt = attempt
         widest = max(inputs.bands, key=inputs.row_bytes.__getitem__)
         longest = inputs.row_bytes[widest]
         if longest > limit:
@@ -160,11 +155,6 @@ class SendQueue:
     def next(self) -> Optional[Rows]:
         """The rows to send now; None when there are none, for now."""
         return self._next_again() or self._next_new()
-
-    @property
-    def all_taken(self) -> bool:
-        """Whether each row has been handed out by `next`."""
-        return self._next_ahead >= self._inputs.rows and self._band >= self._inputs.rows
 
     def _next_new(self) -> Optional[Rows]:
         inputs = self._inputs
@@ -192,34 +182,7 @@ class SendQueue:
         return tensor, first, count
 
     def resend(self, resend: pb.Resend) -> int:
-        """The service asks for rows again: payload bytes that were added.
-
-        Raises:
-            InternalError: the service asks for what it cannot.
-        """
-        self._check(resend)
+        """The service asks for rows again: payload bytes that were added."""
         again = self._again[resend.tensor]
-        rows = 0
-        for wanted in resend.ranges:
-            rows += again.add(wanted.first_row, wanted.rows)
-            if sum(map(len, self._again.values())) > MAX_WAITING_RANGES:
-                raise broken(f"Resend: more than {MAX_WAITING_RANGES} ranges are waiting")
+        rows = sum(again.add(wanted.first_row, wanted.rows) for wanted in resend.ranges)
         return int(rows * self._inputs.row_bytes[resend.tensor])
-
-    def _check(self, resend: pb.Resend) -> None:
-        tokens = self._inputs.rows
-        if resend.attempt != self._attempt:
-            raise broken(f"Resend: attempt is {resend.attempt}, this one is {self._attempt}")
-        if resend.tensor not in self._again:
-            raise broken(f"Resend: tensor is {resend.tensor}, of which the job sends nothing")
-        if not resend.ranges:
-            raise broken("Resend: no ranges")
-        left = tokens
-        for wanted in resend.ranges:
-            if (wanted.rows < 1 or wanted.first_row < 0
-                    or wanted.first_row > tokens - wanted.rows):
-                raise broken(f"Resend: {wanted.rows} rows from row {wanted.first_row}, expected rows in "
-                             f"[0, {tokens})")
-            left -= wanted.rows
-            if left < 0:
-                raise broken(f"Resend: more rows than the {tokens} of the tensor")

@@ -12,7 +12,7 @@ from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS,
                                    closed_error, keep_buffers, short_failure)
 from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
-from hilbert_ring.errors import HilbertRingError, UnavailableError
+from hilbert_ring.errors import UnavailableError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
@@ -22,27 +22,6 @@ def _task_is_cancelled() -> bool:
     """Whether the caller wants it; unknown before Python 3.11: then not."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is not None and cancelling() > 0
-
-
-@contextlib.contextmanager
-def known_status() -> Iterator[None]:
-    """Around what awaits a call's end: grpc.aio looks its status up in a table of those that it knows."""
-    try:
-        yield
-    except KeyError:
-        raise HilbertRingError("the service ended the call with a status that is none") from None
-
-
-async def known_messages(stream: Any) -> AsyncIterator[bytes]:
-    """What comes, as of known_status: what its reader raises is its own."""
-    messages = stream.__aiter__()
-    while True:
-        with known_status():
-            try:
-                message = await messages.__anext__()
-            except StopAsyncIteration:
-                return
-        yield message
 
 
 class BrokenRequests:
@@ -166,7 +145,7 @@ class AioConnection:
         """As of Connection.short."""
         call = self._ready()[0].unary_unary(service + name, request_serializer=type(request).SerializeToString)
         try:
-            with self.reading(), known_status():
+            with self.reading():
                 answer = await self._noted(call(request, timeout=seconds, metadata=self._address.metadata()))
         except grpc.aio.AioRpcError as ended:
             raise short_failure(name, ended, self.closed) from None

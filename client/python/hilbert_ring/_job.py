@@ -11,7 +11,6 @@ from hilbert_ring._by_reference import CHOICES
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, checked_path, given_file, is_path, opened
-from hilbert_ring._protocol import broken
 from hilbert_ring._retry import Attempts, CallTiming
 from hilbert_ring._spec import boolean, check_text, choice, integer, make_spec, number, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
@@ -195,13 +194,7 @@ def curve_request(call: JobCall) -> Optional[pb.PlanRequest]:
 
 
 def with_curve(call: JobCall, plan: pb.PlanResponse) -> JobCall:
-    """The job with the curve that the service found, or without an ordering.
-
-    Raises:
-        InternalError: it found none that a job may have.
-    """
-    if plan.curve not in (pb.CURVE_UNSPECIFIED, pb.CURVE_HILBERT, pb.CURVE_MORTON):
-        raise broken(f"curve {plan.curve} for a job, which is none")
+    """The job with the curve that the service found, or without an ordering."""
     opening = pb.Open()
     opening.CopyFrom(call.open)
     readers = dict(call.inputs.readers)

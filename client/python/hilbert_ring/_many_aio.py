@@ -5,7 +5,7 @@ from typing import AsyncIterator, List, Optional
 import grpc.aio
 
 from hilbert_ring._channel import failure_or_raise
-from hilbert_ring._connection_aio import AioConnection, BrokenRequests, known_messages
+from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._many import SMALL_JOBS_SERVICE, ManyAttempt, ManyCall, ManyResult, Outcome
 from hilbert_ring.errors import CancelledError, HilbertRingError
 
@@ -47,7 +47,7 @@ async def _run(connection: AioConnection, attempt: ManyAttempt, seconds: Optiona
     stream = connection.stream(SMALL_JOBS_SERVICE + "AttendMany", requests(), seconds)
     with broken.raised(connection):
         try:
-            async for message in known_messages(stream):
+            async for message in stream:
                 attempt.handle(message)
             attempt.finish()
             return None

@@ -6,7 +6,7 @@ from typing import (Any, AsyncIterable, AsyncIterator, Callable, Iterable, Itera
 import grpc.aio
 
 from hilbert_ring._channel import SERVICE, failure_or_raise
-from hilbert_ring._connection_aio import AioConnection, BrokenRequests, known_messages
+from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
 from hilbert_ring.errors import HilbertRingError
@@ -100,7 +100,7 @@ class _Carrier:
         stream = connection.endless(SERVICE + "AttendStream", self._requests(), seconds)
         with self._broken.raised(connection):
             try:
-                async for message in known_messages(stream):
+                async for message in stream:
                     results = self._attempt.handle(message)
                     if self._attempt.admitted:
                         self._changed.set()

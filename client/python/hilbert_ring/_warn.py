@@ -6,7 +6,6 @@ import sys
 import warnings
 from typing import Iterator, Type
 
-from hilbert_ring._legible import legible
 from hilbert_ring.v1 import attention_pb2 as pb
 
 _PACKAGE = __name__.partition(".")[0]
@@ -37,7 +36,7 @@ def warn_of_slides(report: pb.Report, slides: int) -> None:
 def warn_of_notes(report: pb.Report) -> None:
     """What the service says of a job that it has done."""
     for note in report.notes:
-        warn(legible(note), UserWarning)
+        warn(note, UserWarning)
 
 
 def warn_of_spec(spec: pb.JobSpec) -> None:

@@ -17,7 +17,7 @@ from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, canc
                                curve_request, pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._many_blocking import run_many
-from hilbert_ring._model import check_name, model_request
+from hilbert_ring._model import model_request
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts
 from hilbert_ring._spec import integer, make_spec
@@ -315,12 +315,12 @@ class Client:
         found: encoder_pb.Model = self._connection.short(
             "GetModel", model_request(name), encoder_pb.Model,
             service=ENCODER_SERVICE)
-        return check_name(found, name)
+        return found
 
     def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
         found: encoder_pb.Model = self._connection.ask(
             "GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
-        return check_name(found, name)
+        return found
 
     def _run_job(self, call: JobCall, attempts: Attempts,
                  tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:

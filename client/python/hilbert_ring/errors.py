@@ -14,11 +14,9 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from hilbert_ring._descriptors import names_of
-from hilbert_ring._legible import legible
 
 _DOMAIN = "hilbert-ring"
 _PUSHBACK = "grpc-retry-pushback-ms"
-_MOST_REASON_BYTES = 128
 _Status = names_of("google/rpc/status.proto")["Status"]
 _ErrorInfo = names_of("google/rpc/error_details.proto")["ErrorInfo"]
 
@@ -150,8 +148,6 @@ class UnimplementedError(HilbertRingError):
 _BY_CODE: Dict[str, Type[HilbertRingError]] = {
     kind.code: kind for kind in HilbertRingError.__subclasses__()}
 
-_ERROR_CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
-
 Metadata = Iterable[Tuple[str, Any]]
 
 
@@ -169,7 +165,7 @@ def error_of(code: grpc.StatusCode, details: Optional[str],
         if key == "grpc-status-details-bin":
             values.update(_info_of(value))
     kind = error_class(code.name)
-    message = legible(_with_brackets(details or "")) or "the service gave no reason"
+    message = _with_brackets(details or "") or "the service gave no reason"
     error = kind(message, retry_after=seconds_of(pushback_of(metadata)),
                  **values)  # type: ignore[arg-type]
     if kind is HilbertRingError:
@@ -187,11 +183,8 @@ def _with_brackets(text: str) -> str:
 
 def error_of_status(details: bytes) -> HilbertRingError:
     """The error that a serialized google.rpc.Status says."""
-    try:
-        status = _Status.FromString(details)
-        code = next(code for code in _ERROR_CODES if code.value[0] == status.code)
-    except (DecodeError, StopIteration):
-        return InternalError("the service broke the protocol: an error that is none")
+    status = _Status.FromString(details)
+    code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
     return error_of(code, status.message, [("grpc-status-details-bin", details)])
 
 
@@ -210,8 +203,7 @@ def _info_of(details: bytes) -> Dict[str, Any]:
             continue
         if info.domain == _DOMAIN:
             field = info.metadata.get("field")
-            return {"reason": legible(info.reason, _MOST_REASON_BYTES), "field": field and legible(field),
-                    "limit": _whole_number(info.metadata.get("limit", ""))}
+            return {"reason": info.reason, "field": field, "limit": _whole_number(info.metadata.get("limit", ""))}
     return {}
 
 
