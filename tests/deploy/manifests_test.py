@@ -13,7 +13,6 @@ except ImportError:
     print("skipped: python3-yaml is not installed")
     raise SystemExit(77)
 
-from bounded_memory import NotPermitted, run_with_memory
 from program_flags import ProgramFlags
 
 SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
@@ -42,24 +41,6 @@ class Memory(unittest.TestCase):
         self.values = yaml.safe_load((DEPLOY / "helm/hilbert-ring/values.yaml").read_text())
         for name in ("coordinator", "worker"):
             self.limits["chart", name] = size(self.values[name]["resources"]["limits"]["memory"])
-
-    def test_a_coordinators_bounds(self):
-        for kind in ("compose", "chart"):
-            limit = self.limits[kind, "coordinator"]
-            try:
-                code, said = run_with_memory(limit, FLAGS.path("hilbert-ring-coordinator"))
-                self.assertEqual(code, 0, said)
-                bounded, usable = map(int, re.search(r"memory is bounded to (\d+) MiB of the (\d+)", said).groups())
-                self.assertEqual(usable, limit >> 20)
-                self.assertTrue(limit * 0.98 <= bounded << 20 <= limit, said)
-                # A stream's two epochs fit into a caller's half.
-                bounds = {name: int(mib) for name, mib in re.findall(r"(--[a-z-]+)=(\d+)MiB", said)}
-                self.assertGreater(bounds["--stream-memory"], 4 * bounds["--stream-epoch-memory"] - 4)
-                code, said = run_with_memory(limit, FLAGS.path("hilbert-ring-coordinator"), f"--stream-memory={limit}")
-                self.assertEqual(code, 2, said)
-                self.assertRegex(said, f"memory of --stream-memory is {limit} bytes, must be at most [0-9]+ of the {limit} ")
-            except NotPermitted as why:
-                self.skipTest(str(why))
 
     def test_a_workers_jobs_and_models(self):
         environment = self.compose["worker"]["environment"]

@@ -48,18 +48,6 @@ class Units(unittest.TestCase):
         for unit in UNIT_OF.values():
             self.assertNotIn("PrivateUsers", directives(unit))
 
-    def test_both_read_secrets_by_a_group_that_the_package_makes_and_keeps(self):
-        for unit in UNIT_OF.values():
-            (group,) = directives(unit)["SupplementaryGroups"]
-            self.assertIn(f"groupadd --system --force {group}\n", (DEBIAN / "postinst").read_text())
-        with tempfile.TemporaryDirectory() as folder:
-            for name in ("rm", "rmdir", "groupdel", "delgroup", "systemctl"):
-                (Path(folder) / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{folder}/ran\n')
-                (Path(folder) / name).chmod(0o755)
-            subprocess.run(["/bin/sh", DEBIAN / "postrm", "purge"], check=True, env={"PATH": folder})
-            ran = [line.split()[0] for line in (Path(folder) / "ran").read_text().splitlines()]
-        self.assertEqual([name for name in ran if name != "systemctl"], ["rm", "rmdir"])
-
     def test_what_the_settings_propose_is_known(self):
         flags = ProgramFlags(BUILD / "bin")
         for name in UNIT_OF:

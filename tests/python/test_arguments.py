@@ -78,14 +78,9 @@ def test_bytes_of_a_row():
     ("segments", {"segments": 8}),
     ("segments[0]", {"segments": [8.5]}),
     ("segments[1]", {"segments": [8, 2**63]}),
-    ("segments[0]", {"segments": [True]}),
-    ("sequence_lengths[1]", {"sequence_lengths": [15, np.True_]}),
     ("causal", {"causal": "false"}),
-    ("causal", {"causal": 0}),
     ("average_groups", {"average_groups": "no"}),
-    ("average_groups", {"average_groups": np.array([True])}),
     ("lse", {"lse": 0}),
-    ("lse", {"lse": np.float32(1)}),
     ("progress", {"options": {"progress": "no"}}),
     ("mixing", {"mixing": "sum"}),
     ("tail", {"tail": None}),
@@ -100,21 +95,11 @@ def test_bytes_of_a_row():
     ("out", {"out": np.zeros((4, 16, 16), "f4").transpose(1, 0, 2)}),
     ("lse", {"lse": np.zeros((16, 4))}),
     ("max_attempts", {"options": {"max_attempts": 0}}),
-    ("max_attempts", {"options": {"max_attempts": 1001}}),
     ("chunk_bytes", {"options": {"chunk_bytes": 0}}),
     ("q", {"q": np.ma.masked_array(np.zeros((16, 4, 8), "f4"), mask=True)}),
-    ("k", {"k": np.ma.masked_array(np.zeros((16, 2, 8), "f4"))}),  # whether anything is masked or not
-    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=np.ma.zeros((16, 2), int))}),
-    ("out", {"out": np.ma.zeros((16, 4, 16), "f4")}),
-    ("lse", {"lse": np.ma.zeros((16, 4), "f4")}),
     ("job_id", {"options": {"job_id": "a\ud800"}}),           # a lone surrogate
     ("q", {"q": np.zeros((16, 4, 8), [("x", "<f2")])}),
-    ("q", {"q": np.zeros((16, 4, 8), [("x", "i1"), ("y", "i1")]), "dtype": "bfloat16"}),
-    ("q", {"q": np.zeros((16, 4, 8), np.dtype(("u2", [("x", "u1"), ("y", "u1")]))), "dtype": "bfloat16"}),
-    ("q", {"q": np.zeros((16, 4, 8), np.dtype(("f4", [("x", "f2"), ("y", "f2")])))}),
-    ("q", {"q": np.zeros((16, 4, 8), np.dtype({"names": [], "formats": [], "itemsize": 2}))}),
     ("q", {"q": np.zeros((16, 4, 8), "S2"), "dtype": "bfloat16"}),
-    ("out", {"out": np.zeros((16, 4, 16), np.dtype(("f4", [("x", "f2"), ("y", "f2")])))}),
     ("out", {"out": np.zeros((16, 4, 16), ">f4")}),
     ("deadline", {"options": {"deadline": 0}}),
     ("deadline", {"options": {"deadline": float("nan")}}),
@@ -124,13 +109,10 @@ def test_bytes_of_a_row():
     *((name, {"options": {name: value}}) for name in ("chunk_bytes", "max_attempts")
       for value in (1024.0, "3", float("nan"), True, None, 2**63)),
     ("job_id", {"options": {"job_id": 5}}),
-    ("job_id", {"options": {"job_id": b"job"}}),
     *(("scale", {"scale": value}) for value in ("0.5", [1], True, 1j)),
     *((name, {name: value}) for name in ("out", "lse") for value in ([[1.0]], {}, "", "a\0b", array.array("f", [1]))),
-    ("out", {"out": True}),
     *((name, {name: np.zeros(shape, "f4")}) for name in "qkv" for shape in ((0, 2, 8), (16, 0, 8), (16, 2, 0))),
     ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=[[1, 2], [3]])}),
-    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords="")}),
 ])
 def test_what_is_refused(field, arguments):
     refused(field, **arguments)
@@ -159,41 +141,6 @@ def test_what_a_plan_refuses(client, field, arguments):
         with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
             call_of()
         assert raised.value.field == field
-
-
-@pytest.mark.parametrize("field, value", [
-    ("deadline", "5"), ("deadline", 9.2e9), ("max_attempts", 2.5), ("chunk_bytes", 1024.0), ("job_id", 5),
-    ("scale", "1"), ("out", [[1.0]]), ("lse", [[1.0]])])
-def test_every_call_refuses_it(client, field, value):
-    """Those of asyncio, of many jobs, and of streams, which have no outputs."""
-    common = {"segments": [8], field: value}
-
-    async def by_asyncio():
-        async with hilbert_ring.aio.connect(client.server) as aio_client:
-            await aio_client.attend(*arrays(), **common)
-
-    def many():
-        raise client.attend_many([arrays()], **common)[0]
-
-    calls = [lambda: client.attend(*arrays(), **common), lambda: asyncio.run(by_asyncio()), many]
-    if field != "out":
-        calls.append(lambda: list(client.attend_stream([arrays()], **common)))
-    for call_of in calls:
-        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-            call_of()
-        assert raised.value.field == field
-
-
-@pytest.mark.parametrize("coords", [
-    np.arange(8).reshape(4, 2), [[0, 1], [2, 3]], ((0, 1), (2, 3)), [[1, 2], [3]], "coords.npy", None])
-def test_orderings_compare_by_value(coords):
-    one = hilbert_ring.Hilbert(grid=[2, 2], coords=coords)
-    same = hilbert_ring.Hilbert(grid=(2, 2), coords=coords.copy() if isinstance(coords, np.ndarray) else coords)
-    assert (one == same) is True and (one != same) is False and hash(one) == hash(same)
-    for other in (hilbert_ring.Morton(grid=[2, 2], coords=coords), hilbert_ring.Hilbert(grid=[2, 3], coords=coords),
-                  hilbert_ring.Hilbert(grid=[2, 2], coords=np.zeros((4, 2))), "hilbert"):
-        assert (one == other) is False
-    assert hilbert_ring.AttendResult(np.zeros(2), None, None) != hilbert_ring.AttendResult(np.zeros(2), None, None)
 
 
 @pytest.mark.parametrize("field, value", [
@@ -234,29 +181,6 @@ def test_an_output_that_cannot_be_written_to():
     refused("out", out=out)
 
 
-def test_ids_that_no_message_can_have(client):
-    """A job's of any kind, and of what is cancelled."""
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="job_id is .*no Unicode text") as raised:
-        client.attend(*arrays(), segments=[8], job_id="\ud800", progress=False)
-    assert raised.value.field == "job_id"
-    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-        list(client.attend_stream([arrays()], segments=[8], job_id="\ud800"))
-    assert raised.value.field == "job_id"
-    wrong, right = client.attend_many([{**dict(zip("qkv", arrays())), "job_id": "\ud800"}, arrays()], segments=[8])
-    assert isinstance(wrong, hilbert_ring.InvalidArgumentError) and wrong.field == "job_id"
-    assert isinstance(right, hilbert_ring.AttendResult)
-    for field, names in (("job_id", ("\ud800", None)), ("caller", ("job", "\ud800"))):
-        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-            client.cancel(*names)
-        assert raised.value.field == field
-    for field, call_of in (("job_id", lambda: client.cancel(5)), ("caller", lambda: client.cancel("job", 5)),
-                           ("model", lambda: client.model(5)),
-                           ("model", lambda: client.encode(zeros(4, 8), model="\ud800"))):
-        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-            call_of()
-        assert raised.value.field == field
-
-
 def test_names_that_the_service_refuses_come_back_as_fields(client):
     q, k, v = arrays()
     with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
@@ -268,15 +192,6 @@ def test_names_that_the_service_refuses_come_back_as_fields(client):
     assert (raised.value.field, raised.value.limit) == ("tokens", 2**40)
 
 
-def test_flags_of_numpy_and_none_which_is_the_default():
-    spec = call(causal=np.True_, average_groups=np.False_).open.spec
-    assert spec.causal and not spec.average_groups
-    spec = call(causal=None, average_groups=None).open.spec
-    assert not spec.causal and spec.average_groups
-    assert [call(lse=lse).open.want_lse for lse in (True, np.True_, None, False, np.False_)] == [1, 1, 1, 0, 0]
-    AttendOptions(progress=np.False_)
-
-
 @pytest.mark.parametrize("argument", ["token", "token_file", "ca", "data_root"])
 @pytest.mark.parametrize("value", [5, ""])
 def test_texts_and_paths_of_a_connection(argument, value):
@@ -284,18 +199,6 @@ def test_texts_and_paths_of_a_connection(argument, value):
         with pytest.raises(hilbert_ring.InvalidArgumentError, match=argument) as raised:
             connect("localhost:8001", **{argument: value})
         assert raised.value.field == argument
-
-
-@pytest.mark.parametrize("argument", ["tls", "insecure"])
-def test_flags_of_a_connection(argument):
-    for value in ("no", 0, 1.0, []):
-        for connect in (hilbert_ring.connect, hilbert_ring.aio.connect):
-            with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{argument} is .*, must be True or False"):
-                connect("localhost:8001", **{argument: value})
-    for value in (None, np.False_, False):
-        hilbert_ring.connect("localhost:8001", **{argument: value}).close()
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="need tls"):
-        hilbert_ring.connect("localhost:8001", tls=np.False_, server_name="service")
 
 
 TORCH = FakeTorch()
@@ -316,9 +219,7 @@ def torch_of_zeros(monkeypatch):
     ("v", {"v": zeros(2, 1, 2, 8)}), ("v", {"v": zeros(2, 1, 8)}), ("v", {"v": zeros(2, 1, 1, 8, dtype="f2")}),
     ("k", {"k": zeros(1, 1, 1, 8), "v": zeros(1, 1, 1, 8)}), ("k", {"k": zeros(1, 2, 1, 8), "v": zeros(1, 2, 1, 8)}),
     ("k", {"k": zeros(2, 1, 1, 4)}), ("q", {"q": zeros(2, 1, 8)}), ("q", {"q": np.zeros((2, 1, 1, 8), "f4")}),
-    ("v", {"v": [[[[0.0] * 8]]] * 2}), ("q", {"q": None}), ("q", {"q": zeros(2, 1, 1, 0)}), ("v", {"v": zeros(2, 1, 1, 257)}),
-    ("k", {"k": zeros(2, 1, 0, 8)}),
-    ("window_size", {"window_size": 5}), ("window_size", {"window_size": "ab"}), ("window_size", {"window_size": (1, 2, 3)}),
+    ("q", {"q": None}), ("v", {"v": zeros(2, 1, 1, 257)}), ("window_size", {"window_size": (1, 2, 3)}),
     ("window_size", {"window_size": (-2, 0)}), ("window_size[0]", {"window_size": (0.5, 0)}),
     ("softcap", {"softcap": "0"}), ("softcap", {"softcap": np.zeros(2)}), ("dropout_p", {"dropout_p": np.zeros(2)}),
     ("alibi_slopes", {"alibi_slopes": np.zeros(4)}),
@@ -341,12 +242,7 @@ def test_arrays_of_numpy_are_refused_without_pytorch(monkeypatch):
     ("v", {"v": zeros(3, 1, 8)}), ("v", {"v": zeros(4, 2, 8)}), ("k", {"k": zeros(4, 1, 4)}),
     ("q", {"q": zeros(1, 4, 1, 8)}),
     ("cu_seqlens_q[0]", {"cu_seqlens_q": [0.0, 1.9, 3.9]}), ("cu_seqlens_k[1]", {"cu_seqlens_k": [0, 4.0]}),
-    ("cu_seqlens_k[0]", {"cu_seqlens_k": np.array([0.0, 4.0])}), ("cu_seqlens_q[0]", {"cu_seqlens_q": [False, 4]}),
-    ("cu_seqlens_q[0]", {"cu_seqlens_q": np.array([False, True])}), ("cu_seqlens_q[0]", {"cu_seqlens_q": [[0, 4]]}),
-    ("cu_seqlens_q[0]", {"cu_seqlens_q": [np.array(False), np.array(4)]}),
-    ("cu_seqlens_q[0]", {"cu_seqlens_q": np.array([[0, 4]])}), ("cu_seqlens_q", {"cu_seqlens_q": np.array(4)}),
-    ("cu_seqlens_q", {"cu_seqlens_q": "04"}), ("cu_seqlens_q", {"cu_seqlens_q": 4}),
-    ("cu_seqlens_q", {"cu_seqlens_q": None}), ("cu_seqlens_q", {"cu_seqlens_q": []}),
+    ("cu_seqlens_q[0]", {"cu_seqlens_q": [[0, 4]]}), ("cu_seqlens_q", {"cu_seqlens_q": []}),
     ("cu_seqlens_q", {"cu_seqlens_q": [1, 4]}), ("cu_seqlens_k", {"cu_seqlens_k": [0, 5]}),
     ("cu_seqlens_k", {"cu_seqlens_k": [0, 3, 2, 4]}), ("cu_seqlens_k", {"cu_seqlens_k": [0, 2, 4]})])
 @pytest.mark.usefixtures("torch_of_zeros")

@@ -35,11 +35,8 @@ ANY = (2, 3, 4, 4)
     (RIGHT[:, None, None], ANY, (False, RIGHT)),
     (added(LEFT[:, None, None]), ANY, (False, LEFT)),
     (added(HOLE[:, None, None], -np.inf), ANY, (False, HOLE)),
-    (added(RIGHT[:, None, None], -1e4), ANY, (False, RIGHT)),
     (added(RIGHT[:, None, None], -65504, "f2"), ANY, (False, RIGHT)),
-    (np.broadcast_to(RIGHT[:, None, None], ANY), ANY, (False, RIGHT)),
     (RIGHT[:, None, None], (2, 3, 1, 4), (False, RIGHT)),               # a query in a decoder
-    (RIGHT[:, None, None], (2, 3, 9, 4), (False, RIGHT)),               # more queries than keys
     (np.broadcast_to(RIGHT[:, None, None], (2, 1, 9, 4)), (2, 3, 9, 4), (False, RIGHT)),
     (TRI[None, None], ANY, (True, keys([1] * 4, [1] * 4))),
     (added(TRI[None, None]), (1, 3, 4, 4), (True, keys([1] * 4))),
@@ -59,7 +56,6 @@ def test_what_a_mask_says(mask, shape, said):
 @pytest.mark.parametrize("mask, shape, what", [
     (np.tri(4, k=0, dtype=bool)[None, None] & ~np.tri(4, k=-2, dtype=bool), ANY, "neither causal nor padding"),
     (np.tri(4, k=1, dtype=bool)[None, None], ANY, "neither causal nor padding"),
-    (np.tri(4, k=-1, dtype=bool)[None, None], ANY, "neither causal nor padding"),
     (TRI.T[None, None], ANY, "neither causal nor padding"),
     (np.kron(np.eye(2), np.ones((2, 2))).astype(bool)[None, None], ANY, "neither causal nor padding"),  # packed
     (np.stack([TRI, np.ones((4, 4), bool)])[:, None], ANY, "neither causal nor padding"),  # of one row each
@@ -68,14 +64,10 @@ def test_what_a_mask_says(mask, shape, said):
     (causal(RIGHT), ANY, "neither causal nor padding"),
     (np.stack([TRI, TRI, np.ones((4, 4), bool)])[None], (1, 3, 4, 4), "between heads"),
     (np.full((1, 1, 4, 4), -1.0, "f4"), ANY, "adds numbers"),
-    (np.full((1, 1, 4, 4), np.nan, "f4"), ANY, "adds numbers"),
     (np.where(TRI, 0.5, LOW).astype("f4")[None, None], ANY, "adds numbers"),
     (np.ones((1, 1, 4, 4), int), ANY, "must be bool or floating"),
-    (np.ones((2, 4), bool), ANY, "of a shape that expands"),
     (np.ones((2, 4, 4), bool), ANY, "of a shape that expands"),
     (np.ones((2, 1, 4, 5), bool), ANY, "of a shape that expands"),
-    (np.ones((2, 1, 4, 1), bool), ANY, "of a shape that expands"),
-    (np.ones((3, 1, 4, 4), bool), ANY, "of a shape that expands"),
     (np.ones((2, 2, 4, 4), bool), ANY, "of a shape that expands"),
     (keys([0] * 4, [1] * 4)[:, None, None], ANY, "every key of row 0"),
 ])

@@ -8,9 +8,7 @@ import pytest
 
 import hilbert_ring
 from hilbert_ring.__main__ import main
-from hilbert_ring.bench import load, order, project
-from hilbert_ring.bench.jobs import alternate, job
-from hilbert_ring.draw.curves import token_order
+from hilbert_ring.bench import load, project
 
 
 @pytest.fixture(autouse=True)
@@ -110,19 +108,6 @@ def test_load_counts_jobs_of_both_loops(tmp_path, client):
     assert figures["rows"][2]["loop"] == "open"
 
 
-def test_load_counts_failures_by_reason_and_late_jobs_not_as_goodput():
-    tally = load.Tally()
-
-    def refused():
-        raise hilbert_ring.ResourceExhaustedError("no", reason="QUEUE_FULL")
-
-    tally.call(refused, 0.0)
-    tally.seconds = [0.01, 0.02, 0.2, 0.3]
-    row = tally.row("closed", 3, 0.0, 2.0, deadline=0.1)
-    assert (row["jobs_a_second"], row["goodput"], row["failed"]) == (2.0, 1.0, 1)
-    assert row["failures"] == {"QUEUE_FULL": 1} and row["p50"] == 0.02 and row["most"] == 0.3
-
-
 def test_an_open_loop_counts_time_from_when_a_job_was_due(monkeypatch):
     monkeypatch.setattr(load, "MOST_CALLERS", 1)   # jobs that are due wait for one caller
     row = load.open_loop(lambda: time.sleep(0.02), rate=200, seconds=0.1, deadline=0.03)
@@ -149,44 +134,3 @@ def test_fit_finds_what_is_computed_while_rows_come():
     assert found.hidden == pytest.approx(0.6)
     assert found.rates == pytest.approx(truth.rates, rel=0.02)
     assert truth.seconds(tables[0], 1.0) < truth.seconds(tables[0], 0.0)
-
-
-def test_segments_that_are_exchanged_or_ordered_are_not_computed_early(client):
-    local = job(4096, segments=[256, 4096])
-    plan = client.plan(**local.plan_arguments(), workers=2)
-    assert project.early_share(local, plan) == 0.5     # of one branch all, of the other none
-    ordered = job(4096, segments=[256], ordering=hilbert_ring.Hilbert(grid=(64, 64)))
-    assert project.early_share(ordered, client.plan(**ordered.plan_arguments(), workers=2)) == 0.0
-
-
-def test_projected_seconds_hide_the_shorter_of_exchange_and_compute():
-    table, rates = [1.0, 100.0, 1000.0, 10.0], np.array([1.0, 0.01, 0.002, 0.1])
-    assert project.projected_seconds(table, rates, None, 1.0) == pytest.approx(1 + 1 + 3)
-    assert project.projected_seconds(table, rates, None, 9.0) == pytest.approx(1 + 1 + 9)
-    assert project.projected_seconds(table, rates, 500.0, 1.0) == pytest.approx(1 + 1 + 2)
-
-
-def test_runs_alternate_and_the_first_round_does_not_count():
-    clock, calls = [0.0], []
-
-    def run(name, seconds):
-        calls.append(name)
-        clock[0] += seconds if len(calls) > 2 else 100.0   # the first round is slow
-        return hilbert_ring.v1.attention_pb2.Report(compute_seconds=seconds / 2)
-
-    times = alternate([lambda: run("a", 1.0), lambda: run("b", 3.0)], 4, clock=lambda: clock[0])
-    assert [sorted(calls[i:i + 2]) for i in range(0, 10, 2)] == [["a", "b"]] * 5
-    assert len({tuple(calls[i:i + 2]) for i in range(0, 10, 2)}) == 2   # in both orders
-    assert times[0].spread() == {"total_seconds": 1.0, "total_least": 1.0, "total_most": 1.0}
-    assert times[1].spread("compute")["compute_seconds"] == 1.5
-
-
-def test_pages_of_rows():
-    assert order.blocks(np.arange(16), 256) == 1
-    assert order.blocks(np.array([0, 16, 17]), 256) == 2
-    assert order.blocks(np.array([0, 1]), 8192) == 4
-    # 16 rows a page: a window of 33 x 33 lies in 3 pages a row, or in blocks of 4 x 4.
-    by_rows, by_blocks = (
-        order.locality(token_order(4096, ordering), (64, 64), 64, 256)["window_pages"]
-        for ordering in (None, hilbert_ring.Morton(grid=(64, 64))))
-    assert 95 < by_rows <= 99 and 75 < by_blocks < 90

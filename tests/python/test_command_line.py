@@ -104,16 +104,6 @@ def test_a_picture_replaces_a_file_as_a_whole(shown):
     assert (shown / "kept.svg").read_text() == "old"
 
 
-def test_a_picture_goes_to_no_folder_and_waits_for_no_reader(capsys, shown):
-    os.mkfifo(shown / "pipe")
-    assert main(["draw", "pattern", *PATTERN, "--out", str(shown / "pipe")]) == 1
-    assert "pipe: cannot write: nobody reads it" in capsys.readouterr().err
-    assert main(["draw", "pattern", *PATTERN, "--out", str(shown)]) == 2
-    assert "exists and is not a file" in capsys.readouterr().err
-    assert main(["draw", "pattern", *PATTERN, "--out", str(shown / "absent" / "x.svg")]) == 1
-    assert "absent/x.svg'" in capsys.readouterr().err
-
-
 @pytest.fixture(name="slide")
 def _slide(tmp_path, tmp_path_factory, monkeypatch):
     """A command line, in a folder that its slide is not in."""
@@ -176,20 +166,6 @@ def test_a_slide_that_cannot_be_written_replaces_nothing(slide, tmp_path, monkey
     monkeypatch.setattr(os, "fsync", full)
     assert main(slide) == 1
     assert os.listdir() == ["tiles.npy"] and (tmp_path / "tiles.npy").read_text() == "old"
-
-
-def test_an_array_replaces_neither_what_the_caller_shows_nor_a_device(shown):
-    q = np.ones((16, 2, 8), "f4")
-    options = {"segments": [16], "deadline": 0.2, "progress": False}
-    os.mkfifo(shown / "pipe")
-    with hilbert_ring.connect("127.0.0.1:9", token_file=shown / "token") as client:
-        for more in ({"out": shown / "token"}, {"lse": shown / "token"}):
-            with pytest.raises(hilbert_ring.InvalidArgumentError, match="the input token_file; nothing was written"):
-                client.attend(q, q, q, **options, **more)
-        with pytest.raises(hilbert_ring.InvalidArgumentError, match="no regular file"):
-            client.attend(q, q, q, out=shown / "pipe", **options)
-    assert (shown / "token").read_text() == "secret"
-    assert (shown / "pipe").is_fifo()
 
 
 def test_completion_has_the_options_of_the_packages_commands():

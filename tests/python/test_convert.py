@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hilbert_ring import convert
-from hilbert_ring.convert import ConvertError, Settings, Tensor, Unusable
+from hilbert_ring.convert import ConvertError, Settings, Tensor
 
 CASES = Path(__file__).resolve().parent.parent / "golden" / "encoder_cases"
 SETTINGS = Settings(heads=4, max_slide_size=25600, grid=100)
@@ -52,13 +52,6 @@ def test_a_models_weights_give_its_config_back(case, tmp_path):
         "config.json", "model.safetensors"]
 
 
-def test_segments_follow_from_the_largest_slide():
-    assert convert.segments(262144, 256) == [1024, 5792, 32768, 185363, 1048576]
-    assert convert.segments(250000, 256) == [1024, 4870, 23170, 110217, 524288]
-    with pytest.raises(ConvertError, match="max_slide_size is 8191, must be at least 8192"):
-        convert.segments(8191, 256)
-
-
 def test_segments_dilations_and_the_epsilon_may_be_given():
     expected, weights = golden()
     config, _, _ = convert.convert(weights, Settings(
@@ -69,15 +62,6 @@ def test_segments_dilations_and_the_epsilon_may_be_given():
         convert.convert(weights, Settings(heads=4, segments=(32, 64)))
 
 
-def test_what_is_no_part_of_the_encoder_is_dropped_and_shown():
-    _, weights = golden()
-    more = {"decoder_embed.weight": Tensor("F32", (1,), b"abcd"),
-            "mask_token": Tensor("F32", (1,), b"abcd"), "pos_embed": Tensor("F32", (1,), b"abcd")}
-    _, kept, dropped = convert.convert({**more, **weights}, SETTINGS)
-    assert dropped == sorted(more)
-    assert kept == weights
-
-
 def test_unknown_names_are_an_error_unless_they_are_dropped():
     _, weights = golden()
     weights["projector.weight"] = Tensor("F32", (1,), b"abcd")
@@ -85,19 +69,6 @@ def test_unknown_names_are_an_error_unless_they_are_dropped():
         convert.convert(weights, SETTINGS)
     settings = Settings(heads=4, max_slide_size=25600, grid=100, drop=("projector.",))
     assert convert.convert(weights, settings)[2] == ["projector.weight"]
-
-
-def test_what_can_be_no_weight_may_be_dropped_all_the_same():
-    _, weights = golden()
-    marked = {**weights, "epoch": Unusable("is no tensor"),
-              "steps.seen": Unusable("is of torch.int64, must be float32, float16 or bfloat16")}
-    with pytest.raises(ConvertError) as error:
-        convert.convert(marked, SETTINGS)
-    for text in ("epoch is no tensor", "steps.seen is of torch.int64", "--drop"):
-        assert text in str(error.value)
-    settings = Settings(heads=4, max_slide_size=25600, grid=100, drop=("epoch", "steps."))
-    _, kept, dropped = convert.convert(marked, settings)
-    assert kept == weights and dropped == ["epoch", "steps.seen"]
 
 
 def long_vit():
@@ -141,19 +112,6 @@ def test_a_long_vit_gives_its_layers(kind, tmp_path):
     convert.write_model(tmp_path, config, kept)
 
 
-def test_missing_and_misshapen_weights_are_all_named():
-    _, weights = golden()
-    del weights["encoder.layers.1.ffn.fc2.bias"], weights["norm.bias"]
-    weights["cls_token"] = Tensor("F32", (32,), weights["cls_token"].data)
-    with pytest.raises(ConvertError) as error:
-        convert.convert(weights, SETTINGS)
-    for text in ("encoder.layers.1.ffn.fc2.bias is missing", "norm.bias is missing",
-                 "cls_token is [32], must be [1, 1, 32]"):
-        assert text in str(error.value)
-    with pytest.raises(ConvertError, match="no checkpoint of a LongNet encoder"):
-        convert.convert({"a": Tensor("F32", (1,), b"abcd")}, SETTINGS)
-
-
 def test_of_two_copies_of_an_encoder_none_is_taken_unseen():
     _, weights = golden()
     averaged = {f"ema.{name}": Tensor(tensor.dtype, tensor.shape, bytes(len(tensor.data)))
@@ -194,24 +152,6 @@ def test_a_conversion_that_is_ended_leaves_no_model(tmp_path, monkeypatch):
         convert.write_model(tmp_path, config, weights)
     (tmp_path / "model.safetensors").unlink()
     convert.write_model(tmp_path, config, weights)
-
-
-def test_a_checkpoint_of_pytorch(tmp_path, capsys):
-    torch = pytest.importorskip("torch")
-    _, weights = golden()
-    state = {name: torch.from_numpy(np.frombuffer(tensor.data, np.float32).reshape(tensor.shape).copy())
-             for name, tensor in weights.items()}
-    state["decoder_norm.weight"] = torch.ones(3)
-    state["cls_token"] = state["cls_token"].bfloat16()
-    torch.save({"model": state, "epoch": 3}, tmp_path / "slide_encoder.pth")
-    assert convert.main([str(tmp_path / "slide_encoder.pth"), str(tmp_path / "model"), "--heads=4",
-                         "--max-slide-size=25600", "--grid=100"]) == 0
-    shown = capsys.readouterr().out
-    assert "dropped decoder_norm.weight" in shown
-    assert f"{len(weights)} weights" in shown
-    raw = (tmp_path / "model" / "model.safetensors").read_bytes()
-    assert weights["encoder.layers.0.ffn.fc1.weight"].data in raw
-    assert convert.main([str(tmp_path / "slide_encoder.pth"), str(tmp_path / "model")]) == 1
 
 
 def test_entries_of_a_checkpoint_that_are_no_weights(tmp_path, capsys):

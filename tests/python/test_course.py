@@ -89,16 +89,6 @@ def test_ctrl_c_ends_the_job(client):
     assert await_that(lambda: client.jobs() == [])
 
 
-def test_an_interrupted_call_ends_its_job_though_the_process_lives(client):
-    def interrupt(progress):
-        if progress.admitted:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        client.attend(*long_tensors(), **{**LONG, "progress": interrupt})
-    assert await_that(lambda: client.jobs() == [])
-
-
 def test_a_task_that_is_cancelled_ends_its_job(client):
     async def run():
         async with hilbert_ring.aio.connect(client.server) as aio_client:
@@ -126,13 +116,6 @@ def test_a_deadline(client):
     with pytest.raises(hilbert_ring.DeadlineExceededError, match="deadline of 2 s"):
         asyncio.run(run())
     assert await_that(lambda: client.jobs() == [])
-
-
-def test_a_job_that_can_never_fit():
-    with hilbert_ring.local(workers=1, memory_limit="32MiB") as small:
-        with pytest.raises(hilbert_ring.FailedPreconditionError) as raised:
-            small.attend(*tensors(400_000), segments=[1000], progress=False)
-        assert raised.value.reason == "DOES_NOT_FIT" and raised.value.attempts == 1
 
 
 def small_stream(client):
@@ -168,8 +151,7 @@ def quickly_closed(error, since):
     assert time.monotonic() - since < 10
 
 
-@pytest.mark.parametrize("call, find", zip(CALLS, (True, False, False)))
-@pytest.mark.parametrize("further", [{}, {"deadline": UNTIL}])
+@pytest.mark.parametrize("call, find, further", zip(CALLS, (True, False, False), ({}, {}, {"deadline": UNTIL})))
 def test_a_client_that_is_closed_ends_its_calls(client, capfd, call, find, further):
     with socket.socket() as taken:  # a port where nobody listens
         taken.bind(("127.0.0.1", 0))
@@ -350,10 +332,8 @@ def test_a_service_that_is_killed_and_started_again(undisturbed, by_asyncio):
     assert len({progress.job_id for progress in killed.seen}) == 1
 
 
-@pytest.mark.parametrize("share, ordering", [(0.05, None), (0.5, hilbert_ring.Hilbert()),
-                                             (0.9, hilbert_ring.Hilbert(
-                                                 coords=np.argwhere(np.ones((100, 200)))))])
-@pytest.mark.parametrize("by_asyncio", [False, True])
+@pytest.mark.parametrize("share, ordering, by_asyncio", [
+    (0.05, None, False), (0.9, hilbert_ring.Hilbert(coords=np.argwhere(np.ones((100, 200)))), True)])
 def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio):
     service = hilbert_ring.local(workers=2, job_workers=2, share_memory=False, copy_memory=0)
     arguments = {**JOB, "ordering": ordering, "deadline": UNTIL}
@@ -425,11 +405,3 @@ def test_a_full_queue_is_waited_for(monkeypatch):
         for thread in threads:
             thread.join(UNTIL)
         assert ends == ["CANCELLED_BY_CALLER"] * 2
-
-
-def test_a_bar_is_drawn_when_it_is_asked_for(client, capsys):
-    pytest.importorskip("tqdm")
-    client.attend(*tensors(2000), segments=[2000], job_id="with-a-bar", progress=True)
-    assert "with-a-bar" in capsys.readouterr().err
-    client.attend(*tensors(2000), segments=[2000], job_id="without")  # no terminal here
-    assert capsys.readouterr().err == ""

@@ -14,7 +14,6 @@ sys.path[:0] = [str(ROOT / "demo"), str(ROOT / "tests" / "golden")]
 
 import attention_oracle  # noqa: E402
 import next_symbol  # noqa: E402
-from demo_command import DemoError  # noqa: E402
 
 
 def written(folder, data, name="text"):
@@ -55,10 +54,3 @@ def test_fasta_is_read_for_its_bases(tmp_path, name):
     assert bytes(text.alphabet[i] for i in text.symbols) == b"ACGTACGTTN"
     codes = next_symbol.codes(5)
     assert np.allclose(codes @ codes.T, np.eye(5) * 1.25 - 0.25)
-
-
-def test_what_is_no_text_is_refused(tmp_path):
-    with pytest.raises(DemoError, match="expected 2 or more"):
-        next_symbol.read(written(tmp_path, b"a"))
-    with pytest.raises(DemoError, match="more than bases"):
-        next_symbol.read(written(tmp_path, b">one\nhello\n"))

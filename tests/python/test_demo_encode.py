@@ -9,10 +9,6 @@ import pytest
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "demo")]
-
-import demo_command  # noqa: E402
-import encode  # noqa: E402
 
 
 def test_embeddings_and_map_of_a_picture(tmp_path):
@@ -30,14 +26,3 @@ def test_embeddings_and_map_of_a_picture(tmp_path):
     assert received.shape == (241, 6)
     assert received.sum(axis=0) == pytest.approx(np.ones(6), abs=1e-5)
     assert Image.open(tmp_path / "encode.png").size[0] > 3 * 240
-
-
-def test_tiles_are_squares_of_the_picture():
-    picture = np.arange(5 * 7, dtype=float).reshape(5, 7)
-    tiles, coords, grid = encode.cut(picture, 2)
-    assert grid == (2, 3) and tiles.shape == (6, 4)
-    assert coords.tolist() == [[0, 0], [2, 0], [4, 0], [0, 2], [2, 2], [4, 2]]
-    x, y = coords[4]
-    assert tiles[4] == pytest.approx(picture[y:y + 2, x:x + 2].ravel() / 127.5 - 1)
-    with pytest.raises(demo_command.DemoError, match="has no tile"):
-        encode.cut(picture, 6)

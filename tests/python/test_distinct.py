@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hilbert_ring
-from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput
 
 SHAPE = (32, 2, 8)
@@ -129,11 +128,6 @@ def test_what_is_beside_inputs_is_written(client, folder):
         result = client.attend(mapped, k, v, out=folder / "q.npy", lse=folder / "lse.npy", **PATTERN)
     np.testing.assert_array_equal(result.out, expected.out)
     np.testing.assert_array_equal(np.load(folder / "q.npy"), expected.out)
-
-
-def test_what_is_no_array_in_memory_is_not_looked_at(folder):
-    check_distinct({"q": (tensors(), tensors()), "coords": (None, None)},
-                   {"out": folder / "none" / "out.npy", "lse": True, "attention_map_out": None})
 
 
 def test_a_name_reaches_the_disk(folder, monkeypatch):

@@ -93,19 +93,6 @@ def test_order_visits_each_cell_once(tmp_path):
     assert len(root.findall("{*}path")) == 4            # as many colours as segments
 
 
-def test_plan_shows_the_transfers_of_the_answer(tmp_path, client):
-    spec = tmp_path / "job.json"
-    spec.write_text(json.dumps({"tokens": 4096, "heads": 2, "head_dim": 16,
-                                "segments": [4096], "dilations": [1], "causal": True}))
-    root = drawn(tmp_path, "plan", "--spec", str(spec), "--server", client.server, "--workers", "3")
-    answer = client.plan(tokens=4096, heads=2, head_dim=16, segments=[4096], causal=True, workers=3)
-    transfers = json.loads(answer.json)["transfers"]
-    assert sum(t["bytes"] for t in transfers) == answer.bytes_exchanged > 0
-    arrows = [line for line in root.findall("{*}line") if line.get("marker-end")]
-    assert len(arrows) == len(transfers)
-    assert any("4,096 tokens over 3 workers" == text for text in words(root))
-
-
 def test_trace_shows_spans_of_all_tracks(tmp_path):
     def named(kind, process, track, name):
         return {"name": kind, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
@@ -136,18 +123,10 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
     # In the words of `hilbert-ring plan`.
     *((["pattern", "--segments", "16", *flags], said) for flags, said in [
         (["--tokens", "1_0"], "--tokens: 1_0, must be a whole number in decimal digits;"),
-        (["--heads", "+4"], "--heads: +4, must be a whole number in decimal digits;"),
-        (["--segments", "1_6"], "--segments: 1_6, must be a whole number in decimal digits;"),
         (["--tokens", str(1 << 63)], f"--tokens: {1 << 63} is beyond 64 bits;"),
         (["--tokens", "0"], "INVALID_ARGUMENT: tokens is 0, but must be at least 1\n"),
-        (["--heads", "4097"], "OUT_OF_RANGE: heads is 4097, which is over the limit of 4096\n"),
-        (["--kv-heads", "3"], "kv_heads is 3, but must divide heads, which is 4\n"),
         (["--head-dim", "12"], "head_dim is 12, but must be 8 to 256 in steps of 8\n"),
-        (["--dilations", "1,2"], "segments has 1 entries, but dilations has 2\n"),
         (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, but must be at least 1\n"),
-        (["--sequence-lengths", "10,20"], "sequence_lengths add up to 30, but tokens is 64\n"),
-        (["--curve", "hilbert", "--window", "-1"], "ordering.window is -1, but must be at least 0\n"),
-        (["--curve", "hilbert", "--grid", "64"], "ordering.grid has 1 entries, but must have 2 or 3\n"),
         (["--curve", "hilbert", "--grid", "8,8", "--window", "8"], "ordering.window is 8, but must be 0 with ordering.grid\n"),
         (["--curve", "hilbert", "--grid", "4,9"], "ordering.grid [4, 9] has 36 cells, but tokens is 64: a grid must hold ")]),
     (["plan", "--segments", "16", "--workers", "0"], "--workers: Value 0 not in range 1 to 4096;")])
@@ -184,16 +163,12 @@ def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
 @pytest.mark.parametrize("spec, told", [
     ('{"segments": [4], "dilation": [1]}', "unknown field dilation"),
     ('{"segments": [4], "segments": [8]}', 'field "segments" is given more than once'),
-    ('{"segments": [4], "ordering": {"curve": "hilbert", "curve": "morton"}}', 'field "curve"'),
     ('{"segments": [4]} {}', "Extra data"),
     ('{"segments": [4]}\0', "Extra data"),
     ('{"segments": [4], "scale": NaN}', "NaN is no number"),
     ("[" * 100_000, "nests too deep"),
     ('{"segments": [4], "ordering": 3}', "ordering is 3, must be an object"),
-    ('{"segments": [4], "ordering": {"coords": [[]]}}', "ordering.coords has shape (1, 0)"),
-    ('{"segments": [4], "ordering": {"coords": [1, 2]}}', "ordering.coords has shape (2,)"),
     ('{"segments": [4], "ordering": {"coords": [[1, 2], [3]]}}', "ordering.coords is a list, must be an array of integers"),
-    ('{"segments": [4], "ordering": {"coords_file": 5}}', "ordering.coords_file is of type int, must be a path"),
     ('{"segments": [4], "ordering": {"coords_file": "job.json"}}', "job.json: not a .npy file: it does not start with"),
 ])
 def test_a_spec_that_is_no_job_is_refused(capsys, tmp_path, spec, told):

@@ -10,6 +10,8 @@ import pytest
 import hilbert_ring
 from hilbert_ring import errors
 from hilbert_ring._channel import failure_of
+from hilbert_ring._protocol import parsed
+from hilbert_ring.v1 import attention_pb2 as pb
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
@@ -59,6 +61,11 @@ def test_reason_field_and_limit():
     assert (error.reason, error.field, error.limit, error.retry_after) == (
         "INVALID_SPEC", "heads", 4096, 1.5)
     assert str(error) == "OUT_OF_RANGE (INVALID_SPEC): heads is 9000"
+
+
+def test_bytes_that_are_no_message():
+    with pytest.raises(hilbert_ring.InternalError, match="malformed"):
+        parsed(pb.AttendResponse, b"\xff\xff")
 
 
 def test_details_that_are_damaged_are_no_reason():

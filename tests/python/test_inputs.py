@@ -5,8 +5,6 @@ import gzip
 import io
 import os
 import subprocess
-import sys
-import types
 
 import numpy as np
 import pytest
@@ -74,32 +72,17 @@ def with_header(text=HEADER, old="", new="", version=1, length=None):
 
 BROKEN = {
     "text": b"q, k, v\n1, 2, 3\n",
-    "page": b"<!DOCTYPE html><html></html>",
-    "pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1152\n",
     "gzip": gzip.compress(saved()),
-    "archive": b"PK\3\4" + bytes(40),
     "empty": b"",
-    **{f"cut_{size}": saved()[:size] for size in (3, 8, 9, 60, -1)},
+    **{f"cut_{size}": saved()[:size] for size in (8, 60, -1)},
     "long": saved() + b"x",
     "version": with_header(version=9),
-    "length": with_header(version=2, length=2**20 + 1),
     "list": with_header("[1, 2]"),
-    "unended": with_header("{'descr': '<f4'"),
-    "behind": with_header(old="}", new="} 1"),
-    "key": with_header(old="'descr'", new="'type\\xe9'"),
     "twice": with_header(old="'shape'", new="'descr': '<f4', 'shape'"),
     "missing": with_header(old="'fortran_order': False, ", new=""),
-    "flag": with_header(old="False", new="0"),
-    "colon": with_header(old="'shape':", new="'shape'"),
-    "comma": with_header(old="False,", new="False"),
     "objects": with_header(old="<f4", new="|O"),
-    "structure": with_header(old="'<f4'", new="[('x', '<f4')]"),
     "negative": with_header(old="16", new="-16"),
-    "fraction": with_header(old="16", new="1.6"),
-    "huge": with_header(old="16", new=str(2**62)),
-    "larger": with_header(old="16", new=str(10**30)),
-    "number": with_header(old="(16, 2, 8)", new="(16)"),
-    "axes": with_header(old="16", new="1, " * 32 + "16")}
+    "larger": with_header(old="16", new=str(10**30))}
 
 
 @pytest.mark.parametrize("name", [*BROKEN, "folder", "pipe", "absent"])
@@ -122,24 +105,6 @@ def test_files_that_are_no_npy_are_refused_in_the_command_lines_words(client, tm
         words = raised.value.message
         assert raised.value.field == "q" and words.startswith(f"q: {path}: ")
         assert done.stderr.rstrip().endswith(words[len("q: "):])
-
-
-def test_every_path_of_a_npy_file_is_checked(client, tmp_path):
-    path = tmp_path / "broken.npy"
-    path.write_bytes(BROKEN["text"])
-    ordering = hilbert_ring.Hilbert(coords=path)
-
-    async def awaited():
-        async with hilbert_ring.aio.connect(client.server) as aio_client:
-            await aio_client.attend(path, *tensors()[1:], **PATTERN)
-
-    def many():
-        raise client.attend_many([(path, *tensors()[1:])], segments=[8])[0]
-
-    for call in (many, lambda: asyncio.run(awaited()), lambda: client.attend(*tensors(), ordering=ordering, **PATTERN),
-                 lambda: client.plan(tokens=96, heads=2, head_dim=8, segments=[8], ordering=ordering)):
-        with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"broken.npy: not a .npy file: it does not start"):
-            call()
 
 
 @pytest.mark.parametrize("data", [
@@ -198,9 +163,9 @@ def test_arrays_of_any_strides_and_byte_order(client, expected, change):
     same(client.attend(*map(change, tensors()), **PATTERN), expected)
 
 
-@pytest.mark.parametrize("which", ["qkv", "q", "kv"])
-@pytest.mark.parametrize("kind", [np.asarray, Dataset])
-@pytest.mark.parametrize("how", ["attend", "attend_many", "attend_stream", "asyncio"])
+@pytest.mark.parametrize("which, kind, how", [
+    ("qkv", np.asarray, "attend"), ("q", Dataset, "attend"), ("kv", np.asarray, "attend_many"),
+    ("qkv", Dataset, "attend_stream"), ("kv", Dataset, "asyncio")])
 def test_big_endian_rows_give_results_of_this_machine(client, expected, which, kind, how):
     """Those of a float32 job, and raw ones of 16 bits."""
     given = [kind(x.astype(">f4")) if name in which else x for name, x in zip("qkv", tensors())]
@@ -229,27 +194,6 @@ def test_big_endian_rows_give_results_of_this_machine(client, expected, which, k
         raw = run([kind(x.astype(">u2")) if name in which else x for name, x in zip("qkv", bits)], dtype="bfloat16")
         assert raw.out.dtype == np.dtype("u2") and raw.out.dtype.isnative
         np.testing.assert_allclose((raw.out.astype("u4") << 16).view("f4"), expected.out, rtol=0.02, atol=0.02)
-
-
-def test_datasets_of_hdf5(client, expected, tmp_path):
-    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
-    pairs = np.dtype([("x", "i1"), ("y", "i1")])
-    with h5py.File(tmp_path / "rows.h5", "w") as file:
-        for name, values in zip("qkv", tensors()):
-            file[name], file[name + "big"] = values, values.astype(">f4")
-        file["compound"], file["halves"] = np.zeros(SHAPE, pairs), np.zeros(SHAPE, [("x", "<f2")])
-        file.create_dataset("subarrays", SHAPE, np.dtype(("u1", (2,))))
-        for suffix in ("", "big"):
-            result = client.attend(*(file[name + suffix] for name in "qkv"), **PATTERN)
-            assert result.out.dtype.isnative
-            same(result, expected)
-        with pytest.raises(hilbert_ring.InvalidArgumentError, match="out is of type Dataset, must be a path"):
-            client.attend(*tensors(), out=file.create_dataset("out", SHAPE, "f4"), **PATTERN)
-        for name in ("compound", "halves", "subarrays"):
-            for dtype in (None, "bfloat16"):
-                with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-                    client.attend(*[file[name]] * 3, dtype=dtype, **PATTERN)
-                assert raised.value.field == "q"
 
 
 def test_buffers_give_buffers(client, expected):
@@ -285,35 +229,6 @@ def test_dlpack_gives_what_its_library_makes_of_it(client, expected):
     np.testing.assert_array_equal(result.lse.values, expected.lse)
 
 
-def test_dlpack_of_a_type_that_numpy_has_not(client, expected, monkeypatch):
-    """As of JAX's bfloat16 without PyTorch: its library makes an array of it, and it of arrays."""
-    class Refused:
-        def __init__(self, values):
-            self.values = values
-
-        def __dlpack__(self, **options):
-            raise BufferError("no such type")
-
-        def __dlpack_device__(self):
-            return 1, 0
-
-        def __array_namespace__(self):
-            return types.SimpleNamespace(asarray=Tensor)
-
-    class Tensor(Refused):
-        def __array__(self, *arguments, **options):
-            return self.values
-
-    monkeypatch.setitem(sys.modules, "torch", None)
-    bits = [(x.view("u4") >> 16).astype("u2").view("V2") for x in tensors()]
-    result = client.attend(*map(Tensor, bits), **PATTERN)
-    assert isinstance(result.out, Tensor) and isinstance(result.lse, Tensor)
-    out = (result.out.values.view("u2").astype("u4") << 16).view("f4")
-    np.testing.assert_allclose(out, expected.out, rtol=0.02, atol=0.02)
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"q: .*\(no such type\), and PyTorch is not installed"):
-        client.attend(*map(Refused, bits), **PATTERN)
-
-
 def test_float16(client, expected):
     result = client.attend(*tensors("f2"), **PATTERN)
     assert result.out.dtype == np.float16
@@ -329,13 +244,6 @@ def test_raw_bfloat16(client, expected, raw, dtype):
     np.testing.assert_allclose(out, expected.out, rtol=0.02, atol=0.02)
 
 
-def test_ml_dtypes_bfloat16(client, expected):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    result = client.attend(*(x.astype(ml_dtypes.bfloat16) for x in tensors()), **PATTERN)
-    assert result.out.dtype == ml_dtypes.bfloat16
-    np.testing.assert_allclose(result.out.astype("f4"), expected.out, rtol=0.02, atol=0.02)
-
-
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
 def test_torch_gives_torch(client, expected, name):
     torch = pytest.importorskip("torch")
@@ -345,14 +253,6 @@ def test_torch_gives_torch(client, expected, name):
     assert result.out.device.type == "cpu"
     limit = {"float32": 0, "float16": 2e-3, "bfloat16": 0.02}[name]
     np.testing.assert_allclose(result.out.float().numpy(), expected.out, rtol=limit, atol=limit)
-
-
-def test_coordinates_of_torch_that_numpy_cannot_read(client):
-    torch = pytest.importorskip("torch")
-    ordering = hilbert_ring.Hilbert(coords=torch.zeros(SHAPE[0], 2, dtype=torch.bfloat16))
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="torch.bfloat16, must be .*integers") as raised:
-        client.attend(*tensors(), ordering=ordering, **PATTERN)
-    assert raised.value.field == "ordering.coords"
 
 
 def test_torch_views_and_outputs(client, expected):
@@ -381,14 +281,6 @@ def test_outputs_into_arrays_of_the_caller(client, expected):
     assert result.out is out and result.lse is lse
     same(result, expected)
     assert client.attend(*tensors(), lse=False, **PATTERN).lse is None
-
-
-def test_asyncio_reads_rows_the_same_way(client, expected):
-    async def run():
-        async with hilbert_ring.aio.connect(client.server) as aio_client:
-            return await aio_client.attend(*map(np.asfortranarray, tensors()), chunk_bytes=640,
-                                           **PATTERN)
-    same(asyncio.run(run()), expected)
 
 
 def test_what_reading_raises_reaches_the_caller(client):

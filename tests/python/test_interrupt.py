@@ -5,11 +5,9 @@ import subprocess
 import sys
 import threading
 import time
-from unittest import mock
 
 import pytest
 
-from hilbert_ring import _interrupt
 from test_course import UNTIL, await_that
 
 MOST_SECONDS = 5  # from Ctrl-C to the end of the process: less than 1 where nothing else runs
@@ -54,8 +52,6 @@ threading.Thread(target=wait, daemon=True).start()
 WITH = "with ThreadPoolExecutor(2) as pool: list(pool.map({call}, range(50)))"  # most of them wait
 SHAPES = {
     "executor": WITH.format(call="attend"),
-    "executor without a block": "calls = [ThreadPoolExecutor(2).submit(attend, 0) for _ in range(2)]\n"
-                                "for call in calls: call.result()",
     "threads": "threads = [threading.Thread(target=attend, args=[0]) for _ in range(2)]\n"
                "for thread in threads: thread.start()\n"
                "for thread in threads: thread.join()",
@@ -80,18 +76,6 @@ def test_ctrl_c_ends_calls_of_other_threads(client, shape):
     assert time.monotonic() - start < MOST_SECONDS
     assert process.returncode == -signal.SIGINT and "KeyboardInterrupt" in said
     assert await_that(lambda: client.jobs() == [])
-
-
-def test_a_forked_process_has_none_of_its_parents_calls():
-    call = mock.Mock()
-    thread = threading.Thread(target=_interrupt.watch, args=[call])
-    thread.start()
-    thread.join()
-    child = os.fork()
-    if child == 0:
-        os._exit(len(_interrupt._calls))
-    _interrupt.leave(call)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_calls_of_a_program_that_ends_are_waited_for(client):

@@ -84,14 +84,6 @@ def program(rest, then="", **more):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("then", ["", "os.fork() or time.sleep(600)"])
-def test_it_ends_with_a_process_that_is_killed(then):
-    with program("time.sleep(600)", then) as (process, pid, _):
-        process.kill()
-        process.wait()
-        assert gone(pid)
-
-
 @pytest.mark.parametrize("end", [None, signal.SIGTERM, signal.SIGKILL])
 def test_a_service_that_is_not_stopped_leaves_no_folder(tmp_path, end):
     def left():
@@ -119,12 +111,6 @@ def test_a_process_that_was_forked_leaves_the_service_alone():
         assert client.status().ready
 
 
-def test_hosts():
-    for host, server in (("::1", "[::1]:"), (None, "127.0.0.1:")):
-        with hilbert_ring.local(workers=1, grpc_host=host) as client:
-            assert client.server.startswith(server) and client.status().ready
-
-
 def test_a_setting_that_is_wrong_is_told():
     with pytest.raises(hilbert_ring.UnavailableError, match="no-such-setting") as caught:
         with hilbert_ring.local(no_such_setting=1):
@@ -141,12 +127,3 @@ def test_programs_that_are_not_there(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="HILBERT_RING_BIN_DIR"):
         hilbert_ring.local().start()
-
-
-def test_plan(client):
-    plan = client.plan(tokens=4096, heads=8, head_dim=64, segments=[1024, 4096], dilations=[1, 4],
-                       workers=4)
-    assert len(plan.workers) == 4 and len(plan.branches) == 2
-    assert sum(worker.tokens for worker in plan.workers) == 4096
-    with pytest.raises(hilbert_ring.InvalidArgumentError):
-        client.plan(tokens=0, heads=8, head_dim=64, segments=[1024])

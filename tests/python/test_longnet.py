@@ -49,42 +49,6 @@ def test_one_job_is_the_cores_computation(client, batch, tokens, dim, segments, 
                                atol=1e-5)
 
 
-class DilatedAttention(torch.nn.Module):
-    """As LongNet-style encoders have it: projections around a core."""
-
-    def __init__(self, core):
-        super().__init__()
-        torch.manual_seed(7)
-        self.qkv = torch.nn.Linear(64, 192)
-        self.norm = torch.nn.LayerNorm(64)
-        self.out = torch.nn.Linear(64, 64)
-        self.core = core
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 16)).unbind(2)  # strided views
-        return self.out(self.norm(self.core(q, k, v).to(x.dtype).flatten(2)))
-
-
-def test_an_encoders_layer_with_the_service_in_its_core(client):
-    pattern = ([16, 100], [1, 3])
-    ours = DilatedAttention(
-        lambda q, k, v: hilbert_ring.longnet.dilated_attention(q, k, v, *pattern, client=client))
-    theirs = DilatedAttention(lambda q, k, v: local_core(q, k, v, *pattern))
-    x = torch.randn(2, 100, 64)
-    with torch.no_grad():
-        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("field, change", [
-    ("k", lambda q, k, v: (q, k[:, :9], v[:, :9])), ("k", lambda q, k, v: (q, k[:, :, :2], v[:, :, :2])),
-    ("q", lambda q, k, v: (q.numpy(), k, v)), ("q", lambda q, k, v: (q[0], k[0], v[0])),
-    ("q", lambda q, k, v: (q.double(), k.double(), v.double())), ("v", lambda q, k, v: (q, k, v.bfloat16()))])
-def test_tensors_of_another_kind_are_refused(field, change):
-    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-        hilbert_ring.longnet.dilated_attention(*change(*tensors(1, 10)), [4], [1])
-    assert raised.value.field == field
-
-
 @pytest.mark.parametrize("field, changes", [
     ("segment_length", {"segment_length": 4}), ("dilated_ratio", {"dilated_ratio": [1.0]}), ("q", {"q": [[1.0]]}),
     ("k", {"k": torch.zeros(10, 4, 16)}), ("v", {"v": torch.zeros(1, 10, 4, 16).numpy()})])
@@ -93,9 +57,3 @@ def test_what_is_wrong_is_named(client, field, changes):
     with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
         hilbert_ring.longnet.dilated_attention(**given, client=client)
     assert raised.value.field.split("[")[0] == field
-
-
-def test_a_flag_that_is_no_bool_is_refused(client):
-    q, k, v = tensors(1, 10)
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="is_causal is 'no', must be True or False"):
-        hilbert_ring.longnet.dilated_attention(q, k, v, [4], [1], is_causal="no", client=client)

@@ -109,12 +109,6 @@ def dev_errors(command, words):
     return f"./dev {command} {unknown}" if unknown and "ARGS" not in told else ""
 
 
-def test_what_dev_does_not_know():
-    assert dev_errors("packages", ["--check"]) == dev_errors("image", ["cuda", "--build-arg", "A=B"]) == ""
-    assert dev_errors("checks", []) == "./dev checks"
-    assert dev_errors("check", ["--all"]) == "./dev check ['--all']"
-
-
 def test_dev_knows_its_commands():
     for page in PAGES:
         for command in re.findall(r"(?:^|`|\s)\./dev ([a-z][a-z-]*)", page.read_text(), re.M):

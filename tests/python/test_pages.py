@@ -199,11 +199,6 @@ def elsewhere(page, words):
     return found
 
 
-def test_the_cpp_example_is_the_file_that_is_built():
-    (found,) = [block for block in blocks("docs/deploy.md") if block.language == "cpp"]
-    assert found.code == (ROOT / "examples/attend/attend.cc").read_text()
-
-
 def test_a_cluster_by_hand(tmp_path):
     assert run_elsewhere(elsewhere(HOWTO, "join.token"), tmp_path).count(" up ") == 2
 

@@ -64,14 +64,6 @@ def test_pushback_is_waited_for_and_up_to_a_quarter_more():
     assert RetrySchedule(lambda: 1.0).wait_after(full) == 2.5
 
 
-@pytest.mark.parametrize("pushback, waits", [
-    ("0", [0.05, 0.1, 0.2, 0.4]), ("49", [0.055, 0.1, 0.2, 0.4]), ("80", [0.09] * 4)])
-def test_a_pushback_that_is_short_is_no_shorter_than_the_backoff(pushback, waits):
-    schedule = RetrySchedule(lambda: 0.5)
-    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=pushback)
-    assert [schedule.wait_after(full) for _ in waits] == pytest.approx(waits, rel=0.01)
-
-
 def test_an_attempt_that_still_runs_is_waited_for_after_a_lost_connection():
     schedule = RetrySchedule(lambda: 1.0)
     schedule.wait_after(AWAY)

@@ -1,5 +1,4 @@
 """A real service with TLS and tokens."""
-import asyncio
 import json
 import os
 import subprocess
@@ -79,15 +78,6 @@ def test_a_job_by_tls_with_a_token(connected, folder, tmp_path):
         mean_of_v(client)
 
 
-def test_by_asyncio(service, folder):
-    async def run():
-        async with hilbert_ring.aio.connect(service.server, ca=folder / "service.pem",
-                                            token=SECRETS["lab"]) as client:
-            return await client.status()
-
-    assert asyncio.run(run()).ready
-
-
 @pytest.mark.parametrize("shown", [{}, {"token": "token-of-nobody-0123456789"}])
 def test_a_stranger_gets_nothing(connected, shown):
     client = connected(**shown)
@@ -143,12 +133,6 @@ def test_roles(connected):
         connected("lab").cancel("job", caller="small")
     with pytest.raises(hilbert_ring.NotFoundError):
         connected("root").cancel("job", caller="small")
-
-
-def test_a_job_beyond_its_quota(connected):
-    with pytest.raises(hilbert_ring.OutOfRangeError) as raised:
-        mean_of_v(connected("small"))
-    assert raised.value.reason == "OVER_QUOTA"
 
 
 def test_a_benchmark_of_the_command_line_shows_the_callers_token(service, folder, tmp_path):

@@ -84,13 +84,7 @@ def test_results_come_while_blocks_do(client, rows):
         assert len(list(stream)) == -(-TOKENS // 128) - 1
 
 
-def test_a_stream_without_blocks(client):
-    stream = client.attend_stream(iter(()), **SPEC)
-    assert list(stream) == [] and stream.report is None
-
-
-ROWS_OF_BLOCKS = [
-    [0], [0, 0], [0, 100, 0], [100, 0, 100], [256, 0, 0, 256, 0], [300, 0, 10, 0, 0, 500, 0]]
+ROWS_OF_BLOCKS = [[0], [0, 100, 0], [300, 0, 10, 0, 0, 500, 0]]
 
 
 def of_rows(rows, counts):
@@ -121,16 +115,6 @@ def test_a_block_without_rows_has_its_result_in_its_turn(client, rows, counts, b
         expected = client.attend(*(tensor[:sum(counts)] for tensor in rows), progress=False, **SPEC)
         np.testing.assert_array_equal(np.concatenate([block.out for block in results]), expected.out)
         np.testing.assert_array_equal(np.concatenate([block.lse for block in results]), expected.lse)
-
-
-def test_a_block_without_rows_is_of_the_first_ones_kind(client):
-    def view(count):
-        return memoryview(np.ones((count, HEADS, DIM), "f4"))
-
-    blocks = [(view(count),) * 3 for count in (10, 0)]
-    ten, none = client.attend_stream(blocks, **SPEC)
-    assert isinstance(ten.out, memoryview) and isinstance(none.out, memoryview)
-    assert none.out.shape == (0, HEADS, DIM) and none.lse is None
 
 
 def test_what_the_blocks_raise_is_raised(client, rows):

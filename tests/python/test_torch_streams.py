@@ -95,17 +95,6 @@ def attend_by_asyncio(client, torch, stream):
         *values, progress=False, **PATTERN)))
 
 
-def attend_many_by_asyncio(client, torch, stream):
-    values = [torch.on_gpu(x, GPU) for x in tensors()]
-    return asyncio.run(awaited(client, torch, stream, lambda connected: connected.attend_many([values], **PATTERN)))[0]
-
-
-def attend_stream_by_asyncio(client, torch, stream):
-    values = [torch.on_gpu(x, GPU) for x in tensors()]
-    return asyncio.run(awaited(client, torch, stream, lambda connected: blocks_of(
-        connected.attend_stream([values], lse=True, **PATTERN))))
-
-
 def attend_async_blocks(client, torch, stream):
     async def blocks():  # written on a stream of their own
         with torch.cuda.stream(torch.cuda.Stream(GPU)):
@@ -117,7 +106,7 @@ def attend_async_blocks(client, torch, stream):
 
 @pytest.mark.parametrize("run", [
     attend, attend_exported, attend_many, attend_stream, attend_stream_of_a_generator, attend_by_asyncio,
-    attend_many_by_asyncio, attend_stream_by_asyncio, attend_async_blocks])
+    attend_async_blocks])
 def test_rows_are_read_after_the_callers_stream(client, torch, expected, run):
     with torch.cuda.stream(torch.cuda.Stream(GPU)) as stream:
         result = run(client, torch, stream)

@@ -135,69 +135,11 @@ def test_a_mask_of_ones_own(mask):
     compare(llama(), EVERYWHERE, "logits", tokens(), attention_mask=mask)
 
 
-@pytest.mark.parametrize("mask", [
-    TRI & ~TRI.roll(4, 2), TRI.float(), torch.randn(1, 1, 29, 29), torch.ones(1, 1, 29, 29, dtype=torch.bool).tril(3)])
-def test_a_mask_of_another_kind_is_refused(mask):
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="attention_mask") as raised:
-        by(llama(), "hilbert_ring", tokens(1), attention_mask=mask)
-    assert raised.value.field == "attention_mask"
-
-
-def test_a_row_of_padding_alone_is_refused():
-    mask = padding("right")
-    mask[1] = 0
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="attention_mask is 0 for every key of row 1"):
-        by(bert(), "hilbert_ring", tokens(), attention_mask=mask)
-
-
-def test_a_chunk_of_a_prompt_may_be_padding():
-    model, mask = llama(), padding("left")
-    assert (mask[:, :3] == 0).all(1).any()
-    made = []
-    for name in ("hilbert_ring", "eager"):
-        model.set_attn_implementation(name)
-        made.append(model.generate(tokens(), attention_mask=mask, max_new_tokens=4, do_sample=False,
-                                   prefill_chunk_size=3, pad_token_id=0))
-    assert torch.equal(*made)
-
-
-def test_a_call_without_a_mask_says_whether_it_is_causal():
-    attention = transformers.AttentionInterface()["hilbert_ring"]
-    q, k = torch.randn(1, 4, 9, 16), torch.randn(1, 2, 5, 16)
-    for said, keys, field in ((None, q, "is_causal"), ("false", q, "is_causal"), (True, k, "is_causal"),
-                              (False, k.expand(3, 2, 5, 16), "key")):
-        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-            attention(object(), q, keys, keys, None, is_causal=said)
-        assert raised.value.field == field
-
-
-def test_what_a_model_does_to_a_mask_is_refused():
-    from transformers import masking_utils
-    mask = hilbert_ring.transformers.mask(3, 29, 29, mask_function=masking_utils.causal_mask_function,
-                                          attention_mask=padding("left"))
-    assert mask.shape == (3, 1, 1, 29) and mask.to("cpu").causal and mask.device.type == "cpu"
-    for change in (lambda: torch.zeros(3, 4, 29, 29) + mask, lambda: mask[..., :5], lambda: 1 - mask, lambda: ~mask,
-                   mask.all, mask.float, lambda: mask == 0, lambda: torch.cat([mask, mask])):
-        with pytest.raises(hilbert_ring.InvalidArgumentError, match="must reach attention unchanged"):
-            change()
-
-
 def test_a_static_cache_is_refused():
     model = llama()
     cache = transformers.StaticCache(config=model.config, max_cache_len=64)
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="cache"):
         by(model, "hilbert_ring", tokens(1), past_key_values=cache)
-
-
-def test_gradients_are_refused():
-    model = llama()
-    model.set_attn_implementation("hilbert_ring")
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="gradient"):
-        model(tokens(1))
-
-
-def test_a_model_with_heads_of_any_dim():
-    compare(llama(head_dim=20), EVERYWHERE, "logits", tokens())
 
 
 def test_a_model_in_float64_or_of_mixed_types_is_refused():
@@ -217,22 +159,13 @@ DECODER = dict(
     is_decoder=True, add_cross_attention=True)
 GPT2 = dict(vocab_size=101, n_positions=64, n_embd=32, n_layer=2, n_head=2, initializer_range=0.3, pad_token_id=1,
             bos_token_id=0, eos_token_id=2, add_cross_attention=True)
-SPEECH = dict(SEQ2SEQ, input_feat_per_channel=8, conv_channels=16, max_source_positions=64, max_target_positions=64)
 MOONSHINE = dict(
     SEQ2SEQ, hidden_size=32, intermediate_size=48, encoder_num_hidden_layers=2, decoder_num_hidden_layers=2,
     encoder_num_attention_heads=2, decoder_num_attention_heads=2, initializer_range=0.3)
 FAMILIES = {
-    "MarianMTModel": ("MarianConfig", dict(SEQ2SEQ, decoder_vocab_size=101)),
-    "PegasusForConditionalGeneration": ("PegasusConfig", SEQ2SEQ),
     "BartForConditionalGeneration": ("BartConfig", SEQ2SEQ),
-    "MBartForConditionalGeneration": ("MBartConfig", SEQ2SEQ),
-    "M2M100ForConditionalGeneration": ("M2M100Config", SEQ2SEQ),
-    "BlenderbotForConditionalGeneration": ("BlenderbotConfig", SEQ2SEQ),
-    "PLBartForConditionalGeneration": ("PLBartConfig", SEQ2SEQ),
-    "Speech2TextForConditionalGeneration": ("Speech2TextConfig", SPEECH),
     "MoonshineForConditionalGeneration": ("MoonshineConfig", MOONSHINE),
     "BertLMHeadModel": ("BertConfig", DECODER),
-    "RobertaForCausalLM": ("RobertaConfig", DECODER),
     "GPT2LMHeadModel": ("GPT2Config", GPT2),
 }
 PADDED = torch.tensor([[1] * 5 + [0] * 3, [1] * 8, [1] * 2 + [0] * 6])  # tokens of the encoder
@@ -244,9 +177,7 @@ def of_family(name):
     torch.manual_seed(1)
     model = getattr(transformers, name)(getattr(transformers, config)(**values)).eval()
     torch.manual_seed(2)
-    if values is SPEECH:  # 4 frames make a token
-        given = {"input_features": torch.randn(3, 32, 8), "attention_mask": PADDED.repeat_interleave(4, 1)}
-    elif values is MOONSHINE:  # 384 samples, and the filters' edge
+    if values is MOONSHINE:  # 384 samples, and the filters' edge
         given = {"input_values": torch.randn(3, 8 * 384 + 600),
                  "attention_mask": torch.nn.functional.pad(PADDED.repeat_interleave(384, 1), (0, 600))}
     elif model.config.is_encoder_decoder:
@@ -277,21 +208,6 @@ def test_cross_attention_over_a_padded_batch(name):
     else:
         first = {"input_ids": torch.randint(4, 101, (3, 4)), "use_cache": False}
     alike(model, lambda: model.generate(**given, **first, max_new_tokens=5, min_new_tokens=5, do_sample=False))
-
-
-@pytest.mark.parametrize("name", ["BartForConditionalGeneration", "MoonshineForConditionalGeneration"])
-def test_a_padded_decoder_with_cross_attention(name):
-    model, given, decoder = of_family(name)
-    read, seen = torch.randint(4, 101, (3, 8)), PADDED.flip(1)
-    alike(model, lambda: model(**given, **{decoder: read}, decoder_attention_mask=seen,
-                               use_cache=False).logits[seen.bool()])
-
-
-def test_an_encoder_row_of_padding_alone_is_refused():
-    model, given, decoder = of_family("BertLMHeadModel")
-    given["encoder_attention_mask"] = PADDED * torch.tensor([[1], [1], [0]])
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="attention_mask is 0 for every key of row 2"):
-        by(model, "hilbert_ring", **given, **{decoder: tokens(3, 4)})
 
 
 @pytest.mark.parametrize("padded", [False, True])
