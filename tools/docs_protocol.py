@@ -16,9 +16,10 @@ PAGE = ROOT / "docs" / "protocol.md"
 PROTOS = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/many.proto", "hilbert_ring/v1/encoder.proto"]
 HEAD = """# Reference: the protocol
 
-Made by `tools/docs_protocol.py` (`./dev docs`) of the comments in `proto/hilbert_ring/v1`; a test compares it. Clients in other languages
-are generated from those files, which are installed in `share/hilbert_ring/proto`. [path_of_a_row.md](path_of_a_row.md) tells the story of one call,
-[errors.md](errors.md) has the errors. A field is added with a new number, and none changes its meaning.
+Made by `tools/docs_protocol.py` (`./dev docs`) of the comments in `proto/hilbert_ring/v1`; a test compares it. Clients
+in other languages are generated from those files, which are installed in `share/hilbert_ring/proto`.
+[path_of_a_row.md](path_of_a_row.md) tells the story of one call, [errors.md](errors.md) has the errors. A field is added
+with a new number, and none changes its meaning.
 """
 Field = descriptor_pb2.FieldDescriptorProto
 SERVICE, MESSAGE, ENUM = 6, 4, 5               # numbers of FileDescriptorProto's fields, of which paths are made
@@ -41,7 +42,7 @@ def comments_of(file):
 
 
 def cell(text):
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_ ", "\\_ ")
+    return text.replace("<", "&lt;").replace("*", "\\*").replace("_ ", "\\_ ")
 
 
 def type_of(field, maps):
@@ -64,17 +65,21 @@ def label_of(field, message, maps):
     return ""
 
 
+def described(name, comment):
+    return f"**`{name}`**" + (f": {comment}" if comment else "")
+
+
+def item(words, comment):
+    return f"- {words}" + (f": {cell(comment)}" if comment else "")
+
+
 def message_lines(message, name, path, comments):
     maps = {f".hilbert_ring.v1.{name}.{nested.name}": nested for nested in message.nested_type if nested.options.map_entry}
-    yield f"### `{name}`\n"
-    if comments.get(path):
-        yield comments[path] + "\n"
-    if message.field:
-        yield "| field | | type | |\n| --- | --- | --- | --- |"
-        for i, field in enumerate(message.field):
-            yield (f"| `{field.name}` | {field.number} | {label_of(field, message, maps)}{type_of(field, maps)} | "
-                   f"{cell(comments.get((*path, FIELD_OF, i), ''))} |")
-        yield ""
+    yield described(name, comments.get(path))
+    for i, field in enumerate(message.field):
+        yield item(f"`{field.name}` = {field.number}, {label_of(field, message, maps)}{type_of(field, maps)}",
+                   comments.get((*path, FIELD_OF, i)))
+    yield ""
     for i, enum in enumerate(message.enum_type):
         yield from enum_lines(enum, f"{name}.{enum.name}", (*path, ENUM_OF, i), comments)
     for i, nested in enumerate(message.nested_type):
@@ -83,24 +88,18 @@ def message_lines(message, name, path, comments):
 
 
 def enum_lines(enum, name, path, comments):
-    yield f"### `{name}`\n"
-    if comments.get(path):
-        yield comments[path] + "\n"
-    yield "| value | | |\n| --- | --- | --- |"
+    yield described(name, comments.get(path))
     for i, value in enumerate(enum.value):
-        yield f"| `{value.name}` | {value.number} | {cell(comments.get((*path, VALUE_OF, i), ''))} |"
+        yield item(f"`{value.name}` = {value.number}", comments.get((*path, VALUE_OF, i)))
     yield ""
 
 
 def service_lines(service, path, comments):
-    yield f"### `{service.name}`\n"
-    if comments.get(path):
-        yield comments[path] + "\n"
-    yield "| call | takes | gives | |\n| --- | --- | --- | --- |"
+    yield described(service.name, comments.get(path))
     for i, method in enumerate(service.method):
         takes, gives = (("stream of " if streams else "") + f"`{name.rsplit('.', 1)[1]}`" for name, streams in (
             (method.input_type, method.client_streaming), (method.output_type, method.server_streaming)))
-        yield f"| `{method.name}` | {takes} | {gives} | {cell(comments.get((*path, METHOD_OF, i), ''))} |"
+        yield item(f"`{method.name}` takes {takes}, gives {gives}", comments.get((*path, METHOD_OF, i)))
     yield ""
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 HEAD = """# Reference: what the programs say of themselves
 
-Made by `tools/docs_reference.py` (`./dev docs`) from the programs' own `--help`; a test compares it. What settings mean at length is in
-[settings.md](settings.md), the fields of a job in [the README](../README.md#the-job-spec), calls and messages in [protocol.md](protocol.md), errors in [errors.md](errors.md), metrics in
-[metrics.md](metrics.md).
+Made by `tools/docs_reference.py` (`./dev docs`) from the programs' own `--help`; a test compares it. What settings mean
+at length is in [settings.md](settings.md), the fields of a job in [the README](../README.md#the-job-spec), calls and
+messages in [protocol.md](protocol.md), errors in [errors.md](errors.md), metrics in [metrics.md](metrics.md). Options and
+notes that commands have in common stand once, at the first of them.
 """
 PYTHON = "/usr/bin/python3"  # whose argparse the page was made with
 HELP_SECONDS = 60
@@ -46,20 +47,48 @@ def commands_of(text):
     return re.findall(r"^    (\w+) ", listed.split("\n\n")[0], re.MULTILINE)
 
 
-def sections(title, words):
+def dense(text, title, said):
+    """The help without --help itself, an option a line. Of options and parts that another command has, who has them."""
+    usage, found, rest = text.partition("usage: ")
+    if found:  # argparse's, which has all options twice
+        usage, _, rest = rest.partition("\n\n")
+        usage = re.sub(r"\s*\[[^][]*(\[[^][]*\][^][]*)*\]", "", usage)
+        text = f"usage: {' '.join(usage.split())} [OPTIONS]\n\n{rest}"
+    text = re.sub(r"^  -h,.*\n?", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(  +\S+( \S+)*)\n {20,}(?=\S)", r"\1  ", text, flags=re.MULTILINE)
+    text = re.sub(r"(?<=\S)\n {20,}(?=\S)", " ", text)
+    lines = []
+    for part in re.split(r"\n{2,}", text):
+        part = part.rstrip("\n")
+        if part.endswith(":") or said.setdefault(part, title) != title:
+            continue
+        common = {}
+        for line in part.splitlines():
+            line = re.sub(r"^(  +\S.*?) {2,}", r"\1  ", line)
+            option = re.match(r" +(--[a-z-]+)", line)
+            whose = said.setdefault(line, title)
+            if option and whose != title:
+                common.setdefault(whose, []).append(option[1])
+            else:
+                lines.append(line)
+        lines += [f"  as of {whose}: {', '.join(names)}" for whose, names in common.items()]
+    return "\n".join(lines)
+
+
+def sections(title, words, said):
     """A program and its commands, the commands of those too."""
     text = help_of(words)
-    yield f"## `{title}`\n\n```text\n{text}\n```\n"
+    yield f"## `{title}`\n\n```text\n{dense(text, title, said)}\n```\n"
     for command in commands_of(text):
-        yield from sections(f"{title} {command}", [*words, command])
+        yield from sections(f"{title} {command}", [*words, command], said)
 
 
 def page():
     programs = Path(os.environ["HILBERT_RING_BIN_DIR"])
-    parts = [HEAD]
+    parts, said = [HEAD], {}
     for program in ("hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"):
-        parts += sections(program, [programs / program])
-    parts += sections("python -m hilbert_ring.convert", [PYTHON, "-m", "hilbert_ring.convert"])
+        parts += sections(program, [programs / program], said)
+    parts += sections("python -m hilbert_ring.convert", [PYTHON, "-m", "hilbert_ring.convert"], said)
     return "\n".join(parts)
 
 
