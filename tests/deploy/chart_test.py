@@ -220,7 +220,7 @@ class Objects(unittest.TestCase):
 
     def selected(self, selector):
         """The one component whose pods have these labels."""
-        (found,) = [component for component, pod in self.pods.items()
+        (found,) = [component for component, found in self.pods.items()
                     if selector.items() <= pod["metadata"]["labels"].items()]
         return found
 
@@ -228,10 +228,10 @@ class Objects(unittest.TestCase):
         return {port["name"] for port in self.container(component)["ports"]}
 
     def test_jobs_have_time_to_end(self):
-        for component, pod in self.pods.items():
+        for component, found in self.pods.items():
             (exit_timeout,) = [int(word.split("=")[1]) for word in self.container(component)["command"]
                                if word.startswith("--exit-timeout=")]
-            self.assertGreaterEqual(pod["spec"]["terminationGracePeriodSeconds"], exit_timeout + 30)
+            self.assertGreaterEqual(found["spec"]["terminationGracePeriodSeconds"], exit_timeout + 30)
 
     def test_workers_leave_one_by_one_and_the_coordinator_is_one(self):
         worker = self.objects["StatefulSet", "hilbert-ring-worker"]["spec"]
@@ -277,16 +277,16 @@ class Objects(unittest.TestCase):
             ("worker", "worker"): ["coordinator"], ("worker", 32768): ["worker"]})
 
     def test_processes_have_no_rights(self):
-        for component, pod in self.pods.items():
-            self.assertTrue(pod["spec"]["securityContext"]["runAsNonRoot"])
-            self.assertFalse(pod["spec"]["automountServiceAccountToken"])
-            self.assertIs(pod["spec"]["enableServiceLinks"], False, "Services set no variables")
+        for component, found in self.pods.items():
+            self.assertTrue(found["spec"]["securityContext"]["runAsNonRoot"])
+            self.assertFalse(found["spec"]["automountServiceAccountToken"])
+            self.assertIs(found["spec"]["enableServiceLinks"], False, "Services set no variables")
             self.assertEqual(self.container(component)["securityContext"], {
                 "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}})
 
     def test_what_is_mounted_is_there(self):
-        for component, pod in self.pods.items():
-            volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
+        for component, found in self.pods.items():
+            volumes = {volume["name"] for volume in found["spec"]["volumes"]}
             mounts = {mount["name"]: mount["mountPath"] for mount in self.container(component)["volumeMounts"]}
             self.assertEqual(volumes, set(mounts))
             for word in self.container(component)["command"]:

@@ -6,7 +6,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-import hilbert_ring
 from hilbert_ring.__main__ import main
 from hilbert_ring.bench import load, project
 

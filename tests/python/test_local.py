@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import hilbert_ring
@@ -40,7 +39,6 @@ def test_a_machine_with_ipv6_alone():
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no network of one's own can be made")
     code = """
-import numpy as np
 import hilbert_ring
 service = hilbert_ring.local(workers=2)
 with service as client:
