@@ -221,7 +221,7 @@ class Objects(unittest.TestCase):
     def selected(self, selector):
         """The one component whose pods have these labels."""
         (found,) = [component for component, found in self.pods.items()
-                    if selector.items() <= pod["metadata"]["labels"].items()]
+                    if selector.items() <= found["metadata"]["labels"].items()]
         return found
 
     def port_names(self, component):

@@ -39,6 +39,7 @@ def test_a_machine_with_ipv6_alone():
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no network of one's own can be made")
     code = """
+import numpy as np
 import hilbert_ring
 service = hilbert_ring.local(workers=2)
 with service as client:
