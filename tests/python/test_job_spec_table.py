@@ -3,6 +3,7 @@ import re
 
 from page_blocks import ROOT
 
+
 def table():
     """Fields as the table writes them, those of the ordering with `ordering.` before them."""
     rows = (ROOT / "README.md").read_text().split("### The job spec\n")[1].strip().split("\n\n")[0].splitlines()[2:]

@@ -1,5 +1,5 @@
 """docs/testing.md names tests that are there: files by their path, or by a name that no other file has. Links of all
-pages lead somewhere. docs/status.md alone says what has run where."""
+pages lead somewhere."""
 import re
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from page_blocks import PAGES
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "tests").rglob("*") if path.is_file()}
 PAGE = (ROOT / "docs/testing.md").read_text()
+
+
 def test_files():
     named = set(re.findall(r"[\w/]*_test\.(?:cc|py|cu)|\btest_\w+\.py|\btests/[\w/]+\.\w+", PAGE))
     assert len(named) > 10
