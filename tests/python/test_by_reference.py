@@ -245,14 +245,6 @@ def refuse_by_reference(client, tmp_path):
         assert file_bytes(client.attend(*maps, out=tmp_path / "out.npy", **PATTERN)) == 0
 
 
-def test_progress_of_a_job_that_sends_nothing(service, folder):
-    told = []
-    service.attend(*saved(folder, tensors()), out=folder / "out.npy", by_reference="always",
-                   **{**PATTERN, "progress": told.append})
-    assert all(progress.by_reference and not progress.bytes_to_send for progress in told)
-    assert told[-1].admitted
-
-
 CASES = golden_cases.FOLDER.parent / "encoder_cases"
 ENCODERS = sorted(path.name for path in CASES.iterdir())
 

@@ -139,15 +139,6 @@ def test_blocks_of_another_shape_are_refused(client, rows):
         list(client.attend_stream([rows[0]], **SPEC))
 
 
-def test_what_the_service_refuses_is_raised(client, rows):
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="multiple of 128"):
-        list(client.attend_stream(cut(rows, 100), epoch_tokens=100, **SPEC))
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="grid") as raised:
-        list(client.attend_stream(cut(rows, 100), ordering=hilbert_ring.Hilbert(grid=(50, 60)),
-                                  **SPEC))
-    assert raised.value.field == "ordering.grid"
-
-
 def test_a_stream_that_is_closed_leaves_nothing(client, rows):
     def blocks():
         while True:
