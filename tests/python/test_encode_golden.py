@@ -111,7 +111,7 @@ def test_layers_come_as_asked_for_in_files_too(tmp_path, pool):
     states = load(name, "states")
     expected = (np.moveaxis(states[order], 0, 1) if pool == "none" else
                 load(name, "pooled_mean_states").reshape(len(slides(name)), len(states), -1)[:, order])
-    with hilbert_ring.local(workers=2, job_workers=2, model_dir=CASES, data_root=tmp_path, check_rows=8) as client:
+    with hilbert_ring.local(workers=2, job_workers=2, model_dir=CASES, data_root=tmp_path) as client:
         client.encode(tmp_path / "tiles.npy", tmp_path / "coords.npy", model=name, sequence_lengths=slides(name),
                       pool=pool, layers=order, out=tmp_path / "e.npy", by_reference="always", progress=False)
         done = subprocess.run(
