@@ -58,23 +58,12 @@ bool Writes(const std::shared_ptr<spdlog::logger>& log, int first, int count) {
   return done.wait_for(std::chrono::minutes(1)) == std::future_status::ready;
 }
 
-std::string ReadAll(int from) {
+// So many lines, or as many as come before there is none for so long.
+std::string ReadLines(int from, int64_t lines, std::chrono::milliseconds silence) {
   std::string text;
   pollfd there = {.fd = from, .events = POLLIN, .revents = 0};
-  for (char buffer[1 << 16]; poll(&there, 1, 200) == 1;) {
-    const ssize_t bytes = read(from, buffer, sizeof(buffer));
-    if (bytes <= 0) break;
-    text.append(buffer, static_cast<size_t>(bytes));
-  }
-  return text;
-}
-
-// So many lines, or as many as come before there is none for twenty seconds.
-std::string ReadLines(int from, int64_t lines) {
-  std::string text;
-  pollfd there = {.fd = from, .events = POLLIN, .revents = 0};
-  for (char buffer[1 << 16];
-       std::ranges::count(text, '\n') < lines && poll(&there, 1, 20'000) == 1;) {
+  for (char buffer[1 << 16]; std::ranges::count(text, '\n') < lines &&
+                             poll(&there, 1, static_cast<int>(silence.count())) == 1;) {
     const ssize_t bytes = read(from, buffer, sizeof(buffer));
     if (bytes <= 0) break;
     text.append(buffer, static_cast<size_t>(bytes));
@@ -103,9 +92,9 @@ class LogSinkTest : public ::testing::TestWithParam<bool> {
 
 TEST_P(LogSinkTest, NobodyWaitsForWhoReadsNothing) {
   ASSERT_TRUE(Writes(log_, 0, kLines));
-  std::string text = ReadAll(ends_.from);
+  std::string text = ReadLines(ends_.from, kLines, std::chrono::milliseconds(200));
   ASSERT_TRUE(Writes(log_, kLines, 2));
-  text += ReadAll(ends_.from);
+  text += ReadLines(ends_.from, kLines, std::chrono::milliseconds(200));
   EXPECT_THAT(text, ::testing::StartsWith("0 x"));
   EXPECT_THAT(text, ::testing::HasSubstr(absl::StrCat("\n", kLines + 1, " x")))
       << "they come again";
@@ -113,7 +102,8 @@ TEST_P(LogSinkTest, NobodyWaitsForWhoReadsNothing) {
 
 TEST_P(LogSinkTest, NothingIsLostWhileSomebodyReads) {
   Open(std::chrono::seconds(20));  // a busy machine may keep the reader from reading for a while
-  auto text = std::async(std::launch::async, [&] { return ReadLines(ends_.from, kLines); });
+  auto text = std::async(std::launch::async,
+                         [&] { return ReadLines(ends_.from, kLines, std::chrono::seconds(20)); });
   ASSERT_TRUE(Writes(log_, 0, kLines));
   const std::vector<std::string> lines = absl::StrSplit(text.get(), '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), static_cast<size_t>(kLines));

@@ -63,23 +63,6 @@ TEST_F(Settings, FlagThenEnvironmentThenFileThenDefault) {
   EXPECT_EQ(Parsed({}).http_port, 1002);
 }
 
-TEST_F(Settings, DeviceOfBothProcesses) {
-  EXPECT_EQ(Parsed({}).device.device, "auto");
-  const DeviceSettings device = Parsed({"--device=cuda:3", "--gpu-memory-fraction=0.5",
-                                        "--attention-kernel=native", "--gpu-exchange-blocks=8"})
-                                    .device;
-  EXPECT_EQ(device.device, "cuda:3");
-  EXPECT_EQ(device.gpu_memory_fraction, 0.5);
-  EXPECT_EQ(device.attention_kernel, "native");
-  EXPECT_EQ(device.gpu_exchange_blocks, 8);
-  std::string name = "hilbert-ring-worker", flag = "--device=cpu", share = "--memory-share=0.25";
-  char* argv[] = {name.data(), flag.data(), share.data()};
-  const auto worker = std::get<WorkerSettings>(ParseWorkerSettings(3, argv));
-  EXPECT_EQ(worker.device.device, "cpu");
-  EXPECT_EQ(worker.device.gpu_memory_fraction, 0.9);
-  EXPECT_EQ(worker.memory_share, 0.25);
-}
-
 struct Hosts {
   std::string grpc, http, membership;
   bool operator==(const Hosts&) const = default;
