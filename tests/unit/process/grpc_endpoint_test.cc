@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/base/internal/sysinfo.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
