@@ -7,8 +7,6 @@ process all the while.
 `./dev bench large_slide` builds what it needs and calls this. The weights are random: what is shown is speed, memory and
 fidelity, not medicine. The tiles lie in an .npy file beneath the service's data root, float16; they are those of one
 block, again and again, times a factor that is the block's own. Each stands in a cell of its own of the slide's grid.
-The coordinator computes rows that are drawn again in float64, from their tiles to the first layer and through a layer
-that is drawn, and a job whose rows were wrong would not end well.
 """
 import argparse
 import math
@@ -30,7 +28,6 @@ import hilbert_ring  # noqa: E402
 
 BLOCK = 4096  # tiles
 SEED = 1
-CHECK_ROWS = 4
 
 
 def write_slide(folder, tiles, dim, grid):
@@ -48,11 +45,11 @@ def write_slide(folder, tiles, dim, grid):
 def table(tiles, seconds, result):
     """Lines of two Markdown tables."""
     report = result.report
-    yield "| tiles | seconds | tiles/s | receive s | compute s | GiB exchanged | planned | rows checked |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield "| tiles | seconds | tiles/s | receive s | compute s | GiB exchanged | planned |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
     yield (f"| {tiles:,} | {seconds:.1f} | {tiles / seconds:,.0f} | {report.receive_seconds:.1f} | "
            f"{report.compute_seconds:.1f} | {report.bytes_exchanged / 2**30:.2f} | "
-           f"{report.bytes_exchanged_planned / 2**30:.2f} | {report.rows_checked} |")
+           f"{report.bytes_exchanged_planned / 2**30:.2f} |")
     yield ""
     yield "| worker | tokens | MiB taken | planned | seconds | waiting for keys | GiB read |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
@@ -82,7 +79,7 @@ def run(arguments, folder):
     write_slide(root, arguments.tiles, config["input_dim"], grid)
     service = hilbert_ring.local(
         workers=arguments.workers, model_dir=folder / "models", data_root=root, job_workers=arguments.workers,
-        check_rows=CHECK_ROWS, max_tokens=2 * arguments.tiles, job_timeout=86400)
+        max_tokens=2 * arguments.tiles, job_timeout=86400)
     try:
         client = service.start()
         with ResidentMemory(processes_of(service)) as memory:

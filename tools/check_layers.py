@@ -26,7 +26,7 @@ MAY_INCLUDE = {
     "engine/device/cuda": {"engine/spec", "engine/device", "engine/device/cuda/kernels"},
     "engine/device": {"engine/spec", "engine/device/cuda"},
     "engine/comm": set(),
-    "engine/reference": {"engine/spec", "engine/order", "engine/model/files"},
+    "engine/reference": {"engine/spec", "engine/order"},
     "engine/run": {"engine/spec", "engine/plan", "engine/device", "engine/comm"},
     "engine/model/files": {"engine/spec", "engine/plan"},
     "engine/model": {"engine/spec", "engine/plan", "engine/device", "engine/comm", "engine/run",

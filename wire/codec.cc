@@ -272,8 +272,6 @@ std::optional<TensorKind> TensorKindOf(v1::Tensor tensor) {
       return TensorKind::kStates;
     case v1::TENSOR_ATTENTION_MAP:
       return TensorKind::kAttentionMap;
-    case v1::TENSOR_LAYER_INPUT:
-      return TensorKind::kLayerInput;
     default:
       return std::nullopt;
   }
@@ -299,8 +297,6 @@ v1::Tensor TensorOf(TensorKind tensor) {
       return v1::TENSOR_STATES;
     case TensorKind::kAttentionMap:
       return v1::TENSOR_ATTENTION_MAP;
-    case TensorKind::kLayerInput:
-      return v1::TENSOR_LAYER_INPUT;
   }
   return v1::TENSOR_UNSPECIFIED;
 }

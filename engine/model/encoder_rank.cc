@@ -78,7 +78,6 @@ class Rank : public EncoderRank {
   }
 
   absl::Status RunBlock(int thread, int64_t index, int64_t layer, const EncoderControl& control);
-  absl::Status ShowState(int thread, int64_t index, int64_t state, const EncoderControl& control);
   absl::Status EmitRows(int thread, int64_t index, int64_t state, const EncoderControl& control);
   absl::Status EmitPooled(int64_t state, const EncoderControl& control);
   // Of the layer that has just run, whose queries and keys are still there.
@@ -243,25 +242,12 @@ absl::Status Rank::RunBlock(int thread, int64_t index, int64_t layer,
   if (layer >= 0) {
     RETURN_IF_ERROR(rows_->AfterAttention(thread, layer, block, at(TensorKind::kOut)));
   }
-  if (control.state) RETURN_IF_ERROR(ShowState(thread, index, layer + 1, control));
   if (outputs_.pooling == Pooling::kNone && Wanted(layer + 1)) {
     RETURN_IF_ERROR(EmitRows(thread, index, layer + 1, control));
   }
   if (layer + 1 == model_.config().layers) return absl::OkStatus();
   return rows_->BeforeAttention(thread, layer + 1, block,
                                 {at(TensorKind::kQ), at(TensorKind::kK), at(TensorKind::kV)});
-}
-
-absl::Status Rank::ShowState(int thread, int64_t index, int64_t state,
-                             const EncoderControl& control) {
-  const RowSpan block = BlockAt(index);
-  ASSIGN_OR_RETURN(const float* const values, rows_->OnHost(thread, block, FinalNorm::kSkipped));
-  return ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
-    return control.state({.state = state,
-                          .first_token = range.begin + from - range.local_begin,
-                          .rows = to - from,
-                          .values = values + (from - block.first) * width()});
-  });
 }
 
 absl::Status Rank::EmitRows(int thread, int64_t index, int64_t state,

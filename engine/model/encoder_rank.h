@@ -71,9 +71,6 @@ struct EncoderControl {
       attention_span;
   std::function<void(int64_t layer, Deadline begin, Deadline end)> rows_span;
 
-  // Every row of every state, before any final norm, whatever is wanted; any thread.
-  std::function<absl::Status(const StateRows& rows)> state;
-
   // Pooling::kNone: every row of every wanted state once, by any thread.
   std::function<absl::Status(const StateRows& rows)> rows;
   // Otherwise: the rank's part of each wanted state, in their order, by the calling thread.

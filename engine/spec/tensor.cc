@@ -29,7 +29,6 @@ int64_t RowBytes(const JobSpec& spec, TensorKind tensor) {
     case TensorKind::kTiles:
     case TensorKind::kTileCoords:
     case TensorKind::kStates:
-    case TensorKind::kLayerInput:
     case TensorKind::kAttentionMap:
       return 0;
   }

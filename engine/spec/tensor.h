@@ -19,18 +19,14 @@ enum class TensorKind {
   kTileCoords,    // float64 [2]
   kStates,        // float32 [states, embed_dim]
   kAttentionMap,  // float32 [1 or heads]
-  // float32 [embed_dim]: of the layer that is computed again (--check-rows); it stays in the
-  // service
-  kLayerInput,
 };
-inline constexpr int kTensorKinds = 10;
+inline constexpr int kTensorKinds = 9;
 
 // What clients send to lie in a shard, and what leaves from it.
 inline constexpr TensorKind kInputKinds[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV,
                                              TensorKind::kTiles, TensorKind::kTileCoords};
 inline constexpr TensorKind kOutputKinds[] = {TensorKind::kOut, TensorKind::kLse,
-                                              TensorKind::kStates, TensorKind::kAttentionMap,
-                                              TensorKind::kLayerInput};
+                                              TensorKind::kStates, TensorKind::kAttentionMap};
 
 bool IsInput(TensorKind tensor);   // of kInputKinds
 bool IsOutput(TensorKind tensor);  // of kOutputKinds

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
-#include "server/cluster/worker_figures.h"
 #include "server/process/logging.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
@@ -103,8 +102,8 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   member->http_port = heartbeat.http_port();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
   const bool gpu = absl::StartsWith(heartbeat.kernel(), "cuda/");
-  member->threads = gpu ? 0 : std::clamp(heartbeat.threads(), 1, kMostWorkerThreads);
-  member->express_lanes = std::clamp(heartbeat.express_lanes(), 1, kMostWorkerThreads);
+  member->threads = gpu ? 0 : std::max(1, heartbeat.threads());
+  member->express_lanes = std::max(1, heartbeat.express_lanes());
   member->model_memory_bytes = std::max<int64_t>(0, heartbeat.model_memory_bytes());
   member->bfloat16_products = heartbeat.bfloat16_products();
   member->models.Set(heartbeat.models());

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "server/cluster/greeting.h"
-#include "server/cluster/worker_figures.h"
 #include "server/process/peer_network.h"
 #include "server/process/tokens.h"
 #include "wire/status.h"
@@ -36,7 +35,6 @@ grpc::Status MembershipService::Serve(grpc::ServerContext& context, RegisterStre
   const bool came = stream.Read(&heartbeat);
   if (!place->Open()) return wire::ToGrpc(place->why());
   if (!came) return wire::ToGrpc(absl::CancelledError("no heartbeat came"));
-  for (const std::string_view figure : DropAbsurd(heartbeat)) metrics_.CountDropped(figure);
   const auto member = membership_.Register(heartbeat);
   if (!member.ok()) return wire::ToGrpc(member.status());
   // A silent worker is dropped by the membership, which ends the read below.
@@ -45,7 +43,6 @@ grpc::Status MembershipService::Serve(grpc::ServerContext& context, RegisterStre
   Greeting greeting(membership_, *member, greet_interval_);
   bool first = true;
   do {
-    for (const std::string_view figure : DropAbsurd(heartbeat)) metrics_.CountDropped(figure);
     if (!membership_.Beat(**member, heartbeat)) break;
     v1::HeartbeatReply reply = membership_.ReplyTo(**member);
     if (std::exchange(first, false)) reply.set_secret((*member)->secret);

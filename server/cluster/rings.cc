@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/mutex.h"
@@ -17,20 +16,6 @@ namespace {
 
 std::string DrawPrefix() {
   return absl::StrCat("ring-", absl::Hex(DrawBits() >> 32, absl::kZeroPad8), "-");
-}
-
-// Of a ring of the largest size Gloo's are 544 KiB: 136 bytes for each rank.
-size_t MostBlobBytes(size_t ranks) { return (size_t{64} << 10) + 256 * ranks; }
-
-// One that is no end of this ring would fail its peers, and they would be named. What follows the
-// name, and how much, is the transport's.
-absl::Status CheckBlob(const Member& member, const std::string& blob, const std::string& begin,
-                       size_t ranks) {
-  if (blob.starts_with(begin) && blob.size() <= MostBlobBytes(ranks)) return absl::OkStatus();
-  absl::Status error = absl::InternalError(absl::StrCat(
-      "worker ", member.address, " sent ", blob.size(), " bytes that are no end of the ring"));
-  error.SetPayload(kUnreached, absl::Cord(member.address));
-  return error;
 }
 
 }  // namespace
@@ -113,10 +98,6 @@ absl::Status Rings::Form(const Ring& ring, const JobStop& stop) const {
   RETURN_IF_ERROR(CallMembers(ring.members, prepares, ends, deadline, &stop, "PrepareRing",
                               [](auto* stub, auto... a) { stub->async()->PrepareRing(a...); }));
 
-  const std::string begin = absl::StrCat(ring.id, "/", ring.generation) + '\0';
-  for (size_t rank = 0; rank < ends.size(); ++rank) {
-    RETURN_IF_ERROR(CheckBlob(*ring.members[rank], ends[rank].blob(), begin, ends.size()));
-  }
   v1::ConnectRingRequest connect;
   connect.set_ring_id(ring.id);
   connect.set_generation(ring.generation);

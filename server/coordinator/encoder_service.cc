@@ -57,9 +57,8 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
   const v1::EncodeSpec& spec = request.spec();
   const auto model = Look(context, *caller, spec.model(), spec.digest());
   if (!model.ok()) return wire::ToGrpc(model.status());
-  auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.settings));
+  const auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.settings));
   if (!job.ok()) return wire::ToGrpc(job.status());
-  job->checked_layer = CheckedLayerOf(*job, services_.settings.check_rows);
   std::vector<std::string> addresses;
   const Members live = services_.membership.Live();
   Members having;

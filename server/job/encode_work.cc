@@ -9,14 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 #include "engine/base/saturating.h"
 #include "engine/model/files/grid_positions.h"
 #include "engine/model/files/pooling.h"
 #include "server/job/pooled_parts.h"
 #include "server/models/encode_spec.h"
-#include "server/rows/encode_check.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -49,17 +47,14 @@ int64_t ResultBytes(const EncodeJob& job) { return SaturatingMultiply(PooledByte
 class EncodeWork : public JobWork {
  public:
   EncodeWork(v1::EncodeSpec spec, EncodeJob job, const JobSpec& attention, std::string digest,
-             std::optional<LayerNorm> norm, int threads, std::shared_ptr<EncodeCheck> check)
+             std::optional<LayerNorm> norm, const EncodeWorkOptions& options)
       : JobWork(ShapeOf(job, attention)),
         message_(std::move(spec)),
         job_(std::move(job)),
         norm_(std::move(norm)),
-        threads_(threads),
-        check_(std::move(check)),
+        options_(options),
         weight_bytes_(WeightBytes(job_.config, job_.compute)),
-        widened_weight_bytes_(WeightBytes(job_.config, DataType::kFloat32)),
-        parts_(std::ssize(job_.slide_tiles) * std::ssize(job_.outputs.states) *
-               (job_.config.embed_dim + 1)) {
+        widened_weight_bytes_(WeightBytes(job_.config, DataType::kFloat32)) {
     message_.set_digest(std::move(digest));
     message_.mutable_states()->Assign(job_.outputs.states.begin(), job_.outputs.states.end());
   }
@@ -67,14 +62,13 @@ class EncodeWork : public JobWork {
   std::string model() const override { return message_.model(); }
 
   Planner MakePlanner(std::function<bool()> cancelled) const override {
-    return EncodePlanner(job_, threads_, std::move(cancelled));
+    return EncodePlanner(job_, options_.threads, std::move(cancelled));
   }
 
   int64_t client_bytes() const override {
     int64_t bytes = PooledBytes(job_);
     for (int i = 0; i < kTensorKinds; ++i) {
       const auto tensor = static_cast<TensorKind>(i);
-      if (tensor == TensorKind::kLayerInput) continue;
       bytes =
           SaturatingAdd(bytes, SaturatingMultiply(shape().RowsOf(tensor), shape().rows[tensor]));
     }
@@ -132,50 +126,24 @@ class EncodeWork : public JobWork {
                        : wire::WithReason(std::move(status), wire::reason::kBadCoordinates);
   }
 
-  std::shared_ptr<OutputCheck> MakeCheck() override { return check_; }
+  void Describe(v1::RunOpen& open) const override { *open.mutable_encode() = message_; }
 
-  void Describe(v1::RunOpen& open) const override {
-    *open.mutable_encode() = message_;
-    if (check_) check_->Describe(open);
-  }
-
-  void BeginExecution() override {
-    parts_.Clear();
-    if (check_) check_->BeginExecution();
-  }
-
-  absl::Status TakeChecked(const v1::CheckedState& state) override {
-    return check_ ? check_->TakeState(state) : JobWork::TakeChecked(state);
-  }
+  void BeginExecution() override { parts_.Clear(); }
 
   absl::Status TakePooled(int rank, const v1::PooledSums& pooled) override {
     if (job_.outputs.pooling == Pooling::kNone) return JobWork::TakePooled(rank, pooled);
-    // Parts without slides would have no end.
     const int64_t slides = pooled.rows_size(), bytes = std::ssize(pooled.sums());
     const int64_t must = slides * job_.config.embed_dim * static_cast<int64_t>(sizeof(double));
-    if (slides == 0 || bytes != must) {
-      return absl::InternalError(
-          absl::StrCat("a worker's pooled sums of ", slides, " slides have ", bytes,
-                       " bytes, must be of a slide at least and have ", must));
+    if (bytes != must) {
+      return absl::InternalError(absl::StrCat("a worker's pooled sums of ", slides, " slides have ",
+                                              bytes, " bytes, must have ", must));
     }
     PooledPart part{.first_slide = pooled.first_slide(),
                     .rows = {pooled.rows().begin(), pooled.rows().end()}};
     part.sums.resize(pooled.sums().size() / sizeof(double));
     std::memcpy(part.sums.data(), pooled.sums().data(), pooled.sums().size());
-    return parts_.Add(rank, pooled.state(), std::move(part));
-  }
-
-  std::optional<WrongPart> FindWrongPart(const Shards& shards) const override {
-    if (job_.outputs.pooling == Pooling::kNone) return std::nullopt;
-    for (int rank = 0; rank < shards.workers(); ++rank) {
-      const std::vector<int64_t> rows =
-          PooledRowsOf(*shape().slides, job_.outputs.pooling, shards.OfRank(rank));
-      for (const int64_t state : job_.outputs.states) {
-        std::string what = parts_.WrongOf(rank, state, rows);
-        if (!what.empty()) return WrongPart{.rank = rank, .what = std::move(what)};
-      }
-    }
-    return std::nullopt;
+    parts_.Add(rank, pooled.state(), std::move(part));
+    return absl::OkStatus();
   }
 
   absl::Status SendResults(const Output& output) override;
@@ -183,6 +151,9 @@ class EncodeWork : public JobWork {
   void AddTo(v1::Report& report) const override {
     report.set_model_digest(message_.digest());
     for (std::string& note : NotesOn(job_)) report.add_notes(std::move(note));
+    if (options_.check_rows > 0) {
+      report.add_notes("--check-rows: rows of an encoder's job are not computed again");
+    }
   }
 
  private:
@@ -200,8 +171,7 @@ class EncodeWork : public JobWork {
   v1::EncodeSpec message_;  // with digest and states
   const EncodeJob job_;
   const std::optional<LayerNorm> norm_;  // where slides are pooled
-  const int threads_;
-  const std::shared_ptr<EncodeCheck> check_;  // shared with the execution; null: none is wanted
+  const EncodeWorkOptions options_;
   const int64_t weight_bytes_, widened_weight_bytes_;  // the latter without products of bfloat16
   PooledParts parts_;
 };
@@ -252,10 +222,6 @@ Planner EncodePlanner(const EncodeJob& job, int threads, std::function<bool()> c
   };
 }
 
-int64_t CheckedLayerOf(const EncodeJob& job, int check_rows) {
-  return check_rows > 0 ? EncodeCheck(job, nullptr, {.rows = check_rows}).layer() : 0;
-}
-
 absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& spec,
                                                         ModelCatalog& models,
                                                         const EncodeWorkOptions& options) {
@@ -284,16 +250,8 @@ absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& sp
           wire::reason::kInvalidSpec);
     }
   }
-  std::string digest = model.digest();
-  std::shared_ptr<EncodeCheck> check;
-  if (options.check_rows > 0) {
-    check = std::make_shared<EncodeCheck>(
-        job, std::make_unique<ModelReader>(std::move(model), options.steps, options.reading),
-        EncodeCheckOptions{.rows = options.check_rows, .seed = DrawBits()});
-    job.checked_layer = check->layer();
-  }
-  return std::make_unique<EncodeWork>(spec, std::move(job), *attention, std::move(digest),
-                                      std::move(norm), options.threads, std::move(check));
+  return std::make_unique<EncodeWork>(spec, std::move(job), *attention, model.digest(),
+                                      std::move(norm), options);
 }
 
 }  // namespace hilbert_ring::server

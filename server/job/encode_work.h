@@ -10,17 +10,11 @@
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/job/job_work.h"
 #include "server/models/model_catalog.h"
-#include "server/models/model_reader.h"
-#include "server/process/file_steps.h"
 
 namespace hilbert_ring::server {
 
-// Plans an encoder's job over so many workers of so many threads. job: with its checked layer.
+// Plans an encoder's job over so many workers of so many threads.
 Planner EncodePlanner(const EncodeJob& job, int threads, std::function<bool()> cancelled);
-
-// The layer whose input the workers of a job keep where so many rows of it are checked; 0: none.
-// Where a job has several slides, another draw of rows may take another way.
-int64_t CheckedLayerOf(const EncodeJob& job, int check_rows);
 
 // threads: of the worker that has most. Errors of ModelCatalog::Open and DecodeEncodeSpec;
 // OUT_OF_RANGE (INVALID_SPEC): a row of results does not go into a chunk, or pooled results take
@@ -29,10 +23,7 @@ struct EncodeWorkOptions {
   SpecLimits limits;
   int threads = 1;
   int64_t max_result_bytes = int64_t{1} << 30;
-  int check_rows = 0;  // that are computed again
-  // By which that reads the model.
-  FileSteps steps = FileSteps();
-  ModelReader::Limits reading;
+  int check_rows = 0;  // of attention's jobs: the report says that none of this one was
 };
 absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& spec,
                                                         ModelCatalog& models,

@@ -74,35 +74,35 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
     ring.emplace(*std::move(lease));
     figures_.ring_seconds = SecondsBetween(start, services_.time.Now());
   }
-  JobRun run({.job_id = job_.open.job_id(),
-              .plan = &plan_,
-              .work = &job_.work,
-              .members = members_,
-              .ring_id = ring ? ring->ring_id() : "",
-              .generation = ring ? ring->generation() : 0,
-              .want_lse = job_.open.want_lse(),
-              .want_trace = job_.open.want_trace(),
-              .traceparent = job_.traceparent,
-              .lane = lane_,
-              .compute_timeout = services_.settings.job_timeout,
-              .stall_timeout = services_.settings.stall_timeout,
-              .share_memory = services_.settings.share_memory,
-              .shards = &services_.shards,
-              .threads = &services_.threads,
-              .copies = &services_.copies,
-              .held = &job_.held,
-              .delivered = &job_.delivered,
-              .files = job_.files,
-              .runs = &services_.runs,
-              .time = &services_.time,
-              .output =
-                  [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                         const std::shared_ptr<const void>& owner, Clock::duration patience) {
-                    return SendOutput(rank, chunk, payload, owner, patience);
-                  },
-              .progress = [this](double fraction, int64_t layer) { SendProgress(fraction, layer); },
-              .absurd_progress = [this] { services_.metrics.CountDropped("progress"); }},
-             stop_);
+  JobRun run(
+      {.job_id = job_.open.job_id(),
+       .plan = &plan_,
+       .work = &job_.work,
+       .members = members_,
+       .ring_id = ring ? ring->ring_id() : "",
+       .generation = ring ? ring->generation() : 0,
+       .want_lse = job_.open.want_lse(),
+       .want_trace = job_.open.want_trace(),
+       .traceparent = job_.traceparent,
+       .lane = lane_,
+       .compute_timeout = services_.settings.job_timeout,
+       .stall_timeout = services_.settings.stall_timeout,
+       .share_memory = services_.settings.share_memory,
+       .shards = &services_.shards,
+       .threads = &services_.threads,
+       .copies = &services_.copies,
+       .held = &job_.held,
+       .delivered = &job_.delivered,
+       .files = job_.files,
+       .runs = &services_.runs,
+       .time = &services_.time,
+       .output =
+           [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                  const std::shared_ptr<const void>& owner, Clock::duration patience) {
+             return SendOutput(rank, chunk, payload, owner, patience);
+           },
+       .progress = [this](double fraction, int64_t layer) { SendProgress(fraction, layer); }},
+      stop_);
   absl::Status status = RunWith(run);
   if (status.ok()) {
     if (ring) ring->Keep();
@@ -166,7 +166,6 @@ absl::Status JobExecution::Start(JobRun& run) {
   if (job_.open.want_trace()) sent_.emplace(static_cast<int>(members_.size()));
   run_opened_ = services_.time.Now();
   job_.work.BeginExecution();
-  job_.delivered.of(TensorKind::kLayerInput) = RowSet(job_.spec.tokens);  // not the client's
   if (job_.files != nullptr) {
     RETURN_IF_ERROR(job_.files->BeginExecution());
   }
@@ -211,39 +210,15 @@ absl::Status JobExecution::Send(JobRun& run) {
   Enter(JobPhase::kSending);
   TellSent(0);  // rows that left before
   RETURN_IF_ERROR(run.AwaitEnd());
-  RETURN_IF_ERROR(CheckParts(run));
   RETURN_IF_ERROR(SendResults());
   // The last output may be a part of a shard: while a client does not take it, its memory is in
   // use.
   return client_.AwaitTaken(stop_);
 }
 
-absl::Status JobExecution::Wrong(int rank, const std::string& what) {
-  blamed_ = {.worker = members_[rank], .fault = Fault::kWorkers};
-  return absl::InternalError(absl::StrCat("worker ", members_[rank]->address, " ", what));
-}
-
-// What does not go to the client as it comes. Before results leave: another execution sends them
-// again.
-absl::Status JobExecution::CheckParts(const JobRun& run) {
-  if (const auto wrong = job_.work.FindWrongPart(plan_.shards)) {
-    return Wrong(wrong->rank, wrong->what);
-  }
-  // Of files a worker says at its end alone that it has all rows.
-  if (job_.files != nullptr || !job_.work.shape().rows.Has(TensorKind::kLayerInput) ||
-      run.Shards().empty()) {
-    return absl::OkStatus();
-  }
-  const RowSet& kept = job_.delivered.of(TensorKind::kLayerInput);
-  if (kept.count() == kept.size()) return absl::OkStatus();
-  return Wrong(plan_.shards.Find(kept.GapFrom(0).begin).rank,
-               "has not kept all its rows of the layer that is checked");
-}
-
 absl::Status JobExecution::SendResults() {
   return job_.work.SendResults([this](const v1::OutputChunk& chunk, std::string_view payload,
                                       const std::shared_ptr<const void>& owner) {
-    if (job_.check) job_.check->Take(chunk, payload, nullptr);
     job_.bytes_sent += static_cast<int64_t>(payload.size());
     services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
     return client_.Write(chunk, payload, owner, kAnyPatience, stop_).status();
@@ -283,36 +258,30 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (order == nullptr) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
   }
-  ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare({.router = *router_,
-                                                            .order = *order,
-                                                            .shards = shards,
-                                                            .members = members_,
-                                                            .stop = stop_}));
+  ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare(*router_, *order, shards, stop_));
   services_.metrics.CountRowsChecked(verdict.judged);
   services_.metrics.CountRowsNotJudged(verdict.not_judged);
   if (!verdict.mismatch) {
     figures_.rows_checked = verdict.judged;
     figures_.rows_not_judged = verdict.not_judged;
-    figures_.check_note = verdict.note;
     return absl::OkStatus();
   }
-  const OutputCheck::Mismatch& wrong = *verdict.mismatch;
+  const RowCheck::Mismatch& wrong = *verdict.mismatch;
   services_.metrics.CountMismatch(wrong.worker->address);
   const bool distrusted = services_.suspects.Note(wrong.worker, job_.number);
   return wire::ErrorOf(
       wire::reason::kRowMismatch,
       absl::StrCat(
-          wrong.what, " (--check-rows); worker ", wrong.worker->address,
+          wrong.What(), " (--check-rows); worker ", wrong.worker->address,
           distrusted ? " sent it, not for the first time, and gets no more jobs" : " sent it"));
 }
 
 // Rows that are checked, from where the workers have written them.
 absl::Status JobExecution::TakeChecked() {
-  for (const int64_t token : job_.check->wanted()) {
-    for (const v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE, v1::TENSOR_STATES}) {
+  for (const int64_t token : job_.check->tokens()) {
+    for (const v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE}) {
       if (!job_.files->Writes(tensor)) continue;
-      const v1::Tensor of = tensor == v1::TENSOR_STATES ? tensor : v1::TENSOR_Q;
-      const auto& worker = members_[router_->Find(of, token).rank];
+      const auto& worker = members_[router_->Find(v1::TENSOR_Q, token).rank];
       ASSIGN_OR_RETURN(const std::string row, job_.files->ReadOutput(tensor, token));
       v1::OutputChunk chunk;
       chunk.set_tensor(tensor);

@@ -27,7 +27,7 @@
 #include "server/metrics/metrics.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/job_input.h"
-#include "server/rows/output_check.h"
+#include "server/rows/row_check.h"
 #include "server/rows/row_router.h"
 
 namespace hilbert_ring::server {
@@ -54,7 +54,7 @@ struct Job {
   JobFiles* files = nullptr;  // null: rows come as chunks, and outputs leave so
   Delivered delivered;
   JobCourse& course;
-  const std::shared_ptr<OutputCheck> check;        // null: none is asked for
+  const std::shared_ptr<RowCheck> check;           // null: none is asked for
   std::atomic<int64_t> rows_sent = 0;              // of outputs
   int64_t bytes_received = 0;                      // payload, of the client's
   std::atomic<int64_t> bytes_sent = 0;             // payload, to the client
@@ -98,16 +98,12 @@ class JobExecution {
   // The execution's error where its ring could not be formed, and who is to blame.
   absl::Status NoRing(const absl::Status& why, Clock::duration took);
 
-  // The error of a worker that did so, which is to blame.
-  absl::Status Wrong(int rank, const std::string& what);
-
   // The steps of an execution once it has its ring; each enters its phase.
   absl::Status RunWith(JobRun& run);
   absl::Status Start(JobRun& run);
   absl::Status Receive(JobRun& run);
   absl::Status Compute(JobRun& run);
   absl::Status Send(JobRun& run);
-  absl::Status CheckParts(const JobRun& run);
   absl::Status SendResults();
   absl::Status Check(JobRun& run);
 

@@ -113,10 +113,6 @@ absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
 }
 
 absl::Status JobRun::SendOrder(const RowRouter& router) {
-  {
-    const MutexLock lock(mutex_);
-    router_ = &router;
-  }
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendOrder(router));
   return absl::OkStatus();
 }

@@ -169,9 +169,8 @@ class JobRun : private WorkerStream::Listener {
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   StallWatch watch_ ABSL_GUARDED_BY(mutex_);
-  std::vector<ProgressNews> news_ ABSL_GUARDED_BY(mutex_);     // by rank
-  const RowRouter* router_ ABSL_GUARDED_BY(mutex_) = nullptr;  // once rows have places
-  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);             // last progress
+  std::vector<ProgressNews> news_ ABSL_GUARDED_BY(mutex_);  // by rank
+  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);          // last progress
   std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
   Blamed blamed_ ABSL_GUARDED_BY(mutex_);
   Complaints complaints_ ABSL_GUARDED_BY(mutex_);

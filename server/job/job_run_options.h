@@ -56,7 +56,6 @@ struct JobRunOptions {
   // Mean over the workers, and the layers of an encoder that all have computed; seldom, and does
   // not block.
   std::function<void(double fraction, int64_t layer)> progress;
-  std::function<void()> absurd_progress;  // what a worker said of its progress cannot be
 };
 
 }  // namespace hilbert_ring::server

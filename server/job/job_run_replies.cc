@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/peer_error.h"
-#include "server/cluster/worker_figures.h"
 #include "server/job/job_run.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -109,10 +108,6 @@ absl::Status JobRun::FindStalled(const Awaited& awaited) {
 }
 
 void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
-  if (IsAbsurd(progress)) {
-    if (options_.absurd_progress) options_.absurd_progress();
-    return;
-  }
   double mean = 0;
   int64_t layer = 0;
   {
@@ -183,26 +178,13 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
         options_.plan->rows[*tensor], " bytes"));
   }
   const RowSpan span{.begin = first_slot, .end = first_slot + chunk.rows()};
-  const RowRouter* router = nullptr;
   {
     const MutexLock lock(mutex_);
-    router = router_;
     // Before the client sees a row twice.
     const RowSpan gap = slots.GapFrom(span.begin);
     if (gap.begin != span.begin || gap.end < span.end) return unexpected();
   }
-  const bool leaves = *tensor != TensorKind::kLayerInput;  // and is placed by its tokens
-  if (router == nullptr) {
-    return absl::InternalError(
-        absl::StrCat("worker ", address(rank), " sent outputs before it could have rows"));
-  }
-  if (leaves && !router->HasTokensOf(first_slot, chunk)) {
-    return absl::InternalError(absl::StrCat("worker ", address(rank), " sent rows of ",
-                                            wire::TensorName(chunk.tensor()),
-                                            " under other tokens than theirs"));
-  }
-  absl::StatusOr<bool> handed = !leaves ? streams_[rank]->KeepRows(*tensor, span, payload)
-                                        : options_.output(rank, chunk, payload, owner, patience);
+  absl::StatusOr<bool> handed = options_.output(rank, chunk, payload, owner, patience);
   if (!handed.ok() || !*handed) return handed;
   const MutexLock lock(mutex_);
   if (!slots.Add(span.begin, span.end)) return unexpected();
@@ -258,10 +240,8 @@ absl::Status JobRun::CheckAllOut() {
   if (options_.files != nullptr) return absl::OkStatus();
   MutexLock lock(mutex_);
   for (const TensorKind tensor : kOutputKinds) {
-    if (!options_.plan->rows.Has(tensor) || tensor == TensorKind::kLayerInput ||
-        (tensor == TensorKind::kLse && !options_.want_lse)) {
-      continue;
-    }
+    if (!options_.plan->rows.Has(tensor)) continue;
+    if (tensor == TensorKind::kLse && !options_.want_lse) continue;
     const RowSet& slots = options_.delivered->of(tensor);
     if (slots.count() == slots.size()) continue;
     const RowSpan gap = slots.GapFrom(0);

@@ -1,50 +1,13 @@
 #include "server/job/job_work.h"
 
 #include <limits>
-#include <span>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/random_bits.h"
-#include "engine/base/return_if_error.h"
-#include "server/rows/row_check.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
 namespace {
-
-class AttentionCheck : public OutputCheck {
- public:
-  AttentionCheck(const JobSpec& spec, int rows) : check_(spec, rows, DrawBits()) {}
-
-  void Take(const v1::OutputChunk& chunk, std::string_view payload,
-            const std::shared_ptr<const Member>& worker) override {
-    check_.Take(chunk, payload, worker);
-  }
-
-  std::span<const int64_t> wanted() const override { return check_.tokens(); }
-
-  absl::StatusOr<Verdict> Compare(const Execution& execution) const override {
-    ASSIGN_OR_RETURN(
-        const RowCheck::Verdict found,
-        check_.Compare(execution.router, execution.order, execution.shards, execution.stop));
-    Verdict verdict{.judged = found.judged, .not_judged = found.not_judged};
-    if (!found.mismatch) return verdict;
-    const RowCheck::Mismatch& wrong = *found.mismatch;
-    const Deviation& off = wrong.deviation;
-    verdict.mismatch = {
-        .what = absl::StrCat(wire::TensorName(wrong.tensor), " of token ", off.token, ", head ",
-                             off.head,
-                             wrong.tensor == v1::TENSOR_OUT ? absl::StrCat(", dim ", off.dim) : "",
-                             " is ", off.actual, ", computed again in float64 it is ", off.expected,
-                             " and may be off by ", off.tolerance),
-        .worker = wrong.worker};
-    return verdict;
-  }
-
- private:
-  RowCheck check_;
-};
 
 class AttentionWork : public JobWork {
  public:
@@ -65,9 +28,9 @@ class AttentionWork : public JobWork {
     return spec().tokens > kMost / of_row ? kMost : spec().tokens * of_row;
   }
 
-  std::shared_ptr<OutputCheck> MakeCheck() override {
+  std::shared_ptr<RowCheck> MakeCheck() const override {
     if (options_.check_rows == 0) return nullptr;
-    return std::make_shared<AttentionCheck>(spec(), options_.check_rows);
+    return std::make_shared<RowCheck>(spec(), options_.check_rows, DrawBits());
   }
 
   JobArray ArrayOf(v1::Tensor tensor) const override {
@@ -107,10 +70,6 @@ class AttentionWork : public JobWork {
 
 absl::Status JobWork::TakePooled(int rank, const v1::PooledSums& pooled) {
   return absl::InternalError("a worker sent pooled sums, which this job does not have");
-}
-
-absl::Status JobWork::TakeChecked(const v1::CheckedState& state) {
-  return absl::InternalError("a worker told a row's state, which nobody asked for");
 }
 
 std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec,

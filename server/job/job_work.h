@@ -5,7 +5,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +15,7 @@
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/cluster/membership.h"
-#include "server/rows/output_check.h"
+#include "server/rows/row_check.h"
 #include "server/schedule/planner.h"
 #include "server/shard/job_shape.h"
 #include "wire/payload.h"
@@ -31,7 +30,7 @@ struct JobArray {
   DataType dtype = DataType::kFloat32;  // of kOfJob
 };
 
-// Used by the job's threads; Describe, TakePooled and TakeChecked by several at once.
+// Used by the job's threads; Describe and TakePooled by several at once.
 class JobWork {
  public:
   // An output for the client; the payload lies beside the chunk and lives as long as its owner.
@@ -63,7 +62,7 @@ class JobWork {
   virtual absl::Status NobodyCan() const { return absl::OkStatus(); }
 
   // Of as many rows of its outputs as it was made with (--check-rows); null: of none.
-  virtual std::shared_ptr<OutputCheck> MakeCheck() = 0;
+  virtual std::shared_ptr<RowCheck> MakeCheck() const { return nullptr; }
 
   // A chunk of the right shape: what its rows may not be.
   virtual absl::Status CheckChunk(const v1::Chunk& chunk, const wire::Payload& payload) const {
@@ -82,20 +81,7 @@ class JobWork {
   virtual void BeginExecution() {}
   virtual absl::Status TakePooled(int rank, const v1::PooledSums& pooled);
 
-  // What a worker tells of a row that is to be checked.
-  virtual absl::Status TakeChecked(const v1::CheckedState& state);
-
-  // All workers have ended: the first whose part of results that are put together here is not that
-  // of its rows.
-  struct WrongPart {
-    int rank = 0;
-    std::string what;  // it did
-  };
-  virtual std::optional<WrongPart> FindWrongPart(const Shards& shards) const {
-    return std::nullopt;
-  }
-
-  // After that, where there is none: results that are put together here.
+  // All workers have ended: results that are put together here.
   virtual absl::Status SendResults(const Output& output) { return absl::OkStatus(); }
 
   // What the report says beside the figures.

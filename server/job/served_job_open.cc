@@ -77,13 +77,10 @@ absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
 
 // The model's weights are read where they are new.
 absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::ReadModel() const {
-  const EncodeWorkOptions options = {
-      .limits = LimitsOf(services_.settings),
-      .threads = MostThreads(services_.membership.Live()),
-      .max_result_bytes = OrderMemoryLimit(services_.settings),
-      .check_rows = services_.settings.check_rows,
-      .steps = services_.model_steps,
-      .reading = {.step = services_.settings.stall_timeout, .caller = caller_.turns}};
+  const EncodeWorkOptions options = {.limits = LimitsOf(services_.settings),
+                                     .threads = MostThreads(services_.membership.Live()),
+                                     .max_result_bytes = OrderMemoryLimit(services_.settings),
+                                     .check_rows = services_.settings.check_rows};
   return services_.model_steps.Run<absl::StatusOr<std::unique_ptr<JobWork>>>(
       PatienceWithModels(caller_.turns, [this] { return client_.stop().why(); }),
       [spec = open_.encode(), models = services_.models, options] {

@@ -61,12 +61,7 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
   report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
   report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
   int64_t exchanged = 0;
-  const int workers = std::max(1, static_cast<int>(figures.workers.size()));
-  const int spans = open_.want_trace() ? wire::kMostSpansOfAJob / workers : 0;
   for (v1::WorkerReport& worker : figures.workers) {
-    for (const std::string_view figure : DropAbsurd(worker, spans)) {
-      services_.metrics.CountDropped(figure);
-    }
     exchanged += worker.bytes_received();
     AddNotFinite(worker, report);
     if (!worker.library_refusal().empty()) {

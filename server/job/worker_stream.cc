@@ -165,28 +165,6 @@ void WorkerStream::CancelUnlessEnded() {
   if (!ended()) context_.TryCancel();
 }
 
-absl::StatusOr<bool> WorkerStream::KeepRows(TensorKind tensor, const RowSpan& slots,
-                                            std::string_view payload) {
-  const ShardRange& range = options_.plan->shards.Find(slots.begin);
-  const int64_t bytes = (slots.end - slots.begin) * options_.plan->rows[tensor];
-  bool finished = false;
-  {
-    const MutexLock lock(mutex_);  // after that the shard is the reader's
-    finished = finished_ != Clock::time_point();
-  }
-  if (!finished || range.rank != rank_ || slots.end > range.end || bytes == 0 ||
-      bytes != std::ssize(payload)) {
-    return absl::InternalError(absl::StrCat("worker ", member().address, " sent ", payload.size(),
-                                            " bytes of a layer's input that it does not have"));
-  }
-  if (shares() || !shard_.held()) return true;
-  const wire::Payload rows(payload);
-  wire::PayloadReader reader(rows);
-  RETURN_IF_ERROR(shard_.memory()->Write(shard_.rows().Row(tensor, range.LocalRow(slots.begin)),
-                                         reader, bytes));
-  return true;
-}
-
 void WorkerStream::Join() {
   if (reader_.joinable()) reader_.Join();
   while (polled_ && !ended()) Hear(std::chrono::system_clock::time_point::max());
@@ -272,8 +250,6 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
     case v1::RunResponse::kPooled:
       listener_.Moved(rank_);
       return options_.work->TakePooled(rank_, response.pooled());
-    case v1::RunResponse::kChecked:
-      return options_.work->TakeChecked(response.checked());
     case v1::RunResponse::kFigures:
       TakeFigures(*response.mutable_figures());
       return absl::OkStatus();

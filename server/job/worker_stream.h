@@ -138,11 +138,6 @@ class WorkerStream {
   // Any thread: how long the write that is under way has waited for the worker; 0 where none is.
   Clock::duration WritesFor(Clock::time_point now) const;
 
-  // By the reader: outputs that stay in this process, into the shard that is held, if they are not
-  // there already. INTERNAL: the worker sent them before it had its rows, or not those of its
-  // shard.
-  absl::StatusOr<bool> KeepRows(TensorKind tensor, const RowSpan& slots, std::string_view payload);
-
   // Waits for the reader, which ends when the call does; where there is none, hears until then.
   void Join();
 

@@ -81,9 +81,6 @@ struct Metrics::Families {
       AddCounter(registry, "hilbert_ring_mismatches_total",
                  "Jobs in which a worker, there or gone, sent a row that is not what the "
                  "definition says");
-  Counters& dropped =
-      AddCounters(registry, "hilbert_ring_worker_figures_dropped_total",
-                  "Figures that workers said of themselves and that cannot be, by figure");
   Counter& joined = AddCounter(registry, "hilbert_ring_worker_joins_total",
                                "Times that a worker joined, anew or again");
   Counter& left =
@@ -187,7 +184,6 @@ Metrics::Metrics(const MetricLabels& labels) : families_(std::make_unique<Famili
     f.exchange_planned.Add({{"transport", std::string(transport)}});
   }
   for (const char* again : {"false", "true"}) f.rings.Add({{"code", "OK"}, {"again", again}});
-  f.dropped.Add({{"figure", "progress"}});
   f.model_jobs.Add({{"model", kOtherModels}, {"code", "OK"}});
   f.model_tiles.Add({{"model", kOtherModels}});
 }
@@ -235,10 +231,6 @@ void Metrics::CountRowsChecked(int64_t rows) {
 
 void Metrics::CountRowsNotJudged(int64_t rows) {
   families_->rows_not_judged.Increment(static_cast<double>(rows));
-}
-
-void Metrics::CountDropped(std::string_view figure) {
-  families_->dropped.Add({{"figure", std::string(figure)}}).Increment();
 }
 
 void Metrics::CountMismatch(const std::string& worker) {

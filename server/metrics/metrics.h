@@ -6,7 +6,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -72,7 +71,6 @@ class Metrics {
   void AddShare(const WorkerShare& share);
 
   // A figure that a worker said of itself and that cannot be. figure: as its message calls it.
-  void CountDropped(std::string_view figure);
 
   // Its series are no longer served.
   void RemoveWorker(const std::string& worker);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/reference/attention_reference.h"
@@ -38,6 +39,14 @@ class PlacedRows final : public RowSource {
 };
 
 }  // namespace
+
+std::string RowCheck::Mismatch::What() const {
+  return absl::StrCat(wire::TensorName(tensor), " of token ", deviation.token, ", head ",
+                      deviation.head,
+                      tensor == v1::TENSOR_OUT ? absl::StrCat(", dim ", deviation.dim) : "", " is ",
+                      deviation.actual, ", computed again in float64 it is ", deviation.expected,
+                      " and may be off by ", deviation.tolerance);
+}
 
 RowCheck::RowCheck(const JobSpec& spec, int64_t rows, uint64_t seed)
     : spec_(spec), tokens_(SampleTokens(spec.tokens, rows, seed)) {}

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,9 @@ class RowCheck {
 
   // The row that is off most.
   struct Mismatch {
+    // "OUT of token 7, head 0, dim 3 is 1, computed again in float64 it is 2 ..."
+    std::string What() const;
+
     Deviation deviation;
     v1::Tensor tensor = v1::TENSOR_OUT;
     std::shared_ptr<const Member> worker;  // that sent it

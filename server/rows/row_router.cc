@@ -56,16 +56,6 @@ std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_
   return runs;
 }
 
-bool RowRouter::HasTokensOf(int64_t first_slot, const v1::OutputChunk& chunk) const {
-  if (shape_.InOrder(TensorKind::kQ)) {  // outputs are queries' rows
-    return chunk.tokens().empty() && chunk.first_token() == first_slot;
-  }
-  if (chunk.tokens_size() != chunk.rows()) return false;
-  std::vector<int64_t> tokens(chunk.rows());
-  order_->Tokens(first_slot, tokens);
-  return std::ranges::equal(tokens, chunk.tokens());
-}
-
 RowRun RowRouter::Find(v1::Tensor tensor, int64_t row) const {
   int64_t slot = row;
   if (!shape_.InOrder(*wire::TensorKindOf(tensor))) order_->Slots(row, std::span(&slot, 1));

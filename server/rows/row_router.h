@@ -33,10 +33,6 @@ class RowRouter {
   // Where rows [first_row, first_row + rows) of a tensor that lies in shards go, in their order.
   std::vector<RowRun> Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const;
 
-  // Whether the rows of an output that lie in the slots from first_slot on are said to be of the
-  // tokens that they are of (OutputRows).
-  bool HasTokensOf(int64_t first_slot, const v1::OutputChunk& chunk) const;
-
   // Where one row goes.
   RowRun Find(v1::Tensor tensor, int64_t row) const;
 

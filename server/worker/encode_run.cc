@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/model/encoder_rank.h"
 #include "engine/model/files/encode_job.h"
@@ -37,20 +36,18 @@ Plan PlanHere(const EncodeJob& job, const EncoderPlan& plan, int threads,
 class EncodeRun : public RunWork {
  public:
   EncodeRun(EncodeJob job, EncoderPlan plan, EncoderFolder folder, ModelStore& models, int rank,
-            int threads, std::vector<int64_t> checked)
+            int threads)
       : RunWork(ShapeOf(job, plan), PlanHere(job, plan, threads, models), rank),
         job_(std::move(job)),
         plan_(std::move(plan)),
         folder_(std::move(folder)),
-        models_(models),
-        checked_(std::move(checked)) {}
+        models_(models) {}
 
   absl::Status Read(const std::function<bool()>& cancelled) override;
   absl::Status Prepare(Device& device, const std::function<bool()>& cancelled) override;
   absl::StatusOr<Figures> Execute(ShardStore& store, Device& device, Communicator* communicator,
                                   int64_t first_step, const WorkControl& control) override;
   std::vector<v1::PooledSums> TakePooled() override { return std::move(pooled_); }
-  std::vector<v1::CheckedState> TakeChecked() override;
 
  private:
   absl::Status Load(const std::function<bool()>& cancelled);
@@ -60,7 +57,6 @@ class EncodeRun : public RunWork {
                          const EncoderControl& control);
   absl::Status KeepStates(ShardStore& store, Device& device, const StateRows& rows) const;
   absl::Status KeepMap(ShardStore& store, const MapRows& rows) const;
-  absl::Status KeepChecked(ShardStore& store, const StateRows& rows);
   void KeepPooled(int64_t state, const PooledPart& part);
 
   const EncodeJob job_;
@@ -70,9 +66,6 @@ class EncodeRun : public RunWork {
   std::shared_ptr<const EncoderModel> model_;
   std::unique_ptr<EncoderRank> rank_;  // last of what it uses
   std::vector<v1::PooledSums> pooled_;
-  const std::vector<int64_t> checked_;  // tokens, rising
-  Mutex telling_;
-  std::vector<v1::CheckedState> told_ ABSL_GUARDED_BY(telling_);
 };
 
 absl::Status EncodeRun::Load(const std::function<bool()>& cancelled) {
@@ -164,32 +157,6 @@ absl::Status EncodeRun::KeepMap(ShardStore& store, const MapRows& rows) const {
                      rows.values);
 }
 
-// By several threads, of rows of their own.
-absl::Status EncodeRun::KeepChecked(ShardStore& store, const StateRows& rows) {
-  const auto bytes = static_cast<size_t>(job_.config.embed_dim) * sizeof(float);
-  if (rows.state + 1 == job_.checked_layer) {
-    const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
-    RETURN_IF_ERROR(store.Write(TensorKind::kLayerInput, range.LocalRow(rows.first_token),
-                                rows.rows, rows.values));
-  }
-  const int64_t end = rows.first_token + rows.rows;
-  for (auto token = std::ranges::lower_bound(checked_, rows.first_token);
-       token != checked_.end() && *token < end; ++token) {
-    const float* const row = rows.values + (*token - rows.first_token) * job_.config.embed_dim;
-    const MutexLock lock(telling_);
-    v1::CheckedState& told = told_.emplace_back();
-    told.set_token(*token);
-    told.set_state(rows.state);
-    told.set_values(row, bytes);
-  }
-  return absl::OkStatus();
-}
-
-std::vector<v1::CheckedState> EncodeRun::TakeChecked() {
-  const MutexLock lock(telling_);
-  return std::move(told_);
-}
-
 void EncodeRun::KeepPooled(int64_t state, const PooledPart& part) {
   const int64_t dim = job_.config.embed_dim;
   const int64_t most =
@@ -210,8 +177,6 @@ absl::StatusOr<Figures> EncodeRun::Execute(ShardStore& store, Device& device,
                                            Communicator* communicator, int64_t first_step,
                                            const WorkControl& control) {
   const ExecuteControl& execute = control.execute;
-  std::function<absl::Status(const StateRows& rows)> state;
-  if (!checked_.empty()) state = [&](const StateRows& rows) { return KeepChecked(store, rows); };
   const EncoderControl encoder{
       .deadline = execute.deadline,
       .cancelled = execute.cancelled,
@@ -225,7 +190,6 @@ absl::StatusOr<Figures> EncodeRun::Execute(ShardStore& store, Device& device,
       .layer = control.layer,
       .attention_span = control.attention_span,
       .rows_span = control.rows_span,
-      .state = state,
       .rows = [&](const StateRows& rows) { return KeepStates(store, device, rows); },
       .pooled =
           [&](int64_t state, const PooledPart& part) {
@@ -256,17 +220,12 @@ absl::StatusOr<std::unique_ptr<RunWork>> MakeEncodeRun(const v1::RunOpen& open, 
   const v1::EncodeSpec& spec = open.encode();
   ASSIGN_OR_RETURN(EncoderFolder folder, models.catalog().Open(spec.model(), spec.digest()));
   ASSIGN_OR_RETURN(EncodeJob job, DecodeEncodeSpec(spec, folder.config(), SpecLimits()));
-  job.checked_layer = std::clamp<int64_t>(open.check().layer(), 0, job.config.layers);
-  if (!std::ranges::is_sorted(open.check().tokens())) {
-    return absl::InvalidArgumentError("tokens to check do not rise");
-  }
   ASSIGN_OR_RETURN(const JobSpec attention, AttentionOf(job.config, job.compute, job.slide_tiles));
   ASSIGN_OR_RETURN(Shards shards, ShardsOf(open, attention.tokens));
   ASSIGN_OR_RETURN(EncoderPlan plan,
                    MakeEncoderPlan(job.config, job.compute, job.slide_tiles, std::move(shards)));
-  return std::make_unique<EncodeRun>(
-      std::move(job), std::move(plan), std::move(folder), models, open.rank(), threads,
-      std::vector<int64_t>(open.check().tokens().begin(), open.check().tokens().end()));
+  return std::make_unique<EncodeRun>(std::move(job), std::move(plan), std::move(folder), models,
+                                     open.rank(), threads);
 }
 
 }  // namespace hilbert_ring::server

@@ -160,11 +160,6 @@ absl::Status RunCall::SendEnd(int64_t rows_final) {
     *response.mutable_pooled() = std::move(pooled);
     RETURN_IF_ERROR(Send(response));
   }
-  for (v1::CheckedState& checked : work_->TakeChecked()) {
-    response.Clear();
-    *response.mutable_checked() = std::move(checked);
-    RETURN_IF_ERROR(Send(response));
-  }
   return SendFigures();
 }
 

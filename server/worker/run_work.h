@@ -56,9 +56,6 @@ class RunWork {
   // After that: this rank's part of what the coordinator puts together, in messages.
   virtual std::vector<v1::PooledSums> TakePooled() { return {}; }
 
-  // States of the rows that are checked.
-  virtual std::vector<v1::CheckedState> TakeChecked() { return {}; }
-
  protected:
   RunWork(JobShape shape, Plan plan, int rank)
       : shape_(std::move(shape)), plan_(std::move(plan)), rank_(rank) {}

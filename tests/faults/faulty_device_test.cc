@@ -22,9 +22,6 @@
 #include "gtest/gtest.h"
 #include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
-#include "tests/golden/encoder_case.h"
-#include "tests/service/encode_call.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -109,30 +106,6 @@ TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(all_up());
-}
-
-// Of an encoder: small enough for all layers, and so large that one of them is computed again.
-TEST_P(WrongRows, AreFoundInEncodersJobs) {
-  const auto golden = LoadEncoderCase("slide_three_layers");
-  ASSERT_TRUE(golden.ok()) << golden.status();
-  const std::string models = std::filesystem::path(golden->folder).parent_path().string();
-  for (const int64_t tiles : {40, 20'000}) {
-    SCOPED_TRACE(tiles);
-    auto cluster = StartFaultCluster(
-        {.workers = 2,
-         .place = GetParam().place,
-         .arguments = {"--check-rows=12", "--job-workers=2", "--model-dir=" + models},
-         .worker_arguments = {absl::StrCat("--share-memory=", GetParam().of_workers),
-                              "--model-dir=" + models},
-         .last_worker = HILBERT_RING_WORKER_WrongScores});
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
-    const auto end =
-        EncodeRaw((*cluster)->Channel(), SpecOf(golden->name, {tiles}, v1::POOLING_MEAN),
-                  ManyTiles(*golden, tiles, 5));
-    EXPECT_TRUE(absl::IsDataLoss(end.status())) << end.status();
-    EXPECT_EQ(wire::ReasonOf(end.status()), "ROW_MISMATCH");
-    EXPECT_THAT(std::string(end.status().message()), HasSubstr("state "));
-  }
 }
 
 TEST_P(WrongRows, AreNotLookedForUnlessAsked) {

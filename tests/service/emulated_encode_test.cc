@@ -11,15 +11,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-absl::StatusOr<std::unique_ptr<Cluster>> StartOnGpu(const std::string& model_memory,
-                                                    const std::vector<std::string>& further = {}) {
+absl::StatusOr<std::unique_ptr<Cluster>> StartOnGpu(const std::string& model_memory) {
   const std::string models = "--model-dir=" + ModelsOfCases();
   // A layer takes seconds under emulation, and tens of them beside others' work.
-  std::vector<std::string> arguments = {models, "--stall-timeout=300"};
-  arguments.insert(arguments.end(), further.begin(), further.end());
   return Cluster::Start({.workers = 1,
                          .place = WorkerPlace::kBeside,
-                         .arguments = arguments,
+                         .arguments = {models, "--stall-timeout=300"},
                          .worker_arguments = {models, "--device=cuda:0", model_memory},
                          .last_worker = HILBERT_RING_EMULATED_WORKER});
 }
@@ -50,30 +47,6 @@ TEST(ServiceEncodeOnGpu, ReportsNameTheDeviceAndItsMemory) {
   EXPECT_LE(worker.memory_peak_bytes(), worker.memory_predicted_bytes());
   EXPECT_GE(static_cast<double>(worker.memory_peak_bytes()),
             0.85 * static_cast<double>(worker.memory_predicted_bytes()));
-}
-
-// Of a job with --check-rows=8.
-void ExpectChecked(const Cluster& cluster, const v1::EncodeSpec& spec, const EncodeInputs& inputs,
-                   const std::string& how) {
-  const auto result = EncodeRaw(cluster.Channel(), spec, inputs);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->report.rows_checked(), 8);
-  ASSERT_FALSE(result->report.notes().empty());
-  EXPECT_THAT(*result->report.notes().rbegin(), HasSubstr(how));
-}
-
-// Drawn rows of every job are computed again by the coordinator.
-TEST(ServiceEncodeOnGpu, RowsAreCheckedThroughAllLayersAndThroughOne) {
-  const auto cluster = StartOnGpu("--model-memory=64MiB", {"--check-rows=8"});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto small = LoadEncoderCase("slide_small");
-  ASSERT_TRUE(small.ok()) << small.status();
-  ExpectChecked(**cluster, SpecOf(small->name, small->slide_tiles, v1::POOLING_NONE),
-                InputsOf(*small), "through all");
-  // More than all layers of it are affordable for.
-  constexpr int64_t kTiles = 5000;
-  ExpectChecked(**cluster, SpecOf(small->name, {kTiles}, v1::POOLING_NONE),
-                ManyTiles(*small, kTiles, 3), "through layer");
 }
 
 TEST(ServiceEncodeOnGpu, WeightsTakeNoMoreThanTheirMemory) {

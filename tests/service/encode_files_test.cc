@@ -1,5 +1,5 @@
 // Encoders whose tiles, coordinates, states and maps lie in files: every golden case is bit by bit
-// what it is when its rows are sent, and rows are computed again all the same.
+// what it is when its rows are sent.
 #include "tests/service/encode_files.h"
 
 #include <filesystem>
@@ -170,43 +170,6 @@ TEST_F(EncodeFiles, CoordinatesAreCheckedWhereTheyLie) {
   EXPECT_EQ(wire::ReasonOf(status), "INVALID_OPEN");
   EXPECT_THAT(std::string(status.message()), HasSubstr("TILE_COORDS is missing"));
   EXPECT_THAT(folder_.Names(), ElementsAre("TILES.npy", "TILE_COORDS.npy"));
-}
-
-TEST_F(EncodeFiles, RowsAreComputedAgainFromTheFiles) {
-  Start({.workers = 3}, {"--check-rows=24"});
-  for (const std::string& name : EncoderCaseNames()) {
-    SCOPED_TRACE(name);
-    const auto golden = LoadEncoderCase(name);
-    ASSERT_TRUE(golden.ok()) << golden.status();
-    const auto result =
-        ByReference(SpecOf(name, golden->slide_tiles, v1::POOLING_NONE), InputsOf(*golden));
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->report.rows_checked(), std::min<int64_t>(24, result->report.tokens()));
-  }
-  const auto golden = LoadEncoderCase("slide_three_layers");
-  const EncodeInputs inputs = ManyTiles(*golden, 20'000, 11);
-  for (const v1::Pooling pooling : {v1::POOLING_NONE, v1::POOLING_CLASS}) {
-    const auto result = ByReference(SpecOf(golden->name, {inputs.count}, pooling), inputs);
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->report.rows_checked(), 24);
-    ASSERT_GE(result->report.notes_size(), 1);
-    EXPECT_THAT(result->report.notes(result->report.notes_size() - 1), HasSubstr("through layer"));
-  }
-}
-
-TEST_F(EncodeFiles, RowsThatNobodyCanComputeAgainAreSaidToBeSo) {
-  Start({.workers = 2, .place = WorkerPlace::kUnshared}, {"--check-rows=24"});
-  const auto golden = LoadEncoderCase("slide_three_layers");
-  ASSERT_TRUE(golden.ok()) << golden.status();
-  for (const int64_t tiles : {int64_t{40}, int64_t{20'000}}) {
-    const EncodeInputs inputs = ManyTiles(*golden, tiles, 11);
-    const auto result = ByReference(SpecOf(golden->name, {tiles}, v1::POOLING_NONE), inputs);
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->report.rows_checked(), 0);
-    ASSERT_GE(result->report.notes_size(), 1);
-    EXPECT_THAT(result->report.notes(result->report.notes_size() - 1),
-                HasSubstr("no row was computed again"));
-  }
 }
 
 }  // namespace

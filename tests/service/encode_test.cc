@@ -20,6 +20,7 @@
 namespace hilbert_ring::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 class ServiceEncode : public ::testing::TestWithParam<int> {};
@@ -41,61 +42,11 @@ TEST(ServiceEncodeWithoutSharedMemory, RowsAreSent) {
   CheckEveryCase(**cluster);
 }
 
-std::unique_ptr<Cluster> StartChecked(const std::vector<std::string>& further) {
-  std::vector<std::string> arguments = {"--check-rows=24", "--model-dir=" + ModelsOfCases()};
-  arguments.insert(arguments.end(), further.begin(), further.end());
-  auto cluster = Cluster::Start({.workers = 3, .arguments = arguments});
-  EXPECT_TRUE(cluster.ok()) << cluster.status();
-  return cluster.ok() ? *std::move(cluster) : nullptr;
-}
-
-// Slides as small as those of the golden cases pass all layers again.
-TEST(ServiceEncodeChecked, RowsOfSmallSlidesThroughAllLayers) {
-  const auto cluster = StartChecked({});
-  ASSERT_NE(cluster, nullptr);
-  CheckEveryCase(*cluster);
-  for (const std::string& name : EncoderCaseNames()) {
-    SCOPED_TRACE(name);
-    const auto golden = LoadEncoderCase(name);
-    v1::EncodeSpec spec = SpecOf(name, golden->slide_tiles, v1::POOLING_NONE);
-    spec.set_compute(v1::DATA_TYPE_BFLOAT16);
-    const auto result = EncodeRaw(cluster->Channel(), spec, InputsOf(*golden));
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->report.rows_checked(), std::min<int64_t>(24, result->report.tokens()));
-    ASSERT_GE(result->report.notes_size(), 1);
-    EXPECT_THAT(result->report.notes(result->report.notes_size() - 1),
-                HasSubstr(name == "slide_published_pattern" ? "through layer" : "through all"));
-  }
-}
-
-TEST(ServiceEncodeChecked, RowsOfALargeSlideThroughOneLayer) {
-  const auto golden = LoadEncoderCase("slide_three_layers");
-  ASSERT_TRUE(golden.ok()) << golden.status();
-  const EncodeInputs inputs = ManyTiles(*golden, 20'000, 11);
-  for (const char* share : {"--share-memory=true", "--share-memory=false"}) {
-    SCOPED_TRACE(share);
-    const auto cluster = StartChecked({share});
-    ASSERT_NE(cluster, nullptr);
-    for (const v1::DataType compute : {v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_BFLOAT16}) {
-      for (const v1::Pooling pooling : {v1::POOLING_CLASS, v1::POOLING_NONE}) {
-        v1::EncodeSpec spec = SpecOf("slide_three_layers", {inputs.count}, pooling);
-        spec.set_compute(compute);
-        const auto result = EncodeRaw(cluster->Channel(), spec, inputs);
-        ASSERT_TRUE(result.ok()) << result.status();
-        EXPECT_EQ(result->outputs.size(), 1u);  // what is checked is the service's own
-        EXPECT_EQ(result->report.rows_checked(), 24);
-        ASSERT_GE(result->report.notes_size(), 1);
-        EXPECT_THAT(result->report.notes(result->report.notes_size() - 1),
-                    HasSubstr("through layer"));
-      }
-    }
-  }
-}
-
 // The workers write rows, the coordinator puts pooled vectors together.
-TEST(ServiceEncodeChecked, StatesComeAsAskedFor) {
-  const auto cluster = StartChecked({});
-  ASSERT_NE(cluster, nullptr);
+TEST(ServiceEncodeStates, ComeAsAskedFor) {
+  const auto cluster = Cluster::Start(
+      {.workers = 3, .arguments = {"--check-rows=24", "--model-dir=" + ModelsOfCases()}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
   const auto golden = LoadEncoderCase("slide_three_layers");
   ASSERT_TRUE(golden.ok()) << golden.status();
   for (const v1::Pooling pooling : {v1::POOLING_NONE, v1::POOLING_CLASS, v1::POOLING_MEAN}) {
@@ -104,9 +55,11 @@ TEST(ServiceEncodeChecked, StatesComeAsAskedFor) {
     v1::EncodeSpec spec = SpecOf(golden->name, golden->slide_tiles, pooling);
     const auto rows_of = [&](const std::vector<int64_t>& states) {
       spec.mutable_states()->Assign(states.begin(), states.end());
-      const auto result = EncodeRaw(cluster->Channel(), spec, InputsOf(*golden));
+      const auto result = EncodeRaw((*cluster)->Channel(), spec, InputsOf(*golden));
       EXPECT_TRUE(result.ok()) << result.status();
       if (!result.ok()) return std::vector<float>{};
+      EXPECT_EQ(result->report.rows_checked(), 0);
+      EXPECT_THAT(result->report.notes(), Contains(HasSubstr("--check-rows")));
       return result->outputs.at(pooled ? v1::TENSOR_POOLED : v1::TENSOR_STATES);
     };
     const std::vector<float> rising = rows_of({0, 1, 2, 3}), mixed = rows_of({3, 1, 3, 0, 0});

@@ -29,9 +29,6 @@ RowSizes RowSizesOf(const EncodeJob& job) {
     rows.Set(TensorKind::kStates, std::ssize(job.outputs.states) * job.config.embed_dim *
                                       static_cast<int64_t>(sizeof(float)));
   }
-  if (job.checked_layer > 0) {
-    rows.Set(TensorKind::kLayerInput, job.config.embed_dim * static_cast<int64_t>(sizeof(float)));
-  }
   if (const int64_t columns = MapColumnsOf(job.config, job.outputs); columns > 0) {
     rows.Set(TensorKind::kAttentionMap, columns * static_cast<int64_t>(sizeof(float)));
   }

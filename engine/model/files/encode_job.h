@@ -22,7 +22,6 @@ struct EncodeJob {
   DataType compute = DataType::kFloat32;  // or bfloat16
   std::vector<int64_t> slide_tiles;       // of each slide
   EncoderOutputs outputs;
-  int64_t checked_layer = 0;  // whose input the shards keep as an output; 0: none
 };
 
 // Of a token. States lie in shards where they are not pooled.

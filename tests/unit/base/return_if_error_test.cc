@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -35,29 +33,12 @@ absl::Status Pass(Counted& counted, bool& went_on) {
   return absl::OkStatus();
 }
 
-TEST(ReturnIfError, GoesOnAfterAnOkStatus) {
-  Counted counted;
-  bool went_on = false;
-  EXPECT_TRUE(Pass(counted, went_on).ok());
-  EXPECT_TRUE(went_on);
-  EXPECT_EQ(counted.calls, 1);
-}
-
 TEST(ReturnIfError, ReturnsCodeMessageAndPayload) {
   Counted counted{.status = Wrong()};
   bool went_on = false;
   EXPECT_EQ(Pass(counted, went_on), Wrong());
   EXPECT_FALSE(went_on);
   EXPECT_EQ(counted.calls, 1);
-}
-
-TEST(ReturnIfError, ReturnsFromAFunctionWithAValue) {
-  const auto value_of = [](const absl::Status& status) -> absl::StatusOr<int> {
-    RETURN_IF_ERROR(status);
-    return 3;
-  };
-  EXPECT_EQ(value_of(absl::OkStatus()).value(), 3);
-  EXPECT_EQ(value_of(Wrong()).status(), Wrong());
 }
 
 TEST(ReturnIfError, IsOneStatementOfABranch) {
@@ -89,36 +70,6 @@ TEST(AssignOrReturn, DeclaresSeveralVariablesInOneScope) {
   EXPECT_EQ(sum(1, 2).value(), 13);
   EXPECT_EQ(sum(Wrong(), 2).status(), Wrong());
   EXPECT_EQ(sum(1, Wrong()).status(), Wrong());
-}
-
-TEST(AssignOrReturn, AssignsToWhatIsThere) {
-  std::string text = "before";
-  const auto assign = [&text](absl::StatusOr<std::string> value) -> absl::Status {
-    ASSIGN_OR_RETURN(text, std::move(value));
-    return absl::OkStatus();
-  };
-  EXPECT_EQ(assign(Wrong()), Wrong());
-  EXPECT_EQ(text, "before");
-  EXPECT_TRUE(assign("after").ok());
-  EXPECT_EQ(text, "after");
-}
-
-TEST(AssignOrReturn, MovesValuesThatCannotBeCopied) {
-  const auto pass = []() -> absl::StatusOr<std::unique_ptr<int>> {
-    ASSIGN_OR_RETURN(auto value, absl::StatusOr<std::unique_ptr<int>>(std::make_unique<int>(7)));
-    return value;
-  };
-  EXPECT_EQ(*pass().value(), 7);
-}
-
-TEST(AssignOrReturn, LeavesAVariableThatItReadsAsItIs) {
-  const absl::StatusOr<std::string> kept("kept");
-  const auto copy = [&kept]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(std::string value, kept);
-    return value;
-  };
-  EXPECT_EQ(copy().value(), "kept");
-  EXPECT_EQ(kept.value(), "kept");
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""What must not compile does not: a dropped status, a guarded member that is read without its mutex.
+"""What must not pass clang-tidy does not: a guarded member that is read without its mutex, locks in another order.
 
-    wrong_test.py COMPILER FLAGS...
-
-Each file of wrong/ compiles as it is, and fails with HILBERT_RING_WRONG for the reason named here.
+Each file of wrong/ passes as it is, and fails with HILBERT_RING_WRONG for the reason named here.
 """
 import shutil
 import subprocess
@@ -16,27 +14,6 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent / "wrong"
 ROOT = FOLDER.parents[3]
 WRONG = "-DHILBERT_RING_WRONG"
-
-
-class DroppedResult(unittest.TestCase):
-    """With the compiler and the flags that the project is built with."""
-
-    def check(self, name, reason):
-        command = [COMPILER, *FLAGS, "-std=c++20", "-fsyntax-only", f"-I{ROOT}", str(FOLDER / name)]
-        right = subprocess.run(command, capture_output=True, text=True)
-        self.assertEqual(right.returncode, 0, right.stderr)
-        wrong = subprocess.run([*command, WRONG], capture_output=True, text=True)
-        self.assertNotEqual(wrong.returncode, 0)
-        self.assertIn(reason, wrong.stderr)
-
-    def test_status(self):
-        self.check("dropped_status.cc", "unused-result")
-
-    def test_status_or(self):
-        self.check("dropped_status_or.cc", "unused-result")
-
-    def test_answer(self):
-        self.check("dropped_answer.cc", "unused-result")
 
 
 @unittest.skipUnless(shutil.which("clang-tidy"), "clang-tidy is not there: it alone follows mutexes")
@@ -76,5 +53,4 @@ class FilesToTidy(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    COMPILER, *FLAGS = sys.argv[1:]
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(verbosity=2)

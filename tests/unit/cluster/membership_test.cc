@@ -3,7 +3,6 @@
 #include <atomic>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/process/version.h"
@@ -96,19 +95,6 @@ TEST(Membership, EncodersArePlannedForTheMemberThatTakesMost) {
   EXPECT_EQ(MostThreads(membership.Live()), 0);
 }
 
-// What a worker says of itself has bounds.
-TEST(Membership, ExpressLanesAreOneAtLeastAndSomeThousandsAtMost) {
-  Counts counts;
-  Membership membership(kForLong, counts.Hooks());
-  v1::Heartbeat beat = Beat("127.0.0.1:1");
-  for (const auto& [said, taken] : {std::pair{-1, 1}, {0, 1}, {3, 3}, {1 << 30, 4096}}) {
-    beat.set_express_lanes(said);
-    const auto member = membership.Register(beat);
-    ASSERT_TRUE(member.ok()) << member.status();
-    EXPECT_EQ((*member)->express_lanes, taken);
-  }
-}
-
 TEST(Membership, JoinsAndLeaves) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
@@ -124,41 +110,6 @@ TEST(Membership, JoinsAndLeaves) {
   EXPECT_EQ(membership.Live(), (Members{b}));
   EXPECT_EQ(counts.joined, 2);
   EXPECT_EQ(counts.left, 1);
-}
-
-TEST(Membership, JoiningAndLeavingAreALineEach) {
-  Counts counts;
-  testing::ManualTime time;
-  Membership membership(kForLong, counts.Hooks(), time);
-  const testing::CapturedLog log;
-  std::string lines;
-  const auto expect_next = [&](const std::string& line) {
-    lines += line + "\n";
-    EXPECT_EQ(log.text(), lines);
-  };
-  v1::Heartbeat beat = Beat("127.0.0.1:1");
-  beat.set_device("a processor");
-  beat.set_kernel("cpu");
-  beat.set_transport("gloo");
-  const auto lost = membership.Register(beat);
-  ASSERT_TRUE(lost.ok()) << lost.status();
-  membership.Reached(**lost);
-  expect_next(
-      "worker joined: worker=127.0.0.1:1, device=a processor, kernel=cpu, transport=gloo, "
-      "memory_limit_bytes=1073741824");
-  membership.SetJob({*lost}, "job-1");
-  time.Advance(std::chrono::seconds(30));
-  membership.Leave(**lost);
-  expect_next("worker left: worker=127.0.0.1:1, reason=its stream ended, job=job-1, seconds=30");
-
-  const auto stopped = membership.Register(beat);
-  ASSERT_TRUE(stopped.ok()) << stopped.status();
-  membership.Reached(**stopped);
-  lines = log.text();
-  beat.set_draining(true);
-  EXPECT_TRUE(membership.Beat(**stopped, beat));
-  membership.Leave(**stopped);
-  expect_next("worker left: worker=127.0.0.1:1, reason=it was stopped, and drained, seconds=0");
 }
 
 TEST(Membership, OneThatCannotBeReachedTakesNoJobsAndSaysWhy) {
@@ -182,60 +133,6 @@ TEST(Membership, OneThatCannotBeReachedTakesNoJobsAndSaysWhy) {
   EXPECT_EQ(membership.Live(), (Members{*member}));
   EXPECT_TRUE(membership.ReplyTo(**member).up());
   EXPECT_EQ(membership.Describe()[0].reason(), "");
-}
-
-TEST(Membership, RegistrationsThatAreNotReachedDoNotFillTheLog) {
-  Counts counts;
-  testing::ManualTime time;
-  Membership membership(kForLong, counts.Hooks(), time);
-  const testing::CapturedLog log;
-  const auto unreached = [&](int times) {
-    for (int i = 0; i < times; ++i) {
-      const auto member = membership.Register(Beat(absl::StrCat("10.0.0.1:", 1000 + i)));
-      ASSERT_TRUE(member.ok()) << member.status();
-      membership.NotReached(**member, "connection refused");
-      membership.Leave(**member);
-    }
-  };
-  unreached(100);
-  EXPECT_EQ(log.Count("registered but gets no jobs"), 1);
-  EXPECT_EQ(log.Count("left"), 0) << "of those there is no line that they came";
-  time.Advance(std::chrono::minutes(1));
-  unreached(1);
-  EXPECT_EQ(log.Count("registered but gets no jobs"), 2);
-  EXPECT_THAT(log.text(), HasSubstr("10.0.0.1:1000 registered but"));
-  EXPECT_EQ(log.Count("such workers since the last such line: 100"), 1);
-  const auto joined = Join(membership, "10.0.0.2:1");
-  membership.Leave(*joined);
-  EXPECT_EQ(log.Count("worker left: worker=10.0.0.2:1, reason=its stream ended"), 1);
-}
-
-// It says whose address it has, and was never reached there: the worker that is there notices
-// nothing of it.
-TEST(Membership, OneThatNeverJoinedLeavesWithoutTrace) {
-  Counts counts;
-  Membership membership(kForLong, counts.Hooks());
-  const auto there = Join(membership, "127.0.0.1:1");
-  const auto other = membership.Register(Beat("127.0.0.1:1"));
-  ASSERT_TRUE(other.ok()) << other.status();
-  EXPECT_TRUE(membership.Beat(**other, Beat("127.0.0.1:1")));
-  EXPECT_EQ(counts.beats, 0) << "nothing that it says counts";
-  membership.Leave(**other);
-  EXPECT_EQ(counts.left, 0);
-  EXPECT_EQ(counts.gone, 0);
-  EXPECT_EQ(membership.Live(), (Members{there}));
-  EXPECT_EQ(membership.Joined(), std::vector<std::string>{"127.0.0.1:1"});
-  EXPECT_TRUE(membership.Beat(*there, Beat("127.0.0.1:1")));
-  EXPECT_EQ(counts.beats, 1);
-  membership.Leave(*there);
-  EXPECT_EQ(counts.left, 1);
-  EXPECT_EQ(counts.gone, 1);
-  const auto alone = membership.Register(Beat("127.0.0.1:2"));
-  ASSERT_TRUE(alone.ok()) << alone.status();
-  EXPECT_EQ(membership.Joined(), std::vector<std::string>());
-  membership.Leave(**alone);
-  EXPECT_EQ(counts.left, 1);
-  EXPECT_EQ(counts.gone, 2) << "its failures may have been counted";
 }
 
 TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
@@ -263,21 +160,6 @@ TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
   const auto anew = Join(membership, "127.0.0.1:2");
   EXPECT_FALSE(membership.Distrust(*b)) << "a late verdict is not on the one that has its address";
   EXPECT_EQ(membership.Live(), (Members{c, anew}));
-}
-
-// Whoever says that it is at an address puts nobody out who is.
-// They are lines of a log and of a terminal.
-TEST(Membership, NeitherAddressesNorReasonsHaveControlCharacters) {
-  Counts counts;
-  Membership membership(milliseconds(60'000), counts.Hooks());
-  const auto refused = membership.Register(Beat("127.0.0.1:1\n2026 info forged"));
-  EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
-  EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("'127.0.0.1:1?2026 info forged' has control characters"));
-  const auto member = Join(membership, "127.0.0.1:1");
-  membership.Failed(*member, "evil\nworker 127.0.0.1:2: \x1b[31m");
-  EXPECT_EQ(membership.Describe()[0].reason(),
-            "failed 1 jobs in a row: evil\\nworker 127.0.0.1:2: \\x1b[31m");
 }
 
 TEST(Membership, AnAddressIsWhoseProcessAnswersThere) {

@@ -11,19 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/cluster/call_members.h"
 #include "server/process/grpc_endpoint.h"
-#include "tests/support/captured_log.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -34,26 +30,15 @@ std::shared_ptr<const Member> Worker(const std::string& address, const std::stri
   return member;
 }
 
-TEST(CheckOneTransport, TakesWorkersOfOneKind) {
-  EXPECT_TRUE(CheckOneTransport({}).ok());
-  EXPECT_TRUE(CheckOneTransport({Worker("a:1", "nccl"), Worker("b:1", "nccl")}).ok());
-}
-
-TEST(CheckOneTransport, NamesTwoThatDiffer) {
-  const absl::Status status =
-      CheckOneTransport({Worker("a:1", "gloo"), Worker("b:1", "gloo"), Worker("c:1", "nccl")});
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_EQ(wire::ReasonOf(status), "MIXED_TRANSPORTS");
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("worker a:1 makes rings over gloo, worker c:1 over nccl"));
-}
-
 TEST(Rings, RefuseAMixBeforeAnyoneIsCalled) {
   Rings rings;
   JobStop stop;
   // The members have no stubs: a call would crash.
-  const auto lease = rings.Take({Worker("a:1", "gloo"), Worker("c:1", "nccl")}, "job", stop);
+  const auto lease = rings.Take(
+      {Worker("a:1", "gloo"), Worker("b:1", "gloo"), Worker("c:1", "nccl")}, "job", stop);
   EXPECT_EQ(wire::ReasonOf(lease.status()), "MIXED_TRANSPORTS");
+  EXPECT_THAT(std::string(lease.status().message()),
+              HasSubstr("worker a:1 makes rings over gloo, worker c:1 over nccl"));
   EXPECT_TRUE(rings.Describe().empty());
 }
 
@@ -64,18 +49,13 @@ class NotedWorkers : public v1::WorkerService::Service {
                            v1::PrepareRingResponse* response) override {
     const std::lock_guard lock(mutex_);
     noted_.push_back(absl::StrCat("prepare ", request->ring_id(), " ", request->generation()));
-    const std::string end = absl::StrCat(request->ring_id(), "/", request->generation()) + '\0' +
-                            absl::StrCat(request->rank()) + std::string(padding_, ' ');
-    response->set_blob(request->rank() == bad_rank_ ? bad_blob_ : end);
+    response->set_blob(absl::StrCat(request->rank()));
     return refuses_ ? wire::ToGrpc(absl::InternalError("no port")) : grpc::Status::OK;
   }
   grpc::Status ConnectRing(grpc::ServerContext* /*context*/, const v1::ConnectRingRequest* request,
                            v1::ConnectRingResponse* /*response*/) override {
     const std::lock_guard lock(mutex_);
-    blobs_.clear();
-    for (const std::string& blob : request->blobs()) {
-      blobs_.push_back(blob.substr(blob.find('\0') + 1));
-    }
+    blobs_.assign(request->blobs().begin(), request->blobs().end());
     return grpc::Status::OK;
   }
   grpc::Status CloseRing(grpc::ServerContext* context, const v1::CloseRingRequest* request,
@@ -93,7 +73,6 @@ class NotedWorkers : public v1::WorkerService::Service {
     const std::lock_guard lock(mutex_);
     return std::exchange(noted_, {});
   }
-  // Behind the ring's name.
   std::vector<std::string> blobs() {
     const std::lock_guard lock(mutex_);
     return blobs_;
@@ -103,24 +82,11 @@ class NotedWorkers : public v1::WorkerService::Service {
     const std::lock_guard lock(mutex_);
     refuses_ = refuses;
   }
-  // What follows the ring's name has so many bytes more.
-  void Pad(size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    padding_ = bytes;
-  }
-  void SendBlob(int rank, std::string blob) {
-    const std::lock_guard lock(mutex_);
-    bad_rank_ = rank;
-    bad_blob_ = std::move(blob);
-  }
 
  private:
   std::mutex mutex_;
   // Guarded by mutex_:
   std::vector<std::string> noted_, blobs_;
-  int bad_rank_ = -1;
-  size_t padding_ = 0;
-  std::string bad_blob_;
   bool refuses_ = false;
   std::atomic<bool> silent_ = false;
 };
@@ -168,17 +134,6 @@ TEST_F(RingsTest, AKeptRingIsThereForTheNextJob) {
   EXPECT_THAT(workers_.blobs(), ::testing::ElementsAre("0", "1"));
   EXPECT_EQ(Use(two), first);
   EXPECT_NE(Use({two[1], two[0]}), first) << "by rank: another order is another ring";
-}
-
-TEST_F(RingsTest, ARingThatIsFormedIsALineOfTheLog) {
-  const Members two = {NewMember(), NewMember()};
-  const testing::CapturedLog log;
-  const std::string first = Use(two);
-  EXPECT_EQ(Use(two), first);
-  EXPECT_THAT(log.text(), AllOf(StartsWith("ring formed: ring=ring-"),
-                                HasSubstr(absl::StrCat("workers=", two[0]->address, " ",
-                                                       two[1]->address, ", seconds="))));
-  EXPECT_EQ(log.Count("\n"), 1) << "the second job has the ring that is there";
 }
 
 TEST_F(RingsTest, OneThatDidNotEndWellIsClosedAndFormedAnewAsTheNextGeneration) {
@@ -273,34 +228,6 @@ TEST_F(RingsTest, AWorkerThatCannotFormItIsNamedAndTheRingIsGivenUp) {
   EXPECT_TRUE(rings_.Describe().empty());
   workers_.Refuse(false);
   EXPECT_NE(Use(members), "") << "and not leased for good";
-}
-
-// Its peers would be blamed, who cannot connect to it.
-TEST_F(RingsTest, AWorkerWhoseEndIsNoneIsNamedBeforeAnyoneConnects) {
-  const Members members = {NewMember(), NewMember(), NewMember()};
-  const std::string of_another = std::string("ring-00000000-1/1") + '\0' + "1";
-  for (const std::string& blob :
-       {std::string(), std::string("x"), of_another, std::string(4'100'000, 'a')}) {
-    workers_.SendBlob(1, blob);
-    const auto lease = rings_.Take(members, "job", stop_);
-    EXPECT_THAT(std::string(lease.status().message()),
-                AllOf(HasSubstr("worker worker-2 sent "), HasSubstr(" bytes that are no end")));
-    EXPECT_EQ(lease.status().GetPayload(kUnreached), absl::Cord("worker-2"));
-    EXPECT_THAT(workers_.blobs(), ::testing::IsEmpty());
-  }
-  EXPECT_THAT(workers_.Take(), ::testing::Contains(StartsWith("close ")).Times(12));
-  workers_.SendBlob(-1, "");
-  EXPECT_NE(Use(members), "");
-  EXPECT_THAT(workers_.blobs(), ::testing::ElementsAre("0", "1", "2"));
-}
-
-TEST_F(RingsTest, AnEndOfTheRingIsOfBoundedLength) {
-  const Members members = {NewMember(), NewMember()};
-  workers_.Pad(70'000);
-  const auto lease = rings_.Take(members, "job", stop_);
-  EXPECT_EQ(lease.status().GetPayload(kUnreached), absl::Cord("worker-1")) << lease.status();
-  workers_.Pad(60'000);
-  EXPECT_NE(Use(members), "");
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -10,45 +13,31 @@
 namespace hilbert_ring::server {
 namespace {
 
-TEST(PlaceWorkers, OneGpuEachWhereThereAreEnough) {
-  for (const int gpus : {4, 8}) {
-    const auto placed = PlaceWorkers(4, "auto", gpus);
-    ASSERT_EQ(placed.size(), 4u);
-    for (int worker = 0; worker < 4; ++worker) {
-      EXPECT_EQ(placed[worker].device, absl::StrCat("auto:", worker));
-      EXPECT_EQ(placed[worker].gpu_share, 1);
+// Of each worker: the device, and how much of it. gpus: that are visible.
+TEST(PlaceWorkers, EachHasAGpuOrAShareOfOneOrWhatWasAsked) {
+  struct Case {
+    int workers;
+    const char* device;
+    int gpus;
+    std::vector<std::pair<std::string, double>> placed;
+  };
+  for (const Case& row : {
+           Case{3, "auto", 4, {{"auto:0", 1}, {"auto:1", 1}, {"auto:2", 1}}},
+           Case{3, "auto", 2, {{"auto:0", 0.5}, {"auto:1", 1}, {"auto:0", 0.5}}},
+           Case{2, "cuda:1", 8, {{"cuda:1", 0.5}, {"cuda:1", 0.5}}},
+           Case{2, "auto:1", 8, {{"auto:1", 0.5}, {"auto:1", 0.5}}},
+           Case{1, "cuda:1", 8, {{"cuda:1", 1}}},
+           Case{2, "auto", 0, {{"auto", 1}, {"auto", 1}}},
+           Case{2, "auto:1", 0, {{"auto:1", 1}, {"auto:1", 1}}},
+           Case{2, "cpu", 8, {{"cpu", 1}, {"cpu", 1}}},
+       }) {
+    SCOPED_TRACE(absl::StrCat(row.workers, " ", row.device, " ", row.gpus));
+    std::vector<std::pair<std::string, double>> placed;
+    for (const WorkerPlacement& place : PlaceWorkers(row.workers, row.device, row.gpus)) {
+      placed.emplace_back(place.device, place.gpu_share);
     }
+    EXPECT_EQ(placed, row.placed);
   }
-}
-
-TEST(PlaceWorkers, TheOthersShare) {
-  const auto placed = PlaceWorkers(5, "auto", 3);
-  ASSERT_EQ(placed.size(), 5u);
-  const char* const devices[] = {"auto:0", "auto:1", "auto:2", "auto:0", "auto:1"};
-  for (int worker = 0; worker < 5; ++worker) {
-    EXPECT_EQ(placed[worker].device, devices[worker]);
-    EXPECT_EQ(placed[worker].gpu_share, worker == 2 ? 1 : 0.5) << worker;
-  }
-}
-
-TEST(PlaceWorkers, AllOnTheGpuThatIsNamed) {
-  for (const char* device : {"cuda:1", "auto:1"}) {
-    for (const WorkerPlacement& place : PlaceWorkers(2, device, 8)) {
-      EXPECT_EQ(place.device, device);
-      EXPECT_EQ(place.gpu_share, 0.5);
-    }
-    EXPECT_EQ(PlaceWorkers(1, device, 8)[0].gpu_share, 1);
-  }
-}
-
-TEST(PlaceWorkers, WithoutGpusTheDeviceIsWhatWasAsked) {
-  for (const char* device : {"auto", "auto:1", "cpu"}) {
-    for (const WorkerPlacement& place : PlaceWorkers(3, device, 0)) {
-      EXPECT_EQ(place.device, device);
-      EXPECT_EQ(place.gpu_share, 1);
-    }
-  }
-  EXPECT_EQ(PlaceWorkers(2, "cpu", 8)[1].device, "cpu");
 }
 
 TEST(VisibleGpus, AreDeviceFilesThatCudaMayUse) {

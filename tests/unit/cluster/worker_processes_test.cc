@@ -16,25 +16,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/cluster/listener.h"
 #include "tests/support/test_folder.h"
 
 namespace hilbert_ring::server {
 namespace {
-
-using ::testing::Contains;
-using ::testing::IsEmpty;
-
-TEST(WorkerEnvironment, IsTouchedOnlyForASharedGpu) {
-  EXPECT_THAT(WorkerEnvironment({}, 1), IsEmpty());
-  const auto variables = WorkerEnvironment({.share_gpu = true}, 1);
-  for (const char* variable : {"NCCL_HOSTID=rank1", "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1",
-                               "NCCL_NET=Socket", "NCCL_SOCKET_IFNAME=lo", "NCCL_MAX_CTAS=1"}) {
-    EXPECT_THAT(variables, Contains(variable));
-  }
-}
 
 TEST(WorkerProcesses, GiveEachWorkerItsArgumentsAndAHostOfItsOwnOnASharedGpu) {
   const std::filesystem::path folder =

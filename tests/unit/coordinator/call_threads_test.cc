@@ -19,22 +19,5 @@ TEST(CallThreads, AreBounded) {
   EXPECT_TRUE(threads.AwaitIdle(std::chrono::seconds(30)));
 }
 
-TEST(CallThreads, AThreadThatCannotBeStartedTakesNoPlace) {
-  bool none_left = true;
-  KeptThreads kept([&](std::function<void()> body) -> absl::StatusOr<std::thread> {
-    if (none_left) return absl::ResourceExhaustedError("none");
-    return std::thread(std::move(body));
-  });
-  CallThreads threads(1, kept);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(threads.Start([] { FAIL(); }).message(), "none") << "and the bound is not reached";
-  }
-  EXPECT_TRUE(threads.AwaitIdle(std::chrono::milliseconds(0)));
-  none_left = false;
-  std::latch ran(1);
-  EXPECT_TRUE(threads.Start([&] { ran.count_down(); }).ok());
-  ran.wait();
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

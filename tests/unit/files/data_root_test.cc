@@ -74,12 +74,6 @@ TEST_F(DataRootTest, ModelsLieElsewhere) {
   }
 }
 
-TEST_F(DataRootTest, AFolderThatCannotBeUsedIsNamed) {
-  const auto root = DataRoot::Open(folder_ / "none");
-  EXPECT_THAT(std::string(root.status().message()), HasSubstr("--data-root"));
-  EXPECT_THAT(std::string(root.status().message()), HasSubstr("none"));
-}
-
 TEST_F(DataRootTest, AnotherFolderInItsPlaceIsNotIt) {
   std::filesystem::create_directory(folder_ / "root");
   const auto root = DataRoot::Open(folder_ / "root");
@@ -90,22 +84,6 @@ TEST_F(DataRootTest, AnotherFolderInItsPlaceIsNotIt) {
   EXPECT_EQ(wire::ReasonOf((*root)->Reach().status()), "DATA_ROOT_GONE");
   std::filesystem::copy(folder_ / "moved", folder_ / "root");  // a copy of the mark is another file
   EXPECT_EQ(wire::ReasonOf((*root)->Reach().status()), "DATA_ROOT_GONE");
-}
-
-TEST_F(DataRootTest, ALongListIsCutAsItsOutputsEnd) {
-  const auto root = DataRoot::Open(folder_.path());
-  const std::string mark = folder_ / (*root)->mark_file();
-  const std::string first_line = testing::FileText(mark);
-  std::vector<std::string> outputs;
-  outputs.reserve(2000);
-  for (int i = 0; i < 2000; ++i) outputs.push_back(*(*root)->NameUnfinished("in/out.npy"));
-  EXPECT_GT(testing::FileText(mark).size(), 64u << 10);
-  for (const std::string& output : outputs) {
-    EXPECT_THAT(testing::FileText(mark), HasSubstr(output + "\n"));
-    (*root)->Forget(output);
-  }
-  EXPECT_LT(testing::FileText(mark).size(), 64u << 10);
-  EXPECT_THAT(testing::FileText(mark), ::testing::StartsWith(first_line));
 }
 
 // As where jobs overlap all day, beside one that takes all day.

@@ -13,7 +13,6 @@
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "tests/support/manual_time.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -208,14 +207,6 @@ TEST_F(ClientStreamTest, AwaitsWhatIsOnItsWay) {
   EXPECT_FALSE(stream_->AwaitArrived(1, server::JobClient::Input::kMayFollow)) << "all was read";
 }
 
-TEST_F(ClientStreamTest, AClientThatDoesNotReadIsIdle) {
-  Open({.idle = milliseconds(200), .bytes_per_second = 0});
-  ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
-  const absl::Status status = Passing(WriteAside(2, stream_->stop()), milliseconds(200));
-  EXPECT_EQ(wire::ReasonOf(status), "CLIENT_IDLE") << status;
-  EXPECT_EQ(stream_->stop().why(), status);
-}
-
 TEST_F(ClientStreamTest, AClientThatStillSendsMayReadLater) {
   Open({.idle = seconds(3), .bytes_per_second = 0});
   ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
@@ -291,15 +282,6 @@ TEST_F(ClientStreamTest, TheReportWaitsForWhatWasWrittenBefore) {
   EXPECT_EQ(ReadPosition(), 1);
   v1::AttendResponse response;
   EXPECT_TRUE(client_->Read(&response) && response.has_report());
-}
-
-TEST_F(ClientStreamTest, AClientThatSendsNothingIsIdle) {
-  Open({.idle = milliseconds(200), .bytes_per_second = 0});
-  ClientMessage message;
-  const auto more = Passing(
-      std::async(std::launch::async, [&] { return stream_->Read(message, stream_->stop()); }),
-      milliseconds(200));
-  EXPECT_EQ(wire::ReasonOf(more.status()), "CLIENT_IDLE") << more.status();
 }
 
 }  // namespace

@@ -136,16 +136,6 @@ TEST_F(EncodeAdmission, WhatFitsOneKindOfWorkerIsRefusedByTheOther) {
   EXPECT_FALSE(Try(true, size.bytes - 1).ok());
 }
 
-TEST_F(EncodeAdmission, InFloat32BothTakeAsMuch) {
-  spec_.set_compute(v1::DATA_TYPE_FLOAT32);
-  const JobSize size = SizeOnOne();
-  EXPECT_EQ(size.widened_bytes, 0);
-  for (const bool products : {true, false}) {
-    EXPECT_TRUE(Try(products, size.bytes).ok());
-    EXPECT_FALSE(Try(products, size.bytes - 1).ok());
-  }
-}
-
 TEST_F(EncodeAdmission, AJobIsPlacedOnAWorkerThatHoldsIt) {
   const auto widens = MakeMember("widens", false), narrow = MakeMember("narrow", true);
   Members live{widens};

@@ -2,9 +2,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -12,10 +9,7 @@
 #include "engine/model/files/encoder_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/golden/encoder_case.h"
-#include "tests/support/test_folder.h"
-#include "tests/unit/model/safetensors_text.h"
 #include "wire/checksum.h"
 #include "wire/status.h"
 
@@ -85,81 +79,17 @@ TEST_F(EncodeWorkTest, SumsOfSeveralWorkersMakeARowOfEachSlide) {
   EXPECT_EQ(work->result_bytes(), slides * dim * (8 + 8 + 4 + 4));
 }
 
-// A model with wide feed-forward parts, whose weights are zeros.
-void WriteWideModel(const std::string& folder, const std::string& golden_config) {
-  auto config = nlohmann::json::parse(golden_config);
-  config["ffn_dim"] = 1 << 16;
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/" + kConfigFile) << config;
-  nlohmann::json header;
-  int64_t end = 0;
-  for (const WeightShape& weight : WeightShapes(*ParseEncoderConfig(config.dump()))) {
-    const int64_t first = end;
-    end += 2 * std::accumulate(weight.shape.begin(), weight.shape.end(), int64_t{1},
-                               std::multiplies<>());
-    header[weight.name] = {
-        {"dtype", "F16"}, {"shape", weight.shape}, {"data_offsets", {first, end}}};
-  }
-  const std::string weights = folder + "/" + kWeightsFile;
-  std::ofstream(weights) << testing::SafetensorsText(header.dump(), 0);
-  std::filesystem::resize_file(weights, std::filesystem::file_size(weights) + end);
-}
-
 TEST_F(EncodeWorkTest, WorkersMayReadLargeWeightsFromASlowDisk) {
   EXPECT_EQ(Make()->start_timeout(), std::chrono::seconds(60));
-  const testing::TestFolder folder;
-  WriteWideModel(folder / "wide", testing::FileText(golden_.folder + "/" + kConfigFile));
-  ModelCatalog models(folder.path());
-  spec_.set_model("wide");
-  const auto work = MakeEncodeWork(spec_, models, {});
-  ASSERT_TRUE(work.ok()) << work.status();
-  // 64.5 MiB in float32, 16 MiB a second.
-  EXPECT_EQ((*work)->start_timeout(), std::chrono::seconds(64));
+  EncoderConfig wide = models_.Open("slides_packed")->config();
+  wide.ffn_dim = 1 << 16;  // 64.5 MiB in float32, 16 MiB a second
+  EXPECT_EQ(LoadTimeout(wide), std::chrono::seconds(64));
 }
 
 TEST_F(EncodeWorkTest, SumsThatDoNotComeAreAWorkersFault) {
   const auto work = Make();
   EXPECT_TRUE(work->TakePooled(0, Sums(*work, 0, 1, 1)).ok());
   EXPECT_TRUE(absl::IsInternal(Send(*work))) << Send(*work);
-}
-
-TEST_F(EncodeWorkTest, SumsThatComeTwiceAreAWorkersFault) {
-  const auto work = Make();
-  const auto slides = std::ssize(golden_.slide_tiles);
-  EXPECT_TRUE(work->TakePooled(0, Sums(*work, 0, slides, 1)).ok());
-  EXPECT_TRUE(work->TakePooled(1, Sums(*work, 0, 1, 1)).ok());
-  EXPECT_TRUE(absl::IsInternal(Send(*work))) << Send(*work);
-}
-
-TEST_F(EncodeWorkTest, TheWorkerIsFoundWhosePartIsNotThatOfItsRows) {
-  const auto work = Make();
-  const auto slides = std::ssize(golden_.slide_tiles);
-  const auto plan = work->MakePlanner(nullptr)(1);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_TRUE(work->TakePooled(0, Sums(*work, 0, 1, 1)).ok());
-  const auto wrong = work->FindWrongPart(plan->shards);
-  ASSERT_TRUE(wrong.has_value());
-  EXPECT_EQ(wrong->rank, 0);
-  EXPECT_THAT(wrong->what, HasSubstr("of its rows of slide 1"));
-  EXPECT_TRUE(work->TakePooled(0, Sums(*work, 1, slides, 1)).ok());
-  EXPECT_FALSE(work->FindWrongPart(plan->shards).has_value());
-}
-
-TEST_F(EncodeWorkTest, WhatAWorkerSendsIsBounded) {
-  const auto work = Make();
-  const auto slides = std::ssize(golden_.slide_tiles);
-  EXPECT_TRUE(work->TakePooled(0, Sums(*work, 0, slides, 1)).ok());
-  EXPECT_TRUE(absl::IsInternal(work->TakePooled(0, Sums(*work, 0, 1, 1))));
-  // Rows without sums count too.
-  v1::PooledSums rows;
-  for (int i = 0; i < 1 << 20; ++i) rows.add_rows(1);
-  EXPECT_TRUE(absl::IsInternal(work->TakePooled(1, rows)));
-  v1::PooledSums half;
-  half.add_rows(1);
-  half.set_sums("half");
-  EXPECT_TRUE(absl::IsInternal(work->TakePooled(2, half)));
-  // Parts of no slides take memory too, and add nothing that could be counted.
-  EXPECT_TRUE(absl::IsInternal(work->TakePooled(2, v1::PooledSums())));
 }
 
 TEST_F(EncodeWorkTest, AnotherExecutionBeginsAnew) {

@@ -90,11 +90,6 @@ void FakeWorker::AtEachRing(
   at_each_ring_ = std::move(action);
 }
 
-void FakeWorker::set_each_blob(std::string blob) {
-  const std::lock_guard lock(mutex_);
-  each_blob_ = std::move(blob);
-}
-
 void FakeWorker::AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action) {
   const std::lock_guard lock(mutex_);
   at_ring_ = std::move(action);
@@ -107,7 +102,6 @@ grpc::Status FakeWorker::PrepareRing(grpc::ServerContext* context,
   std::function<grpc::Status(grpc::ServerContext&)> action;
   {
     const std::lock_guard lock(mutex_);
-    if (each_blob_) response->set_blob(*each_blob_);
     action = std::exchange(at_ring_, nullptr);
     if (action == nullptr && at_each_ring_ != nullptr) return at_each_ring_(*request);
     if (action == nullptr) return std::exchange(ring_status_, grpc::Status::OK);

@@ -70,8 +70,6 @@ class FakeWorker : public v1::WorkerService::Service {
   void set_ring_status(grpc::Status status);
   // What the first half of forming each ring ends with.
   void AtEachRing(std::function<grpc::Status(const v1::PrepareRingRequest& request)> action);
-  // Its end of each ring, in place of one that is of it.
-  void set_each_blob(std::string blob);
   // What it does in the first half of forming the next ring.
   void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
 
@@ -100,7 +98,6 @@ class FakeWorker : public v1::WorkerService::Service {
   grpc::Status ring_status_;                                                 // guarded by mutex_
   std::function<grpc::Status(grpc::ServerContext&)> at_ring_;                // guarded by mutex_
   std::function<grpc::Status(const v1::PrepareRingRequest&)> at_each_ring_;  // guarded by mutex_
-  std::optional<std::string> each_blob_;                                     // guarded by mutex_
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -1,8 +1,6 @@
 // What ends a job because of time: its own limits, its client's pace, workers that do not move.
 #include <atomic>
 #include <chrono>
-#include <cmath>
-#include <functional>
 #include <thread>
 #include <utility>
 
@@ -15,7 +13,6 @@ namespace hilbert_ring::testing {
 namespace {
 
 using server::JobPhase;
-using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
@@ -102,27 +99,10 @@ TEST_F(Stall, TheWorkerThatWaitsForNobodyIsTheCulprit) {
   ExpectEnd(0, "waits for nobody", true);
 }
 
-TEST_F(Stall, WhicheverRankItHas) {
-  Begin(1, 0);
-  rig_.time().Advance(seconds(20));
-  ExpectEnd(1, "waits for nobody", true);
-}
-
 TEST_F(Stall, WhereAllWaitTheOneInTheEarliestStepIsLost) {
   Begin(3, 2);
   rig_.time().Advance(seconds(20));
   ExpectEnd(1, "waits in exchange step 2", false);
-}
-
-TEST_F(Stall, NoneIsFoundBeforeItsTime) {
-  Begin(0, 0);
-  rig_.time().Advance(seconds(20) - kSeen - milliseconds(1));  // since the last one spoke
-  ASSERT_TRUE(rig_.time().AwaitWait(kLook)) << "it has looked";
-  EXPECT_FALSE(holds_[0].cancelled());
-  holds_[0].Release();
-  holds_[1].Release();
-  ASSERT_TRUE(client_->Await().ok());
-  EXPECT_EQ(client_->report().retries(), 0);
 }
 
 TEST_F(Stall, AWorkerThatMovesExcusesTheOthers) {
@@ -239,105 +219,39 @@ TEST(JobClock, AWorkerThatTakesNoRowsIsLost) {
                                           HasSubstr("took no rows for 20000 ms"))));
 }
 
-// The same again and again from that moment on, until it is cancelled.
-class RepeatingWorker {
- public:
-  RepeatingWorker(JobRig& rig, Moment moment, std::function<void(v1::RunResponse&)> fill)
-      : rig_(rig) {
-    rig.worker(0).At(moment, [this, fill = std::move(fill)](const FakeWorker::Here& here) {
-      v1::RunResponse response;
-      while (!here.context.IsCancelled()) {
-        fill(response);
-        here.stream.Write(response);
-        ++said_;
-        std::this_thread::sleep_for(milliseconds(1));
-      }
-      cancelled_ = true;
-      return grpc::Status::CANCELLED;
-    });
-  }
-
-  // It speaks between any two steps of the time.
-  bool AwaitCancelled() {
-    int before = 0;
-    return Eventually([&] {
-      if (said_ < before + 3 && !cancelled_) return false;
-      before = said_;
-      rig_.time().Advance(seconds(1));
-      return cancelled_.load();
-    });
-  }
-
- private:
-  JobRig& rig_;
-  std::atomic<bool> cancelled_ = false;
-  std::atomic<int> said_ = 0;
-};
-
 TEST(JobClock, AWorkerThatRepeatsItsProgressHasNotMoved) {
   JobRig rig({.settings = {.stall_timeout = seconds(20)}});
-  RepeatingWorker worker(rig, Moment::kRowsDone,
-                         [](auto& r) { r.mutable_progress()->set_fraction(0.25); });
-  auto client = rig.Send();
-  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
-  ASSERT_TRUE(worker.AwaitCancelled());
-  ASSERT_TRUE(rig.Await(*client).ok());
-  EXPECT_EQ(client->report().workers_size(), 1);
-  EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
-}
-
-TEST(JobClock, AWorkerThatRepeatsWhatIsFinalHasNotMoved) {
-  JobRig rig({.settings = {.stall_timeout = seconds(20)}});
-  RepeatingWorker worker(rig, Moment::kHalfOut, [](auto& r) { r.mutable_final()->set_rows(16); });
-  auto client = rig.Send();
-  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
-  ASSERT_TRUE(worker.AwaitCancelled());
-  ASSERT_TRUE(rig.Await(*client).ok());
-  EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
-  EXPECT_EQ(client->WrongRows(), 0);
-  EXPECT_EQ(client->RepeatedRows(), 0);
-}
-
-TEST(JobClock, AWorkerThatGoesForthAndBackHasNotMoved) {
-  JobRig rig({.settings = {.stall_timeout = seconds(20)}});
-  RepeatingWorker worker(rig, Moment::kRowsDone, [](auto& r) {
-    const bool further = r.progress().fraction() != 0.5;
-    r.mutable_progress()->set_fraction(further ? 0.5 : 0.25);
-    r.mutable_progress()->set_layer(further ? 2 : 1);
+  std::atomic<bool> cancelled = false;
+  std::atomic<int> said = 0;
+  rig.worker(0).At(Moment::kRowsDone, [&](const FakeWorker::Here& here) {
+    v1::RunResponse response;
+    response.mutable_progress()->set_fraction(0.25);
+    for (; !here.context.IsCancelled(); ++said) {
+      here.stream.Write(response);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    cancelled = true;
+    return grpc::Status::CANCELLED;
   });
   auto client = rig.Send();
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
-  ASSERT_TRUE(worker.AwaitCancelled());
+  int before = 0;
+  ASSERT_TRUE(Eventually([&] {  // it speaks between any two steps of the time
+    if (said < before + 3 && !cancelled) return false;
+    before = said;
+    rig.time().Advance(seconds(1));
+    return cancelled.load();
+  }));
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().workers_size(), 1);
   EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
 }
 
-// Whatever it says: what it would have to send is there, and its figures do not come.
-TEST(JobClock, AWorkerThatHasComputedAndGoesOnTellingProgressHasNotMoved) {
-  for (const bool local : {true, false}) {
-    JobRig rig({.local = local, .settings = {.stall_timeout = seconds(20)}});
-    RepeatingWorker worker(rig, Moment::kComputed, [](auto& r) {
-      r.mutable_progress()->set_fraction(std::nextafter(r.progress().fraction(), 1));
-      r.mutable_progress()->set_layer(r.progress().layer() + 1);
-      r.mutable_progress()->set_waiting_step(r.progress().waiting_step() == 1 ? 2 : 1);
-    });
-    auto client = rig.Send();
-    ASSERT_TRUE(rig.AwaitPhase(JobPhase::kSending));
-    ASSERT_TRUE(worker.AwaitCancelled());
-    ASSERT_TRUE(rig.Await(*client).ok());
-    EXPECT_EQ(client->report().retries(), 1);
-    EXPECT_EQ(client->report().workers_size(), 1);
-    EXPECT_EQ(rig.failures(0), 1);
-    EXPECT_EQ(client->WrongRows(), 0);
-    EXPECT_EQ(client->RepeatedRows(), 0);
-    EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
-  }
-}
-
-// Its client reads nothing for longer than workers may stand still.
+// Its client reads nothing for longer than workers may stand still, and than they may compute.
 TEST(JobClock, AWorkerWhoseOutputsWaitForTheClientIsNoStall) {
-  JobRig rig({.workers = 1, .local = false, .settings = {.stall_timeout = seconds(20)}});
+  JobRig rig({.workers = 1,
+              .local = false,
+              .settings = {.job_timeout = seconds(60), .stall_timeout = seconds(20)}});
   auto client = rig.Send(JobRig::Spec(), {.reads = 1});
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
   ASSERT_TRUE(rig.time().AwaitWait(kLook));
@@ -351,30 +265,21 @@ TEST(JobClock, AWorkerWhoseOutputsWaitForTheClientIsNoStall) {
   EXPECT_EQ(client->WrongRows(), 0);
 }
 
-// Another caller's first job has the place of the last one of whoever has most.
-TEST(JobClock, AJobThatIsPutOutOfTheQueueEndsAtOnce) {
-  JobRig rig({.workers = 1, .settings = {.max_queue = 2}});
+// The reader of its stream waits for the client, with an output in its hand.
+TEST(JobClock, AFailureBehindOutputsIsHeardWhileTheClientDoesNotRead) {
+  JobRig rig({.workers = 1, .local = false});
   Hold hold;
-  rig.worker(0).At(Moment::kRowsDone, hold.action());
-  auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
+  rig.worker(0).At(Moment::kAllOut, hold.action());
+  auto client = rig.Send(JobRig::Spec(), {.reads = 1});
   ASSERT_TRUE(hold.AwaitHeld());
-  const JobSpec large = PlainSpec({.tokens = 65536, .heads = 1, .dim = 8});
-  auto second = rig.Open(large, {.job_id = "second"});
-  ASSERT_TRUE(Eventually([&] { return rig.jobs_in(JobPhase::kQueued) == 1; }));
-  auto third = rig.Open(large, {.job_id = "third"});
-  ASSERT_TRUE(Eventually([&] { return rig.jobs_in(JobPhase::kQueued) == 2; }));
-  {
-    const auto other =
-        rig.services().scheduler.Enter({.caller = "other", .sizes = {{1, 1e12, 10}}});
-    ASSERT_TRUE(other.ok()) << other.status();
-    ASSERT_TRUE(Eventually([&] { return third->ended(); })) << "and no time passes";
-    const absl::Status status = third->Await();
-    EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL") << status;
-    EXPECT_FALSE(second->ended());
-  }
-  second->Cancel();
-  hold.Release();
-  EXPECT_TRUE(rig.Await(*first).ok());
+  const uint64_t run = rig.worker(0).opens().at(0).run();
+  const absl::Status why = absl::InternalError("the device failed");
+  rig.TellFailure(0, run + 1, why, "ROWS_MISSHAPEN");
+  EXPECT_FALSE(hold.cancelled()) << "another run's";
+  rig.TellFailure(0, run, why, "ROWS_MISSHAPEN");
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
+  client->Read();
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "ROWS_MISSHAPEN");
 }
 
 TEST(JobClock, AClientThatSendsNothingIsIdle) {

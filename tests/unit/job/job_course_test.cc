@@ -1,51 +1,11 @@
 #include "server/job/job_course.h"
 
-#include <set>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "gtest/gtest.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 using enum JobPhase;
-
-std::set<std::pair<JobPhase, JobPhase>> Ways() {
-  std::set<std::pair<JobPhase, JobPhase>> ways = {
-      {kOpen, kValidating},   {kValidating, kSizing},  {kSizing, kQueued},
-      {kQueued, kParked},     {kParked, kQueued},      {kQueued, kRing},
-      {kRing, kStarting},     {kStarting, kReceiving}, {kReceiving, kComputing},
-      {kComputing, kSending}, {kSending, kChecking},   {kChecking, kDone}};
-  // A worker was lost.
-  for (const JobPhase phase : {kRing, kStarting, kReceiving, kComputing, kSending, kChecking}) {
-    ways.insert({phase, kQueued});
-  }
-  for (int i = 0; i < kJobPhases; ++i) {
-    const auto phase = static_cast<JobPhase>(i);
-    if (phase != kDone && phase != kFailed) ways.insert({phase, kFailed});
-  }
-  return ways;
-}
-
-TEST(JobPhase, OneFollowsAnotherByTheseWaysAlone) {
-  const auto ways = Ways();
-  for (int from = 0; from < kJobPhases; ++from) {
-    for (int to = 0; to < kJobPhases; ++to) {
-      const auto before = static_cast<JobPhase>(from), after = static_cast<JobPhase>(to);
-      EXPECT_EQ(MayFollow(before, after), ways.contains({before, after}))
-          << NameOf(before) << " -> " << NameOf(after);
-    }
-  }
-}
-
-TEST(JobPhase, EachHasANameOfItsOwn) {
-  std::set<std::string_view> names;
-  for (int i = 0; i < kJobPhases; ++i) names.insert(NameOf(static_cast<JobPhase>(i)));
-  EXPECT_EQ(names.size(), static_cast<size_t>(kJobPhases));
-  EXPECT_FALSE(names.contains(""));
-}
 
 TEST(JobCourse, SaysWhereTheJobIs) {
   JobCourse course;

@@ -1,6 +1,5 @@
 #include "server/job/job_table.h"
 
-#include <limits>
 #include <optional>
 
 #include "gtest/gtest.h"
@@ -41,24 +40,6 @@ TEST(JobTable, ANewerAttemptFencesTheOlder) {
   EXPECT_TRUE(new_stop.why().ok());
 }
 
-// No number locks an id for those who count from 0.
-TEST(JobTable, AnAttemptOfAnUnheardOfSizeFencesNobody) {
-  JobTable table;
-  const JobCourse course;
-  JobStop running, other;
-  const auto entry = table.Enter("", "job", 3, &running, &course);
-  ASSERT_TRUE(entry.ok());
-  for (const int attempt : {10'004, 1'000'000, 1'000'001, std::numeric_limits<int>::max()}) {
-    const absl::Status refused = table.Enter("", "job", attempt, &other, &course).status();
-    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << attempt << ": " << refused;
-  }
-  EXPECT_TRUE(running.why().ok());
-  EXPECT_FALSE(table.Enter("", "new", 1'000'001, &other, &course).ok());
-  EXPECT_TRUE(table.Enter("", "new", 1'000'000, &other, &course).ok());
-  EXPECT_TRUE(table.Enter("", "job", 10'003, &other, &course).ok());
-  EXPECT_TRUE(absl::IsAborted(running.why()));
-}
-
 TEST(JobTable, StopsAll) {
   JobTable table;
   const JobCourse course;
@@ -94,32 +75,6 @@ TEST(JobTable, ACallerSeesItsOwnJobs) {
   EXPECT_EQ(jobs[1].fraction(), 0.75);
   EXPECT_GE(jobs[1].seconds(), 0);
   EXPECT_TRUE(table.List("somebody").empty());
-}
-
-TEST(JobTable, ListsEachPhaseAsItsState) {
-  JobTable table;
-  JobStop stop;
-  JobCourse course;
-  const auto entry = table.Enter("me", "job", 0, &stop, &course);
-  const std::pair<JobPhase, v1::Job::State> states[] = {
-      {JobPhase::kSizing, v1::Job::STATE_QUEUED},
-      {JobPhase::kQueued, v1::Job::STATE_QUEUED},
-      {JobPhase::kParked, v1::Job::STATE_PARKED},
-      {JobPhase::kRing, v1::Job::STATE_STARTING},
-      {JobPhase::kStarting, v1::Job::STATE_STARTING},
-      {JobPhase::kReceiving, v1::Job::STATE_RECEIVING},
-      {JobPhase::kComputing, v1::Job::STATE_COMPUTING},
-      {JobPhase::kSending, v1::Job::STATE_SENDING},
-      {JobPhase::kChecking, v1::Job::STATE_CHECKING},
-      {JobPhase::kDone, v1::Job::STATE_ENDING},
-      {JobPhase::kFailed, v1::Job::STATE_ENDING}};
-  for (const auto& [phase, state] : states) {
-    course.Enter(phase);
-    EXPECT_EQ(table.List("me")[0].state(), state) << NameOf(phase);
-    for (int i = 0; i < kJobPhases; ++i) {
-      EXPECT_EQ(table.CountByPhase()[i], i == static_cast<int>(phase) ? 1 : 0);
-    }
-  }
 }
 
 TEST(JobTable, ACallerEndsItsOwnJobs) {

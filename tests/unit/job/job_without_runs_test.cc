@@ -11,7 +11,6 @@
 namespace hilbert_ring::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int kRowsToCheck = 64;
@@ -42,26 +41,6 @@ TEST(FormingRing, ThatLosesAWorkerIsGivenUpAndTheJobEndsOnTheOther) {
   EXPECT_EQ(client->WrongRows(), 0);
   EXPECT_EQ(rig.worker(1).runs(), 0);
   EXPECT_THAT(rig.errors(), IsEmpty());
-}
-
-TEST(FormingRing, LeavesOutWhoHasNoThreadForIt) {
-  JobRig rig({.workers = 3});
-  const absl::Status none = wire::ErrorOf(wire::reason::kNoThreads, "no thread can be started");
-  for (const int worker : {0, 1})
-    rig.worker(worker).AtEachRing([&none](const auto&) { return wire::ToGrpc(none); });
-  auto client = rig.Send(SpanningSpec(), {.job_id = "job"});
-  const absl::Status status = rig.Await(*client);
-  ASSERT_TRUE(status.ok()) << status << ": one alone needs no ring";
-  EXPECT_EQ(client->report().retries(), 2);
-  EXPECT_EQ(client->WrongRows(), 0);
-  EXPECT_EQ(rig.worker(2).runs(), 1);
-  for (const int worker : {0, 1}) {
-    EXPECT_EQ(rig.worker(worker).runs(), 0);
-    EXPECT_EQ(rig.failures(worker), 1);
-    EXPECT_TRUE(rig.backs_off(worker));
-    EXPECT_THAT(rig.Describe(worker).reason(), HasSubstr("no thread can be started"));
-  }
-  EXPECT_EQ(rig.failures(2), 0);
 }
 
 // Not the one that says so.

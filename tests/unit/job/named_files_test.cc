@@ -168,26 +168,6 @@ TEST_F(NamedFilesTest, AnInputThatWasWrittenToIsNotReadAgain) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
-TEST_F(NamedFilesTest, OnceAbandonedNoOutputGetsItsName) {
-  const auto files = NamedFiles::Open(root_, {}, OpenOf(""), FileArraysOf(*work_));
-  ASSERT_TRUE(files.ok()) << files.status();
-  ASSERT_TRUE((*files)->BeginExecution().ok());
-  EXPECT_TRUE((*files)->Abandon());
-  EXPECT_TRUE((*files)->Abandon());
-  EXPECT_EQ((*files)->Commit({}).code(), absl::StatusCode::kCancelled);
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
-}
-
-TEST_F(NamedFilesTest, AfterAStopNoOutputGetsItsName) {
-  const auto files = NamedFiles::Open(root_, {}, OpenOf(""), FileArraysOf(*work_));
-  ASSERT_TRUE(files.ok()) << files.status();
-  ASSERT_TRUE((*files)->BeginExecution().ok());
-  std::stop_source stop;
-  stop.request_stop();
-  EXPECT_EQ((*files)->Commit(stop.get_token()).code(), absl::StatusCode::kCancelled);
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
-}
-
 TEST_F(NamedFilesTest, OutputsThatHaveTheirNamesAreNotAbandoned) {
   const auto files = NamedFiles::Open(root_, {}, OpenOf(""), FileArraysOf(*work_));
   ASSERT_TRUE(files.ok()) << files.status();

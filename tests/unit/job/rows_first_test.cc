@@ -11,7 +11,6 @@ namespace hilbert_ring::testing {
 namespace {
 
 using server::JobPhase;
-using std::chrono::hours;
 
 const FakeClientOptions kFollows{.input_follows = true};
 const FakeClientOptions kOneAnswer{.input_follows = true, .one_answer = true};
@@ -123,23 +122,6 @@ TEST(RowsFirst, WhatIsMoreThanOneMessageBeginsWithAdmitted) {
   EXPECT_EQ(client->WrongRows(), 0);
 }
 
-TEST(RowsFirst, MemoryThatIsTurnedDownIsNotWaitedForByTheClient) {
-  JobRig rig({.workers = 1});
-  rig.worker(0).TurnMemoryDown();
-  auto client = rig.Send(JobRig::Spec(), kOneAnswer);
-  ASSERT_TRUE(rig.Await(*client).ok());
-  EXPECT_EQ(client->admitted(), 1);
-  EXPECT_EQ(client->WrongRows(), 0);
-}
-
-TEST(RowsFirst, AJobWhoseRowsAreCheckedIsAdmittedBeforeThat) {
-  JobRig rig({.workers = 1, .settings = {.check_rows = 4}});
-  rig.worker(0).AnswerWhole();
-  auto client = rig.Send(JobRig::Spec(), kOneAnswer);
-  ASSERT_TRUE(rig.Await(*client).ok());
-  EXPECT_EQ(client->admitted(), 1);
-}
-
 // A client counts what fails then as an attempt.
 TEST(RowsFirst, AJobThatFailsAtItsWorkerWasAdmitted) {
   server::CoordinatorSettings settings;
@@ -187,22 +169,6 @@ TEST(RowsFirst, ACancelEndsTheJobAndFreesItsWorker) {
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
   auto next = rig.Send(JobRig::Spec(), {.job_id = "next", .input_follows = true});
   EXPECT_TRUE(rig.Await(*next).ok());
-}
-
-TEST(RowsFirst, AWorkerThatIsNotReadyInTimeIsLost) {
-  server::CoordinatorSettings settings;
-  settings.max_retries = 0;
-  JobRig rig({.workers = 1, .settings = settings});
-  Hold hold;
-  rig.worker(0).At(Moment::kOpened, hold.action());
-  auto client = rig.Send(JobRig::Spec(), kFollows);
-  ASSERT_TRUE(hold.AwaitHeld());
-  // By its time, which may begin only now.
-  ASSERT_TRUE(Eventually([&] {
-    rig.time().Advance(hours(1));
-    return client->ended();
-  }));
-  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "WORKER_LOST");
 }
 
 TEST(RowsFirst, AWorkerThatStallsIsLost) {

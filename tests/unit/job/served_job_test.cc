@@ -64,37 +64,6 @@ INSTANTIATE_TEST_SUITE_P(Workers, ServedJobOn,
                                   std::to_string(info.param.tokens);
                          });
 
-TEST(ServedJob, TheLineOfItsEndHasTheNotesOfItsReport) {
-  constexpr int kWorkers = 8;
-  JobRig rig({.workers = kWorkers});
-  for (const size_t length : {size_t{2}, size_t{120}}) {
-    for (int worker = 0; worker < kWorkers; ++worker) {
-      rig.worker(worker).At(Moment::kComputed, [length](const FakeWorker::Here& here) {
-        v1::RunResponse response;
-        response.mutable_figures()->set_library_refusal(std::string(length, 'x'));
-        here.stream.Write(response);
-        return grpc::Status::OK;
-      });
-    }
-    auto client = rig.Send();
-    ASSERT_TRUE(rig.Await(*client).ok());
-    ASSERT_EQ(client->report().notes_size(), kWorkers);
-  }
-  auto plain = rig.Send();
-  ASSERT_TRUE(rig.Await(*plain).ok());
-  std::vector<std::string> ends;
-  for (const std::string& line : rig.lines()) {
-    if (line.starts_with("job ended: ")) ends.push_back(line);
-  }
-  ASSERT_EQ(ends.size(), 3U);
-  const std::string of_first = " computed with its own kernels what is for the library: ";
-  EXPECT_THAT(ends[0], HasSubstr(", notes=worker "));
-  EXPECT_THAT(ends[0], HasSubstr(of_first + std::string(2, 'x') + "; worker "));
-  EXPECT_THAT(ends[1], HasSubstr("... ("));
-  EXPECT_LT(ends[1].size(), ends[0].size() + 1024);
-  EXPECT_THAT(ends[2], ::testing::Not(HasSubstr("notes=")));
-}
-
 TEST(ServedJob, ARingIsFormedOnceForJobsThatEndWell) {
   JobRig rig;
   const JobSpec spec = PlainSpec({.segment = 64});
@@ -133,16 +102,6 @@ TEST(ServedJob, ARingThatCannotBeFormedIsALostWorker) {
               ElementsAre("sizing", "queued", "ring", "queued", "ring"));
 }
 
-TEST(ServedJob, ASpecThatIsWrongIsNeverSized) {
-  JobRig rig;
-  JobSpec spec = JobRig::Spec();
-  spec.head_dim = 7;
-  auto client = rig.Open(spec);
-  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "INVALID_SPEC");
-  EXPECT_THAT(rig.Phases("?"), ElementsAre("validating"));
-  EXPECT_THAT(rig.Phases(), IsEmpty());
-}
-
 TEST(ServedJob, AJobWithoutWorkersIsRefused) {
   JobRig rig;
   rig.Leave(0);
@@ -151,6 +110,18 @@ TEST(ServedJob, AJobWithoutWorkersIsRefused) {
   const absl::Status status = rig.Await(*client);
   EXPECT_EQ(wire::ReasonOf(status), "NO_WORKERS") << status;
   EXPECT_THAT(rig.Phases(), ElementsAre("sizing", "failed"));
+}
+
+TEST(ServedJob, ANewerAttemptEndsTheOlderOne) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(0).At(Moment::kRowsDone, hold.action());
+  auto older = rig.Send();
+  ASSERT_TRUE(hold.AwaitHeld());
+  auto newer = rig.Send(JobRig::Spec(), {.attempt = 1});
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*older)), "ATTEMPT_FENCED");
+  EXPECT_TRUE(rig.Await(*newer).ok());
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
 }
 
 TEST(ServedJob, AJobWaitsForItsTurnAndIsToldSo) {
@@ -208,31 +179,6 @@ TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
   EXPECT_EQ(wire::ReasonOf(status), "NOT_ENOUGH_WORKERS") << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("180000 ms (--recovery-timeout)"));
   EXPECT_EQ(rig.Phases().back(), "failed");
-}
-
-TEST(ServedJob, ANewerAttemptEndsTheOlderOne) {
-  JobRig rig;
-  Hold hold;
-  rig.worker(0).At(Moment::kRowsDone, hold.action());
-  auto older = rig.Send();
-  ASSERT_TRUE(hold.AwaitHeld());
-  auto newer = rig.Send(JobRig::Spec(), {.attempt = 1});
-  EXPECT_EQ(wire::ReasonOf(rig.Await(*older)), "ATTEMPT_FENCED");
-  EXPECT_TRUE(rig.Await(*newer).ok());
-  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
-}
-
-TEST(ServedJob, AllThatAJobHeldIsFreeWhenItHasEnded) {
-  JobRig rig({.settings = {.max_retries = 0}});
-  for (int job = 0; job < 3; ++job) {
-    rig.worker(1).At(Moment::kRowsDone,
-                     Say(absl::DeadlineExceededError("it took too long"), "JOB_TIMEOUT"));
-    auto client = rig.Send();
-    EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "JOB_TIMEOUT");
-    EXPECT_EQ(rig.Describe(0).job_id(), "");
-  }
-  auto client = rig.Send();
-  EXPECT_TRUE(rig.Await(*client).ok());
 }
 
 // The caller's cancel ends a job wherever it is, and its workers with it.

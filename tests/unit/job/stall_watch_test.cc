@@ -22,29 +22,6 @@ TEST(StallWatch, OneThatMovesKeepsTheOthersFromBeingStalled) {
   EXPECT_TRUE(watch.Find(All(3), kStart + seconds(50)));
 }
 
-TEST(StallWatch, TheCulpritWaitsForNobody) {
-  StallWatch watch(kTimeout, {0, 0, 0});
-  watch.Begin(kStart);
-  watch.Waits(0, 2, kStart);
-  watch.Waits(2, 1, kStart);
-  const auto stall = watch.Find(All(3), kStart + kTimeout);
-  ASSERT_TRUE(stall);
-  EXPECT_EQ(stall->rank, 1);
-  EXPECT_EQ(stall->waiting_step, 0);
-}
-
-TEST(StallWatch, WhereAllWaitTheCulpritIsInTheEarliestStep) {
-  StallWatch watch(kTimeout, {0, 0, 0});
-  watch.Begin(kStart);
-  watch.Waits(0, 3, kStart);
-  watch.Waits(1, 2, kStart);
-  watch.Waits(2, 2, kStart);
-  const auto stall = watch.Find(All(3), kStart + kTimeout);
-  ASSERT_TRUE(stall);
-  EXPECT_EQ(stall->rank, 1);
-  EXPECT_EQ(stall->waiting_step, 2);
-}
-
 TEST(StallWatch, OneThatIsNotAwaitedIsNoCulpritAndNoExcuse) {
   StallWatch watch(kTimeout, {0, 0});
   watch.Begin(kStart);

@@ -38,33 +38,30 @@ TEST(Metrics, CountsJobs) {
   metrics.AddSent(2);
   metrics.CountRowsChecked(8);
   metrics.CountRowsNotJudged(5);
-  metrics.CountDropped("flops");
   metrics.CountRefused("OPEN_TIMEOUT");
   metrics.CountExecution(absl::StatusCode::kAborted);
   metrics.CountRetry("WORKER_LOST");
   metrics.ObserveRing(absl::StatusCode::kOk, true, 0.02);
   metrics.ObserveRing(absl::StatusCode::kUnavailable, false, 20);
   const std::string text = metrics.Serialize();
-  for (const char* line : {"hilbert_ring_jobs_total{code=\"OK\"} 2\n",
-                           "hilbert_ring_jobs_total{code=\"CANCELLED\"} 1\n",
-                           "hilbert_ring_jobs_total{code=\"DATA_LOSS\"} 0\n",
-                           "hilbert_ring_jobs_failed_total{reason=\"CLIENT_CANCELLED\"} 1\n",
-                           "hilbert_ring_jobs_failed_total{reason=\"NONE\"} 1\n",
-                           "hilbert_ring_jobs_failed_total{reason=\"QUEUE_FULL\"} 0\n",
-                           "hilbert_ring_tokens_total 100\n",
-                           "hilbert_ring_received_bytes_total 1\n",
-                           "hilbert_ring_sent_bytes_total 2\n",
-                           "hilbert_ring_rows_checked_total 8\n",
-                           "hilbert_ring_rows_not_judged_total 5\n",
-                           "hilbert_ring_worker_figures_dropped_total{figure=\"flops\"} 1\n",
-                           "hilbert_ring_calls_refused_total{reason=\"OPEN_TIMEOUT\"} 1\n",
-                           "hilbert_ring_calls_refused_total{reason=\"QUEUE_FULL\"} 0\n",
-                           "hilbert_ring_executions_total{code=\"ABORTED\"} 1\n",
-                           "hilbert_ring_job_retries_total{cause=\"WORKER_LOST\"} 1\n",
-                           "hilbert_ring_ring_form_seconds_count 1\n",
-                           "hilbert_ring_job_phase_seconds_count{phase=\"compute\"} 1\n",
-                           "hilbert_ring_job_phase_seconds_sum{phase=\"exposed_exchange\"} 4\n",
-                           "hilbert_ring_job_seconds_sum 23.1"}) {
+  for (const char* line :
+       {"hilbert_ring_jobs_total{code=\"OK\"} 2\n",
+        "hilbert_ring_jobs_total{code=\"CANCELLED\"} 1\n",
+        "hilbert_ring_jobs_total{code=\"DATA_LOSS\"} 0\n",
+        "hilbert_ring_jobs_failed_total{reason=\"CLIENT_CANCELLED\"} 1\n",
+        "hilbert_ring_jobs_failed_total{reason=\"NONE\"} 1\n",
+        "hilbert_ring_jobs_failed_total{reason=\"QUEUE_FULL\"} 0\n",
+        "hilbert_ring_tokens_total 100\n", "hilbert_ring_received_bytes_total 1\n",
+        "hilbert_ring_sent_bytes_total 2\n", "hilbert_ring_rows_checked_total 8\n",
+        "hilbert_ring_rows_not_judged_total 5\n",
+        "hilbert_ring_calls_refused_total{reason=\"OPEN_TIMEOUT\"} 1\n",
+        "hilbert_ring_calls_refused_total{reason=\"QUEUE_FULL\"} 0\n",
+        "hilbert_ring_executions_total{code=\"ABORTED\"} 1\n",
+        "hilbert_ring_job_retries_total{cause=\"WORKER_LOST\"} 1\n",
+        "hilbert_ring_ring_form_seconds_count 1\n",
+        "hilbert_ring_job_phase_seconds_count{phase=\"compute\"} 1\n",
+        "hilbert_ring_job_phase_seconds_sum{phase=\"exposed_exchange\"} 4\n",
+        "hilbert_ring_job_seconds_sum 23.1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_THAT(text, ContainsRegex("hilbert_ring_rings_formed_total\\{.*true.*\\} 1\n"));

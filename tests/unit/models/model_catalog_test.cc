@@ -99,17 +99,6 @@ TEST_F(ModelCatalogTest, AFolderWhoseNameIsNoModelsIsNamedInTheLog) {
   EXPECT_EQ(log.Count("is left out"), 3) << log.text();
 }
 
-TEST_F(ModelCatalogTest, OfAsManyModelsAsAreSeenNoneIsLeftOut) {
-  for (size_t i = 0; i < ModelCatalog::kMostModels; ++i) {
-    fs::create_directories(Path(absl::StrCat("m", 1000 + i)));
-  }
-  ModelCatalog catalog(models_);
-  const testing::CapturedLog log;
-  { const ModelScan scan(catalog, std::chrono::hours(1)); }
-  EXPECT_EQ(log.Count("model m1255"), 1);
-  EXPECT_EQ(log.Count("the first by name are seen"), 0);
-}
-
 class ModelVersions : public ModelCatalogTest {
  protected:
   // The model of a golden case, in place of what was there.

@@ -49,6 +49,7 @@ class CutOffs {
 TEST(CallGate, APeerIsAHost) {
   EXPECT_EQ(PeerHost("ipv4:10.0.0.7:41234"), "10.0.0.7");
   EXPECT_EQ(PeerHost("ipv6:%5B::1%5D:41234"), "::1");
+  EXPECT_EQ(PeerHost("ipv6:%5B::ffff:10.0.0.7%5D:41234"), "10.0.0.7");
   EXPECT_EQ(PeerHost("ipv6:%5B2001:db8::7%5D:41234"), "2001:db8::/64");
   EXPECT_EQ(PeerHost("ipv6:%5Bfe80::1%25eth0%5D:41234"), "fe80::/64%eth0");
   EXPECT_EQ(PeerHost("ipv6:%5B2001:db8::7%5D:41234", PeerIs::kAddress), "2001:db8::7");

@@ -2,8 +2,6 @@
 
 #include <sys/resource.h>
 
-#include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -11,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/base/internal/sysinfo.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
@@ -59,7 +56,7 @@ Answer CallUnary(const std::shared_ptr<grpc::Channel>& channel, const std::strin
   return answer;
 }
 
-// A stream that is opened and says nothing.
+// A call that is opened and says nothing.
 class SilentStream {
  public:
   SilentStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) {
@@ -123,14 +120,6 @@ TEST(GrpcEndpoint, StreamsOfReflectionAreFewAndShort) {
   EXPECT_GT(open, 0);
   for (const auto& stream : streams) EXPECT_TRUE(stream->AwaitEnd(std::chrono::seconds(20)));
   endpoint->Shutdown(std::chrono::milliseconds(0));
-}
-
-// See client/service_test.cc.
-TEST(GrpcEndpoint, ErrnoIsLeftAloneOnceThereIsAChannel) {
-  const auto channel = Dial("127.0.0.1:1", std::chrono::seconds(10));
-  errno = 0;
-  absl::base_internal::NominalCPUFrequency();
-  EXPECT_EQ(errno, 0) << "Abseil looked for a file";
 }
 
 TEST(GrpcEndpoint, HealthFollowsWhatItIsTold) {
@@ -224,36 +213,6 @@ TEST(GrpcEndpoint, AConnectionWithoutACallIsClosed) {
   queue.Shutdown();
 }
 
-// A call that is open and says nothing.
-class SilentCall {
- public:
-  SilentCall(const std::shared_ptr<grpc::Channel>& channel, const char* method) : stub_(channel) {
-    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    call_ = stub_.PrepareCall(&context_, method, &queue_);
-    call_->StartCall(nullptr);
-    Next();
-  }
-  ~SilentCall() {
-    context_.TryCancel();
-    grpc::Status status;
-    call_->Finish(&status, nullptr);
-    Next();
-    queue_.Shutdown();
-  }
-  SilentCall(const SilentCall&) = delete;
-
- private:
-  void Next() {
-    void* tag = nullptr;
-    bool ok = false;
-    queue_.Next(&tag, &ok);
-  }
-  grpc::GenericStub stub_;
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
-};
-
 // No handler has seen them: it is the connection that bounds them.
 TEST(GrpcEndpoint, AConnectionHasSoManyCalls) {
   constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
@@ -264,9 +223,9 @@ TEST(GrpcEndpoint, AConnectionHasSoManyCalls) {
   // The connection stands, and its peer knows the limit.
   ASSERT_TRUE(CallUnary(channel, kCheck, "").status.ok());
   {
-    std::vector<std::unique_ptr<SilentCall>> silent;
+    std::vector<std::unique_ptr<SilentStream>> silent;
     silent.reserve(3);
-    for (int i = 0; i < 3; ++i) silent.push_back(std::make_unique<SilentCall>(channel, kCheck));
+    for (int i = 0; i < 3; ++i) silent.push_back(std::make_unique<SilentStream>(channel, kCheck));
     std::promise<Answer> promise;
     std::future<Answer> answer = promise.get_future();
     const std::jthread caller([&] { promise.set_value(CallUnary(channel, kCheck, "")); });
@@ -278,28 +237,6 @@ TEST(GrpcEndpoint, AConnectionHasSoManyCalls) {
   EXPECT_EQ(StreamsOfConnection(4), 132);
   EXPECT_EQ(StreamsOfConnection(1000), 1128);
   endpoint->Shutdown(std::chrono::milliseconds(0));
-}
-
-TEST(GrpcEndpoint, AHostHasSoManyConnections) {
-  std::atomic<int> refused = 0;
-  auto endpoint = StartGrpc({.host = "127.0.0.1",
-                             .max_threads = 8,
-                             .connections_per_peer = 3,
-                             .on_refused = [&] { ++refused; }},
-                            {});
-  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  std::vector<std::unique_ptr<SilentConnection>> open;
-  for (int i = 0; i < 3; ++i) {
-    open.push_back(std::make_unique<SilentConnection>(endpoint->port));
-    EXPECT_TRUE(open.back()->IsServed()) << i;
-  }
-  EXPECT_FALSE(SilentConnection(endpoint->port).IsServed());
-  open.pop_back();
-  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
-  EXPECT_TRUE(CallUnary(channel, "/grpc.health.v1.Health/Check", "").status.ok())
-      << "a closed connection makes room";
-  endpoint->Shutdown(std::chrono::milliseconds(0));
-  EXPECT_GE(refused, 1);
 }
 
 // More connections than descriptors: gRPC's own listener never accepts again after that.

@@ -12,16 +12,9 @@ namespace hilbert_ring::server {
 namespace {
 
 using std::chrono::hours;
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kLimit{20};
-
-TEST(IntervalThread, LooksAgainAndAgain) {
-  std::counting_semaphore<> looks(0);
-  const IntervalThread thread(milliseconds(1), [&](const std::stop_token&) { looks.release(); });
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(looks.try_acquire_for(kLimit)) << i;
-}
 
 TEST(IntervalThread, LooksAtOnceWhenItIsWoken) {
   std::counting_semaphore<> looks(0);
@@ -43,16 +36,6 @@ TEST(IntervalThread, AWakeDuringALookIsNotLost) {
   thread.Wake();
   go_on.release(2);
   EXPECT_TRUE(began.try_acquire_for(kLimit));
-}
-
-TEST(IntervalThread, ItsEndWaitsForNoInterval) {
-  std::atomic<int> looks = 0;
-  const auto before = std::chrono::steady_clock::now();
-  {
-    const IntervalThread thread(hours(1), [&](const std::stop_token&) { ++looks; });
-  }
-  EXPECT_LT(std::chrono::steady_clock::now() - before, kLimit);
-  EXPECT_EQ(looks, 0);
 }
 
 TEST(IntervalThread, ALookIsToldOfTheEndWhichWaitsForIt) {

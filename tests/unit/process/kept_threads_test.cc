@@ -15,13 +15,11 @@ class Starts {
  public:
   ThreadStarter starter() {
     return [this](std::function<void()> body) -> absl::StatusOr<std::thread> {
-      if (none_left) return absl::ResourceExhaustedError("none");
       ++count;
       return std::thread(std::move(body));
     };
   }
   std::atomic<int> count = 0;
-  std::atomic<bool> none_left = false;
 };
 
 KeptThreads::Task Started(KeptThreads& threads, std::function<void()> body) {
@@ -78,16 +76,6 @@ TEST(KeptThreads, AThreadThatIsIdleForLongEnds) {
   while (threads.count() > 0) std::this_thread::yield();
   Started(threads, [] {}).Join();
   EXPECT_EQ(starts.count, 2);
-}
-
-TEST(KeptThreads, AThreadThatCannotBeStartedLeavesNothing) {
-  Starts starts;
-  starts.none_left = true;
-  KeptThreads threads(starts.starter());
-  EXPECT_EQ(threads.Start([] { FAIL(); }).status().message(), "none");
-  EXPECT_EQ(threads.count(), 0);
-  starts.none_left = false;
-  Started(threads, [] {}).Join();
 }
 
 TEST(KeptThreads, WhatATaskIsMadeOfIsGoneWhenItIsJoined) {

@@ -1,6 +1,5 @@
 #include "server/process/last_resort.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -26,35 +25,6 @@ TEST(LastResortDeathTest, WhatIsStillThereThenEndsWithItsProcess) {
         pause();  // for ever
       },
       ::testing::ExitedWithCode(LastResort::kExitStatus), "a thread does not end");
-}
-
-TEST(LastResortDeathTest, WhoIsToldToStopWhileItStartsEndsThoughItDoesNotHear) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        BlockStopSignals();
-        StartLogging("test", "info");
-        const LastResort last_resort(milliseconds(50));
-        kill(getpid(), SIGTERM);
-        pause();
-      },
-      ::testing::ExitedWithCode(LastResort::kExitStatus), "a thread does not end");
-}
-
-// A second signal does not cut off the jobs that are waited for since the first.
-TEST(LastResortDeathTest, ASignalThatComesLaterIsNotLookedFor) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        BlockStopSignals();
-        StartLogging("test", "info");
-        LastResort last_resort(milliseconds(50));
-        last_resort.Started();
-        kill(getpid(), SIGTERM);
-        std::this_thread::sleep_for(milliseconds(800));
-        std::_Exit(0);
-      },
-      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(LastResort, WhatEndsInTimeIsLeftAlone) {

@@ -93,17 +93,5 @@ TEST(MemoryBounds, GivenBoundsThatLeaveNoRoomAreRefused) {
   }
 }
 
-TEST(MemoryBounds, AFlagBeyondTheMachineIsRefused) {
-  std::string program = "hilbert-ring-coordinator", flag = "--stream-memory=1000000GiB";
-  char* argv[] = {program.data(), flag.data()};
-  ::testing::internal::CaptureStderr();
-  const auto parsed = ParseCoordinatorSettings(2, argv);
-  const std::string said = ::testing::internal::GetCapturedStderr();
-  ASSERT_TRUE(std::holds_alternative<int>(parsed));
-  EXPECT_EQ(std::get<int>(parsed), 2);
-  EXPECT_THAT(said,
-              HasSubstr("memory of --stream-memory is 1073741824000000 bytes, must be at most"));
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

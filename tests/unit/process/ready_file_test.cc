@@ -1,11 +1,9 @@
 #include "server/process/ready_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -28,32 +26,6 @@ using testing::FileText;
 class ReadyFileTest : public ::testing::Test {
  protected:
   bool IsThere() const { return std::filesystem::exists(path_); }
-
-  // What is to be written waits for somebody to read it.
-  std::string HangTheDisk() const {
-    std::string draft = absl::StrCat(path_, ".", getpid(), ".draft");
-    EXPECT_EQ(mkfifo(draft.c_str(), 0600), 0);
-    return draft;
-  }
-
-  // The thread is in it by now.
-  static bool Hangs() {
-    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-      const std::string folder = task.path();
-      if (FileText(folder + "/comm") == "ready_file\n" &&
-          absl::StartsWith(FileText(folder + "/syscall"), absl::StrCat(SYS_openat, " "))) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  static void LetTheDiskAnswer(const std::string& draft) {
-    const int reader = open(draft.c_str(), O_RDONLY | O_NONBLOCK);
-    ASSERT_GE(reader, 0);
-    EXPECT_TRUE(Eventually([&] { return !std::filesystem::exists(draft); }));
-    close(reader);
-  }
 
   const testing::TestFolder folder_;
   const std::string path_ = folder_ / "ready.json";
@@ -135,15 +107,6 @@ TEST_F(ReadyFileTest, TwoProcessesDoNotShareOne) {
   EXPECT_FALSE(IsThere());
 }
 
-TEST_F(ReadyFileTest, GoesWithItsProcess) {
-  {
-    ReadyFile file(path_);
-    file.Show({}, {});
-    ASSERT_TRUE(Eventually([this] { return IsThere(); }));
-  }
-  EXPECT_FALSE(IsThere());
-}
-
 TEST_F(ReadyFileTest, WhatCannotBeWrittenIsNotWaitedFor) {
   const testing::CapturedLog log;
   const std::string path = folder_ / "no/such";
@@ -157,31 +120,6 @@ TEST_F(ReadyFileTest, WhatCannotBeWrittenIsNotWaitedFor) {
                              absl::StrCat("ready file ", path, ": No such file or directory"));
   })) << log.text();
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
-}
-
-TEST_F(ReadyFileTest, NobodyWaitsForADiskThatDoesNotAnswer) {
-  const std::string draft = HangTheDisk();
-  std::optional<ReadyFile> file(path_);
-  file->Show({}, {});
-  ASSERT_TRUE(Eventually(Hangs));
-  file->Show({}, {"a:1"});
-  file->Hide();
-  const auto start = std::chrono::steady_clock::now();
-  file.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-  LetTheDiskAnswer(draft);
-}
-
-TEST_F(ReadyFileTest, WhenTheDiskAnswersTheFileIsAsItWasAskedForLast) {
-  const std::string draft = HangTheDisk();
-  ReadyFile file(path_);
-  file.Show({}, {"a:1"});
-  ASSERT_TRUE(Eventually(Hangs));
-  file.Show({}, {"b:1"});
-  LetTheDiskAnswer(draft);
-  // The file that hung gets the name first.
-  EXPECT_TRUE(Eventually([this] { return std::filesystem::is_regular_file(path_); }));
-  EXPECT_NE(FileText(path_).find("b:1"), std::string::npos) << FileText(path_);
 }
 
 }  // namespace

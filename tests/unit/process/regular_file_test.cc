@@ -1,6 +1,5 @@
 #include "server/process/regular_file.h"
 
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,17 +54,6 @@ TEST_F(RegularFile, NothingElseIsReadOrWaitedFor) {
             "must be a regular file, is a FIFO");
   close(ends[0]);
   close(ends[1]);
-}
-
-// As spawned workers are handed the join token.
-TEST_F(RegularFile, MayBeMemoryByItsDescriptor) {
-  const int memory = memfd_create("regular-file-test", MFD_CLOEXEC);
-  ASSERT_GE(memory, 0);
-  ASSERT_EQ(write(memory, "token", 5), 5);
-  const auto read = ReadRegularFile(absl::StrCat("/proc/", getpid(), "/fd/", memory), 10);
-  close(memory);
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(*read, "token");
 }
 
 }  // namespace

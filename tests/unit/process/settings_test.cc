@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/process/host_port.h"
 #include "tests/support/test_folder.h"
@@ -18,16 +17,6 @@
 
 namespace hilbert_ring::server {
 namespace {
-
-TEST_F(Settings, Defaults) {
-  const CoordinatorSettings settings = Parsed({});
-  EXPECT_EQ(settings.grpc_port, 8001);
-  EXPECT_EQ(settings.http_port, 8002);
-  EXPECT_EQ(settings.membership_port, 8003);
-  EXPECT_EQ(settings.join_token_file, "");
-  EXPECT_EQ(settings.spawn_workers, 1);
-  EXPECT_EQ(settings.idle_timeout, std::chrono::minutes(5));
-}
 
 TEST_F(Settings, AReadyFileIsThatOfAProcessThatEnded) {
   const testing::TestFolder folder;
@@ -44,14 +33,6 @@ TEST_F(Settings, AReadyFileIsThatOfAProcessThatEnded) {
     std::ofstream(path) << "{\"pid\": 1}\n";
     RefusalOf(with(wrong));
     EXPECT_FALSE(std::filesystem::exists(path)) << wrong;
-  }
-  for (const std::vector<std::string>& wrong :
-       {std::vector<std::string>{"--grpc-port=", "--ready-file=" + path},
-        {"--ready-file", path, "--grpc-port="},
-        {"--max-queue", "--ready-file=" + path}}) {
-    std::ofstream(path) << "{\"pid\": 1}\n";
-    RefusalOf(wrong);
-    EXPECT_FALSE(std::filesystem::exists(path)) << wrong.front();
   }
   EXPECT_NE(RefusalOf({"--config=" + config, "--ready-file=" + config}).find("is no ready file"),
             std::string::npos);
@@ -80,43 +61,6 @@ TEST_F(Settings, FlagThenEnvironmentThenFileThenDefault) {
   EXPECT_EQ(settings.spawn_workers, 1);
   Set("HILBERT_RING_CONFIG", path);
   EXPECT_EQ(Parsed({}).http_port, 1002);
-}
-
-TEST_F(Settings, CpuInstructionsOfBothProcesses) {
-  EXPECT_EQ(Parsed({}).cpu_instructions, "");
-  for (const char* name : {"avx2", "amx-bf16", "amx-bf16-emulated"}) {
-    EXPECT_EQ(Parsed({absl::StrCat("--cpu-instructions=", name)}).cpu_instructions, name);
-  }
-  std::string name = "hilbert-ring-worker", flag = "--cpu-instructions=sse4";
-  char* argv[] = {name.data(), flag.data()};
-  EXPECT_EQ(std::get<WorkerSettings>(ParseWorkerSettings(1, argv)).cpu_instructions, "");
-  EXPECT_EQ(std::get<WorkerSettings>(ParseWorkerSettings(2, argv)).cpu_instructions, "sse4");
-}
-
-TEST_F(Settings, OverlapOfBothProcesses) {
-  EXPECT_TRUE(Parsed({}).overlap_exchange);
-  EXPECT_FALSE(Parsed({"--overlap-exchange=false"}).overlap_exchange);
-  std::string name = "hilbert-ring-worker", flag = "--overlap-exchange=false";
-  char* argv[] = {name.data(), flag.data()};
-  EXPECT_TRUE(std::get<WorkerSettings>(ParseWorkerSettings(1, argv)).overlap_exchange);
-  EXPECT_FALSE(std::get<WorkerSettings>(ParseWorkerSettings(2, argv)).overlap_exchange);
-}
-
-TEST_F(Settings, DeviceOfBothProcesses) {
-  EXPECT_EQ(Parsed({}).device.device, "auto");
-  const DeviceSettings device = Parsed({"--device=cuda:3", "--gpu-memory-fraction=0.5",
-                                        "--attention-kernel=native", "--gpu-exchange-blocks=8"})
-                                    .device;
-  EXPECT_EQ(device.device, "cuda:3");
-  EXPECT_EQ(device.gpu_memory_fraction, 0.5);
-  EXPECT_EQ(device.attention_kernel, "native");
-  EXPECT_EQ(device.gpu_exchange_blocks, 8);
-  std::string name = "hilbert-ring-worker", flag = "--device=cpu", share = "--memory-share=0.25";
-  char* argv[] = {name.data(), flag.data(), share.data()};
-  const auto worker = std::get<WorkerSettings>(ParseWorkerSettings(3, argv));
-  EXPECT_EQ(worker.device.device, "cpu");
-  EXPECT_EQ(worker.device.gpu_memory_fraction, 0.9);
-  EXPECT_EQ(worker.memory_share, 0.25);
 }
 
 struct Hosts {
@@ -230,17 +174,6 @@ TEST(WorkerHttp, HasACertificateAndTokensOfItsOwn) {
     EXPECT_NE(said.find("--http-tls-cert and --http-tls-key go together"), std::string::npos)
         << said;
   }
-  // A ready file does not replace them.
-  const std::string file = ::testing::TempDir() + "/worker_http_clash";
-  std::ofstream(file) << "\n";
-  for (const std::string flag : {"--auth-token-file", "--http-tls-cert", "--http-tls-key"}) {
-    const auto [parsed, said] =
-        parse({"--http-tls-cert=c", "--http-tls-key=k", "--auth-token-file=t",
-               absl::StrCat(flag, "=", file), absl::StrCat("--ready-file=", file)});
-    EXPECT_NE(said.find(absl::StrCat("--ready-file ", file, " is no ready file")),
-              std::string::npos)
-        << said;
-  }
 }
 
 TEST(GpuOrdinal, IsOfGpusAlone) {
@@ -256,12 +189,6 @@ TEST_F(Settings, AnUnknownFlagIsNamedWithTheNearest) {
   const std::string said = RefusalOf({"--grpc-prot=1001"});
   EXPECT_NE(said.find("--grpc-prot"), std::string::npos) << said;
   EXPECT_NE(said.find("; the nearest known one is --grpc-port"), std::string::npos) << said;
-}
-
-TEST_F(Settings, HelpEndsWell) {
-  const auto parsed = Parse({"--help"});
-  ASSERT_TRUE(std::holds_alternative<int>(parsed));
-  EXPECT_EQ(std::get<int>(parsed), 0);
 }
 
 }  // namespace

@@ -178,9 +178,6 @@ TEST_F(Settings, AServiceOfKubernetesIsNoPort) {
   EXPECT_EQ(settings.grpc_port, 8001);
   EXPECT_EQ(settings.http_port, 8002);
   EXPECT_EQ(settings.warnings.size(), before.size() + 3);
-  EXPECT_EQ(settings.warnings.front(),
-            "environment variable HILBERT_RING_GRPC_PORT is tcp://10.0.0.1:8001, the address of a "
-            "Service of Kubernetes, and is ignored; enableServiceLinks: false leaves it out");
   const auto worker = ParseWorker({});
   EXPECT_EQ(std::get<WorkerSettings>(worker).port, 8101);
   EXPECT_EQ(std::get<WorkerSettings>(ParseWorker({"--port=9"})).port, 9);

@@ -116,20 +116,5 @@ TEST_F(Copies, SayOnceWhatIsWrong) {
   }
 }
 
-TEST_F(Copies, TakeChainAndKeyAloneFromFiles) {
-  const std::string cert = FileText(files_.cert), key = FileText(files_.key);
-  const std::string before = Identity();
-  Put(files_.cert, key + cert);
-  Put(files_.key, cert + key);
-  copies_->Look();
-  EXPECT_EQ(Identity(), before);
-}
-
-TEST_F(Copies, AreNotMadeOfWhatIsWrong) {
-  Put(files_.cert, "");
-  const auto copies = TlsCopies::Make(files_, "--grpc-port");
-  EXPECT_TRUE(absl::IsInvalidArgument(copies.status())) << copies.status();
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

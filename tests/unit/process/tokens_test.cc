@@ -2,7 +2,6 @@
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -74,18 +73,6 @@ TEST(JoinToken, IsTheCoordinatorsOrNone) {
 
 TEST(JoinToken, IsReadWithoutWhiteSpaceAroundIt) {
   EXPECT_EQ(*TokenOfFile(std::string(" ") + kToken + "\r\n"), kToken);
-}
-
-TEST(JoinToken, OnlyARegularFileIsRead) {
-  const std::string path = ::testing::TempDir() + "tokens_pipe_" + std::to_string(getpid());
-  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  const absl::Status pipe = ReadTokenFile(path).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(pipe)) << pipe;
-  EXPECT_EQ(std::string(pipe.message()),
-            "--join-token-file: " + path + " must be a regular file, is a FIFO");
-  std::filesystem::remove(path);
-  EXPECT_THAT(std::string(ReadTokenFile("/dev/zero").status().message()),
-              HasSubstr("/dev/zero must be a regular file, is a device"));
 }
 
 TEST(JoinToken, FilesThatHoldNoneAreRefused) {

@@ -84,20 +84,5 @@ TEST(VisitPlaces, RoutesEachRowOnceInPieces) {
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_GT(of_rank[rank], 0) << rank;
 }
 
-TEST(VisitPlaces, EndsWithTheFirstError) {
-  const JobSpec spec = OrderedSpec(1000);
-  const Plan plan = *MakePlan(spec, 2);
-  const RowRouter router(spec, plan.shards, std::make_shared<CountingOrder>(1000));
-  RowSet rows(1000);
-  rows.Add(0, 1000);
-  int visits = 0;
-  const absl::Status status =
-      VisitPlaces(router, v1::TENSOR_Q, rows, 100, [&](const std::vector<RowRun>&) {
-        return ++visits == 3 ? absl::CancelledError("stop") : absl::OkStatus();
-      });
-  EXPECT_TRUE(absl::IsCancelled(status));
-  EXPECT_EQ(visits, 3);
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

@@ -115,39 +115,6 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
   }
 }
 
-TEST(RowRouter, OutputsAreOfTheTokensOfTheirSlots) {
-  std::mt19937_64 random(22);
-  for (int trial = 0; trial < 60; ++trial) {
-    const JobSpec spec = hilbert_ring::testing::RandomSpec(random);
-    const auto order = Permutation::Make(spec, hilbert_ring::testing::RandomCoords(spec, random));
-    ASSERT_TRUE(order.ok()) << order.status();
-    const Shards shards = CutShards(spec, 2, 0);
-    const RowRouter router(spec, shards, *order);
-    const int64_t first = static_cast<int64_t>(random() % spec.tokens);
-    v1::OutputChunk chunk;
-    chunk.set_rows(std::min<int64_t>(spec.tokens - first, 5));
-    if (!spec.ordering || spec.ordering->scope == OrderScope::kKv) {
-      chunk.set_first_token(first);
-      EXPECT_TRUE(router.HasTokensOf(first, chunk));
-      chunk.set_first_token(first + 1);
-      EXPECT_FALSE(router.HasTokensOf(first, chunk));
-      chunk.set_first_token(first);
-      chunk.add_tokens(first);
-      EXPECT_FALSE(router.HasTokensOf(first, chunk)) << "which would be placed by its list";
-      continue;
-    }
-    std::vector<int64_t> tokens(chunk.rows());
-    (*order)->Tokens(first, tokens);
-    EXPECT_FALSE(router.HasTokensOf(first, chunk)) << "a range";
-    chunk.mutable_tokens()->Add(tokens.begin(), tokens.end());
-    EXPECT_TRUE(router.HasTokensOf(first, chunk));
-    chunk.set_tokens(chunk.tokens_size() - 1, tokens.back() + 1);
-    EXPECT_FALSE(router.HasTokensOf(first, chunk));
-    chunk.mutable_tokens()->RemoveLast();
-    EXPECT_FALSE(router.HasTokensOf(first, chunk));
-  }
-}
-
 TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
   JobSpec spec = PlainSpec(
       {.tokens = 700'000, .heads = 1, .dim = 8, .segment = 1024});  // more than fit into one part

@@ -37,21 +37,5 @@ TEST(CancelLook, SeesACancellationAnIntervalLaterAtMost) {
   EXPECT_TRUE(look.IsCancelled());
 }
 
-TEST(CancelLook, StaysCancelledAndAsksNoMore) {
-  testing::ManualTime time;
-  int asked = 0;
-  const CancelLook look(
-      [&asked] {
-        ++asked;
-        return true;
-      },
-      time);
-  time.Advance(CancelLook::kInterval);
-  EXPECT_TRUE(look.IsCancelled());
-  time.Advance(CancelLook::kInterval);
-  EXPECT_TRUE(look.IsCancelled());
-  EXPECT_EQ(asked, 1);
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

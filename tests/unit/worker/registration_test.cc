@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,8 +22,7 @@
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "server/process/deadline.h"
-#include "spdlog/sinks/ostream_sink.h"
-#include "spdlog/spdlog.h"
+#include "tests/support/captured_log.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -166,10 +164,7 @@ class RefusingCoordinator : public v1::MembershipService::Service {
 };
 
 TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
-  std::ostringstream log;
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const testing::CapturedLog log;
   RefusingCoordinator coordinator;
   grpc::ServerBuilder builder;
   int port = 0;
@@ -186,11 +181,10 @@ TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
     }
   }
   server->Shutdown(std::chrono::system_clock::now());
-  spdlog::set_default_logger(before);
   ASSERT_GE(coordinator.calls, 4);
   // Three of its four answers at least have been heard, and no other words were logged.
-  EXPECT_THAT(log.str(), ::testing::HasSubstr("the join token is another one"));
-  EXPECT_THAT(log.str(), ::testing::Not(::testing::HasSubstr("CANCELLED")));
+  EXPECT_THAT(log.text(), ::testing::HasSubstr("the join token is another one"));
+  EXPECT_THAT(log.text(), ::testing::Not(::testing::HasSubstr("CANCELLED")));
 }
 
 }  // namespace

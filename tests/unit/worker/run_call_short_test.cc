@@ -133,14 +133,17 @@ TEST(RunCall, AShortJobWhoseRowsAreThereIsAnsweredInOneMessage) {
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
 }
 
-TEST(RunCall, AShortJobWhoseRowsAreThereSaysThatItFailed) {
+TEST(RunCall, AShortJobSaysThatItFailed) {
   const ShortJob job;
-  NotingStream stream(job.RequestWithRows());
-  FailingDevice device(*MakeDevice({.threads = 1}));
-  OneWorker worker(device);
-  grpc::ServerContext context;
-  EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
-  EXPECT_EQ(stream.said(), std::vector{v1::RunResponse::kFailed});
+  for (const bool rows_there : {false, true}) {
+    NotingStream stream(rows_there ? job.RequestWithRows() : job.Requests());
+    FailingDevice device(*MakeDevice({.threads = 1}));
+    OneWorker worker(device);
+    grpc::ServerContext context;
+    EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
+    EXPECT_EQ(stream.said().back(), v1::RunResponse::kFailed);
+    EXPECT_EQ(stream.said().size(), rows_there ? 1U : 2U);
+  }
 }
 
 // Rows that are there are so in the offered memory alone.
@@ -167,17 +170,6 @@ TEST(RunCall, AWorkerThatTakesNoMemoryAwaitsItsRowsThoughTheyAreThere) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(stream.said().front(), v1::RunResponse::kReady);
   EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
-}
-
-TEST(RunCall, AShortJobSaysThatItFailed) {
-  const ShortJob job;
-  NotingStream stream(job.Requests());
-  FailingDevice device(*MakeDevice({.threads = 1}));
-  OneWorker worker(device);
-  grpc::ServerContext context;
-  EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
-  using Response = v1::RunResponse;
-  EXPECT_EQ(stream.said(), (std::vector{Response::kReady, Response::kFailed}));
 }
 
 TEST(RunCall, AShortJobWhoseRowsDoNotComeEndsCancelled) {

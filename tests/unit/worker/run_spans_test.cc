@@ -28,33 +28,6 @@ TEST(RunSpans, CountFromWhenTheRunWasOpened) {
   EXPECT_EQ(report.spans(0).end_seconds(), 5);
 }
 
-TEST(RunSpans, WhatIsComputedIsNotedByKindStepAndLayer) {
-  RunSpans spans(kOpened, 1);
-  WorkControl control;
-  spans.NoteIn(control);
-  const Deadline end = kOpened + seconds(1);
-  control.execute.span(SpanKind::kAttend, 1, kOpened, end);
-  control.execute.span(SpanKind::kReceiveBlocks, 2, kOpened, end);
-  control.execute.span(SpanKind::kWait, 3, kOpened, end);
-  control.attention_span(7, SpanKind::kMerge, 4, kOpened, end);
-  control.rows_span(8, kOpened, end);
-  const v1::WorkerReport report = ReportOf(spans);
-  ASSERT_EQ(report.spans_size(), 5);
-  const struct {
-    v1::Span::Kind kind;
-    int64_t step, layer;
-  } expected[] = {{v1::Span::KIND_ATTEND, 1, 0},
-                  {v1::Span::KIND_RECEIVE_BLOCKS, 2, 0},
-                  {v1::Span::KIND_WAIT, 3, 0},
-                  {v1::Span::KIND_MERGE, 4, 7},
-                  {v1::Span::KIND_ROWS, 0, 8}};
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(report.spans(i).kind(), expected[i].kind) << i;
-    EXPECT_EQ(report.spans(i).step(), expected[i].step) << i;
-    EXPECT_EQ(report.spans(i).layer(), expected[i].layer) << i;
-  }
-}
-
 TEST(RunSpans, AWorkerHasItsPartOfTheJobsAndRoomForReceiving) {
   constexpr int kPart = wire::kMostSpansOfAJob / 16;
   RunSpans spans(kOpened, 16);

@@ -60,11 +60,5 @@ TEST(WorkerDevice, AGpuWithoutProductsHasNoWeights) {
   EXPECT_EQ(JobMemoryLimit({.model_dir = "models", .model_memory_bytes = 2000}, gpu).value(), 1000);
 }
 
-TEST(WorkerDevice, ACpuEncodesAndItsModelsHaveMemoryBesideThatOfJobs) {
-  const auto cpu = MakeDevice({.threads = 1}).value();
-  EXPECT_TRUE(CanEncode(*cpu).ok());
-  EXPECT_EQ(JobMemoryLimit({.memory_limit_bytes = 500, .model_dir = "models"}, *cpu).value(), 500);
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

@@ -252,19 +252,6 @@ TEST_F(WorkerServiceTest, RunsOnLanesOfTheirOwnAreThereAtOnce) {
   }
 }
 
-TEST_F(WorkerServiceTest, ARunOnALaneThatIsNotThereIsRefused) {
-  Start(milliseconds(60'000));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
-  for (const int lane : {-1, kLanes}) {
-    v1::RunRequest open = OpenRequest();
-    open.mutable_open()->set_lane(lane);
-    const absl::Status status = OpenAndSendNothing(secret, open);
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_EQ(status.message(), absl::StrCat("lane is ", lane, ", this worker has ", kLanes));
-  }
-}
-
 // Rows may come for other workers alone for longer than that.
 TEST_F(WorkerServiceTest, ARunThatIsToldOfItLives) {
   Start(milliseconds(2'000));
