@@ -109,7 +109,8 @@ class Bench {
 
   void Measure(bool hilbert) {
     const JobSpec spec = PublishedJob(options_.tokens, dtype_, hilbert);
-    EngineJob engine(spec, memory_->files());
+    const auto device = OrFail(MakeDevice({}));
+    OneShardJob engine = EngineJob(spec, *device, memory_->files());
     std::vector<Path> paths = PathsOf(spec, engine);
     for (int64_t round = 0; round <= options_.rounds; ++round) {  // the first is for warmth
       for (Path& path : paths) Run(spec, round, path);
@@ -132,7 +133,7 @@ class Bench {
   }
 
   // They refer to spec and engine.
-  std::vector<Path> PathsOf(const JobSpec& spec, EngineJob& engine) const {
+  std::vector<Path> PathsOf(const JobSpec& spec, OneShardJob& engine) const {
     const int64_t in = BytesIn(spec), out = BytesOut(spec);
     const auto in_memory = [this, &spec] { memory_->RunByReference(spec); };
     std::vector<Path> paths = {

@@ -24,7 +24,7 @@ namespace {
 namespace tcp = gloo::transport::tcp;
 
 // Operations that Gloo's thread takes before it looks whether somebody else wants the pair.
-// exchange_bench is as fast with 1 (Intel Xeon, seven runs in turn: 0.99 to 1.02 times).
+// An exchange is as fast with 1 (Intel Xeon, seven runs in turn: 0.99 to 1.02 times).
 constexpr int kOfATurn = 64;
 
 class Counted {
