@@ -57,7 +57,7 @@ class FakeEnd : public NcclEnd {
     const std::lock_guard lock(nccl_.mutex_);
     self().groups.push_back(transfers);
     *left_ += static_cast<int>(transfers.size());
-    polls_ = nccl_.polls_to_start;
+    polls_ = 1;
     peers_.clear();
     for (const NcclTransfer& transfer : transfers) {
       peers_.push_back(transfer.peer);

@@ -25,7 +25,6 @@ class FakeNccl {
   // Set before the calls that they are about.
   bool peers_come = true;           // else Ready stays false after Init
   bool peers_finalize = true;       // else Ready stays false after Finalize
-  int polls_to_start = 1;           // Ready is false that often after a group
   std::atomic<bool> stuck = false;  // the stream of an aborted end stays busy: a GPU that hangs
   std::chrono::milliseconds abort_time{0};
 

@@ -32,22 +32,6 @@ TEST_F(EncoderCourse, ACancelledJobEndsInAnyLayer) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(model_, input, late).status()));
 }
 
-TEST_F(EncoderCourse, ACancelledJobEndsWhileItsTilesArePlaced) {
-  const EncoderInput input = RandomSlides({900}, 8);
-  for (const int asked : {1, 3}) {
-    std::atomic<int> left = asked;
-    std::atomic<bool> ran = false;
-    EncoderRun run{.outputs = {.states = {kLast}}, .tiles_at_once = 900};
-    run.placing.cancelled = [&left] { return --left <= 0; };
-    run.control.cancelled = [&ran] { return ran = true; };
-    EXPECT_TRUE(absl::IsCancelled(RunEncoder(model_, input, run).status())) << asked;
-    EXPECT_FALSE(ran);
-  }
-  EncoderRun late{.outputs = {.states = {kLast}}};
-  late.placing.deadline = [] { return Deadline::min(); };
-  EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(model_, input, late).status()));
-}
-
 // A projection may take longer than a layer does, and tiles without one are told of too.
 TEST_F(EncoderCourse, ProgressRisesWhileTilesArePlaced) {
   for (const char* name : {"slides_packed", "bare_longnet"}) {

@@ -190,18 +190,5 @@ TEST(Executor, SaysWhatALibraryComputed) {
   }
 }
 
-TEST(Executor, SameShardsGiveTheSameBits) {
-  std::mt19937_64 random(3);
-  for (int trial = 0; trial < 20; ++trial) {
-    const JobSpec spec = RandomSpec(random);
-    const EngineInputs inputs = RandomInputs(spec, random());
-    const auto first = RunEngine(spec, inputs, 3, RingKind::kInProcess);
-    const auto second = RunEngine(spec, inputs, 3, RingKind::kInProcess);
-    ASSERT_TRUE(first.ok() && second.ok());
-    EXPECT_EQ(first->out, second->out);
-    EXPECT_EQ(first->lse, second->lse);
-  }
-}
-
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <system_error>
 #include <thread>
 
 #include "engine/comm/nccl_session.h"
@@ -82,16 +80,6 @@ TEST_F(NcclCommunicatorTest, JoinsWithRank0sIdAndLeavesInOrder) {
   EXPECT_EQ(nccl_.ends_destroyed(), 2);
 }
 
-TEST_F(NcclCommunicatorTest, ASystemWithoutThreadsIsAnError) {
-  const auto none = [](const std::function<void()>&) -> std::thread {
-    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
-  };
-  const auto session = NcclSession::Begin(nccl_.MakeEnd(0), none);
-  EXPECT_TRUE(absl::IsResourceExhausted(session.status())) << session.status();
-  EXPECT_THAT(nccl_.Calls(0), ::testing::IsEmpty());
-  EXPECT_EQ(nccl_.ends_destroyed(), 1);
-}
-
 TEST_F(NcclCommunicatorTest, APeerThatNeverComesIsWaitedForToTheDeadline) {
   nccl_.peers_come = false;
   std::vector<NcclOptions> options = {Options(0), Options(1)};
@@ -140,16 +128,6 @@ TEST_F(NcclCommunicatorTest, RingsDoNotMix) {
   EXPECT_THAT(nccl_.Calls(0), Not(Contains(HasSubstr("init"))));
 }
 
-TEST_F(NcclCommunicatorTest, RejectsOptions) {
-  const auto join = [&](NcclOptions options) {
-    return JoinNcclRing(options, nullptr, nccl_.MakeEnd(0)).status();
-  };
-  for (const auto& [rank, size] : {std::pair(0, 0), {-1, 2}, {2, 2}}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(join({.rank = rank, .size = size})));
-  }
-  EXPECT_TRUE(absl::IsInvalidArgument(join({.rank = 0, .size = 2, .max_ctas = -1})));
-}
-
 TEST_F(NcclCommunicatorTest, OneGroupAStepBetweenItsNotes) {
   const CommunicatorRing ring = Ring();
   testing::RunRanks(ring, [&](int rank, Communicator& communicator) {
@@ -186,15 +164,6 @@ TEST_F(NcclCommunicatorTest, AnAsynchronousErrorBreaks) {
   EXPECT_EQ(nccl_.Calls(0).back(), "abort");
   EXPECT_EQ(ring[0]->Wait(After(kLong)), status);
   EXPECT_EQ(ring[0]->Post({.number = 6}), status);
-}
-
-TEST_F(NcclCommunicatorTest, AStepThatNcclNeverStartsMeetsTheDeadline) {
-  const CommunicatorRing ring = Ring();
-  nccl_.polls_to_start = 1'000'000'000;
-  ASSERT_TRUE(ring[0]->Post(StepTo1(5)).ok());
-  const absl::Status status = ring[0]->Wait(After(milliseconds(100)));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_EQ(nccl_.Calls(0).back(), "abort");
 }
 
 TEST_F(NcclCommunicatorTest, EndsOfDifferentStepsAreFound) {
@@ -234,13 +203,6 @@ TEST_F(NcclCommunicatorTest, AWaitReturnsOnceTheAbortIsThrough) {
   EXPECT_LT(Since(start), milliseconds(200));  // does not wait itself
   EXPECT_TRUE(absl::IsAborted(ring[0]->Wait(After(kLong))));
   EXPECT_GE(Since(start), milliseconds(300));  // GPU memory was in use until then
-}
-
-TEST_F(NcclCommunicatorTest, PostAfterAnAbortDoesNotReachNccl) {
-  const CommunicatorRing ring = Ring();
-  ring[0]->Abort("closed");
-  EXPECT_EQ(ring[0]->Post(StepTo1(1)), absl::AbortedError("closed"));
-  EXPECT_THAT(nccl_.Calls(0), Not(Contains("group")));
 }
 
 TEST_F(NcclCommunicatorTest, ABrokenOrBusyEndIsNeverDestroyedInOrder) {

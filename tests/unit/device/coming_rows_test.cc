@@ -47,33 +47,5 @@ TEST(ComingLines, EachLineOfEachRowIsAskedForOnce) {
   }
 }
 
-TEST(ComingLines, CallsShareTheLinesOut) {
-  const std::string memory(1 << 14, '\0');
-  const ComingRows rows{.keys = memory.data(),
-                        .values = memory.data(),
-                        .key_stride = 256,
-                        .value_stride = 256,
-                        .key_bytes = 256,
-                        .value_bytes = 256,
-                        .count = 16};
-  ComingLines lines(rows, 16);
-  for (int call = 0; call < 16; ++call) {
-    int asked = 0;
-    lines.Next([&](const char*) { ++asked; });
-    EXPECT_EQ(asked, 8);  // four of a key and four of a value
-  }
-}
-
-TEST(ComingLines, NoCallIsNone) {
-  const std::string memory(64, '\0');
-  const ComingRows rows{.keys = memory.data(),
-                        .values = memory.data(),
-                        .key_bytes = 64,
-                        .value_bytes = 64,
-                        .count = 1};
-  ComingLines lines(rows, 0);
-  lines.Next([](const char*) { ADD_FAILURE(); });
-}
-
 }  // namespace
 }  // namespace hilbert_ring

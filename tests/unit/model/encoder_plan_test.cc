@@ -47,24 +47,6 @@ TEST(RowBlocks, AGpuTakesLargeOnes) {
   }
 }
 
-// A GPU has one block, and what its products need.
-TEST(EncoderMemory, OfAGpuIsBoundedToo) {
-  EncoderConfig config = PublishedSize();
-  const auto bytes = [&](int64_t tiles, DataType products) {
-    const auto plan = MakeEncoderPlan(config, DataType::kBFloat16, {tiles}, 1);
-    return MemoryOf(*plan, 0, 0, products, {}).block_bytes;
-  };
-  EXPECT_EQ(bytes(8191, DataType::kBFloat16),
-            8192 * (3072 * 4 + 3072 * 2 + 8 + 16) + (32 << 20) + 192 * 8 + 768 * 8);
-  EXPECT_EQ(bytes(8191, DataType::kFloat32) - bytes(8191, DataType::kBFloat16), 8192 * 3072 * 2);
-  EXPECT_LE(bytes(1'000'000, DataType::kFloat32), bytes(8191, DataType::kFloat32));
-  // q, k and v are the results of one product.
-  config.ffn_dim = 768;
-  config.position.reset();
-  EXPECT_EQ(bytes(8191, DataType::kBFloat16),
-            8192 * (3 * 768 * 4 + 1536 * 2 + 8) + (32 << 20) + 768 * 8);
-}
-
 TEST(EncoderMemory, FallsWithTheRanksAndHoldsNoFeedForwardOfAllRows) {
   const EncoderConfig config = PublishedSize();
   const std::vector<int64_t> slide = {45680};
@@ -83,52 +65,6 @@ TEST(EncoderMemory, FallsWithTheRanksAndHoldsNoFeedForwardOfAllRows) {
       EXPECT_LT(most, before * 0.7) << ranks;
     }
     before = most;
-  }
-}
-
-// Of many small slides the sums are no trifle: one for each slide.
-TEST(EncoderMemory, CountsSumsMapsAndWidenedOperands) {
-  const EncoderConfig config = PublishedSize();
-  const std::vector<int64_t> slides(1000, 3);
-  const EncoderPlan plan = MakeEncoderPlan(config, DataType::kBFloat16, slides, 2).value();
-  const auto memory = [&](DataType products, const EncoderOutputs& outputs) {
-    return MemoryOf(plan, 0, 2, products, outputs);
-  };
-  const EncoderOutputs rows{.states = {12}}, pooled{.states = {12}, .pooling = Pooling::kMean};
-  EXPECT_EQ(memory(DataType::kBFloat16, rows).output_bytes, 0);
-  const SlideRange of_rank = SlidesOf(plan, 0);
-  EXPECT_EQ(of_rank.begin, 0);
-  EXPECT_GE(of_rank.end, 490);
-  EXPECT_LE(of_rank.end, 510);
-  // Those that are summed, and of each state those that wait for the end.
-  EXPECT_EQ(memory(DataType::kBFloat16, pooled).output_bytes,
-            (2 * of_rank.end + 64) * 768 * 8 + 2 * of_rank.end * 8);
-  EncoderOutputs all = pooled;
-  all.states = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
-  EXPECT_EQ(memory(DataType::kBFloat16, all).output_bytes,
-            (14 * of_rank.end + 64) * 768 * 8 + 14 * of_rank.end * 8);
-  const EncoderOutputs mapped{.states = {12},
-                              .attention_map = AttentionMapOutput{.columns = MapColumns::kHeads}};
-  EXPECT_EQ(memory(DataType::kBFloat16, mapped).output_bytes, 2 * 256 * 16 * 4);
-  // Operands are as wide as the feed-forward part: 2 bytes more for each number of a block.
-  EXPECT_EQ(
-      memory(DataType::kFloat32, rows).block_bytes - memory(DataType::kBFloat16, rows).block_bytes,
-      2 * 256 * 3072 * 2);
-}
-
-// The second rank needs the class token's row, which the first copies to send it.
-TEST(EncoderMemory, CountsClassTokensThatTravelForAMap) {
-  const EncoderConfig config = PublishedSize();
-  const EncoderPlan plan = MakeEncoderPlan(config, DataType::kBFloat16, {1000}, 3).value();
-  const EncoderOutputs plain{.states = {12}};
-  EncoderOutputs mapped = plain;
-  mapped.attention_map = AttentionMapOutput{.columns = MapColumns::kHeads};
-  for (int rank = 0; rank < 3; ++rank) {
-    const auto bytes = [&](const EncoderOutputs& outputs) {
-      return MemoryOf(plan, rank, 1, DataType::kBFloat16, outputs).output_bytes;
-    };
-    const int64_t block = RowBlocks(plan.attention.shards.Rows(rank), 1).block;
-    EXPECT_EQ(bytes(mapped) - bytes(plain), block * 16 * 4 + (768 * 2 + 16 * 4)) << rank;
   }
 }
 
