@@ -23,8 +23,8 @@ constexpr int64_t kBytes = 30'000;
 class CheckedExchangeTest : public ::testing::TestWithParam<RingKind> {
  protected:
   // How step `last` ends for rank 1, after those before.
-  absl::Status Exchange(const FaultOptions& options, int64_t last) {
-    const CommunicatorRing ring = FaultyRing(options);
+  absl::Status Exchange(Fault fault, int64_t last) {
+    const CommunicatorRing ring = FaultyRing(fault);
     absl::Status status;
     RunRanks(ring, [&](int rank, Communicator& communicator) {
       for (int64_t t = 0; t <= last; ++t) {
@@ -45,12 +45,11 @@ class CheckedExchangeTest : public ::testing::TestWithParam<RingKind> {
     return status;
   }
 
-  CommunicatorRing FaultyRing(const FaultOptions& options) const {
-    const auto faults = std::make_shared<Faults>(options, 1);
+  CommunicatorRing FaultyRing(Fault fault) const {
     auto ring = MakeCommunicatorRing(GetParam(), 2);
     EXPECT_TRUE(ring.ok()) << ring.status();
-    return Wrapped(*std::move(ring), [&](std::unique_ptr<Communicator> inner) {
-      return MakeChecked(MakeFaulty(std::move(inner), faults));
+    return Wrapped(*std::move(ring), [fault](std::unique_ptr<Communicator> inner) {
+      return MakeChecked(MakeFaulty(std::move(inner), fault));
     });
   }
 
@@ -65,14 +64,14 @@ INSTANTIATE_TEST_SUITE_P(All, CheckedExchangeTest,
 
 TEST_P(CheckedExchangeTest, WrongBytesAreDataLoss) {
   struct {
-    FaultOptions options;
+    Fault fault;
     int64_t step;
-  } const cases[] = {{{.corrupt = 1}, 0},
-                     {{.reorder = 1}, 0},
+  } const cases[] = {{Fault::kCorrupt, 0},
+                     {Fault::kReorder, 0},
                      // Bytes and checksums of step 0 come once more, and belong together.
-                     {{.repeat = 1}, 1}};
-  for (const auto& [options, step] : cases) {
-    const absl::Status status = Exchange(options, step);
+                     {Fault::kRepeat, 1}};
+  for (const auto& [fault, step] : cases) {
+    const absl::Status status = Exchange(fault, step);
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_THAT(status.message(),
                 HasSubstr(absl::StrCat("from rank 0 in step ", step, ", receives[0]: CRC32C is")));
@@ -81,7 +80,7 @@ TEST_P(CheckedExchangeTest, WrongBytesAreDataLoss) {
 }
 
 TEST_P(CheckedExchangeTest, ALossBreaksForGood) {
-  const CommunicatorRing ring = FaultyRing({.corrupt = 1});
+  const CommunicatorRing ring = FaultyRing(Fault::kCorrupt);
   const char out = 1;
   char in = 0;
   ASSERT_TRUE(ring[0]->Post({.number = 0, .sends = {{1, &out, 1}}}).ok());

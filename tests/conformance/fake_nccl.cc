@@ -105,7 +105,6 @@ class FakeEnd : public NcclEnd {
 
   void Abort() override {
     const Call call(this, "abort");
-    std::this_thread::sleep_for(nccl_.abort_time);
     Leave();
     aborted_ = true;
   }

@@ -126,24 +126,6 @@ TEST_F(EncoderOnGpu, MemoryIsWhatThePlanSaysAndIsGivenBack) {
   EXPECT_EQ(account_.now, 0) << "of weights";
 }
 
-TEST_F(EncoderOnGpu, MemoryThatIsRefusedAtAnyPlaceIsAnError) {
-  account_.left = 0;
-  EXPECT_TRUE(absl::IsResourceExhausted(Load().status()));
-  account_.left = 1000;
-  const auto model = Load().value();
-  const EncoderPlan plan = PlanOf(*model);
-  const int64_t before = account_.now;
-  int allocations = 0;
-  for (bool made = false; !made; ++allocations) {
-    account_.left = allocations;
-    const auto rank = EncoderRank::Make(model, plan, 0, *device_, {.states = {0}});
-    made = rank.ok();
-    EXPECT_TRUE(made || absl::IsResourceExhausted(rank.status())) << rank.status();
-  }
-  EXPECT_GT(allocations, 8);
-  EXPECT_EQ(account_.now, before);
-}
-
 // From the nth product on they fail: in which layer, and what it was.
 TEST_F(EncoderOnGpu, AnErrorNamesTheLayerAndTheProduct) {
   const auto model = Load().value();

@@ -33,25 +33,6 @@ class EncoderProperties : public RandomSlidesTest {
   }
 };
 
-TEST_F(EncoderProperties, SlidesPackedIntoOneJobAreAsAlone) {
-  const EncoderInput input = RandomSlides({5, 1, 300, 2, 64, 129}, 1);
-  for (const Pooling pooling : {Pooling::kClass, Pooling::kMean}) {
-    const EncoderOutputs outputs{.states = {0, kLast}, .pooling = pooling};
-    for (const int ranks : {1, 3}) {
-      const EncoderResult packed = Run(input, {.outputs = outputs, .ranks = ranks});
-      for (size_t slide = 0; slide < input.slide_tiles.size(); ++slide) {
-        const EncoderResult alone = Run(Alone(input, slide), {.outputs = outputs});
-        for (const int64_t state : outputs.states) {
-          const auto begin =
-              packed.pooled.at(state).begin() + static_cast<int64_t>(slide) * config().embed_dim;
-          EXPECT_LE(FurthestOff({begin, begin + config().embed_dim}, alone.pooled.at(state)), 2e-5)
-              << "slide " << slide << ", state " << state << ", " << ranks << " ranks";
-        }
-      }
-    }
-  }
-}
-
 TEST_F(EncoderProperties, TheSameShardsGiveTheSameBits) {
   const EncoderInput input = RandomSlides({350, 20}, 3);
   for (const Pooling pooling : {Pooling::kNone, Pooling::kMean}) {
@@ -100,32 +81,6 @@ TEST_F(EncoderProperties, MemoryIsThatOfThePlanAndFallsWithTheRanks) {
         EXPECT_LT(most, before);
       }
       before = most;
-    }
-  }
-}
-
-// In each slide and head, however it is sharded.
-TEST_F(EncoderProperties, WhatTilesGetOfTheClassTokenIsOneTogether) {
-  const EncoderInput input = RandomSlides({700, 3, 250}, 9);
-  for (const int64_t layer : {1, 2}) {
-    const EncoderOutputs outputs{
-        .states = {kLast},
-        .attention_map = AttentionMapOutput{.layer = layer, .columns = MapColumns::kHeads}};
-    for (const int ranks : {1, 4, 5}) {
-      for (const RingKind ring : {RingKind::kInProcess, RingKind::kGloo}) {
-        const EncoderResult result = Run(input, {.outputs = outputs, .ranks = ranks, .ring = ring});
-        const SlideRows& rows = result.plan.rows;
-        ASSERT_EQ(std::ssize(result.map), rows.tokens() * config().heads);
-        for (int64_t slide = 0; slide < rows.slides(); ++slide) {
-          for (int64_t head = 0; head < config().heads; ++head) {
-            double sum = 0;
-            for (int64_t i = rows.FirstToken(slide); i < rows.FirstToken(slide + 1); ++i) {
-              sum += result.map[i * config().heads + head];
-            }
-            EXPECT_NEAR(sum, 1, 1e-5) << "slide " << slide << " head " << head;
-          }
-        }
-      }
     }
   }
 }

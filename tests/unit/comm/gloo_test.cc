@@ -83,14 +83,6 @@ TEST(GlooTest, DifferentRingsDoNotConnect) {
   }
 }
 
-TEST(GlooTest, PassesOnErrorsOfTheRendezvous) {
-  const auto gather = [](const std::string&, Deadline) -> absl::StatusOr<std::vector<std::string>> {
-    return absl::AbortedError("members changed");
-  };
-  EXPECT_EQ(MakeGlooCommunicator(Options(0, 2), gather).status(),
-            absl::AbortedError("members changed"));
-}
-
 TEST(GlooTest, PeerLeavesBetweenRendezvousAndConnecting) {
   // Rank 1's listener is gone once its communicator failed: its blobs are garbled for it alone.
   ThreadRendezvous rendezvous(2);

@@ -109,16 +109,6 @@ TEST_F(NcclCommunicatorTest, JoiningCanBeCancelled) {
   canceller.join();
 }
 
-TEST_F(NcclCommunicatorTest, AnErrorWhileJoiningAborts) {
-  nccl_.FailRank(0, absl::FailedPreconditionError("two ranks on one GPU"));
-  std::vector<NcclOptions> options = {Options(0), Options(1)};
-  options[1].deadline = After(milliseconds(100));
-  nccl_.peers_come = false;
-  const std::vector<Made> made = Join(options);
-  EXPECT_TRUE(absl::IsFailedPrecondition(made[0].status())) << made[0].status();
-  EXPECT_EQ(nccl_.Calls(0).back(), "abort");
-}
-
 TEST_F(NcclCommunicatorTest, RingsDoNotMix) {
   std::vector<NcclOptions> options = {Options(0), Options(1)};
   options[1].ring = "b";
@@ -147,13 +137,6 @@ TEST_F(NcclCommunicatorTest, OneGroupAStepBetweenItsNotes) {
   EXPECT_EQ(nccl_.Groups(1)[1].size(), 4u);
 }
 
-TEST_F(NcclCommunicatorTest, SkippedAndEmptyStepsDoNotReachNccl) {
-  const CommunicatorRing ring = Ring();
-  EXPECT_TRUE(ring[0]->Post({.number = 3, .sends = {{.peer = 1}}}).ok());
-  EXPECT_TRUE(ring[0]->Wait(Deadline::min()).ok());
-  EXPECT_THAT(nccl_.Calls(0), Not(Contains("group")));
-}
-
 TEST_F(NcclCommunicatorTest, AnAsynchronousErrorBreaks) {
   const CommunicatorRing ring = Ring();
   ASSERT_TRUE(ring[0]->Post(StepTo1(5)).ok());
@@ -166,22 +149,6 @@ TEST_F(NcclCommunicatorTest, AnAsynchronousErrorBreaks) {
   EXPECT_EQ(ring[0]->Post({.number = 6}), status);
 }
 
-TEST_F(NcclCommunicatorTest, EndsOfDifferentStepsAreFound) {
-  const CommunicatorRing ring = Ring();
-  ASSERT_TRUE(
-      ring[1]
-          ->Post({.number = 6, .sends = {{.peer = 0, .data = sent_.data(), .bytes = kBytes}}})
-          .ok());
-  ASSERT_TRUE(ring[0]
-                  ->Post({.number = 7,
-                          .receives = {{.peer = 1, .data = received_.data(), .bytes = kBytes}}})
-                  .ok());
-  const absl::Status status = ring[0]->Wait(After(kLong));
-  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("rank 1 sent step 6"));
-  EXPECT_EQ(nccl_.Calls(0).back(), "abort");
-}
-
 TEST_F(NcclCommunicatorTest, AnAbortReachesNcclWithoutAWait) {
   const CommunicatorRing ring = Ring();
   ASSERT_TRUE(ring[0]->Post(StepTo1(5)).ok());
@@ -192,17 +159,6 @@ TEST_F(NcclCommunicatorTest, AnAbortReachesNcclWithoutAWait) {
   EXPECT_EQ(nccl_.Calls(0).back(), "abort");
   const absl::Status status = ring[0]->Wait(After(kLong));
   EXPECT_EQ(status, absl::AbortedError("the ring was closed (waited for rank 1 in step 5)"));
-}
-
-TEST_F(NcclCommunicatorTest, AWaitReturnsOnceTheAbortIsThrough) {
-  nccl_.abort_time = milliseconds(300);
-  const CommunicatorRing ring = Ring();
-  ASSERT_TRUE(ring[0]->Post(StepTo1(5)).ok());
-  const auto start = std::chrono::steady_clock::now();
-  ring[0]->Abort("the ring was closed");
-  EXPECT_LT(Since(start), milliseconds(200));  // does not wait itself
-  EXPECT_TRUE(absl::IsAborted(ring[0]->Wait(After(kLong))));
-  EXPECT_GE(Since(start), milliseconds(300));  // GPU memory was in use until then
 }
 
 TEST_F(NcclCommunicatorTest, ABrokenOrBusyEndIsNeverDestroyedInOrder) {

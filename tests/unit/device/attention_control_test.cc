@@ -21,8 +21,8 @@ HILBERT_RING_FOR_ALL_DEVICES(AttentionControlTest);
 TEST_P(AttentionControlTest, CountsTheScoresItComputes) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(7);
-  CaseShape shape{.batch = 2, .heads = 3, .query_rows = 500, .key_rows = 500};
-  const int64_t all = 2 * 3 * 500 * 500;
+  CaseShape shape{.batch = 2, .heads = Rounds(3), .query_rows = 500, .key_rows = 500};
+  const int64_t all = 2 * shape.heads * 500 * 500;
   for (int trial = 0; trial < 6; ++trial) {
     const Mask mask = static_cast<Mask>(trial % 3);
     shape.mask = mask;

@@ -187,25 +187,6 @@ TEST_F(AttentionSplitTest, WithoutAnEngineAShapeIsOurs) {
   EXPECT_EQ(figures_.library_scores, 0);
 }
 
-TEST_F(AttentionSplitTest, ShapesAreBounded) {
-  AttentionSplitOptions options = Soon();
-  options.most_shapes = 2;
-  AttentionSplit split = Split(options);
-  library_.seconds_of_score = 0.5;
-  Attend(split, {Task(100, 10)});
-  Forget();
-  for (int64_t rows = 1; rows <= 3; ++rows) Attend(split, {Task(rows)});
-  Attend(split, {Task(100)});
-  EXPECT_THAT(library_.rows, ElementsAre(100));  // those not tried are forgotten first
-  options.most_shapes = 1;
-  AttentionSplit forgetful = Split(options);
-  Attend(forgetful, {Task(100, 10)});
-  Forget();
-  Attend(forgetful, {Task(1)});
-  Attend(forgetful, {Task(100)});  // not worth a trial yet
-  EXPECT_THAT(library_.rows, IsEmpty());
-}
-
 TEST_F(AttentionSplitTest, CancellingEndsIt) {
   AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn, .flight_scores = 100});
   int asked = 0;
@@ -228,17 +209,6 @@ TEST_F(AttentionSplitTest, ATrialThatFailsIsNoFailure) {
   library_.error = absl::OkStatus();  // it is not asked again
   EXPECT_EQ(Attend(split, {Task(100, 10)}), 100'000);
   EXPECT_THAT(library_.rows, IsEmpty());
-}
-
-// A neighbour on the GPU makes a round slow; the best of each counts.
-TEST_F(AttentionSplitTest, NoiseOfARoundDoesNotDecide) {
-  AttentionSplit split = Split(Soon());
-  library_.seconds_of_score = 0.5;
-  library_.slow_call = 3;
-  Attend(split, {Task(100, 10)});
-  Forget();
-  Attend(split, {Task(100)});
-  EXPECT_THAT(library_.rows, ElementsAre(100));
 }
 
 TEST(PartOf, CutsBatchesThenRows) {

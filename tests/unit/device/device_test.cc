@@ -29,24 +29,6 @@ class DeviceTest : public testing::TestWithParam<std::string> {
 
 HILBERT_RING_FOR_ALL_DEVICES(DeviceTest);
 
-TEST(MakeDevice, RefusesOptionsOutOfRange) {
-  for (int threads : {-1, 1025}) {
-    const absl::Status status = MakeDevice({.threads = threads}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("threads is"));
-  }
-  EXPECT_EQ(MakeDevice({.kind = static_cast<DeviceKind>(99)}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST(MakeDevice, TakesWhatTheProcessMayUse) {
-  const DeviceInfo info = MakeDevice({}).value()->info();
-  EXPECT_GE(info.threads, 1);
-  EXPECT_GT(info.memory_bytes, 0);
-  EXPECT_THAT(info.name, testing::HasSubstr("thread"));
-  EXPECT_EQ(info.kernel, "cpu/" + RunnableCpuInstructions().front());
-}
-
 TEST(MakeDevice, NamesTheInstructionsThatTheMachineRuns) {
   const std::vector<std::string> runnable = RunnableCpuInstructions();
   EXPECT_THAT(runnable, testing::Contains("bf16-emulated"));
@@ -67,15 +49,6 @@ TEST(MakeDevice, TakesBFloat16WhereItIsFaster) {
   EXPECT_EQ(runnable.front() == "amx-bf16", AllowAmxBFloat16()) << runnable.front();
   std::erase(runnable, "amx-bf16");
   EXPECT_EQ(runnable.front().ends_with("-bf16"), BFloat16PairsAreFaster()) << runnable.front();
-}
-
-// Devices of one process do not share the choice.
-TEST(MakeDevice, TwoInstructionSetsSideBySide) {
-  const std::vector<std::string> runnable = RunnableCpuInstructions();
-  const auto first = MakeDevice({.instructions = runnable.front()}).value();
-  const auto last = MakeDevice({.instructions = runnable.back()}).value();
-  EXPECT_EQ(first->info().kernel, "cpu/" + runnable.front());
-  EXPECT_EQ(last->info().kernel, "cpu/" + runnable.back());
 }
 
 TEST_P(DeviceTest, AllocatesZeros) {

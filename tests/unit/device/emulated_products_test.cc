@@ -73,30 +73,5 @@ TEST_F(EmulatedProducts, EverythingIsGivenBack) {
   EXPECT_EQ(emulation::CountedLtCalls().alive, before_.alive);
 }
 
-// Every call's error names what failed, and for which product; the next product works.
-TEST_F(EmulatedProducts, ErrorsNameTheProductAndTheCall) {
-  const std::pair<const char*, const char*> calls[] = {
-      {"cublasLtMatrixLayoutCreate", "describing a matrix: CUBLAS_STATUS_ALLOC_FAILED"},
-      {"none", "choosing an algorithm: it has none"},
-      {"cublasLtMatmul", "multiplying: CUBLAS_STATUS_EXECUTION_FAILED"}};
-  ASSERT_TRUE(device_->row_math().ok());
-  const int64_t alive = emulation::CountedLtCalls().alive;
-  int64_t rows = 100;
-  for (const auto& [function, words] : calls) {
-    emulation::FailLt(function);
-    const absl::Status status = Multiply(++rows);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("x 24 with 16 x 24 in float32: cuBLASLt, "));
-    EXPECT_FALSE(status.ok());
-    EXPECT_EQ(absl::IsResourceExhausted(status),
-              status.message().find("ALLOC_FAILED") != std::string::npos)
-        << status;
-    emulation::FailLt("");
-  }
-  EXPECT_EQ(emulation::CountedLtCalls().alive, alive + 4) << "that of the failed product alone";
-  EXPECT_TRUE(Multiply(rows).ok());
-}
-
 }  // namespace
 }  // namespace hilbert_ring

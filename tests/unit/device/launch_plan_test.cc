@@ -108,15 +108,6 @@ TEST(ChooseNative, NoTensorMapsOfOtherViews) {
   EXPECT_TRUE(HasTensorMaps(one));
 }
 
-TEST(LaunchPlan, NothingForEmptyTasks) {
-  std::vector<float> scratch;
-  AttentionTask no_heads = Task(5, 5);
-  no_heads.heads = 0;
-  EXPECT_TRUE(Launches({Task(0, 10), no_heads}, Rates(), scratch).empty());
-  EXPECT_EQ(Launches({Task(10, 0)}, Rates(), scratch).size(), 1u)
-      << "rows without keys are written";
-}
-
 TEST(LaunchPlan, TasksOfOneKernelShareLaunches) {
   std::vector<float> scratch;
   const std::vector<AttentionTask> tasks(100, Task(16, 16));
@@ -147,23 +138,6 @@ TEST(LaunchPlan, AlignmentIsOfEveryRow) {
   EXPECT_EQ(work().queries_aligned, 0);
   task.out.head_stride = 65;
   EXPECT_EQ(work().out_aligned, 0);
-}
-
-TEST(LaunchPlan, TheScaleIsSplitIntoSignAndSize) {
-  std::vector<float> scratch;
-  AttentionTask task = Task(4, 4);
-  for (const float scale : {0.5f, -0.5f, 0.0f, 1e-45f}) {
-    task.scale = scale;
-    const AttentionWork work = Launches({task}, Rates(), scratch).at(0).works.at(0);
-    EXPECT_GT(work.score_scale, 0.0f);
-    EXPECT_NEAR(work.score_scale * work.query_sign, scale * 1.442695f, 1e-6);
-    EXPECT_EQ(work.scale, std::abs(scale));
-    EXPECT_EQ(work.careful, scale == 1e-45f ? 1 : 0);
-  }
-  task.scale = std::numeric_limits<float>::max();
-  const AttentionWork greatest = Launches({task}, Rates(), scratch).at(0).works.at(0);
-  EXPECT_TRUE(std::isfinite(greatest.score_scale));
-  EXPECT_EQ(greatest.careful, 1);
 }
 
 // Walks the launches as the kernels do: (task's first lane of a tile) -> keys done, in order.

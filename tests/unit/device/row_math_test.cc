@@ -244,59 +244,6 @@ TEST_F(RowMathOf, TypesAreReadAndRoundedToNearestEven) {
   }
 }
 
-TEST_F(RowMathOf, TilesArePlacedWithBiasAndPosition) {
-  const int64_t rows = 4, dim = 52, places = 9;
-  const auto from = Rounded(DataType::kBFloat16, Values(rows * dim, 1)), bias = Values(dim, 2);
-  const std::vector<int64_t> to_rows{7, 0, 8, 3};
-  const std::vector<double> coords{0, 0, 255.5, 256, 255'999, 100'000.25, 77'000, 512};
-  std::vector<double> frequencies;
-  for (int i = 0; i < dim / 4; ++i) frequencies.push_back(std::pow(10000.0, -i / 13.0));
-  const std::vector<float> untouched(places * dim, 77);
-  for (const bool positioned : {false, true}) {
-    float* const to = Copied(untouched);
-    Run(PlaceTask{.rows = rows,
-                  .dim = dim,
-                  .from = CopiedAs(DataType::kBFloat16, from),
-                  .from_dtype = DataType::kBFloat16,
-                  .bias = positioned ? Copied(bias) : nullptr,
-                  .places = Copied(to_rows),
-                  .to = to,
-                  .coords = positioned ? Copied(coords) : nullptr,
-                  .frequencies = Copied(frequencies),
-                  .tile_size = 256});
-    auto found = Back(to, places * dim);
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t x = 0; x < dim; ++x) {
-        double expected = from[i * dim + x];
-        if (positioned) {
-          const double cell = std::floor(coords[2 * i + (x < dim / 2 ? 1 : 0)] / 256);
-          const double angle = cell * frequencies[x % (dim / 2) % (dim / 4)];
-          expected += bias[x] + (x % (dim / 2) < dim / 4 ? std::sin(angle) : std::cos(angle));
-        }
-        EXPECT_NEAR(found[to_rows[i] * dim + x], expected, 2e-6 * (1 + std::abs(expected)));
-        found[to_rows[i] * dim + x] = 77;
-      }
-    }
-    EXPECT_EQ(found, untouched) << "of other rows";
-  }
-}
-
-TEST_F(RowMathOf, SumsAddUpInFloat64) {
-  for (const int64_t dim : {1, 33, 768}) {
-    for (const int64_t rows : {1, 7, 1024}) {
-      const auto from = Values(rows * dim, rows, 1, 1e4f);
-      std::vector<double> expected(dim, 5);
-      double* const to = Copied(expected);
-      Run(SumTask{.rows = rows, .dim = dim, .from = Copied(from), .to = to});
-      for (int64_t i = 0; i < rows * dim; ++i) expected[i % dim] += from[i];
-      const auto found = Back(to, dim);
-      for (int64_t x = 0; x < dim; ++x) {
-        EXPECT_NEAR(found[x], expected[x], 1e-12 * std::abs(expected[x])) << rows << " x " << dim;
-      }
-    }
-  }
-}
-
 // Sums of float32; a number that TF32 or bfloat16 has not kept is seen.
 TEST_F(RowMathOf, ProductsAreThoseOfTheirType) {
   const int64_t workspace_bytes = 4096;

@@ -26,38 +26,6 @@ std::string MessageOf(const std::string& json) {
   return std::string(config.status().message());
 }
 
-TEST(EncoderConfig, EveryField) {
-  const auto config = ParseEncoderConfig(kConfig);
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->input_dim, 1536);
-  EXPECT_EQ(config->tile_dim(), 1536);
-  EXPECT_EQ(config->embed_dim, 768);
-  EXPECT_EQ(config->head_dim(), 48);
-  EXPECT_EQ(config->ffn_dim, 3072);
-  EXPECT_EQ(config->layers, 12);
-  ASSERT_EQ(config->branches.size(), 2u);
-  EXPECT_EQ(config->branches[1], (Branch{.segment = 5792, .dilation = 2}));
-  EXPECT_EQ(config->layer_norm_eps, 1e-5);
-  EXPECT_EQ(config->norm_eps, 1e-6);
-  EXPECT_TRUE(config->class_token);
-  EXPECT_TRUE(config->output_norm);
-  EXPECT_EQ(config->position, (GridPositions{.tile_size = 256, .grid = 1000}));
-}
-
-TEST(EncoderConfig, ABareEncoderTakesRowsOfItsOwnWidth) {
-  const auto config = ParseEncoderConfig(
-      R"({"architecture": "longnet_encoder", "input_dim": 0, "embed_dim": 128, "heads": 4,
-          "ffn_dim": 256, "layers": 2, "segments": [64], "dilations": [1], "layer_norm_eps": 1e-5,
-          "class_token": false, "output_norm": false, "position": null})");
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->tile_dim(), 128);
-  EXPECT_EQ(TokensOf(*config, 40), 40);
-  EXPECT_FALSE(config->position.has_value());
-  for (const WeightShape& weight : WeightShapes(*config)) {
-    EXPECT_TRUE(weight.name.starts_with("encoder.layers.")) << weight.name;
-  }
-}
-
 TEST(EncoderConfig, ErrorsNameFieldValueAndLimit) {
   struct {
     const char *from, *to, *words;

@@ -154,13 +154,6 @@ TEST_F(EncoderFolderTest, WeightsThatAreWrittenOverAreNoModel) {
   EXPECT_TRUE(absl::IsUnavailable(folder.CheckUnchanged()));
 }
 
-TEST_F(EncoderFolderTest, ALongConfigIsNotRead) {
-  Write(kConfigFile, std::string(kMaxConfigBytes + 1, ' '));
-  const absl::Status status = EncoderFolder::Open(folder_, digests_).status();
-  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("must have at most 1048576"));
-}
-
 TEST_F(EncoderFolderTest, WhatIsNoFolderIsNamed) {
   const absl::Status none = EncoderFolder::Open(folder_ + "/none", digests_).status();
   EXPECT_TRUE(absl::IsNotFound(none)) << none;
@@ -186,29 +179,6 @@ TEST_F(EncoderFolderTest, MemoryIsKnownAndBoundedBeforeItIsTaken) {
         EncoderModel::Load(folder, {.compute = compute, .max_bytes = *bytes - 1}).status();
     EXPECT_TRUE(absl::IsResourceExhausted(over)) << over;
     EXPECT_THAT(std::string(over.message()), HasSubstr(absl::StrCat(*bytes, " bytes of memory")));
-  }
-}
-
-// The published size: its sides are multiples of 64, so nothing is filled up.
-TEST(WeightBytesTest, AreExactWhereLayoutsFillNothingUp) {
-  EncoderConfig config{.input_dim = 1536,
-                       .embed_dim = 768,
-                       .heads = 16,
-                       .ffn_dim = 3072,
-                       .layers = 12,
-                       .branches = {{.segment = 1024, .dilation = 1}},
-                       .norm_eps = 1e-6,
-                       .class_token = true,
-                       .output_norm = true};
-  const int64_t matrices = 1536 * 768 + 12 * (4 * 768 * 768 + 2 * 768 * 3072);
-  const int64_t others =
-      768 + 768 + 12 * (4 * 768 + 6 * 768 + 3072 + 2 * 3072 + 768) + 2 * 768 + 2 * 768;
-  EXPECT_EQ(WeightBytes(config, DataType::kFloat32), 4 * (matrices + others));
-  EXPECT_EQ(WeightBytes(config, DataType::kBFloat16), 2 * matrices + 4 * others);
-  for (const bool rounded : {false, true}) {
-    const EncoderModelOptions options{.compute = DataType::kBFloat16, .rounded_products = rounded};
-    const Operand operand = rounded ? Operand::kRoundedFloat32 : OperandOf(DataType::kBFloat16);
-    EXPECT_EQ(PackedBytes(config, options).value(), WeightBytes(config, StorageOf(operand)));
   }
 }
 

@@ -54,19 +54,6 @@ class ModelFolder : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(ModelFolder, IsLoadedInBothTypes) {
-  const auto wide = testing::LoadEncoder(folder_, {});
-  ASSERT_TRUE(wide.ok()) << wide.status();
-  EXPECT_EQ((*wide)->weights().layers.size(), 2u);
-  EXPECT_EQ((*wide)->weights().class_token.size(), 32u);
-  EXPECT_TRUE((*wide)->weights().output_norm.has_value());
-  const auto narrow = testing::LoadEncoder(folder_, {.compute = DataType::kBFloat16});
-  ASSERT_TRUE(narrow.ok()) << narrow.status();
-  EXPECT_EQ((*narrow)->compute(), DataType::kBFloat16);
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      testing::LoadEncoder(folder_, {.compute = DataType::kFloat16}).status()));
-}
-
 TEST_F(ModelFolder, MissingWeightsAreNamed) {
   Change(kWeightsFile, "encoder.layers.1.ffn.fc1.bias", "encoder.layers.1.ffn.fc1.bxas");
   EXPECT_THAT(Message(), HasSubstr("encoder.layers.1.ffn.fc1.bias is missing"));

@@ -37,37 +37,6 @@ TEST(RowBlocks, TileTheRowsEvenlyOverTheThreads) {
   EXPECT_EQ(RowBlocks(0, 4).count(), 0);
 }
 
-// Few blocks, so that a product has work for all of a GPU, of a size that is bounded.
-TEST(RowBlocks, AGpuTakesLargeOnes) {
-  for (const int64_t rows : {1, 100, 8192, 8193, 10001, 45681, 1000001}) {
-    const RowBlocks blocks(rows, 0);
-    EXPECT_EQ(blocks.count(), (rows + 8191) / 8192) << rows;
-    EXPECT_LE(blocks.block, 8192);
-    EXPECT_LE(blocks.block, rows / blocks.count() + 16);
-  }
-}
-
-TEST(EncoderMemory, FallsWithTheRanksAndHoldsNoFeedForwardOfAllRows) {
-  const EncoderConfig config = PublishedSize();
-  const std::vector<int64_t> slide = {45680};
-  int64_t before = 0;
-  for (const int ranks : {1, 2, 4, 8}) {
-    const auto plan = MakeEncoderPlan(config, DataType::kFloat32, slide, ranks);
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    int64_t most = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      const EncoderMemory memory = MemoryOf(*plan, rank, 2, DataType::kFloat32, {});
-      most = std::max(most, memory.total());
-      EXPECT_LT(memory.block_bytes, 16 << 20);
-      EXPECT_EQ(memory.residual_bytes, plan->attention.shards.Rows(rank) * 768 * 4);
-    }
-    if (before > 0) {
-      EXPECT_LT(most, before * 0.7) << ranks;
-    }
-    before = most;
-  }
-}
-
 TEST(EncoderPlan, FlopsOfAllRanksAreThoseOfOne) {
   const EncoderConfig config = PublishedSize();
   const auto one = MakeEncoderPlan(config, DataType::kFloat32, {1000, 20}, 1);

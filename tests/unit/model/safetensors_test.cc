@@ -47,22 +47,6 @@ class Folder {
   std::string path_;
 };
 
-TEST(Safetensors, EntriesByNameWithTheirPlacesInTheFile) {
-  const auto entries = ParseText(SafetensorsText(kTwo, 28));
-  ASSERT_TRUE(entries.ok()) << entries.status();
-  ASSERT_EQ(entries->size(), 2u);
-  const int64_t data = 8 + static_cast<int64_t>(sizeof(kTwo)) - 1;
-  const SafetensorsEntry &a = (*entries)[0], &b = (*entries)[1];
-  EXPECT_EQ(a.name, "a");
-  EXPECT_EQ(a.dtype, "BF16");
-  EXPECT_EQ(a.begin, data);
-  EXPECT_EQ(a.end, data + 4);
-  EXPECT_EQ(b.name, "b");
-  EXPECT_THAT(b.shape, ElementsAre(2, 3));
-  EXPECT_EQ(b.elements(), 6);
-  EXPECT_EQ(b.end, data + 28);
-}
-
 TEST(Safetensors, AScalarAndAnEmptyTensor) {
   const auto entries =
       ParseText(SafetensorsText(R"({"s":{"dtype":"F64","shape":[],"data_offsets":[0,8]},)"

@@ -63,17 +63,6 @@ TEST_F(WeightMemoryTest, TheFirstFillsAndOthersRead) {
   EXPECT_FALSE((*other)->filled());
 }
 
-TEST_F(WeightMemoryTest, WhoWaitsGetsWhatIsFilledMeanwhile) {
-  auto first = Open();
-  ASSERT_TRUE(first.ok()) << first.status();
-  auto second =
-      std::async(std::launch::async, [this] { return Open("a", kBytes, absl::Seconds(60)); });
-  Fill(**first, 'x');
-  const auto got = second.get();
-  ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_TRUE((*got)->filled());
-}
-
 // One that is stopped keeps its lock.
 TEST_F(WeightMemoryTest, OneThatDoesNotGoOnIsNotWaitedFor) {
   auto first = Open();
