@@ -1,10 +1,10 @@
-// Attention of the engine in GFLOP/s, against the multiply-add peak and the copy rate that the same
-// run measures, as a Markdown table, which ./dev bench records; and what a plan takes.
+// Attention of the engine in GFLOP/s, against the multiply-add peak that the same run measures, as a
+// Markdown table, which ./dev bench records.
 //
 //   engine_bench                     everything, best of 5 rounds: about ten minutes
-//   engine_bench float32 64          cases that have all the words: type, head dim, pattern,
-//   threads engine_bench --rounds=2 causal engine_bench --quick             a smoke test: small,
-//   one round
+//   engine_bench float32 64          cases that have all the words: type, head dim, pattern, threads
+//   engine_bench --rounds=2 causal
+//   engine_bench --quick             a smoke test: small, one round
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,10 +21,8 @@
 #include "absl/strings/strip.h"
 #include "bench/measure.h"
 #include "engine/device/device.h"
-#include "engine/plan/plan.h"
 #include "engine/spec/numbers.h"
 #include "tests/random/random_spec.h"
-#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::bench {
 namespace {
@@ -133,7 +131,6 @@ std::vector<Case> Cases(const Options& options, int all_threads) {
 // Best rates by number of threads.
 struct Limits {
   std::map<int, double> multiply_add;  // GFLOP/s
-  std::map<int, double> copy;          // GB/s
 };
 
 void Raise(double& best, double value) { best = std::max(best, value); }
@@ -170,11 +167,7 @@ void Attention(const Options& options) {
   }
 
   Limits limits;
-  CopyRate copy;
   for (int round = 0; round < options.rounds; ++round) {
-    for (const auto& [threads, device] : devices) {
-      Raise(limits.copy[threads], copy.Gigabytes(threads));
-    }
     for (Case& one : cases) {
       MeasureOnce(one, *devices[one.threads], *tensors[one.dtype], options.rows, limits);
     }
@@ -183,8 +176,8 @@ void Attention(const Options& options) {
   std::printf("\n%s; kernel %s\n", MachineLine().c_str(),
               devices.begin()->second->info().kernel.c_str());
   for (const auto& [threads, peak] : limits.multiply_add) {
-    std::printf("%d thread%s: multiply-add peak %.1f GFLOP/s, copy %.1f GB/s\n", threads,
-                threads == 1 ? "" : "s", peak, limits.copy[threads]);
+    std::printf("%d thread%s: multiply-add peak %.1f GFLOP/s\n", threads, threads == 1 ? "" : "s",
+                peak);
   }
   std::printf("%lld rows selected, %lld heads, best of %d rounds\n\n",
               static_cast<long long>(options.rows), static_cast<long long>(kHeads), options.rounds);
@@ -197,21 +190,6 @@ void Attention(const Options& options) {
                      Number(one.best_gflops, 1),
                      Number(100 * one.best_gflops / limits.multiply_add[one.threads], 1),
                      dense > 0 ? Number(one.best_gflops / dense, 3) : "-"});
-  }
-  PrintTable(table);
-}
-
-void Plans(const Options& options) {
-  JobSpec spec = PlainSpec({.tokens = 1'000'000'000, .heads = 8, .dim = 64});
-  spec.branches = {{2048, 1}, {1 << 18, 64}, {spec.tokens, 65536}};
-  std::printf("\nA plan of a billion tokens, best of %d:\n\n", options.rounds);
-  std::vector<std::vector<std::string>> table = {{"workers", "ms"}};
-  for (const int workers : {8, 128, 1024}) {
-    double best = 1e9;
-    for (int round = 0; round < options.rounds; ++round) {
-      best = std::min(best, SecondsOf([&] { (void)MakePlan(spec, workers).value(); }));
-    }
-    table.push_back({absl::StrCat(workers), Number(1e3 * best, 3)});
   }
   PrintTable(table);
 }
@@ -237,6 +215,5 @@ int main(int argc, char** argv) {
     }
   }
   Attention(options);
-  if (options.words.empty()) Plans(options);
   return 0;
 }

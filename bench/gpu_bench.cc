@@ -3,21 +3,18 @@
 //   gpu_bench [--part=PART] [--kernel=KERNEL] [--type=TYPE] [--tokens=N] [--quick] [--values=FILE]
 //
 //   --part=device     the GPU's name
-//          smoke      one kernel: small tasks of each type and a small job, and whether they are
-//          right layers     dense, causal and by strided views, at head dims 64 and 128 jobs the
-//          published configuration of the reports, through the engine small      how long small
-//          jobs take resident   a job that fills the GPU's memory
+//          smoke      one kernel: small tasks of each type and a small job; are they right?
+//          layers     dense, causal and by strided views, at head dims 64 and 128
+//          jobs       the published configuration of the reports, through the engine
+//          small, resident   small jobs; a job that fills the GPU's memory
 //                     without it: all but the first two
-//   --kernel=KERNEL   cuda/native, cuda/native-sm90, cuda/native-sm90-pipelined or cuda/cudnn; or
-//   cuda, which is the best of them as
-//                     a service uses it. Without it: all that this GPU and build have
+//   --kernel=KERNEL   cuda/native, cuda/native-sm90, cuda/native-sm90-pipelined, cuda/cudnn, or cuda,
+//                     the best of them as a service uses it. Without it: all that are there
 //   --type=TYPE       bfloat16 (the default), float16 or float32, of layers
-//   --tokens=N        of jobs; without it 425984, which is published, and as many as fill the
-//   memory
+//   --tokens=N        of jobs; without it 425984, which is published, and what fills the memory
 //   --quick           small sizes and one round, to see that it runs
-//   --values=FILE     only writes the numbers that Q, K and V are made of, as little-endian
-//   float32,
-//                     for bench/gpu_peers.py; needs no GPU
+//   --values=FILE     only writes the numbers of Q, K and V, little-endian float32, for
+//                     bench/gpu_peers.py; needs no GPU
 //
 // Times are wall-clock, of whole calls, median of kRounds after 200 ms. Exits with 1 where
 // something could not be measured or was wrong, with 2 for wrong options, and with 3 where there is

@@ -4,13 +4,10 @@
 #include <barrier>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "bench/multiply_add.h"
 #include "engine/device/cpu/machine.h"
 
@@ -18,7 +15,6 @@ namespace hilbert_ring::bench {
 namespace {
 
 constexpr int64_t kMultiplyAddSteps = 4'000'000;  // about 7 ms
-constexpr size_t kCopyBytes = size_t{128} << 20;
 
 using Clock = std::chrono::steady_clock;
 
@@ -41,19 +37,6 @@ double SecondsOnThreads(int threads, const std::function<void(int)>& work) {
       .count();
 }
 
-// "32K, 512K, 32768K": data caches of the first core as the system tells them.
-std::string Caches() {
-  std::vector<std::string> sizes;
-  for (int index = 0; index < 8; ++index) {
-    const std::string folder = absl::StrCat("/sys/devices/system/cpu/cpu0/cache/index", index, "/");
-    std::string type, size;
-    std::ifstream(folder + "type") >> type;
-    std::ifstream(folder + "size") >> size;
-    if (!size.empty() && type != "Instruction") sizes.push_back(size);
-  }
-  return sizes.empty() ? "unknown" : absl::StrJoin(sizes, ", ");
-}
-
 }  // namespace
 
 double SecondsOf(const std::function<void()>& work) {
@@ -71,19 +54,8 @@ double MultiplyAddGflops(int threads) {
   return static_cast<double>(all) / seconds * 1e-9;
 }
 
-CopyRate::CopyRate() : from_(kCopyBytes, 1), to_(kCopyBytes, 2) {}
-
-double CopyRate::Gigabytes(int threads) {
-  const size_t share = kCopyBytes / threads;
-  const double seconds = SecondsOnThreads(threads, [&](int i) {
-    std::memcpy(to_.data() + i * share, from_.data() + i * share, share);
-  });
-  return static_cast<double>(share) * threads / seconds * 1e-9;
-}
-
 std::string MachineLine() {
-  return absl::StrCat(ProcessorName(), ", ", MultiplyAddTarget(), ", threads ", UsableThreads(),
-                      ", caches ", Caches());
+  return absl::StrCat(ProcessorName(), ", ", MultiplyAddTarget(), ", threads ", UsableThreads());
 }
 
 void PrintTable(const std::vector<std::vector<std::string>>& rows) {

@@ -21,17 +21,7 @@ double SecondsOf(const std::function<void()>& work);
 double MultiplyAddGflops(int threads);
 std::string MultiplyAddTarget();  // "AVX2"
 
-// Bytes copied from memory to memory, each read once and written once, by `threads` together.
-class CopyRate {
- public:
-  CopyRate();
-  double Gigabytes(int threads);  // a second
-
- private:
-  std::vector<char> from_, to_;
-};
-
-// "AMD EPYC, AVX2, threads 2, caches 32K, 512K, 32768K".
+// "AMD EPYC, AVX2, threads 2".
 std::string MachineLine();
 
 // Rows of cells as a Markdown table whose columns are aligned; the first row is the head.

@@ -1,50 +1,47 @@
 #include "bench/one_shard_job.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <numeric>
-#include <random>
-#include <vector>
+#include <stdexcept>
 
+#include "bench/or_fail.h"
 #include "engine/order/permutation.h"
 #include "engine/run/executor.h"
-#include "tests/random/random_spec.h"
 
 namespace hilbert_ring::bench {
 
 OneShardJob::OneShardJob(const JobSpec& spec, Device& device)
     : device_(device),
-      plan_(MakePlan(spec, 1).value()),
-      store_(ShardStore::Make(device, plan_, 0).value()) {
-  std::vector<int64_t> tokens(spec.tokens);
-  std::iota(tokens.begin(), tokens.end(), 0);
-  if (spec.ordering) {
-    Permutation::Make(spec, {}).value()->Tokens(0, tokens);
-    std::copy(tokens.begin(), tokens.end(), store_->tokens().begin());
-  }
-  std::mt19937_64 random(6);
-  const std::vector<float> values = testing::RandomValues(262'139, random);
-  const int64_t elements = spec.heads * spec.head_dim;
-  for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
-    for (int64_t slot = 0; slot < spec.tokens; ++slot) {
-      auto* row = reinterpret_cast<float*>(store_->Row(kind, slot));
-      for (int64_t i = 0; i < elements; ++i) {
-        const int64_t index = tokens[slot] * elements + i + 7919 * static_cast<int64_t>(kind);
-        row[i] = values[index % static_cast<int64_t>(values.size())];
-      }
-    }
+      plan_(OrFail(MakePlan(spec, 1))),
+      store_(OrFail(ShardStore::Make(device, plan_, 0))),
+      tokens_(spec.tokens) {
+  std::iota(tokens_.begin(), tokens_.end(), 0);
+  if (!spec.ordering) return;
+  OrFail(Permutation::Make(spec, {}))->Tokens(0, tokens_);
+  OrFail(store_->WriteTokens(0, spec.tokens, tokens_.data()));
+}
+
+void OneShardJob::Place(TensorKind kind, std::span<const std::byte> rows) {
+  const int64_t bytes = RowBytes(plan_.spec, kind);
+  if (std::ssize(rows) != bytes * plan_.spec.tokens) throw std::runtime_error("rows of another size");
+  for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
+    std::memcpy(store_->Row(kind, slot), rows.data() + tokens_[slot] * bytes, bytes);
   }
 }
 
-void OneShardJob::Run() {
-  const auto figures = Execute(plan_, 0, *store_, device_, nullptr, 1, {});
-  if (!figures.ok()) {
-    std::fprintf(stderr, "%s\n", figures.status().ToString().c_str());
-    std::exit(1);
+std::vector<std::byte> OneShardJob::Out() const {
+  const int64_t bytes = RowBytes(plan_.spec, TensorKind::kOut);
+  std::vector<std::byte> rows(bytes * plan_.spec.tokens), computed(rows.size());
+  OrFail(store_->Read(TensorKind::kOut, 0, plan_.spec.tokens, computed.data()));
+  for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
+    std::memcpy(rows.data() + tokens_[slot] * bytes, computed.data() + slot * bytes, bytes);
   }
-  flops_ = figures->flops;
+  return rows;
+}
+
+void OneShardJob::Run() {
+  flops_ = OrFail(Execute(plan_, 0, *store_, device_, nullptr, 1, {})).flops;
 }
 
 }  // namespace hilbert_ring::bench

@@ -1,7 +1,16 @@
 // One job in one shard, with its rows at their slots: what benchmarks run again and again.
+//
+//   OneShardJob job(spec, *device);
+//   job.Place(TensorKind::kQ, rows);
+//   job.Run();
+//
+// What fails is an exception (or_fail.h).
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "engine/device/device.h"
 #include "engine/plan/plan.h"
@@ -12,10 +21,13 @@ namespace hilbert_ring::bench {
 
 class OneShardJob {
  public:
-  // With rows of random values in float32. The spec is right, and the device outlives the job.
+  // The spec has no coordinates, and the device outlives the job.
   OneShardJob(const JobSpec& spec, Device& device);
 
-  // Ends the program where it fails.
+  // Rows by token, in the job's type.
+  void Place(TensorKind kind, std::span<const std::byte> rows);
+  std::vector<std::byte> Out() const;  // likewise
+
   void Run();
   double flops() const { return flops_; }  // of the last run
 
@@ -23,6 +35,7 @@ class OneShardJob {
   Device& device_;
   Plan plan_;
   std::unique_ptr<ShardStore> store_;
+  std::vector<int64_t> tokens_;  // by slot
   double flops_ = 0;
 };
 

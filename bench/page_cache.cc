@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 
@@ -24,14 +26,7 @@ constexpr int kTries = 3;
 
 absl::Status Failed(const std::string& path) { return absl::ErrnoToStatus(errno, path); }
 
-}  // namespace
-
-bool LiesInMemory(const std::string& folder) {
-  struct statfs system = {};
-  if (statfs(folder.c_str(), &system) != 0) return false;
-  return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
-}
-
+// Of a file's pages, whole pages.
 absl::StatusOr<int64_t> BytesInMemory(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return Failed(path);
@@ -48,6 +43,14 @@ absl::StatusOr<int64_t> BytesInMemory(const std::string& path) {
   if (mincore(mapped, size, pages.data()) != 0) return Failed(path);
   return static_cast<int64_t>(page) *
          std::ranges::count_if(pages, [](unsigned char is) { return (is & 1U) != 0; });
+}
+
+}  // namespace
+
+bool LiesInMemory(const std::string& folder) {
+  struct statfs system = {};
+  if (statfs(folder.c_str(), &system) != 0) return false;
+  return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
 }
 
 absl::Status DropPages(const std::string& path) {

@@ -4,20 +4,15 @@
 //   OrFail(DropPages("/srv/q.npy"));    // no page of it is in memory now
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 namespace hilbert_ring::bench {
 
 // Whether files of this folder have no other place than memory (tmpfs, ramfs). False where there is
 // no such folder.
 bool LiesInMemory(const std::string& folder);
-
-// Bytes of a file whose pages are in memory, whole pages. Errors follow errno.
-absl::StatusOr<int64_t> BytesInMemory(const std::string& path);
 
 // Writes a file's pages to its disk and drops them from memory. FAILED_PRECONDITION: some stay, for
 // the file lies in memory, or somebody has mapped it; other errors follow errno.

@@ -9,7 +9,6 @@ the first job of each is not counted.
 import argparse
 import os
 import platform
-import re
 import subprocess
 import time
 
@@ -18,14 +17,9 @@ import grpc
 import numpy as np
 
 import hilbert_ring
+from tls_cost import processor
 
 PATTERN = {"segments": [2048, 4096, 8192], "dilations": [1, 2, 4]}
-
-
-def processor():
-    with open("/proc/cpuinfo") as info:
-        found = re.search(r"model name\s*: (.*)", info.read())
-    return found.group(1) if found else platform.machine()
 
 
 class CppClient:

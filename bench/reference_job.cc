@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <numeric>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -17,8 +16,6 @@
 #include "client/cpp/by_reference.h"
 #include "client/cpp/npy.h"
 #include "engine/base/return_if_error.h"
-#include "engine/order/permutation.h"
-#include "engine/run/executor.h"
 #include "engine/spec/numbers.h"
 #include "tests/service/encode_files.h"
 
@@ -79,28 +76,14 @@ void Files::ReadInputs() const {
   }
 }
 
-EngineJob::EngineJob(const JobSpec& spec, const Files& files)
-    : device_(OrFail(MakeDevice({}))),
-      plan_(OrFail(MakePlan(spec, 1))),
-      store_(OrFail(ShardStore::Make(*device_, plan_, 0))) {
-  std::vector<int64_t> tokens(static_cast<size_t>(spec.tokens));
-  std::iota(tokens.begin(), tokens.end(), 0);
-  if (spec.ordering) {
-    OrFail(Permutation::Make(spec, {}))->Tokens(0, tokens);
-    std::ranges::copy(tokens, store_->tokens().begin());
-  }
+OneShardJob EngineJob(const JobSpec& spec, Device& device, const Files& files) {
+  OneShardJob job(spec, device);
   for (const auto& [kind, name] :
        {std::pair{TensorKind::kQ, "q"}, {TensorKind::kK, "k"}, {TensorKind::kV, "v"}}) {
-    const auto file = OrFail(client::NpyFile::Open(files.Path(name)));
-    const int64_t bytes = RowBytes(spec, kind);
-    for (int64_t slot = 0; slot < spec.tokens; ++slot) {
-      std::memcpy(store_->Row(kind, slot), file.data() + tokens[slot] * bytes,
-                  static_cast<size_t>(bytes));
-    }
+    job.Place(kind, OrFail(client::NpyFile::Open(files.Path(name))).span());
   }
+  return job;
 }
-
-void EngineJob::Run() { OrFail(Execute(plan_, 0, *store_, *device_, nullptr, 1, {})); }
 
 Place::Place(const std::string& folder, const JobSpec& sizes, int workers)
     : files_(folder, sizes),

@@ -2,8 +2,7 @@
 // files, and with its tensors sent.
 //
 //   const Place place("/dev/shm", PublishedJob(tokens, dtype, false), 1);  // files, and a service
-//   EngineJob engine(spec, place.files());
-//   engine.Run();
+//   EngineJob(spec, *device, place.files()).Run();
 //   place.RunByReference(spec);
 //   place.RunSent(spec);
 //
@@ -18,9 +17,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "bench/one_shard_job.h"
 #include "engine/device/device.h"
-#include "engine/plan/plan.h"
-#include "engine/run/shard_store.h"
 #include "engine/spec/job_spec.h"
 #include "tests/support/cluster.h"
 
@@ -47,18 +45,8 @@ class Files {
   const std::filesystem::path folder_;
 };
 
-// The engine's Execute over rows that are at their places, in one shard.
-class EngineJob {
- public:
-  EngineJob(const JobSpec& spec, const Files& files);
-
-  void Run();
-
- private:
-  std::unique_ptr<Device> device_;
-  Plan plan_;
-  std::unique_ptr<ShardStore> store_;
-};
+// The job for the engine alone, its rows at their places.
+OneShardJob EngineJob(const JobSpec& spec, Device& device, const Files& files);
 
 // Files, and a service that has them in its data root. Specs of its jobs have the sizes of `sizes`.
 class Place {

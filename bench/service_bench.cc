@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -17,14 +18,6 @@ namespace hilbert_ring::testing {
 
 constexpr double kMiB = 1 << 20;
 
-JobSpec Reports(int64_t tokens, DataType dtype, std::vector<Branch> branches, Mixing mixing) {
-  JobSpec spec = PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
-  spec.dtype = dtype;
-  spec.branches = std::move(branches);
-  spec.mixing = mixing;
-  return spec;
-}
-
 std::string PatternName(const JobSpec& spec) {
   std::vector<int64_t> segments, dilations;
   for (const Branch& branch : spec.branches) {
@@ -32,9 +25,7 @@ std::string PatternName(const JobSpec& spec) {
     dilations.push_back(branch.dilation);
   }
   return absl::StrCat("[", absl::StrJoin(segments, ", "), "] / [", absl::StrJoin(dilations, ", "),
-                      "] ", spec.mixing == Mixing::kLse ? "lse" : "head groups",
-                      spec.causal ? " causal" : "",
-                      spec.dtype == DataType::kFloat32 ? ", float32" : ", bfloat16");
+                      "]");
 }
 
 void PrintHeader() {
@@ -83,55 +74,22 @@ void RunJob(const JobSpec& spec, int workers) {
   std::fflush(stdout);
 }
 
-void MemoryFallsWithWorkers() {
-  std::printf("\n### Memory of 262,144 tokens\n\n");
-  PrintHeader();
-  for (const std::vector<Branch>& branches : {std::vector<Branch>{{2048, 1}, {4096, 2}, {8192, 4}},
-                                              std::vector<Branch>{{2048, 1}, {262144, 64}}}) {
-    for (const int workers : {1, 2, 4}) {
-      RunJob(Reports(262144, DataType::kFloat32, branches, Mixing::kHeadGroups), workers);
-    }
-  }
-}
-
-void BytesOfPatterns() {
-  std::printf("\n### Bytes exchanged, 32,768 tokens over four workers\n\n");
-  PrintHeader();
-  for (const Mixing mixing : {Mixing::kHeadGroups, Mixing::kLse}) {
-    for (const std::vector<Branch>& branches :
-         {std::vector<Branch>{{2048, 1}, {4096, 2}, {8192, 4}},
-          std::vector<Branch>{{2048, 1}, {16384, 4}}, std::vector<Branch>{{2048, 1}, {32768, 16}},
-          std::vector<Branch>{{2048, 1}, {16384, 4}, {32768, 16}}}) {
-      RunJob(Reports(32768, DataType::kBFloat16, branches, mixing), 4);
-    }
-  }
-  JobSpec causal =
-      Reports(32768, DataType::kBFloat16, {{2048, 1}, {32768, 16}}, Mixing::kHeadGroups);
-  causal.causal = true;
-  RunJob(causal, 4);
-}
-
-void AMillionTokens() {
-  std::printf("\n### 1,048,576 tokens of the reports' configuration\n\n");
-  PrintHeader();
-  RunJob(
-      Reports(1 << 20, DataType::kBFloat16, {{2048, 1}, {4096, 2}, {8192, 4}}, Mixing::kHeadGroups),
-      2);
-}
-
 }  // namespace hilbert_ring::testing
 
-// Arguments choose parts by name; without one, all run.
+// The number of tokens; without it 262,144.
 int main(int argc, char** argv) {
-  const auto wanted = [&](const std::string& part) {
-    for (int i = 1; i < argc; ++i) {
-      if (part == argv[i]) return true;
-    }
-    return argc == 1;
-  };
   using namespace hilbert_ring::testing;
-  if (wanted("bytes")) BytesOfPatterns();
-  if (wanted("memory")) MemoryFallsWithWorkers();
-  if (wanted("million")) AMillionTokens();
+  int64_t tokens = 262'144;
+  if (argc > 2 || (argc == 2 && !absl::SimpleAtoi(argv[1], &tokens)) || tokens < 8192) {
+    std::fprintf(stderr, "service_bench [TOKENS], at least 8192\n");
+    return 2;
+  }
+  std::printf("\n### Memory of %lld tokens\n\n", static_cast<long long>(tokens));
+  PrintHeader();
+  for (const hilbert_ring::Branch& longest : {hilbert_ring::Branch{8192, 4}, {tokens, 64}}) {
+    hilbert_ring::JobSpec spec = hilbert_ring::PublishedSpec(tokens);
+    spec.branches.back() = longest;
+    for (const int workers : {1, 2, 4}) RunJob(spec, workers);
+  }
   return 0;
 }

@@ -5,8 +5,6 @@
 //   small_jobs_bench                                   1 and 16 callers, 64 tokens
 //   small_jobs_bench --against OLD/hilbert-ring-coordinator --callers 1,16,64 --tokens 64,2048
 //   small_jobs_bench --in-a-call 16,64               and so many jobs in each call of one caller
-//   small_jobs_bench --pause                           tells the processes, and waits for a line:
-//                                                      to be traced
 #include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,7 +13,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <memory>
 #include <random>
@@ -48,7 +45,6 @@ struct Options {
   int workers = 2;
   int blocks = 10;
   int jobs = 300;  // of a block
-  bool pause = false;
 };
 
 // Of each caller in a block at least: its first and its last jobs run beside fewer others. In
@@ -93,6 +89,13 @@ Usage UsageOf(const Cluster& cluster) {
   Usage usage{.coordinator = ProcessorOf(cluster.coordinator()), .client = ProcessorOf(getpid())};
   for (const pid_t worker : cluster.Workers()) Add(usage.workers, ProcessorOf(worker));
   return usage;
+}
+
+void AddSince(const Usage& before, const Cluster& cluster, Usage& sum) {
+  const Usage after = UsageOf(cluster);
+  Add(sum.coordinator, after.coordinator - before.coordinator);
+  Add(sum.workers, after.workers - before.workers);
+  Add(sum.client, after.client - before.client);
 }
 
 // A job's rows, and where its result goes.
@@ -160,10 +163,7 @@ absl::Status RunBlock(Service& service, int callers, int jobs, int64_t tokens, T
     call(0);
   }
   tally.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-  const Usage after = UsageOf(*service.cluster);
-  Add(tally.usage.coordinator, after.coordinator - before.coordinator);
-  Add(tally.usage.workers, after.workers - before.workers);
-  Add(tally.usage.client, after.client - before.client);
+  AddSince(before, *service.cluster, tally.usage);
   for (int caller = 0; caller < callers; ++caller) {
     if (!ends[caller].ok()) return ends[caller];
     tally.milliseconds.insert(tally.milliseconds.end(), milliseconds[caller].begin(),
@@ -188,10 +188,7 @@ absl::Status RunCalls(Service& service, int in_a_call, int jobs, int64_t tokens,
     tally.seconds += took.count() / 1e3;
     tally.milliseconds.push_back(took.count());
   }
-  const Usage after = UsageOf(*service.cluster);
-  Add(tally.usage.coordinator, after.coordinator - before.coordinator);
-  Add(tally.usage.workers, after.workers - before.workers);
-  Add(tally.usage.client, after.client - before.client);
+  AddSince(before, *service.cluster, tally.usage);
   return absl::OkStatus();
 }
 
@@ -252,15 +249,6 @@ absl::Status Run(const Options& options) {
     service.cluster = *std::move(cluster);
     service.channel = client::Connect(service.cluster->address());
   }
-  if (options.pause) {
-    for (const Service& service : services) {
-      std::string pids;
-      for (const pid_t pid : service.cluster->Processes()) absl::StrAppend(&pids, " ", pid);
-      std::fprintf(stderr, "%s:%s\n", service.name.c_str(), pids.c_str());
-    }
-    std::string line;
-    std::getline(std::cin, line);
-  }
   std::printf(
       "\n### Small jobs: 4 heads of dimension 32, float32, %d workers\n\n"
       "| service | tokens | callers | jobs in a call | jobs/s | p50 ms | p90 | p99 | coordinator, "
@@ -305,7 +293,6 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.jobs, "of a block, but 50 of each caller at least")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_flag("--pause", options.pause);
   CLI11_PARSE(app, argc, argv);
   options.coordinators.insert(options.coordinators.end(), others.begin(), others.end());
   const absl::Status status = hilbert_ring::testing::Run(options);

@@ -96,10 +96,6 @@ struct GlooOptions {
   std::string host;   // address, host name or interface of this machine that peers can reach
   std::string ring;   // unique name of ring and generation; ranks of different ones do not connect
   Deadline deadline;  // for connecting
-  // Operations that a peer may announce before this rank starts them, two for each checked transfer
-  // of a step. About 120 bytes each; Gloo looks through all of them at each, so that 100,000 took
-  // it 17 s and 200,000 took 64 s (an Intel Xeon that compiled beside).
-  int64_t most_ahead = 1 << 20;
 };
 
 // Connects a full mesh over TCP. Blocks until connected; a peer that vanishes meanwhile is noticed

@@ -1,7 +1,6 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/peer_error.h"
@@ -72,8 +71,6 @@ class GlooCommunicator : public Communicator {
 
   absl::Status Wait(Deadline deadline) override {
     if (absl::Status status = CurrentStatus(); !status.ok()) return Release(std::move(status));
-    SetDue(deadline);
-    const absl::Cleanup over = [this] { SetDue(Deadline::max()); };
     for (const std::unique_ptr<GlooTransfer>& transfer : transfers_) {
       absl::Status status = transfer->Wait(deadline);
       if (!status.ok()) return Release(Failed(transfer->peer(), status));
@@ -92,10 +89,6 @@ class GlooCommunicator : public Communicator {
   }
 
  private:
-  void SetDue(Deadline deadline) {
-    if (mesh_ != nullptr) mesh_->SetDue(deadline);
-  }
-
   absl::Status CurrentStatus() {
     const MutexLock lock(mutex_);
     return status_;

@@ -100,8 +100,7 @@ void GlooTransfer::Stop() {
   }
 }
 
-GlooMesh::GlooMesh(const GlooOptions& options)
-    : options_(options), due_(std::make_shared<std::atomic<Deadline>>(Deadline::max())) {}
+GlooMesh::GlooMesh(const GlooOptions& options) : options_(options) {}
 
 GlooMesh::~GlooMesh() = default;
 
@@ -139,10 +138,7 @@ absl::Status GlooMesh::Listen() {
         absl::StrCat("host is '", options_.host, "': ", status.message()));
   }
   return Caught([&] {
-    context_ = MakeGlooContext(device, {.rank = options_.rank,
-                                        .size = options_.size,
-                                        .most_ahead = options_.most_ahead,
-                                        .due = due_});
+    context_ = MakeGlooContext(device, {.rank = options_.rank, .size = options_.size});
     context_->setTimeout(std::min(TimeUntil(options_.deadline), kConnectLimit) /
                              kTimeoutsToConnect +
                          milliseconds(1));

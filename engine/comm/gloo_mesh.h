@@ -9,7 +9,6 @@
 // of Gloo that are not a deadline's are UNAVAILABLE.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -62,9 +61,6 @@ class GlooMesh {
   absl::StatusOr<std::unique_ptr<GlooTransfer>> StartSend(const Send& send, uint64_t slot);
   absl::StatusOr<std::unique_ptr<GlooTransfer>> StartReceive(const Receive& receive, uint64_t slot);
 
-  // Of the transfers that are waited for next: no peer that sends holds them up beyond it.
-  void SetDue(Deadline deadline) { *due_ = deadline; }
-
   // Resets all connections, so that the peers notice and no memory is in use any more; 10 to 20 ms
   // in rings of up to 16. A transfer may be waited for meanwhile; other calls exclude each other.
   void Close();
@@ -80,7 +76,6 @@ class GlooMesh {
                                                       GlooTransfer::Direction direction);
 
   const GlooOptions options_;
-  const std::shared_ptr<std::atomic<Deadline>> due_;
   // Shared because Gloo's buffers hold on to it.
   std::shared_ptr<gloo::transport::Context> context_;
   bool closed_ = false;

@@ -231,7 +231,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclRing(const NcclOptions& op
   }
   ASSIGN_OR_RETURN(const std::string id, ShareId(options, all_gather, *end));
   ASSIGN_OR_RETURN(const auto staging, end->AllocateStaging(StepNotes::BytesFor(options.size)));
-  ASSIGN_OR_RETURN(std::unique_ptr<NcclSession> session, NcclSession::Begin(std::move(end)));
+  std::unique_ptr<NcclSession> session = NcclSession::Begin(std::move(end));
   absl::Status status = session->Inside([&](NcclEnd& own) {
     return own.Init(
         {.rank = options.rank, .size = options.size, .id = id, .max_ctas = options.max_ctas});

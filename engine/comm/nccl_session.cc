@@ -1,6 +1,5 @@
 #include "engine/comm/nccl_session.h"
 
-#include <system_error>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -16,22 +15,14 @@ constexpr auto kPoll = std::chrono::milliseconds(1);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NcclSession>> NcclSession::Begin(std::unique_ptr<NcclEnd> end,
-                                                                const ThreadStarter& start) {
+std::unique_ptr<NcclSession> NcclSession::Begin(std::unique_ptr<NcclEnd> end) {
   std::unique_ptr<NcclSession> session(new NcclSession);
   session->state_->end = std::move(end);
-  try {
-    const auto close = [state = session->state_] { CloseWhenAsked(*state); };
-    session->closer_ = start ? start(close) : std::thread(close);
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no thread can be started for the ring: ", error.what()));
-  }
+  session->closer_ = std::thread([state = session->state_] { CloseWhenAsked(*state); });
   return session;
 }
 
 NcclSession::~NcclSession() {
-  if (!closer_.joinable()) return;  // it never began
   bool asked = false;
   {
     const MutexLock lock(state_->mutex);

@@ -33,12 +33,7 @@ class NcclSession {
     kAbort,
   };
 
-  // Throws std::system_error when there is no thread. Empty: the system's.
-  using ThreadStarter = std::function<std::thread(std::function<void()> body)>;
-
-  // RESOURCE_EXHAUSTED when no thread can be started; the end has not been used then.
-  static absl::StatusOr<std::unique_ptr<NcclSession>> Begin(std::unique_ptr<NcclEnd> end,
-                                                            const ThreadStarter& start = {});
+  static std::unique_ptr<NcclSession> Begin(std::unique_ptr<NcclEnd> end);
 
   // Closes, by abort unless Close was called, and waits for it for a limited time. What NCCL does
   // not let go of by then is left to it.

@@ -12,7 +12,7 @@ namespace hilbert_ring::server {
 namespace {
 
 // Two cores of an AMD EPYC (Zen 3), workers of one host: a 64-token job takes 2.7 ms on one worker,
-// 4.4 ms in a ring of two (./dev bench reports).
+// 4.4 ms in a ring of two.
 constexpr double kJobSeconds = 2.5e-3;
 constexpr double kWorkerSeconds = 3e-4;
 constexpr double kRingSeconds = 1e-3;

@@ -85,15 +85,9 @@ TEST_P(CommunicatorTest, RejectsInvalidSteps) {
   Communicator& communicator = *ring[0];
   char byte = 0;
   EXPECT_TRUE(absl::IsInvalidArgument(communicator.Post({.number = -1})));
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      communicator.Post({.sends = {{.peer = 0, .data = &byte, .bytes = 1}}})));
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      communicator.Post({.receives = {{.peer = 0, .data = &byte, .bytes = 1}}})));
-  for (const int peer : {-1, size()}) {
+  for (const int peer : {-1, 0, size()}) {
     EXPECT_TRUE(absl::IsInvalidArgument(
         communicator.Post({.sends = {{.peer = peer, .data = &byte, .bytes = 1}}})));
-    EXPECT_TRUE(absl::IsInvalidArgument(
-        communicator.Post({.receives = {{.peer = peer, .data = &byte, .bytes = 1}}})));
   }
   EXPECT_TRUE(communicator.Post({.number = 5}).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(communicator.Post({.number = 6})));
@@ -111,17 +105,6 @@ TEST_P(CommunicatorTest, AbortFailsLaterCalls) {
     EXPECT_TRUE(absl::IsAborted(status)) << status;
     EXPECT_THAT(status.message(), HasSubstr("no more of this"));
   }
-}
-
-TEST_P(CommunicatorPeersTest, RejectsNegativeBytesAndNull) {
-  const CommunicatorRing ring = Ring();
-  char byte = 0;
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(ring[0]->Post({.sends = {{.peer = 1, .data = &byte, .bytes = -1}}})));
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      ring[0]->Post({.receives = {{.peer = 1, .data = &byte, .bytes = -1}}})));
-  EXPECT_TRUE(absl::IsInvalidArgument(ring[0]->Post({.sends = {{.peer = 1, .bytes = 1}}})));
-  EXPECT_TRUE(absl::IsInvalidArgument(ring[0]->Post({.receives = {{.peer = 1, .bytes = 1}}})));
 }
 
 TEST_P(CommunicatorPeersTest, MatchesTransfersInOrder) {
@@ -148,12 +131,12 @@ TEST_P(CommunicatorPeersTest, ZeroBytesNeedNoMemory) {
 }
 
 TEST_P(CommunicatorPeersTest, MovesLargeMessages) {
-  constexpr int64_t kBytes = (int64_t{64} << 20) + 13;
+  const int64_t bytes = (int64_t{1} << AtDepth(22, 24, 26)) + 13;
   RunRanks(Ring(), [&](int rank, Communicator& communicator) {
     if (rank > 1) return;
     StepOf step(rank, 0);
-    if (rank == 0) step.Send(1, kBytes);
-    if (rank == 1) step.Receive(0, kBytes);
+    if (rank == 0) step.Send(1, bytes);
+    if (rank == 1) step.Receive(0, bytes);
     Exchange(communicator, step);
   });
 }

@@ -76,7 +76,7 @@ TEST_P(CommunicatorFailureTest, AbortEndsAWait) {
 }
 
 TEST_P(CommunicatorFailureTest, AbortRacesPostAndWait) {
-  for (int delay = 0; delay < 8; ++delay) {
+  for (int delay = 0; delay < 8; delay += AtDepth(3, 1, 1)) {
     const CommunicatorRing ring = Ring();
     std::thread watcher([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(300 * delay));
@@ -134,8 +134,9 @@ TEST_P(CommunicatorFailureTest, PeerVanishesInMidStep) {
   RunRanks(ring, [&](int rank, Communicator& communicator) {
     if (rank > 1) return;
     StepOf step(rank, 0);
-    step.Send(1 - rank, int64_t{16} << 20);
-    step.Receive(1 - rank, int64_t{16} << 20);
+    const int64_t bytes = int64_t{1} << AtDepth(22, 23, 24);
+    step.Send(1 - rank, bytes);
+    step.Receive(1 - rank, bytes);
     step.Send(1 - rank, 50);
     step.Receive(1 - rank, 60);  // nobody sends these
     if (rank == 1) {
@@ -165,16 +166,6 @@ TEST_P(CommunicatorFailureTest, AbortGivesPostedMemoryBack) {
     communicator.Abort("leaves early");
     EXPECT_TRUE(absl::IsAborted(communicator.Wait(After(kLong))));  // its memory goes now
   });
-}
-
-TEST_P(CommunicatorFailureTest, ANewRingWorksAfterABrokenOne) {
-  {
-    CommunicatorRing broken = Ring();
-    StepOf step(0, 0);
-    step.Receive(1, 1000);
-    EXPECT_FALSE(PostAndWait(*broken[0], step.step(), After(milliseconds(50))).ok());
-  }
-  PassAround(Ring());
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class FakeEnd : public NcclEnd {
     const std::lock_guard lock(nccl_.mutex_);
     self().groups.push_back(transfers);
     *left_ += static_cast<int>(transfers.size());
-    polls_ = nccl_.polls_to_start;
+    polls_ = 1;
     peers_.clear();
     for (const NcclTransfer& transfer : transfers) {
       peers_.push_back(transfer.peer);
@@ -105,7 +105,6 @@ class FakeEnd : public NcclEnd {
 
   void Abort() override {
     const Call call(this, "abort");
-    std::this_thread::sleep_for(nccl_.abort_time);
     Leave();
     aborted_ = true;
   }

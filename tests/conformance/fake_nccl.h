@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -25,9 +24,7 @@ class FakeNccl {
   // Set before the calls that they are about.
   bool peers_come = true;           // else Ready stays false after Init
   bool peers_finalize = true;       // else Ready stays false after Finalize
-  int polls_to_start = 1;           // Ready is false that often after a group
   std::atomic<bool> stuck = false;  // the stream of an aborted end stays busy: a GPU that hangs
-  std::chrono::milliseconds abort_time{0};
 
   // The next Ready of the rank's end gives this.
   void FailRank(int rank, absl::Status status);

@@ -110,16 +110,5 @@ TEST(DisjointWrites, TasksOfOneCallWriteDifferentElements) {
   }
 }
 
-// Branches that are mixed merge into the same rows: locally, over a ring, and in the tail.
-TEST(DisjointWrites, MixedBranchesShareNoCall) {
-  for (const int workers : {1, 2, 3}) {
-    JobSpec spec = PlainSpec({.tokens = 101, .dim = 8});
-    spec.mixing = Mixing::kLse;
-    spec.tail = Tail::kZero;
-    spec.branches = {{8, 1}, {16, 2}, {101, 1}, {101, 3}};
-    EXPECT_EQ(RunWatched(spec, 5, workers), absl::OkStatus()) << workers << " workers";
-  }
-}
-
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -52,13 +52,8 @@ class CountedDevice : public ForwardingDevice {
     if (!buffer.ok()) return buffer.status();
     return std::make_unique<CountedBuffer>(*std::move(buffer), account_);
   }
-  absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
-    if (!copies_) return absl::InternalError("copying rows in: cudaError, failed");
-    return device().CopyIn(to, from, bytes);
-  }
 
   Device& inner() { return device(); }
-  bool copies_ = true;
 
  private:
   Account& account_;
@@ -131,32 +126,6 @@ TEST_F(EncoderOnGpu, MemoryIsWhatThePlanSaysAndIsGivenBack) {
   EXPECT_EQ(account_.now, 0) << "of weights";
 }
 
-TEST_F(EncoderOnGpu, AModelLargerThanItsLimitIsRefused) {
-  const int64_t bytes = PackedBytes(Load().value()->config(), {.device = device_.get()}).value();
-  EXPECT_TRUE(LoadEncoder(golden_.folder, {.max_bytes = bytes, .device = device_.get()}).ok());
-  const absl::Status refused =
-      LoadEncoder(golden_.folder, {.max_bytes = bytes - 1, .device = device_.get()}).status();
-  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
-}
-
-TEST_F(EncoderOnGpu, MemoryThatIsRefusedAtAnyPlaceIsAnError) {
-  account_.left = 0;
-  EXPECT_TRUE(absl::IsResourceExhausted(Load().status()));
-  account_.left = 1000;
-  const auto model = Load().value();
-  const EncoderPlan plan = PlanOf(*model);
-  const int64_t before = account_.now;
-  int allocations = 0;
-  for (bool made = false; !made; ++allocations) {
-    account_.left = allocations;
-    const auto rank = EncoderRank::Make(model, plan, 0, *device_, {.states = {0}});
-    made = rank.ok();
-    EXPECT_TRUE(made || absl::IsResourceExhausted(rank.status())) << rank.status();
-  }
-  EXPECT_GT(allocations, 8);
-  EXPECT_EQ(account_.now, before);
-}
-
 // From the nth product on they fail: in which layer, and what it was.
 TEST_F(EncoderOnGpu, AnErrorNamesTheLayerAndTheProduct) {
   const auto model = Load().value();
@@ -177,34 +146,6 @@ TEST_F(EncoderOnGpu, AnErrorNamesTheLayerAndTheProduct) {
   }
   emulation::FailLt("");
   EXPECT_TRUE(Run(model, plan, outputs).ok());
-}
-
-TEST_F(EncoderOnGpu, AWeightThatCannotBeCopiedIsNamed) {
-  device_->copies_ = false;
-  const absl::Status status = Load().status();
-  EXPECT_TRUE(absl::IsInternal(status)) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("slide_small: patch_embed.proj.weight: copying rows in"));
-  EXPECT_EQ(account_.now, 0);
-}
-
-TEST_F(EncoderOnGpu, WeightsInOtherMemoryAreRefused) {
-  const auto model = Load().value();
-  const EncoderPlan plan = PlanOf(*model);
-  FileDigests digests;
-  const auto host =
-      EncoderModel::Load(EncoderFolder::Open(golden_.folder, digests).value(), {}).value();
-  EXPECT_TRUE(absl::IsFailedPrecondition(
-      EncoderRank::Make(host, plan, 0, *device_, {.states = {0}}).status()));
-}
-
-TEST_F(EncoderOnGpu, WithoutProductsThereIsNoRank) {
-  const auto model = Load().value();
-  emulation::FailLt("dlopen");
-  const absl::Status status =
-      EncoderRank::Make(model, PlanOf(*model), 0, *device_, {.states = {0}}).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cuBLASLt"));
 }
 
 }  // namespace

@@ -32,49 +32,6 @@ TEST_F(EncoderCourse, ACancelledJobEndsInAnyLayer) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(model_, input, late).status()));
 }
 
-TEST_F(EncoderCourse, ACancelledJobEndsWhileItsTilesArePlaced) {
-  const EncoderInput input = RandomSlides({900}, 8);
-  for (const int asked : {1, 3}) {
-    std::atomic<int> left = asked;
-    std::atomic<bool> ran = false;
-    EncoderRun run{.outputs = {.states = {kLast}}, .tiles_at_once = 900};
-    run.placing.cancelled = [&left] { return --left <= 0; };
-    run.control.cancelled = [&ran] { return ran = true; };
-    EXPECT_TRUE(absl::IsCancelled(RunEncoder(model_, input, run).status())) << asked;
-    EXPECT_FALSE(ran);
-  }
-  EncoderRun late{.outputs = {.states = {kLast}}};
-  late.placing.deadline = [] { return Deadline::min(); };
-  EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(model_, input, late).status()));
-}
-
-// A projection may take longer than a layer does, and tiles without one are told of too.
-TEST_F(EncoderCourse, ProgressRisesWhileTilesArePlaced) {
-  for (const char* name : {"slides_packed", "bare_longnet"}) {
-    const auto golden = LoadEncoderCase(name);
-    ASSERT_TRUE(golden.ok()) << golden.status();
-    const auto model = LoadEncoder(golden->folder);
-    ASSERT_TRUE(model.ok()) << model.status();
-    std::vector<double> told;
-    EncoderRun run{
-        .outputs = {.states = {(*model)->config().layers}}, .threads = 1, .tiles_at_once = 5};
-    run.placing.progress = [&](double fraction) { told.push_back(fraction); };
-    double first = 0;
-    run.control.progress = [&](double fraction) {
-      if (first == 0) first = fraction;
-    };
-    const auto result = RunEncoder(
-        *model,
-        {.slide_tiles = golden->slide_tiles, .tiles = golden->tiles, .coords = golden->coords},
-        run);
-    ASSERT_TRUE(result.ok()) << result.status();
-    ASSERT_GT(told.size(), 2U) << name;
-    EXPECT_GT(told.front(), 0);
-    for (size_t i = 1; i < told.size(); ++i) EXPECT_GT(told[i], told[i - 1]) << name;
-    EXPECT_GT(first, told.back()) << name;
-  }
-}
-
 // A worker that says nothing for long is held for stuck: no part of a layer goes by in silence.
 TEST_F(EncoderCourse, ProgressRisesToTheEndBySmallSteps) {
   const EncoderInput input = RandomSlides({5000}, 9);
@@ -124,45 +81,6 @@ TEST_F(EncoderCourse, StepsOfWaitingRiseOverLayersAndTheMap) {
       for (size_t i = 1; i < waits.size(); ++i) EXPECT_GT(waits[i], waits[i - 1]);
       EXPECT_LE(waits.back(), StepsOf(result.plan));
     }
-  }
-}
-
-// A map's time is the rank's: its wait in a step of its own, its rows among the layer's rows.
-TEST_F(EncoderCourse, AMapsTimeLiesInSpans) {
-  struct Span {
-    int64_t layer = 0;
-    Deadline begin, end;
-  };
-  EncoderRun run{.outputs = {.states = {kLast}, .attention_map = AttentionMapOutput{.layer = 1}},
-                 .ranks = 2};
-  std::mutex mutex;
-  std::vector<Span> rows;
-  std::vector<std::pair<int64_t, int64_t>> waits;  // layer, step
-  std::vector<Deadline> maps;
-  run.control.rows_span = [&](int64_t layer, Deadline begin, Deadline end) {
-    const std::lock_guard lock(mutex);
-    rows.push_back({layer, begin, end});
-  };
-  run.control.attention_span = [&](int64_t layer, SpanKind kind, int64_t step, Deadline begin,
-                                   Deadline end) {
-    EXPECT_LE(begin, end);
-    const std::lock_guard lock(mutex);
-    if (kind == SpanKind::kWait) waits.emplace_back(layer, step);
-  };
-  run.control.map = [&](const MapRows& /*rows*/) {
-    const std::lock_guard lock(mutex);
-    maps.push_back(std::chrono::steady_clock::now());
-    return absl::OkStatus();
-  };
-  const EncoderResult result = Run(RandomSlides({900}, 13), run);
-  const int64_t of_layer = result.plan.attention.costs.steps + 1;
-  EXPECT_EQ(std::ranges::count(waits, std::pair<int64_t, int64_t>(1, of_layer)), 2);
-  EXPECT_EQ(std::ranges::count(waits, std::pair<int64_t, int64_t>(2, of_layer)), 0);
-  ASSERT_FALSE(maps.empty());
-  for (const Deadline at : maps) {
-    EXPECT_TRUE(std::ranges::any_of(rows, [at](const Span& span) {
-      return span.layer == 1 && span.begin <= at && at <= span.end;
-    }));
   }
 }
 

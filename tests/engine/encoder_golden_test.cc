@@ -56,26 +56,26 @@ class EncoderGolden : public ::testing::TestWithParam<Param> {
 
   int64_t StateFloats() const { return static_cast<int64_t>(golden_.out.size()); }
 
-  // Of the model as it is loaded.
-  void CheckBFloat16Rows() const {
+  // Calls check(what, values, expected, the error within PyTorch's autocast) for every state and the
+  // output, and where the model pools for each pooled vector. Of the model as it is loaded.
+  template <typename Check>
+  void ForRows(const Check& check) const {
     const int64_t last = model_->config().layers;
     const EncoderResult out = Run({.states = {last}});
     ASSERT_TRUE(out.states.contains(last));
-    EXPECT_EQ(BFloat16Mismatch(out.states.at(last), golden_.out, golden_.autocast.out), "");
-    EXPECT_NE(out.states.at(last), golden_.out) << "bfloat16 was not used";
+    check("out", out.states.at(last), std::span(golden_.out), golden_.autocast.out);
     const EncoderResult all =
         Run({.states = AllStates(model_->config()), .final_norm = FinalNorm::kSkipped});
-    ASSERT_EQ(all.states.size(), golden_.autocast.states.size());
+    ASSERT_EQ(std::ssize(all.states), last + 1);
     for (const auto& [state, values] : all.states) {
-      EXPECT_EQ(BFloat16Mismatch(
-                    values, std::span(golden_.states).subspan(state * StateFloats(), StateFloats()),
-                    golden_.autocast.states[state]),
-                "")
-          << "state " << state;
+      check(absl::StrCat("state ", state), values,
+            std::span(golden_.states).subspan(state * StateFloats(), StateFloats()),
+            golden_.autocast.states.at(state));
     }
   }
 
-  void CheckBFloat16Pools() const {
+  template <typename Check>
+  void ForPools(const Check& check) const {
     const AutocastErrors& autocast = golden_.autocast;
     const int64_t last = model_->config().layers, states = last + 1;
     const auto slides = static_cast<int64_t>(golden_.slide_tiles.size());
@@ -84,10 +84,8 @@ class EncoderGolden : public ::testing::TestWithParam<Param> {
       SCOPED_TRACE(of_class ? "class" : "mean");
       const EncoderResult out = Run({.states = {last}, .pooling = pooling});
       ASSERT_TRUE(out.pooled.contains(last));
-      EXPECT_EQ(
-          BFloat16Mismatch(out.pooled.at(last), of_class ? golden_.class_out : golden_.mean_out,
-                           of_class ? autocast.class_out : autocast.mean_out),
-          "");
+      check("out", out.pooled.at(last), std::span(of_class ? golden_.class_out : golden_.mean_out),
+            of_class ? autocast.class_out : autocast.mean_out);
       const EncoderResult all = Run({.states = AllStates(model_->config()),
                                      .final_norm = FinalNorm::kSkipped,
                                      .pooling = pooling});
@@ -95,11 +93,8 @@ class EncoderGolden : public ::testing::TestWithParam<Param> {
       for (const auto& [state, values] : all.pooled) {
         const std::vector<float> expected =
             OfState(of_class ? golden_.class_states : golden_.mean_states, slides, states, state);
-        EXPECT_EQ(
-            BFloat16Mismatch(values, expected,
-                             (of_class ? autocast.class_states : autocast.mean_states).at(state)),
-            "")
-            << "state " << state;
+        check(absl::StrCat("state ", state), values, std::span(expected),
+              (of_class ? autocast.class_states : autocast.mean_states).at(state));
       }
     }
   }
@@ -109,50 +104,18 @@ class EncoderGolden : public ::testing::TestWithParam<Param> {
   std::string instructions_;
 };
 
-TEST_P(EncoderGolden, EveryState) {
-  const EncoderResult result =
-      Run({.states = AllStates(model_->config()), .final_norm = FinalNorm::kSkipped});
-  for (const auto& [state, values] : result.states) {
-    EXPECT_EQ(EncoderMismatch(
-                  values, std::span(golden_.states).subspan(state * StateFloats(), StateFloats())),
-              "")
-        << "state " << state;
-  }
-  EXPECT_EQ(result.states.size(), model_->config().layers + 1u);
-}
+constexpr auto kExact = [](const std::string& what, const std::vector<float>& values,
+                           std::span<const float> expected, double /*autocast*/) {
+  EXPECT_EQ(EncoderMismatch(values, expected), "") << what;
+};
 
-TEST_P(EncoderGolden, Output) {
-  const int64_t last = model_->config().layers;
-  const EncoderResult result = Run({.states = {last}, .final_norm = FinalNorm::kApplied});
-  ASSERT_TRUE(result.states.contains(last));
-  EXPECT_EQ(EncoderMismatch(result.states.at(last), golden_.out), "");
-}
+TEST_P(EncoderGolden, Output) { ForRows(kExact); }
 
 TEST_P(EncoderGolden, Pooled) {
-  if (golden_.class_out.empty()) {
-    const absl::Status status =
-        CheckOutputs(model_->config(), {.states = {0}, .pooling = Pooling::kMean});
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    return;
-  }
-  const int64_t last = model_->config().layers, states = last + 1;
-  const auto slides = static_cast<int64_t>(golden_.slide_tiles.size());
-  for (const Pooling pooling : {Pooling::kClass, Pooling::kMean}) {
-    const bool of_class = pooling == Pooling::kClass;
-    const EncoderResult out = Run({.states = {last}, .pooling = pooling});
-    ASSERT_TRUE(out.pooled.contains(last));
-    EXPECT_EQ(EncoderMismatch(out.pooled.at(last), of_class ? golden_.class_out : golden_.mean_out),
-              "");
-    const EncoderResult all = Run({.states = AllStates(model_->config()),
-                                   .final_norm = FinalNorm::kSkipped,
-                                   .pooling = pooling});
-    ASSERT_EQ(all.pooled.size(), states);
-    for (const auto& [state, values] : all.pooled) {
-      const std::vector<float> expected =
-          OfState(of_class ? golden_.class_states : golden_.mean_states, slides, states, state);
-      EXPECT_EQ(EncoderMismatch(values, expected), "") << "state " << state;
-    }
-  }
+  if (!golden_.class_out.empty()) return ForPools(kExact);
+  const absl::Status status =
+      CheckOutputs(model_->config(), {.states = {0}, .pooling = Pooling::kMean});
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
 }
 
 // Of every layer, the heads one by one and their mean.
@@ -189,8 +152,14 @@ TEST_P(EncoderGolden, BFloat16) {
       SCOPED_TRACE(absl::StrCat(rounded ? "products of float32" : "the processor's products", " ",
                                 instructions_));
       Load(DataType::kBFloat16, rounded);
-      CheckBFloat16Rows();
-      if (!golden_.class_out.empty()) CheckBFloat16Pools();
+      const auto check = [](const std::string& what, const std::vector<float>& values,
+                            std::span<const float> expected, double autocast) {
+        EXPECT_EQ(BFloat16Mismatch(values, expected, autocast), "") << what;
+      };
+      ForRows(check);
+      if (!golden_.class_out.empty()) ForPools(check);
+      const int64_t last = model_->config().layers;
+      EXPECT_NE(Run({.states = {last}}).states.at(last), golden_.out) << "bfloat16 was not used";
     }
   }
 }

@@ -86,13 +86,9 @@ class Runner {
     absl::Status placed = PlaceAll(rank, **store);
     if (!placed.ok()) return placed;
     const Deadline deadline = std::chrono::steady_clock::now() + options_.limit;
-    ExecuteControl control{
+    const ExecuteControl control{
         .deadline = [deadline] { return deadline; },
         .overlap_exchange = !options_.overlaps_exchange || options_.overlaps_exchange(rank)};
-    if (options_.span) {
-      control.span = [this, rank](SpanKind kind, int64_t step, Deadline /*begin*/,
-                                  Deadline /*end*/) { options_.span(rank, kind, step); };
-    }
     auto figures = Execute(result_.plan, rank, **store, device, communicator, 0, control);
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;
@@ -215,7 +211,6 @@ absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const J
   std::vector<absl::Status> statuses(workers);
   RunRanks(ring, [&](int rank, Communicator& communicator) {
     statuses[rank] = runner.RunRank(rank, &communicator);
-    if (!statuses[rank].ok() && options.failed) options.failed(rank, statuses[rank]);
   });
   for (const absl::Status& status : statuses) {
     if (!status.ok()) return status;

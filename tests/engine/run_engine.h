@@ -47,16 +47,14 @@ std::string KernelUnderTest();
 // ("cuda/native").
 std::vector<std::string> KernelsUnderTest();
 
-// The same over a ring of communicators, which is of no use after an error. Every rank's error is
-// told, and the first by rank is the result's.
+// The same over a ring of communicators, which is of no use after an error; the first by rank is the
+// result's.
 struct EngineOptions {
   std::chrono::milliseconds limit{60'000};
   std::string kernel;  // as of RunEngine
   // Of each rank's device; null: it is used as it is.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap;
-  std::function<void(int rank, const absl::Status& status)> failed;  // by each rank's thread
-  std::function<bool(int rank)> overlaps_exchange;                   // null: all do
-  std::function<void(int rank, SpanKind kind, int64_t step)> span;   // by each rank's thread
+  std::function<bool(int rank)> overlaps_exchange;  // null: all do
 };
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,
                                            const EngineInputs& inputs,

@@ -12,7 +12,6 @@ inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of what 
 
 // Into the second-level cache: what is asked for is used later than the first one keeps it. To be
 // inlined: to GCC a function that only prefetches has no effect, and it leaves out calls of it.
-// MachineCode.prefetch reads the objects.
 struct Prefetch {
   [[gnu::always_inline]] void operator()(const char* at) const { __builtin_prefetch(at, 0, 2); }
 };

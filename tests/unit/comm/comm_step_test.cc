@@ -21,16 +21,6 @@ TEST(CheckStepTest, NamesFieldValueAndLimit) {
             "receives[0].data is null, bytes is 3");
 }
 
-TEST(CheckStepTest, TakesWhatIsValid) {
-  char byte = 0;
-  EXPECT_TRUE(CheckStep({.number = 0}, 0, 1, -1).ok());
-  EXPECT_TRUE(CheckStep({.number = 9,
-                         .sends = {{.peer = 1, .data = &byte, .bytes = 1}, {.peer = 1}},
-                         .receives = {{.peer = 2, .data = &byte, .bytes = 1}}},
-                        0, 3, 7)
-                  .ok());
-}
-
 TEST(TransferKeysTest, CountsByPeer) {
   TransferKeys keys(5, 3);
   EXPECT_EQ(keys.Next(1, 10), (TransferKey{5, 0, 10}));

@@ -83,29 +83,6 @@ TEST(GlooTest, DifferentRingsDoNotConnect) {
   }
 }
 
-TEST(GlooTest, PassesOnErrorsOfTheRendezvous) {
-  const auto gather = [](const std::string&, Deadline) -> absl::StatusOr<std::vector<std::string>> {
-    return absl::AbortedError("members changed");
-  };
-  EXPECT_EQ(MakeGlooCommunicator(Options(0, 2), gather).status(),
-            absl::AbortedError("members changed"));
-}
-
-TEST(GlooTest, RejectsBlobsThatAreNotAddresses) {
-  const auto too_few = [](const std::string& own,
-                          Deadline) -> absl::StatusOr<std::vector<std::string>> {
-    return std::vector<std::string>{own};
-  };
-  const auto cut = [](const std::string& own,
-                      Deadline) -> absl::StatusOr<std::vector<std::string>> {
-    return std::vector<std::string>{own, own.substr(0, own.size() - 1)};
-  };
-  for (const AllGather& gather : {AllGather(too_few), AllGather(cut)}) {
-    const absl::Status status = MakeGlooCommunicator(Options(0, 2), gather).status();
-    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  }
-}
-
 TEST(GlooTest, PeerLeavesBetweenRendezvousAndConnecting) {
   // Rank 1's listener is gone once its communicator failed: its blobs are garbled for it alone.
   ThreadRendezvous rendezvous(2);

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <system_error>
 #include <thread>
 
 #include "engine/comm/nccl_session.h"
@@ -82,16 +80,6 @@ TEST_F(NcclCommunicatorTest, JoinsWithRank0sIdAndLeavesInOrder) {
   EXPECT_EQ(nccl_.ends_destroyed(), 2);
 }
 
-TEST_F(NcclCommunicatorTest, ASystemWithoutThreadsIsAnError) {
-  const auto none = [](const std::function<void()>&) -> std::thread {
-    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
-  };
-  const auto session = NcclSession::Begin(nccl_.MakeEnd(0), none);
-  EXPECT_TRUE(absl::IsResourceExhausted(session.status())) << session.status();
-  EXPECT_THAT(nccl_.Calls(0), ::testing::IsEmpty());
-  EXPECT_EQ(nccl_.ends_destroyed(), 1);
-}
-
 TEST_F(NcclCommunicatorTest, APeerThatNeverComesIsWaitedForToTheDeadline) {
   nccl_.peers_come = false;
   std::vector<NcclOptions> options = {Options(0), Options(1)};
@@ -121,16 +109,6 @@ TEST_F(NcclCommunicatorTest, JoiningCanBeCancelled) {
   canceller.join();
 }
 
-TEST_F(NcclCommunicatorTest, AnErrorWhileJoiningAborts) {
-  nccl_.FailRank(0, absl::FailedPreconditionError("two ranks on one GPU"));
-  std::vector<NcclOptions> options = {Options(0), Options(1)};
-  options[1].deadline = After(milliseconds(100));
-  nccl_.peers_come = false;
-  const std::vector<Made> made = Join(options);
-  EXPECT_TRUE(absl::IsFailedPrecondition(made[0].status())) << made[0].status();
-  EXPECT_EQ(nccl_.Calls(0).back(), "abort");
-}
-
 TEST_F(NcclCommunicatorTest, RingsDoNotMix) {
   std::vector<NcclOptions> options = {Options(0), Options(1)};
   options[1].ring = "b";
@@ -138,16 +116,6 @@ TEST_F(NcclCommunicatorTest, RingsDoNotMix) {
     EXPECT_TRUE(absl::IsFailedPrecondition(made.status())) << made.status();
   }
   EXPECT_THAT(nccl_.Calls(0), Not(Contains(HasSubstr("init"))));
-}
-
-TEST_F(NcclCommunicatorTest, RejectsOptions) {
-  const auto join = [&](NcclOptions options) {
-    return JoinNcclRing(options, nullptr, nccl_.MakeEnd(0)).status();
-  };
-  for (const auto& [rank, size] : {std::pair(0, 0), {-1, 2}, {2, 2}}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(join({.rank = rank, .size = size})));
-  }
-  EXPECT_TRUE(absl::IsInvalidArgument(join({.rank = 0, .size = 2, .max_ctas = -1})));
 }
 
 TEST_F(NcclCommunicatorTest, OneGroupAStepBetweenItsNotes) {
@@ -169,13 +137,6 @@ TEST_F(NcclCommunicatorTest, OneGroupAStepBetweenItsNotes) {
   EXPECT_EQ(nccl_.Groups(1)[1].size(), 4u);
 }
 
-TEST_F(NcclCommunicatorTest, SkippedAndEmptyStepsDoNotReachNccl) {
-  const CommunicatorRing ring = Ring();
-  EXPECT_TRUE(ring[0]->Post({.number = 3, .sends = {{.peer = 1}}}).ok());
-  EXPECT_TRUE(ring[0]->Wait(Deadline::min()).ok());
-  EXPECT_THAT(nccl_.Calls(0), Not(Contains("group")));
-}
-
 TEST_F(NcclCommunicatorTest, AnAsynchronousErrorBreaks) {
   const CommunicatorRing ring = Ring();
   ASSERT_TRUE(ring[0]->Post(StepTo1(5)).ok());
@@ -188,31 +149,6 @@ TEST_F(NcclCommunicatorTest, AnAsynchronousErrorBreaks) {
   EXPECT_EQ(ring[0]->Post({.number = 6}), status);
 }
 
-TEST_F(NcclCommunicatorTest, AStepThatNcclNeverStartsMeetsTheDeadline) {
-  const CommunicatorRing ring = Ring();
-  nccl_.polls_to_start = 1'000'000'000;
-  ASSERT_TRUE(ring[0]->Post(StepTo1(5)).ok());
-  const absl::Status status = ring[0]->Wait(After(milliseconds(100)));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_EQ(nccl_.Calls(0).back(), "abort");
-}
-
-TEST_F(NcclCommunicatorTest, EndsOfDifferentStepsAreFound) {
-  const CommunicatorRing ring = Ring();
-  ASSERT_TRUE(
-      ring[1]
-          ->Post({.number = 6, .sends = {{.peer = 0, .data = sent_.data(), .bytes = kBytes}}})
-          .ok());
-  ASSERT_TRUE(ring[0]
-                  ->Post({.number = 7,
-                          .receives = {{.peer = 1, .data = received_.data(), .bytes = kBytes}}})
-                  .ok());
-  const absl::Status status = ring[0]->Wait(After(kLong));
-  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("rank 1 sent step 6"));
-  EXPECT_EQ(nccl_.Calls(0).back(), "abort");
-}
-
 TEST_F(NcclCommunicatorTest, AnAbortReachesNcclWithoutAWait) {
   const CommunicatorRing ring = Ring();
   ASSERT_TRUE(ring[0]->Post(StepTo1(5)).ok());
@@ -223,24 +159,6 @@ TEST_F(NcclCommunicatorTest, AnAbortReachesNcclWithoutAWait) {
   EXPECT_EQ(nccl_.Calls(0).back(), "abort");
   const absl::Status status = ring[0]->Wait(After(kLong));
   EXPECT_EQ(status, absl::AbortedError("the ring was closed (waited for rank 1 in step 5)"));
-}
-
-TEST_F(NcclCommunicatorTest, AWaitReturnsOnceTheAbortIsThrough) {
-  nccl_.abort_time = milliseconds(300);
-  const CommunicatorRing ring = Ring();
-  ASSERT_TRUE(ring[0]->Post(StepTo1(5)).ok());
-  const auto start = std::chrono::steady_clock::now();
-  ring[0]->Abort("the ring was closed");
-  EXPECT_LT(Since(start), milliseconds(200));  // does not wait itself
-  EXPECT_TRUE(absl::IsAborted(ring[0]->Wait(After(kLong))));
-  EXPECT_GE(Since(start), milliseconds(300));  // GPU memory was in use until then
-}
-
-TEST_F(NcclCommunicatorTest, PostAfterAnAbortDoesNotReachNccl) {
-  const CommunicatorRing ring = Ring();
-  ring[0]->Abort("closed");
-  EXPECT_EQ(ring[0]->Post(StepTo1(1)), absl::AbortedError("closed"));
-  EXPECT_THAT(nccl_.Calls(0), Not(Contains("group")));
 }
 
 TEST_F(NcclCommunicatorTest, ABrokenOrBusyEndIsNeverDestroyedInOrder) {

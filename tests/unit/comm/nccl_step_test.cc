@@ -64,13 +64,6 @@ TEST_F(StepNotesTest, AGroupHasANoteAheadOfEachPeersTransfersInTheirOrder) {
   EXPECT_EQ(sent, Note(4, {10, 0, 30}));
 }
 
-TEST_F(StepNotesTest, NothingToMoveIsNoGroup) {
-  EXPECT_TRUE(notes_.MakeGroup({.number = 1}).empty());
-  EXPECT_TRUE(
-      notes_.MakeGroup({.number = 2, .sends = {{.peer = 1}}, .receives = {{.peer = 2}}}).empty());
-  EXPECT_TRUE(notes_.Verify().ok());
-}
-
 TEST_F(StepNotesTest, NotesMustAgreeOnStepOrderAndSize) {
   const CommStep step{
       .number = 7,

@@ -121,29 +121,6 @@ TEST_F(Amx, TilesOfAnyNumbersAreWhatThePlainCodeMakes) {
   }
 }
 
-TEST_F(Amx, AttentionIsWhatThePlainCodeMakes) {
-  const auto by_tiles = DeviceFor("cpu/amx-bf16", 2),
-             by_code = DeviceFor("cpu/amx-bf16-emulated", 2);
-  int compared = 0;
-  for (int seed = 0; seed < 150; ++seed) {
-    std::mt19937_64 random(seed);
-    CaseShape shape = RandomShape(random);
-    shape.dtype = DataType::kBFloat16;
-    const std::mt19937_64 start = random;
-    std::vector<std::vector<std::byte>> written;
-    for (Device* device : {by_tiles.get(), by_code.get()}) {
-      random = start;
-      AttentionCase c(shape, random);
-      const AttentionTask task = c.Task();
-      ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
-      written.push_back(c.Written());
-    }
-    ASSERT_TRUE(written[0] == written[1]) << seed << ": " << shape.Describe();
-    compared += shape.value_dim >= 16 && shape.key_rows > 0 ? 1 : 0;
-  }
-  EXPECT_GT(compared, 100);
-}
-
 }  // namespace
 }  // namespace hilbert_ring
 #endif  // HWY_ONCE

@@ -1,11 +1,9 @@
-// What Device::Attend tells while it computes, when it stops, and what it refuses.
+// What Device::Attend tells while it computes, and when it stops.
 #include <atomic>
 #include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/attention_case.h"
 #include "tests/unit/device/devices_under_test.h"
@@ -23,8 +21,8 @@ HILBERT_RING_FOR_ALL_DEVICES(AttentionControlTest);
 TEST_P(AttentionControlTest, CountsTheScoresItComputes) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(7);
-  CaseShape shape{.batch = 2, .heads = 3, .query_rows = 500, .key_rows = 500};
-  const int64_t all = 2 * 3 * 500 * 500;
+  CaseShape shape{.batch = 2, .heads = Rounds(3), .query_rows = 500, .key_rows = 500};
+  const int64_t all = 2 * shape.heads * 500 * 500;
   for (int trial = 0; trial < 6; ++trial) {
     const Mask mask = static_cast<Mask>(trial % 3);
     shape.mask = mask;
@@ -43,24 +41,6 @@ TEST_P(AttentionControlTest, CountsTheScoresItComputes) {
       EXPECT_LE(told, all * 2 / 3);
     }
   }
-}
-
-TEST_P(AttentionControlTest, StopsWhenCancelled) {
-  auto device = MakeDeviceUnderTest();
-  std::mt19937_64 random(8);
-  AttentionCase c({.heads = 4, .query_rows = 3000, .key_rows = 3000}, random);
-  const AttentionTask task = c.Task();
-  std::atomic<int> asked = 0;
-  std::atomic<int64_t> told = 0;
-  const AttendControl control{.cancelled = [&] { return ++asked > 5; },
-                              .progress = [&](int64_t n) { told += n; }};
-  // The same keys again and again, so that the fastest device is asked in time.
-  AttentionTask endless = task;
-  endless.key_rows = int64_t{1} << 24;
-  endless.k.row_stride = endless.v.row_stride = endless.key_positions.row_stride = 0;
-  EXPECT_EQ(device->Attend({&endless, 1}, control).status().code(), absl::StatusCode::kCancelled);
-  EXPECT_LT(told, 4 * 3000 * (endless.key_rows / 2));
-  EXPECT_TRUE(device->Attend({&task, 1}, {}).ok()) << "the device works on after a cancellation";
 }
 
 // A single tile of queries with keys for minutes.
@@ -82,28 +62,8 @@ TEST_P(AttentionControlTest, AsksOftenWithinATile) {
   int asked = 0;
   const AttendControl control{.cancelled = [&] { return ++asked > 10; }};
   EXPECT_EQ(device->Attend({&task, 1}, control).status().code(), absl::StatusCode::kCancelled);
-}
-
-TEST_P(AttentionControlTest, RefusesTasksThatItCannotCompute) {
-  auto device = MakeDeviceUnderTest();
-  const AttentionTask good{.key_rows = 5, .head_dim = 8, .value_dim = 8};
-  const auto message = [&](auto change) {
-    AttentionTask task = good;
-    change(task);
-    const absl::Status status = device->Attend({&task, 1}, {}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    return std::string(status.message());
-  };
-  using testing::HasSubstr;
-  EXPECT_THAT(message([](AttentionTask& t) { t.head_dim = 12; }), HasSubstr("head_dim is 12"));
-  EXPECT_THAT(message([](AttentionTask& t) { t.value_dim = 264; }), HasSubstr("value_dim is 264"));
-  EXPECT_THAT(message([](AttentionTask& t) { t.key_rows = -1; }), HasSubstr("key_rows -1"));
-  EXPECT_THAT(message([](AttentionTask& t) { t.scale = INFINITY; }), HasSubstr("scale is inf"));
-  EXPECT_THAT(message([](AttentionTask& t) {
-                t.result = Result::kMerge;
-                t.out_dtype = DataType::kBFloat16;
-              }),
-              HasSubstr("out_dtype"));
+  const AttentionTask none{.head_dim = 8, .value_dim = 8};
+  EXPECT_TRUE(device->Attend({&none, 1}, {}).ok()) << "the device works on";
 }
 
 }  // namespace

@@ -121,11 +121,12 @@ TEST_F(AttentionSplitTest, TheLibraryThatIsWantedGetsAllThatItTakes) {
   EXPECT_THAT(native_rows_, ElementsAre(30));
   EXPECT_EQ(figures_.library_scores, 100 + 400);
   EXPECT_EQ(figures_.library_refusal, "") << "a merged task is not for it";
-  library_.takes = false;  // it has no engine for the shape
+  library_.refused_rows = 20;  // it has no engine for the shape
   Forget();
-  EXPECT_EQ(Attend(split, {Task(10)}), 100);
-  EXPECT_THAT(library_.rows, IsEmpty());
-  EXPECT_THAT(native_rows_, ElementsAre(10));
+  EXPECT_EQ(Attend(split, {Task(10), Task(20), Task(10)}), 100 + 400 + 100);
+  EXPECT_THAT(native_rows_, ElementsAre(20));
+  EXPECT_EQ(figures_.library_scores, 200);
+  EXPECT_EQ(figures_.library_refusal, "no engine");
 }
 
 TEST_F(AttentionSplitTest, WhatIsInDoubtIsComputedAgainByUs) {
@@ -137,30 +138,6 @@ TEST_F(AttentionSplitTest, WhatIsInDoubtIsComputedAgainByUs) {
   EXPECT_THAT(library_.rows, ElementsAre(10, 20, 30, 20, 10));
   EXPECT_THAT(native_rows_, ElementsAre(20, 20));
   EXPECT_EQ(figures_.library_scores, 100 + 900 + 100);
-}
-
-TEST_F(AttentionSplitTest, ARefusalIsSaid) {
-  AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn});
-  library_.refused_rows = 20;
-  EXPECT_EQ(Attend(split, {Task(10), Task(20), Task(10)}), 100 + 400 + 100);
-  EXPECT_THAT(native_rows_, ElementsAre(20));
-  EXPECT_EQ(figures_.library_scores, 200);
-  EXPECT_EQ(figures_.library_refusal, "no engine");
-  Attend(split, {Task(10)});
-  EXPECT_EQ(figures_.library_refusal, "");
-}
-
-// A trial's doubts are not those of the tasks that were started before it.
-TEST_F(AttentionSplitTest, DoubtsOutlastATrial) {
-  AttentionSplit split = Split(Soon());
-  library_.seconds_of_score = 0.5;
-  Attend(split, std::vector<AttentionTask>(10, Task(100)));  // from here on the library's
-  Forget();
-  library_.doubted_rows = 100;
-  std::vector<AttentionTask> tasks(1, Task(100));
-  tasks.insert(tasks.end(), 10, Task(101));
-  Attend(split, tasks);
-  EXPECT_THAT(native_rows_, testing::Contains(100));
 }
 
 TEST_F(AttentionSplitTest, FewEnoughTasksAreInFlight) {
@@ -210,31 +187,6 @@ TEST_F(AttentionSplitTest, WithoutAnEngineAShapeIsOurs) {
   EXPECT_EQ(figures_.library_scores, 0);
 }
 
-TEST_F(AttentionSplitTest, ShapesAreBounded) {
-  AttentionSplitOptions options = Soon();
-  options.most_shapes = 2;
-  AttentionSplit split = Split(options);
-  library_.seconds_of_score = 0.5;
-  Attend(split, {Task(100, 10)});
-  Forget();
-  for (int64_t rows = 1; rows <= 3; ++rows) Attend(split, {Task(rows)});
-  Attend(split, {Task(100)});
-  EXPECT_THAT(library_.rows, ElementsAre(100));  // those not tried are forgotten first
-  options.most_shapes = 1;
-  AttentionSplit forgetful = Split(options);
-  Attend(forgetful, {Task(100, 10)});
-  Forget();
-  Attend(forgetful, {Task(1)});
-  Attend(forgetful, {Task(100)});  // not worth a trial yet
-  EXPECT_THAT(library_.rows, IsEmpty());
-}
-
-TEST_F(AttentionSplitTest, TheLibrarysCallsAreAwaitedAndToldOf) {
-  AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn, .flight_scores = 200});
-  EXPECT_EQ(Attend(split, {Task(10), Task(10), Task(10)}), 300);
-  EXPECT_EQ(awaited_, 2);
-}
-
 TEST_F(AttentionSplitTest, CancellingEndsIt) {
   AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn, .flight_scores = 100});
   int asked = 0;
@@ -249,13 +201,6 @@ TEST_F(AttentionSplitTest, CancellingEndsIt) {
   EXPECT_EQ(library_.rows.size(), 3u);  // not even timed
 }
 
-TEST_F(AttentionSplitTest, ALibraryThatIsWantedMustNotFail) {
-  library_.error = absl::InternalError("broken");
-  AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn});
-  EXPECT_EQ(split.Attend(std::vector<AttentionTask>{Task(100)}, {}, nullptr, figures_),
-            library_.error);
-}
-
 TEST_F(AttentionSplitTest, ATrialThatFailsIsNoFailure) {
   library_.error = absl::InternalError("broken");
   AttentionSplit split = Split(Soon());
@@ -264,28 +209,6 @@ TEST_F(AttentionSplitTest, ATrialThatFailsIsNoFailure) {
   library_.error = absl::OkStatus();  // it is not asked again
   EXPECT_EQ(Attend(split, {Task(100, 10)}), 100'000);
   EXPECT_THAT(library_.rows, IsEmpty());
-}
-
-// A neighbour on the GPU makes a round slow; the best of each counts.
-TEST_F(AttentionSplitTest, NoiseOfARoundDoesNotDecide) {
-  AttentionSplit split = Split(Soon());
-  library_.seconds_of_score = 0.5;
-  library_.slow_call = 3;
-  Attend(split, {Task(100, 10)});
-  Forget();
-  Attend(split, {Task(100)});
-  EXPECT_THAT(library_.rows, ElementsAre(100));
-}
-
-TEST_F(AttentionSplitTest, DilationIsPartOfTheShape) {
-  AttentionSplit split = Split(Soon());
-  library_.seconds_of_score = 0.5;
-  Attend(split, {Task(100, 10)});
-  Forget();
-  AttentionTask dilated = Task(100);
-  dilated.q.row_stride = dilated.k.row_stride = dilated.v.row_stride = 128;
-  Attend(split, {dilated});
-  EXPECT_THAT(native_rows_, ElementsAre(100));
 }
 
 TEST(PartOf, CutsBatchesThenRows) {

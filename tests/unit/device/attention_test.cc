@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/test_depth.h"
 #include "tests/unit/device/attention_case.h"
 #include "tests/unit/device/devices_under_test.h"
 
@@ -37,7 +36,7 @@ TEST_P(AttentionTest, NamesItsKernel) {
 
 TEST_P(AttentionTest, RandomShapes) {
   auto device = MakeDeviceUnderTest();
-  for (int seed = 0; seed < AtDepth(80, 120, 250) && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < (kEmulated ? AtDepth(20, 20, 250) : AtDepth(60, 100, 250)) && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     AttentionCase c(RandomShape(random), random);
     SCOPED_TRACE(seed);
@@ -48,7 +47,7 @@ TEST_P(AttentionTest, RandomShapes) {
 // Several tiles of queries and of keys, the last of each in part, of every kernel.
 TEST_P(AttentionTest, ManyRowsAndKeys) {
   auto device = MakeDeviceUnderTest();
-  for (int seed = 0; seed < AtDepth(12, 12, 36) && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < Rounds(36) && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     CaseShape shape = RandomShape(random);
     shape.dtype = seed % 2 == 0 ? DataType::kBFloat16 : DataType::kFloat16;
@@ -69,8 +68,9 @@ TEST_P(AttentionTest, ManyRowsAndKeys) {
 TEST_P(AttentionTest, EveryDim) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(1);
+  const int64_t step = kEmulated ? AtDepth(24, 24, 8) : 8;
   for (DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
-    for (int64_t dim = 8; dim <= 256; dim += 8) {
+    for (int64_t dim = 8; dim <= 256; dim += step) {
       AttentionCase c({.dtype = dtype,
                        .heads = 2,
                        .query_rows = 13,
@@ -89,7 +89,7 @@ TEST_P(AttentionTest, ManyTasksInOneCall) {
   std::mt19937_64 random(2);
   std::vector<std::unique_ptr<AttentionCase>> cases;
   std::vector<AttentionTask> tasks;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < Rounds(60); ++i) {
     CaseShape shape = RandomShape(random);
     shape.query_rows = std::min<int64_t>(shape.query_rows, 16);  // some have no rows at all
     cases.push_back(std::make_unique<AttentionCase>(shape, random));
@@ -104,7 +104,7 @@ TEST_P(AttentionTest, TinySegments) {
   std::mt19937_64 random(3);
   for (Mask mask : {Mask::kNone, Mask::kDiagonal}) {
     AttentionCase c({.mask = mask,
-                     .batch = 1500,
+                     .batch = Rounds(1500),
                      .query_rows = 8,
                      .key_rows = 8,
                      .head_dim = 16,
@@ -115,44 +115,29 @@ TEST_P(AttentionTest, TinySegments) {
   }
 }
 
+// So many keys that a GPU's launches cut them: parts of 16-bit tasks are merged in float32.
 TEST_P(AttentionTest, ManyKeys) {
   auto device = MakeDeviceUnderTest();
-  std::mt19937_64 random(4);
-  for (Mask mask : {Mask::kNone, Mask::kDiagonal, Mask::kPositions}) {
-    AttentionCase c({.mask = mask,
-                     .diagonal_shift = 9000,
-                     .heads = 3,
-                     .query_rows = 5,
-                     .key_rows = 13000,
-                     .head_dim = 24,
-                     .value_dim = 40,
-                     .scale = 0.2f},
-                    random);
-    ExpectRight(*device, c);
-  }
-}
-
-// So many keys that a GPU's launches cut them: parts of 16-bit tasks are merged in float32.
-TEST_P(AttentionTest, ManyKeysOf16Bits) {
-  auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(9);
-  for (int64_t dim : {40, 104}) {
+  int number = 0;
+  for (const auto& [dtype, dim] :
+       {std::pair{DataType::kFloat32, 40}, {DataType::kBFloat16, 40}, {DataType::kBFloat16, 104}}) {
     for (Mask mask : {Mask::kNone, Mask::kDiagonal, Mask::kPositions}) {
       for (Result result : {Result::kWrite, Result::kMerge}) {
-        AttentionCase c(
-            {.dtype = DataType::kBFloat16,
-             .out_dtype = result == Result::kWrite ? DataType::kBFloat16 : DataType::kFloat32,
-             .result = result,
-             .mask = mask,
-             .diagonal_shift = 2200,
-             .heads = 2,
-             .query_rows = 70,
-             .key_rows = 2400,
-             .head_dim = dim,
-             .value_dim = dim - 16,
-             .scale = 0.2f,
-             .gap_unit = 8},
-            random);
+        if (number++ % AtDepth(5, 5, 1) != 0) continue;
+        AttentionCase c({.dtype = dtype,
+                         .out_dtype = result == Result::kWrite ? dtype : DataType::kFloat32,
+                         .result = result,
+                         .mask = mask,
+                         .diagonal_shift = 2200,
+                         .heads = 2,
+                         .query_rows = 70,
+                         .key_rows = 2400,
+                         .head_dim = dim,
+                         .value_dim = dim - 16,
+                         .scale = 0.2f,
+                         .gap_unit = 8},
+                        random);
         ExpectRight(*device, c);
       }
     }
@@ -180,33 +165,9 @@ TEST_P(AttentionTest, AMillionEqualKeys) {
   EXPECT_NEAR(lse, score + std::log(1e6), 1e-5 * (1 + score + std::log(1e6)));
 }
 
-// The greatest scores come last, first, and far apart.
-TEST_P(AttentionTest, LargeScores) {
-  auto device = MakeDeviceUnderTest();
-  for (int seed = 0; seed < 12; ++seed) {
-    std::mt19937_64 random(seed);
-    AttentionCase c({.dtype = static_cast<DataType>(seed / 3 % 2),
-                     .heads = 2,
-                     .query_rows = 70,
-                     .key_rows = 200,
-                     .head_dim = 64,
-                     .value_dim = 32,
-                     .scale = 0.125f,
-                     .gap_unit = 8},
-                    random);
-    for (int64_t j = 0; j < 200; ++j) {
-      for (int64_t x = 0; x < 64; ++x) {
-        const double factor = seed % 3 == 0 ? j / 4.0 : seed % 3 == 1 ? (200 - j) / 4.0 : 60.0;
-        c.k.Set(0, j, 0, x, static_cast<float>(c.k.Get(0, j, 0, x) * factor));
-      }
-    }
-    ExpectRight(*device, c);
-  }
-}
-
 TEST_P(AttentionTest, MergingPartsIsMergingTheWhole) {
   auto device = MakeDeviceUnderTest();
-  for (int seed = 0; seed < 60 && !HasFailure(); ++seed) {
+  for (int seed = 0; seed < Rounds(60) && !HasFailure(); ++seed) {
     std::mt19937_64 random(1000 + seed);
     CaseShape shape = RandomShape(random);
     shape.result = Result::kMerge;
@@ -227,7 +188,7 @@ TEST_P(AttentionTest, MergingPartsIsMergingTheWhole) {
 }
 
 TEST_P(AttentionTest, SameBitsOnAnyNumberOfThreads) {
-  for (int seed = 0; seed < 25; ++seed) {
+  for (int seed = 0; seed < Rounds(25); ++seed) {
     std::vector<std::vector<std::byte>> results;
     for (int threads : {1, 2, 3, 2}) {
       auto device = MakeDeviceUnderTest(threads);
@@ -302,47 +263,6 @@ TEST_P(AttentionTest, WithoutKeysWritesZerosAndMergesNothing) {
   }
 }
 
-// All of them where the library is asked for what is for it; none where there is no library.
-TEST_P(AttentionTest, ALibrarysScoresAreSaid) {
-  auto device = MakeDeviceUnderTest();
-  std::mt19937_64 random(11);
-  for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
-    for (const int64_t dim : {64, 128}) {
-      for (const Mask mask : {Mask::kNone, Mask::kDiagonal}) {
-        AttentionCase c({.dtype = dtype,
-                         .out_dtype = dtype,
-                         .mask = mask,
-                         .batch = 3,
-                         .heads = 2,
-                         .query_rows = 128,
-                         .key_rows = 128,
-                         .head_dim = dim,
-                         .value_dim = dim,
-                         .scale = 0.1f,
-                         .gap_unit = 8},
-                        random);
-        const AttentionTask task = c.Task();
-        const auto figures = device->Attend({&task, 1}, {});
-        ASSERT_TRUE(figures.ok()) << figures.status();
-        EXPECT_EQ(figures->library_refusal, "");
-        const bool library = device->info().kernel == "cuda/cudnn";
-        EXPECT_EQ(figures->library_scores, library ? figures->scores : 0);
-      }
-    }
-  }
-}
-
-TEST_P(AttentionTest, NothingToDo) {
-  auto device = MakeDeviceUnderTest();
-  EXPECT_EQ(device->Attend({}, {})->scores, 0);
-  const AttentionTask no_rows{.key_rows = 5, .head_dim = 8, .value_dim = 8};
-  AttentionTask no_heads = no_rows, no_batch = no_rows;
-  no_heads.heads = 0;
-  no_batch.batch = 0;
-  const std::vector<AttentionTask> tasks = {no_rows, no_heads, no_batch};
-  EXPECT_EQ(device->Attend(tasks, {})->scores, 0);
-}
-
 TEST_P(AttentionTest, LseMayBeLeftOut) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(6);
@@ -366,23 +286,22 @@ TEST_P(AttentionTest, KeysThatTakeALaunchTooLongAreCut) {
   ASSERT_TRUE(made.ok()) << made.status();
   const std::unique_ptr<Device> device = Mirrored(*std::move(made));
   std::mt19937_64 random(9);
-  for (const Result result : {Result::kWrite, Result::kMerge}) {
-    for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
-      AttentionCase c({.dtype = dtype,
-                       .result = result,
-                       .heads = 2,
-                       .query_rows = 70,
-                       .key_rows = 3000,
-                       .head_dim = 64,
-                       .value_dim = 64},
-                      random);
-      const AttentionTask task = c.Task();
-      int launches = 0;
-      const auto figures = device->Attend({&task, 1}, {.progress = [&](int64_t) { ++launches; }});
-      ASSERT_TRUE(figures.ok()) << figures.status();
-      EXPECT_GT(launches, 3);
-      EXPECT_EQ(WhatIsWrong(c, device->info()), "") << c.shape.Describe();
-    }
+  for (const auto& [result, dtype] : {std::pair{Result::kWrite, DataType::kBFloat16},
+                                      {Result::kMerge, DataType::kFloat32}}) {
+    AttentionCase c({.dtype = dtype,
+                     .result = result,
+                     .heads = 2,
+                     .query_rows = 70,
+                     .key_rows = 3000,
+                     .head_dim = 64,
+                     .value_dim = 64},
+                    random);
+    const AttentionTask task = c.Task();
+    int launches = 0;
+    const auto figures = device->Attend({&task, 1}, {.progress = [&](int64_t) { ++launches; }});
+    ASSERT_TRUE(figures.ok()) << figures.status();
+    EXPECT_GT(launches, 3);
+    EXPECT_EQ(WhatIsWrong(c, device->info()), "") << c.shape.Describe();
   }
 }
 

@@ -133,36 +133,6 @@ TEST_P(DeviceStateTest, FinalizeMakesLseOfTheStateInPlace) {
   }
 }
 
-TEST_P(DeviceStateTest, FinalizeScalesIntoAnyType) {
-  std::mt19937_64 random(2);
-  for (DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
-    for (int64_t dim : {8, 24, 80, 256, 13}) {
-      const Shape shape{2, 40, 3, dim};
-      StridedArray from(DataType::kFloat32, shape, random), to(dtype, shape, random);
-      from.FillNormal(10.0f, random);
-      const FinalizeTask task{.batch = 2,
-                              .rows = 40,
-                              .heads = 3,
-                              .value_dim = dim,
-                              .from = std::as_const(from).View(),
-                              .to_dtype = dtype,
-                              .to = to.View(),
-                              .scale = 1.0f / 3};
-      ASSERT_TRUE(device_->Finalize({&task, 1}).ok());
-      for (int64_t b = 0; b < 2; ++b)
-        for (int64_t i = 0; i < 40; ++i)
-          for (int64_t h = 0; h < 3; ++h)
-            for (int64_t x = 0; x < dim; ++x) {
-              float expected;
-              StoreElement(dtype, &expected, 0,
-                           static_cast<float>(from.Get(b, i, h, x)) * (1.0f / 3));
-              ASSERT_EQ(to.Get(b, i, h, x), LoadElement(dtype, &expected, 0));
-            }
-      EXPECT_TRUE(to.GapsAreUntouched());
-    }
-  }
-}
-
 // Every pair of upper bits with the lower bits that decide the rounding, bit for bit.
 TEST_P(DeviceStateTest, FinalizeRoundsAsNumbersDo) {
   std::vector<float> from;

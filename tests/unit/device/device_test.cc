@@ -29,24 +29,6 @@ class DeviceTest : public testing::TestWithParam<std::string> {
 
 HILBERT_RING_FOR_ALL_DEVICES(DeviceTest);
 
-TEST(MakeDevice, RefusesOptionsOutOfRange) {
-  for (int threads : {-1, 1025}) {
-    const absl::Status status = MakeDevice({.threads = threads}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("threads is"));
-  }
-  EXPECT_EQ(MakeDevice({.kind = static_cast<DeviceKind>(99)}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST(MakeDevice, TakesWhatTheProcessMayUse) {
-  const DeviceInfo info = MakeDevice({}).value()->info();
-  EXPECT_GE(info.threads, 1);
-  EXPECT_GT(info.memory_bytes, 0);
-  EXPECT_THAT(info.name, testing::HasSubstr("thread"));
-  EXPECT_EQ(info.kernel, "cpu/" + RunnableCpuInstructions().front());
-}
-
 TEST(MakeDevice, NamesTheInstructionsThatTheMachineRuns) {
   const std::vector<std::string> runnable = RunnableCpuInstructions();
   EXPECT_THAT(runnable, testing::Contains("bf16-emulated"));
@@ -69,15 +51,6 @@ TEST(MakeDevice, TakesBFloat16WhereItIsFaster) {
   EXPECT_EQ(runnable.front().ends_with("-bf16"), BFloat16PairsAreFaster()) << runnable.front();
 }
 
-// Devices of one process do not share the choice.
-TEST(MakeDevice, TwoInstructionSetsSideBySide) {
-  const std::vector<std::string> runnable = RunnableCpuInstructions();
-  const auto first = MakeDevice({.instructions = runnable.front()}).value();
-  const auto last = MakeDevice({.instructions = runnable.back()}).value();
-  EXPECT_EQ(first->info().kernel, "cpu/" + runnable.front());
-  EXPECT_EQ(last->info().kernel, "cpu/" + runnable.back());
-}
-
 TEST_P(DeviceTest, AllocatesZeros) {
   for (int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{5 << 20}}) {
     auto buffer = device_->Allocate(bytes).value();
@@ -96,23 +69,6 @@ TEST_P(DeviceTest, SaysWhenThereIsNoMemory) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("1152921504606846976 bytes"));
   EXPECT_EQ(device_->Allocate(-1).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST_P(DeviceTest, AllocatesFromAnyThread) {
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) {
-        auto buffer = device_->Allocate(4096).value();
-        std::byte found{7};
-        ASSERT_TRUE(device_->CopyOut(&found, buffer->data() + 7, 1).ok());
-        EXPECT_EQ(found, std::byte{0});
-        ASSERT_TRUE(device_->CopyIn(buffer->data() + 7, "7", 1).ok());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_P(DeviceTest, CopiesInAndOut) {
@@ -279,12 +235,6 @@ TEST_P(DeviceTest, PacksStridedPieces) {
   for (size_t i = 0; i < tasks.size(); ++i) tasks[i].to = packed[i].data();
   ASSERT_TRUE(device_->Pack(tasks).ok());
   EXPECT_EQ(packed, expected);
-}
-
-TEST_P(DeviceTest, EmptyListsAreFine) {
-  EXPECT_TRUE(device_->AddZeroKeys({}).ok());
-  EXPECT_TRUE(device_->Finalize({}).ok());
-  EXPECT_TRUE(device_->Pack({}).ok());
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 namespace hilbert_ring {
 
+const bool kEmulated = false;
+
 std::vector<std::string> DevicesUnderTest() {
   std::vector<std::string> kernels;
   for (const std::string& name : RunnableCpuInstructions()) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "engine/device/device.h"
 #include "gtest/gtest.h"
+#include "tests/support/test_depth.h"
 #include "tests/unit/device/kernel_options.h"
 #include "tests/unit/device/mirrored_device.h"
 
@@ -16,6 +17,13 @@ namespace hilbert_ring {
 // Names of kernels as in DeviceInfo.kernel: "cpu/avx2", "cuda/native", "cuda/cudnn". Each test
 // program is linked with one definition: this machine's devices, or the emulated GPU.
 std::vector<std::string> DevicesUnderTest();
+extern const bool kEmulated;
+
+// How many of `count` a test does: all at full depth, a third otherwise, a sixth under emulation.
+inline int Rounds(int count) {
+  if (DepthOfTests() == TestDepth::kAll) return count;
+  return (count + 2) / (kEmulated ? 6 : 3);
+}
 
 // Takes tasks over host memory, whatever its own memory is.
 inline std::unique_ptr<Device> DeviceFor(const std::string& kernel, int threads) {

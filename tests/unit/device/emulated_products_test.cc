@@ -65,60 +65,12 @@ TEST_F(EmulatedProducts, AnAlgorithmIsAskedForOncePerShape) {
   EXPECT_EQ(Asked(), 5);
 }
 
-TEST_F(EmulatedProducts, ShapesWithoutEndAreNotKept) {
-  for (int64_t rows = 1; rows <= 300; ++rows) ASSERT_TRUE(Multiply(rows).ok());
-  // A plan has four objects.
-  EXPECT_LE(emulation::CountedLtCalls().alive - before_.alive, 256 * 4 + 1);
-}
-
 TEST_F(EmulatedProducts, EverythingIsGivenBack) {
   ASSERT_TRUE(Multiply(8).ok());
   EXPECT_GT(emulation::CountedLtCalls().alive, before_.alive);
   memory_.reset();
   device_.reset();
   EXPECT_EQ(emulation::CountedLtCalls().alive, before_.alive);
-}
-
-// Every call's error names what failed, and for which product; the next product works.
-TEST_F(EmulatedProducts, ErrorsNameTheProductAndTheCall) {
-  const std::pair<const char*, const char*> calls[] = {
-      {"cublasLtMatmulDescCreate", "describing a product: CUBLAS_STATUS_ALLOC_FAILED"},
-      {"cublasLtMatmulDescSetAttribute", "describing a product: "},
-      {"cublasLtMatrixLayoutCreate", "describing a matrix: CUBLAS_STATUS_ALLOC_FAILED"},
-      {"cublasLtMatmulPreferenceCreate", "describing what is wanted: "},
-      {"cublasLtMatmulPreferenceSetAttribute", "describing what is wanted: "},
-      {"cublasLtMatmulAlgoGetHeuristic", "choosing an algorithm: CUBLAS_STATUS_NOT_SUPPORTED"},
-      {"none", "choosing an algorithm: it has none"},
-      {"cublasLtMatmul", "multiplying: CUBLAS_STATUS_EXECUTION_FAILED"}};
-  ASSERT_TRUE(device_->row_math().ok());
-  const int64_t alive = emulation::CountedLtCalls().alive;
-  int64_t rows = 100;
-  for (const auto& [function, words] : calls) {
-    emulation::FailLt(function);
-    const absl::Status status = Multiply(++rows);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("x 24 with 16 x 24 in float32: cuBLASLt, "));
-    EXPECT_FALSE(status.ok());
-    EXPECT_EQ(absl::IsResourceExhausted(status),
-              status.message().find("ALLOC_FAILED") != std::string::npos)
-        << status;
-    emulation::FailLt("");
-  }
-  EXPECT_EQ(emulation::CountedLtCalls().alive, alive + 4) << "that of the failed product alone";
-  EXPECT_TRUE(Multiply(rows).ok());
-}
-
-// It is tried anew when it is wanted again.
-TEST_F(EmulatedProducts, WithoutTheLibraryADeviceHasNoRowMath) {
-  for (const char* function : {"dlopen", "cublasLtCreate"}) {
-    emulation::FailLt(function);
-    const absl::Status status = device_->row_math().status();
-    EXPECT_FALSE(status.ok());
-    EXPECT_THAT(std::string(status.message()), HasSubstr("cuBLASLt"));
-  }
-  emulation::FailLt("");
-  EXPECT_TRUE(device_->row_math().ok());
 }
 
 }  // namespace

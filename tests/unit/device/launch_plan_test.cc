@@ -42,49 +42,6 @@ std::vector<PlannedLaunch> Launches(const std::vector<AttentionTask>& tasks,
   return launches;
 }
 
-TEST(ChooseNative, ByTypeAndDims) {
-  AttentionTask task = Task(1000, 1000);
-  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor64);
-  EXPECT_EQ(ChooseNative(task, MatrixUnits::kNone), NativeKernel::kPlain64);
-  task.value_dim = 72;
-  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor128);
-  task.head_dim = 136;
-  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor256);
-  task.dtype = DataType::kFloat32;
-  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kPlain128);
-  task.value_dim = 256;
-  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kPlain256);
-  task = Task(32, 1000);
-  task.heads = 2;
-  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor64Short);
-  task.heads = 3;
-  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor64);
-}
-
-TEST(ChooseNative, WarpgroupsWhereTheirTilesAreFilled) {
-  const auto chosen = [](const AttentionTask& task) {
-    return ChooseNative(task, MatrixUnits::kWarpgroup);
-  };
-  AttentionTask task = Task(1000, 1000);
-  EXPECT_EQ(chosen(task), NativeKernel::kWarpgroup64);
-  task.key_rows = 64;
-  EXPECT_EQ(chosen(task), NativeKernel::kTensor64);
-  task = Task(128, 1000);
-  EXPECT_EQ(chosen(task), NativeKernel::kTensor64);
-  task.heads = 2;
-  EXPECT_EQ(chosen(task), NativeKernel::kWarpgroup64);
-  task.heads = 1;
-  task.head_dim = 128;
-  EXPECT_EQ(chosen(task), NativeKernel::kWarpgroup128);
-  task.query_rows = 64;
-  EXPECT_EQ(chosen(task), NativeKernel::kTensor128);
-  task.query_rows = 1000;
-  task.value_dim = 136;
-  EXPECT_EQ(chosen(task), NativeKernel::kTensor256);
-  task = Task(1000, 1000, DataType::kFloat32);
-  EXPECT_EQ(chosen(task), NativeKernel::kPlain64);
-}
-
 // Views as a tensor map can name them: 16-byte rows, a batch's stride of whole rows.
 AttentionTask MappedTask() {
   AttentionTask task = Task(1000, 1000);
@@ -97,29 +54,36 @@ AttentionTask MappedTask() {
   return task;
 }
 
-TEST(ChooseNative, AProducerWhereTensorMapsNameTheKeys) {
-  const auto chosen = [](const AttentionTask& task) {
-    return ChooseNative(task, MatrixUnits::kPipelined);
+// Tiles are filled, and hold the task's dims.
+TEST(ChooseNative, ByTypeDimsAndRows) {
+  struct Choice {
+    int64_t rows, head_dim, value_dim;
+    MatrixUnits units;
+    NativeKernel kernel;
+    DataType dtype = DataType::kBFloat16;
   };
-  const AttentionTask mapped = MappedTask();
-  EXPECT_EQ(chosen(mapped), NativeKernel::kPipelined64);
-  EXPECT_EQ(ChooseNative(mapped, MatrixUnits::kWarpgroup), NativeKernel::kWarpgroup64);
-  AttentionTask task = mapped;
-  task.mask = Mask::kDiagonal;
-  EXPECT_EQ(chosen(task), NativeKernel::kPipelined64);
-  task.value_dim = 128;
-  EXPECT_EQ(chosen(task), NativeKernel::kPipelined128);
-  task.value_dim = 136;
-  EXPECT_EQ(chosen(task), NativeKernel::kTensor256);
-  task = mapped;
-  task.query_rows = 64;
-  EXPECT_EQ(chosen(task), NativeKernel::kTensor64Short);
-  task = mapped;
-  task.dtype = DataType::kFloat32;
-  EXPECT_EQ(chosen(task), NativeKernel::kPlain64);
-  task = mapped;
-  task.mask = Mask::kPositions;
-  EXPECT_EQ(chosen(task), NativeKernel::kWarpgroup64);
+  for (const Choice& choice :
+       {Choice{1000, 64, 64, MatrixUnits::kNone, NativeKernel::kPlain64},
+        Choice{1000, 64, 64, MatrixUnits::kWarp, NativeKernel::kTensor64},
+        Choice{1000, 64, 72, MatrixUnits::kWarp, NativeKernel::kTensor128},
+        Choice{1000, 136, 72, MatrixUnits::kWarp, NativeKernel::kTensor256},
+        Choice{64, 64, 64, MatrixUnits::kWarp, NativeKernel::kTensor64Short},
+        Choice{1000, 136, 72, MatrixUnits::kWarp, NativeKernel::kPlain128, DataType::kFloat32},
+        Choice{1000, 64, 256, MatrixUnits::kWarp, NativeKernel::kPlain256, DataType::kFloat32},
+        Choice{1000, 64, 64, MatrixUnits::kWarpgroup, NativeKernel::kWarpgroup64},
+        Choice{128, 64, 64, MatrixUnits::kWarpgroup, NativeKernel::kTensor64},
+        Choice{128, 128, 64, MatrixUnits::kWarpgroup, NativeKernel::kWarpgroup128},
+        Choice{1000, 64, 136, MatrixUnits::kWarpgroup, NativeKernel::kTensor256},
+        Choice{1000, 64, 64, MatrixUnits::kPipelined, NativeKernel::kPipelined64},
+        Choice{1000, 64, 128, MatrixUnits::kPipelined, NativeKernel::kPipelined128}}) {
+    AttentionTask task = MappedTask();
+    task.dtype = choice.dtype;
+    task.query_rows = choice.rows;
+    task.head_dim = choice.head_dim;
+    task.value_dim = choice.value_dim;
+    EXPECT_EQ(ChooseNative(task, choice.units), choice.kernel)
+        << choice.rows << " " << choice.head_dim << " " << choice.value_dim;
+  }
 }
 
 TEST(ChooseNative, NoTensorMapsOfOtherViews) {
@@ -142,15 +106,6 @@ TEST(ChooseNative, NoTensorMapsOfOtherViews) {
   one.batch = 1;
   one.k.batch_stride = one.v.batch_stride = 0;
   EXPECT_TRUE(HasTensorMaps(one));
-}
-
-TEST(LaunchPlan, NothingForEmptyTasks) {
-  std::vector<float> scratch;
-  AttentionTask no_heads = Task(5, 5);
-  no_heads.heads = 0;
-  EXPECT_TRUE(Launches({Task(0, 10), no_heads}, Rates(), scratch).empty());
-  EXPECT_EQ(Launches({Task(10, 0)}, Rates(), scratch).size(), 1u)
-      << "rows without keys are written";
 }
 
 TEST(LaunchPlan, TasksOfOneKernelShareLaunches) {
@@ -183,23 +138,6 @@ TEST(LaunchPlan, AlignmentIsOfEveryRow) {
   EXPECT_EQ(work().queries_aligned, 0);
   task.out.head_stride = 65;
   EXPECT_EQ(work().out_aligned, 0);
-}
-
-TEST(LaunchPlan, TheScaleIsSplitIntoSignAndSize) {
-  std::vector<float> scratch;
-  AttentionTask task = Task(4, 4);
-  for (const float scale : {0.5f, -0.5f, 0.0f, 1e-45f}) {
-    task.scale = scale;
-    const AttentionWork work = Launches({task}, Rates(), scratch).at(0).works.at(0);
-    EXPECT_GT(work.score_scale, 0.0f);
-    EXPECT_NEAR(work.score_scale * work.query_sign, scale * 1.442695f, 1e-6);
-    EXPECT_EQ(work.scale, std::abs(scale));
-    EXPECT_EQ(work.careful, scale == 1e-45f ? 1 : 0);
-  }
-  task.scale = std::numeric_limits<float>::max();
-  const AttentionWork greatest = Launches({task}, Rates(), scratch).at(0).works.at(0);
-  EXPECT_TRUE(std::isfinite(greatest.score_scale));
-  EXPECT_EQ(greatest.careful, 1);
 }
 
 // Walks the launches as the kernels do: (task's first lane of a tile) -> keys done, in order.

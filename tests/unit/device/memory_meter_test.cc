@@ -8,18 +8,6 @@
 namespace hilbert_ring {
 namespace {
 
-TEST(MemoryMeter, CountsUseAndPeak) {
-  MemoryMeter meter(100);
-  ASSERT_TRUE(meter.Take(60).ok());
-  ASSERT_TRUE(meter.Take(40).ok());
-  EXPECT_EQ(meter.used(), 100);
-  meter.Give(60);
-  ASSERT_TRUE(meter.Take(10).ok());
-  EXPECT_EQ(meter.used(), 50);
-  EXPECT_EQ(meter.peak(), 100);
-  EXPECT_EQ(meter.limit(), 100);
-}
-
 TEST(MemoryMeter, RefusesWhatIsOverTheLimit) {
   MemoryMeter meter(100);
   ASSERT_TRUE(meter.Take(60).ok());

@@ -42,15 +42,5 @@ TEST(MapMemory, LargeMemoryIsAskedForInHugePagesAndSmallIsNot) {
   EXPECT_THAT(FlagsOf((*small)->data()), testing::Not(testing::HasSubstr(" hg ")));
 }
 
-TEST(MapMemory, IsZeroAndRefusesWhatCannotBe) {
-  const auto memory = MapMemory(10'000'001);
-  ASSERT_TRUE(memory.ok());
-  EXPECT_EQ((*memory)->bytes(), 10'000'001);
-  EXPECT_EQ((*memory)->data()[0], std::byte{0});
-  EXPECT_EQ((*memory)->data()[10'000'000], std::byte{0});
-  EXPECT_EQ(MapMemory(-1).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(MapMemory(int64_t{1} << 60).status().code(), absl::StatusCode::kResourceExhausted);
-}
-
 }  // namespace
 }  // namespace hilbert_ring

@@ -103,11 +103,6 @@ TEST(Sha256Test, OfAbc) {
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST_F(EncoderFolderTest, AModelWithoutANormHasNoneToLoad) {
-  CopyCase("bare_longnet");
-  EXPECT_TRUE(absl::IsFailedPrecondition(Open().LoadNorm().status()));
-}
-
 TEST_F(EncoderFolderTest, TheDigestIsOfAllBytes) {
   const std::string digest = Open().digest();
   EXPECT_EQ(Open().digest(), digest);
@@ -142,17 +137,6 @@ TEST_F(EncoderFolderTest, FilesThatWereJustWrittenAreReadEachTime) {
   EXPECT_NE(Open().digest(), digest);
 }
 
-// A clock that was ahead, or an archive of such a host.
-TEST_F(EncoderFolderTest, WeightsFromTheFutureAreReadOnceToo) {
-  std::filesystem::last_write_time(
-      folder_ + "/" + kWeightsFile,
-      std::filesystem::file_time_type::clock::now() + std::chrono::hours(1000));
-  const std::string digest = Open().digest();
-  const int64_t once = digests_.bytes_read();
-  EXPECT_EQ(Open().digest(), digest);
-  EXPECT_EQ(digests_.bytes_read(), once);
-}
-
 TEST_F(EncoderFolderTest, FilesThatAreReplacedStayAsTheyWere) {
   const EncoderFolder folder = Open();
   const auto before = EncoderModel::Load(folder, {});
@@ -170,29 +154,6 @@ TEST_F(EncoderFolderTest, WeightsThatAreWrittenOverAreNoModel) {
   EXPECT_TRUE(absl::IsUnavailable(folder.CheckUnchanged()));
 }
 
-// Also where nothing but the bytes says so.
-TEST_F(EncoderFolderTest, AChangeWhoseTimeIsSetBackIsFound) {
-  const EncoderFolder folder = Open();
-  const auto time = std::filesystem::last_write_time(folder_ + "/" + kWeightsFile);
-  Write(kWeightsFile, OtherWeights());
-  std::filesystem::last_write_time(folder_ + "/" + kWeightsFile, time);
-  EXPECT_TRUE(absl::IsUnavailable(folder.CheckUnchanged()));
-}
-
-TEST_F(EncoderFolderTest, AFileThatIsShortenedIsAnError) {
-  const EncoderFolder folder = Open();
-  std::filesystem::resize_file(folder_ + "/" + kWeightsFile, 20);
-  EXPECT_TRUE(absl::IsUnavailable(folder.Floats("norm.bias").status()));
-  EXPECT_TRUE(absl::IsUnavailable(EncoderModel::Load(folder, {}).status()));
-}
-
-TEST_F(EncoderFolderTest, ALongConfigIsNotRead) {
-  Write(kConfigFile, std::string(kMaxConfigBytes + 1, ' '));
-  const absl::Status status = EncoderFolder::Open(folder_, digests_).status();
-  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("must have at most 1048576"));
-}
-
 TEST_F(EncoderFolderTest, WhatIsNoFolderIsNamed) {
   const absl::Status none = EncoderFolder::Open(folder_ + "/none", digests_).status();
   EXPECT_TRUE(absl::IsNotFound(none)) << none;
@@ -203,19 +164,6 @@ TEST_F(EncoderFolderTest, WhatIsNoFolderIsNamed) {
   const absl::Status status = EncoderFolder::Open(folder_, digests_).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("model.safetensors is not a file"));
-}
-
-// A name of a foreign file goes into a message in part.
-TEST_F(EncoderFolderTest, NamesAreQuotedAndCut) {
-  std::string header = absl::StrCat(R"({")", std::string(500, 'x'),
-                                    R"(\u0007":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
-  std::string file(8, '\0');
-  file[0] = static_cast<char>(header.size() & 0xff);
-  file[1] = static_cast<char>(header.size() >> 8);
-  Write(kWeightsFile, file + header);
-  const absl::Status status = EncoderFolder::Open(folder_, digests_).status();
-  EXPECT_LT(status.message().size(), 1500u);
-  EXPECT_EQ(status.message().find('\a'), absl::string_view::npos);
 }
 
 TEST_F(EncoderFolderTest, MemoryIsKnownAndBoundedBeforeItIsTaken) {
@@ -231,29 +179,6 @@ TEST_F(EncoderFolderTest, MemoryIsKnownAndBoundedBeforeItIsTaken) {
         EncoderModel::Load(folder, {.compute = compute, .max_bytes = *bytes - 1}).status();
     EXPECT_TRUE(absl::IsResourceExhausted(over)) << over;
     EXPECT_THAT(std::string(over.message()), HasSubstr(absl::StrCat(*bytes, " bytes of memory")));
-  }
-}
-
-// The published size: its sides are multiples of 64, so nothing is filled up.
-TEST(WeightBytesTest, AreExactWhereLayoutsFillNothingUp) {
-  EncoderConfig config{.input_dim = 1536,
-                       .embed_dim = 768,
-                       .heads = 16,
-                       .ffn_dim = 3072,
-                       .layers = 12,
-                       .branches = {{.segment = 1024, .dilation = 1}},
-                       .norm_eps = 1e-6,
-                       .class_token = true,
-                       .output_norm = true};
-  const int64_t matrices = 1536 * 768 + 12 * (4 * 768 * 768 + 2 * 768 * 3072);
-  const int64_t others =
-      768 + 768 + 12 * (4 * 768 + 6 * 768 + 3072 + 2 * 3072 + 768) + 2 * 768 + 2 * 768;
-  EXPECT_EQ(WeightBytes(config, DataType::kFloat32), 4 * (matrices + others));
-  EXPECT_EQ(WeightBytes(config, DataType::kBFloat16), 2 * matrices + 4 * others);
-  for (const bool rounded : {false, true}) {
-    const EncoderModelOptions options{.compute = DataType::kBFloat16, .rounded_products = rounded};
-    const Operand operand = rounded ? Operand::kRoundedFloat32 : OperandOf(DataType::kBFloat16);
-    EXPECT_EQ(PackedBytes(config, options).value(), WeightBytes(config, StorageOf(operand)));
   }
 }
 

@@ -31,11 +31,6 @@ TEST(Outputs, OfTheModel) {
             "states has 4097 entries, must have at most 4096");
 }
 
-TEST(Outputs, HaveStatesInAnyOrderAndMoreThanOnce) {
-  EXPECT_TRUE(CheckOutputs(Config(), {.states = {2, 0, 2}}).ok());
-  EXPECT_TRUE(CheckOutputs(Config(), {.states = std::vector<int64_t>(4096, 2)}).ok());
-}
-
 TEST(Outputs, AMapIsOfALayerAndNeedsAClassToken) {
   EncoderConfig config = Config();
   EncoderOutputs outputs{.states = {3}, .attention_map = AttentionMapOutput{.layer = 3}};
@@ -77,46 +72,6 @@ TEST(SlidePool, PartsOfASlideAreOneMean) {
   const std::vector<float> expected = {-1, 1, -1, 1, 1, -1};
   ASSERT_EQ(pooled.size(), expected.size());
   for (size_t i = 0; i < pooled.size(); ++i) EXPECT_NEAR(pooled[i], expected[i], 1e-5) << i;
-}
-
-// A worker may send anything.
-TEST(SlidePool, PartsThatAreNotOfTheJobAreRefusedAndAddNothing) {
-  SlidePool pool(SlideRows(std::vector<int64_t>{2, 1}, 1), Pooling::kMean, 2);
-  const auto message = [&](const PooledPart& part) {
-    const absl::Status status = pool.Add(part);
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    return std::string(status.message());
-  };
-  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  for (const int64_t first : {int64_t{-1}, int64_t{2}, int64_t{3}, kHuge, -kHuge}) {
-    EXPECT_THAT(message({.first_slide = first, .rows = {1}, .sums = {1, 2}}),
-                HasSubstr("not within the job's 2"));
-  }
-  EXPECT_THAT(message({.rows = {1, 1, 0}, .sums = {1, 2, 3, 4, 5, 6}}), HasSubstr("3 slides"));
-  EXPECT_THAT(message({.rows = {1, 1}, .sums = {1, 2, 3}}), HasSubstr("3 sums, must have 4"));
-  EXPECT_THAT(message({.rows = {1}, .sums = {1, 2, 3}}), HasSubstr("3 sums, must have 2"));
-  EXPECT_THAT(message({.rows = {2, 2}, .sums = {1, 2, 3, 4}}),
-              HasSubstr("2 rows of slide 1, must be 0 to 1"));
-  EXPECT_THAT(message({.rows = {-1}, .sums = {1, 2}}), HasSubstr("-1 rows of slide 0"));
-  EXPECT_THAT(message({.rows = {kHuge}, .sums = {1, 2}}), HasSubstr("must be 0 to 2"));
-  // Nothing of these is in the result, and rows count once.
-  ASSERT_TRUE(pool.Add({.rows = {1, 1}, .sums = {0, 4, 6, 2}}).ok());
-  EXPECT_THAT(std::string(pool.Finish(kNorm).status().message()),
-              HasSubstr("1 of the 2 rows of slide 0 are missing"));
-  ASSERT_TRUE(pool.Add({.rows = {1}, .sums = {2, 2}}).ok());
-  EXPECT_THAT(message({.rows = {1}, .sums = {2, 2}}), HasSubstr("must be 0 to 0"));
-  const auto pooled = pool.Finish(kNorm);
-  ASSERT_TRUE(pooled.ok()) << pooled.status();
-  EXPECT_NEAR((*pooled)[0], -1, 1e-5);
-  EXPECT_NEAR((*pooled)[2], 1, 1e-5);
-  EXPECT_TRUE(absl::IsInvalidArgument(pool.Finish(LayerNorm({1}, {0}, 1e-6)).status()));
-}
-
-TEST(SlidePool, OfClassTokensASlideHasOneRow) {
-  SlidePool pool(SlideRows(std::vector<int64_t>{5, 7}, 1), Pooling::kClass, 2);
-  EXPECT_TRUE(absl::IsInvalidArgument(pool.Add({.rows = {2}, .sums = {1, 2}})));
-  EXPECT_TRUE(pool.Add({.rows = {1, 1}, .sums = {1, 2, 2, 1}}).ok());
-  EXPECT_TRUE(pool.Finish(kNorm).ok());
 }
 
 }  // namespace

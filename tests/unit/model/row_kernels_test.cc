@@ -74,14 +74,6 @@ TEST_P(Kernels, NormOfRowsWhoseSquaresOverflow) {
   EXPECT_TRUE(std::isnan(row[3]));
 }
 
-TEST_P(Kernels, NormInPlaceAndOfEqualElements) {
-  const std::vector<float> weight(20, 2), bias(20, 3);
-  std::vector<float> row(20, 5);
-  GetParam()->norm(row.data(), {.weight = weight.data(), .bias = bias.data(), .epsilon = 1e-5f}, 20,
-                   row.data());
-  for (const float x : row) EXPECT_EQ(x, 3);
-}
-
 TEST_P(Kernels, GeluIsTheExactOne) {
   std::vector<float> row;
   for (double x = -12; x <= 12; x += 0.0013) row.push_back(static_cast<float>(x));
@@ -96,15 +88,6 @@ TEST_P(Kernels, GeluIsTheExactOne) {
   GetParam()->gelu(odd, 2);
   EXPECT_TRUE(std::isnan(odd[0]));
   EXPECT_EQ(odd[1], std::numeric_limits<float>::infinity());
-}
-
-TEST_P(Kernels, RowsAreAdded) {
-  for (const int64_t dim : {1, 16, 19, 100}) {
-    const std::vector<float> from = Values(dim, 1), add = Values(dim, 2);
-    std::vector<float> row = from;
-    GetParam()->add(add.data(), row.data(), dim);
-    for (int64_t i = 0; i < dim; ++i) EXPECT_EQ(row[i], from[i] + add[i]);
-  }
 }
 
 TEST_P(Kernels, TypesAreConvertedElementByElement) {

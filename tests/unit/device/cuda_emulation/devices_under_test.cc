@@ -3,6 +3,8 @@
 
 namespace hilbert_ring {
 
+const bool kEmulated = true;
+
 std::vector<std::string> DevicesUnderTest() {
   return {"cuda/native", "cuda/native-sm90", "cuda/native-sm90-pipelined"};
 }
