@@ -25,9 +25,8 @@ std::unique_ptr<v1::AttentionService::Stub> StubOf(const Cluster& cluster) {
 }
 
 TEST(LeavingWorker, ThatHasDoneItsPartTakesNothingWithIt) {
-  auto started = StartFaultCluster({.workers = 1, .place = WorkerPlace::kBeside});
-  ASSERT_TRUE(started.ok()) << started.status();
-  Cluster& cluster = **started;
+  const auto service = StartFaultCluster({.workers = 1, .place = WorkerPlace::kBeside}).value();
+  const Cluster& cluster = *service;
   const auto stub = StubOf(cluster);
   const FaultJob job = MakeZeroJob(65'536, 4, 32, 64);  // 32 MiB of output, little compute
   const JobSpec& spec = job.spec;
@@ -65,10 +64,11 @@ TEST(LeavingWorker, ThatHasDoneItsPartTakesNothingWithIt) {
 }
 
 TEST(LeavingWorker, EndsTheWaitOfJobsThatNobodyElseCanTake) {
-  auto started = StartFaultCluster(
-      {.workers = 1, .place = WorkerPlace::kRemote, .arguments = {"--recovery-timeout=1"}});
-  ASSERT_TRUE(started.ok()) << started.status();
-  Cluster& cluster = **started;
+  const auto service =
+      StartFaultCluster(
+          {.workers = 1, .place = WorkerPlace::kRemote, .arguments = {"--recovery-timeout=1"}})
+          .value();
+  const Cluster& cluster = *service;
   const auto stub = StubOf(cluster);
   const JobSpec spec = MakeZeroJob(200'000, 8, 64, 200'000).spec;  // too long for an express lane
   RawCall first(*stub, std::chrono::seconds(60)), second(*stub, std::chrono::seconds(60));

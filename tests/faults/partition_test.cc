@@ -92,17 +92,16 @@ TEST_F(Partition, TwoWorkersNeverHearEachOther) {
   std::mt19937_64 random(seed);
   ClusterOptions options = EachOnItsHost();
   options.arguments = {"--stall-timeout=3"};
-  auto cluster = StartFaultCluster(options);
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto job = MakeMiddleJob(random, (*cluster)->address());
+  const auto cluster = StartFaultCluster(options).value();
+  const auto job = MakeMiddleJob(random, cluster->address());
   ASSERT_TRUE(job.ok()) << job.status();
   network().Cut(kCoordinatorHost + 1, kCoordinatorHost + 3);
-  const JobEnd end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  const JobEnd end = RunJob(cluster->address(), *job, {.deadline = absl::Seconds(60)});
   EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status << end.failures;
   // A stall, 10 s of connecting in vain, and the job.
   EXPECT_LT(end.seconds, 10 * job->seconds + 30);
   std::printf("%.2f s, %d retries, %d attempts\n", end.seconds, end.retries, end.attempts);
-  if (HasFailure()) std::printf("logs are in %s\n", (*cluster)->KeepLogs().c_str());
+  if (HasFailure()) std::printf("logs are in %s\n", cluster->KeepLogs().c_str());
 }
 
 TEST_F(Partition, EndsRightOrTyped) {

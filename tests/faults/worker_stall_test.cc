@@ -99,18 +99,17 @@ TEST_P(WorkerStall, EndsRightOrTyped) {
 TEST_P(WorkerStall, WhileTheRingIsFormed) {
   const uint64_t seed = FaultSeed("stopped before the first ring", 4500);
   std::mt19937_64 random(seed);
-  auto cluster = StartFaultCluster({.workers = 3, .place = GetParam()});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto cluster = StartFaultCluster({.workers = 3, .place = GetParam()}).value();
   auto job = MakeSmallJob(random);
   while (job.ok() && !(job->spec.tokens > 100 && job->spec.branches[0].segment > 100)) {
     job = MakeSmallJob(random);
   }
   ASSERT_TRUE(job.ok()) << job.status();
-  Stall stall((*cluster)->Workers().at(1), std::chrono::milliseconds(60'000));
+  Stall stall(cluster->Workers().at(1), std::chrono::milliseconds(60'000));
   stall.Begin();
-  const JobEnd end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  const JobEnd end = RunJob(cluster->address(), *job, {.deadline = absl::Seconds(60)});
   EXPECT_NE(end.verdict, Verdict::kBad)
-      << end.what << ", logs are in " << (end.what.empty() ? "" : (*cluster)->KeepLogs());
+      << end.what << ", logs are in " << (end.what.empty() ? "" : cluster->KeepLogs());
   // The worker's timeout of 2 s, and a little.
   EXPECT_LT(end.seconds, 6) << end.status;
 }

@@ -120,16 +120,6 @@ std::unique_ptr<RawCall> ByReferenceTest::Call(const v1::Open& open) {
   return call;
 }
 
-std::unique_ptr<RawCall> ByReferenceTest::Admitted(const JobSpec& spec,
-                                                   const EngineInputs& inputs) {
-  Start();
-  if (HasFatalFailure()) return nullptr;
-  auto call = Call(Write(spec, inputs));
-  if (call->AwaitAdmitted()) return call;
-  ADD_FAILURE() << "the job is not admitted";
-  return nullptr;
-}
-
 absl::StatusOr<v1::Report> ByReferenceTest::Run(const v1::Open& open) {
   return Finish(*Call(open));
 }
@@ -164,13 +154,6 @@ std::vector<std::string> ByReferenceTest::Stray() {
     if (name.starts_with(".hilbert-ring-") && !name.ends_with(".root")) names.push_back(name);
   }
   return names;
-}
-
-void ByReferenceTest::ExpectNothingLeft() {
-  EXPECT_THAT(Stray(), ::testing::IsEmpty());
-  for (const v1::Tensor output : {v1::TENSOR_OUT, v1::TENSOR_LSE}) {
-    EXPECT_FALSE(std::filesystem::exists(folder_ / ("root/" + NameOf(output))));
-  }
 }
 
 void ByReferenceTest::ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs) {

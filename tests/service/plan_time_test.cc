@@ -31,16 +31,15 @@ absl::StatusOr<v1::Report> RunJob(const Cluster& cluster, const JobSpec& spec) {
 }
 
 TEST(PlanTime, IsPredictedFromTheRatesOfJobsBefore) {
-  auto cluster = Cluster::Start({.workers = 2});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto channel = client::Connect((*cluster)->address());
+  const auto cluster = Cluster::Start({.workers = 2}).value();
+  const auto channel = client::Connect(cluster->address());
   auto plan = client::RequestPlan(channel, Spec(), 0);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->seconds(), 0);
   EXPECT_THAT(plan->seconds_basis(), HasSubstr("no worker has been measured"));
   EXPECT_TRUE(nlohmann::json::parse(plan->json())["seconds"].is_null());
 
-  const auto first = RunJob(**cluster, Spec());
+  const auto first = RunJob(*cluster, Spec());
   ASSERT_TRUE(first.ok()) << first.status();
   plan = client::RequestPlan(channel, Spec(), 0);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -62,22 +61,6 @@ TEST(PlanTime, IsPredictedFromTheRatesOfJobsBefore) {
   ASSERT_TRUE(planned.ok()) << planned.status();
   EXPECT_GT(planned->seconds(), 8 * plan->seconds());
   EXPECT_LT(planned->seconds(), 20 * plan->seconds());
-}
-
-TEST(RingSeconds, AreAPhaseOfTheJobThatFormsTheRing) {
-  auto cluster = Cluster::Start({.workers = 4, .arguments = {"--warm-up=false"}});  // forms it
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto first = RunJob(**cluster, Spec());
-  ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_GT(first->ring_seconds(), 0.001);
-  EXPECT_LE(first->ring_seconds(), first->total_seconds());
-  const auto second = RunJob(**cluster, Spec());
-  ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_LT(second->ring_seconds(), first->ring_seconds());  // it is there
-  RecordProperty("ring_seconds", std::to_string(first->ring_seconds()));
-  const auto metrics = (*cluster)->Metrics();
-  ASSERT_TRUE(metrics.ok()) << metrics.status();
-  EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_job_phase_seconds_count{phase=\"ring\"} 2"));
 }
 
 }  // namespace

@@ -169,8 +169,6 @@ int Soak(const SoakOptions& options) {
   }
   growth.Print();
   std::printf("calls in %.0f s: %s\n", passed(), calls.Summary().c_str());
-  std::printf("growth after the first %.0f s: %s\n", first_part,
-              growth.Summary(first_part).c_str());
   std::string failures = growth.Failures(first_part);
   if (calls.failed() > 0) absl::StrAppend(&failures, calls.failed(), " calls failed; ");
   const absl::Status stopped = cluster.Stop();
