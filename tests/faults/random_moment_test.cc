@@ -74,7 +74,7 @@ class RandomMoment : public ByReferenceTest {
     const Clock::time_point begun = Clock::now();
     ASSERT_EQ(work().ToString(), "OK");
     const Seconds undisturbed = Clock::now() - begun;
-    const int rounds = FaultRounds(3);
+    const int rounds = RoundsOf(3);
     int right = 0, typed = 0;
     for (int round = 0; round < rounds; ++round) {
       std::mt19937_64 random(seed + round);

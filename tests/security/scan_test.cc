@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -32,21 +33,6 @@ constexpr char kObserver[] = "token-of-the-eye-0123456789";
 constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
-
-std::string CodeName(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::OK:
-      return "OK";
-    case grpc::StatusCode::UNAUTHENTICATED:
-      return "UNAUTHENTICATED";
-    case grpc::StatusCode::UNIMPLEMENTED:
-      return "UNIMPLEMENTED";
-    case grpc::StatusCode::UNAVAILABLE:
-      return "UNAVAILABLE";
-    default:
-      return absl::StrCat("code ", code);
-  }
-}
 
 // "answered" when a message comes, else the status. Each kind of method takes an empty message.
 std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
@@ -76,7 +62,8 @@ std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::strin
   grpc::Status status;
   call->Finish(&status, nullptr);
   next();
-  return answered ? "answered" : CodeName(status.error_code());
+  return answered ? "answered"
+                  : absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
 }
 
 // "/package.Service/Method" of all of ours, of health and of reflection.

@@ -13,10 +13,26 @@
 #include "client/cpp/access.h"
 #include "gtest/gtest.h"
 #include "tests/faults/fault_job.h"
-#include "tests/security/start_secured.h"
 #include "tests/support/certificates.h"
+#include "tests/support/cluster.h"
 
 namespace hilbert_ring::testing {
+
+struct SecuredOptions {
+  std::vector<std::string> arguments, worker_arguments;  // of the coordinator, of the workers
+  int workers = 2;
+  WorkerPlace place = WorkerPlace::kBeside;
+};
+
+// A cluster with the certificates and tokens of a test.
+inline absl::StatusOr<std::unique_ptr<Cluster>> StartSecured(const SecuredOptions& options) {
+  return Cluster::Start({.workers = options.workers,
+                         .place = options.place,
+                         .arguments = options.arguments,
+                         .worker_arguments = options.worker_arguments,
+                         .spread = false,
+                         .log_files = true});
+}
 
 inline FaultJob SmallJob(uint64_t seed) {
   std::mt19937_64 random(seed);

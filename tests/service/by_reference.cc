@@ -168,13 +168,4 @@ void ByReferenceTest::ExpectAsSent(const JobSpec& spec, const EngineInputs& inpu
   EXPECT_EQ(std::memcmp(lse.data(), sent->result.lse.data(), lse.size()), 0) << "LSE";
 }
 
-void ByReferenceTest::ExpectRecovered(RawCall& call, const JobSpec& spec,
-                                      const EngineInputs& inputs) {
-  const auto report = Finish(call);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->retries(), 1);
-  EXPECT_TRUE(Stray().empty());
-  ExpectAsSent(spec, inputs);
-}
-
 }  // namespace hilbert_ring::testing

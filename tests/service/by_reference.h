@@ -52,9 +52,6 @@ class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
   // What is in the output files is what the same rows get that are sent as chunks.
   void ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs);
 
-  // The call ends after one retry, with the same results, and nothing is left.
-  void ExpectRecovered(RawCall& call, const JobSpec& spec, const EngineInputs& inputs);
-
   TestFolder folder_;
   std::unique_ptr<Cluster> cluster_;
 };

@@ -1,27 +1,22 @@
-// Jobs by reference whose disk is full, whose files go, whose processes are killed while outputs
-// are written: the result is right, or the error has its reason, and no file stays that is not
-// whole.
+// Jobs by reference whose disk is full or whose files go while outputs are written: the error has
+// its reason, and no file stays that is not whole. tests/faults/random_moment_test.cc kills.
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/by_reference.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
@@ -29,9 +24,7 @@
 #include "tests/support/cluster.h"
 #include "tests/support/own_mounts.h"
 #include "tests/support/plain_spec.h"
-#include "tests/support/program.h"
 #include "tests/support/test_depth.h"
-#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -162,27 +155,15 @@ TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
   ExpectNextJob();
 }
 
-// As under `ulimit -f`, of this process and those that it starts.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(int64_t bytes) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = static_cast<rlim_t>(bytes);
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_ = {};
-};
-
+// As under `ulimit -f`.
 TEST_P(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit = {.rlim_cur = 8 << 20, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  Start({"--share-memory=false"});
+  setrlimit(RLIMIT_FSIZE, &before);
   const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 16, .segment = 1'000});
-  {
-    const FileSizeLimit limit(8 << 20);
-    Start({"--share-memory=false"});
-  }
   const v1::Open open = Write(spec, RandomInputs(spec, 1));
   KeepOld();
   EXPECT_EQ(ReasonOf(open), "FILE_NO_SPACE");
@@ -265,70 +246,6 @@ TEST_P(ByReferenceFault, TwoJobsOfOneOutputGiveOneOfBoth) {
   const std::string out = Data(v1::TENSOR_OUT);
   EXPECT_TRUE(out == expected[0] || out == expected[1]);
   EXPECT_THAT(Stray(), IsEmpty());
-}
-
-TEST_P(ByReferenceFault, AClientThatIsKilledWhileOutputsAreWritten) {
-  Start();
-  const JobSpec spec = LongSpec();
-  Write(spec, RandomInputs(spec, 1));
-  KeepOld();
-  std::vector<std::string> command = {
-      HILBERT_RING_CLIENT_BINARY, "attend",        "--server=" + cluster_->address(),
-      "--segments=3000",          "--dilations=1", "--by-reference=always"};
-  for (const auto& [name, tensor] : {std::pair("q", v1::TENSOR_Q),
-                                     {"k", v1::TENSOR_K},
-                                     {"v", v1::TENSOR_V},
-                                     {"out", v1::TENSOR_OUT},
-                                     {"lse", v1::TENSOR_LSE}}) {
-    command.push_back(absl::StrCat("--", name, "=", Path(tensor)));
-  }
-  const auto client = Program::Start({.arguments = command});
-  ASSERT_TRUE(client.ok()) << client.status();
-  ASSERT_TRUE(Await([this] {
-    const auto described = cluster_->Describe();
-    return Stray().size() == 2 && described.ok() && described->jobs_running() == 1;
-  }));
-  (*client)->Signal(SIGKILL);
-  ExpectOld();
-  ExpectNextJob();
-}
-
-class ByReferenceKill : public ByReferenceFault {};
-INSTANTIATE_TEST_SUITE_P(Places, ByReferenceKill, ::testing::Values(WorkerPlace::kBeside),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-TEST_P(ByReferenceKill, AWorkerThatIsKilledWhileOutputsAreWritten) {
-  Start();
-  const JobSpec spec = LongSpec();
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  const auto call = Call(Write(spec, inputs));
-  ASSERT_TRUE(AwaitComputed(*call, 0.3));
-  kill(cluster_->Workers().back(), SIGKILL);
-  ASSERT_TRUE(cluster_->StartEnded().ok());
-  ExpectRecovered(*call, spec, inputs);
-}
-
-TEST_P(ByReferenceKill, AClientGoesOnWithTheNextCoordinator) {
-  Start();
-  const JobSpec spec = LongSpec();
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  const v1::Open open = Write(spec, inputs);
-  std::atomic<double> computed = 0;
-  auto report = std::async(std::launch::async, [&] {
-    return client::AttendInFiles(
-        cluster_->address(), spec, {open.files().begin(), open.files().end()},
-        {.deadline = absl::Seconds(200), .progress = [&](const client::JobProgress& progress) {
-           computed = progress.compute_fraction;
-         }});
-  });
-  ASSERT_TRUE(Await([&] { return computed >= 0.3; }));
-  kill(cluster_->coordinator(), SIGKILL);
-  ASSERT_TRUE(cluster_->RestartCoordinator().ok());
-  ASSERT_TRUE(cluster_->Restore(seconds(60)).ok());
-  const auto end = report.get();
-  ASSERT_TRUE(end.ok()) << end.status();
-  EXPECT_THAT(Stray(), IsEmpty());
-  ExpectAsSent(spec, inputs);
 }
 
 }  // namespace

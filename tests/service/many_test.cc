@@ -157,31 +157,6 @@ TEST_F(Many, JobsThatAreAlikeAreComputedTogether) {
   EXPECT_EQ(computed_in.size(), 4);
 }
 
-TEST_F(Many, OneThatIsWrongFailsAlone) {
-  v1::AttendManyRequest request;
-  for (int i = 0; i < 7; ++i) {
-    *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 20, .segment = 32}));
-  }
-  request.mutable_jobs(1)->mutable_rows(2)->set_crc32c(7);
-  request.mutable_jobs(2)->mutable_rows(0)->set_first_row(1);
-  request.mutable_jobs(3)->mutable_open()->mutable_spec()->set_head_dim(7);
-  request.mutable_jobs(4)->mutable_rows()->DeleteSubrange(1, 1);
-  request.mutable_jobs(5)->mutable_open()->mutable_spec()->set_value_dim(256);
-  request.mutable_jobs(5)->mutable_open()->mutable_spec()->set_tokens(1 << 16);
-  const auto [status, results] = Call({request});
-  ASSERT_TRUE(status.ok()) << status;
-  ASSERT_EQ(results.size(), 7);
-  const std::vector<std::string> reasons = {
-      "", "CHECKSUM_MISMATCH", "CHUNK_PAST_END", "INVALID_SPEC", "CHUNK_MISSING", "INVALID_OPEN",
-      ""};
-  for (size_t i = 0; i < results.size(); ++i) {
-    EXPECT_EQ(results[i].error().empty(), reasons[i].empty()) << i;
-    EXPECT_THAT(results[i].error(), HasSubstr(reasons[i])) << i;
-    EXPECT_EQ(results[i].outputs_size(), reasons[i].empty() ? 1 : 0) << i;
-  }
-  EXPECT_TRUE(NothingHeld());
-}
-
 TEST_F(Many, ALostWorkerCostsNoJob) {
   std::vector<ExpectedJob> jobs = ManyJobs(400);
   std::jthread killer([this] {

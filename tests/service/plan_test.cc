@@ -1,16 +1,20 @@
 // Plans that take long: how many are made at once, and for whom.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <fstream>
-#include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/service/raw_call.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
+#include "tests/support/test_folder.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -19,6 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 // Seconds of a processor, and 200 MiB.
 JobSpec ManySequences() {
@@ -43,14 +48,9 @@ grpc::Status RequestPlan(v1::AttentionService::Stub& stub, grpc::ClientContext& 
 }
 
 double ProcessorSeconds(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line, field;
-  std::getline(file, line);
-  std::istringstream fields(line.substr(line.rfind(')') + 2));
-  double ticks = 0;
-  for (int i = 3; i <= 15 && fields >> field; ++i) {
-    if (i >= 14) ticks += std::stod(field);  // utime, stime
-  }
+  const std::string stat = FileText(absl::StrCat("/proc/", pid, "/stat"));
+  const std::vector<std::string> fields = absl::StrSplit(stat.substr(stat.rfind(')') + 2), ' ');
+  const double ticks = std::stod(fields.at(11)) + std::stod(fields.at(12));  // utime, stime
   return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
@@ -90,6 +90,36 @@ TEST(Plans, AreBoundedAndEndWithTheirCaller) {
     reason = status.ok() ? "OK" : wire::ReasonOf(wire::FromGrpc(status));
   }
   EXPECT_NE(reason, "TOO_MANY_PLANS");
+}
+
+TEST(Plans, PredictSecondsFromTheRatesOfJobsBefore) {
+  const auto cluster = Cluster::Start({.workers = 2}).value();
+  const auto stub = cluster->Stub();
+  const auto plan = [&](int64_t tokens) {
+    v1::PlanRequest request;
+    *request.mutable_spec() =
+        wire::EncodeJobSpec(PlainSpec({.tokens = tokens, .heads = 4, .dim = 64}));
+    v1::PlanResponse response;
+    grpc::ClientContext context;
+    EXPECT_TRUE(stub->Plan(&context, request, &response).ok());
+    return response;
+  };
+  EXPECT_EQ(plan(8192).seconds(), 0);
+  EXPECT_THAT(plan(8192).seconds_basis(), HasSubstr("no worker has been measured"));
+  const JobSpec spec = PlainSpec({.tokens = 8192, .heads = 4, .dim = 64});
+  const auto job = AttendRaw(*stub, spec, RandomInputs(spec, 1), 1024, 1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  double slowest = 0;
+  for (const v1::WorkerReport& worker : job->report.workers()) {
+    slowest = std::max(slowest, worker.compute_seconds());
+  }
+  // The same job: as long as its slowest worker, and what is not compute.
+  const double predicted = plan(8192).seconds();
+  EXPECT_GT(predicted, 0.5 * slowest);
+  EXPECT_LT(predicted, 2 * slowest + 0.5);
+  // Four times the tokens: sixteen times the work.
+  EXPECT_GT(plan(4 * 8192).seconds(), 8 * predicted);
+  EXPECT_LT(plan(4 * 8192).seconds(), 20 * predicted);
 }
 
 TEST(Plans, AreNotMadeForJobsThatFindTheQueueFull) {

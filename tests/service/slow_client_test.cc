@@ -75,26 +75,5 @@ TEST(SlowClient, AMessageReadNowAndThenLosesTheWorkers) {
                                      HasSubstr("the least rate is 67108864")));
 }
 
-TEST(SlowClient, AnErrorFreesTheWorkersThoughTheClientDoesNotRead) {
-  for (const char* share : {"--share-memory=true", "--share-memory=false"}) {
-    const auto cluster =
-        Cluster::Start({.workers = 2, .arguments = {share}, .spread = false}).value();
-    auto stub = cluster->Stub();
-    const JobSpec spec = LargeOutputs();
-    RawCall call(*stub, seconds(120));
-    ASSERT_TRUE(call.Open(spec) && call.AwaitAdmitted());
-    // Outputs leave while rows still come; nobody reads them.
-    SendUpTo(call, spec, spec.tokens - kChunkRows);
-    std::this_thread::sleep_for(seconds(1));
-    const int64_t row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_V);
-    const std::string rows(row_bytes, '\0');
-    call.Send(MakeChunk(v1::TENSOR_V, rows, row_bytes, 0, 1));  // once more
-    EXPECT_TRUE(WorkersIdleWithin(*stub, seconds(15))) << share;
-    const JobSpec small = PlainSpec();
-    const auto next = AttendRaw(*stub, small, RandomInputs(small, 1), 64, 1);
-    EXPECT_TRUE(next.ok()) << next.status();
-  }
-}
-
 }  // namespace
 }  // namespace hilbert_ring::testing
