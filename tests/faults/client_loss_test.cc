@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/npy.h"
+#include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/faults/fault_rig.h"
-#include "tests/faults/job_folder.h"
 #include "tests/faults/tally.h"
 #include "tests/support/process_account.h"
 #include "tests/support/program.h"
@@ -77,7 +79,7 @@ class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
     const auto look = [&] { held = held || memory.Held(); };
     if (loss == Loss::kKilled) {
       auto client =
-          Program::Start({.arguments = files_.Command(cluster.address()), .log = files_.log()});
+          Program::Start({.arguments = Command(cluster.address()), .log = folder_ / "client.log"});
       if (!client.ok()) return client.status().ToString();
       for (; Clock::now() < end; look()) std::this_thread::sleep_for(milliseconds(5));
       (*client)->Signal(SIGKILL);
@@ -94,16 +96,33 @@ class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
     return std::string(absl::StatusCodeToString(ended.status.code()));
   }
 
+  // Writes files of zeros; `hilbert-ring attend` of them, and its arguments.
+  std::vector<std::string> Command(const std::string& server) const {
+    const JobSpec& spec = job_.spec;
+    const std::string rows = folder_ / "rows.npy", shape = folder_ / "spec.json";
+    std::ofstream(shape) << FormatJobSpec(spec);
+    auto file = client::NpyWriter::Create(rows, wire::NpyType::kFloat32,
+                                          {spec.tokens, spec.heads, spec.head_dim});
+    EXPECT_TRUE(file.ok() && file->Commit().ok());
+    return {HILBERT_RING_CLIENT_BINARY,
+            "attend",
+            "--server=" + server,
+            "--spec=" + shape,
+            "--q=" + rows,
+            "--k=" + rows,
+            "--v=" + rows,
+            "--out=" + (folder_ / "out.npy")};
+  }
+
   const FaultJob job_ = LargeJob();
-  const JobFolder files_{job_.spec};
+  const TestFolder folder_;
 };
 
 TEST_P(ClientLoss, MemoryIsFreeAgain) {
   const bool local = GetParam() == WorkerPlace::kLocal;
   const std::string name = absl::StrCat("lost clients, ", PlaceName(GetParam()));
   const uint64_t seed = FaultSeed(name, local ? 7000 : 8000);
-  const int rounds = FaultRounds(2);
-  ASSERT_TRUE(files_.made());
+  const int rounds = RoundsOf(2);
   FaultRig rig({.workers = 2, .place = GetParam()});
   std::vector<double> seconds;
   int held = 0;

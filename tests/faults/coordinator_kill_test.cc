@@ -38,7 +38,7 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
   const bool local = GetParam() == WorkerPlace::kLocal;
   const std::string name = absl::StrCat("killed coordinators, ", PlaceName(GetParam()));
   const uint64_t seed = FaultSeed(name, local ? 5000 : 6000);
-  const int rounds = FaultRounds(2);
+  const int rounds = RoundsOf(2);
   FaultRig rig({.workers = 2, .place = GetParam()});
   Tally tally(name);
   for (int round = 0; round < rounds; ++round) {

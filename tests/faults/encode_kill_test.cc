@@ -10,6 +10,7 @@
 #include "tests/golden/encoder_case.h"
 #include "tests/service/encode_call.h"
 #include "tests/support/cluster.h"
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -28,57 +29,55 @@ class EncodeKill : public ::testing::TestWithParam<Param> {};
 // job was over before the kill told on it, for how far it is is said five times a second.
 bool KillsInTime(const EncoderCase& golden, const Param& param, int64_t tiles) {
   const std::string models = std::filesystem::path(golden.folder).parent_path().string();
-  auto cluster = Cluster::Start({.workers = 3,
-                                 .place = param.place,
-                                 .arguments = {"--model-dir=" + models},
-                                 .worker_arguments = {"--model-dir=" + models}});
-  EXPECT_TRUE(cluster.ok()) << cluster.status();
-  if (!cluster.ok()) return true;
-
+  const auto cluster = Cluster::Start({.workers = 3,
+                                       .place = param.place,
+                                       .arguments = {"--model-dir=" + models},
+                                       .worker_arguments = {"--model-dir=" + models}})
+                           .value();
   const EncodeInputs inputs = ManyTiles(golden, tiles, 7);
   v1::EncodeSpec spec = SpecOf(kModel, {tiles}, v1::POOLING_MEAN);
-  const auto undisturbed = EncodeRaw((*cluster)->Channel(), spec, inputs);
-  EXPECT_TRUE(undisturbed.ok()) << undisturbed.status();
-  if (!undisturbed.ok()) return true;
-  EXPECT_EQ(undisturbed->report.retries(), 0);
+  const EncodeResult undisturbed = EncodeRaw(cluster->Channel(), spec, inputs).value();
+  EXPECT_EQ(undisturbed.report.retries(), 0);
 
   bool killed = false;
   int64_t layers = 0;
-  const pid_t victim = (*cluster)->Workers().at(1);
-  const auto disturbed =
-      EncodeRaw((*cluster)->Channel(), spec, inputs, {.progress = [&](const v1::Progress& at) {
-                  layers = std::max(layers, at.layer());
-                  if (killed || at.fraction() < param.from) return;
-                  killed = true;
-                  kill(victim, SIGKILL);
-                }});
-  EXPECT_TRUE(disturbed.ok()) << disturbed.status();
-  if (!disturbed.ok()) return true;
-  EXPECT_EQ(EncoderMismatch(disturbed->outputs.at(v1::TENSOR_POOLED),
-                            undisturbed->outputs.at(v1::TENSOR_POOLED)),
+  const pid_t victim = cluster->Workers().at(1);
+  const EncodeResult disturbed = EncodeRaw(cluster->Channel(), spec, inputs,
+                                           {.progress =
+                                                [&](const v1::Progress& at) {
+                                                  layers = std::max(layers, at.layer());
+                                                  if (killed || at.fraction() < param.from) return;
+                                                  killed = true;
+                                                  kill(victim, SIGKILL);
+                                                }})
+                                     .value();
+  EXPECT_EQ(EncoderMismatch(disturbed.outputs.at(v1::TENSOR_POOLED),
+                            undisturbed.outputs.at(v1::TENSOR_POOLED)),
             "");
-  if (disturbed->report.retries() == 0) return false;
-  EXPECT_EQ(disturbed->report.retries(), 1);
+  if (disturbed.report.retries() == 0) return false;
+  EXPECT_EQ(disturbed.report.retries(), 1);
   EXPECT_GE(layers, 1);
   EXPECT_LE(layers, 3);
   return true;
 }
 
 TEST_P(EncodeKill, TheEmbeddingIsRight) {
-  const auto golden = LoadEncoderCase(kModel);
-  ASSERT_TRUE(golden.ok()) << golden.status();
+  const EncoderCase golden = LoadEncoderCase(kModel).value();
   int64_t tiles = kTiles;
-  while (!KillsInTime(*golden, GetParam(), tiles)) {
+  while (!KillsInTime(golden, GetParam(), tiles)) {
     tiles *= 2;
     ASSERT_LE(tiles, kMostTiles) << "no kill told on a job";
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Thirds, EncodeKill,
-                         ::testing::Values(Param{WorkerPlace::kLocal, 0.05},
-                                           Param{WorkerPlace::kLocal, 0.35},
-                                           Param{WorkerPlace::kLocal, 0.7},
-                                           Param{WorkerPlace::kRemote, 0.35}),
+                         ::testing::ValuesIn(AtDepth<std::vector<Param>>(
+                             {{WorkerPlace::kLocal, 0.35}},
+                             {{WorkerPlace::kLocal, 0.05}, {WorkerPlace::kRemote, 0.7}},
+                             {{WorkerPlace::kLocal, 0.05},
+                              {WorkerPlace::kLocal, 0.35},
+                              {WorkerPlace::kLocal, 0.7},
+                              {WorkerPlace::kRemote, 0.35}})),
                          [](const auto& info) {
                            return std::string(PlaceName(info.param.place)) + "_" +
                                   std::to_string(static_cast<int>(100 * info.param.from));

@@ -6,21 +6,9 @@
 namespace hilbert_ring::testing {
 
 const char* PhaseName(Phase phase) {
-  switch (phase) {
-    case Phase::kBefore:
-      return "before";
-    case Phase::kAnyTime:
-      return "any time";
-    case Phase::kAdmission:
-      return "admission";
-    case Phase::kReceive:
-      return "receive";
-    case Phase::kCompute:
-      return "compute";
-    case Phase::kSend:
-      return "send";
-  }
-  return "";
+  constexpr const char* kNames[] = {"before",  "any time", "admission",
+                                    "receive", "compute",  "send"};
+  return kNames[static_cast<int>(phase)];
 }
 
 Moment DrawMoment(std::mt19937_64& random) {

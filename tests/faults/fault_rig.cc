@@ -77,15 +77,10 @@ std::string FaultRig::BeginRound(std::mt19937_64& random) {
   return "";
 }
 
-std::string FaultRig::EndRound(std::mt19937_64& random, int next_jobs) {
+std::string FaultRig::EndRound(std::mt19937_64& random) {
   const auto start = std::chrono::steady_clock::now();
-  std::string failed;
-  for (int i = 0; i < next_jobs && failed.empty(); ++i) {
-    int tries = 0;
-    failed = RunNextJob(cluster_->address(), random, kNextJobLimit, tries);
-    ++next_jobs_;
-    if (tries == 1) ++next_jobs_at_once_;
-  }
+  int tries = 0;
+  std::string failed = RunNextJob(cluster_->address(), random, kNextJobLimit, tries);
   if (failed.empty()) {
     const absl::Status restored = cluster_->Restore(kRestoreLimit);
     if (!restored.ok()) failed = restored.ToString();

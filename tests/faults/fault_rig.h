@@ -30,16 +30,12 @@ class FaultRig {
   // A cluster at full strength, and the round's job. Empty, or what failed.
   std::string BeginRound(std::mt19937_64& random);
 
-  Cluster& cluster() { return *cluster_; }
+  Cluster& cluster() const { return *cluster_; }
   const FaultJob& job() const { return job_; }
 
   // The next job is right, all workers come back and all that was held is given back. Empty, or
-  // what is not so. `next_jobs`: how many.
-  std::string EndRound(std::mt19937_64& random, int next_jobs = 1);
-
-  // Of the next jobs, those that were right at the first try.
-  int next_jobs() const { return next_jobs_; }
-  int next_jobs_at_once() const { return next_jobs_at_once_; }
+  // what is not so.
+  std::string EndRound(std::mt19937_64& random);
 
  private:
   std::string MakeCluster(std::mt19937_64& random);
@@ -51,7 +47,6 @@ class FaultRig {
   std::vector<FaultJob> kept_;  // that took the service to know
   FaultJob job_;
   int rounds_ = 0;  // of this cluster
-  int next_jobs_ = 0, next_jobs_at_once_ = 0;
 };
 
 }  // namespace hilbert_ring::testing

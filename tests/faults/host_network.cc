@@ -23,8 +23,7 @@ namespace {
 // Long frames, since one thread carries them all.
 constexpr int kFrameBytes = 9000;
 constexpr int kReadBytes = kFrameBytes + 64;
-constexpr int kMostWaiting = 20'000;  // frames; a full link loses
-constexpr int kFramesAtOnce = 64;     // of one host before the others' turn
+constexpr int kFramesAtOnce = 64;  // of one host before the others' turn
 
 absl::Status Because(const std::string& what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
@@ -151,11 +150,6 @@ void HostNetwork::SetLinkDown(int host) {
   Run(SetLink(host, "down")).IgnoreError();
 }
 
-void HostNetwork::SetDelay(std::chrono::microseconds delay) {
-  const std::lock_guard lock(mutex_);
-  delay_ = delay;
-}
-
 void HostNetwork::SetLoss(double part) {
   const std::lock_guard lock(mutex_);
   loss_ = part;
@@ -166,31 +160,13 @@ void HostNetwork::Mend() {
   for (const int host : down_) Run(SetLink(host, "up")).IgnoreError();
   down_.clear();
   cuts_.clear();
-  delay_ = {};
   loss_ = 0;
-}
-
-int64_t HostNetwork::frames() const {
-  const std::lock_guard lock(mutex_);
-  return frames_;
-}
-
-int64_t HostNetwork::dropped() const {
-  const std::lock_guard lock(mutex_);
-  return dropped_;
 }
 
 void HostNetwork::Carry(const std::stop_token& stop) {
   std::vector<pollfd> polled;
   for (const int fd : taps_) polled.push_back({.fd = fd, .events = POLLIN});
   while (!stop.stop_requested()) {
-    std::chrono::microseconds wait = std::chrono::milliseconds(20);
-    if (!waiting_.empty()) {
-      wait = std::clamp(
-          std::chrono::duration_cast<std::chrono::microseconds>(waiting_.top().due - Clock::now()),
-          std::chrono::microseconds(0), wait);
-    }
-    const timespec limit = {.tv_sec = 0, .tv_nsec = wait.count() * 1000};
     {
       // One that is down would be ready all the time, with errors.
       const std::lock_guard lock(mutex_);
@@ -199,11 +175,10 @@ void HostNetwork::Carry(const std::stop_token& stop) {
         polled[host].revents = 0;
       }
     }
-    ppoll(polled.data(), polled.size(), &limit, nullptr);
+    poll(polled.data(), polled.size(), 20);
     for (int host = 0; host < hosts(); ++host) {
       if (polled[host].revents != 0) Take(host);
     }
-    SendDue();
   }
 }
 
@@ -226,34 +201,15 @@ void HostNetwork::Take(int from) {
 }
 
 void HostNetwork::Pass(int from, int to, const std::string& bytes) {
-  std::chrono::microseconds delay{0};
   {
     const std::lock_guard lock(mutex_);
     if (cuts_.contains(Ordered(from, to)) ||
-        (loss_ > 0 && std::uniform_real_distribution<>(0, 1)(random_) < loss_) ||
-        waiting_.size() > kMostWaiting) {
-      ++dropped_;
-      return;
-    }
-    delay = delay_;
-    ++frames_;
-    if (delay > std::chrono::microseconds(0)) {
-      waiting_.push({.due = Clock::now() + delay, .number = frames_, .to = to, .bytes = bytes});
+        (loss_ > 0 && std::uniform_real_distribution<>(0, 1)(random_) < loss_)) {
       return;
     }
   }
   // A host that takes no more loses the frame, as a switch does.
   [[maybe_unused]] const ssize_t written = write(taps_[to], bytes.data(), bytes.size());
-}
-
-void HostNetwork::SendDue() {
-  const Clock::time_point now = Clock::now();
-  while (!waiting_.empty() && waiting_.top().due <= now) {
-    const Frame& frame = waiting_.top();
-    [[maybe_unused]] const ssize_t written =
-        write(taps_[frame.to], frame.bytes.data(), frame.bytes.size());
-    waiting_.pop();
-  }
 }
 
 }  // namespace hilbert_ring::testing

@@ -1,15 +1,16 @@
-// Hosts that do not hear each other for a while, hear late or miss frames, during random jobs: the
+// Hosts that do not hear each other for a while or miss frames, during random jobs: the
 // result is right, or the error says why, soon; and the service goes on.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "tests/faults/fault_moment.h"
-#include "tests/faults/fault_rig.h"
+#include "tests/faults/fault_rounds.h"
 #include "tests/faults/host_network.h"
 #include "tests/faults/on_hosts.h"
 #include "tests/faults/tally.h"
@@ -19,13 +20,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr double kJobLimit = 45;  // seconds beyond ten times what the job takes undisturbed
-
-enum class Trouble { kIsolated, kPeerCut, kFlapping, kLoss, kDelay };
+enum class Trouble { kIsolated, kPeerCut, kFlapping, kLoss };
 
 const char* TroubleName(Trouble trouble) {
   constexpr const char* kNames[] = {"cut from all", "cut from one peer", "cut again and again",
-                                    "loss", "delay"};
+                                    "loss"};
   return kNames[static_cast<int>(trouble)];
 }
 
@@ -70,8 +69,6 @@ class NetworkTrouble {
         return network_.Cut(victim_, peer_);
       case Trouble::kLoss:
         return network_.SetLoss(0.01);
-      case Trouble::kDelay:
-        return network_.SetDelay(milliseconds(10));
     }
   }
 
@@ -92,53 +89,35 @@ TEST_F(Partition, TwoWorkersNeverHearEachOther) {
   std::mt19937_64 random(seed);
   ClusterOptions options = EachOnItsHost();
   options.arguments = {"--stall-timeout=3"};
-  auto cluster = StartFaultCluster(options);
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto job = MakeMiddleJob(random, (*cluster)->address());
+  const auto cluster = StartFaultCluster(options).value();
+  const auto job = MakeMiddleJob(random, cluster->address());
   ASSERT_TRUE(job.ok()) << job.status();
   network().Cut(kCoordinatorHost + 1, kCoordinatorHost + 3);
-  const JobEnd end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  const JobEnd end = RunJob(cluster->address(), *job, {.deadline = absl::Seconds(60)});
   EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status << end.failures;
   // A stall, 10 s of connecting in vain, and the job.
   EXPECT_LT(end.seconds, 10 * job->seconds + 30);
   std::printf("%.2f s, %d retries, %d attempts\n", end.seconds, end.retries, end.attempts);
-  if (HasFailure()) std::printf("logs are in %s\n", (*cluster)->KeepLogs().c_str());
+  if (HasFailure()) std::printf("logs are in %s\n", cluster->KeepLogs().c_str());
 }
 
 TEST_F(Partition, EndsRightOrTyped) {
-  const uint64_t seed = FaultSeed("partitions", 11'000);
-  const int rounds = FaultRounds(2);
-  FaultRig rig(EachOnItsHost());
-  Tally tally("partitions, loss and delay");
-  for (int round = 0; round < rounds; ++round) {
-    std::mt19937_64 random(seed + round);
-    ASSERT_EQ(rig.BeginRound(random), "") << "seed " << seed + round;
-    const Moment drawn = DrawMoment(random);
-    const auto trouble = static_cast<Trouble>((seed + round) % 5);
+  int round = 0;
+  const auto draw = [&](FaultRig&, std::mt19937_64& random) {
+    const auto trouble = static_cast<Trouble>(round++ % 4);
     const int victim = kCoordinatorHost + 1 + static_cast<int>(random() % kWorkers);
     const int peer = kCoordinatorHost + 1 + (victim - kCoordinatorHost) % kWorkers;
     // Often longer than the worker's timeout; sometimes until the job has ended.
     const milliseconds length(random() % 4 == 0 ? 60'000 : 300 + random() % 5'000);
-    const std::string trace = absl::StrCat(
-        "seed ", seed + round, ", ", TroubleName(trouble), " ", PhaseName(drawn.phase), " ",
-        drawn.part, ", host ", victim, " for ", length.count(), " ms: ", Describe(rig.job()));
-    SCOPED_TRACE(trace);
-    NetworkTrouble disturbance(network(), trouble, victim, peer, length);
-    FaultMoment moment(drawn, rig.job().seconds, [&] { disturbance.Begin(); });
-    const JobEnd end = RunJob(rig.cluster().address(), rig.job(),
-                              {.deadline = absl::Seconds(60), .progress = moment.progress()});
-    tally.Count(end, moment.Settle(), trace);
-    EXPECT_NE(end.verdict, Verdict::kBad)
-        << end.what << "; logs are in " << (end.what.empty() ? "" : rig.cluster().KeepLogs());
-    EXPECT_LT(end.seconds, 10 * rig.job().seconds + kJobLimit);
-    disturbance.End();
-    EXPECT_EQ(rig.EndRound(random), "");
-    if (HasFatalFailure()) break;
-  }
-  tally.Print();
-  std::printf("frames carried %lld, dropped %lld\n", static_cast<long long>(network().frames()),
-              static_cast<long long>(network().dropped()));
-  EXPECT_EQ(tally.bad(), 0);
+    const auto disturbance =
+        std::make_shared<NetworkTrouble>(network(), trouble, victim, peer, length);
+    return Fault{.what = absl::StrCat(TroubleName(trouble), ", host ", victim, " for ",
+                                      length.count(), " ms"),
+                 .begin = [=] { disturbance->Begin(); },
+                 .end = [=] { disturbance->End(); }};
+  };
+  RunFaultRounds({.name = "partitions and loss", .seed = 11'000, .times = 10, .more = 45},
+                 EachOnItsHost(), draw);
 }
 
 }  // namespace

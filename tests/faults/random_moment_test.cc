@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/cpp/by_reference.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_rows.h"
@@ -42,15 +43,8 @@ constexpr seconds kFreeLimit{20};
 enum class Victim { kWorker, kCoordinator, kClient };
 
 const char* VictimName(Victim victim) {
-  switch (victim) {
-    case Victim::kWorker:
-      return "worker";
-    case Victim::kCoordinator:
-      return "coordinator";
-    case Victim::kClient:
-      return "client";
-  }
-  return "";
+  constexpr const char* kNames[] = {"worker", "coordinator", "client"};
+  return kNames[static_cast<int>(victim)];
 }
 
 bool Await(const std::function<bool()>& holds) {
@@ -80,7 +74,7 @@ class RandomMoment : public ByReferenceTest {
     const Clock::time_point begun = Clock::now();
     ASSERT_EQ(work().ToString(), "OK");
     const Seconds undisturbed = Clock::now() - begun;
-    const int rounds = FaultRounds(3);
+    const int rounds = RoundsOf(3);
     int right = 0, typed = 0;
     for (int round = 0; round < rounds; ++round) {
       std::mt19937_64 random(seed + round);
@@ -106,6 +100,14 @@ class RandomMoment : public ByReferenceTest {
       if (HasFatalFailure()) return;
     }
     std::printf("| %s | rounds %d | right %d, typed %d |\n", name.c_str(), rounds, right, typed);
+  }
+
+  // The command line for a job with these options and one dilation.
+  std::vector<std::string> Attend(const std::string& options) const {
+    std::vector<std::string> arguments = absl::StrSplit(options, ' ');
+    arguments.insert(arguments.begin(), {HILBERT_RING_CLIENT_BINARY, "attend",
+                                         "--server=" + cluster_->address(), "--dilations=1"});
+    return arguments;
   }
 
  private:
@@ -182,26 +184,15 @@ TEST_P(RandomMoment, OfJobsByReference) {
   };
   const auto command = [&]() -> std::vector<std::string> {
     remove();
-    return {HILBERT_RING_CLIENT_BINARY,
-            "attend",
-            "--server",
-            cluster_->address(),
-            "--q",
-            path(v1::TENSOR_Q),
-            "--k",
-            path(v1::TENSOR_K),
-            "--v",
-            path(v1::TENSOR_V),
-            "--out",
-            path(v1::TENSOR_OUT),
-            "--lse",
-            path(v1::TENSOR_LSE),
-            "--segments",
-            "4000",
-            "--dilations",
-            "1",
-            "--by-reference",
-            "always"};
+    std::vector<std::string> arguments = Attend("--segments=4000 --by-reference=always");
+    for (const auto& [name, tensor] : {std::pair("q", v1::TENSOR_Q),
+                                       {"k", v1::TENSOR_K},
+                                       {"v", v1::TENSOR_V},
+                                       {"out", v1::TENSOR_OUT},
+                                       {"lse", v1::TENSOR_LSE}}) {
+      arguments.push_back(absl::StrCat("--", name, "=", path(tensor)));
+    }
+    return arguments;
   };
   const auto left = [&]() -> std::string {
     if (!Await([this] { return Stray().empty(); })) return Stray().front() + " is left";
@@ -232,36 +223,13 @@ TEST_P(RandomMoment, OfStreams) {
     return what.empty() ? absl::OkStatus() : absl::InternalError(what);
   };
   const auto command = [&]() -> std::vector<std::string> {
-    return {HILBERT_RING_CLIENT_BINARY,
-            "attend",
-            "--server",
-            cluster_->address(),
-            "--stream",
-            "--follow",
-            "--q",
-            folder_ / "q",
-            "--k",
-            folder_ / "k",
-            "--v",
-            folder_ / "v",
-            "--out",
-            folder_ / "out",
-            "--heads",
-            "2",
-            "--kv-heads",
-            "2",
-            "--head-dim",
-            "16",
-            "--value-dim",
-            "16",
-            "--dtype",
-            "float32",
-            "--segments",
-            "128",
-            "--dilations",
-            "1",
-            "--epoch",
-            "512"};
+    std::vector<std::string> arguments = Attend(
+        "--stream --follow --heads=2 --kv-heads=2 --head-dim=16 --value-dim=16 "
+        "--dtype=float32 --segments=128 --epoch=512");
+    for (const char* name : {"q", "k", "v", "out"}) {
+      arguments.push_back(absl::StrCat("--", name, "=", folder_ / name));
+    }
+    return arguments;
   };
   Rounds("random moments of streams", 22'000, work, command,
          [this]() -> std::string { return Stray().empty() ? "" : Stray().front() + " is left"; });

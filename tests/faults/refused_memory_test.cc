@@ -15,20 +15,19 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 // The most shared memory that the coordinator held while the job ran.
 int64_t SharedPeak(const std::string& copy_memory) {
-  auto cluster = StartFaultCluster({.workers = 1,
-                                    .place = WorkerPlace::kUnshared,
-                                    .arguments = {"--copy-memory=" + copy_memory}});
-  EXPECT_TRUE(cluster.ok()) << cluster.status();
-  if (!cluster.ok()) return -1;
+  const auto cluster = StartFaultCluster({.workers = 1,
+                                          .place = WorkerPlace::kUnshared,
+                                          .arguments = {"--copy-memory=" + copy_memory}})
+                           .value();
   int64_t peak = 0;
-  std::jthread watch([&, pid = (*cluster)->coordinator()](const std::stop_token& stop) {
+  std::jthread watch([&, pid = cluster->coordinator()](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       peak = std::max(peak, AccountOf(pid).shared_memory_bytes);
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   });
   const FaultJob job = MakeZeroJob(65'536, 4, 32, 64);  // 96 MiB of rows, little compute
-  const JobEnd end = RunJob((*cluster)->address(), job, {.deadline = absl::Seconds(60)});
+  const JobEnd end = RunJob(cluster->address(), job, {.deadline = absl::Seconds(60)});
   watch = {};
   EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status;
   return peak;

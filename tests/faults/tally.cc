@@ -20,7 +20,7 @@ Number FromEnvironment(const char* variable, Number otherwise) {
 
 }  // namespace
 
-int FaultRounds(int few) {
+int RoundsOf(int few) {
   return FromEnvironment("HILBERT_RING_FAULT_ROUNDS", AtDepth(few, few, 5 * few));
 }
 

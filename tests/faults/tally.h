@@ -11,7 +11,7 @@
 namespace hilbert_ring::testing {
 
 // HILBERT_RING_FAULT_ROUNDS, or else `few`, and five times as many at full depth.
-int FaultRounds(int few);
+int RoundsOf(int few);
 
 // HILBERT_RING_FAULT_SEED, or else `seed`; printed, so that a run can be repeated.
 uint64_t FaultSeed(const std::string& test, uint64_t seed);
@@ -26,9 +26,6 @@ class Tally {
   // `trace`: the round's seed, fault and job, printed with how the job ended.
   void Count(const JobEnd& end, bool fault_happened, const std::string& trace);
 
-  int jobs() const { return jobs_; }
-  int right() const { return right_; }
-  int typed() const { return typed_; }
   int bad() const { return jobs_ - right_ - typed_; }
 
   // One line of figures.

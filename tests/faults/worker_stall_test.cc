@@ -4,18 +4,17 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "tests/faults/fault_moment.h"
-#include "tests/faults/fault_rig.h"
+#include "tests/faults/fault_rounds.h"
 #include "tests/faults/tally.h"
 
 namespace hilbert_ring::testing {
 namespace {
-
-constexpr double kJobLimit = 25;  // seconds beyond three times what the job takes undisturbed
 
 class WorkerStall : public ::testing::TestWithParam<WorkerPlace> {};
 
@@ -49,68 +48,52 @@ class Stall {
 };
 
 // Jobs while a worker may be stopped, or may just have gone on.
-std::string RunSome(FaultRig& rig, std::mt19937_64& random) {
-  std::string failed;
-  for (int i = 0; i < 3 && failed.empty(); ++i) {
+void ExpectSomeJobs(const FaultRig& rig, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 3; ++i) {
     int tries = 0;
-    failed = RunNextJob(rig.cluster().address(), random, absl::Seconds(30), tries);
+    EXPECT_EQ(RunNextJob(rig.cluster().address(), random, absl::Seconds(30), tries), "");
   }
-  return failed;
 }
 
 TEST_P(WorkerStall, EndsRightOrTyped) {
-  const std::string name = absl::StrCat("stopped workers, ", PlaceName(GetParam()));
-  const uint64_t seed = FaultSeed(name, 200'000 + 10'000 * static_cast<int>(GetParam()));
-  const int rounds = FaultRounds(2);
-  FaultRig rig({.workers = 3, .place = GetParam()});
-  Tally tally(name);
-  for (int round = 0; round < rounds; ++round) {
-    std::mt19937_64 random(seed + round);
-    ASSERT_EQ(rig.BeginRound(random), "") << "seed " << seed + round;
-    const Moment drawn = DrawMoment(random);
+  const auto draw = [](FaultRig& rig, std::mt19937_64& random) {
     const std::vector<pid_t> workers = rig.cluster().Workers();
     const pid_t victim = workers.at(random() % workers.size());
     // Often longer than the worker's timeout; sometimes beyond the job's end.
     const std::chrono::milliseconds length(random() % 3 == 0 ? 60'000 : 200 + random() % 5'000);
-    const std::string trace =
-        absl::StrCat("seed ", seed + round, ", ", PhaseName(drawn.phase), " ", drawn.part,
-                     ", process ", victim, " for ", length.count(), " ms: ", Describe(rig.job()));
-    SCOPED_TRACE(trace);
-    Stall stall(victim, length);
-    FaultMoment moment(drawn, rig.job().seconds, [&] { stall.Begin(); });
-    const JobEnd end = RunJob(rig.cluster().address(), rig.job(),
-                              {.deadline = absl::Seconds(60), .progress = moment.progress()});
-    tally.Count(end, moment.Settle(), trace);
-    EXPECT_NE(end.verdict, Verdict::kBad)
-        << end.what << "; logs are in " << (end.what.empty() ? "" : rig.cluster().KeepLogs());
-    EXPECT_LT(end.seconds, 3 * rig.job().seconds + kJobLimit);
-    // It goes on while other jobs run, which may be given the memory that it still writes to.
-    if (random() % 2 == 0) stall.Resume();
-    EXPECT_EQ(RunSome(rig, random), "");
-    stall.Resume();
-    EXPECT_EQ(rig.EndRound(random, 2), "");
-    if (HasFatalFailure()) break;
-  }
-  tally.Print();
-  EXPECT_EQ(tally.bad(), 0);
+    const auto stall = std::make_shared<Stall>(victim, length);
+    return Fault{.what = absl::StrCat("process ", victim, " for ", length.count(), " ms"),
+                 .begin = [=] { stall->Begin(); },
+                 .end =
+                     [=, &rig, resumed = random() % 2 == 0, seed = random()] {
+                       // It goes on while other jobs run, which may be given the memory that it
+                       // still writes to.
+                       if (resumed) stall->Resume();
+                       ExpectSomeJobs(rig, seed);
+                       stall->Resume();
+                     }};
+  };
+  RunFaultRounds({.name = absl::StrCat("stopped workers, ", PlaceName(GetParam())),
+                  .seed = 200'000 + 10'000 * static_cast<uint64_t>(GetParam())},
+                 {.workers = 3, .place = GetParam()}, draw);
 }
 
 // The first job of a cluster has no ring yet, and the stopped worker does not answer to one.
 TEST_P(WorkerStall, WhileTheRingIsFormed) {
   const uint64_t seed = FaultSeed("stopped before the first ring", 4500);
   std::mt19937_64 random(seed);
-  auto cluster = StartFaultCluster({.workers = 3, .place = GetParam()});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto cluster = StartFaultCluster({.workers = 3, .place = GetParam()}).value();
   auto job = MakeSmallJob(random);
   while (job.ok() && !(job->spec.tokens > 100 && job->spec.branches[0].segment > 100)) {
     job = MakeSmallJob(random);
   }
   ASSERT_TRUE(job.ok()) << job.status();
-  Stall stall((*cluster)->Workers().at(1), std::chrono::milliseconds(60'000));
+  Stall stall(cluster->Workers().at(1), std::chrono::milliseconds(60'000));
   stall.Begin();
-  const JobEnd end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  const JobEnd end = RunJob(cluster->address(), *job, {.deadline = absl::Seconds(60)});
   EXPECT_NE(end.verdict, Verdict::kBad)
-      << end.what << ", logs are in " << (end.what.empty() ? "" : (*cluster)->KeepLogs());
+      << end.what << ", logs are in " << (end.what.empty() ? "" : cluster->KeepLogs());
   // The worker's timeout of 2 s, and a little.
   EXPECT_LT(end.seconds, 6) << end.status;
 }

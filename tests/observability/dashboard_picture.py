@@ -4,7 +4,7 @@ way, watched by a real Prometheus with the shipped configuration.
 
     tests/observability/dashboard_picture.py [--minutes 6] [--programs build/release/bin] [--out docs/dashboard.png]
 
-Takes that long. Every panel must have data, which tools/draw_dashboard.py writes into the picture's text, for dashboard_picture_test.py.
+Takes that long. Every panel must have data.
 """
 import argparse
 import os

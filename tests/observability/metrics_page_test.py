@@ -1,8 +1,6 @@
 """docs/metrics.md against what the running coordinator and workers serve, in both directions."""
-import contextlib
 import os
 import re
-import socket
 import tempfile
 import unittest
 from pathlib import Path
@@ -53,35 +51,6 @@ class MetricsPage(unittest.TestCase):
                  f"{meaning} |" for (name, kind, labels, process), meaning in sorted(served.items())]
         self.maxDiff = None
         self.assertEqual(page, served, "the page should have\n" + "\n".join(lines))
-
-    def test_memory_of_shards_is_kept_as_long_as_was_said(self):
-        for seconds, kept in (("300", True), ("0.001", False)):
-            with tempfile.TemporaryDirectory() as folder, \
-                    ServiceUnderTest(folder, arguments=[f"--keep-shards={seconds}"]) as service:
-                for _ in range(2):
-                    service.attend(tokens=2048)
-                seen = Exposition(service.get("/metrics"))
-            hits = seen.total("hilbert_ring_cache_hits_total", cache="shard")
-            self.assertEqual(hits > 0, kept, f"--keep-shards={seconds}: {hits} hits")
-
-    def test_connections_that_are_open_are_counted(self):
-        with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:
-            def open_at(port):
-                return Exposition(service.get("/metrics")).total("hilbert_ring_connections_open", port=port)
-
-            self.assertEqual(open_at("http"), 1, "the scrape's own")
-            self.assertEqual(open_at("membership"), 2, "a worker each")
-            before = open_at("public")
-            host, port = service.address.split(":")
-            with contextlib.ExitStack() as stack:
-                for _ in range(3):
-                    stack.enter_context(socket.create_connection((host, int(port)), 10))
-                await_true("three more are seen", lambda: open_at("public") == before + 3)
-            await_true("they are gone", lambda: open_at("public") == before)
-            (first, *_) = service.targets()
-            worker = Exposition(http_get(f"http://{first['targets'][0]}/metrics"))
-        self.assertEqual(worker.total("hilbert_ring_connections_open", port="http"), 1)
-        self.assertGreaterEqual(worker.total("hilbert_ring_connections_open", port="worker"), 1)
 
     def test_sums_are_those_of_the_reports(self):
         with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:

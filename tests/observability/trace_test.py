@@ -66,21 +66,6 @@ class Trace(unittest.TestCase):
             # A span of waiting is none of attending.
             self.assertLess(overlap(by_name["attend"], by_name["wait for blocks"]), 1000)
 
-    def test_without_overlap_blocks_travel_when_nothing_is_computed(self):
-        with tempfile.TemporaryDirectory() as folder, \
-                ServiceUnderTest(folder, arguments=["--overlap-exchange=false"]) as service:
-            path = Path(folder) / "trace.json"
-            report = service.attend(tokens=12288, arguments=[f"--trace={path}"])
-            events = json.loads(path.read_text())["traceEvents"]
-        for rank, worker in enumerate(report["workers"]):
-            own = {name: [event for event in events if event["ph"] == "X"
-                          and event["pid"] == rank + 1 and event["name"] == name]
-                   for name in ("attend", "receive blocks")}
-            self.assertTrue(own["attend"] and own["receive blocks"])
-            self.assertLess(overlap(own["attend"], own["receive blocks"]), 1000)
-            self.assertAlmostEqual(worker["exchange_seconds"],
-                                   worker["exposed_exchange_seconds"], delta=0.001)
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -32,21 +33,6 @@ constexpr char kObserver[] = "token-of-the-eye-0123456789";
 constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
-
-std::string CodeName(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::OK:
-      return "OK";
-    case grpc::StatusCode::UNAUTHENTICATED:
-      return "UNAUTHENTICATED";
-    case grpc::StatusCode::UNIMPLEMENTED:
-      return "UNIMPLEMENTED";
-    case grpc::StatusCode::UNAVAILABLE:
-      return "UNAVAILABLE";
-    default:
-      return absl::StrCat("code ", code);
-  }
-}
 
 // "answered" when a message comes, else the status. Each kind of method takes an empty message.
 std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
@@ -76,7 +62,8 @@ std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::strin
   grpc::Status status;
   call->Finish(&status, nullptr);
   next();
-  return answered ? "answered" : CodeName(status.error_code());
+  return answered ? "answered"
+                  : absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
 }
 
 // "/package.Service/Method" of all of ours, of health and of reflection.
@@ -252,10 +239,10 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   coordinator.push_back("--auth-token-file=" + (folder_ / "tokens"));
   std::vector<std::string> workers_arguments = Worker();
   workers_arguments.push_back("--auth-token-file=" + (folder_ / "tokens"));
-  auto service = StartSecured({.arguments = coordinator, .worker_arguments = workers_arguments});
-  ASSERT_TRUE(service.ok()) << service.status();
-  const int callers = (*service)->grpc_port(), workers = (*service)->membership_port();
-  const int worker = (*service)->worker_port(0);
+  const auto service =
+      StartSecured({.arguments = coordinator, .worker_arguments = workers_arguments}).value();
+  const int callers = service->grpc_port(), workers = service->membership_port();
+  const int worker = service->worker_port(0);
 
   // Who speaks no TLS, or shows no certificate where one is asked for, reaches nothing.
   for (const int port : {callers, workers, worker}) {
@@ -274,7 +261,7 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   // Workers among each other have no token of the coordinator's calls.
   EXPECT_EQ(Scan(Tls(worker, worker_)), Of(WorkerPort()));
 
-  const int http = (*service)->http_port();
+  const int http = service->http_port();
   for (const std::string& shown : kStrangers) {
     EXPECT_EQ(ScanHttp(http, ca_, shown), kForStrangers) << shown;
   }
@@ -289,51 +276,41 @@ TEST_F(ScanTest, WithTlsAndTokens) {
 }
 
 TEST_F(ScanTest, WithTokensOnTheLoopbackAddress) {
-  auto service = StartSecured({.arguments = {"--auth-token-file=" + (folder_ / "tokens"),
-                                             "--join-token-file=" + (folder_ / "join")},
-                               .worker_arguments = {"--join-token-file=" + (folder_ / "join"),
-                                                    "--auth-token-file=" + (folder_ / "tokens")}});
-  ASSERT_TRUE(service.ok()) << service.status();
-  EXPECT_EQ(Scan(Plain((*service)->grpc_port())), Of(Public("UNAUTHENTICATED", "UNIMPLEMENTED")));
-  EXPECT_EQ(Scan(Plain((*service)->membership_port())), Of(Membership("UNAUTHENTICATED")));
-  EXPECT_EQ(Scan(Plain((*service)->worker_port(0))), Of(WorkerPort()));
-  EXPECT_EQ(ScanHttp((*service)->http_port(), ""), kForStrangers);
-  ExpectTokensOfWorker(HttpPortOfAWorker((*service)->http_port(), ""), "");
+  const auto service =
+      StartSecured({.arguments = {"--auth-token-file=" + (folder_ / "tokens"),
+                                  "--join-token-file=" + (folder_ / "join")},
+                    .worker_arguments = {"--join-token-file=" + (folder_ / "join"),
+                                         "--auth-token-file=" + (folder_ / "tokens")}})
+          .value();
+  EXPECT_EQ(Scan(Plain(service->grpc_port())), Of(Public("UNAUTHENTICATED", "UNIMPLEMENTED")));
+  EXPECT_EQ(Scan(Plain(service->membership_port())), Of(Membership("UNAUTHENTICATED")));
+  EXPECT_EQ(Scan(Plain(service->worker_port(0))), Of(WorkerPort()));
+  EXPECT_EQ(ScanHttp(service->http_port(), ""), kForStrangers);
+  ExpectTokensOfWorker(HttpPortOfAWorker(service->http_port(), ""), "");
 }
 
 TEST_F(ScanTest, SpawnedWorkersAskForWhatTheirCoordinatorDoes) {
   const std::vector<std::string> secured = {"--tls-cert=" + service_.cert,
                                             "--tls-key=" + service_.key,
                                             "--auth-token-file=" + (folder_ / "tokens")};
-  auto service = StartSecured({.arguments = secured, .workers = 1, .place = WorkerPlace::kLocal});
-  ASSERT_TRUE(service.ok()) << service.status();
-  const int worker = HttpPortOfAWorker((*service)->http_port(), ca_);
+  const auto service =
+      StartSecured({.arguments = secured, .workers = 1, .place = WorkerPlace::kLocal}).value();
+  const int worker = HttpPortOfAWorker(service->http_port(), ca_);
   ExpectTokensOfWorker(worker, ca_);
   for (const auto& [path, status] : ScanHttp(worker, "")) EXPECT_EQ(status, -1) << path;
 }
 
-TEST_F(ScanTest, SpawnedWorkersShowAllTheirFiguresWhereTheCoordinatorDoes) {
-  auto service = StartSecured(
-      {.arguments = {"--auth-token-file=" + (folder_ / "tokens"), "--metrics-need-token=false"},
-       .workers = 1,
-       .place = WorkerPlace::kLocal});
-  ASSERT_TRUE(service.ok()) << service.status();
-  const int port = (*service)->http_port();
-  EXPECT_EQ(HttpStatus(port, "/metrics", ""), 200);
-  EXPECT_EQ(ScanHttp(HttpPortOfAWorker(port, ""), ""), OfWorker(200));
-}
-
 // A worker that speaks clear text with its coordinator may still show a certificate by HTTP.
 TEST_F(ScanTest, AWorkersHttpHasItsOwnCertificate) {
-  auto service = StartSecured(
-      {.arguments = {"--join-token-file=" + (folder_ / "join")},
-       .worker_arguments = {"--join-token-file=" + (folder_ / "join"),
-                            "--http-tls-cert=" + worker_.cert, "--http-tls-key=" + worker_.key}});
-  ASSERT_TRUE(service.ok()) << service.status();
-  const int worker = HttpPortOfAWorker((*service)->http_port(), "");
+  const auto service = StartSecured({.arguments = {"--join-token-file=" + (folder_ / "join")},
+                                     .worker_arguments = {"--join-token-file=" + (folder_ / "join"),
+                                                          "--http-tls-cert=" + worker_.cert,
+                                                          "--http-tls-key=" + worker_.key}})
+                           .value();
+  const int worker = HttpPortOfAWorker(service->http_port(), "");
   EXPECT_EQ(ScanHttp(worker, ca_), OfWorker(200)) << "no token is asked for";
   EXPECT_EQ(HttpStatus(worker, "/livez", ""), -1) << "in clear text";
-  EXPECT_EQ(Scan(Plain((*service)->worker_port(0))), Of(WorkerPort()));
+  EXPECT_EQ(Scan(Plain(service->worker_port(0))), Of(WorkerPort()));
 }
 
 }  // namespace

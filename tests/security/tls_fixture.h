@@ -1,15 +1,80 @@
 // Certificates of a service, its workers and a caller, and the arguments that name them.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <random>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/cpp/access.h"
 #include "gtest/gtest.h"
-#include "tests/security/start_secured.h"
+#include "tests/faults/fault_job.h"
 #include "tests/support/certificates.h"
+#include "tests/support/cluster.h"
 
 namespace hilbert_ring::testing {
+
+struct SecuredOptions {
+  std::vector<std::string> arguments, worker_arguments;  // of the coordinator, of the workers
+  int workers = 2;
+  WorkerPlace place = WorkerPlace::kBeside;
+};
+
+// A cluster with the certificates and tokens of a test.
+inline absl::StatusOr<std::unique_ptr<Cluster>> StartSecured(const SecuredOptions& options) {
+  return Cluster::Start({.workers = options.workers,
+                         .place = options.place,
+                         .arguments = options.arguments,
+                         .worker_arguments = options.worker_arguments,
+                         .spread = false,
+                         .log_files = true});
+}
+
+inline FaultJob SmallJob(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  return MakeSmallJob(random).value();
+}
+
+// Jobs of one attempt each, one after the other in a thread, until one fails or this is destroyed.
+class JobsUnderLoad {
+ public:
+  JobsUnderLoad(std::string address, uint64_t seed, std::function<client::Access()> access)
+      : thread_([this, address = std::move(address), seed,
+                 access = std::move(access)](const std::stop_token& stop) {
+          const FaultJob job = SmallJob(seed);
+          do {
+            last_ = RunJob(address, job, {.max_attempts = 1, .access = access()});
+            failed_ = last_.verdict != Verdict::kRight;
+            ++done_;
+          } while (!failed_ && !stop.stop_requested());
+        }) {}
+
+  // Whether so many more end well, within a minute.
+  bool GoOn(int more = 2) const {
+    const int before = done_;
+    for (int i = 0; i < 3000 && done_ < before + more && !failed_; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return done_ >= before + more && !failed_;
+  }
+
+  // Of the last job.
+  JobEnd Stop() {
+    thread_.request_stop();
+    thread_.join();
+    return last_;
+  }
+
+ private:
+  JobEnd last_;  // the thread's until it has ended
+  std::atomic<bool> failed_ = false;
+  std::atomic<int> done_ = 0;
+  std::jthread thread_;
+};
 
 // Paths of files.
 struct Identity {

@@ -1,12 +1,10 @@
 // TLS on the public, the membership and the workers' port: who is served, and certificates that
 // change while jobs run.
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,7 +16,6 @@
 #include "tests/faults/fault_job.h"
 #include "tests/security/tls_fixture.h"
 #include "tests/support/http_get.h"
-#include "tests/support/silent_connection.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -45,17 +42,32 @@ absl::Status Ask(const std::string& address, const client::Access& access) {
   return client::RequestCluster(client::Connect(address, access)).status();
 }
 
-FaultJob SmallJob(uint64_t seed) {
-  std::mt19937_64 random(seed);
-  auto job = MakeSmallJob(random);
-  EXPECT_TRUE(job.ok()) << job.status();
-  return *std::move(job);
+// Until it holds, for half a minute at most.
+bool Await(const std::function<bool()>& holds) {
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
+  while (!holds()) {
+    if (Clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return true;
+}
+
+// How many workers there are, once there are so many, or after a minute.
+int AwaitWorkers(const std::string& address, const client::Access& access, int workers) {
+  const auto channel = client::Connect(address, access);
+  int up = 0;
+  for (int i = 0; i < 1200 && up < workers; ++i) {
+    const auto cluster = client::RequestCluster(channel);
+    if (cluster.ok()) up = cluster->workers_size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return up;
 }
 
 TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
-  auto service = StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()});
-  ASSERT_TRUE(service.ok()) << service.status();
-  const std::string address = (*service)->address();
+  const auto service =
+      StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
+  const std::string address = service->address();
   const JobEnd end = RunJob(address, SmallJob(1), {.max_attempts = 1, .access = Caller()});
   EXPECT_EQ(end.verdict, Verdict::kRight) << end.status << end.what;
 
@@ -100,7 +112,7 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
 
   // HTTP asks nobody for a certificate, and shows no job therefore.
   for (const auto& [path, status] : {std::pair("/", 403), std::pair("/metrics", 200)}) {
-    const auto answer = HttpGet({.port = (*service)->http_port(), .path = path, .ca = ca_});
+    const auto answer = HttpGet({.port = service->http_port(), .path = path, .ca = ca_});
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_EQ(answer->status, status) << path;
     for (const char* certificate : {"service", "http", "cluster_ca", "caller_ca"}) {
@@ -114,8 +126,8 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
 
 // Each is refused for one reason; only the last may join, so there are three workers in the end.
 TEST_F(Tls, OnlyTheRightWorkersJoin) {
-  auto service = StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()});
-  ASSERT_TRUE(service.ok()) << service.status();
+  const auto service =
+      StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
   const auto arguments = [&](const Identity& identity, const std::string& ca) {
     return std::vector<std::string>{"--tls-cert=" + identity.cert, "--tls-key=" + identity.key,
                                     "--tls-ca=" + ca, "--tls-peer-name=coordinator"};
@@ -130,22 +142,15 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
   for (const auto& wrong : {std::vector<std::string>{}, arguments(strange, ca_),
                             arguments(expired, ca_), arguments(misnamed, ca_),
                             arguments(worker_, folder_ / "strange_ca.crt"), wrong_coordinator}) {
-    ASSERT_TRUE((*service)->AddWorker(wrong).ok());
+    ASSERT_TRUE(service->AddWorker(wrong).ok());
   }
-  ASSERT_TRUE((*service)->AddWorker(Worker()).ok());
-  const auto channel = client::Connect((*service)->address(), Caller());
-  const Clock::time_point limit = Clock::now() + std::chrono::seconds(120);
-  int up = 0;
-  while (up < 3 && Clock::now() < limit) {
-    const auto cluster = client::RequestCluster(channel);
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
-    up = cluster->workers_size();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  ASSERT_TRUE(service->AddWorker(Worker()).ok());
+  AwaitWorkers(service->address(), Caller(), 3);
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
   // The wrong ones have tried before: each writes its refusal once.
   std::string logs;
   while (Clock::now() < limit) {
-    logs = (*service)->Logs();
+    logs = service->Logs();
     int refused = 0;
     for (size_t at = 0; (at = logs.find("not registered with", at)) != std::string::npos; ++at) {
       ++refused;
@@ -155,104 +160,33 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_THAT(logs, HasSubstr("does not have the name worker"));
-  const auto cluster = client::RequestCluster(channel);
-  ASSERT_TRUE(cluster.ok());
-  EXPECT_EQ(cluster->workers_size(), 3) << logs;
-}
-
-// Until the service shows a certificate that `access` takes.
-bool AwaitServed(const std::string& address, const client::Access& access) {
-  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
-  while (Clock::now() < limit) {
-    if (Ask(address, access).ok()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return false;
-}
-
-// The bounds of connections are those of a service without TLS.
-TEST_F(Tls, ConnectionsAreBounded) {
-  std::vector<std::string> coordinator = Coordinator();
-  coordinator.insert(coordinator.end(),
-                     {"--max-connections-per-peer=4", "--connection-idle-timeout=1"});
-  auto service = StartSecured({.arguments = coordinator, .worker_arguments = Worker()});
-  ASSERT_TRUE(service.ok()) << service.status();
-  constexpr auto kLimit = std::chrono::seconds(60);
-  const auto channel = client::Connect((*service)->address(), Caller());
-  ASSERT_TRUE(client::RequestCluster(channel).ok());
-  ASSERT_EQ(channel->GetState(false), GRPC_CHANNEL_READY);
-  EXPECT_TRUE(
-      channel->WaitForStateChange(GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kLimit))
-      << "a connection without a call is kept";
-  EXPECT_TRUE(client::RequestCluster(channel).ok()) << "the next call makes another";
-
-  {
-    std::vector<std::unique_ptr<SilentConnection>> silent;
-    for (int i = 0; i < 8; ++i) {
-      silent.push_back(std::make_unique<SilentConnection>((*service)->grpc_port()));
-      ASSERT_TRUE(silent.back()->connected());
-    }
-    EXPECT_TRUE(silent.back()->Ends(kLimit)) << "it is beyond the host's connections";
-    EXPECT_THAT((*service)->Logs(), HasSubstr("its host has 4, which is the limit"));
-    EXPECT_TRUE(silent.front()->Ends(kLimit)) << "one that shakes no hands is kept";
-  }
-  EXPECT_TRUE(AwaitServed((*service)->address(), Caller())) << "after they have gone";
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(AwaitWorkers(service->address(), Caller(), 3), 3) << logs;
 }
 
 // Everything is replaced while jobs run, the authority too: first both are trusted, then
 // certificates of the new one are shown, then the old one is trusted no more. Each job makes its
 // own connection. An attempt that finds no connection while files do not match does not count.
 TEST_F(Tls, RotationFailsNoJob) {
-  auto service = StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()});
-  ASSERT_TRUE(service.ok()) << service.status();
-  const std::string address = (*service)->address();
-  std::atomic<bool> stop = false;
-  std::atomic<int> done = 0;
+  const auto service =
+      StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
+  const std::string address = service->address();
   std::mutex mutex;
   client::Access access = Caller();  // guarded by mutex
-  const auto shown = [&] {
+  JobsUnderLoad jobs(address, 10, [&] {
     const std::lock_guard lock(mutex);
     return access;
-  };
-  std::vector<std::string> failures(2);
-  std::vector<std::jthread> callers;
-  callers.reserve(failures.size());
-  for (int i = 0; i < 2; ++i) {
-    callers.emplace_back([&, i] {
-      const FaultJob job = SmallJob(10 + i);
-      while (!stop && failures[i].empty()) {
-        const JobEnd end = RunJob(address, job, {.max_attempts = 1, .access = shown()});
-        if (end.verdict != Verdict::kRight) {
-          failures[i] = absl::StrCat(end.status.ToString(), " ", end.what);
-        }
-        ++done;
-      }
-    });
-  }
+  });
   const CertificateAuthority next;
   next.WriteTo(folder_ / "next_ca.crt");
-  const std::string old_ca = ReadAll(ca_), new_ca = ReadAll(folder_ / "next_ca.crt");
+  const std::string old_ca = FileText(ca_), new_ca = FileText(folder_ / "next_ca.crt");
+  // Until all have read it: the files are looked at once a second, and jobs go on meanwhile.
   const auto trust = [&](const std::string& bundle) {
     std::ofstream(folder_ / "ca.new") << bundle;
     std::filesystem::rename(folder_ / "ca.new", ca_);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    EXPECT_TRUE(jobs.GoOn());
   };
   trust(old_ca + new_ca);
-  // Until all have read it: the files are looked at once a second, and jobs go on meanwhile.
-  const auto jobs_go_on = [&](int more) {
-    const int before = done;
-    const Clock::time_point least = Clock::now() + std::chrono::milliseconds(2500);
-    const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
-    while ((done < before + more || Clock::now() < least) && Clock::now() < limit) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return done >= before + more;
-  };
-  EXPECT_TRUE(jobs_go_on(2));
   IssueBy(next, "service", ForService());
   IssueBy(next, "worker", ForWorker());
   // Certificate and key at once: a job has one attempt, and reads both.
@@ -263,33 +197,21 @@ TEST_F(Tls, RotationFailsNoJob) {
   }
   client::Access of_new = Caller();
   of_new.ca = folder_ / "next_ca.crt";
-  EXPECT_TRUE(AwaitServed(address, of_new)) << "no certificate of the new authority";
-  EXPECT_TRUE(jobs_go_on(2));
+  EXPECT_TRUE(Await([&] { return Ask(address, of_new).ok(); }))
+      << "no certificate of the new authority";
+  EXPECT_TRUE(jobs.GoOn());
   trust(new_ca);
-  EXPECT_TRUE(jobs_go_on(2));
   const Identity former = Issue("former", {});
   client::Access of_old = Caller();
   of_old.cert = former.cert;
   of_old.key = former.key;
-  const Clock::time_point read_by = Clock::now() + std::chrono::seconds(30);
-  while (Ask(address, of_old).ok() && Clock::now() < read_by) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  EXPECT_FALSE(Ask(address, of_old).ok()) << "the old authority is still trusted";
+  EXPECT_TRUE(Await([&] { return !Ask(address, of_old).ok(); }))
+      << "the old authority is still trusted";
   // Workers and coordinator show each other new certificates.
-  ASSERT_TRUE((*service)->AddWorker(Worker()).ok());
-  const auto channel = client::Connect(address, Caller());
-  int up = 0;
-  for (int i = 0; i < 600 && up < 3; ++i) {
-    const auto cluster = client::RequestCluster(channel);
-    if (cluster.ok()) up = cluster->workers_size();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_EQ(up, 3) << (*service)->Logs();
-  stop = true;
-  callers.clear();
-  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
-  RecordProperty("jobs", done);
+  ASSERT_TRUE(service->AddWorker(Worker()).ok());
+  EXPECT_EQ(AwaitWorkers(address, Caller(), 3), 3) << service->Logs();
+  const JobEnd last = jobs.Stop();
+  EXPECT_EQ(last.verdict, Verdict::kRight) << last.status << last.what;
 }
 
 // As a copy in place writes it, which empties the file first.
@@ -299,23 +221,13 @@ void CopyInto(const std::string& path, const std::string& text) {
 
 // What gRPC's own watcher finds in a file ends its process where that is empty.
 TEST_F(Tls, FilesThatAreWrongForAMomentEndNothing) {
-  auto service = StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()});
-  ASSERT_TRUE(service.ok()) << service.status();
-  const std::string address = (*service)->address();
-  std::atomic<bool> stop = false;
-  std::atomic<int> done = 0;
-  std::string failure;
-  std::jthread caller([&] {
-    const FaultJob job = SmallJob(20);
-    while (!stop && failure.empty()) {
-      const JobEnd end = RunJob(address, job, {.max_attempts = 1, .access = Caller()});
-      if (end.verdict != Verdict::kRight) failure = absl::StrCat(end.status.ToString(), end.what);
-      ++done;
-    }
-  });
+  const auto service =
+      StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
+  const std::string address = service->address();
+  JobsUnderLoad jobs(address, 20, [this] { return Caller(); });
   const std::vector<std::string> certs = {service_.cert, worker_.cert};
   std::map<std::string, std::string> right;
-  for (const std::string& path : certs) right[path] = ReadAll(path);
+  for (const std::string& path : certs) right[path] = FileText(path);
   // Longer than from one look to the next.
   const auto while_they_are = [&](const auto& wrong) {
     for (const std::string& path : certs) wrong(path);
@@ -337,18 +249,12 @@ TEST_F(Tls, FilesThatAreWrongForAMomentEndNothing) {
   while (Clock::now() < copied_until) {
     for (const std::string& path : certs) CopyInto(path, right[path]);
   }
-  const int before = done;
-  const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
-  while (done < before + 2 && Clock::now() < limit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  EXPECT_GE(done, before + 2) << "no job ends";
-  stop = true;
-  caller.join();
-  EXPECT_EQ(failure, "");
-  EXPECT_EQ((*service)->Workers().size(), 2U);
+  EXPECT_TRUE(jobs.GoOn());
+  const JobEnd last = jobs.Stop();
+  EXPECT_EQ(last.verdict, Verdict::kRight) << last.status << last.what;
+  EXPECT_EQ(service->Workers().size(), 2U);
   for (const char* port : {"--grpc-port", "--membership-port", "--port", "calls"}) {
-    EXPECT_THAT((*service)->Logs(),
+    EXPECT_THAT(service->Logs(),
                 HasSubstr(absl::StrCat("gRPC (", port, ") keeps its certificate: --tls-cert: ")));
   }
 
@@ -357,7 +263,8 @@ TEST_F(Tls, FilesThatAreWrongForAMomentEndNothing) {
   IssueBy(next, "service", ForService());
   client::Access of_new = Caller();
   of_new.ca = folder_ / "next_ca.crt";
-  EXPECT_TRUE(AwaitServed(address, of_new)) << "the new certificate is not taken";
+  EXPECT_TRUE(Await([&] { return Ask(address, of_new).ok(); }))
+      << "the new certificate is not taken";
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 // Callers with tokens: whose jobs are whose, what a role may do, quotas, tokens that change while
 // jobs run, and where no secret may appear.
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,13 +12,11 @@
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "hilbert_ring/v1/many.grpc.pb.h"
 #include "tests/faults/fault_job.h"
 #include "tests/security/tls_fixture.h"
 #include "tests/service/raw_call.h"
 #include "tests/support/http_get.h"
 #include "tests/support/plain_spec.h"
-#include "tests/unit/many/small_jobs.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -91,14 +87,7 @@ class Tokens : public TlsFixture {
   std::unique_ptr<Cluster> started_;
 };
 
-std::string ReasonOf(const absl::Status& status) { return wire::ReasonOf(status); }
-
-FaultJob SmallJob(uint64_t seed) {
-  std::mt19937_64 random(seed);
-  auto job = MakeSmallJob(random);
-  EXPECT_TRUE(job.ok()) << job.status();
-  return *std::move(job);
-}
+using wire::ReasonOf;
 
 // A job that waits for its rows until it is cancelled.
 class OpenJob {
@@ -109,35 +98,17 @@ class OpenJob {
     v1::Open& open = *request.mutable_open();
     *open.mutable_spec() = wire::EncodeJobSpec(PlainSpec({.tokens = tokens}));
     open.set_job_id(id);
-    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
-    stream_ = stub_->Attend(&context_);
-    stream_->Write(request);
-    v1::AttendResponse response;
-    while (!admitted_ && stream_->Read(&response)) admitted_ = response.has_admitted();
-  }
-  ~OpenJob() {
-    if (!finished_) {
-      context_.TryCancel();
-      Finish().IgnoreError();
-    }
+    call_.Write(request);
+    admitted_ = call_.AwaitAdmitted();
   }
   bool admitted() const { return admitted_; }
-  absl::Status Finish() {
-    finished_ = true;
-    v1::AttendResponse response;
-    while (stream_->Read(&response)) {
-    }
-    const grpc::Status status = stream_->Finish();
-    pushback_ = context_.GetServerTrailingMetadata().contains("grpc-retry-pushback-ms");
-    return wire::FromGrpc(status);
-  }
-  bool pushback() const { return pushback_; }
+  absl::Status Finish() { return call_.Finish(); }
+  bool pushback() const { return call_.pushback_ms().has_value(); }
 
  private:
-  std::unique_ptr<v1::AttentionService::Stub> stub_;
-  grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
-  bool admitted_ = false, finished_ = false, pushback_ = false;
+  const std::unique_ptr<v1::AttentionService::Stub> stub_;
+  RawCall call_{*stub_, std::chrono::seconds(120)};
+  bool admitted_ = false;
 };
 
 TEST_F(Tokens, SayWhoseJobsAreWhoseAndWhatARoleMayDo) {
@@ -219,20 +190,19 @@ TEST_F(Tokens, HaveQuotasOfStreams) {
   Start();
   const auto open = [this](const std::string& name, int64_t epoch_tokens, const auto& then) {
     const auto stub = v1::AttentionService::NewStub(ChannelAs(name));
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    const auto stream = stub->AttendStream(&context);
+    RawCall call(*stub, std::chrono::seconds(60), RawCall::Method::kAttendStream);
     v1::AttendRequest request;
     v1::Open& opened = *request.mutable_open();
     *opened.mutable_spec() = wire::EncodeJobSpec(PlainSpec({.tokens = 0, .segment = 64}));
     opened.set_job_id("stream");
     opened.set_epoch_tokens(epoch_tokens);
-    stream->Write(request);
+    call.Write(request);
     v1::AttendResponse response;
-    const bool admitted = stream->Read(&response) && response.has_admitted();
-    then(response);
-    if (admitted) context.TryCancel();
-    return wire::FromGrpc(stream->Finish());
+    if (call.Read(&response)) {
+      then(response);
+      call.Cancel();
+    }
+    return call.Finish();
   };
   const auto nothing = [](const v1::AttendResponse&) {};
   EXPECT_EQ(ReasonOf(open("lab", 3008, nothing)), "OVER_QUOTA");
@@ -252,24 +222,8 @@ TEST_F(Tokens, AreReplacedUnderLoad) {
   Write(Line("lab", "submit", TokenOf("lab")));
   Start();
   std::ofstream(folder_ / "mine") << TokenOf("lab") << "\n";
-  client::Access access{.tls = true, .ca = ca_, .token_file = folder_ / "mine"};
-  std::atomic<bool> stop = false, failed = false;
-  std::atomic<int> done = 0;
-  JobEnd last;
-  std::jthread caller([&] {
-    const FaultJob job = SmallJob(3);
-    while (!stop && !failed) {
-      last = RunJob(started_->address(), job, {.max_attempts = 1, .access = access});
-      if (last.verdict != Verdict::kRight) failed = true;
-      ++done;
-    }
-  });
-  const auto jobs_go_on = [&] {
-    for (const int before = done; done < before + 2 && !failed;) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return !failed;
-  };
+  const client::Access access{.tls = true, .ca = ca_, .token_file = folder_ / "mine"};
+  JobsUnderLoad jobs(started_->address(), 3, [=] { return access; });
   const auto await = [&](const std::string& token, bool served) {
     const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
     while (Clock::now() < limit) {
@@ -284,77 +238,18 @@ TEST_F(Tokens, AreReplacedUnderLoad) {
   EXPECT_TRUE(await(next, true));
   std::ofstream(folder_ / "mine.new") << next << "\n";
   std::filesystem::rename(folder_ / "mine.new", folder_ / "mine");
-  EXPECT_TRUE(jobs_go_on());
+  EXPECT_TRUE(jobs.GoOn());
   OpenJob runs(ChannelAs("lab-anew"), "runs", 1000);
   ASSERT_TRUE(runs.admitted());
   Write(Line("lab", "submit", next));
   EXPECT_TRUE(await(TokenOf("lab"), false)) << "the old token is still taken";
-  EXPECT_TRUE(jobs_go_on());
+  EXPECT_TRUE(jobs.GoOn());
   EXPECT_THAT(JobsSeenBy("lab-anew"), ::testing::Contains("lab/runs"));
   Write("");
   EXPECT_TRUE(await(next, false)) << "an empty file lets nobody in";
-  stop = true;
-  caller.join();
   // Jobs that began after that.
-  EXPECT_TRUE(!failed || last.reason == "AUTH_TOKEN") << last.status << last.what;
-}
-
-// A call of many jobs, which is open for a minute.
-struct ManyCall {
-  explicit ManyCall(const std::shared_ptr<grpc::Channel>& channel)
-      : stub(v1::SmallJobsService::NewStub(channel)) {
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    stream = stub->AttendMany(&context);
-  }
-
-  const std::unique_ptr<v1::SmallJobsService::Stub> stub;
-  grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendManyRequest, v1::AttendManyResponse>> stream;
-};
-
-// It brings new ones for as long as it is open.
-TEST_F(Tokens, ThatAreGoneBringNoNewJobs) {
-  Write(Line("lab", "submit", TokenOf("lab")) + Line("eye", "observe", TokenOf("eye")));
-  Start();
-  const ManyCall call(ChannelAs("lab"));
-  const auto& stream = call.stream;
-  v1::AttendManyRequest request;
-  request.add_jobs();  // wrong, and so answered at once
-  v1::AttendManyResponse response;
-  ASSERT_TRUE(stream->Write(request) && stream->Read(&response));
-  EXPECT_EQ(response.results_size(), 1);
-  Write(Line("eye", "observe", TokenOf("eye")));
-  int answered = 0;
-  for (; answered < 600 && stream->Write(request) && stream->Read(&response); ++answered) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_LT(answered, 600) << "half a minute later";
-  EXPECT_EQ(ReasonOf(wire::FromGrpc(stream->Finish())), "AUTH_TOKEN");
-}
-
-// Those of a call that is open are the token's of the moment, too.
-TEST_F(Tokens, HaveNewQuotasInCallsThatAreOpen) {
-  Write(Line("lab", "submit", TokenOf("lab"), R"(, "tokens": 10)"));
-  Start();
-  const ManyCall call(ChannelAs("lab"));
-  const auto& stream = call.stream;
-  v1::AttendManyRequest request;
-  *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 20, .segment = 32}));
-  const auto error = [&]() -> std::string {
-    v1::AttendManyResponse response;
-    if (!stream->Write(request) || !stream->Read(&response)) return "the call has ended";
-    return response.results(0).error();
-  };
-  EXPECT_THAT(error(), HasSubstr("OVER_QUOTA"));
-  Write(Line("lab", "submit", TokenOf("lab"), R"(, "tokens": 20)"));
-  std::string last;
-  for (int i = 0; i < 600 && !(last = error()).empty(); ++i) {
-    ASSERT_THAT(last, HasSubstr("OVER_QUOTA"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_EQ(last, "");
-  EXPECT_TRUE(stream->WritesDone());
-  EXPECT_TRUE(stream->Finish().ok());
+  const JobEnd last = jobs.Stop();
+  EXPECT_TRUE(last.verdict == Verdict::kRight || last.reason == "AUTH_TOKEN") << last.status;
 }
 
 TEST_F(Tokens, AppearNowhere) {

@@ -120,16 +120,6 @@ std::unique_ptr<RawCall> ByReferenceTest::Call(const v1::Open& open) {
   return call;
 }
 
-std::unique_ptr<RawCall> ByReferenceTest::Admitted(const JobSpec& spec,
-                                                   const EngineInputs& inputs) {
-  Start();
-  if (HasFatalFailure()) return nullptr;
-  auto call = Call(Write(spec, inputs));
-  if (call->AwaitAdmitted()) return call;
-  ADD_FAILURE() << "the job is not admitted";
-  return nullptr;
-}
-
 absl::StatusOr<v1::Report> ByReferenceTest::Run(const v1::Open& open) {
   return Finish(*Call(open));
 }
@@ -166,13 +156,6 @@ std::vector<std::string> ByReferenceTest::Stray() {
   return names;
 }
 
-void ByReferenceTest::ExpectNothingLeft() {
-  EXPECT_THAT(Stray(), ::testing::IsEmpty());
-  for (const v1::Tensor output : {v1::TENSOR_OUT, v1::TENSOR_LSE}) {
-    EXPECT_FALSE(std::filesystem::exists(folder_ / ("root/" + NameOf(output))));
-  }
-}
-
 void ByReferenceTest::ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs) {
   const auto sent = AttendRaw(*cluster_->Stub(), spec, inputs, 37, 5);
   ASSERT_TRUE(sent.ok()) << sent.status();
@@ -183,15 +166,6 @@ void ByReferenceTest::ExpectAsSent(const JobSpec& spec, const EngineInputs& inpu
   EXPECT_EQ(std::memcmp(out.data(), expected.data(), out.size()), 0) << "OUT";
   ASSERT_EQ(lse.size(), sent->result.lse.size() * sizeof(float));
   EXPECT_EQ(std::memcmp(lse.data(), sent->result.lse.data(), lse.size()), 0) << "LSE";
-}
-
-void ByReferenceTest::ExpectRecovered(RawCall& call, const JobSpec& spec,
-                                      const EngineInputs& inputs) {
-  const auto report = Finish(call);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->retries(), 1);
-  EXPECT_TRUE(Stray().empty());
-  ExpectAsSent(spec, inputs);
 }
 
 }  // namespace hilbert_ring::testing

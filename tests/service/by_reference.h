@@ -40,9 +40,6 @@ class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
 
   // A call that has said `open`.
   std::unique_ptr<RawCall> Call(const v1::Open& open);
-  // Starts the service, writes the inputs, and calls. Null, and the test has failed, where the job
-  // is not admitted.
-  std::unique_ptr<RawCall> Admitted(const JobSpec& spec, const EngineInputs& inputs);
   absl::StatusOr<v1::Report> Finish(RawCall& call);  // to its end
   absl::StatusOr<v1::Report> Run(const v1::Open& open);
   std::string ReasonOf(const v1::Open& open);  // why it is refused
@@ -52,14 +49,8 @@ class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
   // Names of files that the service made and did not remove, but for its mark.
   std::vector<std::string> Stray();
 
-  // Neither an output nor what leads to one.
-  void ExpectNothingLeft();
-
   // What is in the output files is what the same rows get that are sent as chunks.
   void ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs);
-
-  // The call ends after one retry, with the same results, and nothing is left.
-  void ExpectRecovered(RawCall& call, const JobSpec& spec, const EngineInputs& inputs);
 
   TestFolder folder_;
   std::unique_ptr<Cluster> cluster_;

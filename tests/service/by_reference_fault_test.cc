@@ -1,8 +1,6 @@
-// Jobs by reference whose disk is full, whose files go, whose processes are killed while outputs
-// are written: the result is right, or the error has its reason, and no file stays that is not
-// whole.
+// Jobs by reference whose disk is full or whose files go while outputs are written: the error has
+// its reason, and no file stays that is not whole. tests/faults/random_moment_test.cc kills.
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -14,14 +12,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/by_reference.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
@@ -29,8 +24,7 @@
 #include "tests/support/cluster.h"
 #include "tests/support/own_mounts.h"
 #include "tests/support/plain_spec.h"
-#include "tests/support/program.h"
-#include "wire/codec.h"
+#include "tests/support/test_depth.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -45,7 +39,8 @@ constexpr char kOld[] = "what had the name before";
 
 // Seconds of compute, of which every stretch is written as it becomes final.
 JobSpec LongSpec() {
-  return PlainSpec({.tokens = 32'000, .heads = 8, .dim = 64, .segment = 8'000});
+  const auto tokens = AtDepth<int64_t>(12'000, 12'000, 32'000);
+  return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64, .segment = tokens / 4});
 }
 
 bool Await(const std::function<bool()>& holds) {
@@ -160,51 +155,21 @@ TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
   ExpectNextJob();
 }
 
-// As under `ulimit -f`, of this process and those that it starts.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(int64_t bytes) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = static_cast<rlim_t>(bytes);
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_ = {};
-};
-
+// As under `ulimit -f`.
 TEST_P(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit = {.rlim_cur = 8 << 20, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  Start({"--share-memory=false"});
+  setrlimit(RLIMIT_FSIZE, &before);
   const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 16, .segment = 1'000});
-  {
-    const FileSizeLimit limit(8 << 20);
-    Start({"--share-memory=false"});
-  }
   const v1::Open open = Write(spec, RandomInputs(spec, 1));
   KeepOld();
   EXPECT_EQ(ReasonOf(open), "FILE_NO_SPACE");
   ExpectOld();
   std::filesystem::remove(Path(v1::TENSOR_OUT));
   ExpectNextJob();
-}
-
-TEST_P(ByReferenceFault, TheCommandLineSaysWhyFilesAreNotNamed) {
-  Start();
-  const JobSpec spec = PlainSpec();
-  Write(spec, RandomInputs(spec, 1));
-  const std::string log = folder_ / "log", out = folder_ / "out.npy";
-  auto client = Program::Start(
-      {.arguments = {HILBERT_RING_CLIENT_BINARY, "attend", "--server", cluster_->address(), "--q",
-                     Path(v1::TENSOR_Q), "--k", Path(v1::TENSOR_K), "--v", Path(v1::TENSOR_V),
-                     "--out", out, "--segments", "64", "--dilations", "1"},
-       .log = log});
-  ASSERT_TRUE(client.ok()) << client.status();
-  EXPECT_EQ(*(*client)->AwaitEnd(seconds(60)), "exit status 0");
-  EXPECT_TRUE(std::filesystem::exists(out));
-  EXPECT_THAT(FileText(log), ::testing::HasSubstr("tensors are sent, since their files are not "
-                                                  "named: " +
-                                                  out + ": does not lie beneath"));
 }
 
 TEST_P(ByReferenceFault, ARootThatIsRemovedDuringAJob) {
@@ -222,29 +187,42 @@ TEST_P(ByReferenceFault, ARootThatIsRemovedDuringAJob) {
   EXPECT_THAT(Stray(), IsEmpty());
 }
 
-TEST_P(ByReferenceFault, AnInputThatIsCutOffDuringAJob) {
+TEST_P(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
   Start();
-  const JobSpec spec = LongSpec();
-  const auto call = Call(Write(spec, RandomInputs(spec, 1)));
-  KeepOld();
-  ASSERT_TRUE(call->AwaitAdmitted());
-  std::filesystem::resize_file(Path(v1::TENSOR_V), 1000);
-  const absl::Status status = call->Finish();
-  EXPECT_EQ(wire::ReasonOf(status), "FILE_CHANGED") << status;
-  ExpectOld();
-  ExpectNextJob();
+  const JobSpec spec = PlainSpec();
+  const v1::Open open = Write(spec, RandomInputs(spec, 1));
+  std::filesystem::rename(folder_ / "root", folder_ / "moved");
+  EXPECT_EQ(ReasonOf(open), "DATA_ROOT_GONE");
+  std::filesystem::rename(folder_ / "moved", folder_ / "root");
+  // The workers look again, too.
+  EXPECT_TRUE(Await([&] {
+    const absl::Status status = Run(open).status();
+    EXPECT_TRUE(status.ok() || wire::ReasonOf(status) == "DATA_ROOT_NOT_ON_WORKERS") << status;
+    return status.ok();
+  }));
 }
 
-// Whose output is cut while it is written gets none.
-TEST_P(ByReferenceFault, AnOutputThatSomebodyRemovesDuringAJob) {
+// An input that is written to, and an output of which there is a part.
+TEST_P(ByReferenceFault, FilesThatSomebodyChangesDuringAJob) {
   Start();
   const JobSpec spec = LongSpec();
-  const auto call = Call(Write(spec, RandomInputs(spec, 1)));
+  const v1::Open open = Write(spec, RandomInputs(spec, 1));
   KeepOld();
-  ASSERT_TRUE(AwaitComputed(*call, 0.2));
-  for (const std::string& name : Stray()) std::filesystem::remove(folder_ / ("root/in/" + name));
-  EXPECT_EQ(wire::ReasonOf(call->Finish()), "FILE_CHANGED");
-  ExpectOld();
+  const std::function<void()> changes[] = {
+      [&] { std::fstream(Path(v1::TENSOR_V)) << "?"; },
+      [&] {
+        for (const std::string& name : Stray()) {
+          std::filesystem::remove(folder_ / ("root/in/" + name));
+        }
+      }};
+  for (const auto& change : changes) {
+    const auto call = Call(open);
+    ASSERT_TRUE(AwaitComputed(*call, 0.2));
+    change();
+    EXPECT_EQ(wire::ReasonOf(call->Finish()), "FILE_CHANGED");
+    ExpectOld();
+  }
+  ExpectNextJob();
 }
 
 TEST_P(ByReferenceFault, TwoJobsOfOneOutputGiveOneOfBoth) {
@@ -260,101 +238,14 @@ TEST_P(ByReferenceFault, TwoJobsOfOneOutputGiveOneOfBoth) {
   ASSERT_TRUE(Run(other).ok());
   expected.push_back(Data(v1::TENSOR_OUT));
   ASSERT_NE(expected[0] == expected[1], true);
-  for (int round = 0; round < 3; ++round) {
-    const auto first = Call(open), second = Call(other);
-    for (RawCall* const call : {first.get(), second.get()}) {
-      const auto report = Finish(*call);
-      EXPECT_TRUE(report.ok()) << report.status();
-    }
-    const std::string out = Data(v1::TENSOR_OUT);
-    EXPECT_TRUE(out == expected[0] || out == expected[1]);
-    EXPECT_THAT(Stray(), IsEmpty());
+  const auto first = Call(open), second = Call(other);
+  for (RawCall* const call : {first.get(), second.get()}) {
+    const auto report = Finish(*call);
+    EXPECT_TRUE(report.ok()) << report.status();
   }
-}
-
-TEST_P(ByReferenceFault, AClientThatIsKilledWhileOutputsAreWritten) {
-  Start();
-  const JobSpec spec = LongSpec();
-  Write(spec, RandomInputs(spec, 1));
-  KeepOld();
-  const auto in = [this](v1::Tensor tensor) { return Path(tensor); };
-  auto client = Program::Start({.arguments = {HILBERT_RING_CLIENT_BINARY,
-                                              "attend",
-                                              "--server",
-                                              cluster_->address(),
-                                              "--q",
-                                              in(v1::TENSOR_Q),
-                                              "--k",
-                                              in(v1::TENSOR_K),
-                                              "--v",
-                                              in(v1::TENSOR_V),
-                                              "--out",
-                                              in(v1::TENSOR_OUT),
-                                              "--lse",
-                                              in(v1::TENSOR_LSE),
-                                              "--segments",
-                                              "10000",
-                                              "--dilations",
-                                              "1",
-                                              "--by-reference",
-                                              "always"}});
-  ASSERT_TRUE(client.ok()) << client.status();
-  ASSERT_TRUE(Await([this] {
-    const auto described = cluster_->Describe();
-    return Stray().size() == 2 && described.ok() && described->jobs_running() == 1;
-  }));
-  (*client)->Signal(SIGKILL);
-  ExpectOld();
-  ExpectNextJob();
-}
-
-class ByReferenceKill : public ByReferenceFault {
- protected:
-  // Once so much is computed.
-  struct Moment {
-    double fraction = 0.3;
-    std::promise<void> come;
-    std::once_flag once;
-    void Note(const client::JobProgress& progress) {
-      if (progress.compute_fraction >= fraction) std::call_once(once, [this] { come.set_value(); });
-    }
-  };
-};
-INSTANTIATE_TEST_SUITE_P(Places, ByReferenceKill, ::testing::Values(WorkerPlace::kBeside),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-TEST_P(ByReferenceKill, AWorkerThatIsKilledWhileOutputsAreWritten) {
-  Start();
-  const JobSpec spec = LongSpec();
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  const auto call = Call(Write(spec, inputs));
-  ASSERT_TRUE(AwaitComputed(*call, 0.3));
-  kill(cluster_->Workers().back(), SIGKILL);
-  ASSERT_TRUE(cluster_->StartEnded().ok());
-  ExpectRecovered(*call, spec, inputs);
-}
-
-TEST_P(ByReferenceKill, AClientGoesOnWithTheNextCoordinator) {
-  Start();
-  const JobSpec spec = LongSpec();
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  const v1::Open open = Write(spec, inputs);
-  Moment moment;
-  auto reached = moment.come.get_future();
-  auto report = std::async(std::launch::async, [&] {
-    return client::AttendInFiles(
-        cluster_->address(), spec, {open.files().begin(), open.files().end()},
-        {.deadline = absl::Seconds(200),
-         .progress = [&moment](const client::JobProgress& progress) { moment.Note(progress); }});
-  });
-  ASSERT_EQ(reached.wait_for(seconds(100)), std::future_status::ready);
-  kill(cluster_->coordinator(), SIGKILL);
-  ASSERT_TRUE(cluster_->RestartCoordinator().ok());
-  ASSERT_TRUE(cluster_->Restore(seconds(60)).ok());
-  const auto end = report.get();
-  ASSERT_TRUE(end.ok()) << end.status();
+  const std::string out = Data(v1::TENSOR_OUT);
+  EXPECT_TRUE(out == expected[0] || out == expected[1]);
   EXPECT_THAT(Stray(), IsEmpty());
-  ExpectAsSent(spec, inputs);
 }
 
 }  // namespace

@@ -3,12 +3,9 @@
 
 #include <sys/stat.h>
 
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -126,28 +123,6 @@ TEST_P(ByReferenceHere, AFileThatIsNotTheTensorIsRefusedBeforeTheJobRuns) {
               HasSubstr("float16"));
 }
 
-TEST_P(ByReferenceHere, RawFilesAreReadFromTheirOffset) {
-  Start();
-  const JobSpec spec = PlainSpec();
-  const EngineInputs inputs = RandomInputs(spec, 3);
-  v1::Open open = Write(spec, inputs);
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_OUT}) {
-    v1::RawFile& raw = *FileOf(open, tensor).mutable_raw();
-    raw.set_dtype(v1::DATA_TYPE_FLOAT32);
-    for (const int64_t axis : ShapeOf(spec, tensor)) raw.add_shape(axis);
-  }
-  const std::string q = Data(v1::TENSOR_Q);
-  std::ofstream(folder_ / "root/in/Q.npy", std::ios::binary) << "before " << q;
-  FileOf(open, v1::TENSOR_Q).mutable_raw()->set_offset(7);
-  const auto report = Run(open);
-  ASSERT_TRUE(report.ok()) << report.status();
-  const std::string out = FileText(folder_ / "root/in/OUT.npy");
-  EXPECT_EQ(out.size(), q.size());
-  std::ofstream(folder_ / "root/in/OUT.npy", std::ios::binary)
-      << wire::FormatNpyHeader(wire::NpyType::kFloat32, ShapeOf(spec, v1::TENSOR_OUT)) << out;
-  ExpectAsSent(spec, inputs);
-}
-
 TEST_P(ByReferenceHere, RowsAreCheckedWhereTheyWereWritten) {
   Start({"--check-rows=16"});
   const JobSpec spec = PlainSpec({.tokens = 200});
@@ -190,48 +165,6 @@ TEST_P(ByReferenceHere, TheClientNamesFilesThatBothSee) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("is not UTF-8"));
   refused = client::NameFiles(cluster_->Channel(), paths, {.path = folder_.path()}).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("is not the service's data root"));
-}
-
-TEST_P(ByReferenceHere, FilesAreNamedForWorkersThatSeeTheRootLater) {
-  std::filesystem::create_directories(folder_ / "root/in");
-  const std::string root = "--data-root=" + (folder_ / "root");
-  auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside, .arguments = {root}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  cluster_ = *std::move(cluster);
-  const JobSpec spec = PlainSpec();
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  std::vector<client::TensorPath> paths;
-  const v1::Open open = Write(spec, inputs);
-  for (const v1::TensorFile& file : open.files()) {
-    paths.push_back({file.tensor(), folder_ / ("root/" + file.path())});
-  }
-  EXPECT_THAT(std::string(client::NameFiles(cluster_->Channel(), paths).status().message()),
-              HasSubstr("no worker of the service sees"));
-  const auto files = client::NameFiles(cluster_->Channel(), paths, {.await_workers = true});
-  ASSERT_TRUE(files.ok()) << files.status();
-  std::atomic<int> attempts = 0;
-  auto report = std::async(std::launch::async, [&] {
-    return client::AttendInFiles(
-        cluster_->address(), spec, *files,
-        {.progress = [&](const client::JobProgress& progress) { attempts = progress.attempt; }});
-  });
-  while (attempts == 0 &&
-         report.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
-  }
-  ASSERT_TRUE(cluster_->AddWorker({root}).ok());
-  const auto ended = report.get();
-  ASSERT_TRUE(ended.ok()) << ended.status();
-  ExpectAsSent(spec, inputs);
-}
-
-TEST_P(ByReferenceHere, AServiceWithoutARootTakesNoFiles) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  cluster_ = *std::move(cluster);
-  std::filesystem::create_directories(folder_ / "root/in");
-  const JobSpec spec = PlainSpec();
-  EXPECT_EQ(ReasonOf(Write(spec, RandomInputs(spec, 1))), "NO_DATA_ROOT");
-  EXPECT_EQ(wire::ReasonOf(client::RequestDataRoot(cluster_->Channel()).status()), "NO_DATA_ROOT");
 }
 
 }  // namespace

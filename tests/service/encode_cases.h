@@ -13,12 +13,9 @@ std::string ModelsOfCases();  // for --model-dir
 
 EncodeInputs InputsOf(const EncoderCase& golden);
 
-// As the published code gives all states.
-void SetAllStates(const EncoderCase& golden, v1::EncodeSpec& spec);
-
 // Rows, pooled vectors and maps of a case are those of the definition.
 void CheckCase(const Cluster& cluster, const std::string& name);
-// Those of every case, and rows and means in bfloat16 as near as those of PyTorch's autocast.
+// Those of every case, and rows in bfloat16 as near as those of PyTorch's autocast.
 void CheckEveryCase(const Cluster& cluster);
 
 }  // namespace hilbert_ring::testing

@@ -163,9 +163,5 @@ TEST_F(EncodeMemory, WorkersOfAHostHaveTheWeightsOnce) {
   }
 }
 
-TEST_F(EncodeMemory, WithoutSharedMemoryEachWorkerHasItsOwn) {
-  EXPECT_GT(BytesOfLoading(4, "--share-memory=false"), 4 * weight_bytes_);
-}
-
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -1,8 +1,6 @@
 // Every golden case through the real service, with 1, 2, 3 and 5 workers, in every type that holds
 // its values; with shards in shared memory, with rows sent to the workers, and with workers that
 // turn shared memory down.
-#include <cstdlib>
-
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_golden.h"
@@ -41,30 +39,23 @@ void CheckEveryCase(const Cluster& cluster, int workers) {
 class ServiceGolden : public ::testing::TestWithParam<int> {};
 
 TEST_P(ServiceGolden, EveryCase) {
-  auto cluster = Cluster::Start({.workers = GetParam()});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  CheckEveryCase(**cluster, GetParam());
+  CheckEveryCase(*Cluster::Start({.workers = GetParam()}).value(), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, ServiceGolden,
                          ::testing::ValuesIn(AtDepth<std::vector<int>>({3}, {1, 3}, {1, 2, 3, 5})));
 
 TEST(ServiceGoldenWithoutSharedMemory, RowsAreSent) {
-  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--share-memory=false"}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  CheckEveryCase(**cluster, 2);
+  CheckEveryCase(*Cluster::Start({.workers = 2, .arguments = {"--share-memory=false"}}).value(), 2);
 }
 
 TEST(ServiceGoldenWithoutSharedMemory, WorkersTurnItDown) {
-  setenv("HILBERT_RING_SHARE_MEMORY", "false", 1);  // of the workers; the coordinator has a flag
-  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--share-memory=true"}});
-  unsetenv("HILBERT_RING_SHARE_MEMORY");
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  CheckEveryCase(**cluster, 2);
+  const auto cluster = Cluster::Start({.workers = 2, .place = WorkerPlace::kUnshared}).value();
+  CheckEveryCase(*cluster, 2);
   // More rows than are told of at once, and still few bytes.
   const JobSpec spec = PlainSpec({.tokens = 10'000, .heads = 1, .dim = 8, .segment = 50});
   const EngineInputs inputs = RandomInputs(spec, 3);
-  const auto service = AttendRaw(*(*cluster)->Stub(), spec, inputs, 500, 7);
+  const auto service = AttendRaw(*cluster->Stub(), spec, inputs, 500, 7);
   ASSERT_TRUE(service.ok()) << service.status();
   const auto engine = RunEngine(spec, inputs, 1, RingKind::kInProcess);
   ASSERT_TRUE(engine.ok()) << engine.status();

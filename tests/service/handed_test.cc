@@ -28,9 +28,7 @@
 namespace hilbert_ring::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 class HandedTest : public ByReferenceTest {
  protected:
@@ -140,37 +138,18 @@ TEST_P(HandedTest, WhatAKilledClientLeftIsRemovedAndWhatOneHoldsStays) {
   EXPECT_THAT(Left(), IsEmpty());
 }
 
-TEST_P(HandedTest, AJobThatCannotBeHandedIsSentAndSaysWhy) {
-  Start();
-  const JobSpec spec = PlainSpec();
-  auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
-  const client::AttendInputs inputs = InputsOf(spec, tensors);
-  Outputs outputs(spec);
-  absl::Status why;
-  std::filesystem::create_directory_symlink("/", Users());
-  const auto report = client::AttendHanded(
-      cluster_->address(), inputs, {outputs.out, outputs.lse}, {},
-      {.least_bytes = 1, .sent = [&](const absl::Status& status) { why = status; }});
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_FALSE(report->by_reference());
-  EXPECT_THAT(std::string(why.message()), Not(IsEmpty()));
-}
-
 TEST_P(HandedTest, OutputsOfAnotherSizeAreRefused) {
   const JobSpec spec = PlainSpec();
   auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
   const client::AttendInputs inputs = InputsOf(spec, tensors);
   Start();
-  Outputs small(spec);
-  small.out.pop_back();
-  const auto of_out = client::AttendHanded(cluster_->address(), inputs, {small.out, small.lse}, {},
-                                           {.least_bytes = 1});
-  EXPECT_TRUE(absl::IsInvalidArgument(of_out.status())) << of_out.status();
-  small = Outputs(spec);
-  small.lse.pop_back();
-  const auto of_lse = client::AttendHanded(cluster_->address(), inputs, {small.out, small.lse}, {},
-                                           {.least_bytes = 1});
-  EXPECT_TRUE(absl::IsInvalidArgument(of_lse.status())) << of_lse.status();
+  for (const auto cut : {&Outputs::out, &Outputs::lse}) {
+    Outputs small(spec);
+    (small.*cut).pop_back();
+    const auto refused = client::AttendHanded(cluster_->address(), inputs, {small.out, small.lse},
+                                              {}, {.least_bytes = 1});
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  }
 }
 
 TEST_P(HandedTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
@@ -232,19 +211,42 @@ class EncoderJob {
 class EncodeHandedTest : public HandedTest {
  protected:
   void StartWithModels() { Start({"--model-dir=" + ModelsOfCases()}); }
+};
+INSTANTIATE_TEST_SUITE_P(Places, EncodeHandedTest, ::testing::Values(WorkerPlace::kLocal),
+                         [](const auto& info) { return PlaceName(info.param); });
 
-  // The job, handed over. Where it fails its results are undefined.
-  void Hand(EncoderJob& job) {
+// Of a case: all states, or pooled vectors and a map where it has them.
+EncoderOutputs OutputsOf(const EncoderJob& job) {
+  const int64_t layers = job.inputs.job.config.layers;
+  if (!job.golden.attention_map.empty()) {
+    return {.states = {layers},
+            .pooling = Pooling::kMean,
+            .attention_map = AttentionMapOutput{.layer = layers, .columns = MapColumns::kHeads}};
+  }
+  EncoderOutputs outputs;
+  for (int64_t state = 0; state <= layers; ++state) outputs.states.push_back(state);
+  return outputs;
+}
+
+TEST_P(EncodeHandedTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
+  StartWithModels();
+  int64_t pooled = 0;
+  for (const std::string& name : EncoderCaseNames()) {
+    SCOPED_TRACE(name);
+    EncoderJob job(*cluster_, name);
+    job.inputs.job.outputs = OutputsOf(job);
+    const RowBytes before = RowBytesOf(*cluster_);
     const auto report = client::EncodeHanded(
         cluster_->address(), job.inputs, job.Results(), {},
         {.least_bytes = 1, .sent = [](const absl::Status& why) { ADD_FAILURE() << why; }});
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(report->by_reference());
     EXPECT_THAT(Left(), IsEmpty());
-  }
-
-  // Results that were handed are those of rows that are sent.
-  void ExpectAsSent(EncoderJob& job) {
+    const RowBytes after = RowBytesOf(*cluster_);
+    EXPECT_EQ(after.received, before.received);
+    const bool pools = job.inputs.job.outputs.pooling != Pooling::kNone;
+    pooled += pools;
+    EXPECT_EQ(after.sent - before.sent, pools ? job.rows.size() * sizeof(float) : 0);
     const std::vector<float> rows = job.rows, map = job.map;
     const auto sent = client::Encode(cluster_->address(), job.inputs, job.Results());
     ASSERT_TRUE(sent.ok()) << sent.status();
@@ -252,81 +254,7 @@ class EncodeHandedTest : public HandedTest {
     EXPECT_EQ(job.rows, rows);
     EXPECT_EQ(job.map, map);
   }
-};
-INSTANTIATE_TEST_SUITE_P(Places, EncodeHandedTest, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-// Of a case: its rows, all states, and where it has them pooled vectors and maps.
-std::vector<EncoderOutputs> OutputsOf(const EncoderJob& job) {
-  const int64_t layers = job.inputs.job.config.layers;
-  std::vector<int64_t> all(static_cast<size_t>(layers) + 1);
-  std::iota(all.begin(), all.end(), 0);
-  std::vector<EncoderOutputs> outputs = {{.states = {layers}}, {.states = all}};
-  if (job.golden.attention_map.empty()) return outputs;
-  outputs.push_back(
-      {.states = {layers},
-       .pooling = Pooling::kMean,
-       .attention_map = AttentionMapOutput{.layer = layers, .columns = MapColumns::kHeads}});
-  outputs.push_back({.states = {layers}, .attention_map = AttentionMapOutput{.layer = 1}});
-  return outputs;
-}
-
-TEST_P(EncodeHandedTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
-  StartWithModels();
-  std::vector<std::unique_ptr<EncoderJob>> jobs;
-  int64_t pooled = 0;
-  for (const std::string& name : EncoderCaseNames()) {
-    SCOPED_TRACE(name);
-    for (const EncoderOutputs& outputs : OutputsOf(EncoderJob(*cluster_, name))) {
-      EncoderJob& job = *jobs.emplace_back(std::make_unique<EncoderJob>(*cluster_, name));
-      job.inputs.job.outputs = outputs;
-      Hand(job);
-      if (outputs.pooling != Pooling::kNone) pooled += std::ssize(job.rows);
-    }
-  }
-  const RowBytes passed = RowBytesOf(*cluster_);
-  EXPECT_EQ(passed.received, 0);
   EXPECT_GT(pooled, 0);
-  EXPECT_EQ(passed.sent, static_cast<double>(pooled) * sizeof(float));
-  for (const std::unique_ptr<EncoderJob>& job : jobs) {
-    SCOPED_TRACE(job->golden.name);
-    ExpectAsSent(*job);
-    const EncoderOutputs& outputs = job->inputs.job.outputs;
-    if (outputs.states.size() > 1) continue;
-    EXPECT_EQ(EncoderMismatch(job->rows, outputs.pooling == Pooling::kNone ? job->golden.out
-                                                                           : job->golden.mean_out),
-              "");
-  }
-}
-
-TEST_P(EncodeHandedTest, SmallJobsAreSentAndResultsOfAnotherSizeAreRefused) {
-  StartWithModels();
-  EncoderJob job(*cluster_, "slide_small");
-  const auto small = client::EncodeHanded(cluster_->address(), job.inputs, job.Results());
-  ASSERT_TRUE(small.ok()) << small.status();
-  EXPECT_FALSE(small->by_reference());
-  EXPECT_EQ(EncoderMismatch(job.rows, job.golden.out), "");
-  client::EncodeResults cut = job.Results();
-  cut.rows = cut.rows.first(cut.rows.size() - sizeof(float));
-  const auto refused =
-      client::EncodeHanded(cluster_->address(), job.inputs, cut, {}, {.least_bytes = 1});
-  EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
-  EXPECT_THAT(Left(), IsEmpty());
-}
-
-TEST_P(EncodeHandedTest, AJobThatCannotBeHandedIsSentAndSaysWhy) {
-  StartWithModels();
-  EncoderJob job(*cluster_, "slide_small");
-  absl::Status why;
-  const client::HandedOptions handed{.least_bytes = 1,
-                                     .sent = [&](const absl::Status& status) { why = status; }};
-  std::filesystem::create_directory_symlink("/", Users());
-  const auto report =
-      client::EncodeHanded(cluster_->address(), job.inputs, job.Results(), {}, handed);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_FALSE(report->by_reference());
-  EXPECT_THAT(std::string(why.message()), HasSubstr("hilbert-ring-scratch"));
-  EXPECT_EQ(EncoderMismatch(job.rows, job.golden.out), "");
 }
 
 TEST_P(EncodeHandedTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {

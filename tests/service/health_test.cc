@@ -94,23 +94,15 @@ class Watch {
   std::string said_;
 };
 
-std::string WorkerAddress(const Cluster& cluster) {
-  grpc::ClientContext context;
-  v1::GetClusterResponse response;
-  if (!cluster.Stub()->GetCluster(&context, {}, &response).ok()) return "";
-  return response.workers(0).address();
-}
-
 TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
-  auto cluster = Cluster::Start({.workers = 2});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const std::string worker = WorkerAddress(**cluster);
-  EXPECT_EQ(Check((*cluster)->address(), ""), kServing);
+  const auto cluster = Cluster::Start({.workers = 2}).value();
+  const std::string worker = cluster->Describe().value().workers(0).address();
+  EXPECT_EQ(Check(cluster->address(), ""), kServing);
   for (const char* service : {kAttention, kEncoder, kSmallJobs}) {
-    EXPECT_EQ(Check((*cluster)->address(), service), kServing) << service;
+    EXPECT_EQ(Check(cluster->address(), service), kServing) << service;
   }
-  EXPECT_EQ(Check((*cluster)->membership_address(), ""), kServing);
-  EXPECT_EQ(Check((*cluster)->membership_address(), kMembership), kServing);
+  EXPECT_EQ(Check(cluster->membership_address(), ""), kServing);
+  EXPECT_EQ(Check(cluster->membership_address(), kMembership), kServing);
   // A worker is told that it is up with the next heartbeat's answer.
   for (const char* service : {"", kWorker}) {
     Watch watch(worker, service);
@@ -120,18 +112,15 @@ TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
     EXPECT_EQ(Check(worker, service), kServing);
   }
   const std::string not_found = absl::StrCat("error ", grpc::StatusCode::NOT_FOUND);
-  EXPECT_EQ(Check((*cluster)->address(), kMembership), not_found) << "served elsewhere";
-  EXPECT_EQ(Check((*cluster)->address(), "no.Service"), not_found);
+  EXPECT_EQ(Check(cluster->address(), kMembership), not_found) << "served elsewhere";
+  EXPECT_EQ(Check(cluster->address(), "no.Service"), not_found);
 }
 
 TEST(Health, IsNotServingWithoutWorkersAndAgainWithThem) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  Watch whole((*cluster)->address(), ""), service((*cluster)->address(), kAttention);
+  const auto cluster = Cluster::Start({.workers = 1}).value();
+  Watch whole(cluster->address(), ""), service(cluster->address(), kAttention);
   std::vector<std::string> said = {whole.Next()};
-  const std::vector<pid_t> workers = (*cluster)->Workers();
-  ASSERT_EQ(workers.size(), 1u);
-  kill(workers[0], SIGKILL);
+  kill(cluster->Workers().at(0), SIGKILL);
   said.push_back(whole.Next());
   said.push_back(whole.Next());  // the coordinator starts another
   EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
@@ -140,21 +129,20 @@ TEST(Health, IsNotServingWithoutWorkersAndAgainWithThem) {
 }
 
 TEST(Health, IsNotServingWhileDraining) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 1}).value();
+  auto stub = cluster->Stub();
   RawCall call(*stub, std::chrono::seconds(60));  // a job that keeps the service from its end
   ASSERT_TRUE(call.Open(PlainSpec({.tokens = 256})));
   ASSERT_TRUE(call.AwaitAdmitted());
-  Watch attention((*cluster)->address(), kAttention);
-  Watch membership((*cluster)->membership_address(), kMembership);
+  Watch attention(cluster->address(), kAttention);
+  Watch membership(cluster->membership_address(), kMembership);
   EXPECT_EQ(attention.Next(), kServing);
   EXPECT_EQ(membership.Next(), kServing);
-  kill((*cluster)->coordinator(), SIGTERM);
+  kill(cluster->coordinator(), SIGTERM);
   EXPECT_EQ(attention.Next(), kNotServing);
   EXPECT_EQ(membership.Next(), kNotServing);
   call.Cancel();
-  EXPECT_EQ((*cluster)->Stop(), absl::OkStatus());
+  EXPECT_EQ(cluster->Stop(), absl::OkStatus());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tests/random/random_spec.h"
 #include "tests/service/raw_call.h"
 #include "tests/support/cluster.h"
+#include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -14,12 +15,11 @@ namespace {
 class ServiceJobs : public ::testing::TestWithParam<int> {};
 
 TEST_P(ServiceJobs, AgreeWithTheReference) {
-  auto cluster = Cluster::Start({.workers = GetParam()});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = GetParam()}).value();
+  auto stub = cluster->Stub();
   std::mt19937_64 random(77 + GetParam());
   constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16};
-  for (int trial = 0; trial < 60; ++trial) {
+  for (int trial = 0; trial < AtDepth(20, 20, 60); ++trial) {
     JobSpec spec = RandomSpec(random);
     spec.dtype = kTypes[trial % 3];
     const EngineInputs inputs = RandomInputs(spec, random());
@@ -40,7 +40,8 @@ TEST_P(ServiceJobs, AgreeWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, ServiceJobs, ::testing::Values(1, 2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Workers, ServiceJobs,
+                         ::testing::ValuesIn(AtDepth<std::vector<int>>({3}, {1, 3}, {1, 2, 3, 5})));
 
 }  // namespace
 }  // namespace hilbert_ring::testing

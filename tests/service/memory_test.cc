@@ -40,14 +40,13 @@ TEST_F(Memory, WorkersTakeWhatThePlanSays) {
                                                      {{2048, 1}, {65536, 64}}};
   for (const std::vector<Branch>& branches : patterns) {
     for (const int workers : AtDepth<std::vector<int>>({4}, {1, 4}, {1, 2, 4})) {
-      auto cluster = Cluster::Start({.workers = workers});
-      ASSERT_TRUE(cluster.ok()) << cluster.status();
-      auto stub = (*cluster)->Stub();
+      const auto cluster = Cluster::Start({.workers = workers}).value();
+      auto stub = cluster->Stub();
       // Small enough for a test; docs/performance.md has the full sizes.
       const JobSpec spec = Reports(65536, branches);
       const auto plan = MakePlan(spec, workers);
       ASSERT_TRUE(plan.ok());
-      MemoryWatch watch(**cluster);
+      MemoryWatch watch(*cluster);
       const auto job = RunConstantJob(*stub, spec, std::chrono::seconds(120));
       ASSERT_TRUE(job.ok()) << job.status();
       const v1::Report& report = *job;
@@ -72,12 +71,11 @@ TEST_F(Memory, WorkersTakeWhatThePlanSays) {
 }
 
 TEST_F(Memory, AClientThatStopsReadingHoldsNothingUp) {
-  auto cluster = Cluster::Start({.workers = 2});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 2}).value();
+  auto stub = cluster->Stub();
   const JobSpec spec = Reports(65536, {{64, 1}});  // 128 MiB of output
   const auto plan = MakePlan(spec, 2);
-  MemoryWatch watch(**cluster);
+  MemoryWatch watch(*cluster);
   RawCall call(*stub, std::chrono::seconds(120));
   ASSERT_TRUE(call.Open(spec));
   ASSERT_TRUE(call.AwaitAdmitted());
@@ -108,16 +106,16 @@ TEST_F(Memory, AClientThatStopsReadingHoldsNothingUp) {
 }
 
 TEST_F(Memory, AStalledWorkerStopsTheSender) {
-  auto cluster =
-      Cluster::Start({.workers = 2, .arguments = {"--worker-timeout=60", "--share-memory=false"}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster =
+      Cluster::Start({.workers = 2, .arguments = {"--worker-timeout=60", "--share-memory=false"}})
+          .value();
+  auto stub = cluster->Stub();
   const JobSpec spec = Reports(1 << 18, {{2048, 1}});  // 1.5 GiB of input
-  MemoryWatch watch(**cluster);
+  MemoryWatch watch(*cluster);
   RawCall call(*stub, std::chrono::seconds(120));
   ASSERT_TRUE(call.Open(spec));
   ASSERT_TRUE(call.AwaitAdmitted());
-  const std::vector<pid_t> workers = (*cluster)->Workers();
+  const std::vector<pid_t> workers = cluster->Workers();
   for (const pid_t pid : workers) kill(pid, SIGSTOP);
   std::atomic<int64_t> sent = 0;
   std::atomic<bool> stop = false;

@@ -1,16 +1,20 @@
 // Plans that take long: how many are made at once, and for whom.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <fstream>
-#include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/service/raw_call.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
+#include "tests/support/test_folder.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -19,6 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 // Seconds of a processor, and 200 MiB.
 JobSpec ManySequences() {
@@ -43,21 +48,15 @@ grpc::Status RequestPlan(v1::AttentionService::Stub& stub, grpc::ClientContext& 
 }
 
 double ProcessorSeconds(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line, field;
-  std::getline(file, line);
-  std::istringstream fields(line.substr(line.rfind(')') + 2));
-  double ticks = 0;
-  for (int i = 3; i <= 15 && fields >> field; ++i) {
-    if (i >= 14) ticks += std::stod(field);  // utime, stime
-  }
+  const std::string stat = FileText(absl::StrCat("/proc/", pid, "/stat"));
+  const std::vector<std::string> fields = absl::StrSplit(stat.substr(stat.rfind(')') + 2), ' ');
+  const double ticks = std::stod(fields.at(11)) + std::stod(fields.at(12));  // utime, stime
   return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 TEST(Plans, AreBoundedAndEndWithTheirCaller) {
-  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-plans=1"}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-plans=1"}}).value();
+  auto stub = cluster->Stub();
   constexpr int kCallers = 3;
   std::vector<grpc::ClientContext> contexts(kCallers);
   std::atomic<int> refused = 0, ended = 0;
@@ -93,104 +92,43 @@ TEST(Plans, AreBoundedAndEndWithTheirCaller) {
   EXPECT_NE(reason, "TOO_MANY_PLANS");
 }
 
-TEST(Plans, CountAmongTheShortCallsOfTheirHost) {
-  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-short-calls-per-peer=1"}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto stub = (*cluster)->Stub();
-  const auto list = [&](grpc::ClientContext& context) {
-    v1::ListJobsResponse jobs;
-    return stub->ListJobs(&context, {}, &jobs);
-  };
-  grpc::ClientContext planning;
-  bool refused = false;
-  {
-    std::jthread plan([&] { RequestPlan(*stub, planning, ManySequences()); });
-    const auto limit = std::chrono::steady_clock::now() + seconds(20);
-    while (!refused && std::chrono::steady_clock::now() < limit) {
-      grpc::ClientContext context;
-      const grpc::Status status = list(context);
-      refused = wire::ReasonOf(wire::FromGrpc(status)) == "TOO_MANY_CALLS";
-      if (!refused) continue;
-      EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-      EXPECT_THAT(status.error_message(), ::testing::HasSubstr("--max-short-calls-per-peer"));
-      EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1u);
-    }
-    const auto result = AttendRaw(*stub, PlainSpec(), RandomInputs(PlainSpec(), 1), 32, 1);
-    EXPECT_TRUE(result.ok()) << result.status();
-    planning.TryCancel();
-  }
-  EXPECT_TRUE(refused);
-  const auto metrics = (*cluster)->Metrics();
-  ASSERT_TRUE(metrics.ok());
-  EXPECT_THAT(*metrics,
-              ::testing::ContainsRegex("calls_refused_total\\{reason=\"TOO_MANY_CALLS\"\\} [1-9]"));
-  const auto limit = std::chrono::steady_clock::now() + seconds(20);
-  bool served = false;
-  while (!served && std::chrono::steady_clock::now() < limit) {
-    grpc::ClientContext context;
-    served = list(context).ok();
-  }
-  EXPECT_TRUE(served);
-}
-
-TEST(Plans, AreOfTheOrderThatSuitsTheJobWhereItIsLeftToTheService) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  JobSpec spec = PlainSpec({.tokens = 4096});
-  spec.branches = {{.segment = 256}};
-  spec.ordering = Ordering{.grid = {64, 64}};
-  const auto plan = [&](v1::Curve curve) {
+TEST(Plans, PredictSecondsFromTheRatesOfJobsBefore) {
+  const auto cluster = Cluster::Start({.workers = 2}).value();
+  const auto stub = cluster->Stub();
+  const auto plan = [&](int64_t tokens) {
     v1::PlanRequest request;
-    *request.mutable_spec() = wire::EncodeJobSpec(spec);
-    if (spec.ordering) request.mutable_spec()->mutable_ordering()->set_curve(curve);
+    *request.mutable_spec() =
+        wire::EncodeJobSpec(PlainSpec({.tokens = tokens, .heads = 4, .dim = 64}));
     v1::PlanResponse response;
     grpc::ClientContext context;
-    const grpc::Status status = stub->Plan(&context, request, &response);
-    EXPECT_TRUE(status.ok()) << status.error_message();
+    EXPECT_TRUE(stub->Plan(&context, request, &response).ok());
     return response;
   };
-  const v1::PlanResponse compact = plan(v1::CURVE_AUTO);
-  EXPECT_EQ(compact.curve(), v1::CURVE_HILBERT);
-  EXPECT_THAT(compact.curve_why(), ::testing::HasSubstr("the most compact"));
-  EXPECT_EQ(compact.json(), plan(v1::CURVE_HILBERT).json());
-  EXPECT_EQ(plan(v1::CURVE_MORTON).curve_why(), "");
-  spec.causal = true;  // along a curve the mask is no triangle
-  const v1::PlanResponse causal = plan(v1::CURVE_AUTO);
-  EXPECT_EQ(causal.curve(), v1::CURVE_UNSPECIFIED);
-  EXPECT_THAT(causal.curve_why(), ::testing::HasSubstr("flop in their own order"));
-  spec.ordering.reset();
-  EXPECT_EQ(causal.flops(), plan(v1::CURVE_UNSPECIFIED).flops());
-}
-
-TEST(Plans, AloneChooseAnOrder) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  JobSpec spec = PlainSpec();
-  spec.ordering = Ordering{};
-  v1::AttendRequest request;
-  *request.mutable_open()->mutable_spec() = wire::EncodeJobSpec(spec);
-  request.mutable_open()->mutable_spec()->mutable_ordering()->set_curve(v1::CURVE_AUTO);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + seconds(20));
-  auto call = stub->Attend(&context);
-  call->Write(request);
-  v1::AttendResponse response;
-  while (call->Read(&response)) {
+  EXPECT_EQ(plan(8192).seconds(), 0);
+  EXPECT_THAT(plan(8192).seconds_basis(), HasSubstr("no worker has been measured"));
+  const JobSpec spec = PlainSpec({.tokens = 8192, .heads = 4, .dim = 64});
+  const auto job = AttendRaw(*stub, spec, RandomInputs(spec, 1), 1024, 1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  double slowest = 0;
+  for (const v1::WorkerReport& worker : job->report.workers()) {
+    slowest = std::max(slowest, worker.compute_seconds());
   }
-  const absl::Status status = wire::FromGrpc(call->Finish());
-  EXPECT_EQ(wire::ReasonOf(status), "INVALID_SPEC");
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("ordering.curve is auto"));
+  // The same job: as long as its slowest worker, and what is not compute.
+  const double predicted = plan(8192).seconds();
+  EXPECT_GT(predicted, 0.5 * slowest);
+  EXPECT_LT(predicted, 2 * slowest + 0.5);
+  // Four times the tokens: sixteen times the work.
+  EXPECT_GT(plan(4 * 8192).seconds(), 8 * predicted);
+  EXPECT_LT(plan(4 * 8192).seconds(), 20 * predicted);
 }
 
 TEST(Plans, AreNotMadeForJobsThatFindTheQueueFull) {
-  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-queue=0"}, .spread = false});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster =
+      Cluster::Start({.workers = 1, .arguments = {"--max-queue=0"}, .spread = false}).value();
+  auto stub = cluster->Stub();
   RawCall running(*stub, seconds(60));
   ASSERT_TRUE(running.Open(PlainSpec()) && running.AwaitAdmitted());
-  const double before = ProcessorSeconds((*cluster)->coordinator());
+  const double before = ProcessorSeconds(cluster->coordinator());
   constexpr int kJobs = 4;
   for (int i = 0; i < kJobs; ++i) {
     RawCall refused(*stub, seconds(60));
@@ -198,7 +136,7 @@ TEST(Plans, AreNotMadeForJobsThatFindTheQueueFull) {
     const absl::Status status = refused.Finish();
     EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL") << status;
   }
-  const double seconds_each = (ProcessorSeconds((*cluster)->coordinator()) - before) / kJobs;
+  const double seconds_each = (ProcessorSeconds(cluster->coordinator()) - before) / kJobs;
   RecordProperty("processor_seconds_each", std::to_string(seconds_each));
   EXPECT_LT(seconds_each, 0.2);
 }

@@ -51,11 +51,6 @@ class ProcessEnd : public ::testing::Test {
   const std::string log_ = folder_ / "log";
 };
 
-TEST_F(ProcessEnd, ExitHandlersOfAnotherProgramAreSeen) {
-  EXPECT_EQ(End(*Start({"/bin/true"})), "exit status 0");
-  EXPECT_THAT(Said(), HasSubstr(kSaid));
-}
-
 TEST_F(ProcessEnd, TheServiceEndsWithoutExitHandlers) {
   const int http_port = FreePort();
   const auto coordinator =

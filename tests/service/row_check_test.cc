@@ -10,9 +10,8 @@ namespace hilbert_ring::testing {
 namespace {
 
 TEST(CheckedRows, NotFiniteInputsPutNoWorkerOutOfService) {
-  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--check-rows=1000"}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 2, .arguments = {"--check-rows=1000"}}).value();
+  auto stub = cluster->Stub();
   const JobSpec spec = PlainSpec({.dim = 8, .segment = 16});
   const EngineInputs finite = RandomInputs(spec, 1);
   for (const float odd :

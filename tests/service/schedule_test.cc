@@ -1,8 +1,8 @@
-// Several jobs at once: side by side, beside a long one, and while a worker drains.
+// Several jobs at once: beside each other, beside a long one, and while a worker drains.
 #include <signal.h>
 
 #include <algorithm>
-#include <set>
+#include <functional>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -24,106 +24,81 @@ void SendAll(RawCall& call, const JobSpec& spec) {
   call.WritesDone();
 }
 
-v1::GetClusterResponse ClusterOf(v1::AttentionService::Stub& stub) {
-  grpc::ClientContext context;
-  v1::GetClusterResponse response;
-  EXPECT_TRUE(stub.GetCluster(&context, {}, &response).ok());
-  return response;
+bool Await(const std::function<bool()>& holds) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
 }
 
-std::multiset<std::string> JobsOfWorkers(v1::AttentionService::Stub& stub) {
-  const v1::GetClusterResponse cluster = ClusterOf(stub);
-  std::multiset<std::string> jobs;
-  for (const v1::ClusterWorker& worker : cluster.workers()) jobs.insert(worker.job_id());
-  return jobs;
-}
-
-int WorkersUp(v1::AttentionService::Stub& stub) {
-  const v1::GetClusterResponse cluster = ClusterOf(stub);
-  return static_cast<int>(
-      std::count_if(cluster.workers().begin(), cluster.workers().end(),
-                    [](const auto& w) { return w.state() == v1::ClusterWorker::STATE_UP; }));
-}
-
-TEST(Schedule, SmallJobsRunSideBySide) {
-  auto cluster = Cluster::Start({.workers = 2, .spread = false});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  const JobSpec spec = PlainSpec();
-  RawCall first(*stub, std::chrono::seconds(30)), second(*stub, std::chrono::seconds(30));
-  ASSERT_TRUE(first.Open(spec) && first.AwaitAdmitted());
-  ASSERT_TRUE(second.Open(spec) && second.AwaitAdmitted());
-  // Each has a worker of its own.
-  EXPECT_EQ(JobsOfWorkers(*stub).count(""), 0u);
-  SendAll(second, spec);
-  const auto of_second = second.Collect(spec);
-  ASSERT_TRUE(of_second.ok()) << of_second.status();
-  EXPECT_EQ(of_second->report.workers_size(), 1);
-  SendAll(first, spec);
-  EXPECT_TRUE(first.Collect(spec).ok());
-}
-
-TEST(Schedule, ALargeJobGetsAllWorkers) {
-  auto cluster = Cluster::Start({.workers = 2, .spread = false});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  const JobSpec spec = PlainSpec({.tokens = 10'000});
-  const auto result = AttendRaw(*stub, spec, RandomInputs(spec, 1), 5000, 1);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->report.workers_size(), 2);
+// As many jobs at once as a worker has threads, then one that waits.
+TEST(Schedule, SmallJobsAreComputedAtOnceAndAFullQueueIsRefused) {
+  const auto cluster =
+      Cluster::Start({.workers = 1, .arguments = {"--worker-threads=4", "--max-queue=1"}}).value();
+  const auto stub = cluster->Stub();
+  std::vector<std::unique_ptr<RawCall>> running;
+  for (int i = 0; i < 4; ++i) {
+    running.push_back(std::make_unique<RawCall>(*stub, std::chrono::seconds(30)));
+    ASSERT_TRUE(running.back()->Open(PlainSpec()) && running.back()->AwaitAdmitted()) << i;
+  }
+  RawCall waiting(*stub, std::chrono::seconds(30)), refused(*stub, std::chrono::seconds(30));
+  ASSERT_TRUE(waiting.Open(PlainSpec()));
+  v1::AttendResponse response;
+  ASSERT_TRUE(waiting.Read(&response));
+  EXPECT_TRUE(response.has_queued());
+  refused.Open(PlainSpec());
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.Finish()));
+  EXPECT_TRUE(refused.pushback_ms().has_value());
+  running.pop_back();
+  EXPECT_TRUE(waiting.AwaitAdmitted());
 }
 
 TEST(Schedule, AShortJobDoesNotWaitForALongOne) {
-  auto cluster = Cluster::Start({.workers = 2, .spread = false});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 2, .spread = false}).value();
+  const auto stub = cluster->Stub();
   const JobSpec spec = PlainSpec({.tokens = 80'000});
   RawCall large(*stub, std::chrono::seconds(120));
   ASSERT_TRUE(large.Open(spec) && large.AwaitAdmitted());
   SendAll(large, spec);
   const JobSpec small = PlainSpec({.tokens = 128});
-  for (int i = 0; i < 3; ++i) {
-    const auto result = AttendRaw(*stub, small, RandomInputs(small, i), 50, 1);
-    ASSERT_TRUE(result.ok()) << result.status();
-    // The large one is still at it, on both workers.
-    EXPECT_EQ(JobsOfWorkers(*stub).count(""), 0u);
+  const auto result = AttendRaw(*stub, small, RandomInputs(small, 1), 50, 1);
+  ASSERT_TRUE(result.ok()) << result.status();
+  // The large one is still at it, on both workers.
+  for (const v1::ClusterWorker& worker : cluster->Describe().value().workers()) {
+    EXPECT_NE(worker.job_id(), "");
   }
   large.Cancel();
   EXPECT_TRUE(absl::IsCancelled(large.Finish()));
 }
 
 TEST(Schedule, AWorkerThatDrainsEndsItsJobAndTakesNoOther) {
-  auto cluster = Cluster::Start({.workers = 2, .spread = false});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 2, .spread = false}).value();
+  const auto stub = cluster->Stub();
   const JobSpec spec = PlainSpec();
   RawCall first(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(first.Open(spec) && first.AwaitAdmitted());
   // Whichever of them has the job: it lives on, the other ends.
-  const std::vector<pid_t> pids = (*cluster)->Workers();
+  const std::vector<pid_t> pids = cluster->Workers();
+  const auto alive = [&] { return IsAlive(pids[0]) + IsAlive(pids[1]); };
   for (const pid_t pid : pids) kill(pid, SIGTERM);
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (IsAlive(pids[0]) && IsAlive(pids[1]) && std::chrono::steady_clock::now() < limit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(Await([&] { return alive() < 2; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_EQ(IsAlive(pids[0]) + IsAlive(pids[1]), 1);
+  EXPECT_EQ(alive(), 1);
   // On a new worker, once it is there.
-  const auto replaced = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (WorkersUp(*stub) == 0 && std::chrono::steady_clock::now() < replaced) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(Await([&] {
+    const auto described = cluster->Describe().value();
+    return std::any_of(described.workers().begin(), described.workers().end(),
+                       [](const auto& w) { return w.state() == v1::ClusterWorker::STATE_UP; });
+  }));
   const auto other = AttendRaw(*stub, spec, RandomInputs(spec, 2), 64, 1);
   EXPECT_TRUE(other.ok()) << other.status();
   SendAll(first, spec);
   const auto result = first.Collect(spec);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->report.retries(), 0);
-  const auto ended = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while ((IsAlive(pids[0]) || IsAlive(pids[1])) && std::chrono::steady_clock::now() < ended) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_FALSE(IsAlive(pids[0]) || IsAlive(pids[1]));
+  EXPECT_TRUE(Await([&] { return alive() == 0; }));
 }
 
 }  // namespace

@@ -22,16 +22,14 @@ TEST(StreamLoss, AWorkerMayBeLost) {
   const std::vector<std::vector<std::string>> cases = {
       {}, {"--share-memory=false", "--copy-memory=1"}};  // rows are read again from the stream's
   for (const std::vector<std::string>& arguments : cases) {
-    auto cluster = Cluster::Start({.workers = 2, .arguments = arguments});
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    const auto cluster = Cluster::Start({.workers = 2, .arguments = arguments}).value();
     JobSpec job = PlainSpec({.tokens = 5000, .segment = 256});
     const EngineInputs inputs = RandomInputs(job, 3);
     int epochs = 0;
     const auto streamed =
-        AttendInStream(**cluster, job, StreamOf(job), inputs,
+        AttendInStream(*cluster, job, StreamOf(job), inputs,
                        {.epoch_tokens = 512, .block_rows = 300, .epoch = [&](const v1::Epoch&) {
-                          if (++epochs == 3 || epochs == 6)
-                            kill((*cluster)->Workers().front(), SIGKILL);
+                          if (++epochs == 3) kill(cluster->Workers().front(), SIGKILL);
                         }});
     ASSERT_TRUE(streamed.ok()) << streamed.status();
     EXPECT_EQ(streamed->report.epochs(), 10);
@@ -43,47 +41,29 @@ TEST(StreamLoss, AWorkerMayBeLost) {
 
 // Without a worker an epoch is tried when members come or go, not again and again.
 TEST(StreamLoss, AnEpochWaitsForAWorkerWithoutJobs) {
-  auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside}).value();
+  auto stub = cluster->Stub();
   RawStream call(*stub);
   ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
-  kill((*cluster)->Workers().front(), SIGKILL);
+  kill(cluster->Workers().front(), SIGKILL);
   ASSERT_TRUE(Eventually([&] {
-    const auto described = (*cluster)->Describe();
+    const auto described = cluster->Describe();
     return described.ok() && described->workers().empty();
   }));
   ASSERT_TRUE(call.SendAll(0, 128));
   std::this_thread::sleep_for(seconds(2));
-  const auto failed = (*cluster)->Metric("hilbert_ring_jobs_total{code=\"UNAVAILABLE\"}");
+  const auto failed = cluster->Metric("hilbert_ring_jobs_total{code=\"UNAVAILABLE\"}");
   EXPECT_THAT(failed.value_or(-1), AnyOf(1, 2)) << failed.status();
-  ASSERT_TRUE((*cluster)->StartEnded().ok());
+  ASSERT_TRUE(cluster->StartEnded().ok());
   call.WritesDone();
   const auto report = call.Report();
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->tokens(), 128);
 }
 
-TEST(StreamLoss, AClientThatIsGoneLeavesNothing) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  for (const int64_t rows : {0, 100, 1000}) {
-    RawStream call(*stub);
-    ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
-    for (int64_t row = 0; row < rows; row += 100) ASSERT_TRUE(call.SendAll(row, 100));
-    ASSERT_EQ(Jobs(*stub).size(), 1U);
-    EXPECT_GT(HeldBytes(**cluster), 0);
-    call.Cancel();
-    EXPECT_TRUE(absl::IsCancelled(call.Finish()));
-    ExpectFree(**cluster);
-  }
-}
-
 TEST(StreamLoss, ItIsListedAndCancelledAsAJob) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 1}).value();
+  auto stub = cluster->Stub();
   RawStream call(*stub);
   ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
   ASSERT_TRUE(call.SendAll(0, 128) && call.SendAll(128, 128) && call.SendAll(256, 50));
@@ -108,30 +88,17 @@ TEST(StreamLoss, ItIsListedAndCancelledAsAJob) {
   v1::CancelJobResponse cancelled;
   EXPECT_TRUE(stub->CancelJob(&context, request, &cancelled).ok());
   EXPECT_EQ(wire::ReasonOf(call.Finish()), "CANCELLED_BY_CALLER");
-  ExpectFree(**cluster);
+  ExpectFree(*cluster);
   // Of two streams, each counted as its epochs' jobs.
-  EXPECT_EQ((*cluster)->Metric("hilbert_ring_tokens_total").value_or(-1), 256 + 1000);
-}
-
-TEST(StreamLoss, ADeadCoordinatorIsATypedError) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto report =
-      StreamConstantRows(**cluster, StreamSpec(), 1'000'000,
-                         {.epoch_tokens = 256, .epoch = [&](const v1::Epoch& epoch) {
-                            if (epoch.first_token() == 1024)
-                              kill((*cluster)->coordinator(), SIGKILL);
-                          }});
-  EXPECT_TRUE(absl::IsUnavailable(report.status())) << report.status();
+  EXPECT_EQ(cluster->Metric("hilbert_ring_tokens_total").value_or(-1), 256 + 1000);
 }
 
 TEST(StreamLoss, ACoordinatorThatStopsEndsItSoon) {
-  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--exit-timeout=0.2"}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = 1, .arguments = {"--exit-timeout=0.2"}}).value();
+  auto stub = cluster->Stub();
   RawStream call(*stub);
   ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted() && call.SendAll(0, 100));
-  EXPECT_TRUE((*cluster)->Stop().ok());
+  EXPECT_TRUE(cluster->Stop().ok());
   EXPECT_EQ(wire::ReasonOf(call.Finish()), "DRAINING");
 }
 

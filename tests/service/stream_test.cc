@@ -8,6 +8,7 @@
 #include "tests/engine/expected_rows.h"
 #include "tests/service/stream_call.h"
 #include "tests/support/plain_spec.h"
+#include "tests/support/test_depth.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -79,9 +80,8 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 class Streams : public ::testing::TestWithParam<int> {};
 
 TEST_P(Streams, AreTheRowsOfOneJob) {
-  auto cluster = Cluster::Start({.workers = GetParam()});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+  const auto cluster = Cluster::Start({.workers = GetParam()}).value();
+  auto stub = cluster->Stub();
   int alike = 0;
   for (const Case& one : Cases()) {
     SCOPED_TRACE(one.name);
@@ -90,7 +90,7 @@ TEST_P(Streams, AreTheRowsOfOneJob) {
     ASSERT_TRUE(whole.ok()) << whole.status();
     int64_t epochs = 0, tokens = 0;
     const auto streamed =
-        AttendInStream(**cluster, one.job, StreamOf(one.job, one.sequence_lengths), inputs,
+        AttendInStream(*cluster, one.job, StreamOf(one.job, one.sequence_lengths), inputs,
                        {.epoch_tokens = one.epoch_tokens, .epoch = [&](const v1::Epoch& epoch) {
                           EXPECT_EQ(epoch.first_token(), tokens);
                           tokens += epoch.report().tokens();
@@ -116,7 +116,8 @@ TEST_P(Streams, AreTheRowsOfOneJob) {
   EXPECT_GT(alike, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, Streams, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Workers, Streams,
+                         ::testing::ValuesIn(AtDepth<std::vector<int>>({3}, {1, 3}, {1, 2, 3})));
 
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "tests/faults/tally.h"
 
 namespace hilbert_ring::testing {
@@ -99,20 +98,6 @@ std::string Growth::Failures(double first_part) const {
     }
   }
   return failures;
-}
-
-std::string Growth::Summary(double first_part) const {
-  std::string summary;
-  for (const Process& process : processes_) {
-    const Change change = ChangeOf(process, first_part);
-    absl::StrAppend(
-        &summary, process.name, " ",
-        absl::StrFormat("%+.2f %% (%+.2f MiB of %.1f)",
-                        change.begin > 0 ? 100 * (change.end - change.begin) / change.begin : 0,
-                        (change.end - change.begin) / kMiB, change.begin / kMiB),
-        "; ");
-  }
-  return summary;
 }
 
 }  // namespace hilbert_ring::testing

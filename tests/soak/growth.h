@@ -31,9 +31,6 @@ class Growth {
   // nothing.
   std::string Failures(double first_part) const;
 
-  // Growth in percent and MiB, of each process, for the summary.
-  std::string Summary(double first_part) const;
-
  private:
   struct Point {
     double seconds = 0;

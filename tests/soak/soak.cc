@@ -5,16 +5,17 @@
 //   soak --seconds=1800 --workers=2 --callers=4 --remote=false --seed=1
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/service.h"
 #include "tests/faults/fault_job.h"
-#include "tests/soak/callers.h"
 #include "tests/soak/growth.h"
 
 namespace hilbert_ring::testing {
@@ -153,24 +154,38 @@ int Soak(const SoakOptions& options) {
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   {
-    Callers callers(options.callers, options.seed, [&](std::mt19937_64& chance) {
-      CallOnce(cluster.address(), kept, chance, calls);
-    });
+    std::atomic<bool> paused = false;
+    std::shared_mutex working;  // shared by those that call
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < options.callers; ++i) {
+      callers.emplace_back([&, i](const std::stop_token& stop) {
+        std::mt19937_64 chance(options.seed + static_cast<uint64_t>(i));
+        while (!stop.stop_requested()) {
+          if (paused) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            continue;
+          }
+          const std::shared_lock work(working);
+          CallOnce(cluster.address(), kept, chance, calls);
+        }
+      });
+    }
     double due = 0;
     while (passed() < options.seconds) {
       due += interval;
       std::this_thread::sleep_for(
           std::chrono::duration<double>(std::max(0.0, std::min(due, options.seconds) - passed())));
-      callers.Pause();
-      std::this_thread::sleep_for(kSettle);
-      growth.Sample(passed());
-      callers.Resume();
+      paused = true;
+      {
+        const std::lock_guard idle(working);
+        std::this_thread::sleep_for(kSettle);
+        growth.Sample(passed());
+      }
+      paused = false;
     }
   }
   growth.Print();
   std::printf("calls in %.0f s: %s\n", passed(), calls.Summary().c_str());
-  std::printf("growth after the first %.0f s: %s\n", first_part,
-              growth.Summary(first_part).c_str());
   std::string failures = growth.Failures(first_part);
   if (calls.failed() > 0) absl::StrAppend(&failures, calls.failed(), " calls failed; ");
   const absl::Status stopped = cluster.Stop();
