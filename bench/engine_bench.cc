@@ -1,10 +1,10 @@
-// Attention of the engine in GFLOP/s, against the multiply-add peak that the same run measures, as a
-// Markdown table, which ./dev bench records.
+// Attention of the engine in GFLOP/s, against the multiply-add peak that the same run measures, as
+// a Markdown table, which ./dev bench records.
 //
 //   engine_bench                     everything, best of 5 rounds: about ten minutes
-//   engine_bench float32 64          cases that have all the words: type, head dim, pattern, threads
-//   engine_bench --rounds=2 causal
-//   engine_bench --quick             a smoke test: small, one round
+//   engine_bench float32 64          cases that have all the words: type, head dim, pattern,
+//   threads engine_bench --rounds=2 causal engine_bench --quick             a smoke test: small,
+//   one round
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -8,7 +8,8 @@
 //          jobs       the published configuration of the reports, through the engine
 //          small, resident   small jobs; a job that fills the GPU's memory
 //                     without it: all but the first two
-//   --kernel=KERNEL   cuda/native, cuda/native-sm90, cuda/native-sm90-pipelined, cuda/cudnn, or cuda,
+//   --kernel=KERNEL   cuda/native, cuda/native-sm90, cuda/native-sm90-pipelined, cuda/cudnn, or
+//   cuda,
 //                     the best of them as a service uses it. Without it: all that are there
 //   --type=TYPE       bfloat16 (the default), float16 or float32, of layers
 //   --tokens=N        of jobs; without it 425984, which is published, and what fills the memory

@@ -24,7 +24,8 @@ OneShardJob::OneShardJob(const JobSpec& spec, Device& device)
 
 void OneShardJob::Place(TensorKind kind, std::span<const std::byte> rows) {
   const int64_t bytes = RowBytes(plan_.spec, kind);
-  if (std::ssize(rows) != bytes * plan_.spec.tokens) throw std::runtime_error("rows of another size");
+  if (std::ssize(rows) != bytes * plan_.spec.tokens)
+    throw std::runtime_error("rows of another size");
   for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
     std::memcpy(store_->Row(kind, slot), rows.data() + tokens_[slot] * bytes, bytes);
   }

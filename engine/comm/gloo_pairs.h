@@ -1,6 +1,6 @@
-// Connections of Gloo that outlive errors. Gloo's own end the process where a connection breaks while
-// it is made, or where a peer sends what nobody waits for. These end themselves, and whoever waits
-// for one of them gets the error at once, whatever has been transferred.
+// Connections of Gloo that outlive errors. Gloo's own end the process where a connection breaks
+// while it is made, or where a peer sends what nobody waits for. These end themselves, and whoever
+// waits for one of them gets the error at once, whatever has been transferred.
 #pragma once
 
 #include <memory>

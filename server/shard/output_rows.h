@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,8 +24,7 @@ namespace hilbert_ring::server {
 // Slots of a job whose outputs the client has, by tensor: a later attempt does not send them again.
 class Delivered {
  public:
-  explicit Delivered(int64_t tokens)
-      : slots_{RowSet(tokens), RowSet(tokens), RowSet(tokens), RowSet(tokens), RowSet(tokens)} {}
+  explicit Delivered(int64_t tokens) : slots_(std::size(kOutputKinds), RowSet(tokens)) {}
 
   // tensor: of kOutputKinds.
   RowSet& of(TensorKind tensor) { return slots_[Place(tensor)]; }
@@ -34,7 +34,7 @@ class Delivered {
   static size_t Place(TensorKind tensor) {
     return static_cast<size_t>(std::ranges::find(kOutputKinds, tensor) - std::begin(kOutputKinds));
   }
-  std::array<RowSet, std::size(kOutputKinds)> slots_;
+  std::vector<RowSet> slots_;  // by place in kOutputKinds
 };
 
 // Where OutputRows finds a shard's rows.

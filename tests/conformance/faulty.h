@@ -1,5 +1,5 @@
-// A communicator on a bad network: it corrupts, reorders or repeats what it sends. All ends agree on
-// what travels where, so that any transport below takes it.
+// A communicator on a bad network: it corrupts, reorders or repeats what it sends. All ends agree
+// on what travels where, so that any transport below takes it.
 #pragma once
 
 #include <memory>

@@ -56,8 +56,8 @@ class EncoderGolden : public ::testing::TestWithParam<Param> {
 
   int64_t StateFloats() const { return static_cast<int64_t>(golden_.out.size()); }
 
-  // Calls check(what, values, expected, the error within PyTorch's autocast) for every state and the
-  // output, and where the model pools for each pooled vector. Of the model as it is loaded.
+  // Calls check(what, values, expected, the error within PyTorch's autocast) for every state and
+  // the output, and where the model pools for each pooled vector. Of the model as it is loaded.
   template <typename Check>
   void ForRows(const Check& check) const {
     const int64_t last = model_->config().layers;

@@ -63,7 +63,8 @@ TEST_F(EncoderProperties, MemoryIsThatOfThePlanAndFallsWithTheRanks) {
   struct {
     std::vector<int64_t> slides;
     EncoderOutputs outputs;
-  } const cases[] = {{{6000}, pooled}, {std::vector<int64_t>(1000, 3), all_pooled}, {{6000}, mapped}};
+  } const cases[] = {
+      {{6000}, pooled}, {std::vector<int64_t>(1000, 3), all_pooled}, {{6000}, mapped}};
   for (const auto& [slides, outputs] : cases) {
     const EncoderInput input = RandomSlides(slides, 6);
     int64_t before = 0;

@@ -47,8 +47,8 @@ std::string KernelUnderTest();
 // ("cuda/native").
 std::vector<std::string> KernelsUnderTest();
 
-// The same over a ring of communicators, which is of no use after an error; the first by rank is the
-// result's.
+// The same over a ring of communicators, which is of no use after an error; the first by rank is
+// the result's.
 struct EngineOptions {
   std::chrono::milliseconds limit{60'000};
   std::string kernel;  // as of RunEngine

@@ -52,8 +52,8 @@ TEST_P(AttentionMagnitudeTest, RowsLieWithinTheirValuesAtAnyMagnitude) {
         ASSERT_GE(out, row.least[x] - slack) << "dim " << x;
         ASSERT_LE(out, row.greatest[x] + slack) << "dim " << x;
         // Weights are off by the errors of their scores.
-        const double of_scores =
-            std::min(1.0, 2 * (static_cast<double>(shape.head_dim) * 0x1p-24 + 0x1p-22) * row.terms);
+        const double of_scores = std::min(
+            1.0, 2 * (static_cast<double>(shape.head_dim) * 0x1p-24 + 0x1p-22) * row.terms);
         ASSERT_NEAR(out, row.out[x], of_scores * (row.greatest[x] - row.least[x]) + 2 * slack);
       }
     });

@@ -36,7 +36,8 @@ TEST_P(AttentionTest, NamesItsKernel) {
 
 TEST_P(AttentionTest, RandomShapes) {
   auto device = MakeDeviceUnderTest();
-  for (int seed = 0; seed < (kEmulated ? AtDepth(20, 20, 250) : AtDepth(60, 100, 250)) && !HasFailure(); ++seed) {
+  for (int seed = 0;
+       seed < (kEmulated ? AtDepth(20, 20, 250) : AtDepth(60, 100, 250)) && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     AttentionCase c(RandomShape(random), random);
     SCOPED_TRACE(seed);
@@ -286,8 +287,8 @@ TEST_P(AttentionTest, KeysThatTakeALaunchTooLongAreCut) {
   ASSERT_TRUE(made.ok()) << made.status();
   const std::unique_ptr<Device> device = Mirrored(*std::move(made));
   std::mt19937_64 random(9);
-  for (const auto& [result, dtype] : {std::pair{Result::kWrite, DataType::kBFloat16},
-                                      {Result::kMerge, DataType::kFloat32}}) {
+  for (const auto& [result, dtype] :
+       {std::pair{Result::kWrite, DataType::kBFloat16}, {Result::kMerge, DataType::kFloat32}}) {
     AttentionCase c({.dtype = dtype,
                      .result = result,
                      .heads = 2,

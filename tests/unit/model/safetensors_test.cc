@@ -82,7 +82,8 @@ TEST(Safetensors, WhatIsWrongIsNamed) {
       {R"("dtype":"U8","shape":[2],"data_offsets":[2,0])", "must rise within [0, 4]"},
       {R"("dtype":"U8","shape":[2],"data_offsets":[-2,0])", "must rise"},
       {R"("dtype":"U8","shape":[2],"data_offsets":[0])", "1 data_offsets, must have 2"},
-      {R"("dtype":"F32","shape":[2],"data_offsets":[0,4])", "between its data_offsets, must have 8"},
+      {R"("dtype":"F32","shape":[2],"data_offsets":[0,4])",
+       "between its data_offsets, must have 8"},
       // The product of the axes is 2^64, and so 0 in 64 bits.
       {R"("dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0])",
        "more than a file can"},
