@@ -101,8 +101,8 @@ class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
     const JobSpec& spec = job_.spec;
     const std::string rows = folder_ / "rows.npy", shape = folder_ / "spec.json";
     std::ofstream(shape) << FormatJobSpec(spec);
-    auto file = client::NpyWriter::Create(rows, wire::NpyType::kFloat32,
-                                          {spec.tokens, spec.heads, spec.head_dim});
+    const std::vector<int64_t> axes = {spec.tokens, spec.heads, spec.head_dim};
+    auto file = client::NpyWriter::Create(rows, wire::NpyType::kFloat32, axes);
     EXPECT_TRUE(file.ok() && file->Commit().ok());
     return {HILBERT_RING_CLIENT_BINARY,
             "attend",

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
 #include <ostream>
@@ -21,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
+#include "tests/support/await.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -44,19 +44,20 @@ FaultJob CheckedJob() {
   return job;
 }
 
-JobEnd Run(const Cluster& cluster, const FaultJob& job) {
+JobEnd RunOnce(const Cluster& cluster, const FaultJob& job) {
   return RunJob(cluster.address(), job, {.deadline = absl::Seconds(60)});
 }
 
 void ExpectRightAndChecked(const Cluster& cluster, const FaultJob& job) {
-  const JobEnd end = Run(cluster, job);
+  const JobEnd end = RunOnce(cluster, job);
   EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status;
   EXPECT_EQ(end.rows_checked, job.spec.tokens);
 }
 
 std::map<std::string, v1::ClusterWorker::State> States(const Cluster& cluster) {
   std::map<std::string, v1::ClusterWorker::State> states;
-  for (const v1::ClusterWorker& worker : cluster.Describe().value().workers()) {
+  const auto described = cluster.Describe().value();
+  for (const v1::ClusterWorker& worker : described.workers()) {
     states[worker.address()] = worker.state();
   }
   return states;
@@ -65,14 +66,6 @@ std::map<std::string, v1::ClusterWorker::State> States(const Cluster& cluster) {
 int WorkersUp(const Cluster& cluster) {
   return static_cast<int>(std::ranges::count(States(cluster), v1::ClusterWorker::STATE_UP,
                                              [](const auto& worker) { return worker.second; }));
-}
-
-bool Await(const std::function<bool()>& holds) {
-  for (int i = 0; i < 3000; ++i) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
 }
 
 class WrongRows : public ::testing::TestWithParam<Sharing> {};
@@ -89,7 +82,7 @@ TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
   const FaultJob job = CheckedJob();
   // One wrong row may be chance, wrong rows in two jobs are not.
   for (const int trusted : {2, 1}) {
-    const JobEnd wrong = Run(*cluster, job);
+    const JobEnd wrong = RunOnce(*cluster, job);
     EXPECT_EQ(wrong.reason, "ROW_MISMATCH") << wrong.status << wrong.what;
     EXPECT_THAT(std::string(wrong.status.message()), HasSubstr("token "));
     EXPECT_EQ(wrong.attempts, 1);
@@ -146,7 +139,7 @@ TEST(WrongRowsOfASpawnedWorker, AnotherIsStartedInItsPlace) {
   const std::vector<pid_t> first = cluster->Workers();
   ASSERT_EQ(first.size(), 2u);
   const FaultJob job = CheckedJob();
-  for (int jobs = 0; jobs < 2; ++jobs) EXPECT_EQ(Run(*cluster, job).reason, "ROW_MISMATCH");
+  for (int jobs = 0; jobs < 2; ++jobs) EXPECT_EQ(RunOnce(*cluster, job).reason, "ROW_MISMATCH");
   // After the second job it ends, which takes a moment.
   EXPECT_TRUE(Await([&] {
     const std::vector<pid_t> now = cluster->Workers();
@@ -169,7 +162,7 @@ std::unique_ptr<Cluster> JobsGoOnBeside(const char* device) {
   std::vector<JobEnd> ends(8);
   {
     std::vector<std::jthread> callers;
-    for (JobEnd& end : ends) callers.emplace_back([&] { end = Run(*cluster, job); });
+    for (JobEnd& end : ends) callers.emplace_back([&] { end = RunOnce(*cluster, job); });
   }
   int retries = 0;
   for (const JobEnd& end : ends) {
@@ -203,7 +196,7 @@ TEST(DeviceWithoutMemory, AloneEndsTheJobAtTheFirstAttempt) {
                                           .place = WorkerPlace::kRemote,
                                           .last_worker = HILBERT_RING_WORKER_NoMemory})
                            .value();
-  const JobEnd end = Run(*cluster, CheckedJob());
+  const JobEnd end = RunOnce(*cluster, CheckedJob());
   EXPECT_EQ(end.reason, "WORKER_MEMORY") << end.status;
   EXPECT_EQ(end.attempts, 1) << end.failures;
 }

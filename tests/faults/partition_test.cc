@@ -102,9 +102,8 @@ TEST_F(Partition, TwoWorkersNeverHearEachOther) {
 }
 
 TEST_F(Partition, EndsRightOrTyped) {
-  int round = 0;
-  const auto draw = [&](FaultRig&, std::mt19937_64& random) {
-    const auto trouble = static_cast<Trouble>(round++ % 4);
+  const auto draw = [](FaultRig&, std::mt19937_64& random) {
+    const auto trouble = static_cast<Trouble>(random() % 4);
     const int victim = kCoordinatorHost + 1 + static_cast<int>(random() % kWorkers);
     const int peer = kCoordinatorHost + 1 + (victim - kCoordinatorHost) % kWorkers;
     // Often longer than the worker's timeout; sometimes until the job has ended.

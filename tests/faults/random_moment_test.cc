@@ -24,6 +24,7 @@
 #include "tests/faults/tally.h"
 #include "tests/service/by_reference.h"
 #include "tests/service/stream_call.h"
+#include "tests/support/await.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/program.h"
 #include "wire/status.h"
@@ -38,22 +39,12 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr milliseconds kRestoreLimit{30'000};
 constexpr milliseconds kClientLimit{60'000};
-constexpr seconds kFreeLimit{20};
 
 enum class Victim { kWorker, kCoordinator, kClient };
 
 const char* VictimName(Victim victim) {
   constexpr const char* kNames[] = {"worker", "coordinator", "client"};
   return kNames[static_cast<int>(victim)];
-}
-
-bool Await(const std::function<bool()>& holds) {
-  const auto end = Clock::now() + kFreeLimit;
-  while (!holds()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return true;
 }
 
 // Why a call failed, where that is no answer to what happened; empty where it is one.

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/faults/fault_job.h"
 #include "tests/security/tls_fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/http_get.h"
 #include "wire/status.h"
 
@@ -40,16 +41,6 @@ class Tls : public TlsFixture {
 
 absl::Status Ask(const std::string& address, const client::Access& access) {
   return client::RequestCluster(client::Connect(address, access)).status();
-}
-
-// Until it holds, for half a minute at most.
-bool Await(const std::function<bool()>& holds) {
-  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
-  while (!holds()) {
-    if (Clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return true;
 }
 
 // How many workers there are, once there are so many, or after a minute.

@@ -4,13 +4,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "gmock/gmock.h"
+#include "tests/service/encode_files.h"
 #include "tests/support/metrics_page.h"
 #include "wire/codec.h"
 #include "wire/npy_header.h"
@@ -49,20 +48,12 @@ RowBytes RowBytesOf(const Cluster& cluster) {
 void ByReferenceTest::Start(std::vector<std::string> arguments) {
   std::filesystem::create_directories(folder_ / "root/in");
   arguments.push_back("--data-root=" + (folder_ / "root"));
-  auto cluster = Cluster::Start({.workers = kWorkers,
-                                 .place = GetParam(),
-                                 .arguments = std::move(arguments),
-                                 .worker_arguments = {"--data-root=" + (folder_ / "root")}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  cluster_ = *std::move(cluster);
-  // Workers look for the mark when they are told of it.
-  const auto end = std::chrono::steady_clock::now() + seconds(30);
-  while (std::chrono::steady_clock::now() < end) {
-    const auto root = client::RequestDataRoot(cluster_->Channel());
-    if (root.ok() && root->workers() == kWorkers) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  FAIL() << "the workers do not see the data root";
+  cluster_ = Cluster::Start({.workers = kWorkers,
+                             .place = GetParam(),
+                             .arguments = std::move(arguments),
+                             .worker_arguments = {"--data-root=" + (folder_ / "root")}})
+                 .value();
+  ASSERT_TRUE(AwaitDataRoot(*cluster_, kWorkers));
 }
 
 std::vector<int64_t> ByReferenceTest::ShapeOf(const JobSpec& spec, v1::Tensor tensor) {

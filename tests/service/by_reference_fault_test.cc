@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
 #include "tests/service/by_reference.h"
+#include "tests/support/await.h"
 #include "tests/support/cluster.h"
 #include "tests/support/own_mounts.h"
 #include "tests/support/plain_spec.h"
@@ -41,15 +42,6 @@ constexpr char kOld[] = "what had the name before";
 JobSpec LongSpec() {
   const auto tokens = AtDepth<int64_t>(12'000, 12'000, 32'000);
   return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64, .segment = tokens / 4});
-}
-
-bool Await(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + seconds(60);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return true;
 }
 
 class ByReferenceFault : public ByReferenceTest {
@@ -206,8 +198,7 @@ TEST_P(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
 TEST_P(ByReferenceFault, FilesThatSomebodyChangesDuringAJob) {
   Start();
   const JobSpec spec = LongSpec();
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  KeepOld();
+  const EngineInputs inputs = RandomInputs(spec, 1);
   const std::function<void()> changes[] = {
       [&] { std::fstream(Path(v1::TENSOR_V)) << "?"; },
       [&] {
@@ -216,7 +207,8 @@ TEST_P(ByReferenceFault, FilesThatSomebodyChangesDuringAJob) {
         }
       }};
   for (const auto& change : changes) {
-    const auto call = Call(open);
+    const auto call = Call(Write(spec, inputs));
+    KeepOld();
     ASSERT_TRUE(AwaitComputed(*call, 0.2));
     change();
     EXPECT_EQ(wire::ReasonOf(call->Finish()), "FILE_CHANGED");

@@ -15,6 +15,7 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/await.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/process_account.h"
@@ -52,15 +53,6 @@ void ExpectAJobIsRight(const Cluster& cluster) {
     result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
   }
   EXPECT_TRUE(result.ok()) << result.status();
-}
-
-// Tries again until the service has seen a call end that had the place.
-bool Eventually(const std::function<bool()>& taken) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (std::chrono::steady_clock::now() < limit) {
-    if (taken()) return true;
-  }
-  return false;
 }
 
 // gRPC finds a message too long when it has it whole.
@@ -135,7 +127,7 @@ TEST(Callers, CallsOfAPeerAreCapped) {
   EXPECT_EQ(wire::ReasonOf(status), "TOO_MANY_CALLS");
   EXPECT_TRUE(refused->pushback_ms().has_value());
   waiting.reset();
-  EXPECT_TRUE(Eventually([&] { return open()->Read(&response); }));
+  EXPECT_TRUE(Await([&] { return open()->Read(&response); }));
 }
 
 // Calls that write rows as fast as they can before they are admitted.
@@ -228,7 +220,7 @@ TEST(Callers, CoordinatesOfAllJobsTogetherAreBounded) {
   EXPECT_TRUE(third.pushback_ms().has_value());
   EXPECT_TRUE(absl::IsFailedPrecondition(open(never, 300'000)));
   first.reset();
-  EXPECT_TRUE(Eventually([&] {
+  EXPECT_TRUE(Await([&] {
     RawCall next(*stub, std::chrono::seconds(60));
     return open(next, 100'000).ok();
   }));

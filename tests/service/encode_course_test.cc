@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/golden/encoder_case.h"
 #include "tests/service/encode_call.h"
+#include "tests/support/await.h"
 #include "tests/support/cluster.h"
 #include "tests/support/test_folder.h"
 
@@ -18,16 +18,6 @@ namespace {
 
 constexpr char kModel[] = "slide_three_layers";
 constexpr int64_t kTiles = 100'000, kMostTiles = 3'200'000;
-
-// Until it holds, for half a minute at most.
-bool Await(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
-}
 
 // A folder of models that has one, and may have another version of it.
 class EncodeCourse : public ::testing::Test {

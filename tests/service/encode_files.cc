@@ -1,15 +1,14 @@
 #include "tests/service/encode_files.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/support/await.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::testing {
@@ -82,15 +81,12 @@ std::vector<std::string> EncodeFolder::Names() const {
 }
 
 bool AwaitDataRoot(const Cluster& cluster, int workers) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const auto stub = cluster.Stub();
-  while (std::chrono::steady_clock::now() < end) {
+  return Await([&] {
     grpc::ClientContext context;
     v1::GetDataRootResponse root;
-    if (stub->GetDataRoot(&context, {}, &root).ok() && root.workers() == workers) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
+    return stub->GetDataRoot(&context, {}, &root).ok() && root.workers() == workers;
+  });
 }
 
 }  // namespace hilbert_ring::testing

@@ -86,27 +86,24 @@ class EncodeMemory : public ::testing::Test {
     weight_bytes_ = WeightBytes(ParseEncoderConfig(kConfig).value(), DataType::kFloat32);
   }
 
-  std::unique_ptr<Cluster> Start(int workers, const char* sharing = "--share-memory=true",
-                                 const char* warm_up = "--warm-up=true") const {
-    auto cluster = Cluster::Start(
-        {.workers = workers, .arguments = {"--model-dir=" + models_.path(), sharing, warm_up}});
-    EXPECT_TRUE(cluster.ok()) << cluster.status();
-    return cluster.ok() ? *std::move(cluster) : nullptr;
+  std::unique_ptr<Cluster> Start(int workers, const char* warm_up = "--warm-up=true") const {
+    return Cluster::Start(
+               {.workers = workers, .arguments = {"--model-dir=" + models_.path(), warm_up}})
+        .value();
   }
 
   // A job of mean pooling.
   static v1::Report Encode(const Cluster& cluster, int64_t tiles) {
-    const auto result = EncodeRaw(cluster.Channel(), SpecOf("large", {tiles}, v1::POOLING_MEAN),
-                                  RandomTiles(tiles));
-    EXPECT_TRUE(result.ok()) << result.status();
-    return result.ok() ? result->report : v1::Report();
+    return EncodeRaw(cluster.Channel(), SpecOf("large", {tiles}, v1::POOLING_MEAN),
+                     RandomTiles(tiles))
+        .value()
+        .report;
   }
 
   // What loading the weights adds to all processes together. No job has left them memory before,
   // which this one would use again or see given back.
-  int64_t BytesOfLoading(int workers, const char* sharing) const {
-    const auto cluster = Start(workers, sharing, "--warm-up=false");
-    if (cluster == nullptr) return 0;
+  int64_t BytesOfLoading(int workers) const {
+    const auto cluster = Start(workers, "--warm-up=false");
     const int64_t idle = BytesOf(*cluster);
     EXPECT_EQ(Encode(*cluster, 300).workers_size(), workers);
     return BytesOf(*cluster) - idle;
@@ -121,7 +118,6 @@ TEST_F(EncodeMemory, WorkersTakeWhatThePlanSaysAndLessWhereThereAreMore) {
   for (const int workers : {1, 2, 4}) {
     SCOPED_TRACE(workers);
     const auto cluster = Start(workers);
-    ASSERT_NE(cluster, nullptr);
     Encode(*cluster, 300);  // loads the weights
     MemoryWatch watch(*cluster);
     const v1::Report report = Encode(*cluster, kTiles);
@@ -156,7 +152,7 @@ TEST_F(EncodeMemory, WorkersOfAHostHaveTheWeightsOnce) {
   ASSERT_GT(weight_bytes_, 36 * kMiB);
   for (const int workers : {1, 4}) {
     SCOPED_TRACE(workers);
-    const int64_t taken = BytesOfLoading(workers, "--share-memory=true");
+    const int64_t taken = BytesOfLoading(workers);
     EXPECT_GT(taken, weight_bytes_);
     // And what a small job leaves behind in each process.
     EXPECT_LT(taken, 1.5 * static_cast<double>(weight_bytes_) + workers * 12.0 * kMiB);

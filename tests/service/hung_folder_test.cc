@@ -6,10 +6,11 @@
 #include <filesystem>
 #include <memory>
 
+#include "client/cpp/service.h"
 #include "gtest/gtest.h"
 #include "tests/service/by_reference.h"
-#include "tests/support/manual_time.h"
 #include "tests/support/plain_spec.h"
+#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -31,25 +32,23 @@ TEST_P(HungFolderTest, HoldsTheJobsThatNamedItAlone) {
   v1::Open open = Write(spec, inputs);
   FileOf(open, v1::TENSOR_OUT).set_path("hung/out.npy");
   auto hung = HungFolder::Mount(folder_ / "root/hung").value();
-  const auto failing = Call(open);
-  open.set_job_id("cancelled");
-  const auto cancelled = Call(open);
+  const auto failing = Call(open), cancelled = Call(open);
+  cancelled->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(cancelled->Finish()));
   const auto stub = cluster_->Stub();
-  EXPECT_TRUE(Eventually([&] {
-    grpc::ClientContext context;
-    v1::CancelJobRequest request;
-    request.set_job_id("cancelled");
-    v1::CancelJobResponse response;
-    return stub->CancelJob(&context, request, &response).ok();
-  }));
-  EXPECT_EQ(wire::ReasonOf(cancelled->Finish()), "CANCELLED_BY_CALLER");
+  RawCall beside(*stub, std::chrono::seconds(60));
+  v1::AttendRequest request;
+  *request.mutable_open()->mutable_spec() = wire::EncodeJobSpec(spec);
+  request.mutable_open()->set_job_id("beside");
+  ASSERT_TRUE(beside.Write(request) && beside.AwaitAdmitted());
+  EXPECT_TRUE(client::RequestCancel(cluster_->Channel(), "beside").ok());
+  EXPECT_EQ(wire::ReasonOf(beside.Finish()), "CANCELLED_BY_CALLER");
   const auto sent = AttendRaw(*stub, spec, inputs, 16, 1);
   EXPECT_TRUE(sent.ok()) << sent.status();
   EXPECT_TRUE(Run(Write(spec, inputs)).ok()) << "files that answer";
   EXPECT_TRUE(cluster_->HttpGet("/livez").ok());
   EXPECT_TRUE(cluster_->HttpGet("/readyz").ok());
   EXPECT_EQ(wire::ReasonOf(failing->Finish()), "DATA_ROOT_GONE");
-  open.clear_job_id();
   hung.reset();
   EXPECT_TRUE(Run(open).ok()) << "it answers again";
   EXPECT_TRUE(cluster_->Stop().ok());

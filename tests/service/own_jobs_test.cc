@@ -1,11 +1,12 @@
 // A caller's jobs, listed and cancelled while they run.
+#include <algorithm>
 #include <chrono>
 #include <string>
-#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/await.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
 #include "wire/status.h"
@@ -31,20 +32,6 @@ absl::Status Cancel(v1::AttentionService::Stub& stub, const std::string& job_id)
   request.set_job_id(job_id);
   v1::CancelJobResponse response;
   return wire::FromGrpc(stub.CancelJob(&context, request, &response));
-}
-
-// Whether jobs hold none of the workers' memory, once heartbeats say so.
-bool AwaitFreeMemory(const Cluster& cluster, std::chrono::milliseconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (std::chrono::steady_clock::now() < end) {
-    int64_t used = 0;
-    for (const auto& worker : cluster.Describe().value().workers()) {
-      used += worker.memory_used_bytes();
-    }
-    if (used == 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
 }
 
 // Sends all rows and reads on until compute has begun.
@@ -88,7 +75,15 @@ TEST(OwnJobs, ARunningJobIsListedAndCancelled) {
   const absl::Status status = call.Finish();
   EXPECT_EQ(wire::ReasonOf(status), "CANCELLED_BY_CALLER") << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("127.0.0.1"));
-  EXPECT_TRUE(AwaitFreeMemory(*cluster, std::chrono::seconds(3)));
+  // Once heartbeats say so.
+  EXPECT_TRUE(Await(
+      [&] {
+        const auto described = cluster->Describe().value();
+        return std::ranges::all_of(described.workers(), [](const v1::ClusterWorker& worker) {
+          return worker.memory_used_bytes() == 0;
+        });
+      },
+      std::chrono::seconds(3)));
   EXPECT_TRUE(List(*stub).jobs().empty());
   EXPECT_EQ(wire::ReasonOf(Cancel(*stub, job.job_id())), "JOB_NOT_FOUND") << "it has ended";
 }

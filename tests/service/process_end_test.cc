@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/await.h"
 #include "tests/support/free_port.h"
 #include "tests/support/http_get.h"
-#include "tests/support/manual_time.h"
 #include "tests/support/process_account.h"
 #include "tests/support/program.h"
 #include "tests/support/sanitizer.h"
@@ -43,6 +43,19 @@ class ProcessEnd : public ::testing::Test {
     return program.ok() ? *std::move(program) : nullptr;
   }
 
+  // A coordinator with a worker, once it is ready.
+  std::unique_ptr<Program> StartService(const char* streams) const {
+    const int port = FreePort();
+    auto coordinator = Start(
+        {"/bin/sh", "-c",
+         absl::StrCat("exec ", HILBERT_RING_COORDINATOR_BINARY, " --grpc-port=0 --spawn-workers=1 ",
+                      "--membership-port=0 --http-port=", port, " ", streams)});
+    EXPECT_TRUE(Await([&] {
+      return HttpGet({.port = port, .path = "/readyz"}).value_or(HttpAnswer{}).status == 200;
+    }));
+    return coordinator;
+  }
+
   static std::string End(Program& program) { return program.AwaitEnd(kLimit).value_or("it runs"); }
 
   std::string Said() const { return FileText(log_); }
@@ -52,13 +65,7 @@ class ProcessEnd : public ::testing::Test {
 };
 
 TEST_F(ProcessEnd, TheServiceEndsWithoutExitHandlers) {
-  const int http_port = FreePort();
-  const auto coordinator =
-      Start({HILBERT_RING_COORDINATOR_BINARY, "--grpc-port=0", "--membership-port=0",
-             absl::StrCat("--http-port=", http_port), "--spawn-workers=1"});
-  ASSERT_TRUE(Eventually([&] {
-    return HttpGet({.port = http_port, .path = "/readyz"}).value_or(HttpAnswer{}).status == 200;
-  }));
+  const auto coordinator = StartService("");
   coordinator->Signal(SIGTERM);
   EXPECT_EQ(End(*coordinator), "exit status 0");
   // Both have said so.
@@ -69,15 +76,7 @@ TEST_F(ProcessEnd, TheServiceEndsWithoutExitHandlers) {
 
 // Their numbers are nobody else's: what the log says must not reach a caller's file.
 TEST_F(ProcessEnd, TheServiceRunsWithItsStandardStreamsClosed) {
-  const int http_port = FreePort();
-  const auto coordinator =
-      Start({"/bin/sh", "-c",
-             absl::StrCat("exec ", HILBERT_RING_COORDINATOR_BINARY,
-                          " --grpc-port=0 --membership-port=0 --http-port=", http_port,
-                          " --spawn-workers=1 <&- >&- 2>&-")});
-  ASSERT_TRUE(Eventually([&] {
-    return HttpGet({.port = http_port, .path = "/readyz"}).value_or(HttpAnswer{}).status == 200;
-  }));
+  const auto coordinator = StartService("<&- >&- 2>&-");
   std::vector<pid_t> processes = ChildrenOf(coordinator->pid());
   EXPECT_EQ(processes.size(), 1u);
   processes.push_back(coordinator->pid());

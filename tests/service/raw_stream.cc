@@ -1,9 +1,8 @@
 #include "tests/service/raw_stream.h"
 
-#include <thread>
-
 #include "gtest/gtest.h"
 #include "tests/service/stream_call.h"
+#include "tests/support/await.h"
 #include "tests/support/metrics_page.h"
 #include "tests/support/plain_spec.h"
 #include "wire/codec.h"
@@ -34,18 +33,9 @@ std::vector<v1::Job> Jobs(v1::AttentionService::Stub& stub) {
   return {jobs.jobs().begin(), jobs.jobs().end()};
 }
 
-bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + seconds(30);
-  while (std::chrono::steady_clock::now() < end) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
-}
-
 void ExpectFree(const Cluster& cluster) {
   auto stub = cluster.Stub();
-  EXPECT_TRUE(Eventually([&] { return Jobs(*stub).empty() && HeldBytes(cluster) == 0; }));
+  EXPECT_TRUE(Await([&] { return Jobs(*stub).empty() && HeldBytes(cluster) == 0; }));
   const auto report = StreamConstantRows(cluster, StreamSpec(), 1000, {.epoch_tokens = 256});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->tokens(), 1000);

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,9 +24,6 @@ int64_t HeldBytes(const Cluster& cluster);
 int64_t HeldBytes(const absl::StatusOr<std::string>& page);
 
 std::vector<v1::Job> Jobs(v1::AttentionService::Stub& stub);
-
-// Whether it comes true within half a minute.
-bool Eventually(const std::function<bool()>& condition);
 
 // Nothing of a stream is left, and the next one runs.
 void ExpectFree(const Cluster& cluster);

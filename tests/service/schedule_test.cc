@@ -2,11 +2,11 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <functional>
 #include <thread>
 
 #include "gtest/gtest.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/await.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/process_account.h"
@@ -22,15 +22,6 @@ void SendAll(RawCall& call, const JobSpec& spec) {
     }
   }
   call.WritesDone();
-}
-
-bool Await(const std::function<bool()>& holds) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
 }
 
 // As many jobs at once as a worker has threads, then one that waits.
@@ -66,7 +57,8 @@ TEST(Schedule, AShortJobDoesNotWaitForALongOne) {
   const auto result = AttendRaw(*stub, small, RandomInputs(small, 1), 50, 1);
   ASSERT_TRUE(result.ok()) << result.status();
   // The large one is still at it, on both workers.
-  for (const v1::ClusterWorker& worker : cluster->Describe().value().workers()) {
+  const auto described = cluster->Describe().value();
+  for (const v1::ClusterWorker& worker : described.workers()) {
     EXPECT_NE(worker.job_id(), "");
   }
   large.Cancel();

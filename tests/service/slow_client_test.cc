@@ -1,13 +1,16 @@
-// Clients that read or send slowly: what they hold, for how long, and what is said of their time.
-#include <algorithm>
+// Clients that read slowly: what they hold, and for how long.
+#include <signal.h>
+
+#include <atomic>
 #include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/service/memory_watch.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/await.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
-#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -18,35 +21,15 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kChunkRows = 4096;
-
 // Cheap to compute, and its outputs are more than the transport holds: 32 MiB.
 JobSpec LargeOutputs() { return PlainSpec({.tokens = 65'536, .dim = 64, .segment = 64}); }
 
-// All rows but those from `end` on of V.
-void SendUpTo(RawCall& call, const JobSpec& spec, int64_t end) {
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
-    const std::string data(kChunkRows * row_bytes, '\0');
-    const int64_t rows = tensor == v1::TENSOR_V ? end : spec.tokens;
-    for (int64_t first = 0; first < rows; first += kChunkRows) {
-      v1::Chunk chunk = MakeChunk(tensor, data, row_bytes, 0, std::min(kChunkRows, rows - first));
-      chunk.set_first_row(first);
-      ASSERT_TRUE(call.Send(chunk));
-    }
-  }
-}
-
-bool WorkersIdleWithin(v1::AttentionService::Stub& stub, seconds limit) {
-  const auto until = std::chrono::steady_clock::now() + limit;
-  while (std::chrono::steady_clock::now() < until) {
-    grpc::ClientContext context;
-    v1::GetClusterResponse cluster;
-    EXPECT_TRUE(stub.GetCluster(&context, {}, &cluster).ok());
-    if (cluster.jobs_running() == 0) return true;
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  return false;
+// All of its rows are there.
+void Send(RawCall& call) {
+  std::atomic<int64_t> sent = 0;
+  ASSERT_TRUE(call.Open(LargeOutputs(), false) && call.AwaitAdmitted());
+  SendConstantRows(call, LargeOutputs(), sent, false);
+  call.WritesDone();
 }
 
 // What the client is told of it comes behind outputs that it may not have read in time.
@@ -57,22 +40,42 @@ TEST(SlowClient, AMessageReadNowAndThenLosesTheWorkers) {
                                        .spread = false,
                                        .log_files = true})
                            .value();
-  auto stub = cluster->Stub();
-  const JobSpec spec = LargeOutputs();
+  const auto stub = cluster->Stub();
   RawCall call(*stub, seconds(120));
-  ASSERT_TRUE(call.Open(spec) && call.AwaitAdmitted());
-  SendUpTo(call, spec, spec.tokens);
-  call.WritesDone();
+  Send(call);
   const auto start = std::chrono::steady_clock::now();
   v1::AttendResponse response;
   while (call.Read(&response)) std::this_thread::sleep_for(milliseconds(500));
   const absl::Status status = call.Finish();
   EXPECT_TRUE(wire::ReasonOf(status) == "CLIENT_SLOW" || absl::IsCancelled(status)) << status;
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
-  EXPECT_TRUE(WorkersIdleWithin(*stub, seconds(10)));
+  EXPECT_TRUE(Await([&] { return cluster->Describe().value().jobs_running() == 0; }, seconds(10)));
   EXPECT_THAT(cluster->Logs(), AllOf(HasSubstr("code=DEADLINE_EXCEEDED"),
                                      HasSubstr("reason=CLIENT_SLOW, error=the client has read"),
                                      HasSubstr("the least rate is 67108864")));
+}
+
+// Nobody reads, and yet the worker ends: its rows lie in memory that the coordinator has too.
+TEST(LeavingWorker, ThatHasDoneItsPartTakesNothingWithIt) {
+  const auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside}).value();
+  const auto stub = cluster->Stub();
+  RawCall call(*stub, seconds(60));
+  Send(call);
+  std::this_thread::sleep_for(seconds(1));
+  kill(cluster->Workers().at(0), SIGTERM);
+  ASSERT_TRUE(Await([&] { return cluster->Workers().empty(); }));
+  std::this_thread::sleep_for(milliseconds(200));
+  int64_t rows = 0;
+  int retries = -1;
+  v1::AttendResponse response;
+  while (call.Read(&response)) {
+    if (response.output().tensor() == v1::TENSOR_OUT) rows += response.output().rows();
+    if (response.has_report()) retries = response.report().retries();
+  }
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(rows, LargeOutputs().tokens);
+  EXPECT_EQ(retries, 0);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/service/raw_stream.h"
 #include "tests/service/stream_call.h"
+#include "tests/support/await.h"
 #include "tests/support/process_account.h"
 #include "tests/support/sanitizer.h"
 #include "wire/codec.h"
@@ -27,9 +28,9 @@ TEST(StreamCourse, AStreamWithoutItsFirstRowsHoldsNoMemoryForLong) {
   auto stub = cluster->Stub();
   RawStream call(*stub);
   ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
-  EXPECT_TRUE(Eventually([&] { return HeldBytes(*cluster) == 0; }));
+  EXPECT_TRUE(Await([&] { return HeldBytes(*cluster) == 0; }));
   ASSERT_TRUE(call.SendAll(0, 100));
-  EXPECT_TRUE(Eventually([&] { return HeldBytes(*cluster) > 0; }));
+  EXPECT_TRUE(Await([&] { return HeldBytes(*cluster) > 0; }));
   call.WritesDone();
   const auto report = call.Report();
   ASSERT_TRUE(report.ok()) << report.status();
@@ -87,7 +88,7 @@ TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   EXPECT_TRUE(second.pushback_ms().has_value());
   first.Cancel();
   EXPECT_TRUE(absl::IsCancelled(first.Finish()));
-  EXPECT_TRUE(Eventually([&] { return HeldBytes(*cluster) == 0; }));
+  EXPECT_TRUE(Await([&] { return HeldBytes(*cluster) == 0; }));
 }
 
 // Many times what the workers may hold: epochs are as small as their memory asks for.

@@ -9,6 +9,7 @@
 #include "tests/engine/expected_rows.h"
 #include "tests/service/raw_stream.h"
 #include "tests/service/stream_call.h"
+#include "tests/support/await.h"
 #include "tests/support/plain_spec.h"
 #include "wire/status.h"
 
@@ -23,7 +24,7 @@ TEST(StreamLoss, AWorkerMayBeLost) {
       {}, {"--share-memory=false", "--copy-memory=1"}};  // rows are read again from the stream's
   for (const std::vector<std::string>& arguments : cases) {
     const auto cluster = Cluster::Start({.workers = 2, .arguments = arguments}).value();
-    JobSpec job = PlainSpec({.tokens = 5000, .segment = 256});
+    JobSpec job = PlainSpec({.tokens = 5000, .segment = 64});
     const EngineInputs inputs = RandomInputs(job, 3);
     int epochs = 0;
     const auto streamed =
@@ -46,7 +47,7 @@ TEST(StreamLoss, AnEpochWaitsForAWorkerWithoutJobs) {
   RawStream call(*stub);
   ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
   kill(cluster->Workers().front(), SIGKILL);
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(Await([&] {
     const auto described = cluster->Describe();
     return described.ok() && described->workers().empty();
   }));
@@ -78,7 +79,7 @@ TEST(StreamLoss, ItIsListedAndCancelledAsAJob) {
   EXPECT_EQ(jobs[0].job_id(), "stream");
   EXPECT_EQ(jobs[0].epochs(), 2);
   EXPECT_EQ(jobs[0].tokens(), 256);
-  EXPECT_TRUE(Eventually([&] { return Jobs(*stub).at(0).state() == v1::Job::STATE_RECEIVING; }));
+  EXPECT_TRUE(Await([&] { return Jobs(*stub).at(0).state() == v1::Job::STATE_RECEIVING; }));
   RawStream again(*stub);
   again.OpenEpochs(128);
   EXPECT_EQ(wire::ReasonOf(again.Finish()), "JOB_RUNNING");

@@ -1,8 +1,6 @@
 // A worker that fails every job does not keep the service from being ready with the others.
-#include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +8,7 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/await.h"
 #include "tests/support/free_port.h"
 #include "tests/support/http_get.h"
 #include "tests/support/plain_spec.h"
@@ -46,13 +45,10 @@ class WarmUp : public ::testing::Test {
   }
 
   bool AwaitReadyz(int status, const ::testing::Matcher<const std::string&>& body) const {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < limit) {
+    return Await([&] {
       const HttpAnswer now = Readyz();
-      if (now.status == status && body.Matches(now.body)) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return false;
+      return now.status == status && body.Matches(now.body);
+    });
   }
 
   const TestFolder folder_;
