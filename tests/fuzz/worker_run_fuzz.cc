@@ -1,8 +1,8 @@
 // The worker's side of a job, as the messages of its Run stream: a whole RunCall over a stream in
-// memory. Whatever comes, it ends with OK or a typed error, takes no more memory than it reserved
-// and gives it back; one that ends well has sent every row of its output once.
+// memory, of a coordinator that may be gone after any of them. The call ends with OK or a typed
+// error, takes no more memory than it reserved and gives it back; one that ends well has sent every
+// row of its output once.
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -25,7 +25,6 @@ namespace {
 using server::SharedMemory;
 
 constexpr int64_t kMemoryLimit = int64_t{1} << 20;
-constexpr int kMaxMessages = 48;
 
 // What all jobs of the worker share.
 struct Worker {
@@ -68,92 +67,45 @@ class MemoryStream : public testing::TypedRunStream {
   std::vector<v1::RunResponse> responses_;
 };
 
-// The messages of a job, from a coordinator that mostly knows what it does.
+// The messages of a job for one of its workers.
 class Coordinator {
  public:
   explicit Coordinator(InputBytes& input) : input_(input) {
     const uint8_t flags = input.Byte();
     const int workers = 1 + input.Below(3);
     const JobSpec spec = InputSpec(input, 48);
-    MakeOpen(spec, workers);
-    if ((flags & 1) != 0) ChangeOpen();
-    if ((flags & 2) != 0) OfferMemory((flags & 4) != 0);
-    if ((flags & 8) != 0 && plan_) SendAll((flags & 16) != 0);
-    for (int i = 0; i < kMaxMessages && !input.empty(); ++i) requests_.push_back(Message());
-  }
-
-  std::vector<v1::RunRequest> TakeRequests() {
-    v1::RunRequest open;
-    *open.mutable_open() = open_;
-    if (opens_) requests_.insert(requests_.begin(), open);
-    return std::move(requests_);
-  }
-
- private:
-  void MakeOpen(const JobSpec& spec, int workers) {
-    *open_.mutable_spec() = wire::EncodeJobSpec(spec);
-    open_.set_job_id("job");
-    open_.set_workers(workers);
-    rank_ = input_.Below(workers);
-    open_.set_rank(rank_);
-    open_.set_want_lse(input_.Flag());
-    open_.set_ring_id("ring");
     auto plan = MakePlan(spec, workers);
     if (!plan.ok()) return;
     plan_ = *std::move(plan);
+    v1::RunOpen& open = *requests_.emplace_back().mutable_open();
+    *open.mutable_spec() = wire::EncodeJobSpec(spec);
+    open.set_job_id("job");
+    open.set_workers(workers);
+    rank_ = input_.Below(workers);
+    open.set_rank(rank_);
+    open.set_want_lse(input_.Flag());
+    open.set_ring_id("ring");
     for (const ShardRange& range : plan_->shards.ranges()) {
-      v1::ShardRange& shard = *open_.add_shards();
+      v1::ShardRange& shard = *open.add_shards();
       shard.set_begin(range.begin);
       shard.set_end(range.end);
       shard.set_rank(range.rank);
     }
+    if ((flags & 2) != 0) OfferMemory(open);
+    SendAll((flags & 16) != 0);
+    if ((flags & 1) != 0) requests_.resize(input_.Byte() % (requests_.size() + 1));
   }
 
-  void ChangeOpen() {
-    switch (input_.Below(8)) {
-      case 0:
-        open_.set_rank(static_cast<int>(input_.Integer()));
-        break;
-      case 1:
-        open_.set_workers(static_cast<int>(input_.Integer()));
-        break;
-      case 2:
-        open_.set_generation(input_.Byte());
-        break;
-      case 3:
-        open_.set_compute_timeout_ms(input_.Integer());
-        break;
-      case 4:
-        opens_ = false;
-        break;
-      case 5:
-        open_.ParseFromString(input_.Text(input_.Byte()));
-        break;
-      default:
-        open_.clear_shards();
-        for (int i = input_.Below(6); i > 0; --i) {
-          v1::ShardRange& shard = *open_.add_shards();
-          shard.set_begin(input_.Integer());
-          shard.set_end(input_.Integer());
-          shard.set_rank(input_.Below(4));
-        }
-    }
-  }
+  std::vector<v1::RunRequest> TakeRequests() { return std::move(requests_); }
 
-  void OfferMemory(bool honest) {
-    v1::SharedMemory& offer = *open_.mutable_shared_memory();
-    if (honest && plan_ && plan_->costs.workers[rank_].resident_bytes() < kMemoryLimit) {
-      auto memory = SharedMemory::Create(ShardLayout(*plan_, rank_).bytes());
-      Require(memory.ok(), "memory to share can be had");
-      memory_ = *std::move(memory);
-      offer = memory_->offer();
-      offer.set_used(input_.Flag());
-      return;
-    }
-    offer.set_process(input_.Flag() ? getpid() : -1);
-    offer.set_descriptor_number(memory_ != nullptr ? memory_->offer().descriptor_number() : -1);
-    offer.set_bytes(input_.Integer());
-    offer.set_mark(input_.Byte());
+ private:
+  void OfferMemory(v1::RunOpen& open) {
+    if (plan_->costs.workers[rank_].resident_bytes() >= kMemoryLimit) return;
+    auto memory = SharedMemory::Create(ShardLayout(*plan_, rank_).bytes());
+    Require(memory.ok(), "memory to share can be had");
+    memory_ = *std::move(memory);
+    *open.mutable_shared_memory() = memory_->offer();
+    open.mutable_shared_memory()->set_used(input_.Flag());
   }
 
   // The whole order, all rows and the end.
@@ -161,75 +113,26 @@ class Coordinator {
     const int64_t rows = plan_->shards.Rows(rank_);
     if (rows > 256 || RowBytes(plan_->spec, TensorKind::kQ) > 4096) return;
     const int64_t part = in_parts ? 1 + input_.Below(16) : rows;
-    if (plan_->spec.ordering) requests_.push_back(Order(0, rows));
+    if (plan_->spec.ordering) {
+      v1::OrderPart& order = *requests_.emplace_back().mutable_order();
+      order.set_tokens(RowContent(0, 0, rows, sizeof(int64_t)));
+    }
     for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
       for (int64_t row = 0; row < rows; row += part) {
-        requests_.push_back(Rows(tensor, row, std::min(part, rows - row)));
+        v1::ShardRows& message = *requests_.emplace_back().mutable_rows();
+        message.set_tensor(tensor);
+        message.set_first_local_row(row);
+        message.set_rows(std::min(part, rows - row));
+        message.set_payload(
+            RowContent(tensor, row, message.rows(), wire::TensorRowBytes(plan_->spec, tensor)));
+        message.set_crc32c(wire::Crc32c(message.payload()));
       }
     }
     requests_.emplace_back().mutable_done();
   }
 
-  static v1::RunRequest Order(int64_t first, int64_t count) {
-    v1::RunRequest request;
-    request.mutable_order()->set_first_local_row(first);
-    request.mutable_order()->set_tokens(RowContent(0, first, count, sizeof(int64_t)));
-    return request;
-  }
-
-  v1::RunRequest Rows(v1::Tensor tensor, int64_t first, int64_t rows) const {
-    v1::RunRequest request;
-    v1::ShardRows& message = *request.mutable_rows();
-    message.set_tensor(tensor);
-    message.set_first_local_row(first);
-    message.set_rows(rows);
-    const int64_t row_bytes = plan_ ? wire::TensorRowBytes(plan_->spec, tensor) : 32;
-    message.set_payload(
-        RowContent(tensor, first, std::clamp<int64_t>(rows, 0, 64), std::min(row_bytes, kMaxRow)));
-    message.set_crc32c(wire::Crc32c(message.payload()));
-    return request;
-  }
-
-  v1::RunRequest Message() {
-    v1::RunRequest request;
-    switch (const uint8_t kind = input_.Byte(); kind % 9) {
-      case 0:
-        return Order(input_.Integer(), input_.Byte());
-      case 1:
-      case 2:
-        return Rows(static_cast<v1::Tensor>(input_.Below(8)), input_.Integer(), input_.Below(32));
-      case 3: {  // listed
-        const int rows = input_.Below(16);
-        request = Rows(static_cast<v1::Tensor>(2 + input_.Below(3)), 0, rows);
-        for (int i = 0; i < rows; ++i) request.mutable_rows()->add_local_rows(input_.Integer());
-        return request;
-      }
-      case 4:
-        request.mutable_arrived()->set_rows(input_.Integer());
-        return request;
-      case 5:
-        request.mutable_done();
-        return request;
-      case 6:
-        *request.mutable_open() = open_;
-        return request;
-      case 7:  // wrong count or checksum
-        request = Rows(v1::TENSOR_Q, 0, 1 + input_.Below(4));
-        request.mutable_rows()->set_rows(input_.Integer());
-        request.mutable_rows()->set_crc32c(request.rows().crc32c() ^ input_.Byte());
-        return request;
-      default:
-        request.ParsePartialFromString(input_.Text(input_.Byte()));
-        return request;
-    }
-  }
-
-  static constexpr int64_t kMaxRow = 4096;
-
   InputBytes& input_;
-  v1::RunOpen open_;
-  int rank_ = 0;  // that the job is made for, whatever the open says
-  bool opens_ = true;
+  int rank_ = 0;
   std::optional<Plan> plan_;
   std::shared_ptr<SharedMemory> memory_;
   std::vector<v1::RunRequest> requests_;
