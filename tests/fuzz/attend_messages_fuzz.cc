@@ -32,17 +32,6 @@ constexpr int64_t kMaxTokens = 300;
 constexpr int64_t kMaxRowBytes = 4096;
 constexpr int kMaxMessages = 64;
 
-std::string Content(const JobSpec& spec, v1::Tensor tensor, int64_t first, int64_t rows,
-                    bool small_coordinates) {
-  std::string bytes = RowContent(tensor, first, rows, wire::TensorRowBytes(spec, tensor));
-  if (tensor == v1::TENSOR_COORDS && small_coordinates) {
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      bytes[i] = static_cast<char>(i % 4 == 0 ? bytes[i] & 31 : 0);
-    }
-  }
-  return bytes;
-}
-
 // One worker's shard.
 struct Shard {
   Shard(const Plan& plan, int rank)
@@ -191,7 +180,10 @@ v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
   }
   const int64_t begin = std::clamp<int64_t>(chunk.first_row(), 0, spec.tokens);
   const int64_t rows = std::clamp<int64_t>(chunk.rows(), 0, spec.tokens - begin);
-  std::string payload = Content(spec, tensor, begin, rows, small_coordinates);
+  std::string payload = RowContent(tensor, begin, rows, wire::TensorRowBytes(spec, tensor));
+  for (size_t i = 0; tensor == v1::TENSOR_COORDS && small_coordinates && i < payload.size(); ++i) {
+    payload[i] = static_cast<char>(i % 4 == 0 ? payload[i] & 31 : 0);
+  }
   chunk.set_crc32c(wire::Crc32c(payload));
   if ((kind & 192) == 128) {
     const size_t at = input.Byte();
