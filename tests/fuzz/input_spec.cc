@@ -1,5 +1,8 @@
 #include "tests/fuzz/input_spec.h"
 
+#include <algorithm>
+#include <array>
+
 namespace hilbert_ring::fuzz {
 namespace {
 
@@ -40,51 +43,28 @@ void ReadSequences(InputBytes& input, JobSpec& spec) {
 // Any numbers, in places that the input names.
 void ReadOdd(InputBytes& input, JobSpec& spec) {
   for (int changes = 1 + input.Below(6); changes > 0; --changes) {
-    switch (input.Below(13)) {
-      case 0:
-        spec.tokens = input.Integer();
-        break;
-      case 1:
-        spec.heads = input.Integer();
-        break;
-      case 2:
-        spec.kv_heads = input.Integer();
-        break;
-      case 3:
-        spec.head_dim = input.Integer();
-        break;
-      case 4:
-        spec.value_dim = input.Integer();
-        break;
-      case 5:
-        spec.branches[input.Below(static_cast<int>(spec.branches.size()))].segment =
-            input.Integer();
-        break;
-      case 6:
-        spec.branches[input.Below(static_cast<int>(spec.branches.size()))].dilation =
-            input.Integer();
-        break;
-      case 7:
-        spec.scale = static_cast<double>(input.Integer());
-        break;
-      case 8:
-        spec.sequence_lengths.push_back(input.Integer());
-        break;
-      case 9:
-        if (spec.ordering) spec.ordering->window = input.Integer();
-        break;
-      case 10:
-        if (spec.ordering) spec.ordering->coordinate_axes = static_cast<int>(input.Integer());
-        break;
-      case 11:
-        if (spec.ordering) spec.ordering->grid.push_back(input.Integer());
-        break;
-      default:
-        // Large, and valid.
-        spec.tokens = (int64_t{1} << (input.Byte() % 41)) - input.Below(8);
-        spec.sequence_lengths.clear();
-        spec.ordering.reset();
-        break;
+    const int place = input.Below(13);
+    if (place < 5) {
+      *std::array{&spec.tokens, &spec.heads, &spec.kv_heads, &spec.head_dim,
+                  &spec.value_dim}[place] = input.Integer();
+    } else if (place < 7) {
+      Branch& branch = spec.branches[input.Below(static_cast<int>(spec.branches.size()))];
+      (place == 5 ? branch.segment : branch.dilation) = input.Integer();
+    } else if (place == 7) {
+      spec.scale = static_cast<double>(input.Integer());
+    } else if (place == 8) {
+      spec.sequence_lengths.push_back(input.Integer());
+    } else if (place < 12) {
+      if (!spec.ordering) continue;
+      const int64_t number = input.Integer();
+      if (place == 9) spec.ordering->window = number;
+      if (place == 10) spec.ordering->coordinate_axes = static_cast<int>(number);
+      if (place == 11) spec.ordering->grid.push_back(number);
+    } else {
+      // Large, and valid.
+      spec.tokens = (int64_t{1} << (input.Byte() % 41)) - input.Below(8);
+      spec.sequence_lengths.clear();
+      spec.ordering.reset();
     }
   }
 }

@@ -1,6 +1,5 @@
-// The fuzz targets without a fuzzer: their seed corpora, and seeded mutations of these. In the
-// environment, HILBERT_RING_FUZZ_MUTATIONS is their number for each target, HILBERT_RING_FUZZ_SEED
-// another seed, and HILBERT_RING_FUZZ_FOUND a folder of more corpora, such as build/fuzz/corpus.
+// The fuzz targets without a fuzzer: their seed corpora, and mutations of these, which
+// HILBERT_RING_FUZZ_SEED seeds.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -25,15 +24,10 @@ struct Target {
 };
 
 constexpr Target kTargets[] = {
-    {"attend_messages", AttendMessages, 4000},
-    {"encoder_config", EncoderConfigJson, 20000},
-    {"job_spec_json", JobSpecJson, 20000},
-    {"npy_header", NpyHeader, 20000},
-    {"payload_message", PayloadMessage, 20000},
-    {"plan", PlanOfSpec, 4000},
-    {"safetensors", Safetensors, 20000},
-    {"stream_messages", StreamMessages, 8000},
-    {"worker_run", WorkerRun, 2000},
+    {"attend_messages", AttendMessages, 4000},  {"encoder_config", EncoderConfigJson, 20000},
+    {"job_spec_json", JobSpecJson, 20000},      {"npy_header", NpyHeader, 20000},
+    {"payload_message", PayloadMessage, 20000}, {"plan", PlanOfSpec, 4000},
+    {"safetensors", Safetensors, 20000},        {"stream_messages", StreamMessages, 8000},
 };
 
 void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
@@ -57,20 +51,11 @@ void RunOn(const Target& target, const Input& input) {
   target.run(input);
 }
 
-int64_t Environment(const char* name, int64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::strtoll(value, nullptr, 10);
-}
-
 std::vector<std::string> FilesOf(const std::string& target) {
   std::vector<std::string> files;
-  const char* found = std::getenv("HILBERT_RING_FUZZ_FOUND");
-  for (const char* folder : {HILBERT_RING_FUZZ_CORPUS, found}) {
-    if (folder == nullptr) continue;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(std::filesystem::path(folder) / target)) {
-      files.push_back(entry.path());
-    }
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::filesystem::path(HILBERT_RING_FUZZ_CORPUS) / target)) {
+    files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -116,9 +101,9 @@ TEST_P(FuzzReplay, CorpusAndMutations) {
     corpus_file = file;
     RunOn(GetParam(), corpus.back());
   }
-  std::mt19937_64 random(Environment("HILBERT_RING_FUZZ_SEED", 1));
-  const int64_t mutations = Environment("HILBERT_RING_FUZZ_MUTATIONS", GetParam().mutations);
-  for (int64_t i = 0; i < mutations; ++i) {
+  const char* const other_seed = std::getenv("HILBERT_RING_FUZZ_SEED");
+  std::mt19937_64 random(other_seed == nullptr ? 1 : std::strtoull(other_seed, nullptr, 10));
+  for (int i = 0; i < GetParam().mutations; ++i) {
     const size_t seed = random() % corpus.size();
     corpus_file = files[seed];
     Input input = corpus[seed];

@@ -21,7 +21,6 @@ void PayloadMessage(Bytes input);
 void PlanOfSpec(Bytes bytes);
 void Safetensors(Bytes input);
 void StreamMessages(Bytes bytes);
-void WorkerRun(Bytes bytes);
 
 // From here on protobuf prints nothing: else a line for every name that is no UTF-8.
 void SilenceProtobuf();

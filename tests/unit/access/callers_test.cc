@@ -35,42 +35,5 @@ TEST(Callers, AreKnownByTheirToken) {
   EXPECT_EQ(Callers(nullptr).OfHttp("")->role, Role::kObserve);
 }
 
-TEST(Callers, ARoleIsOneOfThoseThatMay) {
-  const Caller eye{.name = "eye", .role = Role::kObserve};
-  EXPECT_TRUE(CheckRole(eye, {Role::kSubmit, Role::kObserve}, "see jobs").ok());
-  const absl::Status refused = CheckRole(eye, {Role::kSubmit, Role::kAdmin}, "run jobs");
-  EXPECT_TRUE(absl::IsPermissionDenied(refused));
-  EXPECT_TRUE(wire::HasReason(refused, wire::reason::kRole));
-  EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("eye has the role observe, which may not run jobs"));
-  const absl::Status unnamed = CheckRole({.role = Role::kSubmit}, {Role::kAdmin}, "end others'");
-  EXPECT_EQ(std::string(unnamed.message()),
-            "a caller without a name has the role submit, which may not end others'");
-}
-
-// What no handler of ours checks.
-TEST(TokenCheck, LetsOurMethodsAndHealthPass) {
-  Callers callers(ThreeTokens());
-  std::vector<std::string> refused;
-  const auto check =
-      TokenCheck(callers, {"/hilbert_ring.v1.AttentionService/"},
-                 [&](const absl::Status& why) { refused.push_back(wire::ReasonOf(why)); });
-  const auto code = [&](const char* path, const char* authorization) {
-    grpc::AuthMetadataProcessor::InputMetadata metadata = {{":path", path}};
-    if (authorization != nullptr) metadata.insert({"authorization", authorization});
-    return check->Process(metadata, nullptr, nullptr, nullptr).error_code();
-  };
-  constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
-  EXPECT_EQ(code(kReflection, nullptr), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(code(kReflection, "Bearer 0123456789abcdef"), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(code(kReflection, "Bearer 0123456789abcdef-lab"), grpc::StatusCode::OK);
-  EXPECT_EQ(code("/hilbert_ring.v1.AttentionService/Plan", nullptr), grpc::StatusCode::OK);
-  EXPECT_EQ(code("/grpc.health.v1.Health/Check", nullptr), grpc::StatusCode::OK);
-  EXPECT_EQ(code("/hilbert_ring.v1.AttentionServices/Plan", nullptr),
-            grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(code("", nullptr), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(refused, std::vector<std::string>(4, "AUTH_TOKEN")) << "each is told";
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

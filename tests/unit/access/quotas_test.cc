@@ -81,15 +81,5 @@ TEST(Quotas, WhoWaitsHearsOfItsOwnJobsThatEnd) {
   EXPECT_TRUE(quotas.AwaitChange(lab, quotas.changes(), none, Deadline::max()).ok()) << "no jobs";
 }
 
-TEST(Quotas, WithoutAQuotaAnyAmountWillDo) {
-  Quotas quotas;
-  std::vector<Quotas::Share> shares;
-  for (int i = 0; i < 1000; ++i) {
-    auto share = quotas.Reserve(With({}), {.tokens = int64_t{1} << 40, .bytes = int64_t{1} << 50});
-    ASSERT_TRUE(share.ok());
-    shares.push_back(*std::move(share));
-  }
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

@@ -91,21 +91,5 @@ TEST_F(AttendManyTest, OneAttemptIsFinal) {
   }
 }
 
-TEST_F(AttendManyTest, EachJobHasOneResultOfACall) {
-  auto reports = Run(
-      [](int, int64_t job) -> Statuses { return job == 1 ? Statuses() : Statuses{NoWorkers()}; });
-  EXPECT_EQ(calls_.size(), 1u);
-  EXPECT_THAT(std::string(reports[0].status().message()), HasSubstr("before all jobs had"));
-  for (const absl::Status& first : {absl::OkStatus(), NoWorkers()}) {
-    reports = Run([&first](int, int64_t job) -> Statuses {
-      return job == 1 ? Statuses{first, NoWorkers()} : Statuses{absl::OkStatus()};
-    });
-    EXPECT_EQ(calls_.size(), 1u);
-    EXPECT_TRUE(reports[0].ok()) << reports[0].status();
-    EXPECT_EQ(reports[1].ok(), first.ok());
-    EXPECT_THAT(std::string(reports[2].status().message()), HasSubstr("two results of job 1"));
-  }
-}
-
 }  // namespace
 }  // namespace hilbert_ring::client

@@ -102,31 +102,6 @@ INSTANTIATE_TEST_SUITE_P(All, AttendResendRows,
 constexpr int kAllSmall = 2;
 constexpr int kAllMany = 11;
 
-TEST(AttendResend, WholeTensorsComeInTheSameChunks) {
-  EchoJob job(kManyTokens);
-  const FakeService service({.resends = {Request(v1::TENSOR_Q, {{0, kManyTokens}}),
-                                         Request(v1::TENSOR_K, {{0, kManyTokens}}),
-                                         Request(v1::TENSOR_V, {{0, kManyTokens}})},
-                             .resend_after_chunks = kAllMany});
-  AttendProgress last;
-  const auto report = job.Attend(
-      service.address(), {.chunk_bytes = 256 << 10,
-                          .progress = [&](const AttendProgress& progress) { last = progress; }});
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_TRUE(job.echoed());
-  const std::vector<v1::Chunk> chunks = service.record().chunks;
-  ASSERT_EQ(chunks.size(), 24u);
-  std::map<std::pair<int, int64_t>, int> times;
-  for (const v1::Chunk& chunk : chunks) {
-    EXPECT_EQ(chunk.rows(), 2048);
-    ++times[{chunk.tensor(), chunk.first_row()}];
-  }
-  EXPECT_EQ(times.size(), 12u);
-  for (const auto& [chunk, count] : times) EXPECT_EQ(count, 2);
-  EXPECT_EQ(last.bytes_to_send, 6 * static_cast<int64_t>(job.q_.size()));
-  EXPECT_EQ(last.bytes_sent, last.bytes_to_send);
-}
-
 TEST(AttendResend, TellsOfBytesThatWereSentAgain) {
   EchoJob job;
   const FakeService service(
@@ -140,6 +115,21 @@ TEST(AttendResend, TellsOfBytesThatWereSentAgain) {
   EXPECT_EQ(sent, (Ranges{{0, 50}, {4, 10}, {20, 21}}));
 }
 
+TEST(AttendResend, OnlyAClientThatCannotClosesItsSideBeforeTheReport) {
+  for (const int64_t tokens : {int64_t{50}, kManyTokens}) {
+    for (const bool can : {false, true}) {
+      EchoJob job(tokens);
+      const FakeService service({.await_close = can});
+      const auto report = job.Attend(
+          service.address(), {.max_attempts = 1, .deadline = absl::Seconds(30), .can_resend = can});
+      ASSERT_TRUE(report.ok()) << report.status();
+      EXPECT_TRUE(job.echoed());
+      EXPECT_EQ(service.record().open.can_resend(), can);
+      EXPECT_FALSE(service.record().closed_early);
+    }
+  }
+}
+
 TEST(AttendResend, ALaterAttemptIsAskedByItsOwnNumber) {
   EchoJob job;
   ManualTiming timing;
@@ -150,61 +140,6 @@ TEST(AttendResend, ALaterAttemptIsAskedByItsOwnNumber) {
   const auto report = job.Attend(service.address(), {.timing = timing.timing()});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(service.record().tensors.at(v1::TENSOR_V), EchoJob::Text(job.v_));
-}
-
-TEST(AttendResend, TheClientsSideIsOpenUntilTheReport) {
-  for (const int64_t tokens : {int64_t{50}, kManyTokens}) {
-    EchoJob job(tokens);
-    const FakeService service({.await_close = true});
-    const auto report =
-        job.Attend(service.address(), {.max_attempts = 1, .deadline = absl::Seconds(30)});
-    ASSERT_TRUE(report.ok()) << report.status();
-    EXPECT_FALSE(service.record().closed_early);
-  }
-}
-
-TEST(AttendResend, AClientThatCannotClosesItsSideWithTheLastChunk) {
-  for (const int64_t tokens : {int64_t{50}, kManyTokens}) {
-    EchoJob job(tokens);
-    const FakeService service;
-    const auto report = job.Attend(
-        service.address(), {.max_attempts = 1, .deadline = absl::Seconds(30), .can_resend = false});
-    ASSERT_TRUE(report.ok()) << report.status();
-    EXPECT_TRUE(job.echoed());
-    EXPECT_FALSE(service.record().open.can_resend());
-  }
-}
-
-TEST(AttendResend, WhatTheServiceMayNotAskEndsTheCall) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  const std::vector<std::pair<v1::Resend, std::string>> hostile = {
-      {Request(v1::TENSOR_Q, {{0, 51}}), "expected rows in [0, 50)"},
-      {Request(v1::TENSOR_Q, {{-1, 2}}), "expected rows in [0, 50)"},
-      {Request(v1::TENSOR_K, {{kMost, kMost}}), "expected rows in [0, 50)"},
-      {Request(v1::TENSOR_K, {{0, 50}, {0, 1}}), "more than its 50"},
-      {Request(v1::TENSOR_K, {}), "no ranges"},
-      {Request(v1::TENSOR_COORDS, {{0, 1}}), "tensor is 1"},
-      {Request(v1::TENSOR_OUT, {{0, 1}}), "tensor is 5"},
-      {Request(static_cast<v1::Tensor>(77), {{0, 1}}), "tensor is 77"},
-      {Request(v1::TENSOR_Q, {{0, 1}}, 1), "attempt is 1, this one is 0"},
-  };
-  for (const auto& [resend, what] : hostile) {
-    const FakeService service({.resends = {resend}, .resend_after_chunks = kAllSmall});
-    const absl::Status status =
-        EchoJob().Attend(service.address(), {.deadline = absl::Seconds(30)}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
-    EXPECT_EQ(service.records().size(), 1u) << "not tried again";
-  }
-}
-
-TEST(AttendResend, AskingAClientThatCannotIsAnError) {
-  const absl::Status status =
-      EchoJob()
-          .Attend({.resends = {Request(v1::TENSOR_Q, {{0, 1}})}, .resend_after_chunks = kAllSmall},
-                  {.deadline = absl::Seconds(30), .can_resend = false})
-          .status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
 }
 
 TEST(AttendResend, AFailureWhileRowsAreSentAgainEndsTheSender) {

@@ -14,16 +14,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(CheckDistinct, NamesBothOptionsAndPaths) {
-  const TestFiles files;
-  const std::string q = files.Write("q.npy", "");
-  const absl::Status status =
-      CheckDistinct({{"--k", ""}, {"--q", q}}, {{"--out", files.Path("./q.npy")}});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--out " + files.Path("./q.npy") +
-                                                       " is the same file as the input --q " + q));
-}
-
 TEST(CheckDistinct, PathsThatAreNotThereAreComparedByFolderAndName) {
   const TestFiles files;
   const std::string out = files.Path("out.npy");

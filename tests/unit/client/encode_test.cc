@@ -91,31 +91,6 @@ TEST_F(EncodeTest, EveryRowComesBackInItsPlace) {
   EXPECT_EQ(layer, 2);
 }
 
-TEST_F(EncodeTest, PooledVectorsOfSeveralLayersAndAMap) {
-  job_.outputs = {.states = {2, 0},
-                  .final_norm = FinalNorm::kSkipped,
-                  .pooling = Pooling::kMean,
-                  .attention_map = AttentionMapOutput{.layer = 1, .columns = MapColumns::kHeads}};
-  job_.compute = DataType::kBFloat16;
-  const FakeEncoder service;
-  const auto report = Run(service);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_THAT(job_.RowsShape(), ElementsAre(2, 2, 16));
-  EXPECT_EQ(rows_[0], 200);
-  EXPECT_EQ(rows_[16], 0);
-  EXPECT_EQ(rows_[32], 201);
-  EXPECT_EQ(rows_[48], 1);
-  EXPECT_THAT(job_.MapShape(), ElementsAre(10, 2));
-  EXPECT_EQ(map_[2 * 7], 3.5f);
-  EXPECT_EQ(map_[2 * 7 + 1], 4.5f);
-  const v1::EncodeSpec spec = service.record().open.encode();
-  EXPECT_EQ(spec.pooling(), v1::POOLING_MEAN);
-  EXPECT_EQ(spec.compute(), v1::DATA_TYPE_BFLOAT16);
-  EXPECT_TRUE(spec.skip_final_norm());
-  EXPECT_EQ(spec.attention_map_layer(), 1);
-  EXPECT_TRUE(spec.attention_map_by_head());
-}
-
 TEST_F(EncodeTest, RowsThatAreAskedForAgainAreSentAgain) {
   v1::Resend resend;
   resend.set_tensor(v1::TENSOR_TILES);
@@ -133,9 +108,6 @@ TEST_F(EncodeTest, RowsThatAreAskedForAgainAreSentAgain) {
     }
     EXPECT_EQ(rows, 12);
   }
-  resend.set_tensor(v1::TENSOR_Q);
-  const FakeEncoder service({.resend = resend});
-  EXPECT_TRUE(absl::IsInternal(Run(service).status()));
 }
 
 TEST_F(EncodeTest, AJobIsTriedAgain) {
@@ -148,22 +120,6 @@ TEST_F(EncodeTest, AJobIsTriedAgain) {
   EXPECT_EQ(rows_[16 * 9], 209);
 }
 
-TEST_F(EncodeTest, CorruptOutputIsNoResult) {
-  const FakeEncoder service({.corrupt = true});
-  EXPECT_TRUE(absl::IsDataLoss(Run(service, {.max_attempts = 1}).status()));
-}
-
-TEST_F(EncodeTest, AnotherModelThanWasAskedForIsNoResult) {
-  const FakeEncoder service({.computed_by = "f00d"});
-  const absl::Status status = Run(service).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("version f00d of the model"));
-  const FakeEncoder other({.model_name = "other\n"});
-  const absl::Status named = RequestModel(Connect(other.address()), "small").status();
-  EXPECT_EQ(named.code(), absl::StatusCode::kInternal) << named;
-  EXPECT_THAT(std::string(named.message()), HasSubstr("model 'other\\n' in answer"));
-}
-
 TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   coords_[2 * 6 + 1] = 200;
   EXPECT_THAT(Refused(), HasSubstr("coords[6]"));
@@ -173,13 +129,11 @@ TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   EXPECT_EQ(service.calls(), 0);
   coords_[2 * 6 + 1] = 0;
   EXPECT_TRUE(CheckEncode(Inputs()).ok());
-  const std::vector<double> apart = coords_;
   for (size_t i = 6; i < 16; ++i) coords_[i] /= 160;  // of the second slide: normalised
-  EXPECT_THAT(Refused(), HasSubstr("coords of slide 1 has 1 distinct places, must have at least 3 "
-                                   "for 5 tiles: tiles of 10 pixels do not lie so close"));
+  EXPECT_THAT(Refused(),
+              HasSubstr("coords of slide 1 has 1 distinct places, must have at least 3"));
   for (size_t i = 6; i < 16; ++i) coords_[i] = 1.25 * static_cast<double>(i);
   EXPECT_TRUE(CheckEncode(Inputs()).ok()) << "an eighth of a tile apart";
-  coords_ = apart;
   job_.outputs.states = {3};
   EXPECT_THAT(Refused(), HasSubstr("states[0] is 3, must be 0 to 2"));
   job_.outputs.states = {2};
@@ -188,9 +142,6 @@ TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   job_.slide_tiles = {3, 6};
   EXPECT_THAT(Refused(), HasSubstr("tiles: has 128 bytes, the job says 144"));
   job_.slide_tiles = {3, 5};
-  job_.compute = DataType::kFloat16;
-  EXPECT_THAT(Refused(), HasSubstr("compute is float16"));
-  job_.compute = DataType::kFloat32;
   EncodeInputs inputs = Inputs();
   inputs.coordinates = nullptr;
   EXPECT_THAT(std::string(CheckEncode(inputs).message()), HasSubstr("has positions, and none"));
@@ -231,9 +182,6 @@ TEST(EncodeModels, AreListedAndFoundByName) {
   const absl::Status broken = JobOf(RequestModel(channel, "broken").value()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(broken));
   EXPECT_THAT(std::string(broken.message()), HasSubstr("layers is required"));
-  v1::Model newer = FakeEncoder::Model(true);
-  newer.set_config("{}");
-  EXPECT_TRUE(absl::IsInternal(JobOf(newer).status()));
 }
 
 }  // namespace

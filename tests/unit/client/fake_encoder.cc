@@ -23,8 +23,7 @@ std::string Bytes(const std::vector<float>& values) {
 }
 
 // Backwards, a row a chunk.
-bool WriteRows(Stream* stream, v1::Tensor tensor, const std::vector<std::vector<float>>& rows,
-               bool corrupt) {
+bool WriteRows(Stream* stream, v1::Tensor tensor, const std::vector<std::vector<float>>& rows) {
   for (auto row = static_cast<int64_t>(rows.size()) - 1; row >= 0; --row) {
     v1::AttendResponse response;
     v1::OutputChunk& chunk = *response.mutable_output();
@@ -32,7 +31,7 @@ bool WriteRows(Stream* stream, v1::Tensor tensor, const std::vector<std::vector<
     chunk.set_rows(1);
     chunk.set_first_token(row);
     chunk.set_payload(Bytes(rows[static_cast<size_t>(row)]));
-    chunk.set_crc32c(wire::Crc32c(chunk.payload()) + (corrupt ? 1 : 0));
+    chunk.set_crc32c(wire::Crc32c(chunk.payload()));
     if (!stream->Write(response)) return false;
   }
   return true;
@@ -154,14 +153,14 @@ grpc::Status FakeEncoder::Encode(grpc::ServerContext* /*context*/, Stream* strea
   if (behaviour_.spoilt) {
     rows.at(*behaviour_.spoilt).front() = std::numeric_limits<float>::quiet_NaN();
   }
-  WriteRows(stream, pooled ? v1::TENSOR_POOLED : v1::TENSOR_STATES, rows, behaviour_.corrupt);
+  WriteRows(stream, pooled ? v1::TENSOR_POOLED : v1::TENSOR_STATES, rows);
   if (spec.attention_map_layer() > 0) {
-    WriteRows(stream, v1::TENSOR_ATTENTION_MAP, MapRows(spec, tokens), false);
+    WriteRows(stream, v1::TENSOR_ATTENTION_MAP, MapRows(spec, tokens));
   }
   v1::Report& report = *response.mutable_report();
   report.set_job_id(record.open.job_id());
   report.set_tokens(tokens);
-  report.set_model_digest(behaviour_.computed_by.empty() ? spec.digest() : behaviour_.computed_by);
+  report.set_model_digest(spec.digest());
   report.add_notes("a note of the service");
   stream->Write(response);
   return grpc::Status::OK;
@@ -211,7 +210,6 @@ grpc::Status FakeEncoder::GetModel(grpc::ServerContext*, const v1::GetModelReque
         absl::NotFoundError(absl::StrCat("no model ", request->name())), "MODEL_NOT_FOUND"));
   }
   *response = Model(behaviour_.positions);
-  response->set_name(behaviour_.model_name);
   return grpc::Status::OK;
 }
 

@@ -17,11 +17,8 @@ namespace hilbert_ring::client {
 struct FakeEncoderBehaviour {
   int failures = 0;                  // the first calls of Encode that end with UNAVAILABLE
   std::optional<v1::Resend> resend;  // asked for after the first chunk of tiles
-  bool corrupt = false;              // outputs have a wrong checksum
   bool positions = true;             // of the model
   std::optional<int64_t> spoilt = std::nullopt;  // row of the first output that is not finite
-  std::string model_name = "small";              // of its answer to who asks for "small"
-  std::string computed_by;  // digest in the report; empty: the one that was asked for
 };
 
 class FakeEncoder final : public v1::EncoderService::Service {

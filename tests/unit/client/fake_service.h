@@ -23,13 +23,11 @@ struct FakeBehaviour {
   bool output_while_receiving = false;  // a row leaves as soon as its query is there
   std::function<void(std::vector<v1::OutputChunk>&)> change_outputs;
   std::function<void()> before_admitted;
-  std::vector<v1::AttendResponse> after_admitted;  // of any kind
-  std::optional<grpc::Status> refuse;              // in place of Admitted
-  std::optional<grpc::Status> fail;                // after fail_after_chunks of input
+  std::optional<v1::AttendResponse> after_admitted;  // of any kind
+  std::optional<grpc::Status> refuse;                // in place of Admitted
+  std::optional<grpc::Status> fail;                  // after fail_after_chunks of input
   int fail_after_chunks = 0;
-  bool stall = false;                   // reads nothing after Admitted
-  std::function<void()> end_of_stream;  // a stream ends without its input, after this
-  bool leave_out_report = false;
+  bool stall = false;                // reads nothing after Admitted
   bool outputs_with_report = false;  // in its message
   bool leave_out_admitted = false;
   // Asked for one after the other, once more than resend_after_chunks have come; those rows are
@@ -39,13 +37,10 @@ struct FakeBehaviour {
   bool await_close = false;             // reads until the client closes its side, after the report
   std::optional<std::string> pushback;  // along with `refuse` or `fail`
   std::vector<FakeBehaviour>
-      earlier_calls;                     // the first calls go so, one each; those after as above
-  std::optional<std::string> plan_json;  // in place of the plan's
+      earlier_calls;      // the first calls go so, one each; those after as above
   int refused_plans = 0;  // calls of Plan that get `refuse`, with `pushback`, before one is served
   // Of GetDataRoot; null: the service knows no such call.
   std::function<grpc::Status(grpc::ServerContext&, v1::GetDataRootResponse&)> data_root;
-  // In place of the workers, where the job names files; null: nothing is written.
-  std::function<void()> write_files;
 };
 
 // What came in a call.
@@ -69,10 +64,6 @@ class FakeService final : public v1::AttentionService::Service {
   int plans() const { return plans_; }      // calls of Plan that came
 
   grpc::Status Attend(
-      grpc::ServerContext* context,
-      grpc::ServerReaderWriter<v1::AttendResponse, v1::AttendRequest>* stream) override;
-  // Admits a stream, says what after_admitted has, and takes its rows without a word of them.
-  grpc::Status AttendStream(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<v1::AttendResponse, v1::AttendRequest>* stream) override;
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request,

@@ -68,18 +68,6 @@ TEST_F(FileMappingsDeathTest, BytesWrittenBehindTheEndAreTold) {
       ::testing::ExitedWithCode(0), "");
 }
 
-TEST_F(FileMappingsDeathTest, AMappingThatIsGoneIsNotWatched) {
-  EXPECT_EXIT(
-      {
-        CatchLostBytes();
-        for (int round = 0; round < 1000; ++round) Map();
-        const FileMapping mapping = Map();
-        if (ftruncate(fd_, 0) != 0) _exit(1);
-        _exit(static_cast<char>(mapping.begin()[0]) == 0 && !mapping.Intact() ? 0 : 2);
-      },
-      ::testing::ExitedWithCode(0), "");
-}
-
 TEST_F(FileMappingsDeathTest, OtherBusErrorsEndTheProcess) {
   const auto read_behind_the_end = [this] {
     const FileMapping watched = Map();

@@ -65,50 +65,6 @@ TEST_F(InputChunksTest, RowsOfATokenTravelTogether) {
   EXPECT_EQ(job.input_bytes(), 10 * (64 + 32 + 64));
 }
 
-TEST_F(InputChunksTest, CoordinatesComeFirst) {
-  JobTensors tensors = Tensors();
-  tensors.ahead = {{.tensor = v1::TENSOR_COORDS, .rows = 10, .row_bytes = 12}};
-  tensors.ahead[0].read = [](int64_t first_row, std::span<std::byte> to) {
-    for (size_t i = 0; i < to.size() / 4; ++i) {
-      const auto value = static_cast<uint32_t>(first_row * 3 + static_cast<int64_t>(i));
-      std::memcpy(to.data() + 4 * i, &value, 4);
-    }
-  };
-  InputChunks chunks(tensors, 64);
-  v1::Chunk chunk;
-  std::string_view payload;
-  std::string coordinates;
-  bool others = false;
-  while (chunks.Next(chunk, payload)) {
-    if (chunk.tensor() == v1::TENSOR_COORDS) {
-      EXPECT_FALSE(others);
-      EXPECT_LE(payload.size(), 64u);
-      EXPECT_EQ(chunk.crc32c(), wire::Crc32c(payload));
-      coordinates += payload;
-    } else {
-      others = true;
-    }
-  }
-  ASSERT_EQ(coordinates.size(), 120u);
-  for (uint32_t i = 0; i < 30; ++i) {
-    EXPECT_EQ(std::memcmp(coordinates.data() + 4 * i, &i, 4), 0);
-  }
-}
-
-TEST_F(InputChunksTest, RefusesWhatContradictsTheSpec) {
-  AttendInputs inputs = Inputs();
-  EXPECT_TRUE(CheckInputs(inputs).ok());
-  inputs.k = inputs.k.first(31);
-  EXPECT_THAT(std::string(CheckInputs(inputs).message()),
-              HasSubstr("K: has 31 bytes, the spec says 320"));
-  inputs = Inputs();
-  inputs.spec.ordering = Ordering{.coordinate_axes = 2};
-  EXPECT_THAT(std::string(CheckInputs(inputs).message()), HasSubstr("coordinates"));
-  inputs = Inputs();
-  inputs.spec.heads = 0;
-  EXPECT_FALSE(CheckInputs(inputs).ok());
-}
-
 TEST_F(InputChunksTest, RefusesRowsLongerThanAPayload) {
   const absl::Status status = InputChunks(Tensors(), 63).Check();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);

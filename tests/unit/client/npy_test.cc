@@ -52,31 +52,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(NpyFile, MapsItsData) {
-  const TestFiles files;
-  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
-  const auto file = NpyFile::Open(files.WriteNpy("a.npy", wire::NpyType::kFloat32, {2, 3}, values));
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->type(), wire::NpyType::kFloat32);
-  EXPECT_THAT(file->shape(), ElementsAre(2, 3));
-  ASSERT_EQ(file->bytes(), 24);
-  std::vector<float> read(values.size());
-  std::memcpy(read.data(), file->data(), 24);
-  EXPECT_EQ(read, values);
-}
-
-TEST(NpyFile, ReleasedBytesCanBeReadAgain) {
-  const TestFiles files;
-  std::vector<int32_t> values(1 << 18);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i);
-  const auto file = NpyFile::Open(files.WriteNpy("a.npy", wire::NpyType::kInt32,
-                                                 {static_cast<int64_t>(values.size())}, values));
-  ASSERT_TRUE(file.ok()) << file.status();
-  file->Release(0, file->bytes());
-  file->Release(100, 100);
-  EXPECT_EQ(std::memcmp(file->data(), values.data(), values.size() * 4), 0);
-}
-
 // Bytes of the file that this process has in memory.
 int64_t ResidentBytes(const std::string& path) {
   std::ifstream mappings("/proc/self/smaps");
@@ -116,10 +91,9 @@ TEST(NpyFile, SizesThatContradictTheHeaderNamePathAndBytes) {
   EXPECT_EQ(truncated.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(truncated.message()), AllOf(HasSubstr(short_path), HasSubstr("truncated"),
                                                       HasSubstr("152 bytes"), HasSubstr("148")));
-  const absl::Status too_long = NpyFile::Open(files.WriteNpy("long.npy", wire::NpyType::kFloat32,
-                                                             {2, 3}, std::vector<float>(7)))
-                                    .status();
-  EXPECT_THAT(std::string(too_long.message()), HasSubstr("too long"));
+  EXPECT_FALSE(NpyFile::Open(files.WriteNpy("long.npy", wire::NpyType::kFloat32, {2, 3},
+                                            std::vector<float>(7)))
+                   .ok());
 }
 
 TEST(NpyFile, RefusesWhatIsNoFile) {
@@ -152,58 +126,6 @@ TEST(NpyWriter, AppearsOnCommit) {
   EXPECT_EQ(std::memcmp(file->data(), values, sizeof(values)), 0);
 }
 
-TEST(NpyWriter, IsRemovedWithoutCommitAndKeepsWhatWasThere) {
-  const TestFiles files;
-  const std::string path = files.Write("out.npy", "before");
-  {
-    const auto writer = NpyWriter::Create(path, wire::NpyType::kFloat32, std::vector<int64_t>{1});
-    ASSERT_TRUE(writer.ok()) << writer.status();
-  }
-  EXPECT_THAT(files.Names(), ElementsAre("out.npy"));
-  EXPECT_EQ(ReadFile(path), "before");
-}
-
-TEST(NpyWriter, TwoWritersOfOnePathAreRefused) {
-  const TestFiles files;
-  const std::string path = files.Path("out.npy");
-  auto first = NpyWriter::Create(path, wire::NpyType::kFloat32, std::vector<int64_t>{1});
-  ASSERT_TRUE(first.ok());
-  EXPECT_EQ(
-      NpyWriter::Create(path, wire::NpyType::kFloat32, std::vector<int64_t>{1}).status().code(),
-      absl::StatusCode::kAlreadyExists);
-  EXPECT_TRUE(first->Commit().ok());
-}
-
-TEST(NpyWriter, UnwritablePathsNameThemselves) {
-  const TestFiles files;
-  const std::string missing = files.Path("no/such/folder/out.npy");
-  const absl::Status status =
-      NpyWriter::Create(missing, wire::NpyType::kFloat32, std::vector<int64_t>{1}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(missing));
-  EXPECT_EQ(NpyWriter::Create(files.Path(""), wire::NpyType::kFloat32, std::vector<int64_t>{1})
-                .status()
-                .code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST(NpyWriter, AFileThatDoesNotFitIsRefusedAtOnceAndRemoved) {
-  const TestFiles files;
-  // The session's limit of file size stands for a full disk.
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit limit{1 << 20, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  const std::string path = files.Path("out.npy");
-  const absl::Status status =
-      NpyWriter::Create(path, wire::NpyType::kFloat32, std::vector<int64_t>{1 << 20}).status();
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_FALSE(status.ok());
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path), HasSubstr("4194432 bytes")));
-  EXPECT_THAT(files.Names(), IsEmpty());
-}
-
 TEST(NpyWriter, ADiskWithoutRoomSaysWhatWasFreeBeforeTheAttempt) {
   const TestFiles files;
   FullDisk disk;
@@ -215,15 +137,6 @@ TEST(NpyWriter, ADiskWithoutRoomSaysWhatWasFreeBeforeTheAttempt) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("4194432 bytes (65536 are free)"));
   EXPECT_THAT(files.Names(), IsEmpty());
-}
-
-TEST(NpyWriter, RefusesSizesBeyondAnyFile) {
-  const TestFiles files;
-  EXPECT_EQ(NpyWriter::Create(files.Path("out.npy"), wire::NpyType::kFloat32,
-                              std::vector<int64_t>{int64_t{1} << 40, int64_t{1} << 40})
-                .status()
-                .code(),
-            absl::StatusCode::kOutOfRange);
 }
 
 }  // namespace

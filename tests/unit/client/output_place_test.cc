@@ -19,24 +19,6 @@ namespace fs = std::filesystem;
 
 using ::testing::HasSubstr;
 
-TEST(FindOutput, LinksLeadToTheirTargetsThereOrNot) {
-  const TestFiles files;
-  const std::string there = files.Write("there", "");
-  fs::create_directory(files.Path("folder"));
-  fs::create_symlink("../there", files.Path("folder/relative"));
-  fs::create_symlink(files.Path("folder/relative"), files.Path("link"));
-  fs::create_symlink("absent", files.Path("dangling"));
-  for (const char* name : {"there", "link", "folder/relative"}) {
-    const auto place = FindOutput(files.Path(name));
-    ASSERT_TRUE(place.ok()) << place.status();
-    EXPECT_TRUE(fs::equivalent(place->path, there)) << place->path;
-    EXPECT_FALSE(fs::is_symlink(place->path));
-    EXPECT_FALSE(place->in_place);
-  }
-  EXPECT_EQ(FindOutput(files.Path("dangling"))->path, files.Path("absent"));
-  EXPECT_EQ(FindOutput(files.Path("new"))->path, files.Path("new"));
-}
-
 TEST(FindOutput, WhatIsNoRegularFileIsWrittenInPlace) {
   const TestFiles files;
   ASSERT_EQ(mkfifo(files.Path("pipe").c_str(), 0600), 0);

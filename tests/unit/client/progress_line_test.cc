@@ -82,41 +82,12 @@ TEST(ProgressLine, ItNeverRunsBack) {
   again.bytes_sent = 1 << 29;
   line.Note(again, At(16));
   EXPECT_THAT(line.Bar(At(16)), HasSubstr("10 s left of sending  attempt 2"));
-  EXPECT_THAT(line.Sentence(At(16)), HasSubstr("10 s left of sending, attempt 2"));
-  // Also where it begins in the phase that the last one ended in.
-  again.attempt = 2;
-  again.bytes_sent = 0;
-  line.Note(again, At(40));
-  again.bytes_sent = 1 << 29;
-  line.Note(again, At(60));
-  EXPECT_THAT(line.Bar(At(60)), HasSubstr("20 s left of sending  attempt 3"));
 }
 
 TEST(ProgressLine, AServiceThatIsAwayIsSaidToBe) {
   ProgressLine line(kBegin);
   line.Note({.attempt = 1, .away = true}, At(0));
   EXPECT_THAT(line.Bar(At(5)), HasSubstr("away  waits for the service"));
-}
-
-TEST(ProgressLine, FiguresBeyondTheWholeDoNotBreakTheBar) {
-  ProgressLine line(kBegin);
-  AttendProgress odd = Admitted(5 << 30, 7.5, 99999);
-  line.Note(odd, At(0));
-  EXPECT_EQ(line.fraction(), 1);
-  odd.rows = odd.bytes_to_send = 0;
-  line.Note(odd, At(1));
-  EXPECT_THAT(line.Bar(At(2)), HasSubstr("[##############################] 100 %"));
-  for (const double odd_fraction : {std::numeric_limits<double>::quiet_NaN(), -1.0, HUGE_VAL}) {
-    ProgressLine other(kBegin);
-    AttendProgress unknown = Admitted(1 << 30, odd_fraction);
-    for (const bool by_reference : {false, true}) {
-      unknown.by_reference = by_reference;
-      other.Note(unknown, At(1));
-      EXPECT_GE(other.fraction(), 0);
-      EXPECT_LE(other.fraction(), 1);
-      EXPECT_THAT(other.Bar(At(2)), HasSubstr("%"));
-    }
-  }
 }
 
 }  // namespace

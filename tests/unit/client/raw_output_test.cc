@@ -91,19 +91,5 @@ TEST(RawOutput, TheWaitForAReaderHasItsEnd) {
   }
 }
 
-// Opening one fails as opening a pipe without a reader does.
-TEST(RawOutput, ASocketIsNotWaitedFor) {
-  const client::TestFiles files;
-  sockaddr_un address{.sun_family = AF_UNIX};
-  const std::string path = files.Path("socket");
-  ASSERT_LT(path.size(), sizeof(address.sun_path));
-  path.copy(address.sun_path, path.size());
-  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
-  ASSERT_EQ(bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  const absl::Status status = Write(path, "rows", {.stopped = [] { return false; }});
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot open"));
-  close(socket);
-}
-
 }  // namespace
 }  // namespace hilbert_ring::cli

@@ -106,27 +106,6 @@ TEST_F(RawRowsTest, AFileThatWasEmptiedAndWrittenAnewIsAnError) {
                                       69'000 * kRowBytes, " bytes"));
 }
 
-// Beyond the size that it had when it was opened.
-TEST_F(RawRowsTest, TheSizeOfAFileThatHasGrownIsRemembered) {
-  Append(Rows(1, 'a'));
-  Open(true);
-  EXPECT_EQ(Next(), 1);
-  Append(Rows(7, 'a'));
-  EXPECT_EQ(Next(), 7);
-  std::filesystem::resize_file(path_, 0);
-  Append(Rows(7, 'b'));
-  EXPECT_EQ(NextError(), absl::StrCat(path_, " was shortened, from 384 to 336 bytes"));
-}
-
-TEST_F(RawRowsTest, AFileThatIsNotFollowedMustNotBecomeShorterEither) {
-  Append(Rows(70'000, 'a'));
-  Open(false);
-  const int64_t read = Next();
-  ASSERT_LT(read, 70'000);
-  std::filesystem::resize_file(path_, static_cast<uintmax_t>(read * kRowBytes));
-  EXPECT_THAT(NextError(), StartsWith(absl::StrCat(path_, " was shortened, from ")));
-}
-
 TEST_F(RawRowsTest, AFileInAnothersPlaceIsAnErrorOnceTheFirstIsReadToItsEnd) {
   Append(Rows(4, 'a'));
   Open(true);
@@ -136,15 +115,6 @@ TEST_F(RawRowsTest, AFileInAnothersPlaceIsAnErrorOnceTheFirstIsReadToItsEnd) {
   Append(Rows(1, 'b'));
   EXPECT_EQ(Next(), 2);
   EXPECT_EQ(NextError(), absl::StrCat(path_, " was replaced by another file, which is not read"));
-}
-
-TEST_F(RawRowsTest, AFileThatIsNotFollowedIsReadWhateverTakesItsPlace) {
-  Append(Rows(4, 'a'));
-  Open(false);
-  std::filesystem::rename(path_, path_ + ".1");
-  Append(Rows(1, 'b'));
-  EXPECT_EQ(Next(), 4);
-  EXPECT_EQ(Next(), 0);
 }
 
 }  // namespace

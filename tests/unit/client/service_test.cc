@@ -25,21 +25,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(Service, PlanAndCluster) {
-  const FakeService service;
-  const auto channel = Connect(service.address());
-  const EchoJob job;
-  const auto plan = RequestPlan(channel, job.spec_, 3);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->workers_size(), 3);
-  const auto cluster = RequestCluster(channel);
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  EXPECT_EQ(cluster->version(), "7.8.9");
-  JobSpec invalid = job.spec_;
-  invalid.head_dim = 9;
-  EXPECT_EQ(RequestPlan(channel, invalid, 1).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
 FakeBehaviour RefusesPlans(int plans, std::optional<std::string> pushback) {
   return {.refuse = wire::ToGrpc(wire::WithReason(
               absl::ResourceExhaustedError("2 plans are being made"), "TOO_MANY_PLANS")),
@@ -92,32 +77,6 @@ TEST(Service, APlanThatIsPushedBackIsAskedForAgain) {
   EXPECT_THAT(attempts, ElementsAre(2, 3));
   // The pushback and an eighth more: half of a quarter.
   EXPECT_THAT(timing.slept, ElementsAre(absl::Milliseconds(450), absl::Milliseconds(450)));
-}
-
-TEST(Service, APlanIsAskedForUntilTheDeadline) {
-  const FakeService service(RefusesPlans(1000, "400"));
-  ManualTiming timing;
-  const absl::Status status = RequestPlan(Connect(service.address()), EchoJob().spec_, 3,
-                                          {.deadline = absl::Seconds(2), .timing = timing.timing()})
-                                  .status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(wire::ReasonOf(status), "TOO_MANY_PLANS");
-  EXPECT_EQ(status.message(),
-            "2 plans are being made (after 5 attempts; the next would start in 450ms, the deadline "
-            "is in 200ms)");
-  EXPECT_EQ(service.plans(), 5);
-}
-
-TEST(Service, APlanIsNotAskedForAgainWhereTheServiceDoesNotSayWhen) {
-  for (const auto& pushback : {std::optional<std::string>(), std::optional<std::string>("-1")}) {
-    const FakeService service(RefusesPlans(1000, pushback));
-    ManualTiming timing;
-    const absl::Status status =
-        RequestPlan(Connect(service.address()), EchoJob().spec_, 3, {.timing = timing.timing()})
-            .status();
-    EXPECT_EQ(status.message(), "2 plans are being made");
-    EXPECT_EQ(service.plans(), 1);
-  }
 }
 
 int OpenDescriptors() {

@@ -32,52 +32,41 @@ std::map<std::string, std::string> FlagsOf(const std::string& program) {
   return flags;
 }
 
-// Flags of a part of the page, from a heading up to the next of `end`, with their defaults.
-std::map<std::string, std::string> FlagsOnThePage(const std::string& heading,
-                                                  const std::string& end) {
+// A part of the page, from a heading up to the next of `end`, has the flags of --help in its
+// tables, with their defaults, and no others.
+void Compare(std::map<std::string, std::string> said, const std::string& heading,
+             const std::string& end) {
   const std::string page = ReadFile(HILBERT_RING_SETTINGS_PAGE);
   const size_t begin = page.find(absl::StrCat("\n", heading, "\n"));
-  EXPECT_NE(begin, std::string::npos) << heading;
+  ASSERT_NE(begin, std::string::npos) << heading;
   const std::string part = page.substr(begin, page.find(absl::StrCat("\n", end, "\n")) - begin);
-  std::map<std::string, std::string> flags;
   const std::regex flag(R"(`(--[a-z-]+)`)");
   for (const auto row : absl::StrSplit(part, '\n')) {
     std::vector<std::string> cells = absl::StrSplit(row, '|');  // the first is empty
     if (cells.size() < 4) continue;
-    for (std::string& cell : cells) absl::StripAsciiWhitespace(&cell);
-    std::vector<std::string> names;
-    for (auto at = std::sregex_iterator(cells[1].begin(), cells[1].end(), flag);
-         at != std::sregex_iterator(); ++at) {
-      names.push_back((*at)[1]);
-    }
+    absl::StripAsciiWhitespace(&cells[2]);
     const std::vector<std::string> defaults = absl::StrSplit(cells[2], ", ");
+    const std::vector<std::string> names(
+        std::sregex_token_iterator(cells[1].begin(), cells[1].end(), flag, 1), {});
     for (size_t i = 0; i < names.size(); ++i) {
-      flags[names[i]] = defaults.size() == names.size() ? defaults[i] : "";
+      const auto found = said.find(names[i]);
+      ASSERT_NE(found, said.end()) << names[i] << " is no flag, or is there twice";
+      // Sizes have no default in --help; those of switches are numbers there.
+      if (!found->second.empty() && defaults.size() == names.size() && defaults[i] != "true") {
+        EXPECT_EQ(found->second, defaults[i]) << names[i];
+      }
+      said.erase(found);
     }
   }
-  return flags;
-}
-
-void Compare(const std::map<std::string, std::string>& said,
-             const std::map<std::string, std::string>& written) {
-  for (const auto& [flag, by_default] : said) {
-    const auto row = written.find(flag);
-    ASSERT_NE(row, written.end()) << flag << " is not on the page";
-    // Sizes have no default in --help; those of switches are numbers there.
-    if (by_default.empty() || row->second == "true" || row->second.empty()) continue;
-    EXPECT_EQ(row->second, by_default) << flag;
-  }
-  for (const auto& [flag, by_default] : written) {
-    EXPECT_TRUE(said.contains(flag)) << flag << " is no flag";
-  }
+  for (const auto& [name, by_default] : said) ADD_FAILURE() << name << " is not on the page";
 }
 
 TEST(SettingsPage, ListsTheCoordinatorsFlags) {
-  Compare(FlagsOf(HILBERT_RING_COORDINATOR), FlagsOnThePage("## The coordinator", "## A worker"));
+  Compare(FlagsOf(HILBERT_RING_COORDINATOR), "## The coordinator", "## A worker");
 }
 
 TEST(SettingsPage, ListsTheWorkersFlags) {
-  Compare(FlagsOf(HILBERT_RING_WORKER), FlagsOnThePage("## A worker", "## The command line"));
+  Compare(FlagsOf(HILBERT_RING_WORKER), "## A worker", "## The command line");
 }
 
 }  // namespace

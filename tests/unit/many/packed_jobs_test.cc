@@ -96,18 +96,6 @@ TEST(PackedJobs, HaveOutputsOfOneMessage) {
   EXPECT_THAT(Numbers(request), ElementsAre(ElementsAre(0), ElementsAre(1)));
 }
 
-TEST(PackedJobs, HaveTheirRowsBehindEachOther) {
-  v1::AttendManyRequest request;
-  for (const int64_t tokens : {10, 20}) *request.add_jobs() = SmallJobOf(Spec(tokens));
-  request.mutable_jobs(1)->mutable_rows(0)->set_first_row(3);
-  const std::vector<PackedJobs> packed = Pack(request, 0);
-  const std::vector<PackedChunk> chunks = packed[0].chunks();
-  ASSERT_EQ(chunks.size(), 6);
-  EXPECT_EQ(chunks[0].first_row, 0);
-  EXPECT_EQ(chunks[3].first_row, 13);
-  EXPECT_EQ(chunks[4].first_row, 10);
-}
-
 // Else they would be another's.
 TEST(PackedJobs, HaveNoRowsOfOthers) {
   const auto reason = [](int64_t first, int64_t rows, int jobs) {

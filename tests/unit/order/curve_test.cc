@@ -97,20 +97,5 @@ TEST_P(CurveTest, KeysOfManyCellsAreKeysOfEach) {
   }
 }
 
-TEST(HilbertCurveTest, NeighboursOnTheCurveAreNeighbours) {
-  const auto distance = [](const Cell& a, const Cell& b) {
-    const auto apart = [](uint64_t p, uint64_t q) { return p < q ? q - p : p - q; };
-    return apart(a.x, b.x) + apart(a.y, b.y) + apart(a.z, b.z);
-  };
-  for (uint64_t key = 0; key + 1 < uint64_t{1} << 12; ++key) {
-    ASSERT_EQ(
-        distance(CurveCell2d(Curve::kHilbert, key, 6), CurveCell2d(Curve::kHilbert, key + 1, 6)),
-        1u);
-    ASSERT_EQ(
-        distance(CurveCell3d(Curve::kHilbert, key, 4), CurveCell3d(Curve::kHilbert, key + 1, 4)),
-        1u);
-  }
-}
-
 }  // namespace
 }  // namespace hilbert_ring

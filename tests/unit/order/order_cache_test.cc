@@ -67,15 +67,6 @@ TEST(OrderCacheTest, NeitherIdentitiesNorCoordinatesAreKept) {
   EXPECT_EQ(cache.resident_bytes(), 0);
 }
 
-TEST(OrderCacheTest, ErrorsAreThoseOfThePermutation) {
-  OrderCache cache(kAmple);
-  const std::vector<int64_t> coords = {1, 2};
-  EXPECT_EQ(cache.Get(SpecOf({2}, {.coordinate_axes = 2}), coords).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  Get(cache, SpecOf({1000}));
-  EXPECT_EQ(cache.Get(SpecOf({1000}), coords).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
 TEST(OrderCacheTest, TheLeastRecentlyUsedLeaves) {
   OrderCache one(kAmple);
   Get(one, SpecOf({1000}));
@@ -93,12 +84,6 @@ TEST(OrderCacheTest, TheLeastRecentlyUsedLeaves) {
   std::vector<int64_t> tokens(999);
   second->Tokens(0, tokens);  // an order that left serves those who hold it
   EXPECT_EQ(tokens[0], 0);
-}
-
-TEST(OrderCacheTest, AnOrderLargerThanTheCacheIsMadeAndNotKept) {
-  OrderCache cache(1000);
-  EXPECT_NE(Get(cache, SpecOf({5000})), nullptr);
-  EXPECT_EQ(cache.resident_bytes(), 0);
 }
 
 TEST(OrderCacheTest, ThreadsShareOneOrder) {

@@ -81,27 +81,19 @@ TEST_P(ImplicitOrderTest, StoredAndEvaluatedOrdersAreTheDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Squares, ImplicitOrderTest,
-                         testing::Values(Shape{{1}}, Shape{{2}}, Shape{{3}}, Shape{{4}}, Shape{{5}},
-                                         Shape{{15}}, Shape{{16}}, Shape{{17}}, Shape{{63}},
-                                         Shape{{64}}, Shape{{100}}, Shape{{255}}, Shape{{256}},
-                                         Shape{{257}}, Shape{{1000}}, Shape{{1024}}, Shape{{1025}},
-                                         Shape{{4095}}, Shape{{4097}}, Shape{{16384}},
-                                         Shape{{20000}}));
+                         testing::Values(Shape{{1}}, Shape{{255}}, Shape{{257}}, Shape{{1000}},
+                                         Shape{{1024}}, Shape{{4097}}, Shape{{20000}}));
 INSTANTIATE_TEST_SUITE_P(Windows, ImplicitOrderTest,
                          testing::Values(Shape{{100}, 1}, Shape{{100}, 7}, Shape{{1000}, 64},
                                          Shape{{1000}, 300}, Shape{{1000}, 1000},
                                          Shape{{1000}, 999}, Shape{{1000}, int64_t{1} << 62},
                                          Shape{{3000}, 1024}, Shape{{1}, 5}));
-INSTANTIATE_TEST_SUITE_P(
-    Grids, ImplicitOrderTest,
-    testing::Values(Shape{{480}, 0, {24, 20}}, Shape{{480}, 0, {20, 24}},
-                    Shape{{480}, 0, {4, 12, 10}}, Shape{{1}, 0, {1, 1}}, Shape{{1}, 0, {1, 1, 1}},
-                    Shape{{2}, 0, {1, 2}}, Shape{{4}, 0, {2, 2}}, Shape{{8}, 0, {2, 2, 2}},
-                    Shape{{777}, 0, {1, 777}}, Shape{{777}, 0, {777, 1}},
-                    Shape{{300}, 0, {1, 1, 300}}, Shape{{300}, 0, {300, 1, 1}},
-                    Shape{{300}, 0, {1, 300, 1}}, Shape{{4096}, 0, {64, 64}},
-                    Shape{{4096}, 0, {16, 16, 16}}, Shape{{7000}, 0, {70, 100}},
-                    Shape{{6840}, 0, {18, 19, 20}}, Shape{{4352}, 0, {16, 16, 17}}));
+INSTANTIATE_TEST_SUITE_P(Grids, ImplicitOrderTest,
+                         testing::Values(Shape{{480}, 0, {20, 24}}, Shape{{480}, 0, {4, 12, 10}},
+                                         Shape{{777}, 0, {1, 777}}, Shape{{777}, 0, {777, 1}},
+                                         Shape{{300}, 0, {1, 1, 300}}, Shape{{300}, 0, {300, 1, 1}},
+                                         Shape{{4096}, 0, {64, 64}}, Shape{{6840}, 0, {18, 19, 20}},
+                                         Shape{{4352}, 0, {16, 16, 17}}));
 INSTANTIATE_TEST_SUITE_P(Sequences, ImplicitOrderTest,
                          testing::Values(Shape{{100, 1, 37, 100, 400}}, Shape{{64, 64, 64}},
                                          Shape{{5, 1, 1, 2}}, Shape{{100, 1, 37, 100, 400}, 32},
@@ -168,34 +160,23 @@ TEST(PermutationTest, WithoutAnOrderingItIsTheIdentity) {
 }
 
 TEST(PermutationTest, BadCoordinatesAreNamed) {
-  JobSpec spec = SpecOf(Curve::kHilbert, {{3}});
-  spec.ordering->coordinate_axes = 2;
-  const auto status_of = [&](const std::vector<int64_t>& coords) {
-    return Permutation::Make(spec, coords).status();
-  };
   const int64_t limit_2d = int64_t{1} << 32, limit_3d = int64_t{1} << 21;
-  EXPECT_TRUE(status_of({0, 0, 1, 1, limit_2d - 1, limit_2d - 1}).ok());
-
-  absl::Status status = status_of({0, 0, 1, 1});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("has 4 numbers, but must have 6"));
-
-  status = status_of({0, 0, 1, -7, 2, 2});
-  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(status.message(), HasSubstr("coords[1][1] is -7"));
-
-  status = status_of({0, 0, 1, 1, limit_2d, 2});
-  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(status.message(), HasSubstr("coords[2][0] is 4294967296, but must be at least 0 and "
-                                          "at most 4294967295"));
-
-  spec.ordering->coordinate_axes = 3;
-  status = status_of({0, 0, 0, 1, 1, limit_3d, 0, 0, 0});
-  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(status.message(), HasSubstr("coords[1][2] is 2097152"));
-
-  spec.ordering->coordinate_axes = 0;
-  EXPECT_EQ(status_of({1, 2}).code(), absl::StatusCode::kInvalidArgument);
+  const auto refused = [](int axes, const std::vector<int64_t>& coords, const char* why) {
+    JobSpec spec = SpecOf(Curve::kHilbert, {{3}});
+    spec.ordering->coordinate_axes = axes;
+    const absl::Status status = Permutation::Make(spec, coords).status();
+    EXPECT_THAT(status.message(), HasSubstr(why));
+    return status.code();
+  };
+  EXPECT_EQ(refused(2, {0, 0, 1, 1, limit_2d - 1, limit_2d - 1}, ""), absl::StatusCode::kOk);
+  EXPECT_EQ(refused(2, {0, 0, 1, 1}, "has 4 numbers, but must have 6"),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused(2, {0, 0, 1, -7, 2, 2}, "coords[1][1] is -7"), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(refused(2, {0, 0, 1, 1, limit_2d, 2}, "coords[2][0] is 4294967296"),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(refused(3, {0, 0, 0, 1, 1, limit_3d, 0, 0, 0}, "coords[1][2] is 2097152"),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(refused(0, {1, 2}, ""), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PermutationTest, LengthsAreStoredOnceAndUpToTheLimit) {
@@ -256,20 +237,6 @@ INSTANTIATE_TEST_SUITE_P(Vast, VastOrderTest,
                                          Shape{{2 * kM * 300 * 700}, 0, {300, 2 * kM, 700}},
                                          Shape{{kT}, (int64_t{1} << 32) + 17},
                                          Shape{{kT / 2, kT / 4, kT / 4 - 5}}));
-
-// On a full square the slot of a token is the key of its cell.
-TEST(PermutationTest, VastSquareFollowsTheKeys) {
-  const JobSpec spec = SpecOf(Curve::kHilbert, {{kT}});
-  const auto order = Permutation::Make(spec, {});
-  ASSERT_TRUE(order.ok()) << order.status();
-  std::mt19937_64 random(8);
-  std::vector<int64_t> slot(1);
-  for (int i = 0; i < 1000; ++i) {
-    const uint64_t x = random() % kM, y = random() % kM;
-    (*order)->Slots(static_cast<int64_t>(y * kM + x), slot);
-    ASSERT_EQ(static_cast<uint64_t>(slot[0]), NaiveKey(Curve::kHilbert, {x, y}, 20));
-  }
-}
 
 }  // namespace
 }  // namespace hilbert_ring

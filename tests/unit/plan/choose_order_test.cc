@@ -59,12 +59,5 @@ TEST(ChooseOrder, WhereTokensHaveNoPlaceOrSegmentsNoBoundsTheyStay) {
   EXPECT_EQ(Choose(slide).curve, Curve::kHilbert);
 }
 
-TEST(ChooseOrder, TakesNoLongerForABillionTokens) {
-  JobSpec spec = OnAGrid();
-  spec.tokens = int64_t{1} << 30;
-  spec.ordering->grid = {1 << 15, 1 << 15};
-  EXPECT_EQ(Choose(spec).curve, Curve::kHilbert);
-}
-
 }  // namespace
 }  // namespace hilbert_ring

@@ -29,12 +29,6 @@ TEST(Phases, HeadGroupsGiveTheFirstBranchesTheRest) {
   EXPECT_EQ(phases[2].head_begin, 6);
 }
 
-TEST(Phases, BranchesWithoutHeadsHaveNone) {
-  const auto phases = Phases(Spec(1, 1, {{64, 1}, {128, 2}}, Mixing::kHeadGroups));
-  ASSERT_EQ(phases.size(), 1u);
-  EXPECT_EQ(phases[0].branch, 0);
-}
-
 TEST(Phases, LseOffsetsFollowTheHead) {
   const JobSpec spec = Spec(8, 2, {{64, 4}}, Mixing::kLse);
   const auto phases = Phases(spec);

@@ -54,28 +54,5 @@ TEST(ShardLayout, EveryRowHasBytesOfItsOwn) {
   }
 }
 
-TEST(HostShard, TwoOverOneMemoryAreOneShard) {
-  JobSpec spec = PlainSpec({.tokens = 100, .dim = 8});
-  spec.ordering = Ordering{};
-  const Plan plan = *MakePlan(spec, 3);
-  const ShardLayout layout(plan, 1);
-  std::vector<std::byte> memory(layout.bytes());
-  const HostShard writer(memory.data(), layout);
-  const HostShard reader(memory.data(), ShardLayout(plan, 1));
-  const int64_t last = writer.rows() - 1;
-  for (const TensorKind tensor : kTensors) {
-    const float mark = 1.0f + static_cast<float>(tensor);
-    std::memcpy(writer.Row(tensor, last), &mark, sizeof(mark));
-  }
-  writer.tokens()[last] = 77;
-  for (const TensorKind tensor : kTensors) {
-    float found = 0;
-    std::memcpy(&found, reader.Row(tensor, last), sizeof(found));
-    EXPECT_EQ(found, 1.0f + static_cast<float>(tensor));
-  }
-  EXPECT_EQ(reader.tokens()[last], 77);
-  EXPECT_EQ(reader.tokens().size(), static_cast<size_t>(reader.rows()));
-}
-
 }  // namespace
 }  // namespace hilbert_ring

@@ -16,15 +16,6 @@ JobSpec Dense(int64_t tokens, bool causal) {
   return spec;
 }
 
-TEST(Shards, RefusesRangesThatDoNotTile) {
-  EXPECT_TRUE(Shards::Make(10, 2, {{0, 5, 0}, {5, 10, 1}}).ok());
-  EXPECT_FALSE(Shards::Make(10, 2, {{0, 5, 0}, {6, 10, 1}}).ok());
-  EXPECT_FALSE(Shards::Make(10, 2, {{0, 5, 0}, {4, 10, 1}}).ok());
-  EXPECT_FALSE(Shards::Make(10, 2, {{0, 5, 0}}).ok());
-  EXPECT_FALSE(Shards::Make(10, 2, {{0, 5, 0}, {5, 10, 2}}).ok());
-  EXPECT_FALSE(Shards::Make(10, 0, {}).ok());
-}
-
 TEST(Shards, LocalRowsFollowSlotOrder) {
   const auto shards = Shards::Make(10, 2, {{0, 2, 0}, {2, 7, 1}, {7, 10, 0}});
   ASSERT_TRUE(shards.ok());
@@ -75,15 +66,6 @@ TEST(MakePlan, CausalWorkIsBalancedByMirroredRanges) {
   }
 }
 
-TEST(MakePlan, CausalSequencesAreMirroredOneByOne) {
-  JobSpec spec = Dense(5000 + 9000 + 2000, true);
-  spec.sequence_lengths = {5000, 9000, 2000};
-  const auto plan = MakePlan(spec, 8);
-  ASSERT_TRUE(plan.ok());
-  EXPECT_TRUE(plan->mirrored);
-  EXPECT_LE(plan->costs.busiest_over_mean, 2.0);
-}
-
 TEST(MakePlan, SpanningCausalSegmentsAreMirroredEach) {
   JobSpec spec = Dense(16384, true);
   spec.branches = {{8192, 1}};
@@ -102,17 +84,6 @@ TEST(MakePlan, PlainJobsHaveOneRangeEach) {
     EXPECT_FALSE(plan->mirrored);
     for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(plan->shards.OfRank(rank).size(), 1u);
   }
-}
-
-TEST(MakePlan, FewerTokensThanWorkers) {
-  const auto plan = MakePlan(Dense(3, false), 7);
-  ASSERT_TRUE(plan.ok());
-  int64_t rows = 0;
-  for (int rank = 0; rank < 7; ++rank) {
-    EXPECT_LE(plan->shards.Rows(rank), 1);
-    rows += plan->shards.Rows(rank);
-  }
-  EXPECT_EQ(rows, 3);
 }
 
 }  // namespace

@@ -144,13 +144,5 @@ TEST(ShardStore, OverMemoryOfAnotherWritesThere) {
   EXPECT_EQ(shard.tokens()[24], 42);
 }
 
-TEST(ShardStore, SaysThatTheDevicesMemoryIsTooSmall) {
-  const Plan plan = OrderedPlan();
-  const int64_t all = ShardLayout(plan, 0).net_bytes();
-  FarDevice enough(all), little(all - 1);
-  EXPECT_TRUE(ShardStore::Make(enough, plan, 0).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(ShardStore::Make(little, plan, 0).status()));
-}
-
 }  // namespace
 }  // namespace hilbert_ring

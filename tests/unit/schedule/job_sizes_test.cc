@@ -49,15 +49,6 @@ TEST(JobSizes, OfExchangeAndComputeTheLongerCounts) {
   EXPECT_GT(SizeOf(*plan, 1e9).seconds, exchange_bound + 1);
 }
 
-TEST(ComputeRate, LearnsFromJobsThatTookSomeTime) {
-  ComputeRate rate;
-  const double first = rate.flops_per_second();
-  rate.Observe("a", 1e12, 0.001);
-  EXPECT_EQ(rate.flops_per_second(), first);
-  for (int i = 0; i < 50; ++i) rate.Observe("a", 2e11, 1.0);
-  EXPECT_NEAR(rate.flops_per_second(), 2e11, 1e9);
-}
-
 TEST(ComputeRate, TheSlowestMeasuredWorkerThatIsThereCounts) {
   ComputeRate rate;
   EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);

@@ -150,28 +150,6 @@ TEST_F(SchedulerTest, LanesOfTheWorkerWithFewestJobsAreUsedFirst) {
   EXPECT_EQ(jobs[live_[1]], 3);
 }
 
-TEST_F(SchedulerTest, CallersTakeTurns) {
-  Start(1);
-  std::optional<Scheduler::Place> first(Enter("greedy", {{1, 10, 10}}));
-  std::vector<Scheduler::Place> greedy;
-  greedy.reserve(3);
-  for (int i = 0; i < 3; ++i) greedy.push_back(Enter("greedy", {{1, 10, 10}}));
-  auto modest = Enter("modest", {{1, 10, 10}});
-  EXPECT_FALSE(Now(modest).has_value());
-  first.reset();
-  EXPECT_TRUE(Now(modest).has_value());
-}
-
-TEST_F(SchedulerTest, OfACallersJobsTheShortestGoesFirst) {
-  Start(1);
-  std::optional<Scheduler::Place> first(Enter("x", {{1, 10, 10}}));
-  auto middle = Enter("x", {{1, 20, 10}});
-  auto shorter = Enter("x", {{1, 5, 10}});
-  first.reset();
-  EXPECT_TRUE(Now(shorter).has_value());
-  EXPECT_FALSE(Now(middle).has_value());
-}
-
 TEST_F(SchedulerTest, TheMemoryOfWorkersDecides) {
   live_ = {MakeMember(0, 100), MakeMember(1, 1000), MakeMember(2, 1000)};
   Start(0);
@@ -251,18 +229,6 @@ TEST_F(SchedulerTest, MembersThatComeAreUsedAndThoseThatGoAreNot) {
   EXPECT_FALSE(Now(job).has_value());
 }
 
-TEST_F(SchedulerTest, AFullQueueRefuses) {
-  Start(1, 1);
-  auto running = Enter("x", {{1, 10, 10}});
-  auto waiting = Enter("x", {{1, 10, 10}});
-  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
-  const auto refused = scheduler_->Enter(Request("x", {{1, 10, 10}}));
-  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
-  EXPECT_EQ(wire::ReasonOf(refused.status()), "QUEUE_FULL");
-  EXPECT_NEAR(scheduler_->SecondsOfWork(), 20, 1);
-  EXPECT_EQ(scheduler_->waiting(), 1);
-}
-
 TEST_F(SchedulerTest, AFullQueueIsShared) {
   Start(1, 4);
   auto running = Enter("x", {{1, 10, 10}});
@@ -287,34 +253,12 @@ TEST_F(SchedulerTest, AFullQueueIsShared) {
   EXPECT_TRUE(Now(first).has_value()) << "nothing was given to y yet";
 }
 
-TEST_F(SchedulerTest, ThereIsRoomWhileAWorkerIsIdleOrAJobMayWait) {
-  Start(1, 0);
-  scheduler_->Changed();
-  EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
-  {
-    auto running = Enter("x", {{1, 10, 10}});
-    EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
-  }
-  EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
-}
-
-TEST_F(SchedulerTest, AWorkerThatRestsIsNoRoom) {
-  Start(1, 0);
-  Pass(0);
-  scheduler_->Changed();
-  live_[0]->rests_until = (time_.Now() + std::chrono::seconds(30)).time_since_epoch();
-  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
-  EXPECT_EQ(wire::ReasonOf(scheduler_->Enter(Request("x", {{1, 10, 10}})).status()), "QUEUE_FULL");
-  Pass(30);
-  EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
-  EXPECT_TRUE(scheduler_->Enter(Request("x", {{1, 10, 10}})).ok());
-}
-
 // That its rest is over makes no news.
 TEST_F(SchedulerTest, RoomOfAWorkerThatHasRestedIsFound) {
   Start(1, 0);
   scheduler_->Changed();
   live_[0]->rests_until = (Clock::now() + std::chrono::milliseconds(300)).time_since_epoch();
+  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL") << "while it rests";
   const JobStop stop;
   EXPECT_TRUE(scheduler_->AwaitRoom("x", stop, Clock::now() + std::chrono::seconds(60)).ok());
   EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
@@ -363,14 +307,6 @@ TEST_F(SchedulerTest, AJobThatWaitsForMoreThanAMomentIsToldHowManyAreBeforeIt) {
   EXPECT_TRUE(
       absl::IsCancelled(place.Await(stop, Clock::now() + milliseconds(20'000), tell).status()));
   EXPECT_EQ(told, std::vector<int>{1});
-  JobStop other_stop;
-  const auto tell_next = [&](int jobs) {
-    told.push_back(jobs);
-    other_stop.Request(absl::CancelledError("told"));
-  };
-  EXPECT_TRUE(absl::IsCancelled(
-      before.Await(other_stop, Clock::now() + milliseconds(20'000), tell_next).status()));
-  EXPECT_EQ(told, (std::vector<int>{1, 0})) << "the next one waits for a worker alone";
 }
 
 TEST_F(SchedulerTest, WaitsEnd) {

@@ -1,6 +1,5 @@
 // Whose turn it is, over time.
 #include <algorithm>
-#include <functional>
 #include <list>
 #include <map>
 #include <string>
@@ -29,25 +28,6 @@ TEST_F(SchedulerTest, ALongJobWaitsAtMostAboutItsLengthLonger) {
   EXPECT_FALSE(Now(late).has_value());
 }
 
-// The callers of jobs on one worker, in the order in which they run; each job ends at once.
-std::string Serve(std::map<std::string, std::list<Scheduler::Place>>& waiting, int jobs,
-                  const std::function<bool(Scheduler::Place&)>& runs) {
-  std::string order;
-  while (jobs-- > 0) {
-    const size_t before = order.size();
-    for (auto& [caller, places] : waiting) {
-      const auto running = std::find_if(places.begin(), places.end(), runs);
-      if (running == places.end()) continue;
-      order += caller;
-      const Scheduler::Place gone = std::move(*running);
-      places.erase(running);
-      break;
-    }
-    if (order.size() == before) return order + "?";
-  }
-  return order;
-}
-
 class SchedulerTurnsTest : public SchedulerTest {
  protected:
   SchedulerTurnsTest() {
@@ -59,9 +39,23 @@ class SchedulerTurnsTest : public SchedulerTest {
       waiting_[caller].push_back(Enter(caller, {{1, seconds, 10}}));
     }
   }
+  // The callers of the next jobs on one worker, in the order in which they run; each ends at once.
   std::string Serve(int jobs) {
-    return server::Serve(waiting_, jobs,
+    std::string order;
+    for (size_t before = 0; jobs-- > 0; before = order.size()) {
+      for (auto& [caller, places] : waiting_) {
+        const auto running =
+            std::find_if(places.begin(), places.end(),
                          [](Scheduler::Place& place) { return Now(place).has_value(); });
+        if (running == places.end()) continue;
+        order += caller;
+        const Scheduler::Place gone = std::move(*running);
+        places.erase(running);
+        break;
+      }
+      if (order.size() == before) return order + "?";
+    }
+    return order;
   }
 
   std::map<std::string, std::list<Scheduler::Place>> waiting_;

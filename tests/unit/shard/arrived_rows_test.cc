@@ -62,7 +62,5 @@ TEST(ArrivedRows, UnsentRowsCountAsArrived) {
   EXPECT_EQ(ArrivedRows(1, 2, alone).prefix(), 1);
 }
 
-TEST(ArrivedRows, AnEmptyShardIsComplete) { EXPECT_EQ(ArrivedRows(0, 3).prefix(), 0); }
-
 }  // namespace
 }  // namespace hilbert_ring::server

@@ -34,19 +34,5 @@ TEST(JobShape, ClassTokensAreNotSent) {
   EXPECT_EQ(shape.RowsOf(TensorKind::kStates), 9);
 }
 
-TEST(JobShape, WithoutClassTokensAllRowsAreSent) {
-  const JobShape shape = TwoSlides(0);
-  const auto shards = Shards::Make(7, 1, {{.begin = 0, .end = 7, .rank = 0}});
-  ASSERT_TRUE(shards.ok()) << shards.status();
-  EXPECT_THAT(shape.UnsentRows(*shards, 0), IsEmpty());
-}
-
-TEST(JobShape, AnAttentionJobSendsQueriesKeysAndValues) {
-  const JobShape shape = PlainSpec({.tokens = 10});
-  EXPECT_EQ(shape.rows.inputs(), 3);
-  EXPECT_EQ(shape.RowsOf(TensorKind::kQ), 10);
-  EXPECT_FALSE(shape.rows.Has(TensorKind::kTiles));
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

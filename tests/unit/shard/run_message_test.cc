@@ -55,21 +55,9 @@ v1::RunRequest Rows() {
   return request;
 }
 
-v1::RunRequest Order() {
-  v1::RunRequest request;
-  request.mutable_order()->set_first_local_row(77);
-  request.mutable_order()->set_tokens(std::string(4096, 't'));
-  return request;
-}
-
 v1::RunResponse Output() {
   v1::RunResponse response;
-  v1::OutputChunk& output = *response.mutable_output();
-  output.set_tensor(v1::TENSOR_LSE);
-  output.set_rows(2);
-  for (const int64_t token : {700, 1}) output.add_tokens(token);
-  output.set_payload(std::string(3000, 'o'));
-  output.set_crc32c(5);
+  response.mutable_output()->set_payload(std::string(3000, 'o'));
   response.set_first_slot(1 << 20);
   return response;
 }
@@ -84,71 +72,11 @@ TEST(RunMessage, WhatTheGeneratedClassesWriteIsReadWithItsPayloadLeftInPlace) {
     without.mutable_rows()->clear_payload();
     EXPECT_EQ(rows.fields.SerializeAsString(), without.SerializeAsString());
 
-    RunMessage<v1::RunRequest> order = Received(Order(), size);
-    ASSERT_TRUE(Split(order));
-    EXPECT_EQ(order.fields.order().first_local_row(), 77);
-    EXPECT_EQ(Text(order.payload), Order().order().tokens());
-    EXPECT_TRUE(LiesIn(order.payload, order.buffer));
-
     RunMessage<v1::RunResponse> output = Received(Output(), size);
     ASSERT_TRUE(Split(output));
     EXPECT_EQ(Text(output.payload), Output().output().payload());
     EXPECT_TRUE(LiesIn(output.payload, output.buffer));
     EXPECT_EQ(output.fields.first_slot(), 1 << 20) << "which stands behind the output";
-    EXPECT_EQ(output.fields.output().tokens_size(), 2);
-  }
-}
-
-TEST(RunMessage, TheGeneratedClassesReadWhatIsJoined) {
-  const auto parsed = [](grpc::ByteBuffer buffer, auto message) {
-    EXPECT_TRUE(wire::Parse(buffer, message));
-    return message.SerializeAsString();
-  };
-  v1::RunRequest rows = Rows();
-  const grpc::Slice row_bytes(rows.rows().payload());
-  rows.mutable_rows()->clear_payload();
-  EXPECT_EQ(parsed(JoinRows(rows.rows(), row_bytes), v1::RunRequest()), Rows().SerializeAsString());
-
-  v1::RunRequest order = Order();
-  const grpc::Slice tokens(order.order().tokens());
-  order.mutable_order()->clear_tokens();
-  EXPECT_EQ(parsed(JoinOrder(order.order(), tokens), v1::RunRequest()),
-            Order().SerializeAsString());
-
-  v1::RunResponse output = Output();
-  const grpc::Slice values(output.output().payload());
-  output.mutable_output()->clear_payload();
-  EXPECT_EQ(parsed(JoinOutput(output.output(), output.first_slot(), values), v1::RunResponse()),
-            Output().SerializeAsString());
-}
-
-TEST(RunMessage, OthersAreReadWhole) {
-  v1::RunRequest done;
-  done.mutable_done();
-  RunMessage<v1::RunRequest> message = Received(done, 64);
-  ASSERT_TRUE(Split(message));
-  EXPECT_TRUE(message.fields.has_done());
-  EXPECT_EQ(message.payload.bytes(), 0);
-}
-
-// Twice the same: protobuf merges them, and so does this.
-TEST(RunMessage, RowsThatComeTwiceInAMessageAreWhatProtobufMakesOfThem) {
-  const std::string twice = Rows().SerializeAsString() + Rows().SerializeAsString();
-  const grpc::Slice slice(twice);
-  RunMessage<v1::RunRequest> message{
-      .buffer = grpc::ByteBuffer(&slice, 1), .fields = {}, .payload = {}};
-  ASSERT_TRUE(Split(message));
-  EXPECT_EQ(message.fields.rows().local_rows_size(), 6);
-  EXPECT_EQ(Text(message.payload), Rows().rows().payload());
-}
-
-TEST(RunMessage, WhatIsCutOffIsNoMessage) {
-  const std::string whole = Rows().SerializeAsString();
-  for (size_t bytes = 1; bytes < whole.size(); bytes += 13) {
-    const grpc::Slice slice(whole.substr(0, bytes));
-    RunMessage<v1::RunRequest> message{
-        .buffer = grpc::ByteBuffer(&slice, 1), .fields = {}, .payload = {}};
-    EXPECT_FALSE(Split(message)) << bytes;
   }
 }
 

@@ -79,22 +79,6 @@ TEST(Numbers, RoundsToNearestEven) {
   }
 }
 
-TEST(Numbers, NaNStaysNaN) {
-  for (uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7fc00000u}) {
-    for (const Format& f : kFormats) {
-      EXPECT_TRUE(std::isnan(Load(f, Store(f, std::bit_cast<float>(bits))))) << bits;
-    }
-  }
-}
-
-TEST(Numbers, ElementsOfArrays) {
-  for (DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
-    std::vector<std::byte> data(5 * ElementBytes(dtype));
-    for (int64_t i = 0; i < 5; ++i) StoreElement(dtype, data.data(), i, 0.5f * i);
-    for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(LoadElement(dtype, data.data(), i), 0.5f * i);
-  }
-}
-
 TEST(Numbers, ElementsNeedNotBeAligned) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
     std::vector<std::byte> bytes(1 + 3 * ElementBytes(dtype));

@@ -46,11 +46,6 @@ TEST(ParsePartialJobSpec, SaysWhichOfTheShapeIsGiven) {
   EXPECT_EQ(some.spec.value_dim, 16);
 }
 
-TEST(ParsePartialJobSpec, NeedsThePattern) {
-  EXPECT_THAT(Failure("{}", "{}"), HasSubstr("segments is required"));
-  EXPECT_THAT(Failure("{}", R"({"segments": [4]})"), HasSubstr("dilations is required"));
-}
-
 TEST(ParsePartialJobSpec, PatchesReplaceFields) {
   const JobSpecDocument document = Parsed(
       R"({"segments": [4, 8], "dilations": [1, 2], "tokens": 64, "causal": true, "scale": 0.5})",
@@ -60,17 +55,6 @@ TEST(ParsePartialJobSpec, PatchesReplaceFields) {
   EXPECT_EQ(document.spec.mixing, Mixing::kLse);
   EXPECT_TRUE(document.spec.causal);
   EXPECT_FALSE(document.spec.scale.has_value());
-}
-
-TEST(ParsePartialJobSpec, APatchIsCheckedAsADocumentIs) {
-  EXPECT_THAT(Failure(kPattern, R"({"mixing": "mean"})"), HasSubstr("mixing is \"mean\""));
-  EXPECT_THAT(Failure(kPattern, R"({"ordering": {"curve": "peano"}})"),
-              HasSubstr("ordering.curve is \"peano\""));
-  EXPECT_THAT(Failure(kPattern, R"({"sigments": [1]})"), HasSubstr("sigments"));
-  EXPECT_THAT(Failure("[]", "{}"), HasSubstr("must be an object"));
-  EXPECT_THAT(Failure(kPattern, R"({"ordering": {}})"), HasSubstr("ordering is empty"));
-  EXPECT_THAT(Failure(R"({"ordering": 3})", R"({"ordering": {"window": 4}})"),
-              HasSubstr("required"));
 }
 
 TEST(ParsePartialJobSpec, WhereTokensLieIsReplacedAsAWhole) {

@@ -88,19 +88,6 @@ TEST(EpochBuffer, HasRowsAtTheirTokens) {
   EXPECT_EQ(buffer.At(v1::TENSOR_LSE, 7, 1), std::string(kLseBytes, 'l'));
 }
 
-TEST(EpochBuffer, RefusesRowsThatLieElsewhere) {
-  const Epochs epochs = EpochsOf(false);
-  EpochBuffer buffer(epochs);
-  const std::string row(kOutBytes, 'a');
-  for (const v1::OutputChunk& chunk :
-       {Range(v1::TENSOR_OUT, kEpoch, 1), Range(v1::TENSOR_OUT, -1, 1), Range(v1::TENSOR_OUT, 0, 2),
-        Rows(v1::TENSOR_OUT, {kEpoch}), Rows(v1::TENSOR_OUT, {-1}), Range(v1::TENSOR_LSE, 0, 1),
-        Range(v1::TENSOR_Q, 0, 1)}) {
-    EXPECT_TRUE(absl::IsInternal(buffer.Place(chunk, row))) << chunk.ShortDebugString();
-  }
-  EXPECT_TRUE(buffer.Place(Range(v1::TENSOR_OUT, kEpoch - 1, 1), row).ok());
-}
-
 TEST(EpochOutputs, LeaveInOrderAndTwoEpochsAreHeld) {
   const Epochs epochs = EpochsOf(true);
   FakeClient client;

@@ -151,18 +151,5 @@ TEST(Epochs, RefuseWhatAStreamHasNot) {
   EXPECT_TRUE(Make(spec, 100).ok());
 }
 
-TEST(Epochs, RefuseASpecThatIsWrong) {
-  JobSpec spec = Stream({{4, 1}});
-  spec.kv_heads = 3;
-  ExpectRefused(Make(spec, 100), wire::reason::kInvalidSpec, "kv_heads");
-  spec = Stream({{0, 1}});
-  ExpectRefused(Make(spec, 100), wire::reason::kInvalidSpec, "segments[0]");
-  spec = Stream({{4, 1}});
-  spec.sequence_lengths = {4, 0};
-  ExpectRefused(Make(spec, 100), wire::reason::kInvalidSpec, "sequence_lengths[1]");
-  spec.sequence_lengths = {std::numeric_limits<int64_t>::max(), 7};
-  ExpectRefused(Make(spec, 100), wire::reason::kInvalidSpec, "tokens");
-}
-
 }  // namespace
 }  // namespace hilbert_ring::server

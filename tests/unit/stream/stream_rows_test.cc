@@ -99,13 +99,6 @@ TEST_F(StreamRowsTest, EpochsLieWhereTheirRowsWereCopied) {
   EXPECT_EQ(*end, (RowSpan{45, 45}));
 }
 
-TEST_F(StreamRowsTest, AnEndedStreamMayHaveNoRows) {
-  ASSERT_TRUE(rows_.End().ok());
-  const auto end = rows_.AwaitEpoch(stop_);
-  ASSERT_TRUE(end.ok());
-  EXPECT_EQ(*end, (RowSpan{0, 0}));
-}
-
 TEST_F(StreamRowsTest, NoMoreRowsThanTwoEpochsAreHeld) {
   ASSERT_TRUE(SendAll(0, kEpochTokens).ok());
   ASSERT_TRUE(SendAll(kEpochTokens, kEpochTokens).ok());
@@ -127,80 +120,11 @@ TEST_F(StreamRowsTest, AStopEndsTheWaitForRoom) {
   EXPECT_EQ(rows_.AwaitEpoch(stop_).status(), stop_.why());
 }
 
-// Whatever a tensor is ahead, there is room for what the epoch lacks.
-TEST_F(StreamRowsTest, ATensorMayBeAnEpochAhead) {
-  ASSERT_TRUE(Send(v1::TENSOR_Q, 0, kEpochTokens).ok());
-  ExpectRefused(Send(v1::TENSOR_Q, kEpochTokens, 1), wire::reason::kTensorAhead,
-                "Q: would be 9 rows ahead of another tensor, the limit is an epoch's 8");
-  ASSERT_TRUE(Send(v1::TENSOR_K, 0, 3).ok());
-  ASSERT_TRUE(Send(v1::TENSOR_V, 0, 3).ok());
-  ASSERT_TRUE(Send(v1::TENSOR_Q, kEpochTokens, 3).ok());
-  ASSERT_TRUE(Send(v1::TENSOR_K, 3, kEpochTokens).ok());
-  ASSERT_TRUE(Send(v1::TENSOR_V, 3, kEpochTokens).ok());
-  const auto epoch = rows_.AwaitEpoch(stop_);
-  ASSERT_TRUE(epoch.ok());
-  EXPECT_EQ(*epoch, (RowSpan{0, kEpochTokens}));
-}
-
-TEST_F(StreamRowsTest, RefusesChunksThatAreWrong) {
-  ExpectRefused(Send(v1::TENSOR_COORDS, 0, 1), wire::reason::kBadTensor, "takes Q, K, V");
-  ExpectRefused(Send(v1::TENSOR_Q, 1, 1), wire::reason::kRowsOutOfOrder,
-                "Q: first_row is 1, the next row of the stream is 0");
-  ASSERT_TRUE(Send(v1::TENSOR_Q, 0, 2).ok());
-  ExpectRefused(Send(v1::TENSOR_Q, 0, 2), wire::reason::kRowsOutOfOrder, "first_row is 0");
-  ExpectRefused(Send(v1::TENSOR_Q, 2, 0), wire::reason::kChunkMisshapen, "rows is 0");
-  const std::string bytes = RowsFrom(v1::TENSOR_K, 0, 1);
-  v1::Chunk chunk;
-  chunk.set_tensor(v1::TENSOR_K);
-  chunk.set_rows(2);
-  ExpectRefused(rows_.Accept(chunk, wire::Payload(bytes), stop_), wire::reason::kChunkMisshapen,
-                "payload has 64 bytes");
-  chunk.set_rows(int64_t{1} << 62);
-  ExpectRefused(rows_.Accept(chunk, wire::Payload(bytes), stop_), wire::reason::kChunkMisshapen,
-                "rows is 4611686018427387904");
-  chunk.set_rows(1);
-  ExpectRefused(rows_.Accept(chunk, wire::Payload(bytes), stop_), wire::reason::kChecksumMismatch,
-                "K: chunk at first_row 0");
-}
-
 TEST_F(StreamRowsTest, TensorsThatEndApartAreNoStream) {
   ASSERT_TRUE(SendAll(0, 4).ok());
   ASSERT_TRUE(Send(v1::TENSOR_V, 4, 1).ok());
   ExpectRefused(rows_.End(), wire::reason::kChunkMissing,
                 "the stream ended with 5 rows of V and 4 of Q");
-}
-
-// The last epoch takes what is behind it, round the end of the memory.
-TEST(StreamRows, OfZeroKeysAnEpochWaitsForASegmentBehindIt) {
-  const Epochs epochs = EpochsOf(Tail::kZero);
-  ASSERT_EQ(epochs.most_tokens(), kEpochTokens + 4);
-  StreamRows rows(epochs);
-  const JobStop stop;
-  const auto send = [&](int64_t first, int64_t count) {
-    for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-      const std::string bytes = RowsFrom(tensor, first, count);
-      v1::Chunk chunk;
-      chunk.set_tensor(tensor);
-      chunk.set_first_row(first);
-      chunk.set_rows(count);
-      chunk.set_crc32c(wire::Crc32c(bytes));
-      ASSERT_TRUE(rows.Accept(chunk, wire::Payload(bytes), stop).ok());
-    }
-  };
-  send(0, 8);
-  send(8, 8);
-  send(16, 4);  // as many rows as there is room for
-  auto epoch = rows.AwaitEpoch(stop);
-  ASSERT_EQ(*epoch, (RowSpan{0, 8}));
-  rows.Release(*epoch);
-  epoch = rows.AwaitEpoch(stop);
-  ASSERT_EQ(*epoch, (RowSpan{8, 16}));
-  rows.Release(*epoch);
-  send(20, 7);
-  ASSERT_TRUE(rows.End().ok());
-  epoch = rows.AwaitEpoch(stop);
-  ASSERT_EQ(*epoch, (RowSpan{16, 27}));
-  EXPECT_EQ(Whole(rows.At(TensorKind::kK, 16, 11)), RowsFrom(v1::TENSOR_K, 16, 11));
 }
 
 // Chunks right and wrong in any order, against a simple model: what is refused changes nothing, and

@@ -87,9 +87,6 @@ TEST(Codec, PlanSaysTheSameInBothForms) {
   EXPECT_GT(received, 0);
   const auto json = nlohmann::json::parse(message.json());
   EXPECT_EQ(json.at("bytes_exchanged"), message.bytes_exchanged());
-  EXPECT_EQ(json.at("bytes_exchanged_naive"), message.bytes_exchanged_naive());
-  EXPECT_EQ(json.at("ring_steps"), message.ring_steps());
-  EXPECT_EQ(json.at("workers").size(), 3u);
   EXPECT_EQ(json.at("workers")[0].at("shard")[0][0], message.workers(0).shard(0).begin());
   EXPECT_EQ(json.at("branches")[1].at("bytes_exchanged"), message.branches(1).bytes_exchanged());
   std::vector<int64_t> sent(3, 0), got(3, 0);
@@ -103,14 +100,6 @@ TEST(Codec, PlanSaysTheSameInBothForms) {
     EXPECT_EQ(sent[rank], message.workers(rank).bytes_sent());
     EXPECT_EQ(got[rank], message.workers(rank).bytes_received());
   }
-}
-
-TEST(Codec, PlanOfManyWorkersListsNoTransfers) {
-  JobSpec spec = PlainSpec({.tokens = 1000, .heads = 1, .dim = 8});
-  const auto plan = MakePlan(spec, kMostWorkersWithTransfers + 1);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_TRUE(plan->costs.transfers.empty());
-  EXPECT_FALSE(nlohmann::json::parse(EncodePlan(*plan).json()).contains("transfers"));
 }
 
 }  // namespace

@@ -41,15 +41,6 @@ TEST(Reason, EachHasANameOfItsOwnAndIsFoundByIt) {
   EXPECT_EQ(FindReason("INVALID_ARGUMENT"), nullptr);
 }
 
-TEST(Reason, AnErrorHasTheReasonsCodeAndTheWordsGiven) {
-  const absl::Status error = ErrorOf(reason::kWorkerLost, "worker a:1 was lost");
-  EXPECT_TRUE(absl::IsAborted(error));
-  EXPECT_EQ(error.message(), "worker a:1 was lost");
-  EXPECT_TRUE(HasReason(error, reason::kWorkerLost));
-  EXPECT_FALSE(HasReason(error, reason::kRowsLost));
-  EXPECT_TRUE(HasReason(FromGrpc(ToGrpc(error)), reason::kWorkerLost));
-}
-
 // Only what another set of workers need not share.
 TEST(Reason, TheServiceTriesAgainWhatAWorkerFailed) {
   std::set<std::string_view> again;
