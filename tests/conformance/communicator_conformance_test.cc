@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest,
                          ::testing::Combine(kKinds, ::testing::ValuesIn(RanksAtDepth())),
                          ParamName);
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorPeersTest,
-                         ::testing::Combine(kKinds, ::testing::Values(2, AtDepth(3, 7, 7))),
+                         ::testing::Combine(kKinds, ::testing::Values(2, AtDepth(3, 3, 7))),
                          ParamName);
 
 TEST_P(CommunicatorTest, KnowsItself) {

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 // Tests of two ranks and of any beside them, which do nothing.
 class CommunicatorFailureTest : public CommunicatorTest {};
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorFailureTest,
-                         ::testing::Combine(kKinds, ::testing::Values(2, AtDepth(3, 7, 7))),
+                         ::testing::Combine(kKinds, ::testing::Values(2, AtDepth(3, 3, 7))),
                          ParamName);
 
 TEST_P(CommunicatorFailureTest, DeadlinePasses) {

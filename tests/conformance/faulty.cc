@@ -1,5 +1,6 @@
 #include "tests/conformance/faulty.h"
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -44,9 +45,11 @@ class FaultyCommunicator : public Communicator {
         before_[i][send.bytes / 2] ^= 4;
         break;
       case Fault::kReorder:
-        if (i == 0) return;
-        if (Send& other = step.sends[i - 1]; other.peer == send.peer && other.bytes == send.bytes) {
+        if (i > 0) return;
+        for (Send& other : std::span(step.sends).subspan(1)) {
+          if (other.peer != send.peer || other.bytes != send.bytes) continue;
           std::swap(send.data, other.data);
+          return;
         }
         break;
       case Fault::kRepeat:

@@ -10,7 +10,7 @@ namespace hilbert_ring::testing {
 
 enum class Fault {
   kCorrupt,  // one bit of each transfer
-  kReorder,  // two transfers of one size to one peer change places
+  kReorder,  // the first transfer and the next of its size to its peer change places
   kRepeat,   // the bytes of the step before, where sizes agree
 };
 

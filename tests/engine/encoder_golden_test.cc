@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/load_encoder.h"
 #include "tests/engine/run_encoder.h"

@@ -58,6 +58,8 @@ TEST_P(Golden, AllKernels) {
   const std::vector<std::string> kernels = KernelsUnderTest();
   ASSERT_FALSE(kernels.empty()) << "no device for HILBERT_RING_TEST_KERNEL";
   for (const DataType dtype : TypesThatHold(golden_)) {
+    // The type whose kernels differ most.
+    if (DepthOfTests() == TestDepth::kFast && dtype != DataType::kBFloat16) continue;
     const auto expected = ExpectGoldenRows(golden_, dtype);
     ASSERT_TRUE(expected.ok()) << expected.status();
     for (const std::string& kernel : kernels) {

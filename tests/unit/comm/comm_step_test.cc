@@ -1,12 +1,9 @@
 #include "engine/comm/comm_step.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace hilbert_ring {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(CheckStepTest, NamesFieldValueAndLimit) {
   char byte = 0;

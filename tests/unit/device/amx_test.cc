@@ -7,7 +7,6 @@
 
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/device/cpu/machine.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/attention_case.h"
 #include "tests/unit/device/devices_under_test.h"

@@ -44,13 +44,6 @@ TEST(MakeDevice, NamesTheInstructionsThatTheMachineRuns) {
   }
 }
 
-TEST(MakeDevice, TakesBFloat16WhereItIsFaster) {
-  std::vector<std::string> runnable = RunnableCpuInstructions();
-  EXPECT_EQ(runnable.front() == "amx-bf16", AllowAmxBFloat16()) << runnable.front();
-  std::erase(runnable, "amx-bf16");
-  EXPECT_EQ(runnable.front().ends_with("-bf16"), BFloat16PairsAreFaster()) << runnable.front();
-}
-
 TEST_P(DeviceTest, AllocatesZeros) {
   for (int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{5 << 20}}) {
     auto buffer = device_->Allocate(bytes).value();

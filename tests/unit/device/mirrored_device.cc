@@ -25,20 +25,6 @@ class Mirror {
     intervals_.push_back({begin, begin + static_cast<uintptr_t>(bytes)});
   }
 
-  template <typename View>
-  void Name(const View& view, int64_t batch, int64_t rows, int64_t heads, int64_t dim,
-            int64_t element) {
-    if (batch <= 0 || rows <= 0 || heads <= 0) return;
-    Name(view.data, ((batch - 1) * view.batch_stride + (rows - 1) * view.row_stride +
-                     (heads - 1) * view.head_stride + dim) *
-                        element);
-  }
-
-  void Name(const PositionsView& view, int64_t batch, int64_t rows) {
-    if (batch <= 0 || rows <= 0) return;
-    Name(view.data, ((batch - 1) * view.batch_stride + (rows - 1) * view.row_stride + 1) * 8);
-  }
-
   absl::Status CopyIn() {
     std::sort(intervals_.begin(), intervals_.end());
     std::vector<std::pair<uintptr_t, uintptr_t>> merged;
@@ -94,11 +80,58 @@ class Mirror {
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
-void NameState(Mirror& mirror, const StateView& state, int64_t batch, int64_t rows, int64_t heads) {
-  for (float* data : {state.max, state.sum}) {
-    mirror.Name(LseView{data, state.batch_stride, state.row_stride, state.head_stride}, batch, rows,
-                heads, 1, sizeof(float));
-  }
+// Bytes from the first element of a view to its last.
+template <typename View>
+int64_t Extent(const View& view, int64_t batch, int64_t rows, int64_t heads, int64_t dim,
+               int64_t element) {
+  if (batch <= 0 || rows <= 0 || heads <= 0) return 0;
+  return ((batch - 1) * view.batch_stride + (rows - 1) * view.row_stride +
+          (heads - 1) * view.head_stride + dim) *
+         element;
+}
+
+int64_t Extent(const PositionsView& view, int64_t batch, int64_t rows) {
+  if (batch <= 0 || rows <= 0) return 0;
+  return ((batch - 1) * view.batch_stride + (rows - 1) * view.row_stride + 1) * 8;
+}
+
+// Calls at(address, bytes) for all memory that a task names.
+template <typename At>
+void Parts(AttentionTask& t, const At& at) {
+  const int64_t element = ElementBytes(t.dtype);
+  at(t.q.data, Extent(t.q, t.batch, t.query_rows, t.heads, t.head_dim, element));
+  at(t.k.data, Extent(t.k, t.batch, t.key_rows, 1, t.head_dim, element));
+  at(t.v.data, Extent(t.v, t.batch, t.key_rows, 1, t.value_dim, element));
+  at(t.out.data,
+     Extent(t.out, t.batch, t.query_rows, t.heads, t.value_dim, ElementBytes(t.out_dtype)));
+  at(t.lse.data, Extent(t.lse, t.batch, t.query_rows, t.heads, 1, sizeof(float)));
+  at(t.state.max, Extent(t.state, t.batch, t.query_rows, t.heads, 1, sizeof(float)));
+  at(t.state.sum, Extent(t.state, t.batch, t.query_rows, t.heads, 1, sizeof(float)));
+  at(t.query_positions.data, Extent(t.query_positions, t.batch, t.query_rows));
+  at(t.key_positions.data, Extent(t.key_positions, t.batch, t.key_rows));
+}
+
+template <typename At>
+void Parts(ZeroKeysTask& t, const At& at) {
+  at(t.out.data, Extent(t.out, t.batch, t.rows, t.heads, t.value_dim, sizeof(float)));
+  at(t.state.max, Extent(t.state, t.batch, t.rows, t.heads, 1, sizeof(float)));
+  at(t.state.sum, Extent(t.state, t.batch, t.rows, t.heads, 1, sizeof(float)));
+}
+
+template <typename At>
+void Parts(FinalizeTask& t, const At& at) {
+  at(t.from.data, Extent(t.from, t.batch, t.rows, t.heads, t.value_dim, sizeof(float)));
+  at(t.to.data, Extent(t.to, t.batch, t.rows, t.heads, t.value_dim, ElementBytes(t.to_dtype)));
+  at(t.state.max, Extent(t.state, t.batch, t.rows, t.heads, 1, sizeof(float)));
+  at(t.state.sum, Extent(t.state, t.batch, t.rows, t.heads, 1, sizeof(float)));
+  at(t.lse.data, Extent(t.lse, t.batch, t.rows, t.heads, 1, sizeof(float)));
+}
+
+template <typename At>
+void Parts(PackTask& t, const At& at) {
+  if (t.rows <= 0 || t.heads <= 0) return;
+  at(t.from, (t.rows - 1) * t.row_stride + (t.heads - 1) * t.head_stride + t.head_bytes);
+  at(t.to, t.rows * t.heads * t.head_bytes);
 }
 
 class MirroredDevice : public ForwardingDevice {
@@ -117,97 +150,47 @@ class MirroredDevice : public ForwardingDevice {
 
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> given,
                                        const AttendControl& control) override {
-    std::vector<AttentionTask> tasks(given.begin(), given.end());
-    Mirror mirror(device());
-    for (const AttentionTask& t : tasks) {
-      if (OnDevice(t.q.data)) continue;
-      const int64_t element = ElementBytes(t.dtype);
-      mirror.Name(t.q, t.batch, t.query_rows, t.heads, t.head_dim, element);
-      mirror.Name(t.k, t.batch, t.key_rows, 1, t.head_dim, element);
-      mirror.Name(t.v, t.batch, t.key_rows, 1, t.value_dim, element);
-      mirror.Name(t.out, t.batch, t.query_rows, t.heads, t.value_dim, ElementBytes(t.out_dtype));
-      mirror.Name(t.lse, t.batch, t.query_rows, t.heads, 1, sizeof(float));
-      NameState(mirror, t.state, t.batch, t.query_rows, t.heads);
-      mirror.Name(t.query_positions, t.batch, t.query_rows);
-      mirror.Name(t.key_positions, t.batch, t.key_rows);
-    }
-    if (absl::Status status = mirror.CopyIn(); !status.ok()) return status;
-    for (AttentionTask& t : tasks) {
-      mirror.Translate(t.q.data);
-      mirror.Translate(t.k.data);
-      mirror.Translate(t.v.data);
-      mirror.Translate(t.out.data);
-      mirror.Translate(t.lse.data);
-      mirror.Translate(t.state.max);
-      mirror.Translate(t.state.sum);
-      mirror.Translate(t.query_positions.data);
-      mirror.Translate(t.key_positions.data);
-    }
-    auto figures = device().Attend(tasks, control);
-    if (absl::Status status = mirror.CopyOut(); !status.ok()) return status;
+    AttendFigures figures;
+    absl::Status status = OnMirror(given, [&](std::span<const AttentionTask> tasks) {
+      auto attended = device().Attend(tasks, control);
+      if (attended.ok()) figures = *attended;
+      return attended.status();
+    });
+    if (!status.ok()) return status;
     return figures;
   }
 
   absl::Status AddZeroKeys(std::span<const ZeroKeysTask> given) override {
-    std::vector<ZeroKeysTask> tasks(given.begin(), given.end());
-    Mirror mirror(device());
-    for (const ZeroKeysTask& t : tasks) {
-      mirror.Name(t.out, t.batch, t.rows, t.heads, t.value_dim, sizeof(float));
-      NameState(mirror, t.state, t.batch, t.rows, t.heads);
-    }
-    absl::Status status = mirror.CopyIn();
-    for (ZeroKeysTask& t : tasks) {
-      mirror.Translate(t.out.data);
-      mirror.Translate(t.state.max);
-      mirror.Translate(t.state.sum);
-    }
-    status.Update(device().AddZeroKeys(tasks));
-    status.Update(mirror.CopyOut());
-    return status;
+    return OnMirror(given, [&](const auto& tasks) { return device().AddZeroKeys(tasks); });
   }
 
   absl::Status Finalize(std::span<const FinalizeTask> given) override {
-    std::vector<FinalizeTask> tasks(given.begin(), given.end());
-    Mirror mirror(device());
-    for (const FinalizeTask& t : tasks) {
-      mirror.Name(t.from, t.batch, t.rows, t.heads, t.value_dim, sizeof(float));
-      mirror.Name(t.to, t.batch, t.rows, t.heads, t.value_dim, ElementBytes(t.to_dtype));
-      NameState(mirror, t.state, t.batch, t.rows, t.heads);
-      mirror.Name(t.lse, t.batch, t.rows, t.heads, 1, sizeof(float));
-    }
-    absl::Status status = mirror.CopyIn();
-    for (FinalizeTask& t : tasks) {
-      mirror.Translate(t.from.data);
-      mirror.Translate(t.to.data);
-      mirror.Translate(t.state.max);
-      mirror.Translate(t.state.sum);
-      mirror.Translate(t.lse.data);
-    }
-    status.Update(device().Finalize(tasks));
-    status.Update(mirror.CopyOut());
-    return status;
+    return OnMirror(given, [&](const auto& tasks) { return device().Finalize(tasks); });
   }
 
   absl::Status Pack(std::span<const PackTask> given) override {
-    std::vector<PackTask> tasks(given.begin(), given.end());
+    return OnMirror(given, [&](const auto& tasks) { return device().Pack(tasks); });
+  }
+
+ private:
+  template <typename Task, typename Run>
+  absl::Status OnMirror(std::span<const Task> given, const Run& run) {
+    std::vector<Task> tasks(given.begin(), given.end());
     Mirror mirror(device());
-    for (const PackTask& t : tasks) {
-      if (t.rows <= 0 || t.heads <= 0) continue;
-      mirror.Name(t.from,
-                  (t.rows - 1) * t.row_stride + (t.heads - 1) * t.head_stride + t.head_bytes);
-      mirror.Name(t.to, t.rows * t.heads * t.head_bytes);
+    for (Task& task : tasks) {
+      Parts(task, [&](auto*& data, int64_t bytes) {
+        if (!OnDevice(data)) mirror.Name(data, bytes);
+      });
     }
-    absl::Status status = mirror.CopyIn();
-    for (PackTask& t : tasks) {
-      mirror.Translate(t.from);
-      mirror.Translate(t.to);
+    if (absl::Status status = mirror.CopyIn(); !status.ok()) return status;
+    for (Task& task : tasks) {
+      Parts(task, [&](auto*& data, int64_t) { mirror.Translate(data); });
     }
-    status.Update(device().Pack(tasks));
+    absl::Status status = run(std::span<const Task>(tasks));
     status.Update(mirror.CopyOut());
     return status;
   }
 
- private:
   bool OnDevice(const void* data) const {
     const std::lock_guard lock(mutex_);
     auto after = own_.upper_bound(reinterpret_cast<uintptr_t>(data));

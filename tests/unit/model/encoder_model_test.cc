@@ -17,7 +17,6 @@ namespace hilbert_ring {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // A copy of a golden case's model, to be changed.
 class ModelFolder : public ::testing::Test {

@@ -1,19 +1,13 @@
 #include "engine/model/matrix_product.h"
 
-#include <cmath>
-#include <random>
 #include <vector>
 
 #include "engine/device/cpu/machine.h"
 #include "engine/model/files/encoder_plan.h"
-#include "engine/spec/numbers.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace hilbert_ring {
 namespace {
-
-float Rounded(float value) { return BFloat16ToFloat(FloatToBFloat16(value)); }
 
 struct Case {
   int64_t out, in, rows;

@@ -90,23 +90,6 @@ TEST_P(Kernels, GeluIsTheExactOne) {
   EXPECT_EQ(odd[1], std::numeric_limits<float>::infinity());
 }
 
-TEST_P(Kernels, TypesAreConvertedElementByElement) {
-  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
-    for (const int64_t dim : {1, 8, 17, 24, 100}) {
-      const std::vector<float> from = Values(dim, 3);
-      std::vector<std::byte> narrow(dim * ElementBytes(dtype)), expected(narrow.size());
-      std::vector<float> wide(dim);
-      GetParam()->narrow(from.data(), dim, dtype, narrow.data());
-      GetParam()->widen(dtype, narrow.data(), dim, wide.data());
-      for (int64_t i = 0; i < dim; ++i) {
-        StoreElement(dtype, expected.data(), i, from[i]);
-        EXPECT_EQ(wide[i], LoadElement(dtype, expected.data(), i)) << dim << " at " << i;
-      }
-      EXPECT_EQ(narrow, expected);
-    }
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Targets, Kernels,
                          ::testing::Values(&BestRowKernels(), &BaselineRowKernels()),
                          [](const auto& info) { return info.index == 0 ? "Best" : "Baseline"; });

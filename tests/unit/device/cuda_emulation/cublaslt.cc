@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
-#include <mutex>
 #include <numeric>
 #include <vector>
 
@@ -39,19 +38,10 @@ using hilbert_ring::emulation::Fail;
 
 constexpr uint64_t kWorkspaceBytes = 1024;  // that an algorithm takes where it may
 
-std::atomic<int64_t> heuristics = 0, products = 0, alive = 0;
-std::mutex failing_mutex;
-std::string failing;      // guarded
-int64_t before_it_fails;  // calls, likewise
-
-bool Fails(const char* function) {
-  const std::lock_guard lock(failing_mutex);
-  return failing == function && before_it_fails-- <= 0;
-}
+std::atomic<int64_t> heuristics = 0, alive = 0;
 
 template <typename T>
-cublasStatus_t Make(const char* function, T** made, T object) {
-  if (Fails(function)) return CUBLAS_STATUS_ALLOC_FAILED;
+cublasStatus_t Make(T** made, T object) {
   *made = new T(object);
   ++alive;
   return CUBLAS_STATUS_SUCCESS;
@@ -122,13 +112,7 @@ bool Aligned(const void* data, uint32_t to) { return reinterpret_cast<uintptr_t>
 namespace hilbert_ring {
 
 emulation::LtCalls emulation::CountedLtCalls() {
-  return {.heuristics = heuristics, .products = products, .alive = alive};
-}
-
-void emulation::FailLt(const std::string& function, int64_t after) {
-  const std::lock_guard lock(failing_mutex);
-  failing = function;
-  before_it_fails = after;
+  return {.heuristics = heuristics, .alive = alive};
 }
 
 absl::StatusOr<cuda::CublasLt> cuda::LoadCublasLt() {
@@ -151,7 +135,7 @@ absl::StatusOr<cuda::CublasLt> cuda::LoadCublasLt() {
 }  // namespace hilbert_ring
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  return Make("cublasLtCreate", handle, EmulatedLt{});
+  return Make(handle, EmulatedLt{});
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return Drop(handle); }
 size_t cublasLtGetVersion() { return 130000; }
@@ -163,7 +147,7 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute,
                                         cudaDataType scale) {
   if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  return Make("cublasLtMatmulDescCreate", product, EmulatedProduct{.compute = compute});
+  return Make(product, EmulatedProduct{.compute = compute});
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
                                               cublasLtMatmulDescAttributes_t attribute,
@@ -176,12 +160,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) { return Drop(product); }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t ld) {
-  return Make("cublasLtMatrixLayoutCreate", layout,
+  return Make(layout,
               EmulatedLayout{.type = type, .rows = rows, .columns = columns, .ld = ld});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return Drop(layout); }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  return Make("cublasLtMatmulPreferenceCreate", preference, EmulatedPreference{});
+  return Make(preference, EmulatedPreference{});
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
@@ -211,7 +195,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (wanted < 1 || !Fits(*product, *a, *b, *c, *d)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  if (Fails("none")) return CUBLAS_STATUS_SUCCESS;
   Chosen chosen = Of(*product, *a, *d);
   chosen.a = preference->a;
   chosen.b = preference->b;
@@ -230,8 +213,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               size_t workspace_bytes, cudaStream_t) {
-  ++products;
-  if (Fails("cublasLtMatmul")) return CUBLAS_STATUS_EXECUTION_FAILED;
   Chosen chosen;
   std::memcpy(&chosen, algorithm, sizeof(chosen));
   const Chosen sizes = Of(*product, *a_layout, *d_layout);
