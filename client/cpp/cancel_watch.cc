@@ -3,15 +3,11 @@
 #include <chrono>
 
 #include "absl/base/thread_annotations.h"
-#include "client/cpp/threads.h"
-#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
 
-absl::Status CancelWatch::Start() {
-  if (!cancelled_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(thread_, StartThread([this](const std::stop_token& stop) { Watch(stop); }));
-  return absl::OkStatus();
+void CancelWatch::Start() {
+  if (cancelled_) thread_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
 }
 
 void CancelWatch::Watch(const std::stop_token& stop) {

@@ -7,7 +7,6 @@
 #include <stop_token>
 #include <thread>
 
-#include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "grpcpp/client_context.h"
 
@@ -20,8 +19,8 @@ class CancelWatch {
   CancelWatch(const std::function<bool()>& cancelled, grpc::ClientContext& context)
       : cancelled_(cancelled), context_(context) {}
 
-  // Once, before the call begins. NO_THREADS: nobody watches.
-  absl::Status Start();
+  // Once, before the call begins.
+  void Start();
 
   // Whether it has cancelled the call.
   bool fired() const { return fired_; }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "wire/payload_message.h"
 #include "wire/transport.h"
@@ -20,9 +19,8 @@ InputSender::InputSender(const JobTensors& tensors, const SendSettings& settings
       bytes_left_(tensors.input_bytes()),
       again_(tensors, settings.attempt) {}
 
-absl::Status InputSender::StartThread() {
-  ASSIGN_OR_RETURN(thread_, client::StartThread([this](const std::stop_token&) { Run(); }));
-  return absl::OkStatus();
+void InputSender::StartThread() {
+  thread_ = std::jthread([this] { Run(); });
 }
 
 absl::Status InputSender::Resend(const v1::Resend& resend) {
@@ -38,7 +36,8 @@ absl::Status InputSender::Resend(const v1::Resend& resend) {
   RETURN_IF_ERROR(bytes.status());
   progress_.Update([&bytes](JobProgress& progress) { progress.bytes_to_send += *bytes; });
   changed_.notify_one();
-  return thread_.joinable() ? absl::OkStatus() : StartThread();
+  if (!thread_.joinable()) StartThread();
+  return absl::OkStatus();
 }
 
 void InputSender::Close() {

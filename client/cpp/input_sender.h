@@ -36,12 +36,12 @@ class InputSender {
   absl::Status Check() const { return chunks_.Check(); }
 
   // Sends all, in the calling thread or in one of the sender's own. Either once. Ends early when
-  // the stream has ended: its Finish says why. NO_THREADS: nothing is sent.
+  // the stream has ended: its Finish says why.
   void Send();
-  absl::Status StartThread();
+  void StartThread();
 
   // The service asks for rows again. They go before those that were never sent, in a thread of the
-  // sender's own. INTERNAL: can_resend is not set, or as of ResendQueue::Add. NO_THREADS.
+  // sender's own. INTERNAL: can_resend is not set, or as of ResendQueue::Add.
   absl::Status Resend(const v1::Resend& resend);
 
   // Whether every row has been handed to the transport, or is just being so.

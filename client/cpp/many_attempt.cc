@@ -11,7 +11,6 @@
 #include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
 #include "client/cpp/grpc_deadline.h"
-#include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "google/rpc/status.pb.h"
 #include "wire/checksum.h"
@@ -84,12 +83,11 @@ std::variant<v1::Report, AttemptFailure> ManyAttempt::Run(
   if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   CancelWatch watch(options_.cancelled, context_);
-  if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
+  watch.Start();
   stream_ = wire::OpenRawStream(*channel, kMethod, context_);
   absl::Status local;  // what we found wrong; the service knows the rest
   {
-    const auto sender = StartThread([this](const std::stop_token&) { SendAll(); });
-    local = sender.status();
+    const std::jthread sender([this] { SendAll(); });
     grpc::ByteBuffer message;
     while (local.ok() && stream_->Read(&message)) local = Handle(message);
     if (!local.ok()) context_.TryCancel();

@@ -7,7 +7,6 @@
 #include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
 #include "client/cpp/grpc_deadline.h"
-#include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -30,7 +29,7 @@ std::variant<v1::Report, AttemptFailure> StreamAttempt::Run(
   if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   CancelWatch watch(options_.cancelled, context_);
-  if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
+  watch.Start();
   stream_ = wire::OpenRawStream(*channel, kMethod, context_);
   stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
   absl::Status local;  // what we found wrong; the service knows the rest
@@ -121,10 +120,10 @@ absl::Status StreamAttempt::Admit(const v1::Admitted& admitted) {
     progress.admitted = true;
   });
   begun_ = true;
-  ASSIGN_OR_RETURN(sender_, StartThread([this](const std::stop_token& over) {
-                     source_ = SendAll(over);
-                     if (!source_.ok()) context_.TryCancel();
-                   }));
+  sender_ = std::jthread([this](const std::stop_token& over) {
+    source_ = SendAll(over);
+    if (!source_.ok()) context_.TryCancel();
+  });
   return absl::OkStatus();
 }
 

@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "engine/order/permutation.h"
 #include "engine/reference/sample_tokens.h"
@@ -152,11 +151,7 @@ absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOpti
   {
     std::vector<std::jthread> threads;
     threads.reserve(static_cast<size_t>(std::max(options.threads, 1)));
-    for (int i = 1; i < options.threads; ++i) {
-      auto thread = StartThread([&check_rows](const std::stop_token&) { check_rows(); });
-      if (!thread.ok()) break;  // fewer do it as well
-      threads.push_back(*std::move(thread));
-    }
+    for (int i = 1; i < options.threads; ++i) threads.emplace_back(check_rows);
     check_rows();
   }
 

@@ -46,8 +46,8 @@ class MovedClockTest : public ::testing::TestWithParam<absl::Duration> {
 };
 
 TEST_P(MovedClockTest, ADeadlineAndAnOutagesLimitAreKept) {
-  for (const AttendOptions& limit : {AttendOptions{.deadline = absl::Seconds(3)},
-                                     AttendOptions{.outage_timeout = absl::Seconds(3)}}) {
+  for (const AttendOptions& limit : {AttendOptions{.deadline = absl::Seconds(1.5)},
+                                     AttendOptions{.outage_timeout = absl::Seconds(1.5)}}) {
     absl::Status status;
     const auto taken = Seconds([&](auto gives_up) {
       AttendOptions options = limit;
@@ -55,7 +55,7 @@ TEST_P(MovedClockTest, ADeadlineAndAnOutagesLimitAreKept) {
       status = EchoJob().Attend(away_, options).status();
     });
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-    EXPECT_GT(taken.count(), 2);
+    EXPECT_GT(taken.count(), 1);
     EXPECT_LT(taken, kMuchLater);
   }
 }
