@@ -21,7 +21,8 @@ using ::testing::HasSubstr;
 
 std::unique_ptr<Cluster> StartWithModels(int workers, const char* sharing) {
   return Cluster::Start(
-             {.workers = workers, .arguments = {sharing, "--model-dir=" + ModelsOfCases()}})
+             {.workers = workers,
+              .arguments = {sharing, "--check-rows=8", "--model-dir=" + ModelsOfCases()}})
       .value();
 }
 
