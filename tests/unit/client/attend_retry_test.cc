@@ -1,10 +1,8 @@
 // Attend over a service that fails first.
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "client/cpp/attend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

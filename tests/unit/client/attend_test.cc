@@ -2,10 +2,8 @@
 
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "client/cpp/service.h"
@@ -14,12 +12,10 @@
 #include "tests/unit/client/echo_job.h"
 #include "tests/unit/client/fake_service.h"
 #include "wire/codec.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Attend, SendsInputsAndPlacesOutputs) {
@@ -100,31 +96,6 @@ TEST(Attend, ReaderNeverBlocksTheSender) {
       Attend(Connect(service.address()), job.inputs(), {.out = job.out_}, AttendOptions{});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(job.echoed());
-}
-
-TEST(Attend, SaysWhichBytesWereSent) {
-  const FakeService service;
-  EchoJob job;
-  std::map<v1::Tensor, int64_t> sent;
-  AttendInputs inputs = job.inputs();
-  inputs.sent = [&sent](v1::Tensor tensor, int64_t begin, int64_t end) {
-    EXPECT_EQ(begin, sent[tensor]);
-    sent[tensor] = end;
-  };
-  ASSERT_TRUE(Attend(Connect(service.address()), inputs, job.outputs(), {.chunk_bytes = 777}).ok());
-  for (v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    EXPECT_EQ(sent[tensor], static_cast<int64_t>(job.q_.size()));
-  }
-}
-
-TEST(Attend, RefusalOfTheServiceKeepsItsReason) {
-  const absl::Status refusal = wire::WithReason(
-      absl::ResourceExhaustedError("queue: 8 jobs wait, the limit is 8"), "QUEUE_FULL");
-  const absl::Status status =
-      EchoJob().Attend({.queued = 1, .refuse = wire::ToGrpc(refusal)}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(status.message(), refusal.message());
-  EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL");
 }
 
 TEST(Attend, ErrorOfTheServiceInMidStreamEndsTheSender) {

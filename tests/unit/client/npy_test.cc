@@ -6,8 +6,6 @@
 #include <sys/statvfs.h>
 
 #include <cerrno>
-#include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
