@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -33,12 +34,16 @@ FakeBehaviour RefusesPlans(int plans, std::optional<std::string> pushback) {
 }
 
 // What Abseil asks the system once in a process, in whatever call comes first, is not asked between
-// gRPC's connect and its look at errno. Tests run in processes of their own.
-TEST(Service, ErrnoIsLeftAloneOnceThereIsAChannel) {
-  const auto channel = Connect("127.0.0.1:1");
-  errno = 0;
-  absl::base_internal::NominalCPUFrequency();
-  EXPECT_EQ(errno, 0) << "Abseil looked for a file";
+// gRPC's connect and its look at errno.
+TEST(ServiceDeathTest, ErrnoIsLeftAloneOnceThereIsAChannel) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process that has made no channel
+  const auto look = [] {
+    const auto channel = Connect("127.0.0.1:1");
+    errno = 0;
+    absl::base_internal::NominalCPUFrequency();
+    std::_Exit(errno);
+  };
+  EXPECT_EXIT(look(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Service, AnAddressThatIsNoneIsRefusedAtOnce) {
