@@ -39,6 +39,29 @@ TEST(Cli, AttendWritesItsFiles) {
   EXPECT_TRUE(service.record().tensors.contains(v1::TENSOR_COORDS));
 }
 
+TEST(Cli, OutputsThatTheServiceDidNotWriteAreMissed) {
+  const TestFiles files;
+  files.Write("mark", "word\n");
+  const FakeService service({.data_root = [&](grpc::ServerContext&, v1::GetDataRootResponse& root) {
+    root.set_path(files.Path(""));
+    root.set_mark_file("mark");
+    root.set_mark("word");
+    root.set_workers(1);
+    return grpc::Status::OK;
+  }});
+  std::string attend =
+      absl::StrCat("attend --deadline 60 --by-reference always --server ", service.address(),
+                   " --out ", files.Path("out.npy"), " --spec ", GoldenPath("dense", "case.json"));
+  for (const char* name : {"q", "k", "v"}) {
+    const std::string file = absl::StrCat(name, ".npy");
+    absl::StrAppend(&attend, " --", name, " ",
+                    files.Write(file, ReadFile(GoldenPath("dense", file))));
+  }
+  EXPECT_THAT(RunCli(attend).err, HasSubstr("out.npy: cannot open"));
+  files.Write("out.npy", ReadFile(GoldenPath("dense", "out.npy")));
+  EXPECT_THAT(RunCli(attend).err, HasSubstr("out.npy: was not written"));
+}
+
 TEST(Cli, ADataRootIsWaitedForUntilTheDeadline) {
   const FakeService service(
       {.data_root = [](grpc::ServerContext& context, v1::GetDataRootResponse&) {
