@@ -90,14 +90,6 @@ TEST_F(CliMany, ALineThatIsNoJobIsRefused) {
   EXPECT_THAT(service_.calls(), SizeIs(0));
 }
 
-TEST_F(CliMany, ALineThatCannotBeOpenedIsBadInputBeforeAnythingIsSent) {
-  const CliResult result = RunLines(130, 128);
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("line 128: "), HasSubstr("none")));
-  EXPECT_THAT(service_.calls(), SizeIs(0));
-  EXPECT_FALSE(std::filesystem::exists(files_.Path("out1")));
-}
-
 TEST_F(CliMany, ALineThatCannotBeOpenedLaterFailsAlone) {
   const CliResult result = RunLines(130, 129);
   EXPECT_EQ(result.code, 1);
