@@ -34,9 +34,6 @@ static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
 // and in one of them a byte that is not printable ASCII takes three.
 constexpr size_t kMostMessageBytes = 1024;
 
-// Of a reason that comes, of whoever.
-constexpr size_t kMostReasonBytes = 128;
-
 void AddField(const absl::Status& status, google::rpc::ErrorInfo& info) {
   const auto wrong = FieldOf(status);
   if (!wrong) return;
@@ -133,8 +130,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
   for (const auto& detail : details.details()) {
     google::rpc::ErrorInfo info;
     if (detail.UnpackTo(&info) && info.domain() == kErrorDomain) {
-      return WithReason(WithPeerOf(info, WithFieldOf(info, bare)),
-                        Legible(info.reason(), kMostReasonBytes));
+      return WithReason(WithPeerOf(info, WithFieldOf(info, bare)), Legible(info.reason()));
     }
   }
   return bare;

@@ -9,7 +9,6 @@
 #include "client/cpp/grpc_deadline.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
-#include "wire/control_characters.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
 #include "wire/transport.h"
@@ -86,10 +85,8 @@ absl::Status Attempt::Handle(grpc::ByteBuffer& message) {
 }
 
 absl::Status Attempt::Handle(const v1::AttendResponse& response) {
-  if (report_) return ProtocolError("a message after the report");
   switch (response.message_case()) {
     case v1::AttendResponse::kQueued:
-      if (admitted_) return ProtocolError("the job is queued after it was admitted");
       progress_.Update([&](JobProgress& progress) {
         progress.away = false;
         progress.jobs_before = response.queued().position();
@@ -110,11 +107,6 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
     case v1::AttendResponse::kOutput:
       return Place(response.output(), wire::Payload(response.output().payload()));
     case v1::AttendResponse::kReport:
-      if (!admitted_ && !eager()) return ProtocolError("a report before the job was admitted");
-      if (sender_ && !sender_->sent_all()) {
-        return ProtocolError("a report before all rows were sent");
-      }
-      RETURN_IF_ERROR(CheckModel(response.report()));
       if (!admitted_) NoteAdmitted(response.report().workers_size());
       for (const v1::OutputChunk& output : response.outputs()) {
         RETURN_IF_ERROR(Place(output, wire::Payload(output.payload())));
@@ -123,28 +115,15 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       if (sender_) sender_->Close();
       return absl::OkStatus();
     case v1::AttendResponse::kResend:
-      if (!admitted_) return ProtocolError("rows asked for again before the job was admitted");
       if (!sender_) return ProtocolError("rows asked for again that lie in files");
       return sender_->Resend(response.resend());
-    case v1::AttendResponse::kEpoch:
-      return ProtocolError("an epoch of a job that is no stream");
-    case v1::AttendResponse::MESSAGE_NOT_SET:
+    default:
       break;  // a kind of message that is newer than this client
   }
   return absl::OkStatus();
 }
 
-absl::Status Attempt::CheckModel(const v1::Report& report) const {
-  const std::string& digest = request_.open.encode().digest();
-  if (digest.empty() || report.model_digest().empty() || report.model_digest() == digest) {
-    return absl::OkStatus();
-  }
-  return ProtocolError(absl::StrCat("version ", wire::Legible(report.model_digest()),
-                                    " of the model, asked for ", digest));
-}
-
 absl::Status Attempt::Admit(const v1::Admitted& admitted) {
-  if (admitted_) return ProtocolError("the job was admitted twice");
   NoteAdmitted(admitted.workers());
   if (sender_ || request_.by_reference()) return absl::OkStatus();
   int64_t limit = wire::kMaxPayloadBytes;
@@ -177,8 +156,6 @@ absl::Status Attempt::MakeSender(int64_t max_payload_bytes) {
 }
 
 absl::Status Attempt::Place(const v1::OutputChunk& chunk, const wire::Payload& payload) {
-  if (report_) return ProtocolError("a message after the report");
-  if (!admitted_) return ProtocolError("output before the job was admitted");
   const auto output = outputs_.find(chunk.tensor());
   if (output == outputs_.end()) {
     return ProtocolError(

@@ -55,7 +55,6 @@ class Attempt {
   v1::AttendRequest OpenRequest() const;
   absl::Status Handle(grpc::ByteBuffer& message);
   absl::Status Handle(const v1::AttendResponse& response);
-  absl::Status CheckModel(const v1::Report& report) const;
   absl::Status Admit(const v1::Admitted& admitted);
   void NoteAdmitted(int workers);
   absl::Status MakeSender(int64_t max_payload_bytes);

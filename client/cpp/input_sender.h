@@ -44,9 +44,6 @@ class InputSender {
   // sender's own. INTERNAL: can_resend is not set, or as of ResendQueue::Add.
   absl::Status Resend(const v1::Resend& resend);
 
-  // Whether every row has been handed to the transport, or is just being so.
-  bool sent_all() const { return bytes_left_ == 0; }
-
   // The report has come: nothing is sent any more, and the client's side is closed if it is not.
   void Close();
 

@@ -14,7 +14,6 @@
 #include "client/cpp/settled_channel.h"
 #include "client/cpp/token_sender.h"
 #include "client/cpp/with_message.h"
-#include "engine/base/return_if_error.h"
 #include "grpc/grpc.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -23,7 +22,6 @@
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "wire/before_connecting.h"
 #include "wire/codec.h"
-#include "wire/control_characters.h"
 #include "wire/server_address.h"
 #include "wire/status.h"
 #include "wire/transport.h"
@@ -207,15 +205,10 @@ absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& cha
                                        const std::string& name, const AskOptions& options) {
   v1::GetModelRequest request;
   request.set_name(name);
-  ASSIGN_OR_RETURN(auto model,
-                   AskUntilThere<v1::Model>(channel, options,
-                                            [&](grpc::ClientContext& context, v1::Model& answer) {
-                                              return v1::EncoderService::NewStub(channel)->GetModel(
-                                                  &context, request, &answer);
-                                            }));
-  if (model.name() == name) return model;
-  return ProtocolError(
-      absl::StrCat("model '", wire::Legible(model.name()), "' in answer to one for '", name, "'"));
+  return AskUntilThere<v1::Model>(
+      channel, options, [&](grpc::ClientContext& context, v1::Model& answer) {
+        return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &answer);
+      });
 }
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(

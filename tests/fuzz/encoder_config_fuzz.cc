@@ -1,6 +1,5 @@
 // An encoder's config: an error that names what is wrong, or an encoder whose weights and attention
 // can be told.
-#include <string_view>
 
 #include "engine/model/files/encoder_config.h"
 #include "tests/fuzz/target.h"

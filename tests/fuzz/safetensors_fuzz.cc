@@ -1,6 +1,5 @@
 // Files of weights: an error that names what is wrong, or tensors whose bytes tile the file behind
 // its header, each as many as its shape and type take.
-#include <algorithm>
 #include <span>
 
 #include "engine/model/files/safetensors.h"

@@ -1,7 +1,6 @@
 #include "server/access/callers.h"
 
 #include <string>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "gmock/gmock.h"
@@ -11,8 +10,6 @@
 
 namespace hilbert_ring::server {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(Callers, AreKnownByTheirToken) {
   Callers callers(ThreeTokens());

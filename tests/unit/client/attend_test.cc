@@ -2,10 +2,8 @@
 
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "client/cpp/service.h"
@@ -14,13 +12,12 @@
 #include "tests/unit/client/echo_job.h"
 #include "tests/unit/client/fake_service.h"
 #include "wire/codec.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(Attend, SendsInputsAndPlacesOutputs) {
   const FakeService service({.queued = 2});
@@ -102,31 +99,6 @@ TEST(Attend, ReaderNeverBlocksTheSender) {
   EXPECT_TRUE(job.echoed());
 }
 
-TEST(Attend, SaysWhichBytesWereSent) {
-  const FakeService service;
-  EchoJob job;
-  std::map<v1::Tensor, int64_t> sent;
-  AttendInputs inputs = job.inputs();
-  inputs.sent = [&sent](v1::Tensor tensor, int64_t begin, int64_t end) {
-    EXPECT_EQ(begin, sent[tensor]);
-    sent[tensor] = end;
-  };
-  ASSERT_TRUE(Attend(Connect(service.address()), inputs, job.outputs(), {.chunk_bytes = 777}).ok());
-  for (v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    EXPECT_EQ(sent[tensor], static_cast<int64_t>(job.q_.size()));
-  }
-}
-
-TEST(Attend, RefusalOfTheServiceKeepsItsReason) {
-  const absl::Status refusal = wire::WithReason(
-      absl::ResourceExhaustedError("queue: 8 jobs wait, the limit is 8"), "QUEUE_FULL");
-  const absl::Status status =
-      EchoJob().Attend({.queued = 1, .refuse = wire::ToGrpc(refusal)}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(status.message(), refusal.message());
-  EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL");
-}
-
 TEST(Attend, ErrorOfTheServiceInMidStreamEndsTheSender) {
   EchoJob job(1 << 16);
   const absl::Status status =
@@ -143,7 +115,7 @@ TEST(Attend, DeadlineEndsACallThatStalls) {
   const absl::Status status =
       job.Attend({.stall = true}, {.deadline = absl::Milliseconds(300)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("300ms"));
+  EXPECT_THAT(std::string(status.message()), StartsWith("the job's deadline of 300ms passed: "));
   EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
 }
 

@@ -18,11 +18,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 // Every line of standard error, which must be a JSON object each.
 std::vector<json> ErrorLines(const CliResult& result) {
@@ -198,11 +194,6 @@ TEST(CliConsole, WhatASpecSeldomMeansIsSaid) {
   EXPECT_THAT(text.err, AllOf(HasSubstr("hilbert-ring: note: ordering: "), HasSubstr("square")));
   const std::string plan = absl::StrCat("plan --local --json --spec ", job.files.Path("spec.json"));
   EXPECT_EQ(json::parse(RunCli(plan).out)["notes"].size(), 1u);
-  const SmallJob plain("");
-  EXPECT_EQ(RunCli(absl::StrCat("attend --server ", service.address(), plain.arguments, " --out ",
-                                plain.files.Path("out.npy")))
-                .err,
-            "");
 }
 
 TEST(CliConsole, RowsThatAreNotFiniteAreCountedAndWarnedOf) {

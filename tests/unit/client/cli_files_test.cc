@@ -13,14 +13,12 @@
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
 #include "wire/codec.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 // A golden case's inputs in a folder of their own, so that they can be overwritten.
 class CliPaths : public ::testing::Test {

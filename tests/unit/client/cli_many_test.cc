@@ -57,7 +57,6 @@ TEST_F(CliMany, WhatIsNoFileOfJobsIsRefused) {
     EXPECT_EQ(result.out, "");
   };
   refused(files_.Path(""), "cannot read: Is a directory");
-  refused("/dev/zero", "/dev/zero: has more than 268435456 bytes, the limit of a file of jobs");
   refused("- < /dev/null", "stdin: has no jobs");
   refused(files_.Write("blank.jsonl", "\n \n"), "blank.jsonl: has no jobs");
   EXPECT_THAT(service_.calls(), SizeIs(0));
@@ -89,14 +88,6 @@ TEST_F(CliMany, ALineThatIsNoJobIsRefused) {
     EXPECT_FALSE(std::filesystem::exists(out)) << text;
   }
   EXPECT_THAT(service_.calls(), SizeIs(0));
-}
-
-TEST_F(CliMany, ALineThatCannotBeOpenedIsBadInputBeforeAnythingIsSent) {
-  const CliResult result = RunLines(130, 128);
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("line 128: "), HasSubstr("none")));
-  EXPECT_THAT(service_.calls(), SizeIs(0));
-  EXPECT_FALSE(std::filesystem::exists(files_.Path("out1")));
 }
 
 TEST_F(CliMany, ALineThatCannotBeOpenedLaterFailsAlone) {

@@ -1,6 +1,4 @@
 // The command line as a process: exit codes, messages, files.
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -72,7 +70,7 @@ TEST(Cli, ADataRootIsWaitedForUntilTheDeadline) {
       }});
   const TestFiles files;
   const CliResult result = RunShell(
-      absl::StrCat("timeout -s KILL 20 $CLI attend --deadline 1 --by-reference auto --server ",
+      absl::StrCat("timeout -s KILL 20 $CLI attend --deadline 0.3 --by-reference auto --server ",
                    service.address(), GoldenInputs("dense"), " --out ", files.Path("out.npy")));
   EXPECT_EQ(result.code, 1) << result.err;
   EXPECT_THAT(result.err, HasSubstr("DEADLINE_EXCEEDED"));
@@ -128,19 +126,12 @@ TEST(Cli, AttendTellsOfEachRetry) {
 TEST(Cli, BadInputIsFoundBeforeAnythingIsSent) {
   const TestFiles files;
   const std::string q = GoldenPath("dense", "q.npy");
-  const std::string bytes = ReadFile(q);
-  const std::string truncated = files.Write("t.npy", bytes.substr(0, 1000));
-  const std::string rest = absl::StrCat(" --k ", q, " --v ", q, " --spec ",
-                                        GoldenPath("dense", "case.json"), " --server 127.0.0.1:1");
-  CliResult result =
-      RunCli(absl::StrCat("attend --q ", truncated, rest, " --out ", files.Path("o.npy")));
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("hilbert-ring: INVALID_ARGUMENT: "), HasSubstr(truncated),
-                                HasSubstr("truncated")));
-  result = RunCli(absl::StrCat("attend --q ", q, rest, " --out ", files.Path("no/such/o.npy")));
+  const CliResult result = RunCli(
+      absl::StrCat("attend --server 127.0.0.1:1 --q ", q, " --k ", q, " --v ", q, " --spec ",
+                   GoldenPath("dense", "case.json"), " --out ", files.Path("no/such/o.npy")));
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("NOT_FOUND"), HasSubstr(files.Path("no/such/o.npy"))));
-  EXPECT_THAT(files.Names(), ElementsAre("t.npy"));
+  EXPECT_THAT(files.Names(), IsEmpty());
 }
 
 TEST(Cli, UsageErrors) {

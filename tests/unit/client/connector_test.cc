@@ -53,11 +53,11 @@ class ConnectorTest : public ::testing::TestWithParam<bool> {
 TEST_P(ConnectorTest, AServiceThatComesIsConnectedTo) {
   const int port = FreePort();
   Connector connector = To(absl::StrCat("127.0.0.1:", port));
-  EXPECT_FALSE(connector.Await(absl::Milliseconds(300), nullptr));
+  EXPECT_FALSE(connector.Await(absl::Milliseconds(100), nullptr));
   EXPECT_FALSE(connector.connected());
   std::optional<FakeService> service;
   std::jthread start([&] {
-    absl::SleepFor(absl::Milliseconds(700));
+    absl::SleepFor(absl::Milliseconds(200));
     service.emplace(FakeBehaviour(), port);
   });
   ASSERT_TRUE(connector.Await(kLong, nullptr));

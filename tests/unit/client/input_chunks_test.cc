@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "client/cpp/attend_inputs.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "wire/checksum.h"
@@ -20,22 +19,18 @@ using ::testing::HasSubstr;
 class InputChunksTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    spec_ = {.tokens = 10, .heads = 2, .kv_heads = 1, .head_dim = 8, .value_dim = 16};
-    spec_.branches = {{10, 1}};
     for (auto* bytes : {&q_, &k_, &v_}) {
       bytes->resize(static_cast<size_t>(10 * 64));
       for (std::byte& byte : *bytes) byte = static_cast<std::byte>(next_++ % 251);
     }
     k_.resize(10 * 32);
   }
-  AttendInputs Inputs() const { return {.spec = spec_, .q = q_, .k = k_, .v = v_}; }
   JobTensors Tensors() const {
     return {.bands = {{.tensor = v1::TENSOR_Q, .rows = 10, .row_bytes = 64, .bytes = q_},
                       {.tensor = v1::TENSOR_K, .rows = 10, .row_bytes = 32, .bytes = k_},
                       {.tensor = v1::TENSOR_V, .rows = 10, .row_bytes = 64, .bytes = v_}}};
   }
 
-  JobSpec spec_;
   std::vector<std::byte> q_, k_, v_;  // rows of 64, 32 and 64 bytes
   int next_ = 0;
 };

@@ -1,7 +1,6 @@
 // What a job's files say of its shape, and what its spec does.
 #include "client/cpp/job_shape.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 

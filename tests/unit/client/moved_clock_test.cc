@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cpp/service.h"
 #include "gtest/gtest.h"
 #include "tests/support/free_port.h"

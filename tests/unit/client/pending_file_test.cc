@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>

@@ -1,7 +1,5 @@
 #include "client/cli/progress_line.h"
 
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "gmock/gmock.h"

@@ -18,7 +18,6 @@
 namespace hilbert_ring::cli {
 namespace {
 
-using ::testing::StartsWith;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kRowBytes = 48;  // of q, k and v together

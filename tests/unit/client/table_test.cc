@@ -1,7 +1,5 @@
 #include "client/cli/table.h"
 
-#include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 

@@ -1,9 +1,7 @@
 #include "client/cpp/verify.h"
 
-#include <cmath>
 #include <cstring>
 #include <limits>
-#include <set>
 #include <string>
 
 #include "client/cpp/job_files.h"

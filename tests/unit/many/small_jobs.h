@@ -1,7 +1,6 @@
 // Small jobs as clients send them.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "hilbert_ring/v1/many.pb.h"

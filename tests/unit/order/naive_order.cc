@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <numeric>
-#include <utility>
 
 namespace hilbert_ring {
 namespace {

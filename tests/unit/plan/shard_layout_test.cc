@@ -1,13 +1,10 @@
 #include "engine/plan/shard_layout.h"
 
-#include <cstring>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/random/random_spec.h"
-#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring {
 namespace {

@@ -4,7 +4,6 @@
 #include <memory>
 #include <numeric>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"

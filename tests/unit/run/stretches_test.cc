@@ -1,11 +1,9 @@
 #include "engine/run/stretches.h"
 
-#include <map>
 #include <random>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/random/random_spec.h"
 
 namespace hilbert_ring {
 namespace {

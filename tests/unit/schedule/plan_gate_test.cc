@@ -4,7 +4,6 @@
 #include <chrono>
 #include <future>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>

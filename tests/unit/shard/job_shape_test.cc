@@ -10,7 +10,6 @@ namespace hilbert_ring::server {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Slides of 3 and 4 tiles: tokens 0 and 4 are class tokens.
 JobShape TwoSlides(int64_t class_tokens) {

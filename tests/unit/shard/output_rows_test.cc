@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <map>
-#include <memory>
 
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"

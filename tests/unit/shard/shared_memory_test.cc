@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include "gmock/gmock.h"

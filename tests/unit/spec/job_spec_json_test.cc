@@ -1,14 +1,12 @@
 #include "engine/spec/job_spec_json.h"
 
 #include <limits>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/random/random_spec.h"
 
 namespace hilbert_ring {
 namespace {
@@ -201,20 +199,6 @@ TEST(BadDocuments, OfWrongOrderings) {
        "ordering.coords_axes is 4294967299"},  // which narrows to three
       {WithOrdering(R"("coords": [[1, 2]], "coords_axes": 3)"), "ordering.coords_axes is 3"},
   });
-}
-
-TEST(FormatJobSpec, ReadsBackToAnEqualSpec) {
-  std::mt19937_64 random(11);
-  for (int trial = 0; trial < 2000; ++trial) {
-    JobSpec spec = testing::RandomSpec(random);
-    spec.dtype = static_cast<DataType>(trial % 3);
-    ASSERT_TRUE(Validate(spec).ok()) << FormatJobSpec(spec) << ": " << Validate(spec);
-    const auto document = ParseJobSpec(FormatJobSpec(spec));
-    ASSERT_TRUE(document.ok()) << FormatJobSpec(spec) << ": " << document.status();
-    ASSERT_EQ(document->spec, spec) << FormatJobSpec(spec);
-    EXPECT_EQ(document->coords_file.has_value(),
-              spec.ordering.has_value() && spec.ordering->coordinate_axes != 0);
-  }
 }
 
 TEST(FormatJobSpec, KeepsExtremeNumbers) {

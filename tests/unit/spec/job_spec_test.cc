@@ -181,25 +181,5 @@ TEST(JobSpec, ProgramsAreToldFieldAndLimit) {
   EXPECT_EQ(FieldOf(absl::InvalidArgumentError("of no field")), std::nullopt);
 }
 
-TEST(JobSpec, ScaleIsTheInverseRootUnlessGiven) {
-  JobSpec spec = ValidSpec();
-  EXPECT_DOUBLE_EQ(spec.Scale(), 0.125);
-  spec.scale = 0.0;
-  EXPECT_EQ(spec.Scale(), 0.0);
-}
-
-TEST(JobSpec, SequencesCoverTheTokens) {
-  JobSpec spec = ValidSpec();
-  auto sequences = Sequences(spec);
-  ASSERT_EQ(sequences.size(), 1u);
-  EXPECT_EQ(sequences[0].begin, 0);
-  EXPECT_EQ(sequences[0].length, 64);
-  spec.sequence_lengths = {1, 60, 3};
-  sequences = Sequences(spec);
-  ASSERT_EQ(sequences.size(), 3u);
-  EXPECT_EQ(sequences[2].begin, 61);
-  EXPECT_EQ(sequences[2].length, 3);
-}
-
 }  // namespace
 }  // namespace hilbert_ring

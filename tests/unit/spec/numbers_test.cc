@@ -1,6 +1,5 @@
 #include "engine/spec/numbers.h"
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>

@@ -1,6 +1,5 @@
 #include "server/stream/epochs.h"
 
-#include <limits>
 #include <string>
 #include <vector>
 

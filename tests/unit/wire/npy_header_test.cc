@@ -71,15 +71,6 @@ TEST(NpyHeader, WritesWhatItReads) {
   }
 }
 
-TEST(NpyHeader, EveryTruncationIsRefused) {
-  const std::string file = Header(1, kPlain);
-  for (size_t bytes = 0; bytes < file.size(); ++bytes) {
-    EXPECT_EQ(ParseNpyHeader(file.substr(0, bytes)).status().code(),
-              absl::StatusCode::kInvalidArgument)
-        << bytes;
-  }
-}
-
 TEST(NpyHeader, WhatIsRefusedIsNamed) {
   const std::string start = "{'descr': '<f4', 'fortran_order': False, 'shape': ";
   for (const auto& [dictionary, message] : std::vector<std::pair<std::string, const char*>>{
@@ -101,16 +92,6 @@ TEST(NpyHeader, WhatIsRefusedIsNamed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
   }
-}
-
-TEST(NpyHeader, RefusesOtherFilesAndVersions) {
-  EXPECT_THAT(std::string(ParseNpyHeader("PK\x03\x04").status().message()),
-              HasSubstr("not a .npy file"));
-  EXPECT_THAT(std::string(ParseNpyHeader(Header(4, kPlain)).status().message()),
-              HasSubstr("version 4.0"));
-  std::string longest = Header(2, kPlain);
-  longest[11] = '\x7f';
-  EXPECT_THAT(std::string(ParseNpyHeader(longest).status().message()), HasSubstr("limit"));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/many.pb.h"
-#include "wire/checksum.h"
 
 namespace hilbert_ring::wire {
 namespace {

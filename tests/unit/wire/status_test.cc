@@ -68,15 +68,6 @@ TEST(Status, AnIpv6AddressHasBrackets) {
   EXPECT_EQ(FromGrpc({grpc::StatusCode::UNKNOWN, "a%25%5B"}).message(), "a%25%5B");
 }
 
-TEST(Status, AMessageThatComesIsOfBoundedLength) {
-  grpc::Status said = ToGrpc(ErrorOf(reason::kNoWorkers, std::string(2000, 'x')));
-  EXPECT_EQ(FromGrpc(said).message().size(), 1024 + std::string("... (2000 bytes)").size());
-  said = {grpc::StatusCode::INTERNAL, std::string(3 << 20, 'x')};
-  EXPECT_LT(FromGrpc(said).message().size(), 5000u);
-  const absl::Status long_reason = WithReason(absl::InternalError("a"), std::string(9000, '\n'));
-  EXPECT_LT(ReasonOf(FromGrpc(ToGrpc(long_reason))).size(), 200u);
-}
-
 TEST(Status, LongMessagesAreCutShort) {
   const std::string start(1023, 'x');
   const grpc::Status status = ToGrpc(absl::NotFoundError(start + std::string(9000, '\xc3')));
