@@ -63,9 +63,9 @@ TEST(CliValues, AKeepaliveIntervalIsTenSecondsToADay) {
 }
 
 TEST(CliValues, AWrongSwitchKeepsNobodyFromTheHelp) {
-  for (const char* arguments : {"--help", "status -h", "--version", "version", "completion bash",
-                                "plan --local --tokens 4 --heads 1 --head-dim 8 --segments 2 "
-                                "--dilations 1"}) {
+  const char* plan = "plan --local --tokens 4 --heads 1 --head-dim 8 --segments 2 --dilations 1";
+  for (const char* arguments :
+       {"--help", "status -h", "--version", "version", "completion bash", plan}) {
     EXPECT_EQ(RunShell(absl::StrCat("HILBERT_RING_TLS=maybe $CLI ", arguments)).code, 0)
         << arguments;
   }
