@@ -134,9 +134,7 @@ absl::StatusOr<cuda::CublasLt> cuda::LoadCublasLt() {
 
 }  // namespace hilbert_ring
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  return Make(handle, EmulatedLt{});
-}
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return Make(handle, EmulatedLt{}); }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return Drop(handle); }
 size_t cublasLtGetVersion() { return 130000; }
 const char* cublasLtGetStatusName(cublasStatus_t status) {
@@ -160,8 +158,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) { return Drop(product); }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t ld) {
-  return Make(layout,
-              EmulatedLayout{.type = type, .rows = rows, .columns = columns, .ld = ld});
+  return Make(layout, EmulatedLayout{.type = type, .rows = rows, .columns = columns, .ld = ld});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return Drop(layout); }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {

@@ -7,7 +7,7 @@ namespace hilbert_ring::emulation {
 
 struct LtCalls {
   int64_t heuristics = 0;  // algorithms that were asked for
-  int64_t alive = 0;  // handles, descriptors, layouts, preferences
+  int64_t alive = 0;       // handles, descriptors, layouts, preferences
 };
 
 LtCalls CountedLtCalls();
