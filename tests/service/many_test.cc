@@ -168,7 +168,9 @@ TEST_F(Many, ALostWorkerCostsNoJob) {
       client::AttendMany(cluster_->address(), Small(jobs), {.chunk_bytes = 50'000});
   for (size_t i = 0; i < jobs.size(); ++i) {
     ASSERT_TRUE(reports[i].ok()) << i << ": " << reports[i].status();
-    if (i % 9 == 0) EXPECT_EQ(jobs[i].Wrong(), "") << i;
+    if (i % 9 == 0) {
+      EXPECT_EQ(jobs[i].Wrong(), "") << i;
+    }
   }
 }
 
