@@ -21,8 +21,8 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Cheap to compute, and its outputs are more than the transport holds: 32 MiB.
-JobSpec LargeOutputs() { return PlainSpec({.tokens = 65'536, .dim = 64, .segment = 64}); }
+// Cheap to compute, and its outputs are far more than the transport holds: 64 MiB.
+JobSpec LargeOutputs() { return PlainSpec({.tokens = 131'072, .dim = 64, .segment = 64}); }
 
 // All of its rows are there.
 void Send(RawCall& call) {
