@@ -26,6 +26,7 @@ FullDisk* full_disk = nullptr;
 
 extern "C" {
 
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): libc's names begin with __.
 int posix_fallocate(int fd, off_t offset, off_t bytes) {
   if (full_disk == nullptr) return fallocate(fd, 0, offset, bytes) == 0 ? 0 : errno;
   full_disk->filled = true;
@@ -38,6 +39,7 @@ int fstatvfs(int /*fd*/, struct statvfs* disk) noexcept {
   disk->f_bavail = full_disk != nullptr && full_disk->filled ? 0 : 65'536;
   return 0;
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
 
 }  // extern "C"
 
