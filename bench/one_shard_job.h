@@ -4,7 +4,7 @@
 //   job.Place(TensorKind::kQ, rows);
 //   job.Run();
 //
-// What fails is an exception (or_fail.h).
+// Failures throw (or_fail.h).
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ class OneShardJob {
   // The spec has no coordinates, and the device outlives the job.
   OneShardJob(const JobSpec& spec, Device& device);
 
-  // Rows by token, in the job's type.
+  // Rows are ordered by token and have the job's type, here and in Out.
   void Place(TensorKind kind, std::span<const std::byte> rows);
-  std::vector<std::byte> Out() const;  // likewise
+  std::vector<std::byte> Out() const;
 
   void Run();
   double flops() const { return flops_; }  // of the last run

@@ -169,7 +169,7 @@ void Windows(const Options& options) {
   PrintTable(table);
 }
 
-// Of random numbers, in float32.
+// The job's rows are random float32 numbers.
 std::unique_ptr<OneShardJob> RandomJob(const JobSpec& spec, Device& device) {
   auto job = std::make_unique<OneShardJob>(spec, device);
   std::mt19937_64 random(6);

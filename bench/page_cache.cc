@@ -26,7 +26,7 @@ constexpr int kTries = 3;
 
 absl::Status Failed(const std::string& path) { return absl::ErrnoToStatus(errno, path); }
 
-// Of a file's pages, whole pages.
+// Counts whole pages of the file that lie in memory.
 absl::StatusOr<int64_t> BytesInMemory(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return Failed(path);

@@ -6,7 +6,7 @@
 //   place.RunByReference(spec);
 //   place.RunSent(spec);
 //
-// What fails is an exception (or_fail.h).
+// Failures throw (or_fail.h).
 #pragma once
 
 #include <sys/types.h>

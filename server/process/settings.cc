@@ -142,8 +142,8 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
       "stream that takes more; further ones are refused");
   app.add_option("--check-rows", s.check_rows,
                  "rows of each attention job that are computed again in float64 (of an encoder's "
-                 "job: none, "
-                 "which its report notes); a mismatch fails the job and its worker gets no more")
+                 "job: none, which its report notes); a mismatch fails the job and its worker gets "
+                 "no more")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--warm-up", s.warm_up,
                  "true: ready once a first job over all workers, whose rows are checked, has ended "

@@ -12,25 +12,12 @@
 #include "tests/unit/client/echo_job.h"
 #include "tests/unit/client/fake_service.h"
 #include "tests/unit/client/manual_timing.h"
+#include "tests/unit/client/resend_request.h"
 
 namespace hilbert_ring::client {
 namespace {
 
-using Ranges = std::vector<std::pair<int64_t, int64_t>>;  // first row, rows
-
 constexpr int64_t kManyTokens = 1 << 13;  // 3 MiB of input, in 12 chunks of 256 KiB
-
-v1::Resend Request(v1::Tensor tensor, const Ranges& ranges, int attempt = 0) {
-  v1::Resend resend;
-  resend.set_attempt(attempt);
-  resend.set_tensor(tensor);
-  for (const auto& [first, rows] : ranges) {
-    v1::Resend::Range& range = *resend.add_ranges();
-    range.set_first_row(first);
-    range.set_rows(rows);
-  }
-  return resend;
-}
 
 // Rows of a tensor that came, the first time and again.
 int64_t RowsOf(const FakeRecord& record, v1::Tensor tensor) {

@@ -4,18 +4,16 @@
 #include <random>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/client/resend_request.h"
 
 namespace hilbert_ring::client {
 namespace {
 
 using ::testing::ElementsAre;
-
-using Ranges = std::vector<std::pair<int64_t, int64_t>>;  // first row, rows
 
 Ranges Drain(RowRanges ranges, int64_t most_rows) {
   Ranges taken;
@@ -48,24 +46,12 @@ TEST(RowRanges, AreASetOfRows) {
   }
 }
 
-v1::Resend Request(v1::Tensor tensor, const Ranges& ranges) {
-  v1::Resend resend;
-  resend.set_attempt(3);
-  resend.set_tensor(tensor);
-  for (const auto& [first, rows] : ranges) {
-    v1::Resend::Range& range = *resend.add_ranges();
-    range.set_first_row(first);
-    range.set_rows(rows);
-  }
-  return resend;
-}
-
 TEST(ResendQueueTest, RowsOfATokenTravelTogether) {
   const JobTensors tensors = {.ahead = {{.tensor = v1::TENSOR_COORDS, .rows = 50, .row_bytes = 8}},
                               .bands = {{.tensor = v1::TENSOR_Q, .rows = 50, .row_bytes = 64},
                                         {.tensor = v1::TENSOR_K, .rows = 50, .row_bytes = 32},
                                         {.tensor = v1::TENSOR_V, .rows = 50, .row_bytes = 64}}};
-  ResendQueue queue(tensors, 3);
+  ResendQueue queue(tensors, 0);
   EXPECT_TRUE(queue.empty());
   EXPECT_EQ(*queue.Add(Request(v1::TENSOR_V, {{0, 10}})), 10 * 64);
   EXPECT_EQ(*queue.Add(Request(v1::TENSOR_Q, {{0, 10}, {30, 1}})), 11 * 64);
