@@ -72,7 +72,9 @@ TEST(SharedPage, OfManyWhoAskAtOnceOneMakesIt) {
   const HttpReply first = replies.front().get();
   EXPECT_EQ(first.content_type, "x");
   for (auto& reply : replies) {
-    if (reply.valid()) EXPECT_EQ(reply.get().shared, first.shared);
+    if (reply.valid()) {
+      EXPECT_EQ(reply.get().shared, first.shared);
+    }
   }
   EXPECT_EQ(made, 1);
 }
