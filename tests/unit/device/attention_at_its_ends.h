@@ -40,15 +40,6 @@ void ForRows(const AttentionCase& c, const Check& check) {
       }
 }
 
-// Of one weight, where the kernel ("cpu/avx2", as DeviceInfo names it) of a 16-bit type rounds it
-// to that type; else 0.
-inline double WeightRoundingOf(const std::string& kernel, DataType dtype) {
-  if (dtype == DataType::kFloat32) return 0;
-  const bool gpu = kernel.starts_with("cuda/");
-  if (!gpu && kernel.find("bf16") == std::string::npos) return 0;
-  return dtype == DataType::kBFloat16 ? 0x1p-8 : 0x1p-11;
-}
-
 // What rounding of weights and of results may do to one, relative to its terms.
 inline double Rounding(const CaseShape& s) {
   const auto of = [](DataType type) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/spec/numbers.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/kernel_options.h"
 
@@ -117,6 +118,38 @@ Normed NormOf(const std::vector<double>& row, const float* weight, const float* 
   return normed;
 }
 
+constexpr int64_t kWidths[] = {1, 3, 50, 64, 768, 1536, 3072};
+
+TEST_F(RowMathOf, NormsAreThoseOfFloat64) {
+  for (const int64_t dim : kWidths) {
+    for (const float size : {1e-15f, 1.0f, 1e12f}) {
+      const int64_t rows = 5;
+      const auto from = Values(rows * dim, dim, size), weight = Values(dim, 2),
+                 bias = Values(dim, 3);
+      float* const to = Empty<float>(rows * dim);
+      const float epsilon = 1e-5f;
+      Run(RowsTask{.rows = rows,
+                   .dim = dim,
+                   .from = Copied(from),
+                   .from_stride = dim,
+                   .norm = {Copied(weight), Copied(bias), epsilon},
+                   .to = to});
+      const auto found = Back(to, rows * dim);
+      for (int64_t row = 0; row < rows; ++row) {
+        const std::vector<double> of_row(from.begin() + row * dim, from.begin() + (row + 1) * dim);
+        const Normed normed = NormOf(of_row, weight.data(), bias.data(), epsilon);
+        for (int64_t x = 0; x < dim; ++x) {
+          const double expected = normed.values[x];
+          EXPECT_NEAR(found[row * dim + x], expected,
+                      4e-6 * (1 + std::abs(expected) +
+                              std::abs(of_row[x]) / normed.deviation * std::abs(weight[x])))
+              << dim << " of size " << size << " at " << row << ", " << x;
+        }
+      }
+    }
+  }
+}
+
 // A mean far from 0 takes a variance apart that is the difference of two squares; squares that are
 // no float32 are computed in float64; rows that are longer than what a block keeps.
 TEST_F(RowMathOf, NormsOfRowsThatAreHard) {
@@ -125,9 +158,8 @@ TEST_F(RowMathOf, NormsOfRowsThatAreHard) {
     float size, mean;
     double tolerance;
   };
-  for (const Hard& hard :
-       {Hard{3, 1, 0, 1e-5}, Hard{64, 1e12f, 0, 1e-5}, Hard{768, 1, 1000, 1e-3},
-        Hard{50, 1e19f, 0, 1e-5}, Hard{768, 3e37f, 0, 1e-5}, Hard{13001, 1, 0, 1e-5}}) {
+  for (const Hard& hard : {Hard{768, 1, 1000, 1e-3}, Hard{50, 1e19f, 0, 1e-5},
+                           Hard{768, 3e37f, 0, 1e-5}, Hard{13001, 1, 0, 1e-5}}) {
     const int64_t dim = hard.dim;
     const auto from = Values(dim, 9, hard.size, hard.mean), weight = Values(dim, 2);
     const auto bias = Values(dim, 3);
@@ -206,6 +238,25 @@ TEST_F(RowMathOf, BiasActivationResidualAndNormInOneStep) {
   }
 }
 
+TEST_F(RowMathOf, GeluIsTheExactOne) {
+  std::vector<float> from;
+  for (double x = -12; x <= 12; x += 0.0113) from.push_back(static_cast<float>(x));
+  for (const float x : {0.0f, 1e4f, -1e4f, 1e-30f, 3e38f}) from.push_back(x);
+  const auto dim = static_cast<int64_t>(from.size());
+  float* const to = Empty<float>(dim);
+  Run(RowsTask{.rows = 1,
+               .dim = dim,
+               .from = Copied(from),
+               .from_stride = dim,
+               .activation = Activation::kGelu,
+               .to = to});
+  const auto found = Back(to, dim);
+  for (int64_t i = 0; i < dim; ++i) {
+    const double expected = Gelu(from[i]);
+    EXPECT_NEAR(found[i], expected, 1e-6 * (1 + std::abs(expected))) << from[i];
+  }
+}
+
 TEST_F(RowMathOf, TypesAreReadAndRoundedToNearestEven) {
   for (const DataType of : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
     for (const DataType as : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
@@ -220,6 +271,59 @@ TEST_F(RowMathOf, TypesAreReadAndRoundedToNearestEven) {
                    .to = to,
                    .to_dtype = as});
       EXPECT_EQ(BackAs(as, to, rows * dim), Rounded(as, from));
+    }
+  }
+}
+
+TEST_F(RowMathOf, TilesArePlacedWithBiasAndPosition) {
+  const int64_t rows = 4, dim = 52, places = 9;
+  const auto from = Rounded(DataType::kBFloat16, Values(rows * dim, 1)), bias = Values(dim, 2);
+  const std::vector<int64_t> to_rows{7, 0, 8, 3};
+  const std::vector<double> coords{0, 0, 255.5, 256, 255'999, 100'000.25, 77'000, 512};
+  std::vector<double> frequencies;
+  for (int i = 0; i < dim / 4; ++i) frequencies.push_back(std::pow(10000.0, -i / 13.0));
+  const std::vector<float> untouched(places * dim, 77);
+  for (const bool positioned : {false, true}) {
+    float* const to = Copied(untouched);
+    Run(PlaceTask{.rows = rows,
+                  .dim = dim,
+                  .from = CopiedAs(DataType::kBFloat16, from),
+                  .from_dtype = DataType::kBFloat16,
+                  .bias = positioned ? Copied(bias) : nullptr,
+                  .places = Copied(to_rows),
+                  .to = to,
+                  .coords = positioned ? Copied(coords) : nullptr,
+                  .frequencies = Copied(frequencies),
+                  .tile_size = 256});
+    auto found = Back(to, places * dim);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t x = 0; x < dim; ++x) {
+        double expected = from[i * dim + x];
+        if (positioned) {
+          const double cell = std::floor(coords[2 * i + (x < dim / 2 ? 1 : 0)] / 256);
+          const double angle = cell * frequencies[x % (dim / 2) % (dim / 4)];
+          expected += bias[x] + (x % (dim / 2) < dim / 4 ? std::sin(angle) : std::cos(angle));
+        }
+        EXPECT_NEAR(found[to_rows[i] * dim + x], expected, 2e-6 * (1 + std::abs(expected)));
+        found[to_rows[i] * dim + x] = 77;
+      }
+    }
+    EXPECT_EQ(found, untouched) << "of other rows";
+  }
+}
+
+TEST_F(RowMathOf, SumsAddUpInFloat64) {
+  for (const int64_t dim : {1, 33, 768}) {
+    for (const int64_t rows : {1, 7, 1024}) {
+      const auto from = Values(rows * dim, rows, 1, 1e4f);
+      std::vector<double> expected(dim, 5);
+      double* const to = Copied(expected);
+      Run(SumTask{.rows = rows, .dim = dim, .from = Copied(from), .to = to});
+      for (int64_t i = 0; i < rows * dim; ++i) expected[i % dim] += from[i];
+      const auto found = Back(to, dim);
+      for (int64_t x = 0; x < dim; ++x) {
+        EXPECT_NEAR(found[x], expected[x], 1e-12 * std::abs(expected[x])) << rows << " x " << dim;
+      }
     }
   }
 }
@@ -261,6 +365,63 @@ TEST_F(RowMathOf, ProductsAreThoseOfTheirType) {
       }
     }
   }
+}
+
+// Steps of one call see what those before them wrote.
+TEST_F(RowMathOf, StepsFollowEachOther) {
+  const std::vector<float> from{1, 2, 3, 4}, identity{1, 0, 0, 1};
+  float* const first = Empty<float>(4);
+  float* const second = Empty<float>(4);
+  float* const residual = Empty<float>(4);
+  const RowsTask add{.rows = 2,
+                     .dim = 2,
+                     .from = Copied(from),
+                     .from_stride = 2,
+                     .residual = residual,
+                     .to = first};
+  const std::vector<ModelStep> steps{
+      add,
+      ProductTask{.rows = 2,
+                  .in = 2,
+                  .out = 2,
+                  .from = first,
+                  .weights = Copied(identity),
+                  .to = second,
+                  .workspace = Empty<std::byte>(2048),
+                  .workspace_bytes = 2048},
+      RowsTask{.rows = 2, .dim = 2, .from = second, .from_stride = 2, .residual = residual}};
+  EXPECT_TRUE(math_->Run(steps).ok());
+  EXPECT_THAT(Back(residual, 4), ::testing::ElementsAre(2, 4, 6, 8));
+}
+
+TEST_F(RowMathOf, NothingIsDoneToNothing) {
+  EXPECT_TRUE(math_->Run({}).ok());
+  Run(ProductTask{.rows = 0, .in = 4, .out = 4});
+  Run(RowsTask{.rows = 0, .dim = 4});
+  Run(PlaceTask{.rows = 0, .dim = 4});
+  Run(SumTask{.rows = 0, .dim = 4});
+}
+
+TEST_F(RowMathOf, WhatIsOutOfRangeIsRefusedBeforeAnythingIsDone) {
+  const std::vector<float> from{1, 2};
+  float* const residual = Empty<float>(2);
+  const RowsTask good{
+      .rows = 1, .dim = 2, .from = Copied(from), .from_stride = 2, .residual = residual};
+  const std::pair<ModelStep, const char*> bad[] = {
+      {ProductTask{.dtype = DataType::kFloat16}, "dtype"},
+      {ProductTask{.rows = int64_t{1} << 31}, "rows is 2147483648"},
+      {RowsTask{.rows = 2, .dim = 4, .from_stride = 3}, "from_stride is 3"},
+      {RowsTask{.rows = -1}, "rows is -1"},
+      {PlaceTask{.rows = 1, .dim = 6, .coords = reinterpret_cast<const double*>(residual)},
+       "dim is 6"},
+      {SumTask{.dim = -2}, "dim is -2"}};
+  for (const auto& [step, words] : bad) {
+    const std::vector<ModelStep> steps{good, step};
+    const absl::Status status = math_->Run(steps);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(words));
+  }
+  EXPECT_THAT(Back(residual, 2), ::testing::Each(0));
 }
 
 }  // namespace

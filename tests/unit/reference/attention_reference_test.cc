@@ -4,9 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 #include <string>
 
 #include "engine/order/permutation.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/golden/golden_case.h"
 
@@ -16,18 +18,27 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-class StoredRows final : public RowSource {
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Rows that remember who asked for them.
+class WatchedRows final : public RowSource {
  public:
-  StoredRows(const std::vector<float>& values, int64_t width) : values_(values), width_(width) {}
+  WatchedRows(std::vector<double> values, int64_t width)
+      : values_(std::move(values)), width_(width) {}
 
   void Read(int64_t token, int64_t first, std::span<double> values) const override {
+    read_.insert(token);
     ASSERT_LE(first + static_cast<int64_t>(values.size()), width_);
     std::copy_n(values_.begin() + token * width_ + first, values.size(), values.begin());
   }
 
+  const std::set<int64_t>& read() const { return read_; }
+
  private:
-  const std::vector<float>& values_;
+  const std::vector<double> values_;
   const int64_t width_;
+  mutable std::set<int64_t> read_;
 };
 
 // Rows without data: each is its token's number, times a factor, in every place.
@@ -81,9 +92,9 @@ TEST_P(GoldenReference, WholeJobAgreesWithTheOracle) {
 // Rows alone, with stored orders and with orders evaluated by range.
 TEST_P(GoldenReference, RowsAgreeWithTheOracle) {
   const JobSpec& spec = golden_.spec;
-  const StoredRows q(golden_.q, spec.heads * spec.head_dim);
-  const StoredRows k(golden_.k, spec.kv_heads * spec.head_dim);
-  const StoredRows v(golden_.v, spec.kv_heads * spec.value_dim);
+  const WatchedRows q(Doubles(golden_.q), spec.heads * spec.head_dim);
+  const WatchedRows k(Doubles(golden_.k), spec.kv_heads * spec.head_dim);
+  const WatchedRows v(Doubles(golden_.v), spec.kv_heads * spec.value_dim);
   std::mt19937_64 random(3);
   for (const int64_t stored : {Permutation::kDefaultMaxStoredTokens, int64_t{0}}) {
     const auto order = Permutation::Make(spec, golden_.coords, stored);
@@ -127,6 +138,63 @@ ReferenceRow RowOf(const JobSpec& spec, int64_t token, const RowSource& q, const
   return ReferenceAttentionRow(spec, **order, token, q, k, v);
 }
 
+TEST(ReferenceAttentionRow, ReadsOnlyTheRowsThatItSees) {
+  JobSpec spec = SmallSpec();
+  spec.tokens = 20;
+  spec.branches = {{8, 2}};
+  const WatchedRows q(std::vector<double>(160, 1.0), 8);
+  const WatchedRows k(std::vector<double>(160, 1.0), 8);
+  const WatchedRows v(std::vector<double>(160, 1.0), 8);
+  RowOf(spec, 10, q, k, v);
+  EXPECT_THAT(q.read(), ElementsAre(10));
+  EXPECT_THAT(k.read(), ElementsAre(8, 10, 12, 14));
+  EXPECT_THAT(v.read(), ElementsAre(8, 10, 12, 14));
+}
+
+TEST(ReferenceAttentionRow, ARowThatNoBranchSelectsIsTheIdentityOfTheMerge) {
+  JobSpec spec = SmallSpec();
+  spec.branches = {{8, 2}};
+  const NumberedRows rows(1.0);
+  const ReferenceRow row = RowOf(spec, 3, rows, rows, rows);
+  EXPECT_THAT(row.out, ::testing::Each(0.0));
+  EXPECT_EQ(row.lse[0], -std::numeric_limits<double>::infinity());
+}
+
+TEST(ReferenceAttentionRow, SumsByHand) {
+  // Scores are all zero, so the output is the mean of tokens 0 to 7 and lse the log of their
+  // number.
+  JobSpec spec = SmallSpec();
+  const ReferenceRow row = RowOf(spec, 2, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_DOUBLE_EQ(row.out[0], 3.5);
+  EXPECT_DOUBLE_EQ(row.lse[0], std::log(8.0));
+}
+
+TEST(ReferenceAttentionRow, CausalRowsSeeNothingAhead) {
+  JobSpec spec = SmallSpec();
+  spec.causal = true;
+  const ReferenceRow row = RowOf(spec, 2, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_DOUBLE_EQ(row.out[0], 1.0);
+  EXPECT_DOUBLE_EQ(row.lse[0], std::log(3.0));
+}
+
+TEST(ReferenceAttentionRow, ZeroKeysMakeUpShortSegments) {
+  // Segment [6, 8) has 2 of 6 rows: four zero keys of score 0 join the denominator.
+  JobSpec spec = SmallSpec();
+  spec.branches = {{6, 1}};
+  spec.tail = Tail::kZero;
+  const NumberedRows zero(0.0), one(1.0);
+  ReferenceRow row = RowOf(spec, 7, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 13.0 / 6.0);
+  EXPECT_DOUBLE_EQ(row.lse[0], std::log(6.0));
+  spec.tail = Tail::kMask;
+  row = RowOf(spec, 7, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 6.5);
+  spec.tail = Tail::kZero;
+  spec.causal = true;  // no zero keys under a causal mask
+  row = RowOf(spec, 7, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 6.5);
+}
+
 TEST(ReferenceAttentionRow, ZeroKeysStayStableBesideHugeScores) {
   JobSpec spec = SmallSpec();
   spec.branches = {{6, 1}};
@@ -143,6 +211,43 @@ TEST(ReferenceAttentionRow, ZeroKeysStayStableBesideHugeScores) {
   EXPECT_EQ(low.top[0].token, ReferenceRow::kZeroKey);
   EXPECT_DOUBLE_EQ(low.top[0].weights, 4.0);
   EXPECT_EQ(low.out[0], 0.0);
+}
+
+TEST(ReferenceAttentionRow, GroupsAreAveragedOnlyWhenAsked) {
+  JobSpec spec = SmallSpec();
+  spec.heads = spec.kv_heads = 2;
+  spec.branches = {{8, 1}, {4, 1}};
+  const NumberedRows zero(0.0), one(1.0);
+  ReferenceRow row = RowOf(spec, 1, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 3.5 / 2);
+  EXPECT_DOUBLE_EQ(row.out[8], 1.5 / 2);
+  spec.average_groups = false;
+  row = RowOf(spec, 1, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 3.5);
+  EXPECT_DOUBLE_EQ(row.out[8], 1.5);
+}
+
+TEST(ReferenceAttentionRow, BranchesMixByTheirDenominators) {
+  JobSpec spec = SmallSpec();
+  spec.mixing = Mixing::kLse;
+  spec.branches = {{8, 1}, {4, 1}};
+  const ReferenceRow row = RowOf(spec, 1, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_DOUBLE_EQ(row.out[0], (28.0 + 6.0) / 12.0);
+  EXPECT_DOUBLE_EQ(row.lse[0], std::log(12.0));
+}
+
+TEST(ReferenceAttentionRow, ManyHeadsHaveTheirOwnOffsets) {
+  // 4 heads over dilation 2: heads 0 and 1 start at 0, heads 2 and 3 at 1.
+  JobSpec spec = SmallSpec();
+  spec.heads = 4;
+  spec.kv_heads = 2;
+  spec.mixing = Mixing::kLse;
+  spec.branches = {{8, 2}};
+  const ReferenceRow row = RowOf(spec, 3, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_EQ(row.lse[0], -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(row.lse[1], -std::numeric_limits<double>::infinity());
+  EXPECT_DOUBLE_EQ(row.out[2 * 8], 4.0);
+  EXPECT_DOUBLE_EQ(row.out[3 * 8], 4.0);
 }
 
 // A job of a million million tokens costs a row only what the row sees.
@@ -163,6 +268,59 @@ std::vector<double> RowsWith(int64_t tokens, double value, int64_t token, int64_
   std::vector<double> rows(tokens * 8, value);
   rows[token * 8 + dim] = odd;
   return rows;
+}
+
+TEST(ReferenceAttention, OddValuesReachTheRowsThatSeeThem) {
+  JobSpec spec = SmallSpec();
+  spec.tokens = 16;
+  spec.branches = {{8, 1}};
+  spec.causal = true;
+  const std::vector<double> ones(16 * 8, 1.0);
+  for (const double odd : {kNan, kInfinity, -kInfinity}) {
+    const auto result = ReferenceAttention(spec, ones, ones, RowsWith(16, 1, 3, 2, odd), {});
+    ASSERT_TRUE(result.ok());
+    for (int64_t token = 0; token < 16; ++token) {
+      for (int64_t dim = 0; dim < 8; ++dim) {
+        const double out = result->out[token * 8 + dim];
+        const bool reached = token >= 3 && token < 8 && dim == 2;
+        EXPECT_TRUE(!reached          ? out == 1
+                    : std::isnan(odd) ? std::isnan(out)
+                                      : out == odd)
+            << token << " " << dim << " " << out;
+      }
+      EXPECT_TRUE(std::isfinite(result->lse[token])) << token;
+    }
+  }
+  std::vector<double> both = RowsWith(16, 1, 3, 2, kInfinity);
+  both[4 * 8 + 2] = -kInfinity;
+  const auto result = ReferenceAttention(spec, ones, ones, both, {});
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->out[3 * 8 + 2], kInfinity);
+  EXPECT_TRUE(std::isnan(result->out[4 * 8 + 2]));
+}
+
+TEST(ReferenceAttention, ARowIsNanWhereItSeesAKeyOfNanOrInfiniteScore) {
+  JobSpec spec = SmallSpec();
+  spec.tokens = 16;
+  spec.causal = true;
+  spec.branches = {{8, 1}};
+  const std::vector<double> ones(16 * 8, 1.0);
+  for (const double odd : {kNan, kInfinity}) {
+    for (const Mixing mixing : {Mixing::kHeadGroups, Mixing::kLse}) {
+      spec.mixing = mixing;
+      spec.branches = {{8, 1}};
+      if (mixing == Mixing::kLse) spec.branches.push_back({4, 2});
+      const auto result = ReferenceAttention(spec, ones, RowsWith(16, 1, 3, 0, odd), ones, {});
+      ASSERT_TRUE(result.ok());
+      for (int64_t token = 0; token < 16; ++token) {
+        const bool reached = token >= 3 && token < 8;
+        EXPECT_EQ(std::isnan(result->lse[token]), reached) << token;
+        for (int64_t dim = 0; dim < 8; ++dim) {
+          EXPECT_EQ(std::isnan(result->out[token * 8 + dim]), reached) << token;
+        }
+      }
+    }
+  }
 }
 
 TEST(ReferenceAttention, AScoreOfMinusInfinityHasNoWeight) {
@@ -205,6 +363,23 @@ TEST(ReferenceAttention, MergesLeaveOutWhatHasNoWeight) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->out[2], 1.0);
   EXPECT_EQ(result->out[7 * 8 + 2], kInfinity);
+}
+
+TEST(ReferenceAttention, RefusesABadSpecAndDataOfOtherSize) {
+  JobSpec spec = SmallSpec();
+  const std::vector<double> rows(64, 0.0), short_rows(63, 0.0);
+  EXPECT_TRUE(ReferenceAttention(spec, rows, rows, rows, {}).ok());
+  const auto refuses = [&](const std::vector<double>& q, const std::vector<double>& k,
+                           const std::vector<double>& v, const char* words) {
+    const auto result = ReferenceAttention(spec, q, k, v, {});
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(words));
+  };
+  refuses(short_rows, rows, rows, "q has 63");
+  refuses(rows, short_rows, rows, "k has 63");
+  refuses(rows, rows, short_rows, "v has 63");
+  spec.heads = 0;
+  refuses(rows, rows, rows, "heads is 0");
 }
 
 }  // namespace

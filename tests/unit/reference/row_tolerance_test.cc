@@ -55,6 +55,37 @@ struct RowCase {
     return ExpectRow(spec, **Permutation::Make(spec, {}), 0, q, k, v);
   }
 
+  // As plain float32 code computes it: scores are summed one by one, scaled, and the greatest is
+  // taken away; weights and their products with values are summed one by one. `rounds_weights` as
+  // kernels for 16-bit types do.
+  struct Plain {
+    std::vector<double> out;
+    double lse = 0;
+  };
+  Plain Compute(bool rounds_weights) const {
+    const auto scale = static_cast<float>(spec.Scale());
+    std::vector<float> scores;
+    for (const auto& key : k.rows) {
+      float score = 0;
+      for (size_t i = 0; i < key.size(); ++i) {
+        score += static_cast<float>(q.rows[0][i]) * static_cast<float>(key[i]);
+      }
+      scores.push_back(score * scale);
+    }
+    const float top = *std::ranges::max_element(scores);
+    float sum = 0;
+    std::vector<float> out(spec.value_dim);
+    for (size_t j = 0; j < scores.size(); ++j) {
+      float weight = std::exp(scores[j] - top);
+      sum += weight;
+      if (rounds_weights) weight = Rounded(spec.dtype, weight);
+      for (size_t i = 0; i < out.size(); ++i) out[i] += weight * static_cast<float>(v.rows[j][i]);
+    }
+    Plain plain{.lse = static_cast<double>(static_cast<float>(top + std::log(sum)))};
+    for (const float value : out) plain.out.push_back(Rounded(spec.dtype, value / sum));
+    return plain;
+  }
+
   double OutExcess(const ExpectedRow& expected, const std::vector<double>& out) const {
     return OutDeviation(spec, 0, expected, out).worst.excess;
   }
@@ -62,6 +93,17 @@ struct RowCase {
     return LseDeviation(0, expected, std::vector<double>{lse}).worst.excess;
   }
 };
+
+TEST(RowTolerance, SpacingOfTypes) {
+  EXPECT_EQ(Spacing(DataType::kFloat32, 1), 0x1p-23);
+  EXPECT_EQ(Spacing(DataType::kFloat32, -3), 0x1p-22);
+  EXPECT_EQ(Spacing(DataType::kFloat32, 0), 0x1p-149);
+  EXPECT_EQ(Spacing(DataType::kFloat32, 1e-44), 0x1p-149);
+  EXPECT_EQ(Spacing(DataType::kBFloat16, 1.5), 0x1p-7);
+  EXPECT_EQ(Spacing(DataType::kBFloat16, 1e-40), 0x1p-133);
+  EXPECT_EQ(Spacing(DataType::kFloat16, 1), 0x1p-10);
+  EXPECT_EQ(Spacing(DataType::kFloat16, 1e-6), 0x1p-24);
+}
 
 // Two equal keys: what is left is the rounding of sums, of weights and of the result.
 TEST(RowTolerance, IsNoMoreThanRoundingWhereAllValuesAreOne) {
@@ -121,7 +163,7 @@ TEST(RowTolerance, KnowsProductsThatAreExact) {
   const ExpectedRow expected = c.Expect();
   EXPECT_DOUBLE_EQ(c.spec.Scale() * c.q.rows[0][0] * c.k.rows[0][0], 0x1p26);
   for (const double tolerance : expected.tolerance.out) EXPECT_LT(tolerance, 2e-5);
-  EXPECT_LE(c.OutExcess(expected, expected.row.out), 1);
+  EXPECT_LE(c.OutExcess(expected, c.Compute(false).out), 1);
   // Merged by a log-sum-exp that is rounded to float32, spacing 8: any average of the values.
   std::vector<double> wrong = expected.row.out;
   wrong[0] += 0.58;
@@ -129,10 +171,125 @@ TEST(RowTolerance, KnowsProductsThatAreExact) {
   // Products that are not exact leave float32 at a loss, within the values that it averages.
   c.q.rows[0][1] = 1.0 + 0x1p-20;
   const ExpectedRow at_a_loss = c.Expect();
+  EXPECT_LE(c.OutExcess(at_a_loss, c.Compute(false).out), 1);
   for (int64_t i = 0; i < 8; ++i) {
     EXPECT_GT(at_a_loss.tolerance.out[i], 0.01);
     EXPECT_LT(at_a_loss.tolerance.out[i], 1.0);
   }
+}
+
+// However large the scores are, a key that is far ahead is found by any arithmetic.
+TEST(RowTolerance, IsSmallWhereOneKeyIsFarAhead) {
+  std::mt19937_64 random(2);
+  std::normal_distribution<double> normal;
+  RowCase c(DataType::kFloat32, 64, 32, 8);
+  for (auto& row : c.k.rows) {
+    for (double& x : row) x = Rounded(DataType::kFloat32, 1e9 * normal(random));
+  }
+  for (auto& row : c.v.rows) {
+    for (double& x : row) x = Rounded(DataType::kFloat32, normal(random));
+  }
+  c.q.rows[0] = c.k.rows[17];
+  const ExpectedRow expected = c.Expect();
+  EXPECT_GT(expected.row.lse[0], 1e17);
+  for (int64_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(expected.row.out[i], c.v.rows[17][i]);
+    EXPECT_LT(expected.tolerance.out[i], 1e-5 * std::abs(expected.row.out[i]));
+  }
+  EXPECT_GT(c.OutExcess(expected, c.v.rows[16]), 1000);
+}
+
+// q and k that nearly cancel: lse is small and cannot be better than its products.
+TEST(RowTolerance, LseFollowsTheProducts) {
+  RowCase c(DataType::kFloat32, 1, 8, 8);
+  c.q.rows[0] = {1e4F, 1e4F, 0, 0, 0, 0, 0, 0};
+  c.k.rows[0] = {Rounded(DataType::kFloat32, 1e4 / 3),
+                 -Rounded(DataType::kFloat32, 1e4 / 3 + 1e-3),
+                 0,
+                 0,
+                 0,
+                 0,
+                 0,
+                 0};
+  const ExpectedRow expected = c.Expect();
+  const double lse = c.Compute(false).lse;
+  EXPECT_LT(std::abs(expected.row.lse[0]), 10);
+  EXPECT_LE(RowCase::LseExcess(expected, lse), 1) << lse << " " << expected.row.lse[0];
+  EXPECT_GT(expected.tolerance.lse[0], 1e-2);
+  EXPECT_GT(RowCase::LseExcess(expected, expected.row.lse[0] + 100), 1);
+  // Beside small ones it is known well.
+  c.q.rows[0] = {0.5, 0.25, 0, 0, 0, 0, 0, 0};
+  c.k.rows[0] = {0.5, -0.5, 0, 0, 0, 0, 0, 0};
+  EXPECT_LT(c.Expect().tolerance.lse[0], 2e-6);
+}
+
+// Nothing absolute: what is doubled has a doubled tolerance.
+TEST(RowTolerance, ScalesWithTheValues) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal;
+  for (const DataType dtype : kTypes) {
+    RowCase c(dtype, 40, 16, 8);
+    for (OneRow* rows : {&c.q, &c.k, &c.v}) {
+      for (auto& row : rows->rows) {
+        for (double& x : row) x = Rounded(dtype, normal(random));
+      }
+    }
+    const RowTolerance before = c.Expect().tolerance;
+    for (auto& row : c.v.rows) {
+      for (double& x : row) x *= 64;
+    }
+    const RowTolerance after = c.Expect().tolerance;
+    for (int64_t i = 0; i < 8; ++i) {
+      EXPECT_NEAR(after.out[i], 64 * before.out[i], 1e-12 * after.out[i]);
+    }
+    EXPECT_EQ(after.lse, before.lse);
+  }
+}
+
+// Right rows of any magnitude are right; rows that lack a key, or have another's, are wrong.
+TEST(RowTolerance, AcceptsPlainFloat32OfAnyMagnitude) {
+  std::mt19937_64 random(4);
+  std::normal_distribution<double> normal;
+  const auto magnitude = [&](double most) {
+    return std::pow(10.0, std::uniform_real_distribution<double>(-most / 2, most / 2)(random));
+  };
+  int judged = 0, found = 0, other = 0;
+  for (int trial = 0; trial < 1500; ++trial) {
+    SCOPED_TRACE(trial);
+    const DataType dtype = kTypes[trial % 3];
+    const double most = dtype == DataType::kFloat16 ? 8 : 36;
+    const auto dim = static_cast<int64_t>(8 * (1 + random() % 16));
+    RowCase c(dtype, 1 + static_cast<int64_t>(random() % 300), dim, 8);
+    for (OneRow* rows : {&c.q, &c.k, &c.v}) {
+      const double size = magnitude(most);
+      for (auto& row : rows->rows) {
+        for (double& x : row) x = Rounded(dtype, size * normal(random));
+      }
+    }
+    if (trial % 4 == 0) c.spec.scale = magnitude(20);
+    ExpectedRow expected = c.Expect();
+    if (!expected.tolerance.AllJudged()) continue;
+    ++judged;
+    for (const bool rounds_weights : {false, true}) {
+      const RowCase::Plain plain = c.Compute(rounds_weights);
+      const Deviation off = OutDeviation(c.spec, 0, expected, plain.out).worst;
+      EXPECT_LE(off.excess, 1) << off.actual << " for " << off.expected << " within "
+                               << off.tolerance << " " << DataTypeName(dtype) << " keys "
+                               << c.spec.tokens;
+      EXPECT_LE(RowCase::LseExcess(expected, plain.lse), 1)
+          << plain.lse << " for " << expected.row.lse[0] << " within " << expected.tolerance.lse[0];
+    }
+    // The greatest key is forgotten.
+    if (c.spec.tokens == 1) continue;
+    ++other;
+    RowCase without = c;
+    const int64_t top = expected.row.top[0].token;
+    without.k.rows[top] = without.k.rows[(top + 1) % c.spec.tokens];
+    without.v.rows[top] = without.v.rows[(top + 1) % c.spec.tokens];
+    found += c.OutExcess(expected, without.Compute(false).out) > 1;
+  }
+  EXPECT_GT(judged, 1000);
+  EXPECT_GT(found, other * 4 / 5) << other;
 }
 
 TEST(RowTolerance, DoesNotJudgeWhatIsNotFinite) {

@@ -1,0 +1,51 @@
+// A dense attention task over a few rows with values of the test's own, and what float64 makes of
+// them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/device/attention.h"
+#include "engine/device/device.h"
+#include "tests/unit/device/defined_row.h"
+
+namespace hilbert_ring {
+
+struct ValueTask {
+  ValueTask(DataType dtype, int64_t queries, int64_t keys, int64_t head_dim, int64_t value_dim);
+
+  // Rounded to the task's type, as tensors are.
+  void SetQ(int64_t i, int64_t x, double value) { q[i * head_dim + x] = Rounded(value); }
+  void SetK(int64_t j, int64_t x, double value) { k[j * head_dim + x] = Rounded(value); }
+  void SetV(int64_t j, int64_t x, double value) { v[j * value_dim + x] = Rounded(value); }
+
+  bool Sees(int64_t query, int64_t key) const { return !causal || key <= query; }
+
+  DataType dtype;
+  int64_t queries, keys, head_dim, value_dim;
+  std::vector<float> q, k, v;  // [rows, dim], numbers of dtype
+  float scale = 1.0f;
+  bool causal = false;
+
+ private:
+  float Rounded(double value) const;
+};
+
+// Of one weight, where the kernel ("cpu/avx2", as DeviceInfo names it) of a 16-bit type rounds it
+// to that type; else 0.
+double WeightRoundingOf(const std::string& kernel, DataType dtype);
+
+struct ValueResult {
+  std::vector<float> out;  // [queries, value_dim]
+  std::vector<float> lse;  // [queries]
+};
+
+// In one task that writes, or merged in parts of keys that end at `ends`, the last of which is
+// the number of keys.
+ValueResult Attend(Device& device, const ValueTask& task);
+ValueResult AttendInParts(Device& device, const ValueTask& task, const std::vector<int64_t>& ends);
+
+DefinedRow Expect(const ValueTask& task, int64_t query);
+
+}  // namespace hilbert_ring
