@@ -225,7 +225,7 @@ TEST_F(Tokens, AreReplacedUnderLoad) {
   Start();
   std::ofstream(folder_ / "mine") << TokenOf("lab") << "\n";
   const client::Access access{.tls = true, .ca = ca_, .token_file = folder_ / "mine"};
-  JobsUnderLoad jobs(started_->address(), 3, [=] { return access; });
+  JobsUnderLoad jobs(started_->address(), 3, [&access] { return access; });
   const auto await = [&](const std::string& token, bool served) {
     const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
     while (Clock::now() < limit) {

@@ -280,8 +280,10 @@ TEST_F(RowMathOf, TilesArePlacedWithBiasAndPosition) {
   const auto from = Rounded(DataType::kBFloat16, Values(rows * dim, 1)), bias = Values(dim, 2);
   const std::vector<int64_t> to_rows{7, 0, 8, 3};
   const std::vector<double> coords{0, 0, 255.5, 256, 255'999, 100'000.25, 77'000, 512};
-  std::vector<double> frequencies;
-  for (int i = 0; i < dim / 4; ++i) frequencies.push_back(std::pow(10000.0, -i / 13.0));
+  std::vector<double> frequencies(dim / 4);
+  for (int64_t i = 0; i < dim / 4; ++i) {
+    frequencies[i] = std::pow(10000.0, -static_cast<double>(i) / 13.0);
+  }
   const std::vector<float> untouched(places * dim, 77);
   for (const bool positioned : {false, true}) {
     float* const to = Copied(untouched);
