@@ -224,7 +224,7 @@ TEST_F(Tokens, AreReplacedUnderLoad) {
   Write(Line("lab", "submit", TokenOf("lab")));
   Start();
   std::ofstream(folder_ / "mine") << TokenOf("lab") << "\n";
-  const client::Access access{.tls = true, .ca = ca_, .token_file = folder_ / "mine"};
+  client::Access access{.tls = true, .ca = ca_, .token_file = folder_ / "mine"};
   JobsUnderLoad jobs(started_->address(), 3, [&access] { return access; });
   const auto await = [&](const std::string& token, bool served) {
     const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
