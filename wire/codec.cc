@@ -60,7 +60,6 @@ nlohmann::ordered_json PlanJson(const Plan& plan, const PlanSeconds& time) {
   json["flops"] = costs.flops;
   json["busiest_over_mean"] = costs.busiest_over_mean;
   json["bytes_exchanged"] = costs.bytes_exchanged;
-  json["bytes_exchanged_union"] = costs.bytes_exchanged_union;
   json["bytes_exchanged_naive"] = costs.bytes_exchanged_naive;
   for (size_t i = 0; i < costs.branches.size(); ++i) {
     json["branches"].push_back({{"segment", plan.spec.branches[i].segment},
@@ -242,7 +241,6 @@ v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time) {
   response.set_flops(costs.flops);
   response.set_busiest_over_mean(costs.busiest_over_mean);
   response.set_bytes_exchanged(costs.bytes_exchanged);
-  response.set_bytes_exchanged_union(costs.bytes_exchanged_union);
   response.set_bytes_exchanged_naive(costs.bytes_exchanged_naive);
   response.set_mirrored(plan.mirrored);
   for (std::string& note : NotesOn(plan.spec)) response.add_notes(std::move(note));

@@ -22,9 +22,8 @@ int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
   if (!job.ok()) return BadInput(global, job.status());
   v1::PlanResponse response;
   if (command.local) {
-    absl::StatusOr<Plan> plan = MakePlan(job->spec, command.workers == 0 ? 1 : command.workers);
+    const absl::StatusOr<Plan> plan = MakePlan(job->spec, command.workers == 0 ? 1 : command.workers);
     if (!plan.ok()) return BadInput(global, plan.status());
-    if (absl::Status status = CountUnion(*plan); !status.ok()) return BadInput(global, status);
     response = wire::EncodePlan(*plan);
   } else {
     RetryTeller retries(global);

@@ -70,8 +70,6 @@ void PrintPlan(int64_t tokens, const v1::PlanResponse& plan) {
   const double naive = static_cast<double>(plan.bytes_exchanged_naive());
   std::printf("\nexchanged in %s ring steps: %s\n", FormatCount(plan.ring_steps()).c_str(),
               FormatBytes(exchanged).c_str());
-  std::printf("  rows that several branches need, sent once: %s\n",
-              FormatBytes(static_cast<double>(plan.bytes_exchanged_union())).c_str());
   std::printf("  a naive ring: %s; this plan takes %s of it\n", FormatBytes(naive).c_str(),
               FormatPercent(exchanged, naive).c_str());
   if (plan.seconds() > 0) {

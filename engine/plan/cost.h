@@ -56,8 +56,6 @@ struct Costs {
   double flops = 0;
   double busiest_over_mean = 1;  // of the workers' flops
   int64_t bytes_exchanged = 0;   // received by all workers
-  // Were rows that several branches need sent once; counted by CountUnion alone, 0 before.
-  int64_t bytes_exchanged_union = 0;
   int64_t bytes_exchanged_naive = 0;    // every rank receives all others' keys and values
   std::vector<StepTransfer> transfers;  // by step, from, to; see kMostWorkersWithTransfers
 };
@@ -69,11 +67,6 @@ void CountWidened(Costs& costs);
 // order, and the run reports what it computed. Of no use where it was cancelled.
 Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
              const Segments& segments, Cancellation& cancellation);
-
-// Bytes that the exchange would take were rows that several branches need sent once; no more than
-// `sum`, those that it takes. Where counting would take more than seconds, an upper bound.
-int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
-                   const Segments& segments, int64_t sum, Cancellation& cancellation);
 
 // Float32 accumulators of a rank: the whole shard, or the pieces of spanning segments alone.
 bool AccumulatesWholeShard(const JobSpec& spec);

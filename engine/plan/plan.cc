@@ -103,11 +103,4 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards) {
   return PlanOf(spec, std::move(shards), mirrored, cancellation);
 }
 
-absl::Status CountUnion(Plan& plan, std::function<bool()> cancelled) {
-  Cancellation cancellation(std::move(cancelled));
-  plan.costs.bytes_exchanged_union = UnionBytes(plan.spec, plan.shards, plan.phases, plan.segments,
-                                                plan.costs.bytes_exchanged, cancellation);
-  return cancellation.Ask() ? Cancelled() : absl::OkStatus();
-}
-
 }  // namespace hilbert_ring

@@ -46,9 +46,4 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
 // The plan for given shards.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards);
 
-// Counts what the exchange would take were rows that several branches need sent once, for those who
-// show it: it can take longer than the plan itself, and nothing is decided by it. CANCELLED as
-// above.
-absl::Status CountUnion(Plan& plan, std::function<bool()> cancelled = nullptr);
-
 }  // namespace hilbert_ring

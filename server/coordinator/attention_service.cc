@@ -109,7 +109,6 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
   }();
   if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
   if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
-  if (absl::Status status = CountUnion(*plan, gone); !status.ok()) return wire::ToGrpc(status);
   std::vector<std::string> addresses;
   for (const auto& member : services_.membership.Live()) addresses.push_back(member->address);
   const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));
