@@ -32,12 +32,8 @@ using enum absl::StatusCode;
 using enum TryAgain;
 
 // What the client asks for.
-inline constexpr Reason kMalformed = {"MALFORMED", kInvalidArgument, kNobody,
-                                      "a message is no request"};
 inline constexpr Reason kInvalidOpen = {"INVALID_OPEN", kInvalidArgument, kNobody,
-                                        "the stream does not begin with a right Open"};
-inline constexpr Reason kInvalidJobId = {"INVALID_JOB_ID", kInvalidArgument, kNobody,
-                                         "the job id is too long or not printable"};
+                                        "a request, or a field of it, is wrong"};
 inline constexpr Reason kInvalidSpec = {"INVALID_SPEC", kInvalidArgument, kNobody,
                                         "a field of the spec is wrong or over a limit"};
 inline constexpr Reason kDoesNotFit = {"DOES_NOT_FIT", kFailedPrecondition, kNobody,
@@ -60,8 +56,6 @@ inline constexpr Reason kModelChanged = {"MODEL_CHANGED", kFailedPrecondition, k
                                          "the model is another version than the one meant"};
 inline constexpr Reason kModelNotOnWorkers = {"MODEL_NOT_ON_WORKERS", kUnavailable, kClient,
                                               "no worker that is up has this version of the model"};
-inline constexpr Reason kModelMemory = {"MODEL_MEMORY", kResourceExhausted, kNobody,
-                                        "a worker has no memory for the model's weights"};
 
 // Who asks.
 inline constexpr Reason kAuthToken = {"AUTH_TOKEN", kUnauthenticated, kNobody,
@@ -74,52 +68,28 @@ inline constexpr Reason kQuota = {"QUOTA", kResourceExhausted, kLater,
                                   "the caller's jobs take what its quota allows"};
 
 // The client's chunks.
-inline constexpr Reason kBadTensor = {"BAD_TENSOR", kInvalidArgument, kNobody,
-                                      "the chunk's tensor is none of the job's"};
 inline constexpr Reason kBadCoordinates = {"BAD_COORDINATES", kInvalidArgument, kNobody,
                                            "coordinates are out of range"};
-inline constexpr Reason kCoordsFirst = {"COORDS_FIRST", kInvalidArgument, kNobody,
-                                        "rows came before all coordinates"};
-inline constexpr Reason kChunkMisshapen = {"CHUNK_MISSHAPEN", kInvalidArgument, kNobody,
-                                           "the chunk's size is not that of its rows"};
-inline constexpr Reason kChunkPastEnd = {"CHUNK_PAST_END", kOutOfRange, kNobody,
-                                         "the chunk reaches beyond the tensor"};
-inline constexpr Reason kChunkOverlap = {"CHUNK_OVERLAP", kInvalidArgument, kNobody,
-                                         "rows came twice"};
-inline constexpr Reason kChunksTooScattered = {"CHUNKS_TOO_SCATTERED", kOutOfRange, kNobody,
-                                               "the rows that have come lie in too many pieces"};
+inline constexpr Reason kChunkMisshapen = {
+    "CHUNK_MISSHAPEN", kInvalidArgument, kNobody,
+    "a chunk is none of the job's, or its rows are not the next ones"};
 inline constexpr Reason kChunkMissing = {"CHUNK_MISSING", kInvalidArgument, kNobody,
                                          "the client ended before all rows had come"};
-inline constexpr Reason kRowsOutOfOrder = {"ROWS_OUT_OF_ORDER", kInvalidArgument, kNobody,
-                                           "rows of a stream did not come in order"};
-inline constexpr Reason kTensorAhead = {
-    "TENSOR_AHEAD", kInvalidArgument, kNobody,
-    "a tensor of a stream is more than an epoch ahead of another"};
 inline constexpr Reason kChecksumMismatch = {"CHECKSUM_MISMATCH", kDataLoss, kNobody,
                                              "bytes of rows are not those that were sent"};
-inline constexpr Reason kRowsMisshapen = {"ROWS_MISSHAPEN", kInvalidArgument, kNobody,
-                                          "rows that a worker was sent are not its shard's"};
 
 // Tensors by reference.
 inline constexpr Reason kNoDataRoot = {"NO_DATA_ROOT", kFailedPrecondition, kNobody,
                                        "the service takes no files (--data-root)"};
-inline constexpr Reason kDataRootGone = {
-    "DATA_ROOT_GONE", kUnavailable, kClient,
-    "the data root is not there, is another than it was, or does not answer"};
-inline constexpr Reason kDataRootNotOnWorkers = {"DATA_ROOT_NOT_ON_WORKERS", kUnavailable, kClient,
-                                                 "no worker that is up sees the data root"};
-inline constexpr Reason kFilePath = {"FILE_PATH", kInvalidArgument, kNobody,
-                                     "a file's path may lead out of the caller's folder"};
-inline constexpr Reason kFileSymlink = {"FILE_SYMLINK", kInvalidArgument, kNobody,
-                                        "a file's path has a symbolic link"};
+inline constexpr Reason kDataRootGone = {"DATA_ROOT_GONE", kUnavailable, kClient,
+                                         "the service, or its workers, do not see the data root"};
+inline constexpr Reason kFilePath = {
+    "FILE_PATH", kInvalidArgument, kNobody,
+    "a file's path leads out of the caller's folder, or to no regular file"};
 inline constexpr Reason kFileNotFound = {"FILE_NOT_FOUND", kNotFound, kNobody,
                                          "a file, or its folder, is not there"};
 inline constexpr Reason kFileNotPermitted = {"FILE_NOT_PERMITTED", kPermissionDenied, kNobody,
                                              "the service may not read or write a file"};
-inline constexpr Reason kFileDirectory = {"FILE_DIRECTORY", kInvalidArgument, kNobody,
-                                          "a file is a folder"};
-inline constexpr Reason kFileSpecial = {"FILE_SPECIAL", kInvalidArgument, kNobody,
-                                        "a file is a FIFO, a socket or a device"};
 inline constexpr Reason kFileMisshapen = {"FILE_MISSHAPEN", kInvalidArgument, kNobody,
                                           "a file's header or size is not that of its tensor"};
 inline constexpr Reason kFileChanged = {"FILE_CHANGED", kFailedPrecondition, kNobody,
@@ -130,30 +100,23 @@ inline constexpr Reason kFileIo = {"FILE_IO", kInternal, kNobody,
                                    "the system could not read or write a file"};
 
 // Room and turns.
-inline constexpr Reason kTooManyCalls = {"TOO_MANY_CALLS", kResourceExhausted, kLater,
-                                         "calls are at their limit, of all or of this peer"};
-inline constexpr Reason kTooManyPlans = {"TOO_MANY_PLANS", kResourceExhausted, kLater,
-                                         "long plans are at their limit"};
+inline constexpr Reason kTooManyCalls = {
+    "TOO_MANY_CALLS", kResourceExhausted, kLater,
+    "calls, or plans, are at their limit, of all or of this peer"};
 inline constexpr Reason kNoThreads = {"NO_THREADS", kResourceExhausted, kLater,
                                       "the system has no thread left"};
-inline constexpr Reason kWaitingMemory = {"WAITING_MEMORY", kResourceExhausted, kLater,
-                                          "memory of jobs that wait is at its limit"};
-inline constexpr Reason kOrderMemory = {"ORDER_MEMORY", kResourceExhausted, kLater,
-                                        "memory of coordinates is at its limit"};
-inline constexpr Reason kStreamMemory = {"STREAM_MEMORY", kResourceExhausted, kLater,
-                                         "memory of streams is at its limit"};
+inline constexpr Reason kWaitingMemory = {
+    "WAITING_MEMORY", kResourceExhausted, kLater,
+    "memory of jobs that wait, coordinates or streams is at its limit"};
 inline constexpr Reason kQueueFull = {"QUEUE_FULL", kResourceExhausted, kLater,
                                       "as many jobs wait as may"};
 inline constexpr Reason kQueueTimeout = {"QUEUE_TIMEOUT", kResourceExhausted, kLater,
                                          "the job's turn did not come in time"};
-inline constexpr Reason kOpenTimeout = {"OPEN_TIMEOUT", kDeadlineExceeded, kNobody,
-                                        "the call said nothing in time"};
 
 // The client's pace, and who ends a job.
-inline constexpr Reason kClientIdle = {"CLIENT_IDLE", kDeadlineExceeded, kNobody,
-                                       "the client neither sent nor read for too long"};
-inline constexpr Reason kClientSlow = {"CLIENT_SLOW", kDeadlineExceeded, kNobody,
-                                       "the client sent or read below the least rate"};
+inline constexpr Reason kClientIdle = {
+    "CLIENT_IDLE", kDeadlineExceeded, kNobody,
+    "the client neither sent nor read in time, or below the least rate"};
 inline constexpr Reason kClientDeadline = {"CLIENT_DEADLINE", kDeadlineExceeded, kNobody,
                                            "the client's deadline passed"};
 inline constexpr Reason kClientCancelled = {"CLIENT_CANCELLED", kCancelled, kNobody,
@@ -165,9 +128,8 @@ inline constexpr Reason kJobTimeout = {"JOB_TIMEOUT", kDeadlineExceeded, kNobody
 inline constexpr Reason kDraining = {"DRAINING", kUnavailable, kClient, "the service is stopping"};
 
 // Workers.
-inline constexpr Reason kNoWorkers = {"NO_WORKERS", kUnavailable, kClient, "no worker is there"};
-inline constexpr Reason kNotEnoughWorkers = {"NOT_ENOUGH_WORKERS", kUnavailable, kClient,
-                                             "too few workers are left to hold the job"};
+inline constexpr Reason kNoWorkers = {"NO_WORKERS", kUnavailable, kClient,
+                                      "no worker is there, or too few to hold the job"};
 inline constexpr Reason kMixedTransports = {"MIXED_TRANSPORTS", kFailedPrecondition, kNobody,
                                             "the workers do not exchange in the same way"};
 inline constexpr Reason kWorkerLost = {"WORKER_LOST", kAborted, kServiceAndClient,
@@ -176,8 +138,9 @@ inline constexpr Reason kWorkerDataLoss = {"WORKER_DATA_LOSS", kDataLoss, kServi
                                            "a worker found corrupt blocks"};
 inline constexpr Reason kWorkerBusy = {"WORKER_BUSY", kUnavailable, kNobody,
                                        "a worker does not get rid of the job before"};
-inline constexpr Reason kWorkerMemory = {"WORKER_MEMORY", kResourceExhausted, kNobody,
-                                         "a worker has no memory for its shard"};
+inline constexpr Reason kWorkerMemory = {
+    "WORKER_MEMORY", kResourceExhausted, kNobody,
+    "a worker has no memory for its shard, or for a model's weights"};
 inline constexpr Reason kHeldRowsMemory = {"HELD_ROWS_MEMORY", kResourceExhausted, kNobody,
                                            "the coordinator has no memory for rows that it holds"};
 inline constexpr Reason kRowsLost = {"ROWS_LOST", kAborted, kNobody,
@@ -185,16 +148,13 @@ inline constexpr Reason kRowsLost = {"ROWS_LOST", kAborted, kNobody,
 inline constexpr Reason kRowMismatch = {"ROW_MISMATCH", kDataLoss, kNobody,
                                         "a row computed again is another (--check-rows)"};
 inline constexpr Reason kRingLeased = {"RING_LEASED", kFailedPrecondition, kNobody,
-                                       "another job has the ring"};
-inline constexpr Reason kStaleGeneration = {"STALE_GENERATION", kFailedPrecondition, kNobody,
-                                            "the ring was formed anew since"};
-inline constexpr Reason kJoinToken = {"JOIN_TOKEN", kUnauthenticated, kNobody,
-                                      "the join token is missing or another"};
+                                       "another job has the ring, or it was formed anew since"};
+inline constexpr Reason kJoinToken = {
+    "JOIN_TOKEN", kUnauthenticated, kNobody,
+    "the join token, or the coordinator's own, is missing or another"};
 inline constexpr Reason kPeerName = {
     "PEER_NAME", kUnauthenticated, kNobody,
     "a worker's certificate has another name, or a caller's has none"};
-inline constexpr Reason kCallToken = {"CALL_TOKEN", kUnauthenticated, kNobody,
-                                      "the call does not come from the worker's coordinator"};
 
 }  // namespace reason
 

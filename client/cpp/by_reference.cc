@@ -120,10 +120,9 @@ absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc
 bool MaySend(const absl::Status& failure) {
   return std::ranges::any_of(
       std::initializer_list<const wire::Reason*>{
-          &wire::reason::kNoDataRoot, &wire::reason::kDataRootGone,
-          &wire::reason::kDataRootNotOnWorkers, &wire::reason::kFilePath,
-          &wire::reason::kFileSymlink, &wire::reason::kFileNotFound,
-          &wire::reason::kFileNotPermitted, &wire::reason::kFileMisshapen},
+          &wire::reason::kNoDataRoot, &wire::reason::kDataRootGone, &wire::reason::kFilePath,
+          &wire::reason::kFileNotFound, &wire::reason::kFileNotPermitted,
+          &wire::reason::kFileMisshapen},
       [&](const wire::Reason* reason) { return wire::HasReason(failure, *reason); });
 }
 

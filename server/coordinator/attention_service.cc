@@ -212,7 +212,7 @@ grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
       if (!status.ok()) return Refuse(services_.metrics, status);
     }
     if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
-      return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidJobId));
+      return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidOpen));
     }
     const std::string by = caller->name.empty() ? AddressOfPeer(context->peer()) : caller->name;
     return wire::ToGrpc(services_.jobs.Cancel(of, request->job_id(), by));

@@ -27,7 +27,7 @@ grpc::Status RefuseForNow(Metrics& metrics, const absl::Status& why, double seco
 
 grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context) {
   const absl::Status why = wire::ErrorOf(
-      wire::reason::kTooManyPlans,
+      wire::reason::kTooManyCalls,
       absl::StrCat(plans.most(), " plans are being made, which is the limit (--max-plans)"));
   return RefuseForNow(metrics, why, kPlanSeconds, context);
 }

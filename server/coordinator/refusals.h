@@ -16,7 +16,7 @@ grpc::Status Refuse(Metrics& metrics, const absl::Status& why);
 grpc::Status RefuseForNow(Metrics& metrics, const absl::Status& why, double seconds,
                           grpc::ServerContext& context);
 
-// TOO_MANY_PLANS, with when to try again.
+// TOO_MANY_CALLS, with when to try again.
 grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context);
 
 }  // namespace hilbert_ring::server

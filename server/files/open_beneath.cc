@@ -28,15 +28,12 @@ const wire::Reason& ReasonFor(int error_number) {
     case EROFS:
       return wire::reason::kFileNotPermitted;
     case ELOOP:
-      return wire::reason::kFileSymlink;
     case EXDEV:
     case ENAMETOOLONG:
-      return wire::reason::kFilePath;
     case EISDIR:
-      return wire::reason::kFileDirectory;
     case ENXIO:
     case ENODEV:
-      return wire::reason::kFileSpecial;
+      return wire::reason::kFilePath;
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
@@ -96,7 +93,7 @@ absl::Status CheckRegular(const Descriptor& file, const std::string& path) {
   const char* const what = S_ISFIFO(found.st_mode)   ? "a FIFO"
                            : S_ISSOCK(found.st_mode) ? "a socket"
                                                      : "a device";
-  return wire::ErrorOf(wire::reason::kFileSpecial,
+  return wire::ErrorOf(wire::reason::kFilePath,
                        absl::StrCat(path, ": must be a regular file, is ", what));
 }
 

@@ -40,7 +40,7 @@ absl::StatusOr<Descriptor> OpenBeneath(int root, const std::string& path, int fl
                                        Owner owner = Owner::kCaller);
 
 // A regular file: of anything else nothing is opened that could answer to it, or wait.
-// FILE_DIRECTORY, FILE_SPECIAL.
+// FILE_PATH.
 absl::StatusOr<Descriptor> OpenFile(int root, const std::string& path, int flags,
                                     Descent descent = Descent::kBySystem,
                                     Owner owner = Owner::kCaller);

@@ -25,7 +25,7 @@ struct OutputFileOptions {
   int64_t data_bytes = 0;
 };
 
-// What stands at the path, where something does, can be replaced: as of OpenFile, and FILE_SYMLINK.
+// What stands at the path, where something does, can be replaced: as of OpenFile.
 // FILE_NOT_FOUND, FILE_NOT_PERMITTED: of its folder. FILE_NOT_PERMITTED: another user alone may
 // read the file, who could not read the one that takes its place.
 absl::Status CheckReplaceable(int root, const std::string& path);

@@ -38,7 +38,7 @@ absl::Status ClientPace::Late(Clock::duration waited) const {
                                       Seconds(waited), " s (--idle-timeout)"));
   }
   const double seconds = Seconds(waited_ + waited);
-  return wire::ErrorOf(wire::reason::kClientSlow,
+  return wire::ErrorOf(wire::reason::kClientIdle,
                        absl::StrCat("the client has ", what_, " ",
                                     static_cast<int64_t>(static_cast<double>(bytes_) / seconds),
                                     " bytes a second over ", seconds, " s, the least rate is ",

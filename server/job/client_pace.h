@@ -40,7 +40,7 @@ class ClientPace {
   void Moved(Clock::duration waited, int64_t bytes);
 
   // Why a client that was waited for so long, until it was due, loses its job: DEADLINE_EXCEEDED,
-  // as CLIENT_IDLE where it moved nothing in that time, else as CLIENT_SLOW, naming its rate.
+  // as CLIENT_IDLE, naming its rate if it moved something in that time.
   absl::Status Late(Clock::duration waited) const;
 
  private:

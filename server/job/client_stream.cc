@@ -125,7 +125,7 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
     return true;
   }
   if (!wire::ParseBounded(message.buffer, request)) {
-    return wire::ErrorOf(wire::reason::kMalformed, "a message is not an AttendRequest");
+    return wire::ErrorOf(wire::reason::kInvalidOpen, "a message is not an AttendRequest");
   }
   message.payload = wire::Payload(request.chunk().payload());
   return true;

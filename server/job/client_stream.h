@@ -71,8 +71,8 @@ class ClientStream : public JobClient,
   JobStop& stop() override { return stop_; }
 
   // False when the client has closed its side. The stop's reason is DEADLINE_EXCEEDED when nothing
-  // came at the client's pace (CLIENT_IDLE), or too little in all (CLIENT_SLOW). INVALID_ARGUMENT
-  // (MALFORMED) for bytes that are no request.
+  // came at the client's pace, or too little in all (CLIENT_IDLE). INVALID_ARGUMENT
+  // (INVALID_OPEN) for bytes that are no request.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
   // A message of any kind, whole; as Read.

@@ -102,7 +102,7 @@ absl::Status ServedJob::NobodyCan() const {
   const bool somebody_sees =
       std::ranges::any_of(live, [](const auto& member) { return member->sees_data_root.load(); });
   if (files_ == nullptr || somebody_sees) return work_->NobodyCan();
-  return wire::ErrorOf(wire::reason::kDataRootNotOnWorkers,
+  return wire::ErrorOf(wire::reason::kDataRootGone,
                        absl::StrCat("files: none of ", live.size(),
                                     " workers that are up has found the mark of this service's "
                                     "--data-root in its own"));
@@ -195,7 +195,7 @@ absl::Status ServedJob::ReserveOrder() {
     auto reserved = services_.order_memory.Reserve(work_->result_bytes());
     if (!reserved.ok()) {
       return wire::ErrorOf(
-          wire::reason::kOrderMemory,
+          wire::reason::kWaitingMemory,
           absl::StrCat("states: pooled results take ", work_->result_bytes(),
                        " bytes, jobs that run or wait have ", services_.order_memory.used(), " of ",
                        services_.order_memory.limit(), " (--total-order-memory-limit)"));
@@ -206,7 +206,7 @@ absl::Status ServedJob::ReserveOrder() {
   auto reserved = services_.order_memory.Reserve(Coordinates::MemoryBytes(spec()));
   if (!reserved.ok()) {
     return wire::ErrorOf(
-        wire::reason::kOrderMemory,
+        wire::reason::kWaitingMemory,
         absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
                      Coordinates::MemoryBytes(spec()), " bytes, jobs that run or wait have ",
                      services_.order_memory.used(), " of ", services_.order_memory.limit(),
@@ -409,7 +409,7 @@ absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
 
 absl::Status ServedJob::NotEnough(const absl::Status& why) const {
   return wire::ErrorOf(
-      wire::reason::kNotEnoughWorkers,
+      wire::reason::kNoWorkers,
       absl::StrCat("workers were lost, and those that live could not take the job within ",
                    services_.settings.recovery_timeout.count(),
                    " ms (--recovery-timeout): ", why.message()));

@@ -12,14 +12,14 @@ absl::StatusOr<StreamMemory::Share> StreamMemory::Reserve(const Caller& caller, 
   const int64_t own = found == used_by_.end() ? 0 : found->second;
   if (own > 0 && bytes > limit_ / 2 - own) {
     return wire::ErrorOf(
-        wire::reason::kStreamMemory,
+        wire::reason::kWaitingMemory,
         absl::StrCat(what, " takes ", bytes, " bytes, other streams and calls of many jobs of ",
                      caller.turns, " have ", own, " of ", limit_ / 2,
                      ", the limit of a caller (half of --stream-memory)"));
   }
   if (bytes > limit_ - used_) {
     return wire::ErrorOf(
-        wire::reason::kStreamMemory,
+        wire::reason::kWaitingMemory,
         absl::StrCat(what, " takes ", bytes, " bytes, other streams and calls of many jobs have ",
                      used_, " of ", limit_, " (--stream-memory)"));
   }

@@ -45,7 +45,7 @@ class StreamMemory {
   explicit StreamMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
 
   // Callers are told apart as the scheduler does it (Caller::turns). RESOURCE_EXHAUSTED
-  // (STREAM_MEMORY), naming what takes it, bytes, use, limit and setting.
+  // (WAITING_MEMORY), naming what takes it, bytes, use, limit and setting.
   absl::StatusOr<Share> Reserve(const Caller& caller, int64_t bytes, absl::string_view what);
 
   int64_t used() const;

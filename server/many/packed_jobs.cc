@@ -113,7 +113,7 @@ absl::Status PackedJobs::Check() const {
         continue;
       }
       return wire::ErrorOf(
-          wire::reason::kChunkPastEnd,
+          wire::reason::kChunkMisshapen,
           absl::StrCat(wire::TensorName(chunk.tensor()), ": ", chunk.rows(), " rows from ",
                        chunk.first_row(), " on, the job has ", tokens(i)));
     }

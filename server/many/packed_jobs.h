@@ -47,7 +47,7 @@ class PackedJobs {
   v1::Open open() const;
 
   // INVALID_ARGUMENT (INVALID_OPEN): a field of Open that is none of small jobs;
-  // (CHUNK_PAST_END): rows that are not the job's own, where it is not alone.
+  // (CHUNK_MISSHAPEN): rows that are not the job's own, where it is not alone.
   absl::Status Check() const;
   std::vector<PackedChunk> chunks() const;
 

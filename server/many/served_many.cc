@@ -87,11 +87,11 @@ absl::Status ServedMany::ReadAll() {
     if (!more) return absl::OkStatus();
     auto message = std::make_unique<Message>();
     if (!wire::ParseBounded(bytes, message->request)) {
-      return wire::ErrorOf(wire::reason::kMalformed, "a message is not an AttendManyRequest");
+      return wire::ErrorOf(wire::reason::kInvalidOpen, "a message is not an AttendManyRequest");
     }
     if (const int jobs = message->request.jobs_size(); jobs > wire::kMostSmallJobs) {
       return wire::ErrorOf(
-          wire::reason::kMalformed,
+          wire::reason::kInvalidOpen,
           absl::StrCat("a message has ", jobs, " jobs, the limit is ", wire::kMostSmallJobs));
     }
     bytes.Clear();
@@ -117,7 +117,7 @@ absl::Status ServedMany::AwaitJob() {
   if (services_.time.Now() < due && client_.AwaitMessage(due)) return absl::OkStatus();
   RETURN_IF_ERROR(client_.stop().why());
   return wire::ErrorOf(
-      wire::reason::kOpenTimeout,
+      wire::reason::kClientIdle,
       absl::StrCat("the first job did not come within ", timeout.count(), " ms (--open-timeout)"));
 }
 

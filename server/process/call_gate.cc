@@ -16,7 +16,7 @@ namespace hilbert_ring::server {
 namespace {
 
 absl::Status TooLate(std::chrono::milliseconds timeout) {
-  return wire::ErrorOf(wire::reason::kOpenTimeout,
+  return wire::ErrorOf(wire::reason::kClientIdle,
                        absl::StrCat("the first message did not come within ", timeout.count(),
                                     " ms (--open-timeout)"));
 }

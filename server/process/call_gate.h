@@ -72,7 +72,7 @@ class CallGate {
 
   // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) when the peer has too many calls that have said something.
   // `cut_off` is called once at most, while the place is not open, by any thread and without locks:
-  // with DEADLINE_EXCEEDED (OPEN_TIMEOUT) or RESOURCE_EXHAUSTED (TOO_MANY_CALLS). It may still run
+  // with DEADLINE_EXCEEDED (CLIENT_IDLE) or RESOURCE_EXHAUSTED (TOO_MANY_CALLS). It may still run
   // when the place is gone. What it holds is kept until it has run, or the place is open or gone:
   // it may hold the place.
   absl::StatusOr<Place> Enter(const std::string& peer, std::function<void(absl::Status)> cut_off);

@@ -34,8 +34,9 @@ class Named : public experimental::Interceptor {
     // A call that finds no thread has no request either, and a status of its own.
     if (malformed_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS) &&
         methods->GetSendStatus().error_code() == grpc::StatusCode::INTERNAL) {
-      methods->ModifySendStatus(wire::ToGrpc(wire::ErrorOf(
-          wire::reason::kMalformed, absl::StrCat("the request is not a ", RequestType(method_)))));
+      methods->ModifySendStatus(
+          wire::ToGrpc(wire::ErrorOf(wire::reason::kInvalidOpen,
+                                     absl::StrCat("the request is not a ", RequestType(method_)))));
     }
     methods->Proceed();
   }

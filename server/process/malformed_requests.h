@@ -8,7 +8,8 @@
 
 namespace hilbert_ring::server {
 
-// Answers those of all services of a server, but for gRPC's own, with INVALID_ARGUMENT (MALFORMED).
+// Answers those of all services of a server, but for gRPC's own, with INVALID_ARGUMENT
+// (INVALID_OPEN).
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NameMalformedRequests();
 
 }  // namespace hilbert_ring::server

@@ -134,7 +134,7 @@ absl::Status CheckCallToken(const grpc::ServerContextBase& context, const std::s
   }
   return Refused(
       absl::StrCat(call, " is for the coordinator alone at which this worker is registered"),
-      wire::reason::kCallToken);
+      wire::reason::kJoinToken);
 }
 
 }  // namespace hilbert_ring::server

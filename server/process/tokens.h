@@ -47,7 +47,7 @@ absl::Status CheckPeerName(const grpc::ServerContextBase& context, const std::st
 // call: its method's name. A token is good for one method.
 void AddCallToken(grpc::ClientContext& context, const std::string& secret, absl::string_view call);
 
-// UNAUTHENTICATED (CALL_TOKEN) when it was not made with this secret for this call; an empty secret
+// UNAUTHENTICATED (JOIN_TOKEN) when it was not made with this secret for this call; an empty secret
 // makes none.
 absl::Status CheckCallToken(const grpc::ServerContextBase& context, const std::string& secret,
                             absl::string_view call);

@@ -41,7 +41,7 @@ absl::Status ChunkLedger::CheckRows(const v1::Chunk& chunk, int64_t bytes, const
   const int64_t size = tensor.rows.size();
   if (chunk.first_row() < 0 || chunk.first_row() >= size ||
       chunk.rows() > size - chunk.first_row()) {
-    return wire::ErrorOf(wire::reason::kChunkPastEnd,
+    return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat(name, ": chunk past the end: first_row ", chunk.first_row(),
                                       " and rows ", chunk.rows(), ", but the job has ", size,
                                       IsOfTiles(chunk.tensor()) ? " tiles" : " tokens"));
@@ -71,11 +71,11 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
   const std::string name = wire::TensorName(chunk.tensor());
   const auto found = tensors_.find(chunk.tensor());
   if (found == tensors_.end()) {
-    return wire::ErrorOf(wire::reason::kBadTensor,
+    return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat("tensor of a chunk is ", name, ", this job takes ", Names()));
   }
   if (chunk.tensor() != v1::TENSOR_COORDS && !Complete(v1::TENSOR_COORDS)) {
-    return wire::ErrorOf(wire::reason::kCoordsFirst,
+    return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat("tensor ", name, ": came before all of COORDS, of which ",
                                       Rows(v1::TENSOR_COORDS).count(), " of ",
                                       Rows(v1::TENSOR_COORDS).size(), " rows are there"));
@@ -90,7 +90,7 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
   }
   const int64_t end = chunk.first_row() + chunk.rows();
   if (!found->second.rows.Add(chunk.first_row(), end)) {
-    return wire::ErrorOf(wire::reason::kChunkOverlap,
+    return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat(name, ": some of rows ", chunk.first_row(), " to ", end - 1,
                                       " have come before"));
   }
@@ -99,7 +99,7 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
   }
   if (found->second.rows.fragments() > kMaxFragments) {
     return wire::ErrorOf(
-        wire::reason::kChunksTooScattered,
+        wire::reason::kChunkMisshapen,
         absl::StrCat(name, ": chunks leave more than ", kMaxFragments,
                      " gaps between them: send larger chunks, or more of them in order"));
   }

@@ -25,11 +25,9 @@ class ChunkLedger {
 
   explicit ChunkLedger(const JobShape& shape);
 
-  // Checks a chunk, whose payload lies beside it, and takes its rows down. Errors, with a reason:
-  // INVALID_ARGUMENT for a tensor that the job does not take (BAD_TENSOR), rows before all of
-  // COORDS (COORDS_FIRST), a payload that is too long or not rows x row bytes (CHUNK_MISSHAPEN),
-  // rows that came before (CHUNK_OVERLAP); OUT_OF_RANGE past the end (CHUNK_PAST_END) or scattered
-  // over too many ranges (CHUNKS_TOO_SCATTERED); DATA_LOSS (CHECKSUM_MISMATCH).
+  // Checks a chunk, whose payload lies beside it, and notes its rows. CHUNK_MISSHAPEN for a tensor
+  // that the job does not take, rows before all of COORDS, past the end, that came before, or in
+  // too many ranges, and for a payload that is not rows x row bytes; CHECKSUM_MISMATCH.
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
                       Checksum checksum = Checksum::kToCheck);
 

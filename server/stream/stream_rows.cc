@@ -39,7 +39,7 @@ absl::Status StreamRows::Check(const v1::Chunk& chunk, const wire::Payload& payl
   const std::string name = wire::TensorName(chunk.tensor());
   const int index = IndexOf(chunk.tensor());
   if (index < 0) {
-    return wire::ErrorOf(wire::reason::kBadTensor,
+    return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat("tensor of a chunk is ", name, ", a stream takes Q, K, V"));
   }
   const Tensor& tensor = tensors_[index];
@@ -55,14 +55,14 @@ absl::Status StreamRows::Check(const v1::Chunk& chunk, const wire::Payload& payl
                                       chunk.rows() * tensor.row_bytes));
   }
   if (chunk.first_row() != tensor.come) {
-    return wire::ErrorOf(wire::reason::kRowsOutOfOrder,
+    return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat(name, ": first_row is ", chunk.first_row(),
                                       ", the next row of the stream is ", tensor.come));
   }
   const int64_t ahead = tensor.come + chunk.rows() - Come();
   if (ahead > epochs_.tokens()) {
     return wire::ErrorOf(
-        wire::reason::kTensorAhead,
+        wire::reason::kChunkMisshapen,
         absl::StrCat(name, ": would be ", ahead,
                      " rows ahead of another tensor, the limit is an epoch's ", epochs_.tokens()));
   }

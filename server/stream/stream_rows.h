@@ -38,9 +38,8 @@ class StreamRows {
   // epochs outlives it.
   explicit StreamRows(const Epochs& epochs);
 
-  // Checks a chunk, whose payload lies beside it, and copies its rows. INVALID_ARGUMENT:
-  // BAD_TENSOR, CHUNK_MISSHAPEN, ROWS_OUT_OF_ORDER, TENSOR_AHEAD; DATA_LOSS (CHECKSUM_MISMATCH);
-  // the stop's reason where it is requested while there is no room.
+  // Checks a chunk, whose payload lies beside it, and copies its rows. CHUNK_MISSHAPEN,
+  // CHECKSUM_MISMATCH, or the stop's reason if the stop is requested while there is no room.
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload, const JobStop& stop);
 
   // Nothing more comes. INVALID_ARGUMENT (CHUNK_MISSING) where one tensor has more rows than

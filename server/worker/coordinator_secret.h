@@ -20,7 +20,7 @@ class CoordinatorSecret {
   void Expect();
   void Set(std::string secret);
 
-  // UNAUTHENTICATED (CALL_TOKEN); so are all before the first Set.
+  // UNAUTHENTICATED (JOIN_TOKEN); so are all before the first Set.
   absl::Status Check(const grpc::ServerContextBase& context, absl::string_view call) const;
 
   // As Check, of a call that may overtake the secret: waits so long for one that is expected.

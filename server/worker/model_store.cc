@@ -77,7 +77,7 @@ absl::StatusOr<bool> ModelStore::Begin(const Loading& wanted) {
   for (const Loading& loading : loading_) coming += loading.bytes;
   for (const auto& model : loaded_) kept += model.use_count() > 1 ? model->bytes() : 0;
   if (kept + wanted.bytes > limit_) {
-    return wire::ErrorOf(wire::reason::kModelMemory,
+    return wire::ErrorOf(wire::reason::kWorkerMemory,
                          absl::StrCat("the weights take ", wanted.bytes, " bytes, ", limit_ - kept,
                                       " of ", limit_, " are free (--model-memory)"));
   }
@@ -127,7 +127,7 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Read(const Encod
        }});
   if (!model.ok()) {
     return wire::WithReason(model.status(), absl::IsResourceExhausted(model.status())
-                                                ? wire::reason::kModelMemory
+                                                ? wire::reason::kWorkerMemory
                                                 : wire::reason::kModelUnusable);
   }
   std::string where;

@@ -40,7 +40,7 @@ class ModelStore {
   // time, so that one whose files do not answer holds up no other; of one on a GPU, one at a time.
   // Those that were not used for longest, and that no job has, make room; where those that are
   // being loaded have it, it is waited for. `cancelled` is asked until loading begins: CANCELLED.
-  // RESOURCE_EXHAUSTED (MODEL_MEMORY), FAILED_PRECONDITION (MODEL_UNUSABLE), UNAVAILABLE
+  // RESOURCE_EXHAUSTED (WORKER_MEMORY), FAILED_PRECONDITION (MODEL_UNUSABLE), UNAVAILABLE
   // (MODEL_UNUSABLE): it changes.
   absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
       const EncoderFolder& folder, DataType compute,

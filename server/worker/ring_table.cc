@@ -28,7 +28,7 @@ struct RingTable::Ring {
 namespace {
 
 absl::Status Stale(const std::string& ring_id, int64_t generation, const std::string& what) {
-  return wire::ErrorOf(wire::reason::kStaleGeneration,
+  return wire::ErrorOf(wire::reason::kRingLeased,
                        absl::StrCat("generation ", generation, " of ", ring_id, " ", what));
 }
 

@@ -62,12 +62,12 @@ class RingTable {
   // Closes all rings and waits for their threads.
   ~RingTable();
 
-  // FAILED_PRECONDITION (STALE_GENERATION) when this or a newer generation is known,
+  // FAILED_PRECONDITION (RING_LEASED) when this or a newer generation is known,
   // INVALID_ARGUMENT for a rank outside the ring or fewer than two, and the transport's errors. An
   // older generation is closed.
   absl::StatusOr<std::string> Prepare(const RingEnd& end, Deadline deadline);
 
-  // FAILED_PRECONDITION (STALE_GENERATION) when that generation is not being formed.
+  // FAILED_PRECONDITION (RING_LEASED) when that generation is not being formed.
   absl::Status Connect(const std::string& ring_id, int64_t generation,
                        std::vector<std::string> blobs, Deadline deadline);
 

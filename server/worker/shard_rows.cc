@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "tokens travel as they lie in memory");
 
 absl::Status Misshapen(const std::string& what) {
-  return wire::ErrorOf(wire::reason::kRowsMisshapen, what);
+  return wire::ErrorOf(wire::reason::kChunkMisshapen, what);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ TEST_F(BadInput, MessagesThatAreNone) {
     stream->Write(grpc::ByteBuffer(&slice, 1));
     grpc::ByteBuffer response;
     EXPECT_FALSE(stream->Read(&response));
-    EXPECT_EQ(wire::ReasonOf(wire::FromGrpc(stream->Finish())), "MALFORMED");
+    EXPECT_EQ(wire::ReasonOf(wire::FromGrpc(stream->Finish())), "INVALID_OPEN");
   }
   // Of every method with one message each way.
   for (const auto* file :
@@ -128,7 +128,7 @@ TEST_F(BadInput, MessagesThatAreNone) {
               grpc::internal::RpcMethod(name.c_str(), grpc::internal::RpcMethod::NORMAL_RPC),
               &context, grpc::ByteBuffer(&slice, 1), &response));
       ExpectStatus(status, kInvalid, method->input_type()->name());
-      EXPECT_EQ(wire::ReasonOf(status), "MALFORMED") << name;
+      EXPECT_EQ(wire::ReasonOf(status), "INVALID_OPEN") << name;
     }
   }
 }

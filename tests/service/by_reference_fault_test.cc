@@ -189,7 +189,7 @@ TEST_P(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
   // The workers look again, too.
   EXPECT_TRUE(Await([&] {
     const absl::Status status = Run(open).status();
-    EXPECT_TRUE(status.ok() || wire::ReasonOf(status) == "DATA_ROOT_NOT_ON_WORKERS") << status;
+    EXPECT_TRUE(status.ok() || wire::ReasonOf(status) == "DATA_ROOT_GONE") << status;
     return status.ok();
   }));
 }

@@ -103,8 +103,8 @@ TEST(Callers, StreamsThatSayNothingKeepNobodyOutAndTakeNoThread) {
   EXPECT_LT(StatusFigure(cluster->coordinator(), "Threads"), threads + 8);
   std::map<std::string, int> reasons;
   for (const auto& call : silent) ++reasons[wire::ReasonOf(call->Finish())];
-  EXPECT_GT(reasons["OPEN_TIMEOUT"], 50);  // --waiting-memory: 512 MiB, 5 MiB each
-  EXPECT_EQ(reasons["OPEN_TIMEOUT"] + reasons["TOO_MANY_CALLS"], kCalls);
+  EXPECT_GT(reasons["CLIENT_IDLE"], 50);  // --waiting-memory: 512 MiB, 5 MiB each
+  EXPECT_EQ(reasons["CLIENT_IDLE"] + reasons["TOO_MANY_CALLS"], kCalls);
   ExpectAJobIsRight(*cluster);
 }
 
@@ -216,7 +216,7 @@ TEST(Callers, CoordinatesOfAllJobsTogetherAreBounded) {
   RawCall second(*stub, std::chrono::seconds(60)), third(*stub, std::chrono::seconds(60));
   RawCall never(*stub, std::chrono::seconds(60));
   EXPECT_TRUE(open(*first, 100'000).ok() && open(second, 100'000).ok());
-  EXPECT_EQ(wire::ReasonOf(open(third, 100'000)), "ORDER_MEMORY");
+  EXPECT_EQ(wire::ReasonOf(open(third, 100'000)), "WAITING_MEMORY");
   EXPECT_TRUE(third.pushback_ms().has_value());
   EXPECT_TRUE(absl::IsFailedPrecondition(open(never, 300'000)));
   first.reset();

@@ -111,7 +111,7 @@ TEST(OwnJobs, AWaitingJobIsListedAndCancelled) {
 TEST(OwnJobs, LongIdsAreRefused) {
   const auto cluster = Cluster::Start({.workers = 1}).value();
   const auto stub = cluster->Stub();
-  EXPECT_EQ(wire::ReasonOf(Cancel(*stub, std::string(129, 'x'))), "INVALID_JOB_ID");
+  EXPECT_EQ(wire::ReasonOf(Cancel(*stub, std::string(129, 'x'))), "INVALID_OPEN");
   RawCall call(*stub, std::chrono::seconds(20));
   v1::AttendRequest request;
   request.mutable_open()->set_job_id(std::string(129, 'x'));

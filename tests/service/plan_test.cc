@@ -67,7 +67,7 @@ TEST(Plans, AreBoundedAndEndWithTheirCaller) {
       callers.emplace_back([&] {
         const grpc::Status status = RequestPlan(*stub, context, ManySequences());
         ++ended;
-        if (wire::ReasonOf(wire::FromGrpc(status)) != "TOO_MANY_PLANS") return;
+        if (wire::ReasonOf(wire::FromGrpc(status)) != "TOO_MANY_CALLS") return;
         EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
         EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1u);
         ++refused;
@@ -82,14 +82,14 @@ TEST(Plans, AreBoundedAndEndWithTheirCaller) {
   EXPECT_GE(refused, 1);
   // The place of the one that left is free: the next is being made when its own time is over.
   const auto limit = std::chrono::steady_clock::now() + seconds(20);
-  std::string reason = "TOO_MANY_PLANS";
-  while (reason == "TOO_MANY_PLANS" && std::chrono::steady_clock::now() < limit) {
+  std::string reason = "TOO_MANY_CALLS";
+  while (reason == "TOO_MANY_CALLS" && std::chrono::steady_clock::now() < limit) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + seconds(20));
     const grpc::Status status = RequestPlan(*stub, context, ManySequences());
     reason = status.ok() ? "OK" : wire::ReasonOf(wire::FromGrpc(status));
   }
-  EXPECT_NE(reason, "TOO_MANY_PLANS");
+  EXPECT_NE(reason, "TOO_MANY_CALLS");
 }
 
 TEST(Plans, PredictSecondsFromTheRatesOfJobsBefore) {

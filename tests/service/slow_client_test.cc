@@ -47,11 +47,11 @@ TEST(SlowClient, AMessageReadNowAndThenLosesTheWorkers) {
   v1::AttendResponse response;
   while (call.Read(&response)) std::this_thread::sleep_for(milliseconds(500));
   const absl::Status status = call.Finish();
-  EXPECT_TRUE(wire::ReasonOf(status) == "CLIENT_SLOW" || absl::IsCancelled(status)) << status;
+  EXPECT_TRUE(wire::ReasonOf(status) == "CLIENT_IDLE" || absl::IsCancelled(status)) << status;
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
   EXPECT_TRUE(Await([&] { return cluster->Describe().value().jobs_running() == 0; }, seconds(10)));
   EXPECT_THAT(cluster->Logs(), AllOf(HasSubstr("code=DEADLINE_EXCEEDED"),
-                                     HasSubstr("reason=CLIENT_SLOW, error=the client has read"),
+                                     HasSubstr("reason=CLIENT_IDLE, error=the client has read"),
                                      HasSubstr("the least rate is 67108864")));
 }
 

@@ -47,7 +47,7 @@ TEST(StreamCourse, WrongRowsEndIt) {
     send(call);
     EXPECT_EQ(wire::ReasonOf(call.Finish()), reason);
   };
-  ends([](RawStream& call) { call.SendRows(v1::TENSOR_Q, 5, 10); }, "ROWS_OUT_OF_ORDER");
+  ends([](RawStream& call) { call.SendRows(v1::TENSOR_Q, 5, 10); }, "CHUNK_MISSHAPEN");
   ends([](RawStream& call) { call.OpenEpochs(128); }, "INVALID_OPEN");
   ends(
       [](RawStream& call) {
@@ -84,7 +84,7 @@ TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   ASSERT_TRUE(first.OpenEpochs(0) && first.AwaitAdmitted());
   EXPECT_GT(HeldBytes(*cluster), 3 * kMiB / 2);
   second.OpenEpochs(0, StreamSpec(), "second");
-  EXPECT_EQ(wire::ReasonOf(second.Finish()), "STREAM_MEMORY");
+  EXPECT_EQ(wire::ReasonOf(second.Finish()), "WAITING_MEMORY");
   EXPECT_TRUE(second.pushback_ms().has_value());
   first.Cancel();
   EXPECT_TRUE(absl::IsCancelled(first.Finish()));

@@ -24,8 +24,7 @@ CHOICES = ("auto", "always", "never")
 
 # A job that failed so may well be done where its tensors are sent.
 _MAY_SEND: FrozenSet[str] = frozenset({
-    "NO_DATA_ROOT", "DATA_ROOT_GONE", "DATA_ROOT_NOT_ON_WORKERS", "FILE_PATH", "FILE_SYMLINK",
-    "FILE_NOT_FOUND", "FILE_NOT_PERMITTED", "FILE_MISSHAPEN"})
+    "NO_DATA_ROOT", "DATA_ROOT_GONE", "FILE_PATH", "FILE_NOT_FOUND", "FILE_NOT_PERMITTED", "FILE_MISSHAPEN"})
 _ARGUMENTS = {pb.TENSOR_COORDS: "ordering.coords", pb.TENSOR_TILE_COORDS: "coords",
               pb.TENSOR_STATES: "out", pb.TENSOR_ATTENTION_MAP: "attention_map_out"}
 _MARK_BYTES = 128

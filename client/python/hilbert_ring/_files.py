@@ -180,7 +180,7 @@ def output_path(path: PathLike) -> Path:
     """Where an output lies: a symbolic link's target, so that the link stays.
 
     Raises:
-        InvalidArgumentError: FILE_DIRECTORY, FILE_SPECIAL: what is there is no regular file, or a descriptor, and
+        InvalidArgumentError: FILE_PATH: what is there is no regular file, or a descriptor, and
             must not be replaced; or links lead to each other.
         NotFoundError: FILE_NOT_FOUND: its folder is not there.
     """
@@ -188,7 +188,7 @@ def output_path(path: PathLike) -> Path:
     if place.in_place:
         what = "is a descriptor, and no file's name" if os.path.isfile(path) else "is no regular file"
         raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: {what}",
-                                   reason="FILE_DIRECTORY" if os.path.isdir(path) else "FILE_SPECIAL")
+                                   reason="FILE_PATH")
     found = Path(os.path.realpath(place.path))
     if not os.path.isdir(found.parent):
         why = errno.ENOTDIR if os.path.lexists(found.parent) else errno.ENOENT

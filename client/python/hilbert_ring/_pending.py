@@ -74,7 +74,7 @@ def write_text(path: "Union[str, os.PathLike[str]]", text: str) -> None:
     """A file is replaced as a whole. What is written in place gets the text behind what is there.
 
     Raises:
-        InvalidArgumentError: FILE_DIRECTORY, FILE_SPECIAL: a folder, a socket or a disk.
+        InvalidArgumentError: FILE_PATH: a folder, a socket or a disk.
         FailedPreconditionError: nobody reads the pipe.
     """
     place = find_output(path)
@@ -108,7 +108,7 @@ def _open_in_place(place: OutputPlace) -> int:
     mode = os.stat(place.path).st_mode
     if stat.S_ISDIR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         raise InvalidArgumentError(f"{place.path}: cannot write: exists and is not a file",
-                                   reason="FILE_DIRECTORY" if stat.S_ISDIR(mode) else "FILE_SPECIAL")
+                                   reason="FILE_PATH")
     try:
         # O_APPEND: it may be a file that another process has open, whose bytes stay.
         opened = os.open(place.path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)

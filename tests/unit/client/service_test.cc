@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 FakeBehaviour RefusesPlans(int plans, std::optional<std::string> pushback) {
   return {.refuse = wire::ToGrpc(wire::WithReason(
-              absl::ResourceExhaustedError("2 plans are being made"), "TOO_MANY_PLANS")),
+              absl::ResourceExhaustedError("2 plans are being made"), "TOO_MANY_CALLS")),
           .pushback = std::move(pushback),
           .refused_plans = plans};
 }
@@ -72,7 +72,7 @@ TEST(Service, APlanThatIsPushedBackIsAskedForAgain) {
   const auto plan = RequestPlan(Connect(service.address()), EchoJob().spec_, 3,
                                 {.retry =
                                      [&](const CallRetry& retry) {
-                                       EXPECT_EQ(wire::ReasonOf(retry.failure), "TOO_MANY_PLANS");
+                                       EXPECT_EQ(wire::ReasonOf(retry.failure), "TOO_MANY_CALLS");
                                        attempts.push_back(retry.attempt);
                                      },
                                  .timing = timing.timing()});

@@ -74,9 +74,9 @@ TEST_P(OpenBeneathTest, NoLinkIsFollowed) {
   std::filesystem::create_symlink("../outside", folder_ / "root/link");
   std::filesystem::create_symlink("deep", folder_ / "root/in/near");
   std::filesystem::create_symlink("file", folder_ / "root/in/deep/alias");
-  EXPECT_EQ(ReasonOf("link/secret"), "FILE_SYMLINK");
-  EXPECT_EQ(ReasonOf("in/near/file"), "FILE_SYMLINK");
-  EXPECT_EQ(ReasonOf("in/deep/alias"), "FILE_SYMLINK");
+  EXPECT_EQ(ReasonOf("link/secret"), "FILE_PATH");
+  EXPECT_EQ(ReasonOf("in/near/file"), "FILE_PATH");
+  EXPECT_EQ(ReasonOf("in/deep/alias"), "FILE_PATH");
 }
 
 TEST_P(OpenBeneathTest, WhatIsNoFileIsNotOpened) {
@@ -85,10 +85,10 @@ TEST_P(OpenBeneathTest, WhatIsNoFileIsNotOpened) {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   (folder_ / "root/socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
   ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(ReasonOf("in"), "FILE_DIRECTORY");
-  EXPECT_EQ(ReasonOf("fifo"), "FILE_SPECIAL");  // and does not wait for whoever writes
-  EXPECT_EQ(ReasonOf("fifo", O_WRONLY), "FILE_SPECIAL");
-  EXPECT_EQ(ReasonOf("socket"), "FILE_SPECIAL");
+  EXPECT_EQ(ReasonOf("in"), "FILE_PATH");
+  EXPECT_EQ(ReasonOf("fifo"), "FILE_PATH");  // and does not wait for whoever writes
+  EXPECT_EQ(ReasonOf("fifo", O_WRONLY), "FILE_PATH");
+  EXPECT_EQ(ReasonOf("socket"), "FILE_PATH");
   EXPECT_EQ(ReasonOf("none"), "FILE_NOT_FOUND");
   EXPECT_EQ(ReasonOf("in/deep/file/on"), "FILE_NOT_FOUND");
   close(listener);
@@ -99,7 +99,7 @@ TEST_P(OpenBeneathTest, ADeviceIsNotOpened) {
     ASSERT_EQ(errno, EPERM) << std::strerror(errno);
     GTEST_SKIP() << "this user makes no devices: " << std::strerror(EPERM);
   }
-  EXPECT_EQ(ReasonOf("null"), "FILE_SPECIAL");
+  EXPECT_EQ(ReasonOf("null"), "FILE_PATH");
 }
 
 TEST(OpenRootTest, AFolderThatIsNotThereIsNamed) {

@@ -155,9 +155,9 @@ TEST_F(OutputFileTest, WhatIsNoFileIsNotReplaced) {
   std::filesystem::create_directory(folder_ / "in/folder");
   std::filesystem::create_symlink("elsewhere", folder_ / "in/link");
   ASSERT_EQ(mkfifo((folder_ / "in/fifo").c_str(), 0600), 0);
-  EXPECT_EQ(wire::ReasonOf(Create("in/folder").status()), "FILE_DIRECTORY");
-  EXPECT_EQ(wire::ReasonOf(Create("in/link").status()), "FILE_SYMLINK");
-  EXPECT_EQ(wire::ReasonOf(Create("in/fifo").status()), "FILE_SPECIAL");
+  EXPECT_EQ(wire::ReasonOf(Create("in/folder").status()), "FILE_PATH");
+  EXPECT_EQ(wire::ReasonOf(Create("in/link").status()), "FILE_PATH");
+  EXPECT_EQ(wire::ReasonOf(Create("in/fifo").status()), "FILE_PATH");
   EXPECT_EQ(wire::ReasonOf(Create("none/out.npy").status()), "FILE_NOT_FOUND");
   EXPECT_EQ(wire::ReasonOf(Create("../out.npy").status()), "FILE_PATH");
 }

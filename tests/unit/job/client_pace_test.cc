@@ -32,7 +32,7 @@ TEST(ClientPace, ARowNowAndThenAddsUp) {
   EXPECT_EQ(pace.Due(now, 0), now + milliseconds(10'000 - 4 * 1900));
   const absl::Status late = pace.Late(milliseconds(2400));
   EXPECT_TRUE(absl::IsDeadlineExceeded(late));
-  EXPECT_EQ(wire::ReasonOf(late), "CLIENT_SLOW");
+  EXPECT_EQ(wire::ReasonOf(late), "CLIENT_IDLE");
   EXPECT_THAT(std::string(late.message()),
               HasSubstr("read 38 bytes a second over 10.4 s, the least rate is 1000"));
 }

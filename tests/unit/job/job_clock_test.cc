@@ -274,12 +274,12 @@ TEST(JobClock, AFailureBehindOutputsIsHeardWhileTheClientDoesNotRead) {
   ASSERT_TRUE(hold.AwaitHeld());
   const uint64_t run = rig.worker(0).opens().at(0).run();
   const absl::Status why = absl::InternalError("the device failed");
-  rig.TellFailure(0, run + 1, why, "ROWS_MISSHAPEN");
+  rig.TellFailure(0, run + 1, why, "CHUNK_MISSHAPEN");
   EXPECT_FALSE(hold.cancelled()) << "another run's";
-  rig.TellFailure(0, run, why, "ROWS_MISSHAPEN");
+  rig.TellFailure(0, run, why, "CHUNK_MISSHAPEN");
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
   client->Read();
-  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "ROWS_MISSHAPEN");
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "CHUNK_MISSHAPEN");
 }
 
 TEST(JobClock, AClientThatSendsNothingIsIdle) {
@@ -314,7 +314,7 @@ TEST(JobClock, AClientThatSendsTooSlowlyIsSlow) {
   }
   rig.time().Advance(seconds(4));
   const absl::Status status = client->Await();
-  EXPECT_EQ(wire::ReasonOf(status), "CLIENT_SLOW") << status;
+  EXPECT_EQ(wire::ReasonOf(status), "CLIENT_IDLE") << status;
 }
 
 TEST(JobClock, AClientThatReadsNothingIsIdle) {

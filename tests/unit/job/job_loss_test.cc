@@ -299,8 +299,8 @@ TEST(JobLoss, AFileOrModelThatIsBadForTheOnlyWorkerEndsTheJobAtOnce) {
 // What a worker may say of itself as well as of its job.
 std::vector<SaidError> SaidErrors() {
   return {{absl::InternalError("the device failed"), "INTERNAL"},
-          {absl::InvalidArgumentError("rows are wrong"), "ROWS_MISSHAPEN"},
-          {absl::InvalidArgumentError("no RunRequest"), "MALFORMED"},
+          {absl::InvalidArgumentError("rows are wrong"), "CHUNK_MISSHAPEN"},
+          {absl::InvalidArgumentError("no RunRequest"), "INVALID_OPEN"},
           {absl::UnknownError("something"), "UNKNOWN"},
           {absl::DeadlineExceededError("the job's deadline passed"), "JOB_TIMEOUT"},
           {absl::ResourceExhaustedError("no thread"), "NO_THREADS"},
@@ -441,7 +441,7 @@ TEST(JobLoss, WhoFindsTheBlocksOfEachPeerCorruptIsLeftOutAndRests) {
 // One that has registered anew knows nothing of the secret of the one before.
 TEST(JobLoss, AWorkerOfAnotherIncarnationIsALostOne) {
   JobRig rig;
-  rig.worker(0).At(Moment::kOpened, Say(absl::UnauthenticatedError("not my token"), "CALL_TOKEN"));
+  rig.worker(0).At(Moment::kOpened, Say(absl::UnauthenticatedError("not my token"), "JOIN_TOKEN"));
   auto client = rig.Send();
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);

@@ -176,7 +176,7 @@ TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
   ASSERT_TRUE(rig.time().AwaitWait(std::chrono::minutes(1)));
   rig.time().Advance(std::chrono::minutes(1));
   const absl::Status status = client->Await();
-  EXPECT_EQ(wire::ReasonOf(status), "NOT_ENOUGH_WORKERS") << status;
+  EXPECT_EQ(wire::ReasonOf(status), "NO_WORKERS") << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("180000 ms (--recovery-timeout)"));
   EXPECT_EQ(rig.Phases().back(), "failed");
 }

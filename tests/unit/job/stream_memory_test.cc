@@ -19,7 +19,7 @@ TEST(StreamMemory, ACallerGetsHalfOfIt) {
   const auto first = memory.Reserve(Named("a"), 30, "the stream");
   ASSERT_TRUE(first.ok()) << first.status();
   const auto refused = memory.Reserve(Named("a"), 21, "the stream");
-  EXPECT_EQ(wire::ReasonOf(refused.status()), "STREAM_MEMORY");
+  EXPECT_EQ(wire::ReasonOf(refused.status()), "WAITING_MEMORY");
   EXPECT_THAT(std::string(refused.status().message()),
               HasSubstr("the stream takes 21 bytes, other streams and calls of many jobs of a have "
                         "30 of 50, the limit of a caller (half of --stream-memory)"));
@@ -28,7 +28,7 @@ TEST(StreamMemory, ACallerGetsHalfOfIt) {
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(memory.used(), 100);
   const auto full = memory.Reserve(Named("c"), 1, "the stream");
-  EXPECT_EQ(wire::ReasonOf(full.status()), "STREAM_MEMORY");
+  EXPECT_EQ(wire::ReasonOf(full.status()), "WAITING_MEMORY");
   EXPECT_THAT(std::string(full.status().message()), HasSubstr("have 100 of 100 (--stream-memory)"));
 }
 

@@ -28,7 +28,7 @@ class Silent : public server::WorkerStream::Listener {
   }
   void Misbehaved(int) override {}
   void Failed(int, const grpc::Status& status) override {
-    if (wire::ReasonOf(wire::FromGrpc(status)) == "ROWS_MISSHAPEN") ++failures;
+    if (wire::ReasonOf(wire::FromGrpc(status)) == "CHUNK_MISSHAPEN") ++failures;
   }
   std::atomic<int64_t> rows = 0;
   std::atomic<int> failures = 0;  // of that reason
@@ -156,7 +156,7 @@ TEST_F(WorkerStreamTest, AFailureIsHeardBeforeAllRowsHaveCome) {
   worker_.At(Moment::kReady, Write([](v1::RunResponse& response) {
                v1::RunFailed& failed = *response.mutable_failed();
                failed.set_code(static_cast<int>(absl::StatusCode::kInternal));
-               failed.set_reason("ROWS_MISSHAPEN");
+               failed.set_reason("CHUNK_MISSHAPEN");
              }));
   ASSERT_TRUE(stream_->Make(delivered_).ok());
   ASSERT_TRUE(stream_->Open(1, delivered_).ok());

@@ -106,10 +106,10 @@ TEST(PackedJobs, HaveNoRowsOfOthers) {
     return wire::ReasonOf(Pack(request, 0)[0].Check());
   };
   EXPECT_EQ(reason(0, 10, 2), "OK");
-  EXPECT_EQ(reason(1, 10, 2), "CHUNK_PAST_END");
-  EXPECT_EQ(reason(0, 11, 2), "CHUNK_PAST_END");
-  EXPECT_EQ(reason(-1, 1, 2), "CHUNK_PAST_END");
-  EXPECT_EQ(reason(0, -1, 2), "CHUNK_PAST_END");
+  EXPECT_EQ(reason(1, 10, 2), "CHUNK_MISSHAPEN");
+  EXPECT_EQ(reason(0, 11, 2), "CHUNK_MISSHAPEN");
+  EXPECT_EQ(reason(-1, 1, 2), "CHUNK_MISSHAPEN");
+  EXPECT_EQ(reason(0, -1, 2), "CHUNK_MISSHAPEN");
   EXPECT_EQ(reason(1, 10, 1), "OK");  // alone: the job says it
 }
 

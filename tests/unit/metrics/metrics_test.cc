@@ -31,7 +31,7 @@ TEST(Metrics, CountsJobs) {
   metrics.CountJob(absl::StatusCode::kCancelled, "CLIENT_CANCELLED");
   metrics.CountJob(absl::StatusCode::kInternal, "");
   metrics.ObserveJob({.compute = 20, .exposed_exchange = 4, .total = 23.1});
-  metrics.CountRefused("OPEN_TIMEOUT");
+  metrics.CountRefused("CLIENT_IDLE");
   metrics.ObserveRing(absl::StatusCode::kOk, true, 0.02);
   metrics.ObserveRing(absl::StatusCode::kUnavailable, false, 20);
   ExpectLines(
@@ -41,7 +41,7 @@ TEST(Metrics, CountsJobs) {
        "hilbert_ring_jobs_failed_total{reason=\"CLIENT_CANCELLED\"} 1",
        "hilbert_ring_jobs_failed_total{reason=\"NONE\"} 1",
        "hilbert_ring_jobs_failed_total{reason=\"QUEUE_FULL\"} 0",
-       "hilbert_ring_calls_refused_total{reason=\"OPEN_TIMEOUT\"} 1",
+       "hilbert_ring_calls_refused_total{reason=\"CLIENT_IDLE\"} 1",
        "hilbert_ring_calls_refused_total{reason=\"QUEUE_FULL\"} 0",
        "hilbert_ring_job_retries_total{cause=\"WORKER_LOST\"} 0",
        "hilbert_ring_ring_form_seconds_count 1",

@@ -100,7 +100,7 @@ TEST(CallToken, IsMadeWithTheSecretForOneMethod) {
        {CheckCallToken(context, secret, "CloseRing"), CheckCallToken(context, other, "Run"),
         CheckCallToken(context, "", "Run")}) {
     EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
-    EXPECT_EQ(wire::ReasonOf(refused), "CALL_TOKEN");
+    EXPECT_EQ(wire::ReasonOf(refused), "JOIN_TOKEN");
     EXPECT_THAT(refused.ToString(), Not(HasSubstr(secret)));
   }
 }

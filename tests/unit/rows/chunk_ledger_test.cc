@@ -77,20 +77,20 @@ TEST(ChunkLedger, RowsThatWereForgottenAreLostNotMissing) {
 
 TEST(ChunkLedger, RefusesWhatIsWrong) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
-  const auto range = absl::StatusCode::kOutOfRange;
   ChunkLedger ledger(Spec());
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 2, 3)).ok());
-  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, 4, 2)), invalid, "CHUNK_OVERLAP", "4 to 5");
-  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, 8, 3)), range, "CHUNK_PAST_END", "10 tokens");
-  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, -1, 1)), range, "CHUNK_PAST_END", "-1");
-  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_OUT, 0, 1)), invalid, "BAD_TENSOR", "OUT");
-  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_COORDS, 0, 1)), invalid, "BAD_TENSOR", "COORDS");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, 4, 2)), invalid, "CHUNK_MISSHAPEN", "4 to 5");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, 8, 3)), invalid, "CHUNK_MISSHAPEN", "10 tokens");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, -1, 1)), invalid, "CHUNK_MISSHAPEN", "-1");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_OUT, 0, 1)), invalid, "CHUNK_MISSHAPEN", "OUT");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_COORDS, 0, 1)), invalid, "CHUNK_MISSHAPEN",
+                "COORDS");
   ExpectRefused(Accept(ledger, Rows(v1::TENSOR_K, 0, 2, 31)), invalid, "CHUNK_MISSHAPEN", "62");
   v1::Chunk chunk = Rows(v1::TENSOR_K, 0, 1);
   chunk.set_rows(0);
   ExpectRefused(Accept(ledger, chunk), invalid, "CHUNK_MISSHAPEN", "rows");
   chunk.set_rows(std::numeric_limits<int64_t>::max());
-  ExpectRefused(Accept(ledger, chunk), range, "CHUNK_PAST_END", "10 tokens");
+  ExpectRefused(Accept(ledger, chunk), invalid, "CHUNK_MISSHAPEN", "10 tokens");
   chunk = Rows(v1::TENSOR_K, 0, 1);
   (*chunk.mutable_payload())[3] ^= 4;
   ExpectRefused(Accept(ledger, chunk), absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH", "K");
@@ -106,7 +106,7 @@ TEST(ChunkLedger, CoordinatesComeFirst) {
   ChunkLedger ledger(spec);
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_COORDS, 0, 9, 8)).ok());
   ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, 0, 1)), absl::StatusCode::kInvalidArgument,
-                "COORDS_FIRST", "COORDS");
+                "CHUNK_MISSHAPEN", "COORDS");
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_COORDS, 9, 1, 8)).ok());
   EXPECT_TRUE(ledger.Complete(v1::TENSOR_COORDS));
   EXPECT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 0, 1)).ok());
@@ -120,7 +120,7 @@ TEST(ChunkLedger, BoundsWhatItRemembers) {
   for (int64_t row = 0; status.ok() && row < (int64_t{1} << 21); row += 2) {
     status = Accept(ledger, Rows(v1::TENSOR_Q, row, 1));
   }
-  ExpectRefused(status, absl::StatusCode::kOutOfRange, "CHUNKS_TOO_SCATTERED", "524288");
+  ExpectRefused(status, absl::StatusCode::kInvalidArgument, "CHUNK_MISSHAPEN", "524288");
 }
 
 // Rows that this process has looked at already.

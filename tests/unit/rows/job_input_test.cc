@@ -44,7 +44,7 @@ TEST(JobInput, LostSlotsAreAskedForAsFarAsTheyHadCome) {
   EXPECT_EQ(input.Rows(v1::TENSOR_Q).count(), 60);
   // They may come again, others may not.
   EXPECT_TRUE(Accept(input, spec, v1::TENSOR_Q, 20, 30).ok());
-  EXPECT_EQ(wire::ReasonOf(Accept(input, spec, v1::TENSOR_Q, 50, 60)), "CHUNK_OVERLAP");
+  EXPECT_EQ(wire::ReasonOf(Accept(input, spec, v1::TENSOR_Q, 50, 60)), "CHUNK_MISSHAPEN");
   EXPECT_FALSE(input.Complete());
   EXPECT_TRUE(input.Forget({}).empty());
 }
@@ -74,7 +74,7 @@ TEST(JobInput, CoordinatesMakeTheOrderOnce) {
   JobInput input(spec, orders);
   ASSERT_TRUE(input.Begin().ok());
   EXPECT_FALSE(input.order_known());
-  EXPECT_EQ(wire::ReasonOf(Accept(input, spec, v1::TENSOR_Q, 0, 10)), "COORDS_FIRST");
+  EXPECT_EQ(wire::ReasonOf(Accept(input, spec, v1::TENSOR_Q, 0, 10)), "CHUNK_MISSHAPEN");
   ASSERT_TRUE(Accept(input, spec, v1::TENSOR_COORDS, 0, 60).ok());
   EXPECT_FALSE(input.order_known());
   ASSERT_TRUE(Accept(input, spec, v1::TENSOR_COORDS, 60, kTokens).ok());

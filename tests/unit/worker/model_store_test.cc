@@ -163,7 +163,7 @@ TEST_F(ModelStoreTest, ModelsThatAreBeingLoadedStayWithinTheLimitTogether) {
   {
     const auto held = hanging.Release();
     EXPECT_TRUE(held.ok()) << held.status();
-    EXPECT_EQ(wire::ReasonOf(other.get().status()), wire::reason::kModelMemory.name);
+    EXPECT_EQ(wire::ReasonOf(other.get().status()), wire::reason::kWorkerMemory.name);
   }
   EXPECT_TRUE(Load(hanging.store(), "a").ok());
   EXPECT_EQ(hanging.store().count(), 1);
@@ -188,7 +188,7 @@ TEST_F(ModelStoreTest, AModelThatAJobHasStays) {
     const auto held = Load(store, "a");
     ASSERT_TRUE(held.ok());
     const auto other = Load(store, "b");
-    EXPECT_EQ(wire::ReasonOf(other.status()), wire::reason::kModelMemory.name) << other.status();
+    EXPECT_EQ(wire::ReasonOf(other.status()), wire::reason::kWorkerMemory.name) << other.status();
     EXPECT_EQ(store.count(), 1);
   }
   EXPECT_TRUE(Load(store, "b").ok());
@@ -197,7 +197,7 @@ TEST_F(ModelStoreTest, AModelThatAJobHasStays) {
 TEST_F(ModelStoreTest, AModelLargerThanTheLimitIsRefused) {
   ModelStore store(folder_.path(), one_ - 1);
   const auto model = Load(store, "a");
-  EXPECT_EQ(wire::ReasonOf(model.status()), wire::reason::kModelMemory.name) << model.status();
+  EXPECT_EQ(wire::ReasonOf(model.status()), wire::reason::kWorkerMemory.name) << model.status();
 }
 
 }  // namespace

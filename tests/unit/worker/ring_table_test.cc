@@ -86,7 +86,7 @@ TEST(RingTable, AJobThatDoesNotFinishGivesTheRingUp) {
   Workers workers(2);
   ASSERT_TRUE(workers.Form(1).ok());
   { const auto lease = workers[0].Take("ring", 1); }
-  EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 1).status()), "STALE_GENERATION");
+  EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 1).status()), "RING_LEASED");
   ASSERT_TRUE(workers.Form(2).ok());
   EXPECT_TRUE(workers[0].Take("ring", 2).ok());
 }
@@ -94,8 +94,8 @@ TEST(RingTable, AJobThatDoesNotFinishGivesTheRingUp) {
 TEST(RingTable, StaleGenerationsAreRefused) {
   Workers workers(2);
   ASSERT_TRUE(workers.Form(5).ok());
-  EXPECT_EQ(wire::ReasonOf(workers.Form(5)), "STALE_GENERATION");
-  EXPECT_EQ(wire::ReasonOf(workers.Form(4)), "STALE_GENERATION");
+  EXPECT_EQ(wire::ReasonOf(workers.Form(5)), "RING_LEASED");
+  EXPECT_EQ(wire::ReasonOf(workers.Form(4)), "RING_LEASED");
   EXPECT_FALSE(workers[0].Take("ring", 4).ok());
   EXPECT_FALSE(workers[0].Take("other", 5).ok());
   EXPECT_FALSE(workers[0].Connect("ring", 4, {"", ""}, In(milliseconds(100))).ok());
@@ -136,7 +136,7 @@ TEST(RingTable, CloseAllLeavesNoRing) {
   workers[0].CloseAll();
   workers[0].CloseAll();
   EXPECT_TRUE(absl::IsAborted(lease->communicator()->Post({.number = lease->first_step()})));
-  EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 7).status()), "STALE_GENERATION");
+  EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 7).status()), "RING_LEASED");
   workers[1].CloseAll();
   // Another coordinator counts its generations anew.
   EXPECT_TRUE(workers.Form(1).ok());

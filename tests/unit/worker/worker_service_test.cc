@@ -120,7 +120,7 @@ class WorkerServiceTest : public ::testing::Test {
 
 void ExpectRefused(const absl::Status& status) {
   EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
-  EXPECT_EQ(wire::ReasonOf(status), "CALL_TOKEN");
+  EXPECT_EQ(wire::ReasonOf(status), "JOIN_TOKEN");
 }
 
 TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
