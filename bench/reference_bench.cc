@@ -234,7 +234,7 @@ void Run(const Options& options) {
       "Files in memory: %s; on a disk: %s. Workers of each service: %lld. %lld rounds, in each all "
       "rows but the bounds one after the other. The first job gets fresh pages for its shards "
       "where "
-      "what went before took longer than these are kept (--keep-shards); those that follow at once "
+      "what went before took longer than these are kept; those that follow at once "
       "do not. Percentages are of the engine's rate.\n\n",
       options.folder.c_str(), options.disk.c_str(), static_cast<long long>(options.workers),
       static_cast<long long>(options.rounds));

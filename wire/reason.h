@@ -12,7 +12,7 @@ namespace hilbert_ring::wire {
 
 enum class TryAgain {
   kNobody,            // the same call fails again
-  kService,           // the service, on other workers (--max-retries)
+  kService,           // the service, on other workers within its limit of retries
   kServiceAndClient,  // and then the client, under the same job id
   kClient,
   kLater,  // the client, after the time that the status says

@@ -308,8 +308,7 @@ absl::Status Rank::Attend(int64_t layer, Communicator* communicator, int64_t fir
   const double planned = plan_.attention.costs.workers[rank_].flops;
   ExecuteControl attend{.deadline = control.deadline,
                         .cancelled = control.cancelled,
-                        .progress = [&](double fraction) { Tell(control, fraction * planned); },
-                        .overlap_exchange = control.overlap_exchange};
+                        .progress = [&](double fraction) { Tell(control, fraction * planned); }};
   if (control.waiting) {
     // Of two ranks in different layers the one in the earlier layer is behind.
     attend.waiting = [&](int64_t step) {

@@ -62,7 +62,6 @@ struct EncoderControl {
   std::function<void(double fraction)> progress;  // of the rank's multiplications; any thread
   // As in ExecuteControl; steps rise from layer to layer, that of a map follows its layer's.
   std::function<void(int64_t step)> waiting;
-  bool overlap_exchange = true;              // as in ExecuteControl
   std::function<void(int64_t layer)> layer;  // from 1: it was computed; the calling thread
   // As in ExecuteControl, of each layer's attention (from 1), steps from 1 in each, and of the wait
   // for a map's rows in the step after; and rows: between that and the next one, layer 0 before the

@@ -76,7 +76,7 @@ class Executor {
       RETURN_IF_ERROR(AwaitRows(store_.rows()));
       RETURN_IF_ERROR(PackOwnBlocks(views));
     }
-    if (control_.overlap_exchange) RETURN_IF_ERROR(Post(1));
+    RETURN_IF_ERROR(Post(1));
     for (const Stretch& stretch :
          MakeStretches(plan_, rank_, exchanges_blocks, LeastStretchRows())) {
       RETURN_IF_ERROR(AwaitRows(stretch.rows_needed));
@@ -85,9 +85,8 @@ class Executor {
     }
     RETURN_IF_ERROR(Compute(builder.Own()));
     for (int64_t step = 1; step <= plan_.costs.steps; ++step) {
-      if (!control_.overlap_exchange) RETURN_IF_ERROR(Post(step));
       RETURN_IF_ERROR(Wait(step));
-      if (control_.overlap_exchange) RETURN_IF_ERROR(Post(step + 1));
+      RETURN_IF_ERROR(Post(step + 1));
       const ScheduleStep& now = schedule_.steps[step - 1];
       RETURN_IF_ERROR(Compute(builder.Arrived(now.arrived, workspace_.arena->data())));
     }

@@ -5,7 +5,7 @@
 // still come.
 //
 // Step 0 computes on the rank's own rows while its packed blocks travel; step t computes on the
-// blocks that arrived in step t while those of step t + 1 travel (overlap_exchange). Partial
+// blocks that arrived in step t while those of step t + 1 travel. Partial
 // results are merged in float32 in the plan's order, so the same shards and kernel give the same
 // bits.
 #pragma once
@@ -49,9 +49,6 @@ struct ExecuteControl {
   // Told what went on from when to when, by the calling thread: a few times for each window and
   // each exchange step. step: 0 for the rank's own rows.
   std::function<void(SpanKind kind, int64_t step, Deadline begin, Deadline end)> span;
-  // False: a step's blocks are posted when there is nothing left to compute without them. Results
-  // are the same; ranks of one ring may differ in it.
-  bool overlap_exchange = true;
 };
 
 // Measured figures of one rank.

@@ -22,10 +22,9 @@ HttpEndpoint::Handler ForRoles(Callers& callers, std::vector<Role> roles, std::s
   };
 }
 
-HttpEndpoint::Handler ForPrometheus(Callers& callers, bool need_token,
+HttpEndpoint::Handler ForPrometheus(Callers& callers,
                                     std::function<void(const absl::Status& why)> refused,
                                     std::function<HttpReply()> reply) {
-  if (!need_token) return [reply = std::move(reply)](std::string_view) { return reply(); };
   return ForRoles(callers, {Role::kObserve, Role::kAdmin}, "see the service's figures",
                   std::move(refused),
                   [reply = std::move(reply)](const Caller&) { return reply(); });

@@ -23,8 +23,8 @@ HttpEndpoint::Handler ForRoles(Callers& callers, std::vector<Role> roles, std::s
                                std::function<void(const absl::Status& why)> refused,
                                std::function<HttpReply(const Caller&)> reply);
 
-// Of a process's figures: for the roles observe and admin, unless none is needed.
-HttpEndpoint::Handler ForPrometheus(Callers& callers, bool need_token,
+// Of a process's figures: for the roles observe and admin.
+HttpEndpoint::Handler ForPrometheus(Callers& callers,
                                     std::function<void(const absl::Status& why)> refused,
                                     std::function<HttpReply()> reply);
 

@@ -32,6 +32,10 @@ namespace {
 
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
 constexpr int kMaxWorkersOfAHost = 1024;
+// A plan has a processor to itself for seconds; callers of Plan have as many places again.
+constexpr int kMostPlans = 2;
+// A job that follows at once needs no fresh pages, which take longer than 64 tokens' compute.
+constexpr auto kKeepShards = std::chrono::milliseconds(500);
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 constexpr auto kRemoveMarkLimit = std::chrono::seconds(2);  // and outputs
 
@@ -115,10 +119,10 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
       }),
       orders_(settings.order_cache_bytes),
       models_(std::make_shared<ModelCatalog>(settings.model_dir)),
-      shards_(settings.keep_shards),
+      shards_(kKeepShards),
       copies_(settings.copy_memory_bytes),
       order_memory_(settings.total_order_memory_limit_bytes),
-      plans_(settings.max_plans),
+      plans_(kMostPlans),
       scheduler_([this] { return membership_.Live(); }, settings.max_queue),
       membership_(
           settings.worker_timeout,
@@ -154,7 +158,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
                         .open_timeout = settings.open_timeout,
                         .peer = PeerIs::kAddress}),
       membership_service_(membership_, membership_gate_, metrics_, join_token_,
-                          settings.security.peer_name, settings.greet_interval),
+                          settings.security.peer_name),
       services_({.settings = settings_,
                  .membership = membership_,
                  .scheduler = scheduler_,
@@ -175,7 +179,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
                  .model_steps = model_steps_,
                  .data_steps = data_steps_,
                  .data_root = data_root_}),
-      caller_plans_(settings.max_plans),
+      caller_plans_(kMostPlans),
       call_limits_(settings.max_short_calls_per_peer),
       short_calls_(metrics_, call_limits_),
       calls_(services_, callers_),
@@ -224,21 +228,20 @@ absl::Status Coordinator::Listen() {
   {
     // A worker may register as soon as the server is there, before grpc_ is set.
     const MutexLock lock(refresh_);
-    auto grpc =
-        StartGrpc({.flag = "--grpc-port",
-                   .host = settings_.grpc_host,
-                   .port = settings_.grpc_port,
-                   .max_threads = kMaxBlockingCalls,
-                   .memory_bytes = settings_.transport_memory_bytes,
-                   .lookahead_bytes = wire::kLookaheadBytes,
-                   .idle = settings_.connection_idle_timeout,
-                   .connections_per_peer = settings_.max_connections_per_peer,
-                   .streams_per_connection = StreamsOfConnection(settings_.max_calls_per_peer),
-                   .short_calls = &call_limits_,
-                   .on_refused = [this] { metrics_.CountRefusedConnection(); },
-                   .credentials = std::move(for_callers),
-                   .reflection = ShowsReflection(settings_)},
-                  {&attention_service_, &encoder_service_, &small_jobs_service_});
+    auto grpc = StartGrpc({.flag = "--grpc-port",
+                           .host = settings_.grpc_host,
+                           .port = settings_.grpc_port,
+                           .max_threads = kMaxBlockingCalls,
+                           .memory_bytes = settings_.transport_memory_bytes,
+                           .lookahead_bytes = wire::kLookaheadBytes,
+                           .idle = settings_.connection_idle_timeout,
+                           .connections_per_peer = settings_.max_connections_per_peer,
+                           .streams_per_connection = StreamsOfConnection(kMostCallsOfHost),
+                           .short_calls = &call_limits_,
+                           .on_refused = [this] { metrics_.CountRefusedConnection(); },
+                           .credentials = std::move(for_callers),
+                           .reflection = ShowsReflection(settings_)},
+                          {&attention_service_, &encoder_service_, &small_jobs_service_});
     RETURN_IF_ERROR(grpc.status());
     grpc_ = *std::move(grpc);
     ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.flag = "--membership-port",
@@ -308,8 +311,6 @@ absl::Status Coordinator::StartWorkers() {
   // Whoever may not read this process's figures may not read theirs.
   if (!settings_.callers.auth_token_file.empty()) {
     arguments.push_back(absl::StrCat("--auth-token-file=", settings_.callers.auth_token_file));
-    arguments.push_back(settings_.callers.metrics_need_token ? "--metrics-need-token=true"
-                                                             : "--metrics-need-token=false");
   }
   if (!settings_.security.tls.cert.empty()) {
     arguments.push_back(absl::StrCat("--http-tls-cert=", settings_.security.tls.cert));
@@ -326,18 +327,14 @@ absl::Status Coordinator::StartWorkers() {
     arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
   if (!settings_.share_memory) arguments.emplace_back("--share-memory=false");  // weights neither
-  if (!settings_.overlap_exchange) arguments.emplace_back("--overlap-exchange=false");
-  arguments.push_back(absl::StrCat("--attention-kernel=", settings_.device.attention_kernel));
-  arguments.push_back(absl::StrCat("--gpu-exchange-blocks=", settings_.device.gpu_exchange_blocks));
   WorkerProcessOptions options{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
                                .arguments = std::move(arguments),
                                .heard = [this] { return PortsOfMembers(); }};
   const int gpus = VisibleGpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
-  for (const WorkerPlacement& place : PlaceWorkers(workers, settings_.device.device, gpus)) {
+  for (const WorkerPlacement& place : PlaceWorkers(workers, settings_.device, gpus)) {
     options.of_workers.push_back(
         {absl::StrCat("--device=", place.device),
-         absl::StrCat("--gpu-memory-fraction=",
-                      place.gpu_share * settings_.device.gpu_memory_fraction)});
+         absl::StrCat("--gpu-memory-fraction=", place.gpu_share * kGpuMemoryFraction)});
     options.share_gpu = options.share_gpu || place.gpu_share < 1;
   }
   auto processes = std::make_unique<WorkerProcesses>(std::move(options));

@@ -83,7 +83,6 @@ std::map<std::string, HttpEndpoint::Handler> Coordinator::HttpRoutes() {
   const auto refused = [this](const absl::Status& why) {
     metrics_.CountRefused(wire::ReasonOf(why));
   };
-  const bool need_token = settings_.callers.metrics_need_token;
   return {{"/", ForRoles(callers_, kAnyRole, "see the service", refused,
                          [this](const Caller& caller) {
                            const bool nameless =
@@ -92,10 +91,8 @@ std::map<std::string, HttpEndpoint::Handler> Coordinator::HttpRoutes() {
                          })},
           {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
           {"/readyz", [this](std::string_view) { return Ready(); }},
-          {"/metrics",
-           ForPrometheus(callers_, need_token, refused, [this] { return metrics_page_.Get(); })},
-          {"/targets",
-           ForPrometheus(callers_, need_token, refused, [this] { return targets_page_.Get(); })}};
+          {"/metrics", ForPrometheus(callers_, refused, [this] { return metrics_page_.Get(); })},
+          {"/targets", ForPrometheus(callers_, refused, [this] { return targets_page_.Get(); })}};
 }
 
 HttpReply Coordinator::ServeMetrics() {

@@ -26,9 +26,9 @@ grpc::Status RefuseForNow(Metrics& metrics, const absl::Status& why, double seco
 }
 
 grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context) {
-  const absl::Status why = wire::ErrorOf(
-      wire::reason::kTooManyCalls,
-      absl::StrCat(plans.most(), " plans are being made, which is the limit (--max-plans)"));
+  const absl::Status why =
+      wire::ErrorOf(wire::reason::kTooManyCalls,
+                    absl::StrCat(plans.most(), " plans are being made, which is the limit"));
   return RefuseForNow(metrics, why, kPlanSeconds, context);
 }
 

@@ -182,7 +182,6 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
   settings_.max_retries = 0;  // on other workers
   // Limits are for callers.
   settings_.max_tokens = kTokensOfAWorker * kMaxWorkers;
-  settings_.max_heads = kHeads;
   server_ = std::make_unique<Server>(services_, callers_);
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }

@@ -242,11 +242,11 @@ absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& sp
     const int64_t result_bytes = ResultBytes(job);
     if (row_bytes > wire::kMaxPayloadBytes || result_bytes > options.max_result_bytes) {
       return wire::WithReason(
-          absl::OutOfRangeError(absl::StrCat("states: a row of POOLED has ", row_bytes,
-                                             " bytes, the limit of a chunk is ",
-                                             wire::kMaxPayloadBytes, "; all of them take ",
-                                             result_bytes, " at the coordinator, whose limit is ",
-                                             options.max_result_bytes, " (--order-memory-limit)")),
+          absl::OutOfRangeError(absl::StrCat(
+              "states: a row of POOLED has ", row_bytes, " bytes, the limit of a chunk is ",
+              wire::kMaxPayloadBytes, "; all of them take ", result_bytes,
+              " at the coordinator, whose limit is ", options.max_result_bytes,
+              " (a quarter of --total-order-memory-limit)")),
           wire::reason::kInvalidSpec);
     }
   }

@@ -262,8 +262,8 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
     if (status.ok() || !client_.stop().why().ok() || !MayTryAgain(status)) return figures;
     if (job_->retries == services_.settings.max_retries) {
       return wire::WithReason(
-          absl::Status(status.code(), absl::StrCat(status.message(), "; tried ", job_->retries + 1,
-                                                   " times (--max-retries)")),
+          absl::Status(status.code(),
+                       absl::StrCat(status.message(), "; tried ", job_->retries + 1, " times")),
           wire::ReasonOf(status));
     }
     ++job_->retries;
@@ -411,8 +411,7 @@ absl::Status ServedJob::NotEnough(const absl::Status& why) const {
   return wire::ErrorOf(
       wire::reason::kNoWorkers,
       absl::StrCat("workers were lost, and those that live could not take the job within ",
-                   services_.settings.recovery_timeout.count(),
-                   " ms (--recovery-timeout): ", why.message()));
+                   services_.settings.recovery_timeout.count(), " ms: ", why.message()));
 }
 
 }  // namespace hilbert_ring::server

@@ -21,16 +21,15 @@ absl::Status BadOpen(const std::string& message) {
 
 // Of one job.
 int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
-  return std::min(settings.order_memory_limit_bytes, settings.total_order_memory_limit_bytes);
+  return settings.total_order_memory_limit_bytes / 4;
 }
 
 }  // namespace
 
 SpecLimits LimitsOf(const CoordinatorSettings& settings) {
-  return {.max_tokens = settings.max_tokens,
-          .max_heads = settings.max_heads,
-          .max_branches = settings.max_branches,
-          .max_sequences = settings.max_sequences};
+  return {
+      .max_tokens = settings.max_tokens,
+  };
 }
 
 absl::Status ServedJob::ReadOpen() {
@@ -108,8 +107,7 @@ absl::Status ServedJob::CheckRowSizes() const {
         wire::reason::kDoesNotFit,
         absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
                      Coordinates::MemoryBytes(spec()), " bytes at the coordinator, whose limit is ",
-                     OrderMemoryLimit(settings),
-                     " (--order-memory-limit, --total-order-memory-limit)"));
+                     OrderMemoryLimit(settings), " (a quarter of --total-order-memory-limit)"));
   }
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr int kTransportEighths = 8 + 8 + 1;
 
 struct Setting {
-  const char* flag;
+  const char* flag;  // or, if no flag sets it, its name
   int64_t CoordinatorSettings::*bytes;
   int eighths;
 };
@@ -27,10 +27,8 @@ constexpr Setting kSettings[] = {
     {"--transport-memory", &CoordinatorSettings::transport_memory_bytes, kTransportEighths},
     {"--copy-memory", &CoordinatorSettings::copy_memory_bytes, 8},
     {"--stream-memory", &CoordinatorSettings::stream_memory_bytes, 8},
-    {"--stream-epoch-memory", &CoordinatorSettings::stream_epoch_memory_bytes, 0},
     {"--total-order-memory-limit", &CoordinatorSettings::total_order_memory_limit_bytes, 8},
-    {"--order-memory-limit", &CoordinatorSettings::order_memory_limit_bytes, 0},
-    {"--order-cache", &CoordinatorSettings::order_cache_bytes, 8}};
+    {"order cache", &CoordinatorSettings::order_cache_bytes, 8}};
 
 int64_t Allowed(int64_t bytes, int eighths) {
   return SaturatingAdd(SaturatingMultiply(bytes / 8, eighths), bytes % 8 * eighths / 8);
@@ -53,9 +51,6 @@ absl::Status FitMemoryBounds(int64_t usable_bytes, std::span<MemoryBound> bounds
       by_default += allowed;
       least += Allowed(bound.bytes / kLeastPart, bound.eighths);
       continue;
-    }
-    if (bound.eighths == 0 && bound.bytes > usable_bytes) {
-      return TooMuch(bound.flag, bound.bytes, usable_bytes, usable_bytes);
     }
     if (allowed > 0) flags.push_back(bound.flag);
     given = SaturatingAdd(given, allowed);
@@ -86,9 +81,10 @@ int64_t MembershipMemory(const CoordinatorSettings& settings) {
 std::string FitMemory(const CLI::App& app, CoordinatorSettings& settings) {
   std::vector<MemoryBound> bounds;
   for (const Setting& setting : kSettings) {
+    const CLI::Option* const option = app.get_option_no_throw(setting.flag);
     bounds.push_back({.flag = setting.flag,
                       .bytes = settings.*setting.bytes,
-                      .given = app.get_option(setting.flag)->count() > 0,
+                      .given = option != nullptr && option->count() > 0,
                       .eighths = setting.eighths});
   }
   const absl::Status status = FitMemoryBounds(UsableMemoryBytes(), bounds);

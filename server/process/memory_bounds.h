@@ -1,6 +1,6 @@
 // The coordinator's bounds of memory fit into the memory that its process may use.
 //
-//   MemoryBound bounds[] = {{"--stream-memory", given, true}, {"--order-cache", by_default}};
+//   MemoryBound bounds[] = {{"--stream-memory", given, true}, {"order cache", by_default}};
 //   RETURN_IF_ERROR(FitMemoryBounds(UsableMemoryBytes(), bounds));  // lowers the order cache
 #pragma once
 
@@ -29,7 +29,7 @@ struct MemoryBound {
   std::string flag;   // "--stream-memory"
   int64_t bytes = 0;  // the given value, or the default of a machine with room for all defaults
   bool given = false;
-  // Memory that the bound allows, in eighths of `bytes`. 0: memory that another bound counts.
+  // Memory that the bound allows, in eighths of `bytes`.
   int eighths = 8;
 };
 

@@ -76,9 +76,6 @@ void AddCallerSettings(CLI::App& app, CallerSettings& s) {
       "a file with callers' tokens, names, roles and quotas, a JSON object on each line; "
       "callers must have one of them, so an empty file lets nobody in; read again when it "
       "changes");
-  app.add_option("--metrics-need-token", s.metrics_need_token,
-                 "with --auth-token-file: true: /metrics and /targets are for tokens of the roles "
-                 "observe and admin; false: for all");
 }
 
 void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& s) {
@@ -90,8 +87,6 @@ void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& s) {
                  "a file with tokens as the coordinator's: /metrics is for those of the roles "
                  "observe and admin, so an empty file lets nobody see it; read again when it "
                  "changes; not given: for all");
-  app.add_option("--metrics-need-token", s.metrics_need_token,
-                 "with --auth-token-file: true: /metrics needs a token; false: it is for all");
 }
 
 bool IsLoopback(const std::string& host) {

@@ -26,16 +26,14 @@ struct SecuritySettings {
 
 // Of callers.
 struct CallerSettings {
-  std::string client_ca;           // that their certificates are of; empty: none is asked for
-  std::string auth_token_file;     // empty: none is asked for
-  bool metrics_need_token = true;  // where there are tokens
+  std::string client_ca;        // that their certificates are of; empty: none is asked for
+  std::string auth_token_file;  // empty: none is asked for
 };
 
 // Of a worker's HTTP port, whose readers are the coordinator's callers.
 struct WorkerHttpSettings {
-  std::string cert, key;           // empty: those of SecuritySettings::tls
-  std::string auth_token_file;     // empty: no token is asked for
-  bool metrics_need_token = true;  // where there are tokens
+  std::string cert, key;        // empty: those of SecuritySettings::tls
+  std::string auth_token_file;  // empty: no token is asked for
 };
 
 void AddSecuritySettings(CLI::App& app, SecuritySettings& settings);

@@ -90,37 +90,27 @@ CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
 }
 
 // Whether the GPU is there is the worker's device to say.
-void AddDevice(CLI::App& app, DeviceSettings& device) {
+void AddDevice(CLI::App& app, std::string& device) {
   app.add_option(
-         "--device", device.device,
+         "--device", device,
          "of the workers: auto (a GPU where there is one, else the CPU; spawned workers are "
          "spread over the GPUs), auto:N (that GPU), cpu, or cuda:N")
       ->check([](const std::string& given) {
         const bool known = given == "auto" || given == "cpu" || GpuOrdinal(given).has_value();
         return known ? std::string() : given + " is not auto, auto:N, cpu or cuda:N";
       });
+}
+
+void AddGpu(CLI::App& app, DeviceSettings& device) {
   app.add_option("--gpu-memory-fraction", device.gpu_memory_fraction,
                  "of a GPU's memory, for the jobs of its workers")
       ->check(Between(0.01, 1.0));
   app.add_option("--attention-kernel", device.attention_kernel,
                  "of a GPU: cudnn, native (our own), or auto (cudnn where it was faster)")
       ->check(CLI::IsMember({"auto", "cudnn", "native"}));
-  app.add_option("--gpu-exchange-blocks", device.gpu_exchange_blocks,
-                 "most blocks of threads, each a multiprocessor that compute goes without, that "
-                 "NCCL exchanges with (its CTAs); 0: as it chooses")
-      ->check(CLI::Range(0, 64));
 }
 
-void AddOverlapExchange(CLI::App& app, bool& value) {
-  app.add_option(
-      "--overlap-exchange", value,
-      "of the workers: true: a ring's blocks travel while others are computed on; false: "
-      "when there is nothing else to do, to measure what the overlap is worth");
-}
-
-void AddCallLimits(CLI::App& app, int& calls_per_peer, Milliseconds& open_timeout) {
-  app.add_option("--max-calls-per-peer", calls_per_peer, "streams that one host may have open")
-      ->check(CLI::Range(1, 100'000));
+void AddOpenTimeout(CLI::App& app, Milliseconds& open_timeout) {
   AddDuration(app, "--open-timeout", open_timeout,
               "a stream that has said nothing for so long is ended");
 }

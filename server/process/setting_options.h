@@ -45,12 +45,10 @@ CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
 CLI::Validator AtLeastBytes(uint64_t least);
 
 CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value);
-void AddDevice(CLI::App& app, DeviceSettings& device);
+void AddDevice(CLI::App& app, std::string& device);
+void AddGpu(CLI::App& app, DeviceSettings& device);
 
-void AddOverlapExchange(CLI::App& app, bool& value);
-
-// What the streams of a host may be, at coordinator and worker.
-void AddCallLimits(CLI::App& app, int& calls_per_peer, Milliseconds& open_timeout);
+void AddOpenTimeout(CLI::App& app, Milliseconds& open_timeout);
 
 void AddLogging(CLI::App& app, std::string& level, std::string& format);
 

@@ -77,21 +77,14 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
            "memory for the weights of models of each spawned worker, beside that for jobs");
   AddDuration(app, "--worker-timeout", s.worker_timeout,
               "a worker that is not heard of for so long is lost", kLeastWorkerTimeoutSeconds);
-  AddDuration(app, "--greet-interval", s.greet_interval,
-              "a worker that waits for jobs is called so often; one that does not answer gets none "
-              "until it does");
   app.add_option("--share-memory", s.share_memory,
                  "true: shards of workers on this host lie in memory that both processes map, and "
                  "spawned workers share the weights of models; false: rows are sent to them");
-  AddOverlapExchange(app, s.overlap_exchange);
-  AddDuration(
-      app, "--keep-shards", s.keep_shards,
-      "memory of shards that is shared is kept for so long, for a job that follows at once");
   app.add_option("--job-workers", s.job_workers,
                  "of a job, or all if there are fewer; 0: as many as end it first")
       ->check(CLI::Range(0, kMaxWorkersOfAJob));
   app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
-  AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
+  AddOpenTimeout(app, s.open_timeout);
   app.add_option("--max-short-calls-per-peer", s.max_short_calls_per_peer,
                  "calls with one message each way that one host may have at work at once")
       ->check(CLI::Range(1, 8192));
@@ -108,10 +101,6 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
            "memory for what has come from all callers and was not taken yet; beyond it calls end, "
            "any of those whose messages are under way; 1 MiB at least")
       ->check(AtLeastBytes(kLeastTransportBytes));
-  app.add_option("--max-plans", s.max_plans,
-                 "plans that are made at once for jobs, and as many for callers that ask for one; "
-                 "further jobs wait; of the callers those that have one already are refused")
-      ->check(CLI::Range(1, 4096));
   AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
   AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");
   AddDuration(app, "--idle-timeout", s.idle_timeout,
@@ -125,16 +114,9 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
       app, "--stall-timeout", s.stall_timeout,
       "a job none of whose workers makes progress for so long is tried again without the one "
       "that hangs; so long is a file system beneath --data-root waited for");
-  app.add_option("--max-retries", s.max_retries, "of a job whose workers are lost")
-      ->check(CLI::Range(0, 1000));
-  AddDuration(app, "--recovery-timeout", s.recovery_timeout,
-              "a job whose workers are lost waits so long for enough others");
   AddBytes(app, "--copy-memory", s.copy_memory_bytes,
            "memory for copies of rows sent to workers of other hosts, from which a lost worker's "
            "part is computed anew; beyond it clients are asked to send rows again");
-  AddBytes(app, "--stream-epoch-memory", s.stream_epoch_memory_bytes,
-           "rows and outputs of an epoch of a stream without end take at most so much: it has as "
-           "many tokens as fit, a common multiple of all segments");
   AddBytes(
       app, "--stream-memory", s.stream_memory_bytes,
       "memory for rows and outputs of all streams without end, each of which takes that of two "
@@ -149,19 +131,10 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
                  "true: ready once a first job over all workers, whose rows are checked, has ended "
                  "well; false: as soon as the workers are there");
   AddDuration(app, "--exit-timeout", s.exit_timeout, "on SIGTERM running jobs have so long to end");
-  AddBytes(app, "--order-memory-limit", s.order_memory_limit_bytes,
-           "memory for the coordinates of a job");
   AddBytes(app, "--total-order-memory-limit", s.total_order_memory_limit_bytes,
-           "memory for the coordinates of all jobs that run or wait");
-  AddBytes(app, "--order-cache", s.order_cache_bytes, "memory for orders that later jobs reuse");
+           "memory for the coordinates of all jobs that run or wait; a job gets a quarter");
   app.add_option("--max-tokens", s.max_tokens, "of a job")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--max-heads", s.max_heads, "of a job")
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  app.add_option("--max-branches", s.max_branches, "of a job")
-      ->check(CLI::Range(int64_t{1}, int64_t{64}));
-  app.add_option("--max-sequences", s.max_sequences, "of a job")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   AddLogging(app, s.log_level, s.log_format);
 }
 
@@ -186,7 +159,8 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
       ->check(CLI::Range(0, kMaxThreads));
   AddCpuInstructions(app, s.cpu_instructions);
-  AddDevice(app, s.device);
+  AddDevice(app, s.device.device);
+  AddGpu(app, s.device);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs; 0: 80 % of the machine's, or the GPU's fraction");
   app.add_option("--memory-share", s.memory_share,
@@ -205,8 +179,7 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
       "--share-memory", s.share_memory,
       "true: takes shards in memory that a coordinator of this host offers, and shares the "
       "weights of models with the workers of this host; false: rows come by its stream");
-  AddOverlapExchange(app, s.overlap_exchange);
-  AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
+  AddOpenTimeout(app, s.open_timeout);
   AddDuration(app, "--exit-timeout", s.exit_timeout,
               "on SIGTERM takes no more jobs, and those that run have so long to end");
   AddDuration(app, "--feed-timeout", s.feed_timeout,

@@ -17,15 +17,14 @@ namespace hilbert_ring::server {
 
 using Milliseconds = std::chrono::milliseconds;
 
+inline constexpr double kGpuMemoryFraction = 0.9;
+
 // Where a worker computes, and how a GPU does.
 struct DeviceSettings {
   // "cpu"; "cuda:0"; "auto": a GPU where there is one, else the CPU. "auto:1" prefers that GPU.
   std::string device = "auto";
-  double gpu_memory_fraction = 0.9;
+  double gpu_memory_fraction = kGpuMemoryFraction;
   std::string attention_kernel = "auto";  // of a GPU: as --help lists
-  // That NCCL may take of it at once, 0: NCCL's choice. A block of the Hopper kernels has nearly
-  // all registers of its multiprocessor, so that NCCL's take multiprocessors of their own.
-  int gpu_exchange_blocks = 8;
 };
 
 struct CoordinatorSettings {
@@ -45,26 +44,21 @@ struct CoordinatorSettings {
   int min_workers = 1;             // that must be there to be ready, when none is spawned
   int worker_threads = 0;          // of a spawned worker; 0: hardware threads / spawned workers
   std::string cpu_instructions;    // of a spawned worker; empty: the best of the machine
-  DeviceSettings device;           // of a spawned worker
+  std::string device = "auto";     // of a spawned worker, as DeviceSettings::device
   int64_t memory_limit_bytes = 0;  // of a spawned worker; 0: 80 % of memory / spawned workers
   Milliseconds worker_timeout{2000};
-  Milliseconds greet_interval{10'000};  // of a worker that waits for jobs
 
   std::string data_root;  // of files that jobs name; empty: none
 
   std::string model_dir;                          // of folders with models; empty: none
   int64_t model_memory_bytes = int64_t{2} << 30;  // of a spawned worker, for weights
 
-  bool share_memory = true;       // with workers of this host
-  bool overlap_exchange = true;   // of a spawned worker, with compute
-  Milliseconds keep_shards{500};  // their memory, for a job that follows at once
+  bool share_memory = true;  // with workers of this host
 
   int job_workers = 0;  // of a job; 0: as many as end it first
 
   // Bounds of memory are those of a large machine; FitMemory lowers them.
   int max_queue = 64;                  // jobs that wait
-  int max_plans = 2;                   // made at once for jobs, and as many for callers of Plan
-  int max_calls_per_peer = 256;        // open at once
   int max_short_calls_per_peer = 128;  // with one message each way, at work at once
   Milliseconds open_timeout{5'000};    // of a call that has said nothing
   int max_connections_per_peer = 256;
@@ -72,26 +66,21 @@ struct CoordinatorSettings {
   int64_t waiting_memory_bytes = int64_t{512} << 20;  // of all calls that are not admitted
   int64_t transport_memory_bytes = int64_t{2} << 30;  // of what callers sent and nobody has taken
   Milliseconds queue_timeout{3'600'000};
-  Milliseconds job_timeout{3'600'000};            // of a job's compute
-  Milliseconds idle_timeout{300'000};             // of a client that neither sends nor reads
-  int64_t least_rate_bytes = int64_t{256} << 10;  // a second, that a client sends and reads
-  Milliseconds exit_timeout{10'000};              // for running jobs, on SIGTERM
-  Milliseconds stall_timeout{30'000};             // without progress of any worker of a job
-  int max_retries = 5;                            // of a job whose workers are lost
-  Milliseconds recovery_timeout{30'000};          // for enough workers to try again
-  int64_t copy_memory_bytes = int64_t{1} << 30;   // copies of rows sent to other hosts
-  int64_t stream_epoch_memory_bytes = int64_t{256} << 20;  // rows and outputs of an epoch
-  int64_t stream_memory_bytes = int64_t{4} << 30;          // of all streams
-  int check_rows = 0;                                      // of each job, computed again
+  Milliseconds job_timeout{3'600'000};             // of a job's compute
+  Milliseconds idle_timeout{300'000};              // of a client that neither sends nor reads
+  int64_t least_rate_bytes = int64_t{256} << 10;   // a second, that a client sends and reads
+  Milliseconds exit_timeout{10'000};               // for running jobs, on SIGTERM
+  Milliseconds stall_timeout{30'000};              // without progress of any worker of a job
+  int max_retries = 5;                             // of a job whose workers are lost
+  Milliseconds recovery_timeout{30'000};           // for enough workers to try again
+  int64_t copy_memory_bytes = int64_t{1} << 30;    // copies of rows sent to other hosts
+  int64_t stream_memory_bytes = int64_t{4} << 30;  // of all streams
+  int check_rows = 0;                              // of each job, computed again
   bool warm_up = true;  // ready only once a job over the workers has ended well
-  int64_t order_memory_limit_bytes = int64_t{1} << 30;        // coordinates of a job
   int64_t total_order_memory_limit_bytes = int64_t{4} << 30;  // of all jobs
   int64_t order_cache_bytes = int64_t{128} << 20;
 
   int64_t max_tokens = int64_t{1} << 40;
-  int64_t max_heads = 4096;
-  int64_t max_branches = 64;
-  int64_t max_sequences = int64_t{1} << 20;
   std::string log_level = "info";
   std::string log_format = "text";    // or "json", an object a line
   std::vector<std::string> warnings;  // about how they were given; for the log
@@ -108,10 +97,8 @@ struct WorkerSettings {
   int64_t memory_limit_bytes = 0;      // of jobs; 0: 80 % of memory, or a GPU's fraction
   double memory_share = 1.0;           // of that 80 %, where workers share the machine
   bool share_memory = true;            // with a coordinator of this host
-  bool overlap_exchange = true;        // blocks travel while others are computed on
   Milliseconds feed_timeout{600'000};  // of a job of whose rows nothing is heard
   Milliseconds exit_timeout{10'000};   // for running jobs, on SIGTERM
-  int max_calls_per_peer = 64;         // Run calls, open at once
   Milliseconds open_timeout{5'000};    // of a call that has said nothing
   DeviceSettings device;
   std::string data_root;                          // of files that jobs name; empty: none

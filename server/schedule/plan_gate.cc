@@ -64,10 +64,10 @@ absl::StatusOr<PlanGate::Turn> PlanGate::Await(const std::string& caller, const 
   if (why.ok() && turn != nullptr) return turn;
   lock.unlock();  // the turn ends, and is another's
   if (!why.ok()) return why;
-  return wire::ErrorOf(wire::reason::kQueueTimeout,
-                       absl::StrCat("the job waited for ", patience.count(),
-                                    " ms (--queue-timeout) to be planned: ", most_,
-                                    " plans are made at once (--max-plans)"));
+  return wire::ErrorOf(
+      wire::reason::kQueueTimeout,
+      absl::StrCat("the job waited for ", patience.count(),
+                   " ms (--queue-timeout) to be planned: ", most_, " plans are made at once"));
 }
 
 int PlanGate::waiting() const {

@@ -107,7 +107,7 @@ absl::StatusOr<Epochs> Epochs::Make(const JobSpec& spec, const EpochLimits& limi
             "the smallest epoch, a common multiple ", WhatItIsAMultipleOf(spec), ", has ",
             multiple == kNone ? "more than 2^63" : absl::StrCat(multiple), " tokens",
             countable ? absl::StrCat(", whose rows and outputs take ", bytes, " bytes") : "",
-            "; the limit is ", limits.most_bytes, " bytes (--stream-epoch-memory)",
+            "; the limit is ", limits.most_bytes, " bytes (a sixteenth of --stream-memory)",
             countable ? "" : ", and no service has enough"));
   }
   if (limits.asked < 0 || limits.asked % multiple != 0) {
@@ -119,7 +119,7 @@ absl::StatusOr<Epochs> Epochs::Make(const JobSpec& spec, const EpochLimits& limi
     return wire::ErrorOf(
         wire::reason::kDoesNotFit,
         absl::StrCat("epoch_tokens is ", limits.asked, ", whose rows and outputs take more than ",
-                     limits.most_bytes, " bytes (--stream-epoch-memory); ",
+                     limits.most_bytes, " bytes (a sixteenth of --stream-memory); ",
                      most_rows / multiple * multiple, " would fit"));
   }
   int64_t of_multiple = most_rows / multiple;

@@ -82,7 +82,7 @@ absl::Status ServedStream::ReadOpen() {
   ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
   ASSIGN_OR_RETURN(epochs_,
                    Epochs::Make(spec, {.asked = open_.epoch_tokens(),
-                                       .most_bytes = services_.settings.stream_epoch_memory_bytes,
+                                       .most_bytes = services_.settings.stream_memory_bytes / 16,
                                        .want_lse = open_.want_lse(),
                                        .spec = LimitsOf(services_.settings)}));
   return absl::OkStatus();

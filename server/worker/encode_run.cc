@@ -186,7 +186,6 @@ absl::StatusOr<Figures> EncodeRun::Execute(ShardStore& store, Device& device,
             if (execute.progress) execute.progress(std::min(done, 0.999));
           },
       .waiting = execute.waiting,
-      .overlap_exchange = execute.overlap_exchange,
       .layer = control.layer,
       .attention_span = control.attention_span,
       .rows_span = control.rows_span,

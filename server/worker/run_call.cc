@@ -350,8 +350,7 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
             } else if (!whole_ && rows < store_->rows()) {
               SendNews();
             }
-          },
-      .overlap_exchange = state_.overlap_exchange};
+          }};
   WorkControl work{.layer = [this](int64_t layer) {
     const MutexLock lock(mutex_);
     news_.layer = layer;

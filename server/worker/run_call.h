@@ -67,8 +67,7 @@ struct WorkerState {
   // models.
   std::function<absl::StatusOr<std::unique_ptr<RunWork>>(const v1::RunOpen& open, int threads)>
       make_encode = nullptr;
-  bool overlap_exchange = true;  // as in ExecuteControl
-  std::string data_root = {};    // of files that jobs name; empty: none
+  std::string data_root = {};  // of files that jobs name; empty: none
 };
 
 // Of RunResponses and RunRequests (server/shard/run_message.h).

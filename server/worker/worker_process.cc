@@ -52,6 +52,10 @@ constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 // As long as a coordinator that answers no more keeps its jobs here (registration.cc).
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
 constexpr std::chrono::milliseconds kEndLimit{5000};  // when no job is waited for any more
+constexpr int kMostRunsOfHost = 64;
+// Of NCCL's blocks. A block of the Hopper kernels has nearly all registers of its multiprocessor,
+// so that NCCL's take multiprocessors of their own.
+constexpr int kExchangeBlocks = 8;
 constexpr int kMaxBlockingCalls = 512;  // jobs, rings, and what a former coordinator left behind
 constexpr int kOtherThreads = 2;        // kept beside those of jobs
 
@@ -125,10 +129,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   ActiveCalls calls;
   KeptThreads threads;  // of jobs
   FeedWatch feeds;
-  const RingTransport transport =
-      MakeRingTransport({.host = settings.host,
-                         .cuda_device = GpuOf(settings, device),
-                         .max_ctas = settings.device.gpu_exchange_blocks});
+  const RingTransport transport = MakeRingTransport(
+      {.host = settings.host, .cuda_device = GpuOf(settings, device), .max_ctas = kExchangeBlocks});
   RingTable rings(transport);
   CoordinatorSecret secret;
   const bool on_gpu = !device.host_memory();
@@ -150,10 +152,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
       .metrics = &metrics,
       .make_encode = [&models](const v1::RunOpen& open,
                                int threads) { return MakeEncodeRun(open, models, threads); },
-      .overlap_exchange = settings.overlap_exchange,
       .data_root = settings.data_root};
-  CallGate gate(
-      {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
+  CallGate gate({.calls_per_peer = kMostRunsOfHost, .open_timeout = settings.open_timeout});
   WorkerService service(state, gate, secret);
   std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
   if (!settings.security.tls.ca.empty()) {
@@ -208,7 +208,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
       {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
        {"/metrics",
         ForPrometheus(
-            readers, settings.http.metrics_need_token,
+            readers,
             [&metrics](const absl::Status& why) { metrics.CountRefused(wire::ReasonOf(why)); },
             [&metrics_page] { return metrics_page.Get(); })}},
       {.cert = http_tls.cert, .key = http_tls.key, .shown = [&](const std::string& pem) {

@@ -109,14 +109,6 @@ TEST_P(EndedEarly, AFailureBesideTransfersAbortsThem) {
   EXPECT_FALSE(first_.in_flight()) << "what it sends from is freed";
 }
 
-TEST_P(EndedEarly, WithoutOverlapNothingTravelsWhileItComputes) {
-  const absl::Status status =
-      Run(std::make_unique<BrokenDevice>(MakeOne()), {.deadline = Late, .overlap_exchange = false});
-  EXPECT_EQ(status, absl::InternalError("the device broke"));
-  EXPECT_EQ(first_.posted(), 0);
-  EXPECT_FALSE(first_.aborted());
-}
-
 TEST_P(EndedEarly, ACancelledRankDoesNotBeginToWait) {
   int64_t waits = 0;
   std::atomic<bool> computed = false;

@@ -113,30 +113,6 @@ TEST(RandomJobs, LongJobsAgreeWithTheReference) {
   }
 }
 
-// Also where some ranks of a ring overlap the exchange and others do not.
-TEST(Executor, OverlapOfTheExchangeDoesNotChangeTheBits) {
-  std::mt19937_64 random(5);
-  constexpr int kWorkers = 3;
-  int64_t exchanged = 0;
-  for (int trial = 0; trial < 20; ++trial) {
-    const JobSpec spec = RandomSpec(random);
-    const EngineInputs inputs = RandomInputs(spec, random());
-    const auto expected = RunEngine(spec, inputs, kWorkers, RingKind::kInProcess);
-    ASSERT_TRUE(expected.ok()) << expected.status();
-    exchanged += expected->figures[0].bytes_received;
-    for (const int overlapping : {0, 1}) {
-      const auto ring = MakeCommunicatorRing(RingKind::kInProcess, kWorkers);
-      ASSERT_TRUE(ring.ok()) << ring.status();
-      const auto result = RunEngineOver(
-          *ring, spec, inputs, {.overlaps_exchange = [&](int rank) { return rank < overlapping; }});
-      ASSERT_TRUE(result.ok()) << result.status();
-      EXPECT_EQ(result->out, expected->out) << FormatJobSpec(spec);
-      EXPECT_EQ(result->lse, expected->lse) << FormatJobSpec(spec);
-    }
-  }
-  EXPECT_GT(exchanged, 0);
-}
-
 // Says that a library computed the first call, and refused something in both.
 class LibraryDevice : public ForwardingDevice {
  public:

@@ -86,9 +86,7 @@ class Runner {
     absl::Status placed = PlaceAll(rank, **store);
     if (!placed.ok()) return placed;
     const Deadline deadline = std::chrono::steady_clock::now() + options_.limit;
-    const ExecuteControl control{
-        .deadline = [deadline] { return deadline; },
-        .overlap_exchange = !options_.overlaps_exchange || options_.overlaps_exchange(rank)};
+    const ExecuteControl control{.deadline = [deadline] { return deadline; }};
     auto figures = Execute(result_.plan, rank, **store, device, communicator, 0, control);
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;

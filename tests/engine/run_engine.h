@@ -54,7 +54,6 @@ struct EngineOptions {
   std::string kernel;  // as of RunEngine
   // Of each rank's device; null: it is used as it is.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap;
-  std::function<bool(int rank)> overlaps_exchange;  // null: all do
 };
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,
                                            const EngineInputs& inputs,

@@ -38,7 +38,7 @@ class WarmUp(unittest.TestCase):
 
     def test_limits_for_callers_are_none_for_the_warm_up(self):
         with tempfile.TemporaryDirectory() as folder, \
-                self.start(folder, "--max-heads=1", "--max-tokens=16") as service:
+                self.start(folder, "--max-tokens=16") as service:
             service.start_worker(os.environ["WORKER_BINARY"])
             await_true("the service is ready", lambda: readyz(service) == (200, "ok"))
 

@@ -109,8 +109,7 @@ TEST(Callers, StreamsThatSayNothingKeepNobodyOutAndTakeNoThread) {
 }
 
 TEST(Callers, CallsOfAPeerAreCapped) {
-  const auto cluster =
-      Cluster::Start({.workers = 2, .arguments = {"--max-calls-per-peer=2"}}).value();
+  const auto cluster = Cluster::Start({.workers = 2, .arguments = {"--max-queue=300"}}).value();
   const auto stub = cluster->Stub();
   const auto open = [&] {
     auto call = std::make_unique<RawCall>(*stub, std::chrono::seconds(60));
@@ -118,15 +117,17 @@ TEST(Callers, CallsOfAPeerAreCapped) {
     return call;
   };
   v1::AttendResponse response;
-  const auto running = open();
-  auto waiting = open();
-  ASSERT_TRUE(running->Read(&response) && waiting->Read(&response));
+  std::vector<std::unique_ptr<RawCall>> calls;
+  for (int i = 0; i < 256; ++i) {
+    calls.push_back(open());
+    ASSERT_TRUE(calls.back()->Read(&response)) << i;
+  }
   const auto refused = open();
   const absl::Status status = refused->Finish();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_EQ(wire::ReasonOf(status), "TOO_MANY_CALLS");
   EXPECT_TRUE(refused->pushback_ms().has_value());
-  waiting.reset();
+  calls.pop_back();
   EXPECT_TRUE(Await([&] { return open()->Read(&response); }));
 }
 
@@ -201,9 +202,9 @@ TEST(Callers, JobsThatWaitAreBoundedTogether) {
 }
 
 TEST(Callers, CoordinatesOfAllJobsTogetherAreBounded) {
-  // 64 bytes a token.
+  // 64 bytes a token: four jobs of 100,000.
   const auto cluster =
-      Cluster::Start({.workers = 2, .arguments = {"--total-order-memory-limit=14MiB"}}).value();
+      Cluster::Start({.workers = 2, .arguments = {"--total-order-memory-limit=26MiB"}}).value();
   const auto stub = cluster->Stub();
   const auto open = [&](RawCall& call, int64_t tokens) {
     JobSpec spec = PlainSpec({.tokens = tokens});
@@ -212,14 +213,16 @@ TEST(Callers, CoordinatesOfAllJobsTogetherAreBounded) {
     v1::AttendResponse response;
     return call.Read(&response) ? absl::OkStatus() : call.Finish();
   };
-  auto first = std::make_unique<RawCall>(*stub, std::chrono::seconds(60));
-  RawCall second(*stub, std::chrono::seconds(60)), third(*stub, std::chrono::seconds(60));
-  RawCall never(*stub, std::chrono::seconds(60));
-  EXPECT_TRUE(open(*first, 100'000).ok() && open(second, 100'000).ok());
-  EXPECT_EQ(wire::ReasonOf(open(third, 100'000)), "WAITING_MEMORY");
-  EXPECT_TRUE(third.pushback_ms().has_value());
-  EXPECT_TRUE(absl::IsFailedPrecondition(open(never, 300'000)));
-  first.reset();
+  std::vector<std::unique_ptr<RawCall>> calls;
+  for (int i = 0; i < 4; ++i) {
+    calls.push_back(std::make_unique<RawCall>(*stub, std::chrono::seconds(60)));
+    EXPECT_TRUE(open(*calls.back(), 100'000).ok()) << i;
+  }
+  RawCall refused(*stub, std::chrono::seconds(60)), never(*stub, std::chrono::seconds(60));
+  EXPECT_EQ(wire::ReasonOf(open(refused, 100'000)), "WAITING_MEMORY");
+  EXPECT_TRUE(refused.pushback_ms().has_value());
+  EXPECT_TRUE(absl::IsFailedPrecondition(open(never, 300'000))) << "a job has a quarter";
+  calls.pop_back();
   EXPECT_TRUE(Await([&] {
     RawCall next(*stub, std::chrono::seconds(60));
     return open(next, 100'000).ok();

@@ -60,10 +60,9 @@ TEST(StreamCourse, WrongRowsEndIt) {
 }
 
 TEST(StreamCourse, RefusesWhatAStreamHasNot) {
-  const auto cluster = Cluster::Start({.workers = 1,
-                                       .arguments = {"--stream-epoch-memory=1MiB",
-                                                     "--stream-memory=3MiB", "--open-timeout=60"}})
-                           .value();
+  const auto cluster =
+      Cluster::Start({.workers = 1, .arguments = {"--stream-memory=16MiB", "--open-timeout=60"}})
+          .value();
   const auto stub = cluster->Stub();
   const auto refused = [&](const auto& change, const std::string& message) {
     v1::AttendRequest request;
@@ -78,16 +77,22 @@ TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   refused([](v1::Open& open) { open.add_files()->set_path("q.npy"); }, "files");
   refused([](v1::Open& open) { open.set_want_trace(true); }, "want_trace");
   refused([](v1::Open& open) { open.mutable_spec()->set_segments(0, 1 << 20); },
-          "--stream-epoch-memory");
-  // Two streams of two epochs of 1 MiB each are more than 3 MiB.
-  RawStream first(*stub), second(*stub);
-  ASSERT_TRUE(first.OpenEpochs(0) && first.AwaitAdmitted());
-  EXPECT_GT(HeldBytes(*cluster), 3 * kMiB / 2);
-  second.OpenEpochs(0, StreamSpec(), "second");
-  EXPECT_EQ(wire::ReasonOf(second.Finish()), "WAITING_MEMORY");
-  EXPECT_TRUE(second.pushback_ms().has_value());
-  first.Cancel();
-  EXPECT_TRUE(absl::IsCancelled(first.Finish()));
+          "a sixteenth of --stream-memory");
+  // Four streams of two epochs of 1 MiB each take half of the memory, which is a caller's.
+  std::vector<std::unique_ptr<RawStream>> streams;
+  for (int i = 0; i < 5; ++i) {
+    streams.push_back(std::make_unique<RawStream>(*stub));
+    const bool open = streams.back()->OpenEpochs(0, StreamSpec(), std::to_string(i)) &&
+                      streams.back()->AwaitAdmitted();
+    ASSERT_EQ(open, i < 4) << i;
+  }
+  EXPECT_GT(HeldBytes(*cluster), 4 * 3 * kMiB / 2);
+  EXPECT_EQ(wire::ReasonOf(streams[4]->Finish()), "WAITING_MEMORY");
+  EXPECT_TRUE(streams[4]->pushback_ms().has_value());
+  for (int i = 0; i < 4; ++i) {
+    streams[i]->Cancel();
+    EXPECT_TRUE(absl::IsCancelled(streams[i]->Finish()));
+  }
   EXPECT_TRUE(Await([&] { return HeldBytes(*cluster) == 0; }));
 }
 

@@ -17,7 +17,7 @@ _SHAPE = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
 _PATTERN = ("segments", "dilations", "mixing", "causal", "scale", "tail", "average_groups",
             "sequence_lengths")
 _DIMS = ("head_dim", "value_dim")
-_MOST_HEADS = 4096  # as a service's --max-heads may be
+_MOST_HEADS = 4096  # as a service's limit
 _MOST_TOKENS = 1 << 40
 _CURVES = {"hilbert": Hilbert, "morton": Morton, "auto": Auto}
 

@@ -133,7 +133,7 @@ TEST_F(EncodeWorkTest, AWorkerNeedsTheVersionAndRoomForIt) {
 TEST_F(EncodeWorkTest, ResultsThatTakeTooMuchHereAreRefused) {
   const auto work = MakeEncodeWork(spec_, models_, {.max_result_bytes = 100});
   EXPECT_TRUE(absl::IsOutOfRange(work.status())) << work.status();
-  EXPECT_THAT(std::string(work.status().message()), HasSubstr("--order-memory-limit"));
+  EXPECT_THAT(std::string(work.status().message()), HasSubstr("--total-order-memory-limit"));
 }
 
 // All layers, and all that lies around the attention.

@@ -21,11 +21,10 @@ int64_t SumOf(const std::vector<MemoryBound>& bounds) {
   return sum;
 }
 
-// 4 GiB, 2 GiB twice, and a part of the first.
+// 4 GiB, and 2 GiB twice.
 std::vector<MemoryBound> Bounds() {
   return {{.flag = "--stream", .bytes = 4 * kGiB},
-          {.flag = "--transport", .bytes = 2 * kGiB, .eighths = 16},
-          {.flag = "--epoch", .bytes = kGiB, .eighths = 0}};
+          {.flag = "--transport", .bytes = 2 * kGiB, .eighths = 16}};
 }
 
 std::vector<int64_t> BytesOf(const std::vector<MemoryBound>& bounds) {
@@ -36,15 +35,15 @@ std::vector<int64_t> BytesOf(const std::vector<MemoryBound>& bounds) {
 
 TEST(MemoryBounds, DefaultsAreLoweredByOneFactor) {
   struct Case {
-    int64_t usable, stream, transport, epoch;
+    int64_t usable, stream, transport;
   };
-  for (const Case& row : {Case{64 * kGiB, 4 * kGiB, 2 * kGiB, kGiB},
-                          Case{8 * kGiB + kProcessBytes, 4 * kGiB, 2 * kGiB, kGiB},
-                          Case{4 * kGiB + kProcessBytes, 2 * kGiB, kGiB, kGiB / 2},
-                          Case{128 * kMiB + kProcessBytes, 64 * kMiB, 32 * kMiB, 16 * kMiB}}) {
+  for (const Case& row :
+       {Case{64 * kGiB, 4 * kGiB, 2 * kGiB}, Case{8 * kGiB + kProcessBytes, 4 * kGiB, 2 * kGiB},
+        Case{4 * kGiB + kProcessBytes, 2 * kGiB, kGiB},
+        Case{128 * kMiB + kProcessBytes, 64 * kMiB, 32 * kMiB}}) {
     std::vector<MemoryBound> bounds = Bounds();
     ASSERT_TRUE(FitMemoryBounds(row.usable, bounds).ok()) << row.usable;
-    EXPECT_THAT(BytesOf(bounds), ElementsAre(row.stream, row.transport, row.epoch));
+    EXPECT_THAT(BytesOf(bounds), ElementsAre(row.stream, row.transport));
     EXPECT_LE(SumOf(bounds) + kProcessBytes, row.usable);
   }
 }
@@ -53,7 +52,7 @@ TEST(MemoryBounds, GivenBoundsStayAndTheOthersTakeTheRest) {
   std::vector<MemoryBound> bounds = Bounds();
   bounds[0] = {.flag = "--stream", .bytes = kGiB, .given = true};
   ASSERT_TRUE(FitMemoryBounds(2 * kGiB + kProcessBytes, bounds).ok());
-  EXPECT_THAT(BytesOf(bounds), ElementsAre(kGiB, kGiB / 2, kGiB / 4));
+  EXPECT_THAT(BytesOf(bounds), ElementsAre(kGiB, kGiB / 2));
 }
 
 TEST(MemoryBounds, GivenBoundsThatLeaveNoRoomAreRefused) {
@@ -66,19 +65,18 @@ TEST(MemoryBounds, GivenBoundsThatLeaveNoRoomAreRefused) {
   const std::string of_8 = " of the 8589934592 that this process may use";
   for (const Case& row : {
            Case{8 * kGiB,
-                {9 * kGiB, -1, -1},
+                {9 * kGiB, -1},
                 "memory of --stream is 9663676416 bytes, must be at "
                 "most " +
                     std::to_string(8 * kGiB - kProcessBytes - least_of_others) + of_8},
            Case{8 * kGiB,
-                {4 * kGiB, 3 * kGiB, -1},
+                {4 * kGiB, 3 * kGiB},
                 "memory of --stream and --transport is 10737418240 bytes, must be at most "},
            Case{8 * kGiB,
-                {int64_t{1} << 62, int64_t{1} << 62, -1},
+                {int64_t{1} << 62, int64_t{1} << 62},
                 "memory of --stream and --transport is 9223372036854775807 bytes"},
-           Case{8 * kGiB, {-1, -1, 9 * kGiB}, "memory of --epoch is 9663676416 bytes"},
            Case{128 * kMiB,
-                {-1, -1, -1},
+                {-1, -1},
                 "memory of this process is limited to 134217728 bytes, must be at least 268435456"},
        }) {
     std::vector<MemoryBound> bounds = Bounds();

@@ -160,14 +160,11 @@ TEST(WorkerHttp, HasACertificateAndTokensOfItsOwn) {
   };
   const auto none = std::get<WorkerSettings>(parse({}).first).http;
   EXPECT_EQ(none.auth_token_file, "");
-  EXPECT_TRUE(none.metrics_need_token);
   const auto http =
-      std::get<WorkerSettings>(parse({"--http-tls-cert=c", "--http-tls-key=k",
-                                      "--auth-token-file=t", "--metrics-need-token=false"})
-                                   .first)
+      std::get<WorkerSettings>(
+          parse({"--http-tls-cert=c", "--http-tls-key=k", "--auth-token-file=t"}).first)
           .http;
-  EXPECT_EQ(std::tie(http.cert, http.key, http.auth_token_file, http.metrics_need_token),
-            std::make_tuple("c", "k", "t", false));
+  EXPECT_EQ(std::tie(http.cert, http.key, http.auth_token_file), std::make_tuple("c", "k", "t"));
   for (const char* half : {"--http-tls-cert=c", "--http-tls-key=k"}) {
     const auto [parsed, said] = parse({half});
     EXPECT_TRUE(std::holds_alternative<int>(parsed)) << half;

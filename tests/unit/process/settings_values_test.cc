@@ -24,9 +24,7 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
   for (const char* wrong :
        {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag", "--worker-timeout=-1",
         "--memory-limit=many", "--log-level=loud", "--config=/no/such/file", "--spawn-workers=-1",
-        "--cpu-instructions=avx9", "--device=gpu", "--device=cuda:x",
-        "--device=auto:", "--gpu-memory-fraction=0", "--gpu-memory-fraction=2",
-        "--attention-kernel=fast", "--gpu-exchange-blocks=65"}) {
+        "--cpu-instructions=avx9", "--device=gpu", "--device=cuda:x", "--device=auto:"}) {
     const auto parsed = Parse({wrong});
     ASSERT_TRUE(std::holds_alternative<int>(parsed)) << wrong;
     EXPECT_EQ(std::get<int>(parsed), 2) << wrong;
@@ -82,7 +80,7 @@ TEST_F(Settings, AWorkersTimeoutHasALeastValue) {
         std::string::npos)
         << said;
   }
-  EXPECT_EQ(Parsed({"--keep-shards=0.001"}).keep_shards.count(), 1);
+  EXPECT_EQ(Parsed({"--idle-timeout=0.001"}).idle_timeout.count(), 1);
 }
 
 // CLI11 would read 010 as 8, and -1 as 2^64 - 1 where a number has no sign.
@@ -95,8 +93,7 @@ TEST_F(Settings, NumbersAreDecimal) {
   EXPECT_EQ(Parsed({}).max_queue, 10);
   for (const char* wrong :
        {"--max-queue=0x10", "--max-queue=1e2", "--max-queue=+5", "--max-queue= 5", "--max-queue=5 ",
-        "--max-queue=99999999999999999999", "--max-tokens=0b1", "--worker-timeout=0x10",
-        "--gpu-memory-fraction=0x1p-1"}) {
+        "--max-queue=99999999999999999999", "--max-tokens=0b1", "--worker-timeout=0x10"}) {
     EXPECT_EQ(Refused({wrong}).first, 2) << wrong;
   }
 }
@@ -104,9 +101,8 @@ TEST_F(Settings, NumbersAreDecimal) {
 TEST_F(Settings, BytesAreNeitherNegativeNorTooMany) {
   EXPECT_EQ(Parsed({"--least-rate=4EiB"}).least_rate_bytes, int64_t{1} << 62);
   for (const char* flag :
-       {"--stream-memory", "--stream-epoch-memory", "--waiting-memory", "--copy-memory",
-        "--order-cache", "--order-memory-limit", "--total-order-memory-limit", "--transport-memory",
-        "--memory-limit", "--model-memory", "--least-rate"}) {
+       {"--stream-memory", "--waiting-memory", "--copy-memory", "--total-order-memory-limit",
+        "--transport-memory", "--memory-limit", "--model-memory", "--least-rate"}) {
     for (const char* value :
          {"-1", "-1KiB", "KiB", "1.5GiB", "0x10", "1ki b", "1 2", "5EiB", "1ZiB",
           "99999999999999999999", "4611686018427387905", "[1]", "1e9"}) {
@@ -136,8 +132,7 @@ TEST_F(Settings, TruthValuesAreTrueOrFalse) {
   EXPECT_TRUE(Parsed({"--insecure"}).security.insecure);
   EXPECT_TRUE(Parsed({"--insecure=true"}).security.insecure);
   EXPECT_FALSE(Parsed({"--insecure=false"}).security.insecure);
-  for (const char* flag : {"--insecure", "--warm-up", "--share-memory", "--metrics-need-token",
-                           "--overlap-exchange"}) {
+  for (const char* flag : {"--insecure", "--warm-up", "--share-memory"}) {
     for (const char* value :
          {"", "1", "1x", "yes", "True", "maybe", "[]", "-", "99999999999999999999"}) {
       const std::string argument = absl::StrCat(flag, "=", value);

@@ -80,7 +80,7 @@ TEST(Epochs, HaveWhatWasAskedFor) {
 TEST(Epochs, TheErrorNamesTheSmallestThatWouldDo) {
   ExpectRefused(Make(Stream({{7, 1}, {11, 1}, {13, 1}}), 1000), wire::reason::kDoesNotFit,
                 "has 1001 tokens, whose rows and outputs take 256256 bytes; the limit is 256000 "
-                "bytes (--stream-epoch-memory)");
+                "bytes (a sixteenth of --stream-memory)");
   EXPECT_TRUE(Make(Stream({{7, 1}, {11, 1}, {13, 1}}), 1001).ok());
   ExpectRefused(Make(Stream({{int64_t{1} << 61, 1}}), 1000), wire::reason::kDoesNotFit,
                 "2305843009213693952 tokens");
@@ -88,9 +88,10 @@ TEST(Epochs, TheErrorNamesTheSmallestThatWouldDo) {
                 wire::reason::kDoesNotFit, "more than 2^63 tokens");
   JobSpec wide = PlainSpec({.tokens = 0, .heads = 4096, .dim = 256});
   wide.branches = {{int64_t{1} << 39, 1}};
-  ExpectRefused(Make(wide, 1000), wire::reason::kDoesNotFit,
-                "has 549755813888 tokens; the limit is 256000 bytes (--stream-epoch-memory), and "
-                "no service has enough");
+  ExpectRefused(
+      Make(wide, 1000), wire::reason::kDoesNotFit,
+      "has 549755813888 tokens; the limit is 256000 bytes (a sixteenth of --stream-memory), and "
+      "no service has enough");
 }
 
 TEST(Epochs, OfZeroKeysAreNeverShorterThanASegment) {

@@ -20,11 +20,7 @@ COLUMNS = (("part", "part", words), ("off", "instead", words), ("tokens", "token
 # Part, what stands in its place, settings with it, settings without it.
 PARTS: List[Tuple[str, str, Dict[str, Any], Dict[str, Any]]] = [
     ("shared memory", "rows go by gRPC", {}, {"share_memory": "false"}),
-    ("pool of shards", "fresh pages for each job", {}, {"keep_shards": "0.001"}),
-    ("cache of orders", "an order is made for each job", {}, {"order_cache": "1"}),
     ("the machine's best kernel", "the kernel for SSE4", {}, {"cpu_instructions": "sse4"}),
-    ("overlap of exchange and compute", "blocks travel when nothing else is left to do", {},
-     {"overlap_exchange": "false"}),
     ("several workers and a ring", "one worker with all cores", {}, {"workers": 1}),
     ("no rows checked", "16 rows of each job computed again", {}, {"check_rows": 16}),
 ]
