@@ -116,7 +116,8 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       return absl::OkStatus();
     case v1::AttendResponse::kResend:
       if (!sender_) return ProtocolError("rows asked for again that lie in files");
-      return sender_->Resend(response.resend());
+      sender_->Resend(response.resend());
+      return absl::OkStatus();
     default:
       break;  // a kind of message that is newer than this client
   }
@@ -148,9 +149,7 @@ absl::Status Attempt::MakeSender(int64_t max_payload_bytes) {
                                             request_.tensors.Widest().row_bytes),
                                    max_payload_bytes);
   sender_.emplace(request_.tensors,
-                  SendSettings{.max_payload_bytes = payload,
-                               .attempt = name_.attempt,
-                               .can_resend = options_.can_resend},
+                  SendSettings{.max_payload_bytes = payload, .can_resend = options_.can_resend},
                   *stream_, progress_);
   return sender_->Check();
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/base/return_if_error.h"
 #include "wire/payload_message.h"
 #include "wire/transport.h"
 
@@ -17,27 +16,21 @@ InputSender::InputSender(const JobTensors& tensors, const SendSettings& settings
       chunks_(tensors, settings.max_payload_bytes),
       buffers_(std::min(settings.max_payload_bytes, tensors.input_bytes())),
       bytes_left_(tensors.input_bytes()),
-      again_(tensors, settings.attempt) {}
+      again_(tensors) {}
 
 void InputSender::StartThread() {
   thread_ = std::jthread([this] { Run(); });
 }
 
-absl::Status InputSender::Resend(const v1::Resend& resend) {
-  if (!settings_.can_resend) {
-    return absl::InternalError(
-        "the service broke the protocol: Resend: the client has said that it cannot");
-  }
-  absl::StatusOr<int64_t> bytes = 0;
+void InputSender::Resend(const v1::Resend& resend) {
+  int64_t bytes = 0;
   {
     const MutexLock lock(mutex_);
     bytes = again_.Add(resend);
   }
-  RETURN_IF_ERROR(bytes.status());
-  progress_.Update([&bytes](JobProgress& progress) { progress.bytes_to_send += *bytes; });
+  progress_.Update([bytes](JobProgress& progress) { progress.bytes_to_send += bytes; });
   changed_.notify_one();
   if (!thread_.joinable()) StartThread();
-  return absl::OkStatus();
 }
 
 void InputSender::Close() {

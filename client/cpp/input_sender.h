@@ -21,7 +21,6 @@ namespace hilbert_ring::client {
 
 struct SendSettings {
   int64_t max_payload_bytes = 0;
-  int attempt = 0;          // of the call
   bool can_resend = false;  // else the client's side is closed with the last chunk
 };
 
@@ -41,8 +40,8 @@ class InputSender {
   void StartThread();
 
   // The service asks for rows again. They go before those that were never sent, in a thread of the
-  // sender's own. INTERNAL: can_resend is not set, or as of ResendQueue::Add.
-  absl::Status Resend(const v1::Resend& resend);
+  // sender's own.
+  void Resend(const v1::Resend& resend);
 
   // The report has come: nothing is sent any more, and the client's side is closed if it is not.
   void Close();

@@ -1,6 +1,6 @@
 // The rows that the service has asked for again and that are not sent yet.
 //
-//   absl::Status status = queue.Add(resend);                // checked
+//   queue.Add(resend);
 //   while (!queue.empty()) Send(queue.Take(most_rows));
 //
 // What goes ahead comes first, then the others in order of rows, so that those of a token travel
@@ -12,8 +12,6 @@
 #include <functional>
 #include <map>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "client/cpp/job_tensors.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
@@ -35,7 +33,6 @@ class RowRanges {
 
   bool empty() const { return ends_.empty(); }
   int64_t first_row() const { return ends_.begin()->first; }  // must not be empty
-  size_t size() const { return ends_.size(); }                // ranges
 
  private:
   std::map<int64_t, int64_t> ends_;  // by first row: the row behind the last
@@ -44,16 +41,11 @@ class RowRanges {
 // Used by one thread at a time.
 class ResendQueue {
  public:
-  // Ranges that may wait: some 64 MiB. A service that needs more asks again later.
-  static constexpr size_t kMaxRanges = size_t{1} << 20;
+  // tensors must outlive the object.
+  explicit ResendQueue(const JobTensors& tensors) : tensors_(tensors) {}
 
-  // attempt: of the call. tensors must outlive the object.
-  ResendQueue(const JobTensors& tensors, int attempt) : tensors_(tensors), attempt_(attempt) {}
-
-  // The payload bytes that were added. INTERNAL, naming the field, and nothing reliable in the
-  // queue: another attempt, a tensor that the job does not send, no range, one that is empty or
-  // reaches outside the tensor, more rows than the tensor has, too many ranges waiting.
-  absl::StatusOr<int64_t> Add(const v1::Resend& resend);
+  // The payload bytes that were added.
+  int64_t Add(const v1::Resend& resend);
 
   struct Rows {
     const InputTensor* input = nullptr;
@@ -66,10 +58,7 @@ class ResendQueue {
   bool empty() const;
 
  private:
-  absl::Status Check(const v1::Resend& resend) const;
-
   const JobTensors& tensors_;
-  const int attempt_;
   std::map<v1::Tensor, RowRanges> waiting_;
 };
 

@@ -36,7 +36,6 @@ TEST(RowRanges, AreASetOfRows) {
       for (int64_t row = first; row < first + count; ++row) rows.insert(row);
       EXPECT_EQ(ranges.Add({.first_row = first, .rows = count}),
                 static_cast<int64_t>(rows.size() - before));
-      EXPECT_LE(ranges.size(), rows.size());
     }
     std::vector<int64_t> taken;
     for (const auto& [first, count] : Drain(ranges, 7)) {
@@ -51,13 +50,13 @@ TEST(ResendQueueTest, RowsOfATokenTravelTogether) {
                               .bands = {{.tensor = v1::TENSOR_Q, .rows = 50, .row_bytes = 64},
                                         {.tensor = v1::TENSOR_K, .rows = 50, .row_bytes = 32},
                                         {.tensor = v1::TENSOR_V, .rows = 50, .row_bytes = 64}}};
-  ResendQueue queue(tensors, 0);
+  ResendQueue queue(tensors);
   EXPECT_TRUE(queue.empty());
-  EXPECT_EQ(*queue.Add(Request(v1::TENSOR_V, {{0, 10}})), 10 * 64);
-  EXPECT_EQ(*queue.Add(Request(v1::TENSOR_Q, {{0, 10}, {30, 1}})), 11 * 64);
-  EXPECT_EQ(*queue.Add(Request(v1::TENSOR_K, {{0, 10}})), 10 * 32);
-  EXPECT_EQ(*queue.Add(Request(v1::TENSOR_K, {{5, 5}})), 0);
-  EXPECT_EQ(*queue.Add(Request(v1::TENSOR_COORDS, {{48, 2}})), 2 * 8);
+  EXPECT_EQ(queue.Add(Request(v1::TENSOR_V, {{0, 10}})), 10 * 64);
+  EXPECT_EQ(queue.Add(Request(v1::TENSOR_Q, {{0, 10}, {30, 1}})), 11 * 64);
+  EXPECT_EQ(queue.Add(Request(v1::TENSOR_K, {{0, 10}})), 10 * 32);
+  EXPECT_EQ(queue.Add(Request(v1::TENSOR_K, {{5, 5}})), 0);
+  EXPECT_EQ(queue.Add(Request(v1::TENSOR_COORDS, {{48, 2}})), 2 * 8);
   std::vector<std::string> order;
   while (!queue.empty()) {
     const auto rows = queue.Take([](const InputTensor&) { return 6; });
