@@ -228,20 +228,21 @@ absl::Status Coordinator::Listen() {
   {
     // A worker may register as soon as the server is there, before grpc_ is set.
     const MutexLock lock(refresh_);
-    auto grpc = StartGrpc({.flag = "--grpc-port",
-                           .host = settings_.grpc_host,
-                           .port = settings_.grpc_port,
-                           .max_threads = kMaxBlockingCalls,
-                           .memory_bytes = settings_.transport_memory_bytes,
-                           .lookahead_bytes = wire::kLookaheadBytes,
-                           .idle = settings_.connection_idle_timeout,
-                           .connections_per_peer = settings_.max_connections_per_peer,
-                           .streams_per_connection = StreamsOfConnection(kMostCallsOfHost),
-                           .short_calls = &call_limits_,
-                           .on_refused = [this] { metrics_.CountRefusedConnection(); },
-                           .credentials = std::move(for_callers),
-                           .reflection = ShowsReflection(settings_)},
-                          {&attention_service_, &encoder_service_, &small_jobs_service_});
+    auto grpc =
+        StartGrpc({.flag = "--grpc-port",
+                   .host = settings_.grpc_host,
+                   .port = settings_.grpc_port,
+                   .max_threads = kMaxBlockingCalls,
+                   .memory_bytes = settings_.transport_memory_bytes,
+                   .lookahead_bytes = wire::kLookaheadBytes,
+                   .idle = settings_.connection_idle_timeout,
+                   .connections_per_peer = settings_.max_connections_per_peer,
+                   .streams_per_connection = StreamsOfConnection(settings_.max_calls_per_peer),
+                   .short_calls = &call_limits_,
+                   .on_refused = [this] { metrics_.CountRefusedConnection(); },
+                   .credentials = std::move(for_callers),
+                   .reflection = ShowsReflection(settings_)},
+                  {&attention_service_, &encoder_service_, &small_jobs_service_});
     RETURN_IF_ERROR(grpc.status());
     grpc_ = *std::move(grpc);
     ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.flag = "--membership-port",
@@ -322,9 +323,6 @@ absl::Status Coordinator::StartWorkers() {
   }
   if (!settings_.data_root.empty()) {
     arguments.push_back(absl::StrCat("--data-root=", settings_.data_root));
-  }
-  if (!settings_.cpu_instructions.empty()) {
-    arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
   if (!settings_.share_memory) arguments.emplace_back("--share-memory=false");  // weights neither
   WorkerProcessOptions options{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),

@@ -76,7 +76,8 @@ JobCalls::JobCalls(const JobServices& services, Callers& callers)
       callers_(callers),
       waiting_(services.settings.waiting_memory_bytes),
       streams_(services.settings.stream_memory_bytes),
-      gate_({.calls_per_peer = kMostCallsOfHost, .open_timeout = services.settings.open_timeout}),
+      gate_({.calls_per_peer = services.settings.max_calls_per_peer,
+             .open_timeout = services.settings.open_timeout}),
       calls_(kMostRunning + services.settings.max_queue + kSpareCalls, services.threads) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(

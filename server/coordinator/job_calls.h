@@ -27,9 +27,6 @@
 
 namespace hilbert_ring::server {
 
-// Streams of one host: more than a client's jobs side by side, and few enough for other hosts.
-inline constexpr int kMostCallsOfHost = 256;
-
 // For how long a client that was refused stays away, where so much work is predicted.
 std::chrono::milliseconds Pushback(double seconds_of_work);
 

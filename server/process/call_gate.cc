@@ -55,7 +55,8 @@ absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
       if (entry.silent.empty()) {
         return wire::ErrorOf(wire::reason::kTooManyCalls,
                              absl::StrCat("too many calls are open: ", peer, " has ", entry.calls,
-                                          ", the limit of a peer is ", limits_.calls_per_peer));
+                                          ", the limit of a peer is ", limits_.calls_per_peer,
+                                          " (--max-calls-per-peer)"));
       }
       instead = TakeOut(*entry.silent.front());
     }

@@ -62,7 +62,6 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.add_option("--worker-threads", s.worker_threads,
                  "of each spawned worker; 0: its share of the machine's")
       ->check(CLI::Range(0, kMaxThreads));
-  AddCpuInstructions(app, s.cpu_instructions);
   AddDevice(app, s.device);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs of each spawned worker; 0: its share of 80 % of the machine's");
@@ -84,6 +83,9 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
                  "of a job, or all if there are fewer; 0: as many as end it first")
       ->check(CLI::Range(0, kMaxWorkersOfAJob));
   app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
+  app.add_option("--max-calls-per-peer", s.max_calls_per_peer,
+                 "streams that one host may have open")
+      ->check(CLI::Range(1, 100'000));
   AddOpenTimeout(app, s.open_timeout);
   app.add_option("--max-short-calls-per-peer", s.max_short_calls_per_peer,
                  "calls with one message each way that one host may have at work at once")

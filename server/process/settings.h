@@ -43,7 +43,6 @@ struct CoordinatorSettings {
   int spawn_workers = 1;           // 0: workers that are started elsewhere
   int min_workers = 1;             // that must be there to be ready, when none is spawned
   int worker_threads = 0;          // of a spawned worker; 0: hardware threads / spawned workers
-  std::string cpu_instructions;    // of a spawned worker; empty: the best of the machine
   std::string device = "auto";     // of a spawned worker, as DeviceSettings::device
   int64_t memory_limit_bytes = 0;  // of a spawned worker; 0: 80 % of memory / spawned workers
   Milliseconds worker_timeout{2000};
@@ -59,6 +58,7 @@ struct CoordinatorSettings {
 
   // Bounds of memory are those of a large machine; FitMemory lowers them.
   int max_queue = 64;                  // jobs that wait
+  int max_calls_per_peer = 256;        // open at once
   int max_short_calls_per_peer = 128;  // with one message each way, at work at once
   Milliseconds open_timeout{5'000};    // of a call that has said nothing
   int max_connections_per_peer = 256;

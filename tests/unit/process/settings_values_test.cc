@@ -24,7 +24,7 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
   for (const char* wrong :
        {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag", "--worker-timeout=-1",
         "--memory-limit=many", "--log-level=loud", "--config=/no/such/file", "--spawn-workers=-1",
-        "--cpu-instructions=avx9", "--device=gpu", "--device=cuda:x", "--device=auto:"}) {
+        "--device=gpu", "--device=cuda:x", "--device=auto:"}) {
     const auto parsed = Parse({wrong});
     ASSERT_TRUE(std::holds_alternative<int>(parsed)) << wrong;
     EXPECT_EQ(std::get<int>(parsed), 2) << wrong;

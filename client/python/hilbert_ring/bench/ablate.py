@@ -20,7 +20,6 @@ COLUMNS = (("part", "part", words), ("off", "instead", words), ("tokens", "token
 # Part, what stands in its place, settings with it, settings without it.
 PARTS: List[Tuple[str, str, Dict[str, Any], Dict[str, Any]]] = [
     ("shared memory", "rows go by gRPC", {}, {"share_memory": "false"}),
-    ("the machine's best kernel", "the kernel for SSE4", {}, {"cpu_instructions": "sse4"}),
     ("several workers and a ring", "one worker with all cores", {}, {"workers": 1}),
     ("no rows checked", "16 rows of each job computed again", {}, {"check_rows": 16}),
 ]
