@@ -37,7 +37,6 @@ install(FILES ${PROJECT_BINARY_DIR}/proto/hilbert_ring/v1/attention.pb.h
   DESTINATION ${HILBERT_RING_HEADERS}/hilbert_ring/v1 COMPONENT dev)
 install(FILES ${PROJECT_SOURCE_DIR}/proto/hilbert_ring/v1/attention.proto
   ${PROJECT_SOURCE_DIR}/proto/hilbert_ring/v1/encoder.proto
-  ${PROJECT_SOURCE_DIR}/proto/hilbert_ring/v1/many.proto
   DESTINATION ${CMAKE_INSTALL_DATADIR}/hilbert_ring/proto/hilbert_ring/v1 COMPONENT dev)
 
 install(EXPORT hilbert_ring FILE hilbert_ring-targets.cmake NAMESPACE hilbert_ring::

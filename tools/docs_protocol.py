@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "protocol.md"
-PROTOS = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/many.proto", "hilbert_ring/v1/encoder.proto"]
+PROTOS = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/encoder.proto"]
 HEAD = """# Reference: the protocol
 
 Made by `tools/docs_protocol.py` (`./dev docs`) of the comments in `proto/hilbert_ring/v1`; a test compares it. Clients

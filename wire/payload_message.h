@@ -53,7 +53,6 @@ grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
 // Strings, and messages within messages, that a caller's message may have. Each takes the receiver
 // tens of bytes, and an empty one the sender two: 4 MiB of those would be 160 MiB.
 inline constexpr int kMostParts = 1 << 17;
-inline constexpr int kMostSmallJobs = 1024;  // of an AttendManyRequest
 
 // A message of a caller that may mean harm: false also where it has more parts than that, which is
 // found before any is made.

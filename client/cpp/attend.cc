@@ -1,7 +1,6 @@
 #include "client/cpp/attend.h"
 
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -73,17 +72,6 @@ JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
   return tensors;
 }
 
-absl::StatusOr<v1::Report> Attend(Connector connector, const AttendInputs& inputs,
-                                  const AttendOutputs& outputs, const AttendOptions& options) {
-  RETURN_IF_ERROR(CheckInputs(inputs));
-  RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
-  JobRequest request{
-      .method = kMethod, .tensors = TensorsOf(inputs, outputs), .tokens = inputs.spec.tokens};
-  *request.open.mutable_spec() = wire::EncodeJobSpec(inputs.spec);
-  request.open.set_want_lse(!outputs.lse.empty());
-  return CallJob(std::move(connector), request, options);
-}
-
 }  // namespace
 
 absl::Status CheckInputs(const AttendInputs& inputs) {
@@ -105,16 +93,28 @@ absl::Status CheckOutputs(const JobSpec& spec, const AttendOutputs& outputs) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<v1::Report> Attend(Connector& connector, const AttendInputs& inputs,
+                                  const AttendOutputs& outputs, const AttendOptions& options) {
+  RETURN_IF_ERROR(CheckInputs(inputs));
+  RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
+  JobRequest request{
+      .method = kMethod, .tensors = TensorsOf(inputs, outputs), .tokens = inputs.spec.tokens};
+  *request.open.mutable_spec() = wire::EncodeJobSpec(inputs.spec);
+  request.open.set_want_lse(!outputs.lse.empty());
+  return CallJob(connector, request, options);
+}
+
 absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs& inputs,
                                   const AttendOutputs& outputs, const AttendOptions& options) {
-  return Attend(Connector([&server, &options] { return Connect(server, options.access); }), inputs,
-                outputs, options);
+  Connector connector([&server, &options] { return Connect(server, options.access); });
+  return Attend(connector, inputs, outputs, options);
 }
 
 absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,
                                   const AttendInputs& inputs, const AttendOutputs& outputs,
                                   const AttendOptions& options) {
-  return Attend(Connector(channel), inputs, outputs, options);
+  Connector connector(channel);
+  return Attend(connector, inputs, outputs, options);
 }
 
 }  // namespace hilbert_ring::client

@@ -28,6 +28,8 @@
 
 namespace hilbert_ring::client {
 
+class Connector;
+
 struct AttendOutputs {
   std::span<std::byte> out;  // [tokens, heads, value_dim] of the spec's dtype
   std::span<std::byte> lse;  // float32 [tokens, heads]; empty: not wanted
@@ -57,5 +59,9 @@ absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs&
 absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,
                                   const AttendInputs& inputs, const AttendOutputs& outputs,
                                   const AttendOptions& options = {});
+
+// The same over a connector (client/cpp/connector.h), which keeps the last attempt's channel.
+absl::StatusOr<v1::Report> Attend(Connector& connector, const AttendInputs& inputs,
+                                  const AttendOutputs& outputs, const AttendOptions& options);
 
 }  // namespace hilbert_ring::client

@@ -41,7 +41,7 @@ absl::StatusOr<v1::Report> AttendStream(Connector connector, const AttendStreamC
                        const AttemptName& name, ProgressTeller& progress) {
     return StreamAttempt(calls, once, name, progress, begun).Run(channel, deadline);
   };
-  return CallJob(std::move(connector), run, {.stream = true}, once);
+  return CallJob(connector, run, {.stream = true}, once);
 }
 
 }  // namespace

@@ -135,8 +135,8 @@ absl::StatusOr<v1::Report> AttendInFiles(const std::string& server, const JobSpe
   request.open.mutable_files()->Assign(files.begin(), files.end());
   request.open.set_want_lse(std::ranges::any_of(
       files, [](const v1::TensorFile& file) { return file.tensor() == v1::TENSOR_LSE; }));
-  return CallJob(Connector([&server, &options] { return Connect(server, options.access); }),
-                 request, options);
+  Connector connector([&server, &options] { return Connect(server, options.access); });
+  return CallJob(connector, request, options);
 }
 
 }  // namespace hilbert_ring::client

@@ -96,7 +96,7 @@ absl::StatusOr<v1::Report> Encode(Connector connector, const EncodeInputs& input
   JobRequest request{
       .method = kMethod, .tensors = TensorsOf(inputs, results), .tokens = inputs.job.tokens()};
   *request.open.mutable_encode() = SpecOf(inputs.job);
-  return CallJob(std::move(connector), request, options);
+  return CallJob(connector, request, options);
 }
 
 }  // namespace
@@ -218,8 +218,8 @@ absl::StatusOr<v1::Report> EncodeInFiles(const std::string& server, const Encode
   }
   *request.open.mutable_encode() = SpecOf(inputs.job);
   request.open.mutable_files()->Assign(files.begin(), files.end());
-  return CallJob(Connector([&server, &options] { return Connect(server, options.access); }),
-                 request, options);
+  Connector connector([&server, &options] { return Connect(server, options.access); });
+  return CallJob(connector, request, options);
 }
 
 }  // namespace hilbert_ring::client

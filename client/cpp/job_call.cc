@@ -197,14 +197,14 @@ class JobCall {
 
 }  // namespace
 
-absl::StatusOr<v1::Report> CallJob(Connector connector, const RunAttempt& run,
+absl::StatusOr<v1::Report> CallJob(Connector& connector, const RunAttempt& run,
                                    const JobProgress& begin, const JobOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   JobCall call(run, begin, options);
   return call.Run(connector);
 }
 
-absl::StatusOr<v1::Report> CallJob(Connector connector, const JobRequest& request,
+absl::StatusOr<v1::Report> CallJob(Connector& connector, const JobRequest& request,
                                    const JobOptions& options) {
   JobProgress begin;
   begin.by_reference = request.by_reference();
@@ -216,7 +216,7 @@ absl::StatusOr<v1::Report> CallJob(Connector connector, const JobRequest& reques
                        const AttemptName& name, ProgressTeller& progress) {
     return Attempt(request, options, name, progress).Run(channel, deadline);
   };
-  return CallJob(std::move(connector), run, begin, options);
+  return CallJob(connector, run, begin, options);
 }
 
 }  // namespace hilbert_ring::client

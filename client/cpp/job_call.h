@@ -23,11 +23,12 @@ using RunAttempt = std::function<std::variant<v1::Report, AttemptFailure>(
     ProgressTeller& progress)>;
 
 // begin: of an attempt's progress, but for its name.
-absl::StatusOr<v1::Report> CallJob(Connector connector, const RunAttempt& run,
+absl::StatusOr<v1::Report> CallJob(Connector& connector, const RunAttempt& run,
                                    const JobProgress& begin, const JobOptions& options);
 
-// As Attend says (client/cpp/attend.h). INVALID_ARGUMENT: options that are out of their range.
-absl::StatusOr<v1::Report> CallJob(Connector connector, const JobRequest& request,
+// As Attend says (client/cpp/attend.h). The connector keeps the last attempt's channel.
+// INVALID_ARGUMENT: options that are out of their range.
+absl::StatusOr<v1::Report> CallJob(Connector& connector, const JobRequest& request,
                                    const JobOptions& options);
 
 }  // namespace hilbert_ring::client

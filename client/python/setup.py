@@ -23,8 +23,7 @@ HERE = Path(__file__).resolve().parent
 # An sdist carries the proto and the version; in a clone they lie two folders up.
 IN_SDIST = (HERE / "proto").is_dir()
 PROTO = HERE / "proto" if IN_SDIST else HERE.parent.parent / "proto"
-PUBLIC = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/encoder.proto",
-          "hilbert_ring/v1/many.proto"]
+PUBLIC = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/encoder.proto"]
 # A folder of programs that the wheel is to carry, and in licenses/ the texts of what they hold and
 # load (`./dev wheel`); most wheels carry none.
 PROGRAMS = os.environ.get("HILBERT_RING_WHEEL_PROGRAMS")

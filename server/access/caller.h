@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace hilbert_ring::server {
@@ -41,10 +39,6 @@ struct Caller {
   // Beneath the data root, of its files; "." is the root itself, empty a folder of its name.
   std::string folder;
   std::string turns;  // by what the scheduler tells callers apart: the name, else the host
-  // The quota that the token of its call has by now, for calls that bring new jobs as long as they
-  // are open; null: it had no token. UNAUTHENTICATED (AUTH_TOKEN) where it is not this caller's any
-  // more.
-  std::function<absl::StatusOr<Quota>()> quota_now;
 };
 
 }  // namespace hilbert_ring::server

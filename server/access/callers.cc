@@ -81,22 +81,11 @@ class Processor : public grpc::AuthMetadataProcessor {
 
 absl::StatusOr<Caller> Callers::Of(const grpc::ServerContextBase& context) {
   if (tokens_ != nullptr) {
-    return WithToken(std::string(ValueOf(context.client_metadata(), kAuthorization)));
+    return tokens_->Find(ValueOf(context.client_metadata(), kAuthorization));
   }
   ASSIGN_OR_RETURN(auto name, CertificateName(context));
   Caller caller{.name = std::move(name)};
   caller.turns = caller.name.empty() ? PeerHost(context.peer()) : caller.name;
-  return caller;
-}
-
-absl::StatusOr<Caller> Callers::WithToken(std::string authorization) {
-  ASSIGN_OR_RETURN(Caller caller, tokens_->Find(authorization));
-  caller.quota_now = [this, authorization = std::move(authorization), name = caller.name,
-                      role = caller.role]() -> absl::StatusOr<Quota> {
-    ASSIGN_OR_RETURN(const Caller now, tokens_->Find(authorization));
-    if (now.name == name && now.role == role) return now.quota;
-    return wire::ErrorOf(wire::reason::kAuthToken, "the token has another name or role by now");
-  };
   return caller;
 }
 

@@ -42,8 +42,6 @@ class Callers {
   bool ask_for_tokens() const { return tokens_ != nullptr; }
 
  private:
-  absl::StatusOr<Caller> WithToken(std::string authorization);
-
   const std::unique_ptr<AuthTokens> tokens_;
 };
 

@@ -39,27 +39,10 @@ absl::StatusOr<Quotas::Share> Quotas::Reserve(const Caller& caller, const Job& j
     if (taken.jobs == 0) taken_.erase(caller.name);
     return status;
   }
-  if (taken.jobs == 0) taken.changed = ++changes_;
   ++taken.jobs;
   taken.tokens += job.tokens;
   taken.bytes += job.bytes;
   return Share(this, caller.name, job);
-}
-
-int64_t Quotas::changes() const {
-  const MutexLock lock(mutex_);
-  return changes_;
-}
-
-absl::Status Quotas::AwaitChange(const Caller& caller, int64_t seen, const JobStop& stop,
-                                 Deadline deadline) {
-  MutexLock lock(mutex_);
-  time_.WaitUntil(given_back_, lock, stop.token(), deadline,
-                  [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                    const auto found = taken_.find(caller.name);
-                    return found == taken_.end() || found->second.changed > seen;
-                  });
-  return stop.why();
 }
 
 Quotas::Share::~Share() {
@@ -70,9 +53,7 @@ Quotas::Share::~Share() {
   --taken.jobs;
   taken.tokens -= job_.tokens;
   taken.bytes -= job_.bytes;
-  taken.changed = ++quotas_->changes_;
   if (taken.jobs == 0) quotas_->taken_.erase(found);
-  quotas_->given_back_.notify_all();
 }
 
 }  // namespace hilbert_ring::server

@@ -69,8 +69,7 @@ absl::StatusOr<PortCredentials> ForCallers(const CoordinatorSettings& settings, 
     credentials->SetAuthMetadataProcessor(TokenCheck(
         callers,
         {absl::StrCat("/", v1::AttentionService::service_full_name(), "/"),
-         absl::StrCat("/", v1::EncoderService::service_full_name(), "/"),
-         absl::StrCat("/", v1::SmallJobsService::service_full_name(), "/")},
+         absl::StrCat("/", v1::EncoderService::service_full_name(), "/")},
         [&metrics](const absl::Status& why) { metrics.CountRefused(wire::ReasonOf(why)); }));
   }
   return credentials;
@@ -185,8 +184,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
       calls_(services_, callers_),
       attention_service_(services_, callers_, calls_, short_calls_, caller_plans_,
                          [this] { return ready_.load(); }),
-      encoder_service_(services_, callers_, calls_, short_calls_, caller_plans_),
-      small_jobs_service_(calls_) {
+      encoder_service_(services_, callers_, calls_, short_calls_, caller_plans_) {
   if (data_root_ != nullptr) {
     membership_.SetDataMark(data_root_->mark_file(), data_root_->mark());
   }
@@ -242,7 +240,7 @@ absl::Status Coordinator::Listen() {
                    .on_refused = [this] { metrics_.CountRefusedConnection(); },
                    .credentials = std::move(for_callers),
                    .reflection = ShowsReflection(settings_)},
-                  {&attention_service_, &encoder_service_, &small_jobs_service_});
+                  {&attention_service_, &encoder_service_});
     RETURN_IF_ERROR(grpc.status());
     grpc_ = *std::move(grpc);
     ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.flag = "--membership-port",
@@ -393,7 +391,6 @@ void Coordinator::Refresh() {
     ready_ = ready;
     SetHealth(grpc_, v1::AttentionService::service_full_name(), ready);
     SetHealth(grpc_, v1::EncoderService::service_full_name(), ready);
-    SetHealth(grpc_, v1::SmallJobsService::service_full_name(), ready);
     LogEvent(spdlog::level::info, ready ? "ready" : "not ready",
              {{"workers", static_cast<int64_t>(live.size())}});
   }

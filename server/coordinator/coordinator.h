@@ -20,7 +20,6 @@
 #include "server/coordinator/encoder_service.h"
 #include "server/coordinator/job_calls.h"
 #include "server/coordinator/short_calls.h"
-#include "server/coordinator/small_jobs_service.h"
 #include "server/coordinator/token_memory.h"
 #include "server/coordinator/warm_up.h"
 #include "server/files/data_root.h"
@@ -113,7 +112,6 @@ class Coordinator {
   JobCalls calls_;
   AttentionService attention_service_;
   EncoderService encoder_service_;
-  SmallJobsService small_jobs_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   SharedPage metrics_page_{[this] { return ServeMetrics(); }, SystemTime()};
   SharedPage targets_page_{[this] { return ServeTargets(); }, SystemTime()};

@@ -21,9 +21,9 @@
 namespace hilbert_ring::server {
 
 MetricLabels LabelsOfCoordinator() {
-  MetricLabels labels = {.methods = {"Attend", "AttendStream", "AttendMany", "Plan", "GetCluster",
-                                     "ListJobs", "CancelJob", "GetDataRoot", "Register", "Encode",
-                                     "PlanEncode", "ListModels", "GetModel"}};
+  MetricLabels labels = {.methods = {"Attend", "AttendStream", "Plan", "GetCluster", "ListJobs",
+                                     "CancelJob", "GetDataRoot", "Register", "Encode", "PlanEncode",
+                                     "ListModels", "GetModel"}};
   for (const wire::Reason& reason : wire::AllReasons()) {
     labels.reasons.emplace_back(reason.name);
     if (reason.again == wire::TryAgain::kService ||

@@ -9,7 +9,6 @@
 #include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 #include "server/job/client_stream.h"
-#include "server/many/served_many.h"
 #include "server/process/process_memory.h"
 #include "server/process/trace_context.h"
 #include "server/stream/served_stream.h"
@@ -43,8 +42,6 @@ std::string_view NameOf(JobMethod method) {
       return "Encode";
     case JobMethod::kAttendStream:
       return "AttendStream";
-    case JobMethod::kAttendMany:
-      return "AttendMany";
   }
   return "";
 }
@@ -141,10 +138,7 @@ absl::Status JobCalls::Enter(const std::string& peer, const std::shared_ptr<Call
 void JobCalls::Begin(const std::shared_ptr<Call>& call) {
   if (!call->place->Open()) return;  // it was cut off, and knows
   ClientStream& stream = *call->stream;
-  // One of many jobs may need another message to have its first job.
-  if (call->method != JobMethod::kAttendMany) {
-    stream.waiting()->Shrink(stream.first_bytes() + wire::kLookaheadBytes);
-  }
+  stream.waiting()->Shrink(stream.first_bytes() + wire::kLookaheadBytes);
   absl::Status started = calls_.Start([this, call] { Serve(*call); });
   if (!started.ok()) Refuse(*call, started);
 }
@@ -169,13 +163,6 @@ absl::StatusOr<v1::Report> JobCalls::Run(Call& call, int64_t& bytes) {
     bytes = stream.held_bytes();
     return ended;
   }
-  if (call.method == JobMethod::kAttendMany) {
-    ServedMany many(services_, streams_, *call.stream, call.caller, call.traceparent);
-    absl::Status ended = many.Run();
-    bytes = many.held_bytes();
-    if (!ended.ok()) return ended;
-    return v1::Report();
-  }
   ServedJob job(services_, *call.stream, call.caller, call.traceparent, call.method);
   auto ended = job.Run();
   bytes = job.client_bytes();
@@ -187,9 +174,7 @@ void JobCalls::Serve(Call& call) {
   const int64_t first_bytes = stream.first_bytes();
   int64_t client_bytes = 0;
   const absl::StatusOr<v1::Report> report = Run(call, client_bytes);
-  if (report.ok() && call.method == JobMethod::kAttendMany) {
-    stream.End(absl::OkStatus(), std::nullopt);  // each job has its own
-  } else if (report.ok()) {
+  if (report.ok()) {
     stream.End(*report);
   } else {
     EndWith(call, report.status());

@@ -48,7 +48,7 @@ class JobCalls {
   // What calls that are not admitted hold.
   const JobMemory& waiting() const { return waiting_; }
 
-  // What streams without end, and calls of many jobs, hold.
+  // What streams without end hold.
   const StreamMemory& streams() const { return streams_; }
 
  private:

@@ -50,14 +50,8 @@ int64_t ClientStream::first_bytes() {
 
 void ClientStream::ReadAhead() {
   waiting_.reset();
-  ReadUpTo(kReadAhead);
-}
-
-void ClientStream::ReadOne() { ReadUpTo(1); }
-
-void ClientStream::ReadUpTo(size_t messages) {
   MutexLock lock(mutex_);
-  read_ahead_ = messages;
+  read_ahead_ = kReadAhead;
   const bool read = ClaimRead();
   lock.unlock();
   if (read) StartRead(&incoming_);
@@ -133,16 +127,12 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
 
 absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop,
                                  Leaves leaves) {
-  return WriteBytes(wire::Serialize(response), stop, leaves);
-}
-
-absl::Status ClientStream::WriteBytes(const grpc::ByteBuffer& message, const JobStop& stop,
-                                      Leaves leaves) {
+  grpc::ByteBuffer message = wire::Serialize(response);
   MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
   if (!turn.ok()) return turn.status();
   const grpc::WriteOptions options = OptionsOf(leaves, write_bytes_);
-  Prepare(message);
+  Prepare(std::move(message));
   lock.unlock();
   StartWrite(&outgoing_, options);
   return absl::OkStatus();

@@ -58,9 +58,6 @@ class ClientStream : public JobClient,
 
   void ReadAhead() override;
 
-  // Before that: one message more is read, within what the call may take while it waits.
-  void ReadOne();
-
   // Whether a message is there, or none will come, by `due`. By the thread that reads.
   bool AwaitMessage(Deadline due);
 
@@ -75,9 +72,6 @@ class ClientStream : public JobClient,
   // (INVALID_OPEN) for bytes that are no request.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
-  // A message of any kind, whole; as Read.
-  absl::StatusOr<bool> ReadBytes(grpc::ByteBuffer& message, const JobStop& stop);
-
   bool AwaitArrived(int64_t bytes, Input input) override;
 
   // Messages are taken by the transport, which the client's reading makes room in.
@@ -87,7 +81,6 @@ class ClientStream : public JobClient,
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
                              const JobStop& stop, Leaves leaves) override;
-  absl::Status WriteBytes(const grpc::ByteBuffer& message, const JobStop& stop, Leaves leaves);
   absl::Status AwaitTaken(const JobStop& stop) override;
   void Offer(const v1::AttendResponse& response) override;
 
@@ -95,7 +88,7 @@ class ClientStream : public JobClient,
   // taken what was written before; with the stop's reason if it does not.
   void End(const v1::Report& report);
 
-  // Ends the call with a status, OK without a report too. retry_after goes along as pushback.
+  // Ends the call with an error. retry_after goes along as pushback.
   void End(const absl::Status& status, std::optional<std::chrono::milliseconds> retry_after);
 
   // Waits until the status has left; a client that does not take it in time is cut off.
@@ -122,7 +115,7 @@ class ClientStream : public JobClient,
   // The message becomes outgoing_, whose write the caller starts when it has unlocked: gRPC may
   // call back before StartWrite returns, as it may before StartRead does.
   void Prepare(grpc::ByteBuffer response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ReadUpTo(size_t messages);
+  absl::StatusOr<bool> ReadBytes(grpc::ByteBuffer& message, const JobStop& stop);
   // Whether the next read is to be started: none is under way, and not enough has arrived.
   bool ClaimRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes an output that leaves with the report; false where too much would.

@@ -27,7 +27,7 @@ namespace hilbert_ring::server {
 
 SpecLimits LimitsOf(const CoordinatorSettings& settings);
 
-enum class JobMethod { kAttend, kEncode, kAttendStream, kAttendMany };
+enum class JobMethod { kAttend, kEncode, kAttendStream };
 
 class ServedJob {
  public:
@@ -42,10 +42,6 @@ class ServedJob {
     course_.ShowIn(stream);
     epoch_ = true;
   }
-
-  // Should the job fail, neither a line of the log nor the list of those that ended last has it:
-  // its call says how many failed. Before Run.
-  void FailQuietly() { quiet_ = true; }
 
   // In place of Run: what would refuse the job before it waits for its turn.
   absl::Status Try();
@@ -100,7 +96,6 @@ class ServedJob {
   std::unique_ptr<JobFiles> files_;  // of jobs that name their tensors
   JobCourse course_;
   bool epoch_ = false;  // of a stream, which has a line of the log itself
-  bool quiet_ = false;  // where it fails
   std::optional<Quotas::Share> quota_;
   std::optional<JobMemory::Reservation> order_memory_;   // of jobs with coordinates
   std::optional<JobMemory::Reservation> result_memory_;  // of results that are put together here

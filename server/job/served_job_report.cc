@@ -89,7 +89,6 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
 void ServedJob::NoteEnd(const absl::Status& status) {
   seconds_.total = SecondsBetween(opened_, services_.time.Now());
   const int workers = static_cast<int>(grant_.members.size());  // of the last execution
-  if (!status.ok() && quiet_) return;
   services_.jobs.NoteEnded({.caller = caller_.name,
                             .job_id = open_.job_id(),
                             .code = absl::StatusCodeToString(status.code()),

@@ -13,15 +13,13 @@ absl::StatusOr<StreamMemory::Share> StreamMemory::Reserve(const Caller& caller, 
   if (own > 0 && bytes > limit_ / 2 - own) {
     return wire::ErrorOf(
         wire::reason::kWaitingMemory,
-        absl::StrCat(what, " takes ", bytes, " bytes, other streams and calls of many jobs of ",
-                     caller.turns, " have ", own, " of ", limit_ / 2,
-                     ", the limit of a caller (half of --stream-memory)"));
+        absl::StrCat(what, " takes ", bytes, " bytes, other streams of ", caller.turns, " have ",
+                     own, " of ", limit_ / 2, ", the limit of a caller (half of --stream-memory)"));
   }
   if (bytes > limit_ - used_) {
-    return wire::ErrorOf(
-        wire::reason::kWaitingMemory,
-        absl::StrCat(what, " takes ", bytes, " bytes, other streams and calls of many jobs have ",
-                     used_, " of ", limit_, " (--stream-memory)"));
+    return wire::ErrorOf(wire::reason::kWaitingMemory,
+                         absl::StrCat(what, " takes ", bytes, " bytes, other streams have ", used_,
+                                      " of ", limit_, " (--stream-memory)"));
   }
   used_ += bytes;
   used_by_[caller.turns] += bytes;

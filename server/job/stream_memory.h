@@ -1,4 +1,4 @@
-// What streams without end, and calls of many jobs, hold of the coordinator's memory.
+// What streams without end hold of the coordinator's memory.
 //
 //   // Until the share goes:
 //   auto share = memory.Reserve(caller, bytes, "the stream");

@@ -122,8 +122,8 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddBytes(
       app, "--stream-memory", s.stream_memory_bytes,
       "memory for rows and outputs of all streams without end, each of which takes that of two "
-      "epochs, and of calls of many jobs, which take 64 MiB each; a caller gets half of it, or one "
-      "stream that takes more; further ones are refused");
+      "epochs; a caller gets half of it, or one stream that takes more; further ones are "
+      "refused");
   app.add_option("--check-rows", s.check_rows,
                  "rows of each attention job that are computed again in float64 (of an encoder's "
                  "job: none, which its report notes); a mismatch fails the job and its worker gets "

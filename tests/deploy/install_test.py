@@ -78,8 +78,7 @@ class Install(unittest.TestCase):
         self.assertEqual(internal, [])
         self.assertEqual(self.installed("share/hilbert_ring/proto/**/*"), [
             "share/hilbert_ring/proto/hilbert_ring/v1/attention.proto",
-            "share/hilbert_ring/proto/hilbert_ring/v1/encoder.proto",
-            "share/hilbert_ring/proto/hilbert_ring/v1/many.proto"])
+            "share/hilbert_ring/proto/hilbert_ring/v1/encoder.proto"])
 
     def test_nothing_names_the_source_or_build_tree(self):
         for path in self.prefix.glob("lib*/**/*.cmake"):

@@ -1,4 +1,4 @@
-"""Many small jobs in one call: from Python, blocking and for asyncio, and by the command line."""
+"""Many small jobs in few calls: from Python, blocking and for asyncio, and by the command line."""
 import asyncio
 import json
 import socket
@@ -72,10 +72,45 @@ def test_a_client_that_is_closed_ends_the_jobs_that_run(by_asyncio):
         assert type(result) is hilbert_ring.CancelledError and "the client was closed" in str(result)
 
 
-def test_a_message_has_no_more_jobs_than_the_service_takes(client):
+def test_jobs_that_are_alike_are_computed_together(client):
     jobs = [rows(1, i, heads=1, dim=8) for i in range(1030)]
-    for qkv, result in zip(jobs, client.attend_many(jobs, segments=[16])):
+    results = client.attend_many(jobs, segments=[16])
+    for qkv, result in zip(jobs, results):
         np.testing.assert_array_equal(result.out, qkv[2])  # of one token its value
+    assert len({result.report.job_id for result in results}) == 2  # 1,024 and 6
+
+
+def test_sequences_that_do_not_add_up_fail_their_own_job(client):
+    q, k, v = rows(10)
+    lengths = [[9], [11], [4, 6], [-1, 11]]  # of all jobs together they do
+    results = client.attend_many([{"q": q, "k": k, "v": v, "sequence_lengths": own} for own in lengths], segments=[8])
+    assert [getattr(result, "reason", "") for result in results] == ["INVALID_SPEC"] * 2 + ["", "INVALID_SPEC"]
+    assert_same(results[2], alone(client, (q, k, v), segments=[8], sequence_lengths=[4, 6]))
+
+
+def test_rows_that_are_not_finite_are_those_of_their_job(client):
+    jobs = [rows(20, i) for i in range(3)]
+    jobs[1][0][7] = np.nan
+    with pytest.warns(RuntimeWarning, match="1 of 20 rows of the output are not finite, the first for token 7"):
+        results = client.attend_many(jobs, segments=[8])
+    assert [result.report.rows_not_finite for result in results] == [0, 1, 0]
+
+
+def test_calls_that_a_service_refuses(tmp_path):
+    """Jobs that are too long together, and a caller that may have one job at a time."""
+    token = "token-of-the-lab-0123456789"
+    (tmp_path / "tokens").write_text(json.dumps({"name": "lab", "role": "submit", "token": token, "jobs": 1}) + "\n")
+    arguments = ["--warm-up=false", "--max-tokens=50", f"--auth-token-file={tmp_path / 'tokens'}"]
+    jobs = [rows(tokens, tokens) for tokens in (40, 51, 50, 10, 20)]
+    with ListeningService(find_program("hilbert-ring-coordinator"), tmp_path, arguments=arguments) as service, \
+            hilbert_ring.connect(service.address, token=token) as client:
+        service.start_worker(find_program("hilbert-ring-worker"))
+        for chunk_bytes in (1 << 20, 1):
+            results = client.attend_many(jobs, segments=[8], chunk_bytes=chunk_bytes, deadline=UNTIL)
+            wrong = results.pop(1)
+            assert isinstance(wrong, hilbert_ring.OutOfRangeError) and wrong.field == "tokens"
+            for qkv, result in zip([jobs[0], *jobs[2:]], results):
+                assert_same(result, alone(client, qkv, segments=[8]))
 
 
 def test_a_job_may_have_a_spec_of_its_own(client):

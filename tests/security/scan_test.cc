@@ -19,7 +19,6 @@
 #include "grpcpp/security/credentials.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/encoder.pb.h"
-#include "hilbert_ring/v1/many.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "nlohmann/json.hpp"
 #include "tests/security/tls_fixture.h"
@@ -115,7 +114,6 @@ Table Public(const std::string& ours, const std::string& reflection) {
           {"AttentionService/ListJobs", ours},
           {"AttentionService/CancelJob", ours},
           {"AttentionService/GetDataRoot", ours},
-          {"SmallJobsService/AttendMany", ours},
           {"EncoderService/Encode", ours},
           {"EncoderService/PlanEncode", ours},
           {"EncoderService/ListModels", ours},

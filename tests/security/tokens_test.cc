@@ -12,13 +12,11 @@
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "hilbert_ring/v1/many.grpc.pb.h"
 #include "tests/faults/fault_job.h"
 #include "tests/security/tls_fixture.h"
 #include "tests/service/raw_call.h"
 #include "tests/support/http_get.h"
 #include "tests/support/plain_spec.h"
-#include "tests/unit/many/small_jobs.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -284,64 +282,6 @@ TEST_F(Tokens, AppearNowhere) {
       EXPECT_THAT(std::string(std::istreambuf_iterator<char>(text), {}), Not(HasSubstr(kMark)));
     }
   }
-}
-
-// A call of many jobs, which is open for a minute.
-struct ManyCall {
-  explicit ManyCall(const std::shared_ptr<grpc::Channel>& channel)
-      : stub(v1::SmallJobsService::NewStub(channel)) {
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    stream = stub->AttendMany(&context);
-  }
-
-  const std::unique_ptr<v1::SmallJobsService::Stub> stub;
-  grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendManyRequest, v1::AttendManyResponse>> stream;
-};
-
-// It brings new ones for as long as it is open.
-TEST_F(Tokens, ThatAreGoneBringNoNewJobs) {
-  Write(Line("lab", "submit", TokenOf("lab")) + Line("eye", "observe", TokenOf("eye")));
-  Start();
-  const ManyCall call(ChannelAs("lab"));
-  const auto& stream = call.stream;
-  v1::AttendManyRequest request;
-  request.add_jobs();  // wrong, and so answered at once
-  v1::AttendManyResponse response;
-  ASSERT_TRUE(stream->Write(request) && stream->Read(&response));
-  EXPECT_EQ(response.results_size(), 1);
-  Write(Line("eye", "observe", TokenOf("eye")));
-  int answered = 0;
-  for (; answered < 600 && stream->Write(request) && stream->Read(&response); ++answered) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_LT(answered, 600) << "half a minute later";
-  EXPECT_EQ(wire::ReasonOf(wire::FromGrpc(stream->Finish())), "AUTH_TOKEN");
-}
-
-// Those of a call that is open are the token's of the moment, too.
-TEST_F(Tokens, HaveNewQuotasInCallsThatAreOpen) {
-  Write(Line("lab", "submit", TokenOf("lab"), R"(, "tokens": 10)"));
-  Start();
-  const ManyCall call(ChannelAs("lab"));
-  const auto& stream = call.stream;
-  v1::AttendManyRequest request;
-  *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 20, .segment = 32}));
-  const auto error = [&]() -> std::string {
-    v1::AttendManyResponse response;
-    if (!stream->Write(request) || !stream->Read(&response)) return "the call has ended";
-    return response.results(0).error();
-  };
-  EXPECT_THAT(error(), HasSubstr("OVER_QUOTA"));
-  Write(Line("lab", "submit", TokenOf("lab"), R"(, "tokens": 20)"));
-  std::string last;
-  for (int i = 0; i < 600 && !(last = error()).empty(); ++i) {
-    ASSERT_THAT(last, HasSubstr("OVER_QUOTA"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_EQ(last, "");
-  EXPECT_TRUE(stream->WritesDone());
-  EXPECT_TRUE(stream->Finish().ok());
 }
 
 }  // namespace

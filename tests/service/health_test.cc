@@ -28,7 +28,6 @@ using ::testing::ElementsAre;
 
 constexpr char kAttention[] = "hilbert_ring.v1.AttentionService";
 constexpr char kEncoder[] = "hilbert_ring.v1.EncoderService";
-constexpr char kSmallJobs[] = "hilbert_ring.v1.SmallJobsService";
 constexpr char kMembership[] = "hilbert_ring.v1.MembershipService";
 constexpr char kWorker[] = "hilbert_ring.v1.WorkerService";
 const std::string kServing = "\x08\x01", kNotServing = "\x08\x02";  // HealthCheckResponse{status}
@@ -98,7 +97,7 @@ TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
   const auto cluster = Cluster::Start({.workers = 2}).value();
   const std::string worker = cluster->Describe().value().workers(0).address();
   EXPECT_EQ(Check(cluster->address(), ""), kServing);
-  for (const char* service : {kAttention, kEncoder, kSmallJobs}) {
+  for (const char* service : {kAttention, kEncoder}) {
     EXPECT_EQ(Check(cluster->address(), service), kServing) << service;
   }
   EXPECT_EQ(Check(cluster->membership_address(), ""), kServing);

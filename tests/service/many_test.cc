@@ -1,23 +1,18 @@
-// Many small jobs in one call, each against its own expectation.
+// Many small jobs in few calls, each against its own expectation.
 #include <chrono>
 #include <csignal>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "client/cpp/attend_many.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "hilbert_ring/v1/many.grpc.pb.h"
 #include "tests/engine/expected_rows.h"
-#include "tests/support/await.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
-#include "tests/unit/many/small_jobs.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -91,32 +86,7 @@ std::vector<ExpectedJob> ManyJobs(int count) {
 
 class Many : public ::testing::Test {
  protected:
-  // Of one call with these messages; also the call's status.
-  std::pair<absl::Status, std::vector<v1::SmallResult>> Call(
-      const std::vector<v1::AttendManyRequest>& requests) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    auto stream = stub_->AttendMany(&context);
-    for (const auto& request : requests) stream->Write(request);
-    stream->WritesDone();
-    std::vector<v1::SmallResult> results;
-    v1::AttendManyResponse response;
-    while (stream->Read(&response)) {
-      results.insert(results.end(), response.results().begin(), response.results().end());
-    }
-    const absl::Status status = wire::FromGrpc(stream->Finish());
-    std::ranges::sort(results, {}, &v1::SmallResult::job);
-    return {status, results};
-  }
-
-  bool NothingHeld() {
-    return cluster_->Metric("hilbert_ring_coordinator_memory_used_bytes{account=\"streams\"}")
-               .value_or(-1) == 0;
-  }
-
   const std::unique_ptr<Cluster> cluster_ = Cluster::Start({.workers = 2}).value();
-  const std::unique_ptr<v1::SmallJobsService::Stub> stub_ =
-      v1::SmallJobsService::NewStub(cluster_->Channel());
 };
 
 TEST_F(Many, JobsAreEachTheirOwnAndOnesThatAreWrongFailAlone) {
@@ -124,7 +94,6 @@ TEST_F(Many, JobsAreEachTheirOwnAndOnesThatAreWrongFailAlone) {
   std::vector<client::SmallJob> small = Small(jobs);
   small[3].inputs.q = small[3].inputs.q.subspan(4);  // seen here
   small[4].job_id = std::string(1000, 'x');          // by the service
-  // Several messages, jobs of which are computed at once.
   const auto reports = client::AttendMany(cluster_->address(), small, {.chunk_bytes = 100'000});
   ASSERT_EQ(reports.size(), jobs.size());
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -135,27 +104,21 @@ TEST_F(Many, JobsAreEachTheirOwnAndOnesThatAreWrongFailAlone) {
   }
   EXPECT_THAT(std::string(reports[3].status().message()), HasSubstr("Q: has"));
   EXPECT_EQ(wire::ReasonOf(reports[4].status()), "INVALID_OPEN");
-  EXPECT_TRUE(NothingHeld());
 }
 
-TEST_F(Many, JobsThatAreAlikeAreComputedTogether) {
-  v1::AttendManyRequest request;
-  for (const int64_t tokens : {10, 20, 30}) {
-    *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = tokens, .segment = 32}));
+// By their own limit of the service.
+TEST(ManyOfALimit, JobsThatTogetherAreOverItAreComputedApart) {
+  const auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-tokens=50"}}).value();
+  std::vector<ExpectedJob> jobs;
+  for (const int64_t tokens : {40, 51, 50, 10, 20}) {
+    jobs.emplace_back(PlainSpec({.tokens = tokens, .segment = 32}));
   }
-  *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 40, .segment = 16}));
-  const auto [status, results] = Call({request, request});
-  ASSERT_TRUE(status.ok()) << status;
-  ASSERT_EQ(results.size(), 8);
-  std::set<std::string> computed_in;
-  for (size_t i = 0; i < results.size(); ++i) {
-    EXPECT_EQ(results[i].job(), i);
-    EXPECT_EQ(results[i].packed(), i % 4 == 3 ? 1 : 3);
-    EXPECT_EQ(results[i].report().tokens(), 10 + i % 4 * 10);
-    EXPECT_EQ(results[i].outputs_size(), 1);
-    computed_in.insert(results[i].report().job_id());
+  const auto reports = client::AttendMany(cluster->address(), Small(jobs));
+  EXPECT_TRUE(absl::IsOutOfRange(reports[1].status())) << reports[1].status();
+  for (const size_t i : {0, 2, 3, 4}) {
+    ASSERT_TRUE(reports[i].ok()) << i << ": " << reports[i].status();
+    EXPECT_EQ(jobs[i].Wrong(), "") << i;
   }
-  EXPECT_EQ(computed_in.size(), 4);
 }
 
 TEST_F(Many, ALostWorkerCostsNoJob) {
@@ -172,24 +135,6 @@ TEST_F(Many, ALostWorkerCostsNoJob) {
       EXPECT_EQ(jobs[i].Wrong(), "") << i;
     }
   }
-}
-
-TEST_F(Many, ACallerThatLeavesLeavesNothing) {
-  {
-    grpc::ClientContext context;
-    auto stream = stub_->AttendMany(&context);
-    v1::AttendManyRequest request;
-    for (int i = 0; i < 20; ++i) {
-      *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 100 + i, .heads = 1 + i % 3}));
-    }
-    for (int i = 0; i < 10; ++i) stream->Write(request);
-    v1::AttendManyResponse response;
-    EXPECT_TRUE(stream->Read(&response));
-    context.TryCancel();
-    EXPECT_FALSE(stream->Finish().ok());
-  }
-  EXPECT_TRUE(Await([this] { return NothingHeld(); }));
-  EXPECT_TRUE(Call({v1::AttendManyRequest()}).first.ok());
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class AssembledRows:
         self._placed[at] = True
         self._rows[at] = np.frombuffer(payload, self._rows.dtype)
         self.rows_placed += count
-        self._count_not_finite(payload, at)
+        self.count_not_finite(payload, at)
 
     def _check(self, chunk: pb.OutputChunk, payload_bytes: int) -> None:
         count = chunk.rows
@@ -75,7 +75,8 @@ class AssembledRows:
     def _broken(self, what: str) -> InternalError:
         return InternalError(f"{self._name} chunk from the service: {what}")
 
-    def _count_not_finite(self, payload: bytes, at: Any) -> None:
+    def count_not_finite(self, payload: Any, at: Any) -> None:
+        """Rows of these tokens, as bytes."""
         words = np.frombuffer(payload, self._words)
         full = (words & self._exponent) == self._exponent
         if not full.any():

@@ -82,10 +82,10 @@ class AttendOptions:
         """Of the job; drawn where none is given."""
         return f"job-{secrets.token_hex(8)}" if self.job_id is None else self.job_id
 
-    def attempts(self, timing: CallTiming) -> Attempts:
-        """The attempts of a call that starts now."""
+    def attempts(self, timing: CallTiming, begun: Optional[float] = None) -> Attempts:
+        """The attempts of a call that starts now, whose deadline runs since `begun`, or now."""
         return Attempts(max_attempts=self.max_attempts, deadline=self.deadline,
-                        outage_timeout=self.outage_timeout, timing=timing)
+                        outage_timeout=self.outage_timeout, timing=timing, begun=begun)
 
 
 def cancel_request(job_id: str, caller: Optional[str]) -> pb.CancelJobRequest:

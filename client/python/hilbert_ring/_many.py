@@ -1,26 +1,39 @@
-"""Many small jobs in one call, as messages: what to send, and what to make of what comes.
+"""Many small jobs: which of them are computed as one, and what became of each.
 
-Nothing here waits: a client (blocking or asyncio) carries the messages.
+    call = ManyCall(jobs, options, common, timing)
+    pack = call.next()                     # jobs as one, as packed sequences; None: nothing is left
+    call.done(pack, report)                # or call.failed(pack, error)
+    call.ended()                           # the jobs' results
+
+Nothing here waits: lanes of a client (blocking or asyncio), call.lanes of them, run the packs.
 """
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from collections import deque
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, Deque, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
-from crc32c import crc32c
+import numpy as np
+from numpy.typing import NDArray
 
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._attempt import JobCall
-from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, tensor_name
+from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Reader, tensor_name
 from hilbert_ring._distinct import Places, later_that_meet
 from hilbert_ring._files import is_path
-from hilbert_ring._job import AttendOptions, AttendResult, pattern_of, prepare, result_of
-from hilbert_ring._protocol import broken, parsed
-from hilbert_ring._retry import AttemptFailure
-from hilbert_ring.errors import HilbertRingError, InvalidArgumentError, OutOfRangeError, error_of_status
+from hilbert_ring._job import AttendOptions, AttendResult, attention_inputs, pattern_of, prepare, result_of
+from hilbert_ring._retry import Attempts, CallTiming
+from hilbert_ring._tensors import Output
+from hilbert_ring.errors import HilbertRingError, InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
-from hilbert_ring.v1 import many_pb2 as many_pb
 
-SMALL_JOBS_SERVICE = "/hilbert_ring.v1.SmallJobsService/"
-MOST_SMALL_JOBS = 1024  # of a message
+_AT_ONCE = 4            # calls
+_MOST_SEQUENCES = 1024  # of a pack
+# What may be a single job's doing, of those that were computed together.
+_MAY_BE_ONE = {"INVALID_ARGUMENT", "OUT_OF_RANGE", "FAILED_PRECONDITION", "DATA_LOSS", "RESOURCE_EXHAUSTED"}
+_OF_ALL = {"UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"}
+# There is no room for so many calls at once.
+_BUSY = frozenset({"QUOTA", "QUEUE_FULL", "TOO_MANY_CALLS"})
 
 SmallJob = Union[Tuple[Any, Any, Any], Mapping[str, Any]]
 ManyResult = Union[AttendResult, HilbertRingError]
@@ -33,7 +46,7 @@ _OTHERS: Dict[str, Any] = {"ordering": None, "dtype": None, "lse": True, "out": 
 class PreparedJob:
     """A job that was checked."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], chunk_bytes: int) -> None:
         """
         Raises:
             InvalidArgumentError, OutOfRangeError: naming the argument.
@@ -42,7 +55,6 @@ class PreparedJob:
             if name not in ("q", "k", "v") and name not in _PATTERN and name not in _OTHERS:
                 raise InvalidArgumentError(f"{name} is no argument of a small job", field=name)
         self.ordering: Optional[Ordering] = values["ordering"]
-        self.named = values["job_id"] is not None
         if values["segments"] is None:
             raise InvalidArgumentError("segments of a job are neither its own nor the call's",
                                        field="segments")
@@ -54,123 +66,199 @@ class PreparedJob:
                 raise InvalidArgumentError(f"{output} of a small job is an array, not a path", field=output)
         self.call: JobCall = prepare(
             *(values.get(name) for name in "qkv"), dtype=values["dtype"], lse=values["lse"], out=values["out"],
-            options=AttendOptions(values["job_id"], by_reference="never"), ordering=self.ordering,
-            pattern=pattern_of(*(values[name] for name in _PATTERN)))
+            options=AttendOptions(values["job_id"], chunk_bytes=chunk_bytes, by_reference="never"),
+            ordering=self.ordering, pattern=pattern_of(*(values[name] for name in _PATTERN)))
         arrays = self.call.arrays
         inputs = {name: (values[name], arrays[tensor]) for name, tensor in
                   zip("qkv", (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V))}
         if self.ordering is not None and pb.TENSOR_COORDS in arrays:
             inputs["ordering.coords"] = self.ordering.coords, arrays[pb.TENSOR_COORDS]
         self.places = Places(inputs, {name: values[name] for name in ("out", "lse")})
-        self.bytes = self.call.inputs.total_bytes()
+        spec = self.call.open.spec
+        self.bytes = max(self.call.inputs.total_bytes(), sum(output.nbytes for output in self.call.outputs.values()))
         if self.bytes > MAX_PAYLOAD_BYTES:
-            raise OutOfRangeError(f"rows of the job take {self.bytes} bytes, a call of many jobs sends at most "
-                                  f"{MAX_PAYLOAD_BYTES} of each: call attend", limit=MAX_PAYLOAD_BYTES)
+            raise OutOfRangeError(f"rows of the job, or its results, take {self.bytes} bytes, must be at most "
+                                  f"{MAX_PAYLOAD_BYTES}: call attend", limit=MAX_PAYLOAD_BYTES)
+        self.sequences = list(spec.sequence_lengths) or [spec.tokens]
+        self.alike = b""  # what jobs of one pack have in common; empty: the job has its own
+        adds_up = min(self.sequences) > 0 and sum(self.sequences) == spec.tokens
+        if values["job_id"] is None and self.call.inputs.ahead is None and adds_up:
+            common = pb.Open()
+            common.CopyFrom(self.call.open)
+            common.spec.tokens = 0
+            del common.spec.sequence_lengths[:]
+            self.alike = common.SerializeToString()
+        self.report: Optional[pb.Report] = None
 
-    def message(self, attempt: int) -> Any:
-        """As it is sent."""
-        call, inputs = self.call, self.call.inputs
-        job = many_pb.SmallJob(open=call.open)
-        if self.named:
-            job.open.job_id = call.job_id
-            job.open.attempt = attempt
-        for tensor in ([] if inputs.ahead is None else [inputs.ahead]) + inputs.bands:
-            payload = inputs.readers[tensor](0, inputs.rows)
-            job.rows.add(tensor=tensor, rows=inputs.rows, payload=bytes(payload), crc32c=crc32c(payload))
-        return job
+    def place(self, outputs: Mapping[Any, "NDArray[np.uint8]"], report: pb.Report) -> None:
+        """Takes its rows of each output, and the report of the pack."""
+        self.report = pb.Report()
+        self.report.CopyFrom(report)
+        self.report.tokens = self.call.tokens
+        for tensor, rows in outputs.items():
+            self.call.outputs[tensor].bytes[:] = rows
+        if report.rows_not_finite:
+            out = AssembledRows(tensor_name(pb.TENSOR_OUT), outputs[pb.TENSOR_OUT], self.call.dtypes[pb.TENSOR_OUT])
+            out.count_not_finite(outputs[pb.TENSOR_OUT], slice(0, self.call.tokens))
+            self.report.rows_not_finite = out.rows_not_finite
+            self.report.first_row_not_finite = out.first_not_finite
 
-    def result(self, result: Any) -> ManyResult:
-        """Of what came."""
-        if result.error:
-            return error_of_status(result.error)
-        try:
-            return self._placed(result)
-        except HilbertRingError as error:
-            return error
+    def result(self) -> AttendResult:
+        """Once it has its rows."""
+        assert self.report is not None
+        return result_of(self.call, self.report, self.ordering)
 
-    def _placed(self, result: Any) -> AttendResult:
-        outputs = {tensor: AssembledRows(tensor_name(tensor), output.bytes, self.call.dtypes[tensor])
-                   for tensor, output in self.call.outputs.items()}
-        for chunk in result.outputs:
-            outputs[chunk.tensor].place(chunk)
-        for rows in outputs.values():
-            rows.check_complete()
-        out = outputs[pb.TENSOR_OUT]
-        result.report.rows_not_finite = out.rows_not_finite
-        result.report.first_row_not_finite = out.first_not_finite
-        return result_of(self.call, result.report, self.ordering)
+
+@dataclass(frozen=True)
+class Pack:
+    """Jobs that are computed as one, by their numbers."""
+
+    jobs: Dict[int, PreparedJob]
+    call: JobCall
+    final: FrozenSet[str]  # errors after which another lane has the pack
 
 
 class ManyCall:
-    """The jobs of a call, and what became of them."""
+    """The jobs of a call, and what became of them. Thread-safe."""
 
-    def __init__(self, jobs: Sequence[SmallJob], options: AttendOptions, common: Dict[str, Any]) -> None:
+    def __init__(self, jobs: Sequence[SmallJob], options: AttendOptions, common: Dict[str, Any],
+                 timing: CallTiming) -> None:
         """common: arguments of jobs that do not have their own.
 
         Raises:
             InvalidArgumentError, OutOfRangeError: of the call. Of a job they are its result.
         """
-        self.options = options
-        self.results: List[Optional[ManyResult]] = []
+        self._options, self._timing, self._begun = options, timing, timing.now()
+        self._errors: List[Optional[HilbertRingError]] = []
         self._jobs: List[Optional[PreparedJob]] = []
         for given in jobs:
-            job, error = _prepared(given, {**_PATTERN, **_OTHERS, **common})
+            job, error = _prepared(given, {**_PATTERN, **_OTHERS, **common}, options.chunk_bytes)
             self._jobs.append(job)
-            self.results.append(error)
+            self._errors.append(error)
         for number, met in enumerate(later_that_meet([None if job is None else job.places for job in self._jobs])):
-            self.results[number] = met or self.results[number]
+            self._errors[number] = met or self._errors[number]
+        self._waiting = self._packs()
+        self._over: Optional[HilbertRingError] = None  # why no other call is made
+        self._lock = Lock()
+        self._reading = Lock()  # a caller's datasets are read by one thread at a time
+        self.lanes = min(_AT_ONCE, len(self._waiting))
 
-    def waiting(self) -> List[int]:
-        """Jobs that have not ended."""
-        return [number for number, result in enumerate(self.results) if result is None]
+    def _packs(self) -> Deque[List[int]]:
+        limit = min(self._options.chunk_bytes, MAX_PAYLOAD_BYTES)
+        packs: Deque[List[int]] = deque()
+        last: Dict[bytes, Tuple[List[int], int, int]] = {}  # of those alike: the pack, its bytes and sequences
+        for number, job in enumerate(self._jobs):
+            if job is None or self._errors[number] is not None:
+                continue
+            pack, size, sequences = last.get(job.alike, ([], 0, 0))
+            if not (job.alike and pack and size + job.bytes <= limit
+                    and sequences + len(job.sequences) <= _MOST_SEQUENCES):
+                pack, size, sequences = [], 0, 0
+                packs.append(pack)
+            pack.append(number)
+            last[job.alike] = pack, size + job.bytes, sequences + len(job.sequences)
+        return packs
 
-    def end(self, number: int, result: Any) -> Optional[HilbertRingError]:
-        """One has ended. The error of one that is to be sent again, and waits on."""
-        job = self._jobs[number]
-        assert job is not None
-        ended = job.result(result)
-        if result.error and isinstance(ended, HilbertRingError) and _passes(ended):
-            return ended
-        self.results[number] = ended
-        return None
+    def attempts(self) -> Attempts:
+        """Of a pack that is called now."""
+        return self._options.attempts(self._timing, self._begun)
+
+    def next(self) -> Optional[Pack]:
+        """What the lane runs now, its rows read; None: the lane ends. Reading may raise what is the caller's."""
+        while True:
+            with self._lock:
+                if not self._waiting or self._over is not None:
+                    self.lanes -= 1
+                    return None
+                numbers = self._waiting.popleft()
+                final: FrozenSet[str] = _BUSY if self.lanes > 1 else frozenset()
+            jobs: Dict[int, PreparedJob] = {}
+            rows: List[Dict[Any, memoryview]] = []
+            with self._reading:
+                for number in numbers:
+                    job = self._jobs[number]
+                    assert job is not None
+                    inputs = job.call.inputs
+                    try:
+                        rows.append({tensor: read(0, inputs.rows) for tensor, read in inputs.readers.items()})
+                        jobs[number] = job
+                    except HilbertRingError as error:
+                        self._errors[number] = error
+            if jobs:
+                return Pack(jobs, _joined(list(jobs.values()), rows), final)
+
+    def done(self, pack: Pack, report: pb.Report) -> None:
+        """It has ended well."""
+        first = 0
+        for job in pack.jobs.values():
+            end = first + job.call.tokens
+            job.place({tensor: output.bytes[first:end] for tensor, output in pack.call.outputs.items()}, report)
+            first = end
+
+    def failed(self, pack: Pack, error: HilbertRingError) -> bool:
+        """Whether the lane goes on. Halves of a pack are tried by themselves where one job may have failed the
+        others."""
+        numbers = list(pack.jobs)
+        with self._lock:
+            if error.reason in pack.final:
+                self._waiting.appendleft(numbers)
+                if self.lanes == 1:
+                    return True
+                self.lanes -= 1
+                return False
+            if len(numbers) > 1 and error.code in _MAY_BE_ONE and error.retry_after is None:
+                middle = len(numbers) // 2
+                self._waiting.extendleft([numbers[middle:], numbers[:middle]])
+                return True
+            for number in numbers:
+                self._errors[number] = error
+            if error.code in _OF_ALL:
+                self._over = error
+            return True
+
+    def stop(self, error: HilbertRingError) -> None:
+        """No other pack is run."""
+        with self._lock:
+            self._over = self._over or error
 
     def ended(self) -> List[ManyResult]:
-        """All results, once all are there."""
-        return [result for result in self.results if result is not None]
-
-    def fail(self, error: HilbertRingError) -> List[ManyResult]:
-        """The call has failed for good: so have the jobs that have not ended."""
-        return [error if result is None else result for result in self.results]
-
-    def messages(self, numbers: Sequence[int], attempt: int, sent: List[int]) -> Iterator[bytes]:
-        """Full requests of these jobs, which are added to `sent`. A job whose rows cannot be read has ended."""
-        limit = min(self.options.chunk_bytes, MAX_PAYLOAD_BYTES)
-        request, size = many_pb.AttendManyRequest(), 0
-        for number in numbers:
-            job = self._jobs[number]
-            assert job is not None
-            try:
-                message = job.message(attempt)
-            except HilbertRingError as error:
-                self.results[number] = error
-                continue
-            more = message.ByteSize()
-            if request.jobs and (size + more > limit or len(request.jobs) == MOST_SMALL_JOBS):
-                yield request.SerializeToString()
-                request, size = many_pb.AttendManyRequest(), 0
-            request.jobs.append(message)
-            sent.append(number)  # before the service can answer
-            size += more
-        if request.jobs:
-            yield request.SerializeToString()
+        """All results, once no lane is left."""
+        results: List[ManyResult] = []
+        for job, error in zip(self._jobs, self._errors):
+            if error is not None or job is None or job.report is None:
+                error = error or self._over
+                assert error is not None
+                results.append(error)
+            else:
+                results.append(job.result())
+        return results
 
 
-def _passes(error: HilbertRingError) -> bool:
-    """Whether a call of the job alone would be made again: no worker is there, or the service stops."""
-    return error.code == "UNAVAILABLE" or error.reason == "WORKER_LOST"
+def _joined(jobs: Sequence[PreparedJob], rows: Sequence[Dict[Any, memoryview]]) -> JobCall:
+    """Their call: as packed sequences, where there are several."""
+    first = jobs[0].call
+    spec = pb.JobSpec()
+    spec.CopyFrom(first.open.spec)
+    if len(jobs) > 1:
+        spec.tokens = sum(job.call.tokens for job in jobs)
+        del spec.sequence_lengths[:]
+        for job in jobs:
+            spec.sequence_lengths.extend(job.sequences)
+    readers: Dict[Any, Reader] = {
+        tensor: _reader(memoryview(b"".join(of[tensor] for of in rows)), first.inputs.row_bytes[tensor])
+        for tensor in first.inputs.readers}
+    return replace(first, open=pb.Open(spec=spec, want_lse=first.open.want_lse), tokens=spec.tokens,
+                   inputs=attention_inputs(spec, readers), arrays={},
+                   job_id=first.job_id if len(jobs) == 1 else AttendOptions().name(),
+                   outputs={tensor: Output(np.empty((spec.tokens, output.bytes.shape[1]), np.uint8), lambda: None)
+                            for tensor, output in first.outputs.items()})
 
 
-def _prepared(given: SmallJob, common: Dict[str, Any]
+def _reader(rows: memoryview, row_bytes: int) -> Reader:
+    return lambda first, count: rows[first * row_bytes:(first + count) * row_bytes]
+
+
+def _prepared(given: SmallJob, common: Dict[str, Any], chunk_bytes: int
               ) -> Tuple[Optional[PreparedJob], Optional[HilbertRingError]]:
     if isinstance(given, (tuple, list)) and len(given) == 3:
         given = dict(zip("qkv", given))
@@ -178,51 +266,6 @@ def _prepared(given: SmallJob, common: Dict[str, Any]
         if not isinstance(given, Mapping):
             raise InvalidArgumentError("a small job must be a tuple (q, k, v), or the arguments of attend by name",
                                        field="jobs")
-        return PreparedJob({**common, **given}), None
+        return PreparedJob({**common, **given}, chunk_bytes), None
     except HilbertRingError as error:
         return None, error
-
-
-class ManyAttempt:
-    """The messages of one AttendMany call."""
-
-    def __init__(self, call: ManyCall, number: int) -> None:
-        self._call = call
-        self._number = number
-        self._waiting = call.waiting()
-        self._sent: List[int] = []  # of these
-        self._come: Set[int] = set()
-        self._passing: Optional[HilbertRingError] = None  # of a job that is to be sent again
-        self.taken = False  # some job has ended
-
-    def messages(self) -> Iterator[bytes]:
-        """All that is sent."""
-        return self._call.messages(self._waiting, self._number, self._sent)
-
-    def handle(self, message: bytes) -> None:
-        """Takes a message of the service.
-
-        Raises:
-            InternalError: the service broke the protocol.
-        """
-        for result in parsed(many_pb.AttendManyResponse, message).results:
-            number = self._sent[result.job]
-            self._come.add(number)
-            passing = self._call.end(number, result)
-            self._passing = passing or self._passing
-            self.taken = self.taken or passing is None
-
-    def finish(self) -> None:
-        """The call has ended well.
-
-        Raises:
-            InternalError: some job has no result.
-            HilbertRingError: of a job that is to be sent again.
-        """
-        if not self._come.issuperset(self._call.waiting()):
-            raise broken("the call ended well before all jobs had")
-        if self._passing is not None:
-            raise self._passing
-
-
-Outcome = Optional[AttemptFailure]  # None: it ended well

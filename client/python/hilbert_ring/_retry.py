@@ -108,12 +108,13 @@ class Attempts:
     """Decides after each failed attempt of a call whether another one follows, and when."""
 
     def __init__(self, *, max_attempts: int, deadline: Optional[float],
-                 outage_timeout: Optional[float], timing: CallTiming) -> None:
+                 outage_timeout: Optional[float], timing: CallTiming, begun: Optional[float] = None) -> None:
+        """begun: since when the deadline runs; None: now."""
         self._max_attempts = max_attempts
         self._deadline = math.inf if deadline is None else deadline
         self._outage_timeout = outage_timeout
         self._now = timing.now
-        self._end = timing.now() + self._deadline
+        self._end = (timing.now() if begun is None else begun) + self._deadline
         self._schedule = RetrySchedule(timing.random)
         self._outage_end = math.inf  # finite: the service is away
         self._counted = 0            # attempts that max_attempts bounds

@@ -129,7 +129,7 @@ class Client:
                           chunk_bytes: int = 1 << 20, **common: Any) -> List[ManyResult]:
         """As of hilbert_ring.Client.attend_many."""
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
-        return await run_many(self._connection, ManyCall(list(jobs), options, common))
+        return await run_many(self._run, ManyCall(list(jobs), options, common, self._connection.timing))
 
     @with_streams_of_call
     async def encode(self, tiles: Any = None, coords: Any = None, *, model: str, slide: Any = None,

@@ -199,14 +199,15 @@ class Client:
     def attend_many(self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
                     outage_timeout: Optional[float] = None, max_attempts: int = 10,
                     chunk_bytes: int = 1 << 20, **common: Any) -> List[ManyResult]:
-        """Computes many small jobs in one call, each for itself: one that is wrong fails alone.
+        """Computes many small jobs in few calls, each for itself: one that is wrong fails alone.
 
-        Those whose arguments are the same but for their tokens are computed together.
+        Those whose arguments are the same but for their tokens are computed together. Four calls run
+        side by side, or as many as the service has room for.
 
         Args:
             jobs: each (q, k, v), or a dict of arguments of `attend`: q, k, v, and its own ones of the
                 others. Rows of one, and its outputs, take less than 4 MiB each.
-            chunk_bytes: of the jobs in one message, at most.
+            chunk_bytes: of the jobs that are computed together, at most, too.
             common: arguments of `attend` for jobs that do not have their own: segments and so on;
                 neither paths as outputs nor Auto(...). lse is True where it is not given.
 
@@ -218,7 +219,7 @@ class Client:
             InvalidArgumentError, OutOfRangeError: an argument of the call is wrong.
         """
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
-        return run_many(self._connection, ManyCall(list(jobs), options, common))
+        return run_many(self._run, ManyCall(list(jobs), options, common, self._connection.timing))
 
     def encode(self, tiles: Any = None, coords: Any = None, *, model: str, slide: Any = None,
                pool: Optional[str] = None, layers: Layers = "last",

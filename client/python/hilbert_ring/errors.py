@@ -181,13 +181,6 @@ def _with_brackets(text: str) -> str:
     return text.replace("ipv6:%5B", "[").replace("%5D", "]").replace("%25", "%")
 
 
-def error_of_status(details: bytes) -> HilbertRingError:
-    """The error that a serialized google.rpc.Status says."""
-    status = _Status.FromString(details)
-    code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
-    return error_of(code, status.message, [("grpc-status-details-bin", details)])
-
-
 def _info_of(details: bytes) -> Dict[str, Any]:
     """Reason, field and limit of a serialized google.rpc.Status."""
     try:

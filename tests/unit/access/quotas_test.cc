@@ -1,8 +1,5 @@
 #include "server/access/quotas.h"
 
-#include <chrono>
-#include <future>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -45,40 +42,6 @@ TEST(Quotas, AJobThatCanNeverFitIsToldSo) {
   EXPECT_EQ(ReasonFor(quotas, With({.tokens = 100, .bytes = 100}), {.tokens = 100, .bytes = 100}),
             "");
   EXPECT_EQ(ReasonFor(quotas, With({.jobs = 1}), {}), "") << "refusals take nothing";
-}
-
-TEST(Quotas, WhoWaitsHearsOfItsOwnJobsThatEnd) {
-  Quotas quotas;
-  const Caller lab = With({.jobs = 2}), other = {.name = "other"};
-  std::optional<Quotas::Share> first, second, others;
-  const auto take = [&](std::optional<Quotas::Share>& share, const Caller& caller) {
-    auto taken = quotas.Reserve(caller, {});
-    ASSERT_TRUE(taken.ok()) << taken.status();
-    share.emplace(*std::move(taken));
-  };
-  take(first, lab);
-  take(second, lab);
-  take(others, other);
-  const JobStop none;
-  const auto wait = [&](int64_t seen, const JobStop& stop) {
-    return std::async(std::launch::async,
-                      [&, seen] { return quotas.AwaitChange(lab, seen, stop, Deadline::max()); });
-  };
-  const int64_t seen = quotas.changes();
-  auto waits = wait(seen, none);
-  others.reset();
-  EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
-  first.reset();
-  EXPECT_TRUE(waits.get().ok());
-  EXPECT_TRUE(quotas.AwaitChange(lab, seen, none, Deadline::max()).ok()) << "it has been";
-
-  JobStop stop;
-  waits = wait(quotas.changes(), stop);
-  stop.Request(absl::CancelledError("enough"));
-  EXPECT_TRUE(absl::IsCancelled(waits.get()));
-  EXPECT_TRUE(quotas.AwaitChange(lab, quotas.changes(), none, Deadline::min()).ok());
-  second.reset();
-  EXPECT_TRUE(quotas.AwaitChange(lab, quotas.changes(), none, Deadline::max()).ok()) << "no jobs";
 }
 
 }  // namespace

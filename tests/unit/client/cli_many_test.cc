@@ -8,7 +8,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/client/fake_service.h"
-#include "tests/unit/client/fake_small_jobs.h"
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
 
@@ -16,7 +15,6 @@ namespace hilbert_ring::client {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -45,8 +43,7 @@ class CliMany : public ::testing::Test {
   }
 
   const TestFiles files_;
-  const FakeSmallJobs service_{
-      [](int, int64_t) -> std::vector<absl::Status> { return {absl::OkStatus()}; }};
+  const FakeService service_;
 };
 
 TEST_F(CliMany, WhatIsNoFileOfJobsIsRefused) {
@@ -59,7 +56,7 @@ TEST_F(CliMany, WhatIsNoFileOfJobsIsRefused) {
   refused(files_.Path(""), "cannot read: Is a directory");
   refused("- < /dev/null", "stdin: has no jobs");
   refused(files_.Write("blank.jsonl", "\n \n"), "blank.jsonl: has no jobs");
-  EXPECT_THAT(service_.calls(), SizeIs(0));
+  EXPECT_THAT(service_.records(), SizeIs(0));
 }
 
 TEST_F(CliMany, ALineThatIsNoJobIsRefused) {
@@ -87,7 +84,7 @@ TEST_F(CliMany, ALineThatIsNoJobIsRefused) {
     EXPECT_THAT(result.err, HasSubstr(why));
     EXPECT_FALSE(std::filesystem::exists(out)) << text;
   }
-  EXPECT_THAT(service_.calls(), SizeIs(0));
+  EXPECT_THAT(service_.records(), SizeIs(0));
 }
 
 TEST_F(CliMany, ALineThatCannotBeOpenedLaterFailsAlone) {
@@ -95,16 +92,15 @@ TEST_F(CliMany, ALineThatCannotBeOpenedLaterFailsAlone) {
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("line 129: "), HasSubstr("none")));
   EXPECT_THAT(result.out, HasSubstr("130 jobs, 1 failed, 387 tokens"));
-  EXPECT_THAT(service_.calls(), ElementsAre(SizeIs(128), SizeIs(1)));
+  ASSERT_THAT(service_.records(), SizeIs(2));
+  EXPECT_THAT(service_.records()[0].open.spec().sequence_lengths(), SizeIs(128));
   EXPECT_TRUE(std::filesystem::exists(files_.Path("out130")));
 }
 
 TEST_F(CliMany, AnInputThatShrinksFailsItsOwnJobAlone) {
   const std::string shrinks = files_.Write("shrinks", ReadFile(files_.Path("q")));
-  const FakeSmallJobs service([&](int, int64_t) -> std::vector<absl::Status> {
-    std::filesystem::resize_file(shrinks, 100);
-    return {absl::OkStatus()};
-  });
+  const FakeService service(
+      {.before_admitted = [&] { std::filesystem::resize_file(shrinks, 100); }});
   std::string lines = ReadFile(Lines(3, 2));
   lines.replace(lines.find("none"), 4, "shrinks");
   const CliResult result = RunWith(service.address(), files_.Write("some.jsonl", lines));

@@ -21,7 +21,7 @@ TEST(StreamMemory, ACallerGetsHalfOfIt) {
   const auto refused = memory.Reserve(Named("a"), 21, "the stream");
   EXPECT_EQ(wire::ReasonOf(refused.status()), "WAITING_MEMORY");
   EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("the stream takes 21 bytes, other streams and calls of many jobs of a have "
+              HasSubstr("the stream takes 21 bytes, other streams of a have "
                         "30 of 50, the limit of a caller (half of --stream-memory)"));
   EXPECT_TRUE(memory.Reserve(Named("a"), 20, "the stream").ok());
   const auto other = memory.Reserve(Named("b"), 70, "the stream");

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "hilbert_ring/v1/many.pb.h"
+#include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::wire {
 namespace {
@@ -40,7 +40,7 @@ std::string Empty(int field, int count) {
 }
 
 bool IsTaken(const std::string& bytes, size_t cut = 1000) {
-  v1::AttendManyRequest request;
+  v1::AttendRequest request;
   grpc::ByteBuffer buffer = Cut(bytes, cut);
   return ParseBounded(buffer, request);
 }
@@ -52,21 +52,20 @@ TEST(BoundedMessage, HasAtMostSoManyParts) {
 }
 
 TEST(BoundedMessage, CountsPartsOfParts) {
-  v1::SmallJob job;
-  ASSERT_TRUE(job.ParseFromString(Empty(2, kMostParts / 2)));
-  v1::AttendManyRequest request;
-  *request.add_jobs() = job;
-  EXPECT_TRUE(IsTaken(request.SerializeAsString(), 7));
-  *request.add_jobs() = job;
-  EXPECT_FALSE(IsTaken(request.SerializeAsString(), 7));
+  v1::AttendRequest request;
+  ASSERT_TRUE(
+      request.mutable_open()->ParseFromString(Empty(v1::Open::kFilesFieldNumber, kMostParts / 2)));
+  const std::string bytes = request.SerializeAsString();
+  EXPECT_TRUE(IsTaken(bytes, 7));
+  EXPECT_FALSE(IsTaken(bytes + bytes, 7));
 }
 
 TEST(BoundedMessage, IsReadAsOthersAre) {
-  v1::AttendManyRequest request, read;
-  v1::SmallJob& job = *request.add_jobs();
-  job.mutable_open()->set_job_id("mine");
-  job.mutable_open()->mutable_spec()->set_tokens(7);
-  job.add_rows()->set_payload(std::string(5000, '\x0b'));  // were it read, a group's begin
+  v1::AttendRequest request, read;
+  v1::Open& open = *request.mutable_open();
+  open.set_job_id("mine");
+  open.mutable_spec()->set_tokens(7);
+  open.add_files()->set_path(std::string(5000, '\x0b'));  // were it read, a group's begin
   for (const size_t cut : {1, 3, 10'000}) {
     grpc::ByteBuffer buffer = Cut(request.SerializeAsString(), cut);
     ASSERT_TRUE(ParseBounded(buffer, read));
