@@ -68,9 +68,8 @@ std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::strin
 // "/package.Service/Method" of all of ours, of health and of reflection.
 std::vector<std::string> AllMethods() {
   std::vector<std::string> methods = {kCheck, kWatch, kReflection};
-  for (const auto* file :
-       {v1::AttendRequest::descriptor()->file(), v1::SmallJob::descriptor()->file(),
-        v1::Model::descriptor()->file(), v1::Heartbeat::descriptor()->file()}) {
+  for (const auto* file : {v1::AttendRequest::descriptor()->file(), v1::Model::descriptor()->file(),
+                           v1::Heartbeat::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       const auto* service = file->service(i);
       for (int j = 0; j < service->method_count(); ++j) {
