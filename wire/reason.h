@@ -51,7 +51,7 @@ inline constexpr Reason kModelNotFound = {"MODEL_NOT_FOUND", kNotFound, kNobody,
                                           "the service has no model of this name"};
 inline constexpr Reason kModelUnusable = {
     "MODEL_UNUSABLE", kFailedPrecondition, kNobody,
-    "the model's folder is not right; UNAVAILABLE: it changes, or does not answer"};
+    "the model's folder is not right; UNAVAILABLE: it changes"};
 inline constexpr Reason kModelChanged = {"MODEL_CHANGED", kFailedPrecondition, kNobody,
                                          "the model is another version than the one meant"};
 inline constexpr Reason kModelNotOnWorkers = {"MODEL_NOT_ON_WORKERS", kUnavailable, kClient,
@@ -103,8 +103,6 @@ inline constexpr Reason kFileIo = {"FILE_IO", kInternal, kNobody,
 inline constexpr Reason kTooManyCalls = {
     "TOO_MANY_CALLS", kResourceExhausted, kLater,
     "calls, or plans, are at their limit, of all or of this peer"};
-inline constexpr Reason kNoThreads = {"NO_THREADS", kResourceExhausted, kLater,
-                                      "the system has no thread left"};
 inline constexpr Reason kWaitingMemory = {
     "WAITING_MEMORY", kResourceExhausted, kLater,
     "memory of jobs that wait, coordinates or streams is at its limit"};

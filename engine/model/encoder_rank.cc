@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -380,12 +379,7 @@ absl::StatusOr<std::unique_ptr<EncoderRank>> EncoderRank::Make(
   if (!(plan.config == model->config()) || plan.attention.spec.dtype != model->compute()) {
     return absl::InvalidArgumentError("the plan is of another model or compute type");
   }
-  std::unique_ptr<Rank> made;
-  try {
-    made = std::make_unique<Rank>(std::move(model), plan, rank, device, outputs);
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("no thread can be started: ", error.what()));
-  }
+  auto made = std::make_unique<Rank>(std::move(model), plan, rank, device, outputs);
   RETURN_IF_ERROR(made->Prepare());
   return made;
 }

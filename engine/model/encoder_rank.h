@@ -95,7 +95,7 @@ class EncoderRank {
   // Plan and device outlive it; the model is shared with other jobs, which may outlive its place in
   // a cache. Errors of CheckOutputs; FAILED_PRECONDITION for a model whose weights lie in other
   // memory than the device's, or on a GPU without products, INVALID_ARGUMENT for a plan of another
-  // config or compute type; RESOURCE_EXHAUSTED without memory or threads.
+  // config or compute type; RESOURCE_EXHAUSTED without memory.
   static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(
       std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
       const EncoderOutputs& outputs);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +21,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// With another caller's look at the data root.
-constexpr std::chrono::seconds kRootPatience{2};
+constexpr std::chrono::seconds kRootInterval{1};  // between looks at it
 
 // With some curve in the place of one that is to be chosen.
 absl::StatusOr<JobSpec> SpecOf(const v1::PlanRequest& request, bool choose) {
@@ -44,11 +42,6 @@ absl::StatusOr<OrderChoice> TakeOrder(JobSpec& spec, const std::function<bool()>
   return choice;
 }
 
-absl::Status DoesNotAnswer(const DataRoot& root) {
-  return wire::ErrorOf(wire::reason::kDataRootGone,
-                       absl::StrCat("--data-root ", root.path(), ": does not answer"));
-}
-
 }  // namespace
 
 AttentionService::AttentionService(const JobServices& services, Callers& callers, JobCalls& calls,
@@ -60,7 +53,9 @@ AttentionService::AttentionService(const JobServices& services, Callers& callers
       short_calls_(short_calls),
       ready_(std::move(ready)),
       plans_(plans),
-      root_look_([this] { return LookAtRoot(); }, {.patience = kRootPatience}, services.time) {}
+      root_watch_(services.data_root == nullptr ? "" : services.data_root->path(), kRootInterval) {
+  if (services.data_root != nullptr) root_watch_.Look(services.data_root->mark_file());
+}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {
@@ -163,32 +158,25 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
   });
 }
 
-// Of looks that do not answer there is one.
-absl::Status AttentionService::LookAtRoot() {
-  const std::shared_ptr<DataRoot>& root = services_.data_root;
-  if (root_steps_.left() > 0) return DoesNotAnswer(*root);
-  return root_steps_.Run<absl::Status>({.what = absl::StrCat("--data-root ", root->path()),
-                                        .reason = wire::reason::kDataRootGone,
-                                        .limit = kRootPatience},
-                                       [root] { return root->Reach().status(); });
-}
-
 grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
                                            const v1::GetDataRootRequest* request,
                                            v1::GetDataRootResponse* response) {
   return short_calls_.Serve("GetDataRoot", *context, [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const std::shared_ptr<DataRoot>& root = services_.data_root;
+    const DataRoot* const root = services_.data_root;
     if (root == nullptr) {
       return wire::ToGrpc(
           wire::ErrorOf(wire::reason::kNoDataRoot, "the service has no --data-root"));
     }
     const auto folder = FolderOf(*caller);
     if (!folder.ok()) return wire::ToGrpc(folder.status());
-    const std::optional<absl::Status> seen = root_look_.Ask();
-    if (!seen) return wire::ToGrpc(DoesNotAnswer(*root));
-    if (!seen->ok()) return wire::ToGrpc(*seen);
+    if (root_watch_.mark() != root->mark()) {
+      return wire::ToGrpc(wire::ErrorOf(
+          wire::reason::kDataRootGone,
+          absl::StrCat("--data-root ", root->path(),
+                       ": is not there, is another than it was, or does not answer")));
+    }
     response->set_path(root->path());
     response->set_folder(*folder);
     response->set_mark_file(root->mark_file());

@@ -7,9 +7,8 @@
 #include "server/access/callers.h"
 #include "server/coordinator/job_calls.h"
 #include "server/coordinator/short_calls.h"
+#include "server/files/mark_watch.h"
 #include "server/job/job_services.h"
-#include "server/process/file_steps.h"
-#include "server/process/shared_look.h"
 #include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
@@ -45,7 +44,6 @@ class AttentionService
   v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
  private:
-  absl::Status LookAtRoot();
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanRequest& request,
                            v1::PlanResponse& response);
 
@@ -55,8 +53,7 @@ class AttentionService
   const ShortCalls& short_calls_;
   const std::function<bool()> ready_;
   PlanGate& plans_;
-  FileSteps root_steps_;
-  SharedLook<absl::Status> root_look_;  // at the data root, where there is one
+  MarkWatch root_watch_;  // at the data root: a call does not wait for a mount that hangs
 };
 
 }  // namespace hilbert_ring::server

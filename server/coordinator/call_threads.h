@@ -24,8 +24,7 @@ class CallThreads {
     changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return threads_ == 0; });
   }
 
-  // Runs `call` on a thread of its own. RESOURCE_EXHAUSTED when there are too many already
-  // (TOO_MANY_CALLS) or the system has none left (NO_THREADS).
+  // Runs `call` on a thread of its own. TOO_MANY_CALLS when there are too many already.
   absl::Status Start(std::function<void()> call) {
     {
       const MutexLock lock(mutex_);
@@ -36,13 +35,12 @@ class CallThreads {
       }
       ++threads_;
     }
-    const auto thread = kept_.Start([this, call = std::move(call)]() mutable {
+    kept_.Start([this, call = std::move(call)]() mutable {
       call();
       call = nullptr;
       End();
     });
-    if (!thread.ok()) End();
-    return thread.status();
+    return absl::OkStatus();
   }
 
   // Whether no thread was left within the time.

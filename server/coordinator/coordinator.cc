@@ -37,7 +37,6 @@ constexpr int kMostPlans = 2;
 // A job that follows at once needs no fresh pages, which take longer than 64 tokens' compute.
 constexpr auto kKeepShards = std::chrono::milliseconds(500);
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
-constexpr auto kRemoveMarkLimit = std::chrono::seconds(2);  // and outputs
 
 // Without a token of the operator's: where workers are spawned, one for them alone.
 absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
@@ -117,7 +116,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
         metrics_.ObserveRing(status.code(), again, seconds);
       }),
       orders_(settings.order_cache_bytes),
-      models_(std::make_shared<ModelCatalog>(settings.model_dir)),
+      models_(settings.model_dir),
       shards_(kKeepShards),
       copies_(settings.copy_memory_bytes),
       order_memory_(settings.total_order_memory_limit_bytes),
@@ -175,9 +174,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
                  .plans = plans_,
                  .metrics = metrics_,
                  .suspects = suspects_,
-                 .model_steps = model_steps_,
-                 .data_steps = data_steps_,
-                 .data_root = data_root_}),
+                 .data_root = data_root_.get()}),
       caller_plans_(kMostPlans),
       call_limits_(settings.max_short_calls_per_peer),
       short_calls_(metrics_, call_limits_),
@@ -214,11 +211,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   return coordinator;
 }
 
-Coordinator::~Coordinator() {
-  Stop();
-  data_steps_.AwaitLeft(kRemoveMarkLimit);  // they remove what they made
-  data_steps_.Destroy(std::move(data_root_), kRemoveMarkLimit);
-}
+Coordinator::~Coordinator() { Stop(); }
 
 absl::Status Coordinator::Listen() {
   ASSIGN_OR_RETURN(auto for_callers, ForCallers(settings_, callers_, metrics_));

@@ -62,7 +62,7 @@ class Coordinator {
   std::set<int> PortsOfMembers() const;
   WorkerProcesses* Spawned();  // null where none are
   std::map<std::string, HttpEndpoint::Handler> HttpRoutes();
-  HttpReply Ready();  // waits for no disk and no log
+  HttpReply Ready();
   // Health of a port: of the whole and of its service.
   static void SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving);
   CoordinatorFigures Figures();
@@ -76,8 +76,8 @@ class Coordinator {
   const std::string loopback_ = LoopbackHost();  // of the workers that are spawned
   const std::unique_ptr<ReadyFile> ready_file_;
   const std::string join_token_;
-  std::shared_ptr<DataRoot> data_root_;      // null: there is none
-  std::optional<TokenMemory> token_memory_;  // of the workers that are spawned
+  const std::unique_ptr<DataRoot> data_root_;  // null: there is none
+  std::optional<TokenMemory> token_memory_;    // of the workers that are spawned
   Metrics metrics_{LabelsOfCoordinator()};
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ready_ = false;
@@ -92,8 +92,7 @@ class Coordinator {
   Rings rings_;
   OpenRuns runs_;
   OrderCache orders_;
-  FileSteps model_steps_, data_steps_;
-  const std::shared_ptr<ModelCatalog> models_;
+  ModelCatalog models_;
   SharedMemoryPool shards_;
   KeptThreads threads_;  // of jobs
   JobMemory copies_;

@@ -70,7 +70,6 @@ CoordinatorFigures Coordinator::Figures() {
   figures.caches = {{"order", orders_.hits(), orders_.misses()},
                     {"shard", shards_.hits(), shards_.misses()},
                     {"ring", rings_.hits(), rings_.misses()}};
-  figures.file_steps_left = {{"data_root", data_steps_.left()}, {"model_dir", model_steps_.left()}};
   figures.certificate_ends = certificates_.Ends();
   std::map<int, int> connections = ConnectionsByPort();
   figures.connections = {{"public", connections[grpc_.port]},

@@ -1,7 +1,5 @@
 #include "server/coordinator/encoder_service.h"
 
-#include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,20 +12,6 @@
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
-namespace {
-
-// For so long a look at all models is as good as another; new ones, whose weights are read, take
-// long.
-constexpr SharedLookTimes kLookTimes{.patience = std::chrono::minutes(10),
-                                     .kept = std::chrono::milliseconds(500)};
-
-Patience PatienceOf(const grpc::ServerContext& context, const Caller& caller) {
-  return PatienceWithModels(caller.turns, [&context] {
-    return context.IsCancelled() ? absl::CancelledError("the client left") : absl::OkStatus();
-  });
-}
-
-}  // namespace
 
 EncoderService::EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
                                const ShortCalls& short_calls, PlanGate& plans)
@@ -35,12 +19,7 @@ EncoderService::EncoderService(const JobServices& services, Callers& callers, Jo
       callers_(callers),
       calls_(calls),
       short_calls_(short_calls),
-      plans_(plans),
-      all_(std::make_shared<SharedLook<AllModels>>(
-          [models = services.models] {
-            return std::make_shared<const ModelCatalog::Listing>(models->List());
-          },
-          kLookTimes, services.time)) {}
+      plans_(plans) {}
 
 grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
                                         const v1::PlanEncodeRequest* request,
@@ -55,7 +34,7 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
   const auto caller = CallerOf(callers_, context, kAnyRole, "plan");
   if (!caller.ok()) return Refuse(services_.metrics, caller.status());
   const v1::EncodeSpec& spec = request.spec();
-  const auto model = Look(context, *caller, spec.model(), spec.digest());
+  const auto model = services_.models.Open(spec.model(), spec.digest());
   if (!model.ok()) return wire::ToGrpc(model.status());
   const auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.settings));
   if (!job.ok()) return wire::ToGrpc(job.status());
@@ -116,35 +95,14 @@ v1::Model EncoderService::Describe(const std::string& name,
   return model;
 }
 
-absl::StatusOr<EncoderFolder> EncoderService::Look(const grpc::ServerContext& context,
-                                                   const Caller& caller, const std::string& name,
-                                                   const std::string& digest) const {
-  return services_.model_steps.Run<absl::StatusOr<EncoderFolder>>(
-      PatienceOf(context, caller),
-      [models = services_.models, name, digest] { return models->Open(name, digest); });
-}
-
-absl::StatusOr<EncoderService::AllModels> EncoderService::LookAtAll(
-    const grpc::ServerContext& context, const Caller& caller) const {
-  return services_.model_steps.Run<absl::StatusOr<AllModels>>(
-      PatienceOf(context, caller), [all = all_]() -> absl::StatusOr<AllModels> {
-        auto seen = all->Ask();
-        if (seen) return *std::move(seen);
-        return wire::WithReason(
-            absl::UnavailableError("models: those beneath --model-dir are still being read"),
-            wire::reason::kModelUnusable);
-      });
-}
-
 grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
                                         const v1::ListModelsRequest* request,
                                         v1::ListModelsResponse* response) {
   return short_calls_.Serve("ListModels", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const auto all = LookAtAll(*context, *caller);
-    if (!all.ok()) return wire::ToGrpc(all.status());
-    for (const ModelCatalog::Entry& entry : (*all)->entries) {
+    const ModelCatalog::Listing listing = services_.models.List();
+    for (const ModelCatalog::Entry& entry : listing.entries) {
       v1::Model model = Describe(entry.name, entry.model);
       model.clear_config();  // GetModel has it: so many of them may not go into a message
       *response->add_models() = std::move(model);
@@ -158,7 +116,7 @@ grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
   return short_calls_.Serve("GetModel", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const auto folder = Look(*context, *caller, request->name(), "");
+    const auto folder = services_.models.Open(request->name());
     if (!folder.ok() && !wire::HasReason(folder.status(), wire::reason::kModelUnusable)) {
       return wire::ToGrpc(folder.status());
     }

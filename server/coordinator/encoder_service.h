@@ -1,10 +1,8 @@
 // The public service of encoders: handlers that only check, decode, call and encode.
 #pragma once
 
-#include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "server/access/callers.h"
@@ -12,7 +10,6 @@
 #include "server/coordinator/short_calls.h"
 #include "server/job/job_services.h"
 #include "server/models/model_catalog.h"
-#include "server/process/shared_look.h"
 #include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
@@ -39,21 +36,12 @@ class EncoderService
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanEncodeRequest& request,
                            v1::PlanResponse& response);
   v1::Model Describe(const std::string& name, const absl::StatusOr<EncoderFolder>& folder) const;
-  using AllModels = std::shared_ptr<const ModelCatalog::Listing>;
-
-  // As those of ModelCatalog, as long as the caller is there.
-  absl::StatusOr<EncoderFolder> Look(const grpc::ServerContext& context, const Caller& caller,
-                                     const std::string& name, const std::string& digest) const;
-  absl::StatusOr<AllModels> LookAtAll(const grpc::ServerContext& context,
-                                      const Caller& caller) const;
 
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
   const ShortCalls& short_calls_;
   PlanGate& plans_;
-  // At all models: their weights are read where they are new. Of steps' own.
-  const std::shared_ptr<SharedLook<AllModels>> all_;
 };
 
 }  // namespace hilbert_ring::server

@@ -3,20 +3,17 @@
 
 #include <chrono>
 #include <string>
-#include <system_error>
 
 #include "engine/base/end_process.h"
 #include "engine/base/return_if_error.h"
 #include "engine/base/standard_streams.h"
 #include "server/coordinator/coordinator.h"
 #include "server/process/file_limit.h"
-#include "server/process/last_resort.h"
 #include "server/process/logging.h"
 #include "server/process/memory_bounds.h"
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
-#include "server/process/threads.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -25,17 +22,11 @@ namespace {
 constexpr std::chrono::milliseconds kEndLimit{15'000};
 
 absl::Status Run(const CoordinatorSettings& settings) {
-  try {                      // what lasts as long as the process starts its threads when it is made
-    LastResort last_resort;  // files may not answer
-    ASSIGN_OR_RETURN(const auto coordinator, Coordinator::Start(settings));
-    last_resort.Started();
-    AwaitStopSignal(std::nullopt);
-    last_resort.EndIn(settings.exit_timeout + kEndLimit);
-    coordinator->Stop();
-    return absl::OkStatus();
-  } catch (const std::system_error& error) {
-    return NoThreads(error);
-  }
+  ASSIGN_OR_RETURN(const auto coordinator, Coordinator::Start(settings));
+  AwaitStopSignal(std::nullopt);
+  LimitStop(settings.exit_timeout + kEndLimit);
+  coordinator->Stop();
+  return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {
@@ -48,11 +39,10 @@ int Main(int argc, char** argv) {
   StartLogging("coordinator", settings.log_level, settings.log_format);
   for (const std::string& warning : settings.warnings) spdlog::warn("{}", warning);
   spdlog::info("{}", MemoryLine(settings));
-  if (const absl::Status status = Run(settings); !status.ok()) {
-    spdlog::critical("{}", std::string(status.message()));
-    return 1;
-  }
-  return 0;
+  const absl::Status status = Run(settings);
+  if (!status.ok()) spdlog::critical("{}", std::string(status.message()));
+  FlushLog();
+  return status.ok() ? 0 : 1;
 }
 
 }  // namespace

@@ -171,9 +171,7 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
                 .plans = services.plans,
                 .metrics = metrics_,
                 .suspects = services.suspects,
-                .model_steps = services.model_steps,
-                .data_steps = services.data_steps,
-                .data_root = no_root_},
+                .data_root = nullptr},  // its rows come by the call
       passed_(std::move(passed)),
       trial_([this] { return services_.membership.Live(); },
              [this](const WarmUpTrial::Probe& probe, const std::stop_token& stop) {

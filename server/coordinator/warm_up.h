@@ -25,7 +25,6 @@
 #include "server/access/quotas.h"
 #include "server/cluster/membership.h"
 #include "server/coordinator/warm_up_trial.h"
-#include "server/files/data_root.h"
 #include "server/job/job_services.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
@@ -71,11 +70,10 @@ class WarmUp {
   Metrics metrics_;
   JobTable jobs_;
   Quotas quotas_;
-  Callers callers_{nullptr};  // asks for no token: no port leads to the job's server
-  JobMemory copies_;          // so that rows can be checked whatever --copy-memory is
-  const std::shared_ptr<DataRoot> no_root_;        // its rows come by the call
-  Scheduler& shared_scheduler_;                    // where it takes its turn, as all jobs do
-  mutable Mutex chosen_mutex_;                     // after the scheduler's own
+  Callers callers_{nullptr};     // asks for no token: no port leads to the job's server
+  JobMemory copies_;             // so that rows can be checked whatever --copy-memory is
+  Scheduler& shared_scheduler_;  // where it takes its turn, as all jobs do
+  mutable Mutex chosen_mutex_;   // after the scheduler's own
   Members chosen_ ABSL_GUARDED_BY(chosen_mutex_);  // for the job that runs
   Scheduler scheduler_;                            // gives it these
   JobServices services_;                           // with these in place of the service's own

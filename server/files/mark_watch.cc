@@ -2,9 +2,7 @@
 
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "server/files/data_root.h"
-#include "wire/reason.h"
 
 namespace hilbert_ring::server {
 
@@ -12,7 +10,7 @@ MarkWatch::MarkWatch(std::string root, std::chrono::milliseconds interval,
                      std::chrono::milliseconds answer_limit)
     : root_(std::move(root)), answer_limit_(answer_limit) {
   if (root_.empty()) return;
-  watch_.emplace(interval, [this](const std::stop_token& stop) { LookAgain(stop); });
+  watch_.emplace(interval, [this](const std::stop_token& /*stop*/) { LookAgain(); });
 }
 
 void MarkWatch::SetOnChange(std::function<void()> on_change) {
@@ -31,33 +29,20 @@ void MarkWatch::Look(const std::string& mark_file) {
 
 std::string MarkWatch::mark() const {
   const MutexLock lock(mutex_);
-  return mark_;
+  return looking_since_ && Clock::now() - *looking_since_ > answer_limit_ ? "" : mark_;
 }
 
-std::string MarkWatch::Read(const std::string& mark_file, const std::stop_token& stop) {
-  if (mark_file.empty() || steps_.left() > 0) return "";
-  const auto mark = steps_.Run<absl::StatusOr<std::string>>(
-      {.what = "--data-root",
-       .reason = wire::reason::kDataRootGone,
-       .limit = answer_limit_,
-       .why_leave =
-           [&stop] {
-             return stop.stop_requested() ? absl::CancelledError("stopping") : absl::OkStatus();
-           }},
-      [root = root_, mark_file] { return ReadMark(root, mark_file); });
-  return mark.value_or("");
-}
-
-void MarkWatch::LookAgain(const std::stop_token& stop) {
+void MarkWatch::LookAgain() {
   std::string file;
   {
     const MutexLock lock(mutex_);
     file = mark_file_;
+    looking_since_ = Clock::now();
   }
-  std::string mark = Read(file, stop);
-  if (stop.stop_requested()) return;
+  std::string mark = file.empty() ? "" : ReadMark(root_, file);
   {
     const MutexLock lock(mutex_);
+    looking_since_.reset();
     if (mark == mark_) return;
     mark_ = std::move(mark);
   }

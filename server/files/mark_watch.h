@@ -1,16 +1,14 @@
-// What stands in the mark of a data root, looked at again and again: a folder comes and goes, and
-// is as good as gone while a look at it gets no answer.
+// What stands in the mark of a data root, looked at again and again: a folder comes and goes.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <optional>
-#include <stop_token>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
-#include "server/process/file_steps.h"
+#include "server/process/deadline.h"
 #include "server/process/interval_thread.h"
 
 namespace hilbert_ring::server {
@@ -18,12 +16,10 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class MarkWatch {
  public:
-  // For a look; then no mark is seen until it gets its answer.
-  static constexpr std::chrono::milliseconds kAnswerLimit{5000};
-
-  // root: as this process sees it; empty: it has none, and sees no mark.
+  // root: as this process sees it; empty: it has none, and sees no mark. answer_limit: of a look;
+  // then no mark is seen until it gets its answer.
   MarkWatch(std::string root, std::chrono::milliseconds interval,
-            std::chrono::milliseconds answer_limit = kAnswerLimit);
+            std::chrono::milliseconds answer_limit = std::chrono::seconds(5));
 
   // Called by the thread where it sees something else than before; it must not call back. Null:
   // nobody is.
@@ -35,17 +31,16 @@ class MarkWatch {
   std::string mark() const;  // empty: none
 
  private:
-  void LookAgain(const std::stop_token& stop);
-  std::string Read(const std::string& mark_file, const std::stop_token& stop);
+  void LookAgain();
 
   const std::string root_;
   const std::chrono::milliseconds answer_limit_;
-  FileSteps steps_;
   Mutex telling_ ABSL_ACQUIRED_BEFORE(mutex_);  // held while somebody is told
   std::function<void()> on_change_ ABSL_GUARDED_BY(telling_);
   mutable Mutex mutex_;
   std::string mark_file_ ABSL_GUARDED_BY(mutex_);
   std::string mark_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> looking_since_ ABSL_GUARDED_BY(mutex_);
   std::optional<IntervalThread>
       watch_;  // null where there is no root. Last: it uses all of the above
 };

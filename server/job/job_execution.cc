@@ -120,10 +120,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   job_.held = run.End();
   if (blamed_.worker == nullptr) blamed_ = run.blamed();
   if (blamed_.worker == nullptr) complaints_ = run.complaints();
-  if (job_.files != nullptr) {
-    job_.held = HeldRows();  // they are read again
-    job_.files->GiveUp();
-  }
+  if (job_.files != nullptr) job_.held = HeldRows();  // they are read again
   return stop_.why();
 }
 

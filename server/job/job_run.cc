@@ -72,8 +72,7 @@ void JobRun::Open() {
   const Delivered delivered = *options_.delivered;
   for (const auto& stream : streams_) {
     if (!stop_.why().ok()) return;
-    absl::Status status = stream->Open(place_->number(), delivered);
-    if (!status.ok()) stop_.Request(status);
+    stream->Open(place_->number(), delivered);
   }
 }
 

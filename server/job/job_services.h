@@ -1,8 +1,6 @@
 // What all jobs of a coordinator share.
 #pragma once
 
-#include <memory>
-
 #include "engine/order/order_cache.h"
 #include "server/access/quotas.h"
 #include "server/cluster/membership.h"
@@ -13,7 +11,6 @@
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
 #include "server/models/model_catalog.h"
-#include "server/process/file_steps.h"
 #include "server/process/kept_threads.h"
 #include "server/process/settings.h"
 #include "server/process/time_source.h"
@@ -35,17 +32,15 @@ struct JobServices {
   Rings& rings;
   OpenRuns& runs;
   OrderCache& orders;
-  const std::shared_ptr<ModelCatalog>& models;  // of steps' own
+  ModelCatalog& models;
   SharedMemoryPool& shards;
   KeptThreads& threads;
   JobMemory& copies;        // of rows that workers elsewhere have
   JobMemory& order_memory;  // of coordinates, and the orders made of them
   PlanGate& plans;          // of jobs
   Metrics& metrics;
-  Suspects& suspects;                          // workers that sent wrong rows
-  FileSteps& model_steps;                      // beneath --model-dir
-  FileSteps& data_steps;                       // beneath --data-root
-  const std::shared_ptr<DataRoot>& data_root;  // of steps' own; null: the service takes no files
+  Suspects& suspects;         // workers that sent wrong rows
+  DataRoot* const data_root;  // null: the service takes no files
   const TimeSource& time = SystemTime();
 
   // The same, for jobs that are in another table, and counted against other quotas.
@@ -67,8 +62,6 @@ struct JobServices {
             .plans = plans,
             .metrics = metrics,
             .suspects = suspects,
-            .model_steps = model_steps,
-            .data_steps = data_steps,
             .data_root = data_root,
             .time = time};
   }

@@ -61,13 +61,12 @@ FileArrays FileArraysOf(const JobWork& work) {
   return arrays;
 }
 
-absl::StatusOr<std::shared_ptr<NamedFiles>> NamedFiles::Open(std::shared_ptr<DataRoot> root,
-                                                             const Caller& caller,
+absl::StatusOr<std::shared_ptr<NamedFiles>> NamedFiles::Open(DataRoot& root, const Caller& caller,
                                                              const v1::Open& open,
                                                              FileArrays arrays) {
   ASSIGN_OR_RETURN(const std::string folder, FolderOf(caller));
-  ASSIGN_OR_RETURN(const Descriptor reached, root->Reach());
-  std::shared_ptr<NamedFiles> files(new NamedFiles(std::move(root), std::move(arrays)));
+  ASSIGN_OR_RETURN(const Descriptor reached, root.Reach());
+  std::shared_ptr<NamedFiles> files(new NamedFiles(root, std::move(arrays)));
   std::vector<const v1::TensorFile*> inputs_first;
   for (const v1::TensorFile& file : open.files()) inputs_first.push_back(&file);
   std::stable_partition(inputs_first.begin(), inputs_first.end(),
@@ -194,12 +193,11 @@ absl::Status NamedFiles::CheckUnchanged() const {
 
 absl::Status NamedFiles::BeginExecution() {
   outputs_.clear();
-  naming_ = Naming::kNotYet;
   RETURN_IF_ERROR(CheckUnchanged());
-  ASSIGN_OR_RETURN(const Descriptor root, root_->Reach());
+  ASSIGN_OR_RETURN(const Descriptor root, root_.Reach());
   for (const auto& [tensor, wanted] : wanted_) {
     ASSIGN_OR_RETURN(OutputFile output,
-                     OutputFile::Create(*root_, root.number(),
+                     OutputFile::Create(root_, root.number(),
                                         {.path = wanted.path,
                                          .header = wanted.header,
                                          .data_bytes = wanted.rows * wanted.row_bytes}));
@@ -268,22 +266,13 @@ absl::StatusOr<std::string> NamedFiles::ReadOutput(v1::Tensor tensor, int64_t ro
   return bytes;
 }
 
-absl::Status NamedFiles::Commit(const std::stop_token& stop) {
+absl::Status NamedFiles::Commit(const JobStop& stop) {
   RETURN_IF_ERROR(CheckUnchanged());
   // What takes long, before the first of them gets its name.
   for (const auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Sync());
-  Naming before = Naming::kNotYet;
-  if (stop.stop_requested() || !naming_.compare_exchange_strong(before, Naming::kBegun)) {
-    return absl::CancelledError("the outputs were given up before they had their names");
-  }
+  RETURN_IF_ERROR(stop.why());
   for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Commit());
   return absl::OkStatus();
-}
-
-bool NamedFiles::Abandon() {
-  Naming before = Naming::kNotYet;
-  return naming_.compare_exchange_strong(before, Naming::kAbandoned) ||
-         before == Naming::kAbandoned;
 }
 
 JobArray NamedFiles::ArrayOf(v1::Tensor tensor) const {

@@ -1,17 +1,14 @@
 // The files of a job that names them instead of sending tensors (Open.files), at the coordinator.
-// Each call may take as long as the file system does, which may be for ever: job_files.h has it
-// made where it can be left, and so this owns all that it uses.
+// A step of job_files.h may outlive the job, and so this owns all that it uses but the root.
 //
 // Each execution has output files of its own: a worker of one that was given up may still write,
 // but not into what gets the name.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -23,6 +20,7 @@
 #include "server/files/data_root.h"
 #include "server/files/output_file.h"
 #include "server/job/job_work.h"
+#include "server/process/job_stop.h"
 #include "wire/npy_header.h"
 
 namespace hilbert_ring::server {
@@ -44,13 +42,12 @@ struct FilePiece {
   std::string payload;
 };
 
-// Used by one thread at a time, but for Abandon.
+// Used by one thread at a time.
 class NamedFiles {
  public:
   // INVALID_OPEN: a tensor that the job does not have, is named twice, or is missing;
   // FILE_MISSHAPEN; errors of DataRoot::Reach, OpenFile and CheckReplaceable.
-  static absl::StatusOr<std::shared_ptr<NamedFiles>> Open(std::shared_ptr<DataRoot> root,
-                                                          const Caller& caller,
+  static absl::StatusOr<std::shared_ptr<NamedFiles>> Open(DataRoot& root, const Caller& caller,
                                                           const v1::Open& open, FileArrays arrays);
 
   // Inputs are as they were; outputs are there, empty. FILE_CHANGED, and errors of
@@ -72,12 +69,8 @@ class NamedFiles {
   absl::StatusOr<std::string> ReadOutput(v1::Tensor tensor, int64_t row) const;
 
   // Every worker is done: the outputs get their names. FILE_CHANGED where an input was written to
-  // meanwhile; errors of OutputFile::Commit; CANCELLED where a stop was requested or it is
-  // abandoned: then no output has its name.
-  absl::Status Commit(const std::stop_token& stop);
-  // From any thread: no output is to get its name. False: Commit gives them already.
-  bool Abandon();
-  void GiveUp() { outputs_.clear(); }
+  // meanwhile; errors of OutputFile::Commit; the stop's reason: then no output has its name.
+  absl::Status Commit(const JobStop& stop);
 
   // Of all outputs: what the workers write.
   int64_t output_bytes() const;
@@ -95,10 +88,7 @@ class NamedFiles {
     int64_t row_bytes = 0, rows = 0;
   };
 
-  enum class Naming { kNotYet, kBegun, kAbandoned };
-
-  NamedFiles(std::shared_ptr<DataRoot> root, FileArrays arrays)
-      : root_(std::move(root)), arrays_(std::move(arrays)) {}
+  NamedFiles(DataRoot& root, FileArrays arrays) : root_(root), arrays_(std::move(arrays)) {}
   JobArray ArrayOf(v1::Tensor tensor) const;
   absl::Status Take(const v1::TensorFile& file, const std::string& path, int root);
   absl::Status TakeInput(const v1::TensorFile& file, const std::string& path, int root);
@@ -107,12 +97,11 @@ class NamedFiles {
   absl::Status CheckDistinct(int root) const;
   absl::Status CheckUnchanged() const;
 
-  const std::shared_ptr<DataRoot> root_;
+  DataRoot& root_;
   const FileArrays arrays_;
   std::map<v1::Tensor, Input> inputs_;
   std::map<v1::Tensor, Wanted> wanted_;
   std::map<v1::Tensor, OutputFile> outputs_;  // of the execution
-  std::atomic<Naming> naming_ = Naming::kNotYet;
 };
 
 }  // namespace hilbert_ring::server

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/return_if_error.h"
-
 namespace hilbert_ring::server {
 namespace {
 
@@ -30,7 +28,7 @@ absl::Status OutputPasser::PassOn(int64_t rows_final) {
   if (has_thread()) return absl::OkStatus();
   const absl::StatusOr<bool> all = PassOnFinal(rows_final, kPatience);
   if (!all.ok() || *all) return all.status();
-  ASSIGN_OR_RETURN(thread_, threads_.Start([this] { PassOnRest(); }));
+  thread_ = threads_.Start([this] { PassOnRest(); });
   return absl::OkStatus();
 }
 

@@ -38,8 +38,7 @@ class OutputPasser {
 
   // The next four are called by one thread.
 
-  // Local rows [0, rows_final) are final; fewer than before are no news. Errors of the output, or
-  // no thread could be had.
+  // Local rows [0, rows_final) are final; fewer than before are no news. Errors of the output.
   absl::Status PassOn(int64_t rows_final);
 
   // Whether more rows are final than it has been told of.

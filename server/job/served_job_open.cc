@@ -52,10 +52,7 @@ absl::Status ServedJob::ReadOpen() {
   RETURN_IF_ERROR(CheckRowSizes());
   if (open_.files_size() > 0) {
     ASSIGN_OR_RETURN(files_, JobFiles::Open(services_.data_root, caller_, open_, *work_,
-                                            {.steps = services_.data_steps,
-                                             .client = client_.stop(),
-                                             .caller = caller_.turns,
-                                             .limit = services_.settings.stall_timeout}));
+                                            services_.threads, services_.settings.stall_timeout));
   }
   return absl::OkStatus();
 }
@@ -80,11 +77,7 @@ absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::ReadModel() const {
                                      .threads = MostThreads(services_.membership.Live()),
                                      .max_result_bytes = OrderMemoryLimit(services_.settings),
                                      .check_rows = services_.settings.check_rows};
-  return services_.model_steps.Run<absl::StatusOr<std::unique_ptr<JobWork>>>(
-      PatienceWithModels(caller_.turns, [this] { return client_.stop().why(); }),
-      [spec = open_.encode(), models = services_.models, options] {
-        return MakeEncodeWork(spec, *models, options);
-      });
+  return MakeEncodeWork(open_.encode(), services_.models, options);
 }
 
 absl::Status ServedJob::CheckRowSizes() const {

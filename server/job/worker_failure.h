@@ -45,7 +45,7 @@ bool SaidByWorker(const grpc::Status& status);
 // A worker says what a peer's death makes it say, and the culprit's own news may still come.
 bool MayBeAPeersFault(const grpc::Status& status);
 
-// A worker lacks what its heartbeats said that it has: memory or threads, not room on a disk.
+// A worker lacks what its heartbeats said that it has: memory, not room on a disk.
 bool LacksWhatItHas(const absl::Status& error);
 
 // WORKER_LOST, with the address and how.

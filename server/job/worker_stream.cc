@@ -72,12 +72,11 @@ void WorkerStream::Begin() {
 }
 
 // Should a message not leave, the end of the stream says why.
-absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
+void WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   Begin();
   call_ = wire::OpenRawStream(*member().channel, kMethod, context_);
   WriteNow(wire::Serialize(OpenRequest(options_, rank_, shard_, run, delivered)), {});
-  ASSIGN_OR_RETURN(reader_, options_.threads->Start([this] { Read(); }));
-  return absl::OkStatus();
+  reader_ = options_.threads->Start([this] { Read(); });
 }
 
 void WorkerStream::OpenWithRows(uint64_t run) {

@@ -91,8 +91,8 @@ class WorkerStream {
   // The shard. delivered: what is left out of the outputs. Errors: HELD_ROWS_MEMORY.
   absl::Status Make(const Delivered& delivered);
 
-  // Sends RunOpen. run: this run's number. Errors: no thread could be had.
-  absl::Status Open(uint64_t run, const Delivered& delivered);
+  // Sends RunOpen. run: this run's number.
+  void Open(uint64_t run, const Delivered& delivered);
 
   // The same, once the order and all rows are in a shard that is offered, and nothing is delivered
   // yet. The worker is then told of no rows, unless it turns the memory down.

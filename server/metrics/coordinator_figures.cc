@@ -116,13 +116,6 @@ Families FamiliesOf(const CoordinatorFigures& figures) {
                          .Add(static_cast<double>(figures.ring_generation))
                          .Take());
   AddMemoryAndCaches(figures, families);
-  ScrapedFamily steps = ScrapedFamily::OfGauges(
-      "hilbert_ring_file_steps_left",
-      "Steps at files that go on though nobody waits for them any more, by folder");
-  for (const auto& [folder, left] : figures.file_steps_left) {
-    steps.Add(left, {{"folder", std::string(folder)}});
-  }
-  families.push_back(std::move(steps).Take());
   return families;
 }
 

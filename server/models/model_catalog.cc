@@ -1,7 +1,6 @@
 #include "server/models/model_catalog.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -25,14 +24,6 @@ absl::Status NotFound(const std::string& name, const std::string& why) {
 }
 
 }  // namespace
-
-Patience PatienceWithModels(std::string caller, std::function<absl::Status()> why_leave) {
-  return {.what = "--model-dir",
-          .reason = wire::reason::kModelUnusable,
-          .limit = std::chrono::minutes(10),
-          .caller = std::move(caller),
-          .why_leave = std::move(why_leave)};
-}
 
 absl::Status CheckModelName(std::string_view name) {
   if (!name.empty() && name.size() <= kLongestName && name.front() != '.' &&

@@ -4,7 +4,6 @@
 //   ASSIGN_OR_RETURN(const EncoderFolder model, catalog.Open("slide_encoder"));
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,12 +12,8 @@
 #include "absl/status/statusor.h"
 #include "engine/model/files/encoder_folder.h"
 #include "engine/model/files/file_digests.h"
-#include "server/process/file_steps.h"
 
 namespace hilbert_ring::server {
-
-// With a step that may read weights whole. caller: whose step it is (Caller::turns).
-Patience PatienceWithModels(std::string caller, std::function<absl::Status()> why_leave);
 
 // OK, or INVALID_ARGUMENT (INVALID_SPEC): a name is 1 to 128 letters, digits, '.', '_' and '-', and
 // does not begin with '.'.

@@ -16,10 +16,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/return_if_error.h"
 #include "server/process/open_connections.h"
 #include "server/process/socket_peer.h"
-#include "server/process/threads.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -52,9 +50,8 @@ absl::StatusOr<std::unique_ptr<ConnectionListener>> ConnectionListener::Start(
   }
   std::unique_ptr<ConnectionListener> listener(
       new ConnectionListener(std::move(sockets), end, std::move(handlers)));
-  auto thread = StartThread([accepting = listener.get(), limits] { accepting->Accept(limits); });
-  RETURN_IF_ERROR(thread.status());
-  listener->thread_ = *std::move(thread);
+  listener->thread_ =
+      std::thread([accepting = listener.get(), limits] { accepting->Accept(limits); });
   return listener;
 }
 

@@ -17,7 +17,6 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
 #include "server/process/deadline.h"
-#include "server/process/grpc_executor.h"
 #include "server/process/listening_sockets.h"
 #include "server/process/malformed_requests.h"
 #include "server/process/reflection_limit.h"
@@ -96,7 +95,6 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services) {
   // gRPC's locks are Abseil's, which Debian builds with a search for deadlocks at every lock.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  RETURN_IF_ERROR(StartGrpcExecutor());
   grpc::EnableDefaultHealthCheckService(true);
   ASSIGN_OR_RETURN(auto sockets,
                    ListeningSockets::Open(

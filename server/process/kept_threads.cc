@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <thread>
+
 namespace hilbert_ring::server {
 
 struct KeptThreads::End {
@@ -23,7 +25,7 @@ KeptThreads::~KeptThreads() {
   ended_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return threads_ == 0; });
 }
 
-absl::StatusOr<KeptThreads::Task> KeptThreads::Start(std::function<void()> body) {
+KeptThreads::Task KeptThreads::Start(std::function<void()> body) noexcept {
   const auto end = std::make_shared<End>();
   Work work{.body = std::move(body), .end = end};
   {
@@ -38,15 +40,8 @@ absl::StatusOr<KeptThreads::Task> KeptThreads::Start(std::function<void()> body)
     }
     ++threads_;
   }
-  auto thread = start_([this, work = std::move(work)]() mutable { Serve(std::move(work)); });
-  if (thread.ok()) {
-    thread->detach();
-    return Task(end);
-  }
-  const MutexLock lock(mutex_);
-  --threads_;
-  ended_.notify_all();
-  return thread.status();
+  std::thread([this, work = std::move(work)]() mutable { Serve(std::move(work)); }).detach();
+  return Task(end);
 }
 
 int KeptThreads::count() const {

@@ -2,7 +2,7 @@
 // threads takes.
 //
 //   KeptThreads threads;
-//   ASSIGN_OR_RETURN(KeptThreads::Task reader, threads.Start([&] { Read(); }));
+//   KeptThreads::Task reader = threads.Start([&] { Read(); });
 //   reader.Join();
 #pragma once
 
@@ -14,9 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
-#include "server/process/threads.h"
 
 namespace hilbert_ring::server {
 
@@ -46,16 +44,15 @@ class KeptThreads {
     std::shared_ptr<End> end_;
   };
 
-  explicit KeptThreads(ThreadStarter start = StartThread)
-      : KeptThreads(Limits(), std::move(start)) {}
-  explicit KeptThreads(const Limits& limits, ThreadStarter start = StartThread)
-      : limits_(limits), start_(std::move(start)) {}
+  KeptThreads() : KeptThreads(Limits()) {}
+  explicit KeptThreads(const Limits& limits) : limits_(limits) {}
 
   // Waits for all tasks.
   ~KeptThreads();
 
-  // On a thread that has nothing to do, or a new one. NoThreads where that cannot be started.
-  absl::StatusOr<Task> Start(std::function<void()> body);
+  // On a thread that has nothing to do, or a new one. The process ends where that cannot be
+  // started.
+  Task Start(std::function<void()> body) noexcept;
 
   int count() const;  // threads, with and without a task
 
@@ -73,7 +70,6 @@ class KeptThreads {
   bool AwaitNext(const std::shared_ptr<Thread>& thread, Work& next);
 
   const Limits limits_;
-  const ThreadStarter start_;
   mutable Mutex mutex_;
   ConditionVariable ended_;
   // The one that was last at work is the next: its memory is the most likely to be near.

@@ -2,17 +2,21 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
+#include <spdlog/async.h>
 #include <spdlog/details/os.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/spdlog.h>
-#include <unistd.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <future>
 #include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "server/process/log_sink.h"
 #include "server/process/refusal_log.h"
 #include "wire/control_characters.h"
 
@@ -22,13 +26,19 @@ namespace {
 constexpr char kTimePattern[] = "%Y-%m-%dT%H:%M:%S.%e%z";
 constexpr char kMessageFlag = '*';
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %n[%P] %*";
+// The source of a line whose payload is the JSON of its message and fields.
+constexpr char kEvent[] = "event";
+constexpr size_t kQueuedLines = 4096;  // 1.6 MB
+constexpr std::chrono::seconds kFlushLimit{1};
 
 using Json = nlohmann::ordered_json;
 
-// Of the line that this thread is writing: a logger without a queue formats it in the same thread.
-thread_local const std::vector<LogField>* line_fields = nullptr;
+// The formatter replaces bytes that are not UTF-8.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
-// One object a line. What is no UTF-8 is replaced.
+// One object a line.
 class JsonFormatter : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& to) override {
@@ -38,15 +48,12 @@ class JsonFormatter : public spdlog::formatter {
     Json line = {{"time", text(time)},
                  {"level", text(spdlog::level::to_string_view(message.level))},
                  {"process", text(message.logger_name)},
-                 {"pid", spdlog::details::os::pid()},
-                 {"message", text(message.payload)}};
-    if (line_fields != nullptr) {
-      for (const LogField& field : *line_fields) {
-        std::visit([&](const auto& value) { line[std::string(field.name)] = value; }, field.value);
-      }
-    }
-    const std::string dumped = line.dump(-1, ' ', false, Json::error_handler_t::replace) +
-                               spdlog::details::os::default_eol;
+                 {"pid", spdlog::details::os::pid()}};
+    const std::string payload = text(message.payload);
+    std::string dumped = Dump(line);
+    dumped.back() = ',';
+    const bool is_event = message.source.filename == kEvent;
+    dumped += (is_event ? payload : Dump(Json{{"message", payload}})).substr(1) + "\n";
     to.append(dumped.data(), dumped.data() + dumped.size());
   }
 
@@ -79,6 +86,22 @@ std::unique_ptr<spdlog::formatter> TextFormatter() {
   return formatter;
 }
 
+// Tells that the lines before its own are written.
+class FlushMark : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  std::future<void> written() { return written_.get_future(); }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& /*line*/) override { written_.set_value(); }
+  void flush_() override {}
+  std::promise<void> written_;
+};
+
+std::shared_ptr<spdlog::logger> QueuedLogger(const std::string& name, spdlog::sink_ptr sink) {
+  return std::make_shared<spdlog::async_logger>(name, std::move(sink), spdlog::thread_pool(),
+                                                spdlog::async_overflow_policy::overrun_oldest);
+}
+
 bool is_json = false;  // set once, before there are other threads
 
 std::string AsText(const std::vector<LogField>& fields) {
@@ -97,6 +120,7 @@ std::string AsText(const std::vector<LogField>& fields) {
 void LogOfLibrary(const char* library, const std::string& text, bool last) {
   if (last) {
     spdlog::critical("{}: {}", library, text);
+    FlushLog();
     return;
   }
   // The libraries take plain functions, and may log until the process has ended.
@@ -125,16 +149,33 @@ void TakeLinesOfLibraries() {
 
 void StartLogging(const std::string& name, const std::string& level, const std::string& format) {
   is_json = format == "json";
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::logger>(name, std::make_shared<LogSink>(STDERR_FILENO)));
+  spdlog::init_thread_pool(kQueuedLines, 1);
+  spdlog::set_default_logger(QueuedLogger(name, std::make_shared<spdlog::sinks::stderr_sink_mt>()));
   if (is_json) {
     spdlog::set_formatter(std::make_unique<JsonFormatter>());
   } else {
     spdlog::set_formatter(TextFormatter());
   }
   spdlog::set_level(spdlog::level::from_str(level));
-  spdlog::flush_on(spdlog::level::info);
   TakeLinesOfLibraries();
+  std::set_terminate([] {
+    try {
+      if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+      spdlog::critical("the process ends: {}", error.what());
+    } catch (...) {
+    }
+    FlushLog();
+    std::abort();
+  });
+}
+
+void FlushLog() {
+  if (spdlog::thread_pool() == nullptr) return;
+  const auto mark = std::make_shared<FlushMark>();
+  std::future<void> written = mark->written();
+  QueuedLogger("", mark)->critical("");
+  written.wait_for(kFlushLimit);
 }
 
 void LogEvent(spdlog::level::level_enum level, std::string_view event,
@@ -144,9 +185,11 @@ void LogEvent(spdlog::level::level_enum level, std::string_view event,
     spdlog::log(level, "{}: {}", event, AsText(fields));
     return;
   }
-  line_fields = &fields;
-  spdlog::log(level, "{}", event);
-  line_fields = nullptr;
+  Json line = {{"message", event}};
+  for (const LogField& field : fields) {
+    std::visit([&](const auto& value) { line[std::string(field.name)] = value; }, field.value);
+  }
+  spdlog::log(spdlog::source_loc(kEvent, 1, kEvent), level, "{}", Dump(line));
 }
 
 }  // namespace hilbert_ring::server

@@ -1,5 +1,6 @@
-// Log lines go to standard error (log_sink.h) through spdlog's default logger: spdlog::info("...").
-// What a program reads from them later has fields.
+// Log lines go to standard error through spdlog's default logger: spdlog::info("..."). A thread of
+// spdlog's writes them: where the reader takes none, the oldest lines that wait are lost, and the
+// caller never waits. What a program reads from them later has fields.
 //
 //   LogEvent(spdlog::level::info, "job ended", {{"job", id}, {"seconds", 1.5}});
 //
@@ -23,6 +24,9 @@ namespace hilbert_ring::server {
 // a minute at most.
 void StartLogging(const std::string& name, const std::string& level,
                   const std::string& format = "text");
+
+// Waits until the lines before are written, for a second at most. Call it before the process ends.
+void FlushLog();
 
 struct LogField {
   std::string_view name;

@@ -1,6 +1,5 @@
-// The file that says where a process listens, while it is ready. Its disk may not answer: a thread
-// of its own writes it. The process that shows a file holds a lock on it, so that a second service
-// does not take its place.
+// The file that says where a process listens, while it is ready. The process that shows a file
+// holds a lock on it, so that a second service does not take its place.
 //
 //   RETURN_IF_ERROR(ReadyFile::Check("/run/ready.json"));
 //   ReadyFile ready_file("/run/ready.json");
@@ -10,15 +9,16 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring::server {
 
-// Thread-safe. Nothing here waits but the end. What is wrong with the file, the log says.
+// Thread-safe. What is wrong with the file, the log says.
 class ReadyFile {
  public:
   // INVALID_ARGUMENT: at the path is something else than the file of a process that ended: a
@@ -27,10 +27,9 @@ class ReadyFile {
   static absl::Status Check(const std::string& path);
 
   // Removes the file of an earlier process, which must not be taken for this one's. A file that
-  // Check refuses stays, here and below. Throws std::system_error where there is no thread.
+  // Check refuses stays, here and below.
   explicit ReadyFile(std::string path);
-  // Removes it, and waits two seconds at most for that.
-  ~ReadyFile();
+  ~ReadyFile();  // hides it
   ReadyFile(const ReadyFile&) = delete;
   ReadyFile& operator=(const ReadyFile&) = delete;
 
@@ -41,9 +40,13 @@ class ReadyFile {
   void Hide();
 
  private:
-  struct Shared;  // with the thread
+  // Whether the file at the path is this one's, or one that Check takes.
+  absl::Status CheckOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Keep(int file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::shared_ptr<Shared> shared_;  // null: there is no file
+  const std::string path_;  // empty: there is no file
+  Mutex mutex_;
+  int file_ ABSL_GUARDED_BY(mutex_) = -1;  // open and locked while it is shown
 };
 
 }  // namespace hilbert_ring::server

@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -282,14 +281,6 @@ std::string ReadyFileOf(const std::vector<std::string>& arguments) {
   return path;
 }
 
-// A start that fails leaves no file of an earlier process, which says that the service is ready.
-void RemoveStaleReadyFile(const std::string& path) {
-  try {
-    const ReadyFile stale(path);
-  } catch (const std::system_error&) {  // no thread: the start fails and says so
-  }
-}
-
 std::string ReasonOf(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
@@ -326,7 +317,8 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   std::vector<std::string> arguments = Arguments(environment, argc, argv);
   const std::string ready_file = ReadyFileOf(arguments);
   const auto refuse = [&](const std::string& why) {
-    RemoveStaleReadyFile(ready_file.empty() ? ready_file_of_config : ready_file);
+    // A start that fails leaves no file that says that the service is ready.
+    const ReadyFile stale(ready_file.empty() ? ready_file_of_config : ready_file);
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),
                  WithVariables(why, environment).c_str());
     return kExitBadSettings;
@@ -343,7 +335,7 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   }
   if (const std::string wrong = CompleteHosts(settings); !wrong.empty()) return refuse(wrong);
   if (const std::string wrong = FitMemory(app, settings); !wrong.empty()) return refuse(wrong);
-  RemoveStaleReadyFile(settings.ready_file);
+  const ReadyFile stale(settings.ready_file);
   settings.warnings = std::move(environment.warnings);
   for (std::string& unknown : UnknownVariables(KnownVariables())) {
     settings.warnings.push_back(std::move(unknown));

@@ -1,8 +1,13 @@
 #include "server/process/stop_signals.h"
 
 #include <signal.h>
+#include <spdlog/spdlog.h>
 
+#include <cstdlib>
 #include <ctime>
+#include <thread>
+
+#include "server/process/logging.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -30,12 +35,6 @@ void UnblockStopSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-bool StopSignalIsPending() {
-  sigset_t pending;
-  return sigpending(&pending) == 0 &&
-         (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
-}
-
 std::optional<int> AwaitStopSignal(std::optional<std::chrono::milliseconds> limit) {
   const sigset_t set = StopSignals();
   while (true) {
@@ -50,6 +49,15 @@ std::optional<int> AwaitStopSignal(std::optional<std::chrono::milliseconds> limi
     }
     if (taken > 0) return taken;
   }
+}
+
+void LimitStop(std::chrono::milliseconds limit) {
+  std::thread([limit] {
+    std::this_thread::sleep_for(limit);
+    spdlog::critical("stopping: not done within {} ms, the process ends", limit.count());
+    FlushLog();
+    std::_Exit(kStopTimedOut);
+  }).detach();
 }
 
 }  // namespace hilbert_ring::server

@@ -2,7 +2,8 @@
 //
 //   BlockStopSignals();              // first in main(), so that every thread inherits the mask
 //   ...
-//   const int signal = *AwaitStopSignal(std::nullopt);
+//   AwaitStopSignal(std::nullopt);
+//   LimitStop(std::chrono::seconds(15));
 #pragma once
 
 #include <chrono>
@@ -17,10 +18,12 @@ void BlockStopSignals();
 // In a child between fork and exec: takes signals as a new process does. Async-signal-safe.
 void UnblockStopSignals();
 
-// Whether one has come that nobody has taken.
-bool StopSignalIsPending();
-
 // The signal, or nothing when `limit` passes first. Without a limit waits for one.
 std::optional<int> AwaitStopSignal(std::optional<std::chrono::milliseconds> limit);
+
+// Ends the process with this status when the limit has passed, whatever still runs in it: a thread
+// may wait for a mount that hangs.
+inline constexpr int kStopTimedOut = 4;
+void LimitStop(std::chrono::milliseconds limit);
 
 }  // namespace hilbert_ring::server

@@ -1,6 +1,7 @@
-// Copies of TLS files for gRPC's file watcher, which ends the process when it reads an empty file
-// and reads one of any length. It is given paths of memory that holds what was found right, never
-// the files themselves.
+// Copies of TLS files for gRPC's file watcher (1.51), which ends the process when it reads an empty
+// file (ConvertToTsiPemKeyCertPair asserts), as a renewal that copies in place leaves for a moment,
+// and takes a certificate with another's key (grpc/grpc#26709 was closed). It is given paths of
+// memory that holds what was found right, never the files themselves.
 //
 //   ASSIGN_OR_RETURN(auto copies, TlsCopies::Make(files, "--grpc-port"));
 //   FileWatcherCertificateProvider(copies->paths().key, copies->paths().cert, ...);

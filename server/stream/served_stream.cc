@@ -115,12 +115,10 @@ absl::Status ServedStream::RunStream() {
   };
   auto receiver = begin(&ServedStream::Receive);
   auto sender = begin(&ServedStream::Send);
-  absl::Status status = receiver.ok() ? sender.status() : receiver.status();
-  if (status.ok()) status = Compute();
-  if (!status.ok()) client_.stop().Request(status);
+  if (absl::Status status = Compute(); !status.ok()) client_.stop().Request(status);
   outputs_->End();
-  if (receiver.ok()) receiver->Join();
-  if (sender.ok()) sender->Join();
+  receiver.Join();
+  sender.Join();
   RETURN_IF_ERROR(client_.stop().why());
   report_.set_job_id(open_.job_id());
   report_.set_total_seconds(SecondsBetween(opened_, services_.time.Now()));

@@ -2,7 +2,6 @@
 #include <spdlog/spdlog.h>
 
 #include <string>
-#include <system_error>
 
 #include "engine/base/end_process.h"
 #include "engine/base/standard_streams.h"
@@ -11,19 +10,14 @@
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
-#include "server/process/threads.h"
 #include "server/worker/worker_process.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 absl::Status Run(const WorkerSettings& settings) {
-  try {  // what lasts as long as the process starts its threads when it is made
-    const auto devices = MakeWorkerDevices(settings);
-    return devices.ok() ? RunWorker(settings, *devices) : devices.status();
-  } catch (const std::system_error& error) {
-    return NoThreads(error);
-  }
+  const auto devices = MakeWorkerDevices(settings);
+  return devices.ok() ? RunWorker(settings, *devices) : devices.status();
 }
 
 int Main(int argc, char** argv) {
@@ -35,11 +29,10 @@ int Main(int argc, char** argv) {
   const auto& settings = std::get<WorkerSettings>(parsed);
   StartLogging("worker", settings.log_level, settings.log_format);
   for (const std::string& warning : settings.warnings) spdlog::warn("{}", warning);
-  if (const absl::Status status = Run(settings); !status.ok()) {
-    spdlog::critical("{}", std::string(status.message()));
-    return 1;
-  }
-  return 0;
+  const absl::Status status = Run(settings);
+  if (!status.ok()) spdlog::critical("{}", std::string(status.message()));
+  FlushLog();
+  return status.ok() ? 0 : 1;
 }
 
 }  // namespace

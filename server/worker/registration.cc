@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <thread>
 #include <utility>
 
 #include "server/process/deadline.h"
-#include "server/process/threads.h"
 #include "server/process/tokens.h"
 #include "wire/status.h"
 
@@ -93,7 +93,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   std::atomic<Clock::rep> heard = Clock::now().time_since_epoch().count();
   std::atomic<int64_t> interval_ms = kFirstInterval.count();
   std::atomic<bool> ended = false;
-  auto reader = StartThread([&] {
+  std::thread reader([&] {
     v1::HeartbeatReply reply;
     while (stream->Read(&reply)) {
       heard = Clock::now().time_since_epoch().count();
@@ -105,11 +105,6 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
     const MutexLock lock(mutex_);
     wake_.notify_all();
   });
-  if (!reader.ok()) {
-    context.TryCancel();
-    stream->Finish();
-    return wire::ToGrpc(reader.status());
-  }
   bool written = true;
   while (!stop.stop_requested() && !ended && (written = stream->Write(hooks_.heartbeat()))) {
     MutexLock lock(mutex_);
@@ -124,7 +119,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   }
   // A call that the coordinator has ended keeps the coordinator's status, which says why.
   if (written && !ended) context.TryCancel();
-  reader->join();
+  reader.join();
   return stream->Finish();
 }
 

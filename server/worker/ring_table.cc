@@ -1,12 +1,12 @@
 #include "server/worker/ring_table.h"
 
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
-#include "server/process/threads.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -88,13 +88,8 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
   auto ring = std::make_shared<Ring>();
   ring->end = end;
   rings_[end.ring_id] = ring;
-  auto forming = StartThread([this, ring, deadline] { Form(ring, deadline); });
-  if (!forming.ok()) {
-    rings_.erase(end.ring_id);
-    return forming.status();
-  }
+  std::thread([this, ring, deadline] { Form(ring, deadline); }).detach();
   ++forming_;  // before the thread can count itself out, which takes the lock
-  forming->detach();
   const bool in_time =
       changed_.wait_until(lock, deadline, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return ring->own.has_value() || ring->settled();

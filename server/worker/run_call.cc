@@ -267,7 +267,7 @@ void RunCall::Execute() {
 }
 
 absl::Status RunCall::Work() {
-  ASSIGN_OR_RETURN(auto sender, state_.threads.Start([this] { SendUntilExecuted(); }));
+  auto sender = state_.threads.Start([this] { SendUntilExecuted(); });
   auto executor = state_.threads.Start([this] {
     Execute();
     if (files_ != nullptr) turn_.reset();  // what is left is the disk's, which may hang
@@ -275,16 +275,6 @@ absl::Status RunCall::Work() {
     changed_.notify_all();
     TellFailure();
   });
-  if (!executor.ok()) {
-    {
-      const MutexLock lock(mutex_);
-      figures_ = executor.status();
-      executed_ = true;
-    }
-    changed_.notify_all();
-    sender.Join();
-    return executor.status();
-  }
   absl::Status received = ReceiveRows();
   if (!received.ok()) {
     NoteCancelled();
@@ -294,7 +284,7 @@ absl::Status RunCall::Work() {
   }
   if (shared_ == nullptr) TrimMalloc(work_->cost().resident_bytes());  // of messages
   AwaitExecuted();
-  executor->Join();
+  executor.Join();
   if (figures_.ok() && ring_) {
     ring_->Finish(work_->plan().costs.steps);
     ring_.reset();

@@ -27,7 +27,7 @@
 #include "server/process/host_port.h"
 #include "server/process/http_endpoint.h"
 #include "server/process/kept_threads.h"
-#include "server/process/last_resort.h"
+#include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
 #include "server/process/shared_page.h"
@@ -73,7 +73,7 @@ void AwaitDrained(const ActiveCalls& calls, std::chrono::milliseconds limit) {
 // started this process starts another.
 void EndAtOnce(const absl::Status& error) {
   spdlog::critical("the device is broken, this process ends: {}", std::string(error.message()));
-  spdlog::default_logger()->flush();
+  FlushLog();
   std::_Exit(kBrokenDevice);
 }
 
@@ -86,7 +86,6 @@ HttpTls HttpTlsOf(const WorkerSettings& settings) {
 }  // namespace
 
 absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices) {
-  LastResort last_resort;  // files of models may not answer
   ReadyFile ready_file(settings.ready_file);
   if (IsWildcard(settings.host)) {
     return absl::InvalidArgumentError(
@@ -277,14 +276,13 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
         std::move(calling));
     data_mark.SetOnChange([&registration] { registration.BeatNow(); });
     calls.SetOnFailure([&registration] { registration.BeatNow(); });
-    last_resort.Started();
     AwaitStopSignal(std::nullopt);
+    LimitStop(settings.exit_timeout + kEndLimit);
     draining = true;
     set_ready(false);
     registration.BeatNow();
     spdlog::info("stopping: {} jobs run", calls.count());
     AwaitDrained(calls, settings.exit_timeout);
-    last_resort.EndIn(kEndLimit);
     calls.SetOnFailure(nullptr);
     data_mark.SetOnChange(nullptr);
   }

@@ -63,7 +63,10 @@ class Logs(unittest.TestCase):
     def test_text_has_the_same_fields_and_no_trace_that_is_none(self):
         with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:
             report = service.attend(tokens=1024, environment={"TRACEPARENT": TRACE[:-1] + "g"})
-            own = [line for line in service.log.read_text().splitlines() if "job ended" in line]
+            def ended():
+                return [line for line in service.log.read_text().splitlines() if "job ended" in line]
+            await_true("both jobs' lines", lambda: len(ended()) == 2)
+            own = ended()
         self.assertIn("job=warm-up-1, code=OK", own.pop(0))
         self.assertEqual(len(own), 1)
         self.assertIn(f" info coordinator[{service.process.pid}] job ended: job={report['job_id']}, "

@@ -1,5 +1,4 @@
-// A file system beneath --data-root that answers nobody: it holds the jobs that name files there,
-// and nobody else.
+// A mount beneath --data-root that hangs: it holds the jobs that name files there, and no others.
 #include "tests/support/hung_folder.h"
 
 #include <chrono>
@@ -7,6 +6,7 @@
 #include <memory>
 
 #include "client/cpp/service.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/service/by_reference.h"
 #include "tests/support/plain_spec.h"
@@ -32,7 +32,7 @@ TEST_P(HungFolderTest, HoldsTheJobsThatNamedItAlone) {
   v1::Open open = Write(spec, inputs);
   FileOf(open, v1::TENSOR_OUT).set_path("hung/out.npy");
   auto hung = HungFolder::Mount(folder_ / "root/hung").value();
-  const auto failing = Call(open), cancelled = Call(open);
+  const auto held = Call(open), cancelled = Call(open);
   cancelled->Cancel();
   EXPECT_TRUE(absl::IsCancelled(cancelled->Finish()));
   const auto stub = cluster_->Stub();
@@ -48,10 +48,22 @@ TEST_P(HungFolderTest, HoldsTheJobsThatNamedItAlone) {
   EXPECT_TRUE(Run(Write(spec, inputs)).ok()) << "files that answer";
   EXPECT_TRUE(cluster_->HttpGet("/livez").ok());
   EXPECT_TRUE(cluster_->HttpGet("/readyz").ok());
-  EXPECT_EQ(wire::ReasonOf(failing->Finish()), "DATA_ROOT_GONE");
   hung.reset();
+  EXPECT_FALSE(Finish(*held).ok());
   EXPECT_TRUE(Run(open).ok()) << "it answers again";
   EXPECT_TRUE(cluster_->Stop().ok());
+}
+
+TEST_P(HungFolderTest, EndsNoStopLaterThanItsLimit) {
+  std::filesystem::create_directories(folder_ / "root/hung");
+  Start({"--exit-timeout=0.1"});
+  const JobSpec spec = PlainSpec();
+  v1::Open open = Write(spec, RandomInputs(spec, 1));
+  FileOf(open, v1::TENSOR_OUT).set_path("hung/out.npy");
+  const auto hung = HungFolder::Mount(folder_ / "root/hung");
+  if (!hung.ok()) GTEST_SKIP() << hung.status();
+  const auto held = Call(open);
+  EXPECT_THAT(cluster_->Stop().ToString(), ::testing::HasSubstr("exit status 4"));
 }
 
 }  // namespace

@@ -50,6 +50,8 @@ TEST(SlowClient, AMessageReadNowAndThenLosesTheWorkers) {
   EXPECT_TRUE(wire::ReasonOf(status) == "CLIENT_IDLE" || absl::IsCancelled(status)) << status;
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
   EXPECT_TRUE(Await([&] { return cluster->Describe().value().jobs_running() == 0; }, seconds(10)));
+  Await([&] { return cluster->Logs().find("DEADLINE_EXCEEDED") != std::string::npos; },
+        seconds(10));
   EXPECT_THAT(cluster->Logs(), AllOf(HasSubstr("code=DEADLINE_EXCEEDED"),
                                      HasSubstr("reason=CLIENT_IDLE, error=the client has read"),
                                      HasSubstr("the least rate is 67108864")));

@@ -1,7 +1,6 @@
 #include "engine/device/cpu/thread_pool.h"
 
 #include <algorithm>
-#include <system_error>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
@@ -10,19 +9,12 @@ namespace hilbert_ring {
 
 ThreadPool::ThreadPool(int threads) {
   workers_.reserve(static_cast<size_t>(std::max(threads, 1)));
-  try {
-    for (int thread = 1; thread < threads; ++thread) {
-      workers_.emplace_back([this, thread] { Serve(thread); });
-    }
-  } catch (const std::system_error&) {
-    EndWorkers();
-    throw;
+  for (int thread = 1; thread < threads; ++thread) {
+    workers_.emplace_back([this, thread] { Serve(thread); });
   }
 }
 
-ThreadPool::~ThreadPool() { EndWorkers(); }
-
-void ThreadPool::EndWorkers() {
+ThreadPool::~ThreadPool() {
   {
     const MutexLock lock(mutex_);
     ending_ = true;

@@ -18,7 +18,6 @@ namespace hilbert_ring {
 // Used by one thread at a time.
 class ThreadPool {
  public:
-  // Throws std::system_error where a thread cannot be started.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -34,7 +33,6 @@ class ThreadPool {
   void Run(int64_t pieces, int64_t chunk, const Work& work);
 
  private:
-  void EndWorkers();
   void Serve(int thread);
   void Claim(int thread);
 

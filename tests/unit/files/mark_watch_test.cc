@@ -8,6 +8,8 @@
 
 #include "gtest/gtest.h"
 #include "server/files/data_root.h"
+#include "tests/support/await.h"
+#include "tests/support/hung_folder.h"
 #include "tests/support/test_folder.h"
 
 namespace hilbert_ring::server {
@@ -66,6 +68,21 @@ TEST_F(MarkWatchTest, WhatIsAsItWasIsNotToldAgain) {
   watch.Look(root_->mark_file());
   ASSERT_TRUE(AwaitTold());
   EXPECT_FALSE(told_.try_acquire_for(milliseconds(50))) << "fifty looks found the same";
+}
+
+TEST_F(MarkWatchTest, NoMarkIsSeenWhileALookGetsNoAnswer) {
+  // Threads from here on see what is mounted.
+  if (const auto probe = testing::HungFolder::Mount(folder_ / "root"); !probe.ok()) {
+    GTEST_SKIP() << probe.status();
+  }
+  MarkWatch watch(folder_ / "root", milliseconds(1), milliseconds(100));
+  watch.Look(root_->mark_file());
+  ASSERT_TRUE(testing::Await([&] { return watch.mark() == root_->mark(); }));
+  auto hung = testing::HungFolder::Mount(folder_ / "root");
+  ASSERT_TRUE(hung.ok()) << hung.status();
+  EXPECT_TRUE(testing::Await([&] { return watch.mark().empty(); }));
+  hung->reset();
+  EXPECT_TRUE(testing::Await([&] { return watch.mark() == root_->mark(); }));
 }
 
 }  // namespace

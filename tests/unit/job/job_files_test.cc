@@ -1,4 +1,4 @@
-// Steps of a job at its files, some of which get no answer.
+// Files of a job, and steps that get no answer.
 #include "server/job/job_files.h"
 
 #include <chrono>
@@ -13,7 +13,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/hung_folder.h"
-#include "tests/support/manual_time.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/test_folder.h"
 #include "wire/codec.h"
@@ -27,7 +26,6 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using testing::HungFolder;
-using ::testing::IsEmpty;
 
 class JobFilesTest : public ::testing::Test {
  protected:
@@ -49,8 +47,7 @@ class JobFilesTest : public ::testing::Test {
   }
 
   absl::StatusOr<std::unique_ptr<JobFiles>> Open(milliseconds limit) {
-    return JobFiles::Open(root_, {}, open_, *work_,
-                          {.steps = steps_, .client = client_, .caller = "lab", .limit = limit});
+    return JobFiles::Open(root_.get(), {}, open_, *work_, threads_, limit);
   }
 
   // Of the output and of what leads to it.
@@ -64,22 +61,23 @@ class JobFilesTest : public ::testing::Test {
 
   const std::unique_ptr<JobWork> work_ = MakeAttentionWork(PlainSpec(), {});
   const testing::TestFolder folder_;
-  std::shared_ptr<DataRoot> root_;
+  std::unique_ptr<DataRoot> root_;
   v1::Open open_;
-  JobStop client_;
-  FileSteps steps_;
+  KeptThreads threads_;
 };
 
 TEST_F(JobFilesTest, OutputsGetTheirNamesOrAreRemoved) {
-  const auto files = Open(hours(1));
-  ASSERT_TRUE(files.ok()) << files.status();
-  ASSERT_TRUE((*files)->BeginExecution().ok());
-  EXPECT_EQ(Outputs().size(), 1);
-  (*files)->GiveUp();
-  EXPECT_THAT(Outputs(), IsEmpty());
-  ASSERT_TRUE((*files)->BeginExecution().ok());
-  ASSERT_TRUE((*files)->Commit(client_).ok());
-  EXPECT_THAT(Outputs(), ::testing::ElementsAre("o"));
+  for (const bool whole : {false, true}) {
+    auto files = Open(hours(1));
+    ASSERT_TRUE(files.ok()) << files.status();
+    for (int execution = 0; execution < 2; ++execution) {
+      ASSERT_TRUE((*files)->BeginExecution().ok());
+      EXPECT_EQ(Outputs().size(), 1) << "those of the execution before are removed";
+    }
+    if (whole) ASSERT_TRUE((*files)->Commit(JobStop()).ok());
+    files->reset();
+    EXPECT_EQ(Outputs(), whole ? std::vector<std::string>{"o"} : std::vector<std::string>{});
+  }
 }
 
 TEST_F(JobFilesTest, AfterTheStopNoOutputGetsItsName) {
@@ -92,22 +90,17 @@ TEST_F(JobFilesTest, AfterTheStopNoOutputGetsItsName) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out/o"));
 }
 
-TEST_F(JobFilesTest, FilesThatCannotBeOpenedForNobodyAnswersAreRefused) {
-  const auto hung = HungFolder::Mount(folder_ / "out");
-  if (!hung.ok()) GTEST_SKIP() << hung.status();
+TEST_F(JobFilesTest, AStepThatGetsNoAnswerEndsTheJob) {
   const auto files = Open(milliseconds(200));
-  EXPECT_EQ(wire::ReasonOf(files.status()), "DATA_ROOT_GONE");
-  EXPECT_THAT(std::string(files.status().message()),
-              HasSubstr("--data-root: opening files: no answer within 200 ms (--stall-timeout)"));
-  EXPECT_EQ(steps_.left(), 1);
-}
-
-TEST_F(JobFilesTest, AClientThatLeavesEndsTheWait) {
+  ASSERT_TRUE(files.ok()) << files.status();
   const auto hung = HungFolder::Mount(folder_ / "out");
   if (!hung.ok()) GTEST_SKIP() << hung.status();
-  client_.Request(absl::CancelledError("the client left"));
-  EXPECT_EQ(Open(hours(1)).status(), absl::CancelledError("the client left"));
-  EXPECT_EQ(steps_.left(), 1);
+  const absl::Status status = (*files)->BeginExecution();
+  EXPECT_EQ(wire::ReasonOf(status), "DATA_ROOT_GONE");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("no answer within 200 ms (--stall-timeout)"));
+  EXPECT_EQ((*files)->BeginExecution(), status);
+  EXPECT_EQ(threads_.count(), 1) << "one step waits";
 }
 
 }  // namespace

@@ -303,7 +303,6 @@ std::vector<SaidError> SaidErrors() {
           {absl::InvalidArgumentError("no RunRequest"), "INVALID_OPEN"},
           {absl::UnknownError("something"), "UNKNOWN"},
           {absl::DeadlineExceededError("the job's deadline passed"), "JOB_TIMEOUT"},
-          {absl::ResourceExhaustedError("no thread"), "NO_THREADS"},
           {absl::ResourceExhaustedError("no memory"), "WORKER_MEMORY"}};
 }
 

@@ -83,7 +83,7 @@ JobRig::JobRig(const JobRigOptions& options)
       beat_(options.beat),
       jobs_(time_),
       orders_(1 << 20),
-      models_(std::make_shared<server::ModelCatalog>(options.models)),
+      models_(options.models),
       shards_(milliseconds(500)),
       copies_(settings_.copy_memory_bytes),
       order_memory_(1 << 20),
@@ -147,9 +147,7 @@ server::JobServices JobRig::services() {
                              .plans = plans_,
                              .metrics = metrics_,
                              .suspects = suspects_,
-                             .model_steps = model_steps_,
-                             .data_steps = data_steps_,
-                             .data_root = data_root_,
+                             .data_root = nullptr,
                              .time = time_};
 }
 

@@ -104,9 +104,7 @@ class JobRig {
   server::Rings rings_;
   server::OpenRuns runs_;
   OrderCache orders_;
-  server::FileSteps model_steps_, data_steps_;
-  const std::shared_ptr<server::ModelCatalog> models_;
-  const std::shared_ptr<server::DataRoot> data_root_;  // null
+  server::ModelCatalog models_;
   server::SharedMemoryPool shards_;
   server::KeptThreads threads_;
   server::JobMemory copies_, order_memory_;

@@ -53,7 +53,7 @@ class NamedFilesTest : public ::testing::Test {
 
   std::string ReasonOf(const Caller& caller, const std::string& folder) {
     const v1::Open open = OpenOf(folder);
-    const auto files = NamedFiles::Open(root_, caller, open, FileArraysOf(*work_));
+    const auto files = NamedFiles::Open(*root_, caller, open, FileArraysOf(*work_));
     if (!files.ok()) return wire::ReasonOf(files.status());
     absl::Status status = (*files)->BeginExecution();
     if (!status.ok()) return wire::ReasonOf(status);
@@ -65,7 +65,7 @@ class NamedFilesTest : public ::testing::Test {
   const JobSpec spec_ = PlainSpec();
   const std::unique_ptr<JobWork> work_ = MakeAttentionWork(spec_, {});
   testing::TestFolder folder_;
-  std::shared_ptr<DataRoot> root_;
+  std::unique_ptr<DataRoot> root_;
 };
 
 TEST_F(NamedFilesTest, PathsBeginAtTheCallersFolder) {
@@ -110,7 +110,7 @@ TEST_F(NamedFilesTest, Bfloat16LeavesAsItCameWhateverIsNamedFirst) {
   v1::Open open = OpenOf("");
   *open.mutable_spec() = wire::EncodeJobSpec(spec);
   open.mutable_files()->SwapElements(0, 3);  // OUT, K, V, Q
-  const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work));
+  const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work));
   ASSERT_TRUE(files.ok()) << files.status();
   ASSERT_TRUE((*files)->BeginExecution().ok());
   EXPECT_EQ(HeaderOf(**files, folder_.path(), v1::TENSOR_OUT),
@@ -123,7 +123,7 @@ TEST_F(NamedFilesTest, ARawOutputIsTheTensor) {
   for (const int64_t axis : {64, 2, 16}) raw.add_shape(axis);
   raw.set_dtype(v1::DATA_TYPE_FLOAT32);
   const auto reason = [&] {
-    const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work_));
+    const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work_));
     return files.ok() ? "" : wire::ReasonOf(files.status());
   };
   EXPECT_EQ(reason(), "");
@@ -142,13 +142,13 @@ TEST_F(NamedFilesTest, ARawOutputIsTheTensor) {
 TEST_F(NamedFilesTest, AnOutputIsNoInput) {
   v1::Open open = OpenOf("");
   std::filesystem::create_hard_link(folder_ / "k", folder_ / "out");
-  const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work_));
+  const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work_));
   EXPECT_THAT(std::string(files.status().message()), HasSubstr("the output out is the input k"));
 }
 
 TEST_F(NamedFilesTest, AnInputThatWasWrittenInPlaceSaysSo) {
   const v1::Open open = OpenOf("");
-  const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work_));
+  const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work_));
   ASSERT_TRUE(files.ok()) << files.status();
   const auto before = std::filesystem::last_write_time(folder_ / "k");
   std::filesystem::last_write_time(folder_ / "k", before + std::chrono::seconds(1));
@@ -159,22 +159,13 @@ TEST_F(NamedFilesTest, AnInputThatWasWrittenInPlaceSaysSo) {
 
 TEST_F(NamedFilesTest, AnInputThatWasWrittenToIsNotReadAgain) {
   const v1::Open open = OpenOf("");
-  const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work_));
+  const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work_));
   ASSERT_TRUE(files.ok()) << files.status();
   ASSERT_TRUE((*files)->BeginExecution().ok());
   std::ofstream(folder_ / "k", std::ios::app) << "more";
-  EXPECT_EQ(wire::ReasonOf((*files)->Commit({})), "FILE_CHANGED");
+  EXPECT_EQ(wire::ReasonOf((*files)->Commit(JobStop())), "FILE_CHANGED");
   EXPECT_EQ(wire::ReasonOf((*files)->BeginExecution()), "FILE_CHANGED");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
-}
-
-TEST_F(NamedFilesTest, OutputsThatHaveTheirNamesAreNotAbandoned) {
-  const auto files = NamedFiles::Open(root_, {}, OpenOf(""), FileArraysOf(*work_));
-  ASSERT_TRUE(files.ok()) << files.status();
-  ASSERT_TRUE((*files)->BeginExecution().ok());
-  ASSERT_TRUE((*files)->Commit({}).ok());
-  EXPECT_FALSE((*files)->Abandon());
-  EXPECT_TRUE(std::filesystem::exists(folder_ / "out"));
 }
 
 }  // namespace

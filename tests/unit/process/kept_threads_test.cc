@@ -10,52 +10,31 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Starts threads and counts them.
-class Starts {
- public:
-  ThreadStarter starter() {
-    return [this](std::function<void()> body) -> absl::StatusOr<std::thread> {
-      ++count;
-      return std::thread(std::move(body));
-    };
-  }
-  std::atomic<int> count = 0;
-};
-
-KeptThreads::Task Started(KeptThreads& threads, std::function<void()> body) {
-  auto task = threads.Start(std::move(body));
-  EXPECT_TRUE(task.ok()) << task.status();
-  return task.ok() ? *std::move(task) : KeptThreads::Task();
-}
-
 TEST(KeptThreads, ATaskAfterAnotherHasItsThread) {
-  Starts starts;
-  KeptThreads threads({.idle_for = std::chrono::hours(1)}, starts.starter());
+  KeptThreads threads({.idle_for = std::chrono::hours(1)});
   std::vector<std::thread::id> ids;
   for (int i = 0; i < 100; ++i) {
-    KeptThreads::Task task = Started(threads, [&] { ids.push_back(std::this_thread::get_id()); });
+    KeptThreads::Task task = threads.Start([&] { ids.push_back(std::this_thread::get_id()); });
     EXPECT_TRUE(task.joinable());
     task.Join();
     EXPECT_FALSE(task.joinable());
   }
-  EXPECT_EQ(starts.count, 1);
   EXPECT_EQ(threads.count(), 1);
   EXPECT_EQ(ids, std::vector<std::thread::id>(100, ids.front()));
 }
 
 TEST(KeptThreads, TasksAtOnceHaveThreadsOfTheirOwn) {
-  Starts starts;
-  KeptThreads threads({.idle_for = std::chrono::hours(1)}, starts.starter());
+  KeptThreads threads({.idle_for = std::chrono::hours(1)});
   for (int round = 0; round < 2; ++round) {
     std::latch all(3);
     std::vector<KeptThreads::Task> tasks;
     tasks.reserve(3);
     for (int i = 0; i < 3; ++i) {
-      tasks.push_back(Started(threads, [&] { all.arrive_and_wait(); }));
+      tasks.push_back(threads.Start([&] { all.arrive_and_wait(); }));
     }
     for (KeptThreads::Task& task : tasks) task.Join();
   }
-  EXPECT_EQ(starts.count, 3);
+  EXPECT_EQ(threads.count(), 3);
 }
 
 TEST(KeptThreads, AsManyAreKeptAsMayBe) {
@@ -63,25 +42,23 @@ TEST(KeptThreads, AsManyAreKeptAsMayBe) {
   std::latch all(3);
   std::vector<KeptThreads::Task> tasks;
   tasks.reserve(3);
-  for (int i = 0; i < 3; ++i) tasks.push_back(Started(threads, [&] { all.arrive_and_wait(); }));
+  for (int i = 0; i < 3; ++i) tasks.push_back(threads.Start([&] { all.arrive_and_wait(); }));
   for (KeptThreads::Task& task : tasks) task.Join();
   while (threads.count() > 1) std::this_thread::yield();
   EXPECT_EQ(threads.count(), 1);
 }
 
 TEST(KeptThreads, AThreadThatIsIdleForLongEnds) {
-  Starts starts;
-  KeptThreads threads({.idle_for = std::chrono::milliseconds(1)}, starts.starter());
-  Started(threads, [] {}).Join();
+  KeptThreads threads({.idle_for = std::chrono::milliseconds(1)});
+  threads.Start([] {}).Join();
   while (threads.count() > 0) std::this_thread::yield();
-  Started(threads, [] {}).Join();
-  EXPECT_EQ(starts.count, 2);
+  threads.Start([] {}).Join();
 }
 
 TEST(KeptThreads, WhatATaskIsMadeOfIsGoneWhenItIsJoined) {
   KeptThreads threads;
   auto held = std::make_shared<int>();
-  Started(threads, [held] {}).Join();
+  threads.Start([held] {}).Join();
   EXPECT_EQ(held.use_count(), 1);
 }
 
@@ -90,7 +67,7 @@ TEST(KeptThreads, TheEndWaitsForTasksThatNobodyJoins) {
   {
     KeptThreads threads;
     std::latch begun(1);
-    Started(threads, [&] {
+    threads.Start([&] {
       begun.count_down();
       std::this_thread::yield();
       done = true;

@@ -107,7 +107,7 @@ TEST_F(ReadyFileTest, TwoProcessesDoNotShareOne) {
   EXPECT_FALSE(IsThere());
 }
 
-TEST_F(ReadyFileTest, WhatCannotBeWrittenIsNotWaitedFor) {
+TEST_F(ReadyFileTest, WhatCannotBeWrittenIsLogged) {
   const testing::CapturedLog log;
   const std::string path = folder_ / "no/such";
   ReadyFile file(path);
