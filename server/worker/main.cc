@@ -12,6 +12,7 @@
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
 #include "server/process/threads.h"
+#include "server/worker/self_test.h"
 #include "server/worker/worker_process.h"
 
 namespace hilbert_ring::server {
@@ -20,7 +21,8 @@ namespace {
 absl::Status Run(const WorkerSettings& settings) {
   try {  // what lasts as long as the process starts its threads when it is made
     const auto devices = MakeWorkerDevices(settings);
-    return devices.ok() ? RunWorker(settings, *devices) : devices.status();
+    if (!devices.ok()) return devices.status();
+    return RunWorker(settings, *devices, SelfTest(*devices->main));
   } catch (const std::system_error& error) {
     return NoThreads(error);
   }
