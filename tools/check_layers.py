@@ -55,7 +55,7 @@ MAY_INCLUDE = {
                            "server/schedule", "server/job", "server/stream", "engine/spec",
                            "engine/plan", "engine/model/files"},
     "server/worker": {PROTO, "wire", "server/process", "server/access", "server/metrics", "server/models", "server/files",
-                      "server/shard"} | ENGINE - {"engine/reference"},
+                      "server/shard"} | ENGINE,
     "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/model/files",
                "engine/reference"},
 }

@@ -99,6 +99,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   member->device = heartbeat.device();
   member->kernel = heartbeat.kernel();
   member->transport = heartbeat.transport();
+  member->self_test = wire::EscapeControls(heartbeat.self_test());
   member->http_port = heartbeat.http_port();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
   const bool gpu = absl::StartsWith(heartbeat.kernel(), "cuda/");
@@ -134,8 +135,9 @@ void Membership::Reached(const Member& member) {
     const MutexLock lock(mutex_);
     const auto seat = Find(member);
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
-    seat->state = v1::ClusterWorker::STATE_UP;
-    seat->reason.clear();
+    const bool passed = member.self_test.empty();
+    seat->state = passed ? v1::ClusterWorker::STATE_UP : v1::ClusterWorker::STATE_DISTRUSTED;
+    seat->reason = passed ? "" : absl::StrCat("failed its self-test: ", member.self_test);
     joined = std::exchange(seat->joined, true);
   }
   Drop(
@@ -155,6 +157,10 @@ void Membership::Reached(const Member& member) {
             {"kernel", member.kernel},
             {"transport", member.transport},
             {"memory_limit_bytes", member.memory_limit_bytes}});
+  if (!member.self_test.empty()) {
+    spdlog::error("worker {} failed its self-test and gets no jobs: {}", member.address,
+                  member.self_test);
+  }
   TellChange();
   hooks_.joined(member);
 }

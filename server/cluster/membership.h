@@ -38,6 +38,7 @@ struct Member {
   std::string secret;   // that calls to it are made with; the process and this one know it
   std::string device, kernel;
   std::string transport;  // of its rings
+  std::string self_test;  // why it failed; empty: it passed, else the worker gets no jobs
   int http_port = 0;      // of its metrics; 0: none
   int64_t memory_limit_bytes = 0;
   int threads = 1;        // that compute a job; 0: a GPU does

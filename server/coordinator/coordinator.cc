@@ -102,6 +102,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
                          std::string join_token, std::unique_ptr<AuthTokens> auth_tokens,
                          std::unique_ptr<DataRoot> data_root, Calling calling)
     : settings_(settings),
+      expected_workers_(settings.spawn_workers > 0 ? settings.spawn_workers : settings.min_workers),
       ready_file_(std::move(ready_file)),
       join_token_(std::move(join_token)),
       data_root_(std::move(data_root)),
@@ -246,7 +247,7 @@ absl::Status Coordinator::Listen() {
                                                   .reflection = false},
                                                  {&membership_service_}));
     if (settings_.warm_up) {
-      warm_up_ = std::make_unique<WarmUp>(services_, [this] {
+      warm_up_ = std::make_unique<WarmUp>(services_, expected_workers_, [this] {
         warm_ = true;
         Refresh();
       });
@@ -353,10 +354,17 @@ WorkerProcesses* Coordinator::Spawned() {
 
 HttpReply Coordinator::Ready() {
   if (draining_) return {.status = 503, .body = "stopping\n"};
-  const std::string failures = warm_up_ == nullptr ? "" : warm_up_->Failures();
-  if (ready_) return {.body = absl::StrCat("ok\n", failures)};
-  return {.status = 503,
-          .body = absl::StrCat(enough_ ? "warming up\n" : "not enough workers\n", failures)};
+  std::string excluded;
+  for (const v1::ClusterWorker& worker : membership_.Describe()) {
+    if (worker.state() != v1::ClusterWorker::STATE_DISTRUSTED || worker.reason().empty()) continue;
+    absl::StrAppend(&excluded, "worker ", worker.address(), " ", worker.reason(), "\n");
+  }
+  if (ready_) return {.body = absl::StrCat("ok\n", excluded)};
+  const std::string why = warm_up_ == nullptr ? "" : warm_up_->Why();
+  return {
+      .status = 503,
+      .body = absl::StrCat(enough_ ? "warming up\n" : "not enough workers\n", excluded,
+                           why.empty() ? "" : absl::StrCat("the warm-up job failed: ", why, "\n"))};
 }
 
 void Coordinator::SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving) {
@@ -373,12 +381,9 @@ void Coordinator::Refresh() {
   const Members live = membership_.Live();
   scheduler_.Changed();
   if (grpc_.server == nullptr || http_ == nullptr) return;
-  const int expected =
-      settings_.spawn_workers > 0 ? settings_.spawn_workers : settings_.min_workers;
-  const int needed = was_ready_ ? 1 : expected;
+  const int needed = was_ready_ ? 1 : expected_workers_;
   const bool enough = !draining_ && static_cast<int>(live.size()) >= needed;
   enough_ = enough;
-  if (enough && !warm_ && warm_up_ != nullptr) warm_up_->Begin(expected);
   const bool ready = enough && warm_;
   if (ready != ready_) {
     ready_ = ready;

@@ -73,6 +73,7 @@ class Coordinator {
   void Refresh();
 
   const CoordinatorSettings settings_;
+  const int expected_workers_;                   // before the service is ready
   const std::string loopback_ = LoopbackHost();  // of the workers that are spawned
   const std::unique_ptr<ReadyFile> ready_file_;
   const std::string join_token_;

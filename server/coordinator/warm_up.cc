@@ -5,354 +5,180 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <random>
-#include <string>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "grpcpp/channel.h"
-#include "grpcpp/client_context.h"
-#include "grpcpp/server.h"
-#include "grpcpp/server_builder.h"
-#include "server/coordinator/attention_service.h"
-#include "server/process/time_source.h"
-#include "server/schedule/job_sizes.h"
-#include "server/schedule/planner.h"
-#include "wire/checksum.h"
+#include "server/job/served_job.h"
+#include "server/schedule/fit.h"
 #include "wire/codec.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 // Enough for each worker to have rows, and each to need those of the others.
 constexpr int64_t kTokensOfAWorker = 32;
-constexpr int64_t kHeads = 2, kHeadDim = 16;
+constexpr int64_t kHeadDim = 8;  // of one head: rows of 4000 workers are one chunk
+constexpr int64_t kMostCheckedRows = 256;
+constexpr int64_t kMostJobBytes = 1 << 20;         // on a worker
 constexpr int64_t kCopyBytes = int64_t{64} << 20;  // more than any such job has
-constexpr auto kTimeout = std::chrono::seconds(60);
-// For workers that rest, which are to be tried too: they do for a minute at most.
-constexpr auto kRestLimit = std::chrono::seconds(65);
-// After one that failed: twice as long each time that the reason is the same.
+// After a try that failed, each time twice as long.
 constexpr std::chrono::milliseconds kPause(500), kLongestPause(8000);
-constexpr std::chrono::milliseconds kLook(200);  // at who is there, while it waits for its turn
 
 JobSpec SpecFor(int workers) {
   JobSpec spec;
   spec.tokens = kTokensOfAWorker * workers;
-  spec.heads = spec.kv_heads = kHeads;
+  spec.heads = spec.kv_heads = 1;
   spec.head_dim = spec.value_dim = kHeadDim;
-  spec.dtype = DataType::kFloat32;
   spec.branches = {{.segment = spec.tokens, .dilation = 1}};
-  spec.mixing = Mixing::kLse;
   return spec;
 }
 
-bool Has(const Members& workers, const std::shared_ptr<const Member>& worker) {
-  return std::ranges::find(workers, worker) != workers.end();
-}
-
-// Too long for an express lane: the job has the workers' own. All of them if they are free now,
-// else as many as are. Of very many not each number is tried.
-std::vector<JobSize> SizesFrom(int workers, int least) {
-  std::vector<JobSize> sizes;
-  for (int without = 0; workers - without > least; without = std::max(1, 2 * without)) {
-    sizes.push_back({.workers = workers - without, .seconds = 1});
+// Its rows are random. It drops the outputs, which the job checks before its report.
+class WarmUpClient final : public JobClient {
+ public:
+  WarmUpClient(const JobSpec& spec, const std::string& job_id, JobStop& stop)
+      : stop_(stop), tokens_(spec.tokens) {
+    *open_.mutable_spec() = wire::EncodeJobSpec(spec);
+    open_.set_job_id(job_id);
+    std::minstd_rand random;
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    for (std::vector<float>& rows : rows_) {
+      rows.resize(tokens_ * kHeadDim);
+      for (float& value : rows) value = uniform(random);
+    }
   }
-  sizes.push_back({.workers = least, .seconds = 1});
-  return sizes;
-}
 
-// Else others had its workers, or somebody ended it.
-bool IsOfItsWorkers(const absl::Status& status) {
-  constexpr std::array kOthers = {
-      wire::reason::kQueueFull.name,       wire::reason::kQueueTimeout.name,
-      wire::reason::kDraining.name,        wire::reason::kJobRunning.name,
-      wire::reason::kClientCancelled.name, wire::reason::kCancelledByCaller.name};
-  return std::ranges::find(kOthers, wire::ReasonOf(status)) == kOthers.end();
-}
+  JobStop& stop() override { return stop_; }
+  void ReadAhead() override {}
+  bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
 
-int RowsToCheck(const JobSpec& spec) {
-  constexpr int64_t kMost = 256;
-  return static_cast<int>(std::min(spec.tokens, kMost));
-}
+  // Open, then a chunk of each tensor.
+  absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override {
+    RETURN_IF_ERROR(stop.why());
+    if (!std::exchange(opened_, true)) {
+      *message.request.mutable_open() = open_;
+      return true;
+    }
+    if (next_ == rows_.size()) return false;
+    constexpr v1::Tensor kTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
+    v1::Chunk& chunk = *message.request.mutable_chunk();
+    chunk.set_tensor(kTensors[next_]);
+    chunk.set_rows(tokens_);
+    const auto bytes = std::as_bytes(std::span(rows_[next_++]));
+    message.payload = wire::Payload({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    message.checked = true;
+    return true;
+  }
 
-v1::AttendRequest RowsOf(const JobSpec& spec, v1::Tensor tensor, std::minstd_rand& random) {
-  std::vector<float> values(spec.tokens * wire::TensorRowBytes(spec, tensor) / sizeof(float));
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  for (float& value : values) value = uniform(random);
-  v1::AttendRequest request;
-  v1::Chunk& chunk = *request.mutable_chunk();
-  chunk.set_tensor(tensor);
-  chunk.set_rows(spec.tokens);
-  chunk.set_payload(values.data(), values.size() * sizeof(float));
-  chunk.set_crc32c(wire::Crc32c(chunk.payload()));
-  return request;
-}
+  absl::Status Write(const v1::AttendResponse& /*response*/, const JobStop& stop,
+                     Leaves /*leaves*/) override {
+    return stop.why();
+  }
+  absl::StatusOr<bool> Write(const v1::OutputChunk& /*chunk*/, std::string_view /*payload*/,
+                             std::shared_ptr<const void> /*owner*/, Clock::duration /*patience*/,
+                             const JobStop& stop, Leaves /*leaves*/) override {
+    RETURN_IF_ERROR(stop.why());
+    return true;
+  }
+  absl::Status AwaitTaken(const JobStop& stop) override { return stop.why(); }
+  void Offer(const v1::AttendResponse& /*response*/) override {}
 
-// Outputs are dropped: the service has computed them again by the time of its report.
-absl::Status Call(v1::AttentionService::Stub& stub, const JobSpec& spec, int workers,
-                  const std::string& job_id, grpc::ClientContext& context) {
-  const auto stream = stub.Attend(&context);
-  v1::AttendRequest open;
-  *open.mutable_open()->mutable_spec() = wire::EncodeJobSpec(spec);
-  open.mutable_open()->set_job_id(job_id);
-  stream->Write(open);  // a failure shows in Finish
-  std::minstd_rand random;
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    stream->Write(RowsOf(spec, tensor, random));
-  }
-  stream->WritesDone();
-  v1::AttendResponse response;
-  v1::Report report;
-  while (stream->Read(&response)) {
-    if (response.has_report()) report = std::move(*response.mutable_report());
-  }
-  if (absl::Status status = wire::FromGrpc(stream->Finish()); !status.ok()) return status;
-  if (report.workers_size() != workers) {
-    return absl::UnavailableError(
-        absl::StrCat("it could be computed on ", report.workers_size(), " of them alone"));
-  }
-  if (report.rows_checked() != RowsToCheck(spec)) {
-    return absl::InternalError("too few of its rows could be checked");
-  }
-  return absl::OkStatus();
-}
+ private:
+  JobStop& stop_;
+  const int64_t tokens_;
+  v1::Open open_;
+  std::array<std::vector<float>, 3> rows_;  // of Q, K and V
+  bool opened_ = false;
+  size_t next_ = 0;  // of rows_
+};
 
 }  // namespace
 
-struct WarmUp::Server {
-  Server(const JobServices& services, Callers& callers)
-      : short_calls(services.metrics, limits),
-        calls(services, callers),
-        service(services, callers, calls, short_calls, plans, [] { return false; }) {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(&service);
-    server = builder.BuildAndStart();
-  }
-  ~Server() {
-    if (server == nullptr) return;
-    server->Shutdown();
-    server->Wait();
-  }
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
-
-  PlanGate plans{1};
-  CallLimits limits{1};  // which nobody counts
-  ShortCalls short_calls;
-  JobCalls calls;
-  AttentionService service;
-  std::unique_ptr<grpc::Server> server;
-};
-
-WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
+WarmUp::WarmUp(const JobServices& services, int needed, std::function<void()> passed)
     : settings_(services.settings),
+      jobs_(services.time),
       copies_(kCopyBytes),
-      shared_scheduler_(services.scheduler),
-      scheduler_([this] { return Chosen(); }, 1),
-      services_{.settings = settings_,
-                .membership = services.membership,
-                .scheduler = scheduler_,
-                .rate = services.rate,
-                .jobs = jobs_,
-                .quotas = quotas_,
-                .rings = services.rings,
-                .runs = services.runs,
-                .orders = services.orders,
-                .models = services.models,
-                .shards = services.shards,
-                .threads = services.threads,
-                .copies = copies_,
-                .order_memory = services.order_memory,
-                .plans = services.plans,
-                .metrics = metrics_,
-                .suspects = services.suspects,
-                .data_root = nullptr},  // its rows come by the call
+      services_(services.With({.settings = settings_,
+                               .jobs = jobs_,
+                               .quotas = quotas_,
+                               .copies = copies_,
+                               .metrics = metrics_})),
+      needed_(needed),
       passed_(std::move(passed)),
-      trial_([this] { return services_.membership.Live(); },
-             [this](const WarmUpTrial::Probe& probe, const std::stop_token& stop) {
-               return RunOn(probe, stop);
-             }) {
-  settings_.max_retries = 0;  // on other workers
-  // Limits are for callers.
-  settings_.max_tokens = kTokensOfAWorker * kMaxWorkers;
-  server_ = std::make_unique<Server>(services_, callers_);
-  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
-}
-
-WarmUp::~WarmUp() = default;
+      thread_([this] { Run(); }) {}
 
 void WarmUp::Stop() {
-  thread_.request_stop();
+  stop_.Request(absl::CancelledError("the service is stopping"));
   if (thread_.joinable()) thread_.join();
-  server_.reset();
 }
 
-Members WarmUp::Chosen() const {
-  const MutexLock lock(chosen_mutex_);
-  return chosen_;
-}
-
-void WarmUp::Choose(Members workers) {
-  const MutexLock lock(chosen_mutex_);
-  chosen_.swap(workers);
-}
-
-void WarmUp::Begin(int needed) {
+std::string WarmUp::Why() const {
   const MutexLock lock(mutex_);
-  needed_ = needed;
-  ++begun_;
-  changed_.notify_all();
+  return why_;
 }
 
-void WarmUp::Run(const std::stop_token& stop) {
-  std::string told;
-  std::chrono::milliseconds pause = kPause;
-  while (true) {
-    size_t needed = 0;
-    int64_t begun = 0;
-    {
-      MutexLock lock(mutex_);
-      if (!changed_.wait(lock, stop,
-                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return needed_ > 0; })) {
-        return;
-      }
-      needed = static_cast<size_t>(needed_);
-      begun = begun_;
-    }
-    const auto news = [this, begun]()
-                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return begun_ != begun; };
-    if (services_.membership.Live().size() < needed) {  // Begin comes again once there are enough
-      MutexLock lock(mutex_);
-      changed_.wait(lock, stop, news);
-      if (stop.stop_requested()) return;
-      continue;
-    }
-    const absl::Status status = trial_.Try(needed, stop);
-    if (stop.stop_requested()) return;
-    if (status.ok()) {
-      trial_.RestFailed();
-      server_.reset();
-      return passed_();
-    }
-    const std::string why(status.message());
-    pause = std::min(2 * pause, kLongestPause);
-    if (std::exchange(told, why) != why) {
-      pause = kPause;
-      spdlog::warn("the warm-up job over {} workers failed, and is tried again: {}", trial_.tried(),
-                   why);
-    }
-    MutexLock lock(mutex_);
-    changed_.wait_for(lock, stop, pause, news);
+void WarmUp::SetWhy(std::string why) {
+  const MutexLock lock(mutex_);
+  if (!why.empty() && why != why_) {
+    spdlog::warn("the warm-up job over {} workers failed, and is tried again: {}",
+                 settings_.job_workers, why);
   }
+  why_ = std::move(why);
 }
 
-absl::Status WarmUp::CheckThere(const Members& workers, size_t least) const {
-  const Members live = services_.membership.Live();
-  size_t there = 0;
-  std::string gone;
-  for (const auto& worker : workers) {
-    if (Has(live, worker)) {
-      ++there;
-    } else {
-      gone = worker->address;
-    }
-  }
-  if (there >= least) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("worker ", gone, " takes no more jobs"));
+void WarmUp::Run() {
+  Membership& membership = services_.membership;
+  Clock::duration pause = kPause;
+  int64_t seen = 0;
+  do {
+    seen = membership.changes();
+    const Members live = membership.Live();
+    if (std::ssize(live) < needed_) continue;
+    const absl::Status status = RunJob(live);
+    if (!stop_.why().ok()) return;
+    SetWhy(std::string(status.message()));
+    if (status.ok()) return passed_();
+    pause = std::min<Clock::duration>(2 * pause, kLongestPause);
+  } while (membership.AwaitChange(seen, services_.time.Now() + pause, stop_).ok());
 }
 
-// Of some of the workers; over all of them the job says it itself.
-absl::Status WarmUp::CheckMemory(const JobSpec& spec, const Members& workers) const {
-  if (workers.size() == services_.membership.Live().size()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Plan plan, PlannerOf(spec)(static_cast<int>(workers.size())));
-  const JobSize size = SizeOf(plan, services_.rate.flops_per_second());
-  for (const auto& worker : workers) {
-    if (size.BytesOn(*worker) <= worker->memory_limit_bytes) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the job needs ", size.BytesOn(*worker), " bytes on worker ", worker->address,
-                     ", its memory limit is ", worker->memory_limit_bytes, " bytes"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Members> WarmUp::AwaitTurn(Scheduler::Place& place, const WarmUpTrial::Probe& probe,
-                                          const std::stop_token& stop) const {
-  JobStop job_stop;
-  const std::stop_callback cancel(
-      stop, [&job_stop] { job_stop.Request(absl::CancelledError("the service is stopping")); });
-  Deadline told = Clock::now() + kTimeout;
-  while (true) {
-    RETURN_IF_ERROR(CheckThere(probe.workers, probe.least));
-    auto grant = place.Await(job_stop, Clock::now() + kLook, [](int) {});
-    if (grant.ok()) return std::move(grant->members);
-    if (!wire::HasReason(grant.status(), wire::reason::kQueueTimeout)) return grant.status();
-    if (probe.give_up()) return absl::UnavailableError("its workers have jobs of callers");
-    if (Clock::now() < told) continue;
-    told += kTimeout;
-    spdlog::warn("the warm-up job waits until {} of {} workers have no jobs of callers",
-                 probe.least, probe.workers.size());
-  }
-}
-
-absl::Status WarmUp::AwaitRested(const WarmUpTrial::Probe& probe,
-                                 const std::stop_token& stop) const {
-  const auto rests = [](const auto& worker) {
-    return worker->rests_until.load() > Clock::now().time_since_epoch();
+// Workers that rest, or have a caller's job, are waited for where the others are too few.
+absl::Status WarmUp::RunJob(const Members& live) {
+  const auto now = services_.time.Now().time_since_epoch();
+  const auto can = [this, now](const std::shared_ptr<const Member>& worker) {
+    return services_.membership.Idle(*worker) && worker->rests_until.load() <= now &&
+           worker->memory_limit_bytes >= kRunOverheadBytes + kMostJobBytes;
   };
-  const Deadline limit = Clock::now() + kRestLimit;
-  while (!stop.stop_requested() && std::ranges::any_of(probe.workers, rests) &&
-         Clock::now() < limit) {
-    RETURN_IF_ERROR(CheckThere(probe.workers, probe.least));
-    SystemTime().AwaitStop(stop, Clock::now() + kLook);
+  const int workers = std::max(needed_, static_cast<int>(std::ranges::count_if(live, can)));
+  const JobSpec spec = SpecFor(workers);
+  settings_.job_workers = settings_.max_retries = workers;
+  settings_.check_rows = static_cast<int>(std::min(spec.tokens, kMostCheckedRows));
+  settings_.max_tokens = spec.tokens;  // the service's limit is for callers
+  WarmUpClient client(spec, absl::StrCat("warm-up-", ++tries_), stop_);
+  ASSIGN_OR_RETURN(const v1::Report report,
+                   ServedJob(services_, client, {.turns = "warm-up"}).Run());
+  if (report.workers_size() < needed_) {
+    std::string others;
+    for (const auto& worker : live) {
+      const bool shared = std::ranges::any_of(report.workers(), [&worker](const auto& part) {
+        return part.worker() == worker->address;
+      });
+      if (!shared) absl::StrAppend(&others, " ", worker->address);
+    }
+    return absl::UnavailableError(absl::StrCat(report.workers_size(), " of ", needed_,
+                                               " workers could share it, others not:", others));
+  }
+  if (report.rows_checked() != settings_.check_rows) {
+    return absl::InternalError(absl::StrCat(report.rows_checked(), " of ", settings_.check_rows,
+                                            " rows could be checked"));
   }
   return absl::OkStatus();
-}
-
-WarmUpTrial::Outcome WarmUp::RunOn(const WarmUpTrial::Probe& probe, const std::stop_token& stop) {
-  if (server_->server == nullptr) {
-    return {.status = absl::UnavailableError("its server could not be started")};
-  }
-  // One that outlasts its call reads what the next one would change.
-  if (!server_->calls.AwaitIdle(kLook)) {
-    return {.status = absl::UnavailableError("the one before has not ended")};
-  }
-  if (absl::Status status = AwaitRested(probe, stop); !status.ok()) return {.status = status};
-  auto place = shared_scheduler_.Enter(
-      {.caller = "warm-up",
-       .sizes = SizesFrom(static_cast<int>(probe.workers.size()), static_cast<int>(probe.least)),
-       .takes = [&probe](const Member& member) {
-         return std::ranges::any_of(
-             probe.workers, [&member](const auto& worker) { return worker.get() == &member; });
-       }});
-  if (!place.ok()) return {.status = place.status()};
-  // In the order of ranks that later jobs have, too, so that they find their ring there.
-  auto workers = AwaitTurn(*place, probe, stop);
-  if (!workers.ok()) return {.status = workers.status()};
-  absl::Status status = RunNow(*workers, stop);
-  const bool theirs =
-      status.ok() || (IsOfItsWorkers(status) && CheckThere(*workers, workers->size()).ok());
-  return {.status = std::move(status), .workers = theirs ? *std::move(workers) : Members()};
-}
-
-absl::Status WarmUp::RunNow(const Members& workers, const std::stop_token& stop) {
-  const auto count = static_cast<int>(workers.size());
-  const JobSpec spec = SpecFor(count);
-  RETURN_IF_ERROR(CheckMemory(spec, workers));
-  Choose(workers);
-  settings_.job_workers = count;
-  settings_.check_rows = RowsToCheck(spec);
-  const auto stub = v1::AttentionService::NewStub(server_->server->InProcessChannel({}));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kTimeout);
-  const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-  absl::Status status = Call(*stub, spec, count, absl::StrCat("warm-up-", ++jobs_begun_), context);
-  if (server_->calls.AwaitIdle(kTimeout)) Choose({});
-  return status;
 }
 
 }  // namespace hilbert_ring::server

@@ -43,24 +43,31 @@ struct JobServices {
   DataRoot* const data_root;  // null: the service takes no files
   const TimeSource& time = SystemTime();
 
-  // The same, for jobs that are in another table, and counted against other quotas.
-  JobServices With(JobTable& others, Quotas& other_quotas) const {
-    return {.settings = settings,
+  // The same, for jobs that are in another table, and counted elsewhere.
+  struct Own {
+    const CoordinatorSettings& settings;
+    JobTable& jobs;
+    Quotas& quotas;
+    JobMemory& copies;
+    Metrics& metrics;
+  };
+  JobServices With(const Own& own) const {
+    return {.settings = own.settings,
             .membership = membership,
             .scheduler = scheduler,
             .rate = rate,
-            .jobs = others,
-            .quotas = other_quotas,
+            .jobs = own.jobs,
+            .quotas = own.quotas,
             .rings = rings,
             .runs = runs,
             .orders = orders,
             .models = models,
             .shards = shards,
             .threads = threads,
-            .copies = copies,
+            .copies = own.copies,
             .order_memory = order_memory,
             .plans = plans,
-            .metrics = metrics,
+            .metrics = own.metrics,
             .suspects = suspects,
             .data_root = data_root,
             .time = time};

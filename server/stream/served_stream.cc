@@ -43,7 +43,11 @@ ServedStream::ServedStream(const JobServices& services, StreamMemory& memory, Cl
       caller_(std::move(caller)),
       traceparent_(std::move(traceparent)),
       epoch_table_(services.time),
-      epoch_services_(services.With(epoch_table_, epoch_quotas_)),
+      epoch_services_(services.With({.settings = services.settings,
+                                     .jobs = epoch_table_,
+                                     .quotas = epoch_quotas_,
+                                     .copies = services.copies,
+                                     .metrics = services.metrics})),
       course_(services.time),
       opened_(services.time.Now()) {}
 

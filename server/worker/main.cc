@@ -10,6 +10,7 @@
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
+#include "server/worker/self_test.h"
 #include "server/worker/worker_process.h"
 
 namespace hilbert_ring::server {
@@ -17,7 +18,8 @@ namespace {
 
 absl::Status Run(const WorkerSettings& settings) {
   const auto devices = MakeWorkerDevices(settings);
-  return devices.ok() ? RunWorker(settings, *devices) : devices.status();
+  if (!devices.ok()) return devices.status();
+  return RunWorker(settings, *devices, SelfTest(*devices->main));
 }
 
 int Main(int argc, char** argv) {

@@ -85,7 +85,8 @@ HttpTls HttpTlsOf(const WorkerSettings& settings) {
 
 }  // namespace
 
-absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices) {
+absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices,
+                       const absl::Status& self_test) {
   ReadyFile ready_file(settings.ready_file);
   if (IsWildcard(settings.host)) {
     return absl::InvalidArgumentError(
@@ -217,6 +218,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   http_port = (*http)->port();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion, address,
                info.name, info.kernel, transport.name, HostPort(http_host, (*http)->port()));
+  if (!self_test.ok()) spdlog::error("self-test: {}", std::string(self_test.message()));
   if (settings.http.auth_token_file.empty() && !IsLoopback(http_host)) {
     spdlog::warn("no --auth-token-file: whoever reaches {} reads this worker's /metrics",
                  HostPort(http_host, (*http)->port()));
@@ -242,6 +244,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                beat.set_device(info.name);
                beat.set_kernel(info.kernel);
                beat.set_transport(transport.name);
+               beat.set_self_test(std::string(self_test.message()));
                beat.set_memory_limit_bytes(memory.limit());
                beat.set_memory_used_bytes(memory.used());
                beat.set_memory_resident_bytes(ResidentBytes());

@@ -7,8 +7,10 @@
 
 namespace hilbert_ring::server {
 
-// Stop signals must be blocked in all threads. Runs until SIGTERM or SIGINT, then drains. Errors:
-// an address that nobody else reaches, or that cannot be listened on.
-absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices);
+// Stop signals must be blocked in all threads. Runs until SIGTERM or SIGINT, then drains. The
+// coordinator hears the result of the self-test (self_test.h). Errors: an address that nobody else
+// reaches, or that cannot be listened on.
+absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices,
+                       const absl::Status& self_test);
 
 }  // namespace hilbert_ring::server

@@ -1,5 +1,7 @@
-// A worker whose device fails it. HILBERT_RING_DEVICE_FAULT says how.
+// A worker whose device fails it. HILBERT_RING_DEVICE_FAULT says how. It does so after the
+// self-test, unless the environment has HILBERT_RING_FAULT_AT_ONCE.
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -7,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/logging.h"
 #include "server/process/stop_signals.h"
+#include "server/worker/self_test.h"
 #include "server/worker/worker_process.h"
 #include "tests/unit/device/forwarding_device.h"
 
@@ -62,7 +65,9 @@ absl::Status Run(const server::WorkerSettings& settings) {
   for (auto& express : devices->express) {
     express = std::make_unique<FaultyDevice>(std::move(express));
   }
-  return server::RunWorker(settings, *devices);
+  const bool at_once = std::getenv("HILBERT_RING_FAULT_AT_ONCE") != nullptr;
+  return server::RunWorker(settings, *devices,
+                           at_once ? server::SelfTest(*devices->main) : absl::OkStatus());
 }
 
 }  // namespace

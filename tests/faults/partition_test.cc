@@ -101,6 +101,22 @@ TEST_F(Partition, TwoWorkersNeverHearEachOther) {
   if (HasFailure()) std::printf("logs are in %s\n", cluster->KeepLogs().c_str());
 }
 
+// All workers pass their self-test and are reached: only the warm-up job tells.
+TEST_F(Partition, TheServiceIsReadyOnceTheRingOfItsWorkersForms) {
+  constexpr auto kCut = std::chrono::seconds(8);  // two rings fail meanwhile
+  ClusterOptions options = EachOnItsHost();
+  options.spread = false;
+  network().Cut(kCoordinatorHost + 1, kCoordinatorHost + 3);
+  const auto begun = std::chrono::steady_clock::now();
+  const std::jthread mends([&] {
+    std::this_thread::sleep_for(kCut);
+    network().Mend();
+  });
+  const auto cluster = Cluster::Start(options);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kCut);
+}
+
 TEST_F(Partition, EndsRightOrTyped) {
   const auto draw = [](FaultRig&, std::mt19937_64& random) {
     const auto trouble = static_cast<Trouble>(random() % 4);

@@ -1,11 +1,33 @@
-"""The service is ready once a checked job has passed through all workers, and not before."""
+"""The service is ready once its workers have passed their self-test and shared a checked job, and not before."""
 import os
+import re
+import shutil
+import signal
 import tempfile
 import unittest
 import urllib.error
+from pathlib import Path
+from unittest import mock
 
-from running_service import ListeningService, await_true
+from running_service import ListeningService, RunningService, await_true
 from service_under_test import Exposition
+
+AT_ONCE = {"HILBERT_RING_FAULT_AT_ONCE": "1"}
+FAILED = r"worker 127\.0\.0\.1:\d+ failed its self-test"
+
+# The first worker that is started errs, and those after it do not.
+SPAWNED = """#!/bin/sh
+mkdir '{folder}/started' 2>/dev/null || exec '{right}' "$@"
+echo $$ >'{folder}/wrong'
+HILBERT_RING_FAULT_AT_ONCE=1 exec '{wrong}' "$@"
+"""
+
+
+class SpawningService(ListeningService):
+    """With two workers of its own; the block begins before they are there."""
+
+    def __init__(self, coordinator, folder):
+        RunningService.__init__(self, coordinator, folder, 2)
 
 
 def readyz(service):
@@ -19,22 +41,48 @@ class WarmUp(unittest.TestCase):
     def start(self, folder, *arguments):
         return ListeningService(os.environ["COORDINATOR_BINARY"], folder, arguments=arguments)
 
-    def test_a_worker_that_errs_keeps_the_service_from_being_ready(self):
+    def test_a_worker_whose_self_test_fails_is_excluded_and_named(self):
         with tempfile.TemporaryDirectory() as folder, self.start(folder) as service:
             self.assertEqual(readyz(service), (503, "not enough workers"))
-            service.start_worker(os.environ["WRONG_WORKER_BINARY"])
-            await_true("the warm-up job failed",
-                       lambda: "the warm-up job over 1 workers failed" in service.log.read_text())
-            self.assertIn("computed again in float64", service.log.read_text())
-            ready, seen = readyz(service), Exposition(service.get("/metrics"))
-            self.assertEqual(seen.total("hilbert_ring_ready"), 0)
-            if service.log.read_text().count("the warm-up job over 1 workers failed") == 1:
-                self.assertEqual(ready, (503, "warming up"))
-                self.assertEqual(seen.total("hilbert_ring_workers_up"), 1)
-            # The next try, half a second later, fails as well, and the worker gets no more jobs.
-            await_true("it is distrusted", lambda: readyz(service) == (503, "not enough workers"))
-            self.assertEqual(sum(value for name, _, value in seen.samples
-                                 if name == "hilbert_ring_jobs_total"), 0)
+            with mock.patch.dict(os.environ, AT_ONCE):
+                service.start_worker(os.environ["WRONG_WORKER_BINARY"])
+            await_true("it is named", lambda: re.fullmatch(
+                rf"not enough workers\n{FAILED}: OUT of token .*", readyz(service)[1]))
+            service.start_worker(os.environ["WORKER_BINARY"])
+            await_true("the service is ready", lambda: readyz(service)[0] == 200)
+            self.assertRegex(readyz(service)[1], rf"ok\n{FAILED}")
+            self.assertRegex(service.log.read_text(), rf"{FAILED} and gets no jobs: OUT of token")
+            self.assertIn("failed its self-test", service.get("/"))
+            seen = Exposition(service.get("/metrics"))
+            self.assertEqual(seen.total("hilbert_ring_workers", state="distrusted"), 1)
+            self.assertEqual(seen.total("hilbert_ring_workers_up"), 1)
+            self.assertEqual(seen.total("hilbert_ring_jobs_total"), 0)
+
+    def test_rows_of_the_job_are_checked(self):
+        with tempfile.TemporaryDirectory() as folder, self.start(folder) as service:
+            service.start_worker(os.environ["WRONG_WORKER_BINARY"])  # after its self-test
+            await_true("the job failed", lambda: "the warm-up job over 1 workers failed" in service.log.read_text())
+            # The next try, a second later, fails as well, and the worker gets no more jobs.
+            code, said = await_true("it is distrusted", lambda: (
+                readyz(service) if "not enough workers" in readyz(service)[1] else None))
+            self.assertEqual(code, 503)
+            self.assertIn("the warm-up job failed: OUT of token", said)
+            self.assertIn("computed again in float64", said)
+
+    def test_spawned_workers_must_all_pass(self):
+        with tempfile.TemporaryDirectory() as folder:
+            coordinator = shutil.copy(os.environ["COORDINATOR_BINARY"], f"{folder}/hilbert-ring-coordinator")
+            worker = Path(folder, "hilbert-ring-worker")
+            worker.write_text(SPAWNED.format(
+                folder=folder, wrong=os.environ["WRONG_WORKER_BINARY"], right=os.environ["WORKER_BINARY"]))
+            worker.chmod(0o755)
+            with SpawningService(coordinator, folder) as service:
+                await_true("both are there", lambda: service.log.read_text().count("worker joined") == 2)
+                code, said = readyz(service)
+                self.assertEqual(code, 503)
+                self.assertRegex(said, rf"not enough workers\n{FAILED}")
+                os.kill(int(Path(folder, "wrong").read_text()), signal.SIGTERM)
+                await_true("the service is ready", lambda: readyz(service) == (200, "ok"))
 
     def test_limits_for_callers_are_none_for_the_warm_up(self):
         with tempfile.TemporaryDirectory() as folder, \

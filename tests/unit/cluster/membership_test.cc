@@ -162,6 +162,24 @@ TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
   EXPECT_EQ(membership.Live(), (Members{c, anew}));
 }
 
+TEST(Membership, AWorkerWhoseSelfTestFailedTakesNoJobsAndIsNamed) {
+  Counts counts;
+  const testing::CapturedLog log;
+  Membership membership(kForLong, counts.Hooks());
+  v1::Heartbeat beat = Beat("127.0.0.1:1");
+  beat.set_self_test("OUT of token 7 is 1");
+  const auto member = membership.Register(beat);
+  ASSERT_TRUE(member.ok());
+  membership.Reached(**member);
+  EXPECT_TRUE(membership.Live().empty());
+  const v1::ClusterWorker worker = membership.Describe().at(0);
+  EXPECT_EQ(worker.state(), v1::ClusterWorker::STATE_DISTRUSTED);
+  EXPECT_EQ(worker.reason(), "failed its self-test: OUT of token 7 is 1");
+  EXPECT_THAT(log.text(), HasSubstr("worker 127.0.0.1:1 failed its self-test"));
+  const auto anew = Join(membership, "127.0.0.1:1");
+  EXPECT_EQ(membership.Live(), (Members{anew}));
+}
+
 TEST(Membership, AnAddressIsWhoseProcessAnswersThere) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
