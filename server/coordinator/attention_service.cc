@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <optional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,7 +22,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// With another caller's look at the data root.
+// With a look at the data root, another caller's too.
 constexpr std::chrono::seconds kRootPatience{2};
 
 // With some curve in the place of one that is to be chosen.
@@ -52,15 +52,12 @@ absl::Status DoesNotAnswer(const DataRoot& root) {
 }  // namespace
 
 AttentionService::AttentionService(const JobServices& services, Callers& callers, JobCalls& calls,
-                                   const ShortCalls& short_calls, PlanGate& plans,
-                                   std::function<bool()> ready)
+                                   PlanGate& plans, std::function<bool()> ready)
     : services_(services),
       callers_(callers),
       calls_(calls),
-      short_calls_(short_calls),
       ready_(std::move(ready)),
-      plans_(plans),
-      root_look_([this] { return LookAtRoot(); }, {.patience = kRootPatience}, services.time) {}
+      plans_(plans) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {
@@ -74,8 +71,8 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
 
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
-  return short_calls_.Serve("Plan", *context,
-                            [&] { return MakePlanFor(*context, *request, *response); });
+  return services_.metrics.requests().Count(
+      "Plan", [&] { return MakePlanFor(*context, *request, *response); });
 }
 
 grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
@@ -143,7 +140,7 @@ v1::GetClusterResponse AttentionService::DescribeCluster(const Caller& caller) c
 grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
                                           const v1::GetClusterRequest* request,
                                           v1::GetClusterResponse* response) {
-  return short_calls_.Serve("GetCluster", *context, [&] {
+  return services_.metrics.requests().Count("GetCluster", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see the cluster");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     *response = DescribeCluster(*caller);
@@ -154,7 +151,7 @@ grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
 grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
                                         const v1::ListJobsRequest* request,
                                         v1::ListJobsResponse* response) {
-  return short_calls_.Serve("ListJobs", *context, [&] {
+  return services_.metrics.requests().Count("ListJobs", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     for (v1::Job& job : JobsSeenBy(*caller, services_.jobs)) {
@@ -167,7 +164,8 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
 // Of looks that do not answer there is one.
 absl::Status AttentionService::LookAtRoot() {
   const std::shared_ptr<DataRoot>& root = services_.data_root;
-  if (root_steps_.left() > 0) return DoesNotAnswer(*root);
+  const std::unique_lock look(root_look_, kRootPatience);
+  if (!look || root_steps_.left() > 0) return DoesNotAnswer(*root);
   return root_steps_.Run<absl::Status>({.what = absl::StrCat("--data-root ", root->path()),
                                         .reason = wire::reason::kDataRootGone,
                                         .limit = kRootPatience},
@@ -177,7 +175,7 @@ absl::Status AttentionService::LookAtRoot() {
 grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
                                            const v1::GetDataRootRequest* request,
                                            v1::GetDataRootResponse* response) {
-  return short_calls_.Serve("GetDataRoot", *context, [&] {
+  return services_.metrics.requests().Count("GetDataRoot", [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const std::shared_ptr<DataRoot>& root = services_.data_root;
@@ -187,9 +185,7 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
     }
     const auto folder = FolderOf(*caller);
     if (!folder.ok()) return wire::ToGrpc(folder.status());
-    const std::optional<absl::Status> seen = root_look_.Ask();
-    if (!seen) return wire::ToGrpc(DoesNotAnswer(*root));
-    if (!seen->ok()) return wire::ToGrpc(*seen);
+    if (absl::Status seen = LookAtRoot(); !seen.ok()) return wire::ToGrpc(seen);
     response->set_path(root->path());
     response->set_folder(*folder);
     response->set_mark_file(root->mark_file());
@@ -204,7 +200,7 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
 grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          const v1::CancelJobRequest* request,
                                          v1::CancelJobResponse* response) {
-  return short_calls_.Serve("CancelJob", *context, [&] {
+  return services_.metrics.requests().Count("CancelJob", [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "end jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const std::string& of = request->caller().empty() ? caller->name : request->caller();

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/access/callers.h"
 #include "server/coordinator/job_calls.h"
-#include "server/coordinator/short_calls.h"
 #include "server/job/job_services.h"
 #include "server/process/file_steps.h"
-#include "server/process/shared_look.h"
 #include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
@@ -23,8 +22,8 @@ class AttentionService
  public:
   // ready: asked by GetCluster.
   // plans: of callers. All outlive it.
-  AttentionService(const JobServices& services, Callers& callers, JobCalls& calls,
-                   const ShortCalls& short_calls, PlanGate& plans, std::function<bool()> ready);
+  AttentionService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans,
+                   std::function<bool()> ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -52,11 +51,10 @@ class AttentionService
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
-  const ShortCalls& short_calls_;
   const std::function<bool()> ready_;
   PlanGate& plans_;
   FileSteps root_steps_;
-  SharedLook<absl::Status> root_look_;  // at the data root, where there is one
+  std::timed_mutex root_look_;  // of looks at the data root there is one
 };
 
 }  // namespace hilbert_ring::server

@@ -1,7 +1,5 @@
 #include "server/coordinator/encoder_service.h"
 
-#include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,11 +14,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// For so long a look at all models is as good as another; new ones, whose weights are read, take
-// long.
-constexpr SharedLookTimes kLookTimes{.patience = std::chrono::minutes(10),
-                                     .kept = std::chrono::milliseconds(500)};
-
 Patience PatienceOf(const grpc::ServerContext& context, const Caller& caller) {
   return PatienceWithModels(caller.turns, [&context] {
     return context.IsCancelled() ? absl::CancelledError("the client left") : absl::OkStatus();
@@ -30,23 +23,14 @@ Patience PatienceOf(const grpc::ServerContext& context, const Caller& caller) {
 }  // namespace
 
 EncoderService::EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
-                               const ShortCalls& short_calls, PlanGate& plans)
-    : services_(services),
-      callers_(callers),
-      calls_(calls),
-      short_calls_(short_calls),
-      plans_(plans),
-      all_(std::make_shared<SharedLook<AllModels>>(
-          [models = services.models] {
-            return std::make_shared<const ModelCatalog::Listing>(models->List());
-          },
-          kLookTimes, services.time)) {}
+                               PlanGate& plans)
+    : services_(services), callers_(callers), calls_(calls), plans_(plans) {}
 
 grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
                                         const v1::PlanEncodeRequest* request,
                                         v1::PlanResponse* response) {
-  return short_calls_.Serve("PlanEncode", *context,
-                            [&] { return MakePlanFor(*context, *request, *response); });
+  return services_.metrics.requests().Count(
+      "PlanEncode", [&] { return MakePlanFor(*context, *request, *response); });
 }
 
 grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
@@ -124,27 +108,23 @@ absl::StatusOr<EncoderFolder> EncoderService::Look(const grpc::ServerContext& co
       [models = services_.models, name, digest] { return models->Open(name, digest); });
 }
 
-absl::StatusOr<EncoderService::AllModels> EncoderService::LookAtAll(
-    const grpc::ServerContext& context, const Caller& caller) const {
-  return services_.model_steps.Run<absl::StatusOr<AllModels>>(
-      PatienceOf(context, caller), [all = all_]() -> absl::StatusOr<AllModels> {
-        auto seen = all->Ask();
-        if (seen) return *std::move(seen);
-        return wire::WithReason(
-            absl::UnavailableError("models: those beneath --model-dir are still being read"),
-            wire::reason::kModelUnusable);
-      });
+absl::StatusOr<ModelCatalog::Listing> EncoderService::LookAtAll(const grpc::ServerContext& context,
+                                                                const Caller& caller) const {
+  using Listing = absl::StatusOr<ModelCatalog::Listing>;
+  return services_.model_steps.Run<Listing>(
+      PatienceOf(context, caller),
+      [models = services_.models]() -> Listing { return models->List(); });
 }
 
 grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
                                         const v1::ListModelsRequest* request,
                                         v1::ListModelsResponse* response) {
-  return short_calls_.Serve("ListModels", *context, [&] {
+  return services_.metrics.requests().Count("ListModels", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const auto all = LookAtAll(*context, *caller);
     if (!all.ok()) return wire::ToGrpc(all.status());
-    for (const ModelCatalog::Entry& entry : (*all)->entries) {
+    for (const ModelCatalog::Entry& entry : all->entries) {
       v1::Model model = Describe(entry.name, entry.model);
       model.clear_config();  // GetModel has it: so many of them may not go into a message
       *response->add_models() = std::move(model);
@@ -155,7 +135,7 @@ grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
 
 grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
                                       const v1::GetModelRequest* request, v1::Model* response) {
-  return short_calls_.Serve("GetModel", *context, [&] {
+  return services_.metrics.requests().Count("GetModel", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const auto folder = Look(*context, *caller, request->name(), "");

@@ -9,10 +9,8 @@
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "server/access/callers.h"
 #include "server/coordinator/job_calls.h"
-#include "server/coordinator/short_calls.h"
 #include "server/job/job_services.h"
 #include "server/models/model_catalog.h"
-#include "server/process/shared_look.h"
 #include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
@@ -21,8 +19,7 @@ class EncoderService
     : public v1::EncoderService::WithRawCallbackMethod_Encode<v1::EncoderService::Service> {
  public:
   // plans: of callers. All outlive it.
-  EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
-                 const ShortCalls& short_calls, PlanGate& plans);
+  EncoderService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Encode(
       grpc::CallbackServerContext* context) override {
@@ -39,21 +36,17 @@ class EncoderService
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanEncodeRequest& request,
                            v1::PlanResponse& response);
   v1::Model Describe(const std::string& name, const absl::StatusOr<EncoderFolder>& folder) const;
-  using AllModels = std::shared_ptr<const ModelCatalog::Listing>;
 
   // As those of ModelCatalog, as long as the caller is there.
   absl::StatusOr<EncoderFolder> Look(const grpc::ServerContext& context, const Caller& caller,
                                      const std::string& name, const std::string& digest) const;
-  absl::StatusOr<AllModels> LookAtAll(const grpc::ServerContext& context,
-                                      const Caller& caller) const;
+  absl::StatusOr<ModelCatalog::Listing> LookAtAll(const grpc::ServerContext& context,
+                                                  const Caller& caller) const;
 
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
-  const ShortCalls& short_calls_;
   PlanGate& plans_;
-  // At all models: their weights are read where they are new. Of steps' own.
-  const std::shared_ptr<SharedLook<AllModels>> all_;
 };
 
 }  // namespace hilbert_ring::server

@@ -126,9 +126,7 @@ absl::Status Call(v1::AttentionService::Stub& stub, const JobSpec& spec, int wor
 
 struct WarmUp::Server {
   Server(const JobServices& services, Callers& callers)
-      : short_calls(services.metrics, limits),
-        calls(services, callers),
-        service(services, callers, calls, short_calls, plans, [] { return false; }) {
+      : calls(services, callers), service(services, callers, calls, plans, [] { return false; }) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service);
     server = builder.BuildAndStart();
@@ -142,8 +140,6 @@ struct WarmUp::Server {
   Server& operator=(const Server&) = delete;
 
   PlanGate plans{1};
-  CallLimits limits{1};  // which nobody counts
-  ShortCalls short_calls;
   JobCalls calls;
   AttentionService service;
   std::unique_ptr<grpc::Server> server;

@@ -45,7 +45,6 @@ struct CoordinatorFigures {
   std::vector<MemoryAccount> memory;
   std::vector<CacheCount> caches;
   std::vector<std::pair<std::string_view, int>> file_steps_left;  // by folder
-  std::map<std::string, int> connections;                         // open, by the port's name
   std::map<std::string, double> certificate_ends;                 // by name, in seconds since 1970
 };
 
