@@ -1,6 +1,8 @@
 // Accepts the connections of a server, gRPC's or HTTP's. gRPC's own listener ends for good when
 // accept fails once, as it does while the process has no descriptor left
-// (https://github.com/grpc/grpc/issues/20418).
+// (https://github.com/grpc/grpc/issues/20418). libmicrohttpd's cannot leave its port to a server
+// with another certificate: MHD_quiesce_daemon races with its epoll loop, which then aborts
+// (0.9.75).
 #pragma once
 
 #include <functional>
