@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/process/peer_network.h"
 #include "server/process/tokens.h"
 #include "wire/status.h"
 
@@ -61,7 +60,6 @@ void Greeting::Ended(const grpc::Status& status) {
   if (missed) {
     // Called again with the next heartbeat.
   } else if (answer.ok()) {
-    member_->answered_at.Set(AddressOfPeer(context_->peer()));
     membership_.Reached(*member_);
   } else if (absl::IsUnauthenticated(answer)) {
     membership_.NotReached(*member_, "another process answers there");

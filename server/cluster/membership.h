@@ -21,7 +21,6 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
-#include "server/cluster/answered_at.h"
 #include "server/cluster/model_versions.h"
 #include "server/process/deadline.h"
 #include "server/process/grpc_endpoint.h"
@@ -46,7 +45,6 @@ struct Member {
   int64_t model_memory_bytes = 0;
   bool bfloat16_products = false;  // else its numbers are taken in float32
   mutable ModelVersions models;
-  mutable AnsweredAt answered_at;
   // Calls may outlive the membership. The stub's go by the same channel.
   std::shared_ptr<grpc::Channel> channel;
   std::shared_ptr<v1::WorkerService::StubInterface> stub;

@@ -45,12 +45,10 @@ absl::StatusOr<OrderChoice> TakeOrder(JobSpec& spec, const std::function<bool()>
 }  // namespace
 
 AttentionService::AttentionService(const JobServices& services, Callers& callers, JobCalls& calls,
-                                   const ShortCalls& short_calls, PlanGate& plans,
-                                   std::function<bool()> ready)
+                                   PlanGate& plans, std::function<bool()> ready)
     : services_(services),
       callers_(callers),
       calls_(calls),
-      short_calls_(short_calls),
       ready_(std::move(ready)),
       plans_(plans),
       root_watch_(services.data_root == nullptr ? "" : services.data_root->path(), kRootInterval) {
@@ -69,8 +67,8 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
 
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
-  return short_calls_.Serve("Plan", *context,
-                            [&] { return MakePlanFor(*context, *request, *response); });
+  return services_.metrics.requests().Count(
+      "Plan", [&] { return MakePlanFor(*context, *request, *response); });
 }
 
 grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
@@ -137,7 +135,7 @@ v1::GetClusterResponse AttentionService::DescribeCluster(const Caller& caller) c
 grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
                                           const v1::GetClusterRequest* request,
                                           v1::GetClusterResponse* response) {
-  return short_calls_.Serve("GetCluster", *context, [&] {
+  return services_.metrics.requests().Count("GetCluster", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see the cluster");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     *response = DescribeCluster(*caller);
@@ -148,7 +146,7 @@ grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
 grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
                                         const v1::ListJobsRequest* request,
                                         v1::ListJobsResponse* response) {
-  return short_calls_.Serve("ListJobs", *context, [&] {
+  return services_.metrics.requests().Count("ListJobs", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     for (v1::Job& job : JobsSeenBy(*caller, services_.jobs)) {
@@ -161,7 +159,7 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
 grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
                                            const v1::GetDataRootRequest* request,
                                            v1::GetDataRootResponse* response) {
-  return short_calls_.Serve("GetDataRoot", *context, [&] {
+  return services_.metrics.requests().Count("GetDataRoot", [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const DataRoot* const root = services_.data_root;
@@ -191,7 +189,7 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
 grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          const v1::CancelJobRequest* request,
                                          v1::CancelJobResponse* response) {
-  return short_calls_.Serve("CancelJob", *context, [&] {
+  return services_.metrics.requests().Count("CancelJob", [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "end jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const std::string& of = request->caller().empty() ? caller->name : request->caller();

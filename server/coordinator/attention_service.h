@@ -2,11 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/access/callers.h"
 #include "server/coordinator/job_calls.h"
-#include "server/coordinator/short_calls.h"
 #include "server/files/mark_watch.h"
 #include "server/job/job_services.h"
 #include "server/schedule/plan_gate.h"
@@ -22,8 +22,8 @@ class AttentionService
  public:
   // ready: asked by GetCluster.
   // plans: of callers. All outlive it.
-  AttentionService(const JobServices& services, Callers& callers, JobCalls& calls,
-                   const ShortCalls& short_calls, PlanGate& plans, std::function<bool()> ready);
+  AttentionService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans,
+                   std::function<bool()> ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -50,7 +50,6 @@ class AttentionService
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
-  const ShortCalls& short_calls_;
   const std::function<bool()> ready_;
   PlanGate& plans_;
   MarkWatch root_watch_;  // at the data root: a call does not wait for a mount that hangs

@@ -37,6 +37,7 @@ constexpr int kMostPlans = 2;
 // A job that follows at once needs no fresh pages, which take longer than 64 tokens' compute.
 constexpr auto kKeepShards = std::chrono::milliseconds(500);
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
+constexpr auto kConnectionIdle = std::chrono::minutes(5);
 
 // Without a token of the operator's: where workers are spawned, one for them alone.
 absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
@@ -177,12 +178,10 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
                  .suspects = suspects_,
                  .data_root = data_root_.get()}),
       caller_plans_(kMostPlans),
-      call_limits_(settings.max_short_calls_per_peer),
-      short_calls_(metrics_, call_limits_),
       calls_(services_, callers_),
-      attention_service_(services_, callers_, calls_, short_calls_, caller_plans_,
+      attention_service_(services_, callers_, calls_, caller_plans_,
                          [this] { return ready_.load(); }),
-      encoder_service_(services_, callers_, calls_, short_calls_, caller_plans_) {
+      encoder_service_(services_, callers_, calls_, caller_plans_) {
   if (data_root_ != nullptr) {
     membership_.SetDataMark(data_root_->mark_file(), data_root_->mark());
   }
@@ -227,11 +226,8 @@ absl::Status Coordinator::Listen() {
                    .max_threads = kMaxBlockingCalls,
                    .memory_bytes = settings_.transport_memory_bytes,
                    .lookahead_bytes = wire::kLookaheadBytes,
-                   .idle = settings_.connection_idle_timeout,
-                   .connections_per_peer = settings_.max_connections_per_peer,
+                   .idle = kConnectionIdle,
                    .streams_per_connection = StreamsOfConnection(settings_.max_calls_per_peer),
-                   .short_calls = &call_limits_,
-                   .on_refused = [this] { metrics_.CountRefusedConnection(); },
                    .credentials = std::move(for_callers),
                    .reflection = ShowsReflection(settings_)},
                   {&attention_service_, &encoder_service_});
@@ -242,7 +238,6 @@ absl::Status Coordinator::Listen() {
                                                   .port = settings_.membership_port,
                                                   .max_threads = kMaxBlockingCalls,
                                                   .memory_bytes = MembershipMemory(settings_),
-                                                  .peer = PeerIs::kAddress,
                                                   .credentials = std::move(for_workers),
                                                   .reflection = false},
                                                  {&membership_service_}));
@@ -260,7 +255,6 @@ absl::Status Coordinator::Listen() {
          .shown = [this](const std::string& pem) { certificates_.Show("http", pem); }});
     RETURN_IF_ERROR(http.status());
     http_ = *std::move(http);
-    http_port_ = http_->port();
     SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), true);
   }
   const std::string membership = HostPort(settings_.membership_host, membership_grpc_.port);

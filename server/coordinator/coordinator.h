@@ -19,13 +19,11 @@
 #include "server/coordinator/attention_service.h"
 #include "server/coordinator/encoder_service.h"
 #include "server/coordinator/job_calls.h"
-#include "server/coordinator/short_calls.h"
 #include "server/coordinator/token_memory.h"
 #include "server/coordinator/warm_up.h"
 #include "server/files/data_root.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
-#include "server/process/call_limits.h"
 #include "server/process/certificate_watch.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/http_endpoint.h"
@@ -33,7 +31,6 @@
 #include "server/process/listening_sockets.h"
 #include "server/process/ready_file.h"
 #include "server/process/settings.h"
-#include "server/process/shared_page.h"
 #include "server/schedule/scheduler.h"
 
 namespace hilbert_ring::server {
@@ -107,18 +104,11 @@ class Coordinator {
   Suspects suspects_{[this](const Member& worker) { Distrust(worker); }};
   const JobServices services_;
   PlanGate caller_plans_;
-  CallLimits call_limits_;
-  ShortCalls short_calls_;
   JobCalls calls_;
   AttentionService attention_service_;
   EncoderService encoder_service_;
   GrpcEndpoint grpc_, membership_grpc_;
-  SharedPage metrics_page_{[this] { return ServeMetrics(); }, SystemTime()};
-  SharedPage targets_page_{[this] { return ServeTargets(); }, SystemTime()};
-  // Of those who have no names, and so see the same.
-  SharedPage strangers_page_{[this] { return ServeStatusPage({}); }, SystemTime()};
   std::unique_ptr<HttpEndpoint> http_;
-  std::atomic<int> http_port_ = 0;  // requests may come before http_ is there
   // Set once, before somebody asks over HTTP; null: there is none.
   std::unique_ptr<WarmUp> warm_up_;
   Mutex spawned_;                                                       // held for a moment

@@ -12,7 +12,6 @@
 #include "server/access/http_access.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/status_page.h"
-#include "server/process/connection_count.h"
 #include "server/process/version.h"
 #include "wire/reason.h"
 #include "wire/status.h"
@@ -71,10 +70,6 @@ CoordinatorFigures Coordinator::Figures() {
                     {"shard", shards_.hits(), shards_.misses()},
                     {"ring", rings_.hits(), rings_.misses()}};
   figures.certificate_ends = certificates_.Ends();
-  std::map<int, int> connections = ConnectionsByPort();
-  figures.connections = {{"public", connections[grpc_.port]},
-                         {"membership", connections[membership_grpc_.port]},
-                         {"http", connections[http_port_]}};
   return figures;
 }
 
@@ -83,15 +78,11 @@ std::map<std::string, HttpEndpoint::Handler> Coordinator::HttpRoutes() {
     metrics_.CountRefused(wire::ReasonOf(why));
   };
   return {{"/", ForRoles(callers_, kAnyRole, "see the service", refused,
-                         [this](const Caller& caller) {
-                           const bool nameless =
-                               caller.name.empty() && caller.role == Role::kSubmit;
-                           return nameless ? strangers_page_.Get() : ServeStatusPage(caller);
-                         })},
+                         [this](const Caller& caller) { return ServeStatusPage(caller); })},
           {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
           {"/readyz", [this](std::string_view) { return Ready(); }},
-          {"/metrics", ForPrometheus(callers_, refused, [this] { return metrics_page_.Get(); })},
-          {"/targets", ForPrometheus(callers_, refused, [this] { return targets_page_.Get(); })}};
+          {"/metrics", ForPrometheus(callers_, refused, [this] { return ServeMetrics(); })},
+          {"/targets", ForPrometheus(callers_, refused, [this] { return ServeTargets(); })}};
 }
 
 HttpReply Coordinator::ServeMetrics() {

@@ -14,18 +14,14 @@
 namespace hilbert_ring::server {
 
 EncoderService::EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
-                               const ShortCalls& short_calls, PlanGate& plans)
-    : services_(services),
-      callers_(callers),
-      calls_(calls),
-      short_calls_(short_calls),
-      plans_(plans) {}
+                               PlanGate& plans)
+    : services_(services), callers_(callers), calls_(calls), plans_(plans) {}
 
 grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
                                         const v1::PlanEncodeRequest* request,
                                         v1::PlanResponse* response) {
-  return short_calls_.Serve("PlanEncode", *context,
-                            [&] { return MakePlanFor(*context, *request, *response); });
+  return services_.metrics.requests().Count(
+      "PlanEncode", [&] { return MakePlanFor(*context, *request, *response); });
 }
 
 grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
@@ -98,7 +94,7 @@ v1::Model EncoderService::Describe(const std::string& name,
 grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
                                         const v1::ListModelsRequest* request,
                                         v1::ListModelsResponse* response) {
-  return short_calls_.Serve("ListModels", *context, [&] {
+  return services_.metrics.requests().Count("ListModels", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const ModelCatalog::Listing listing = services_.models.List();
@@ -113,7 +109,7 @@ grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
 
 grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
                                       const v1::GetModelRequest* request, v1::Model* response) {
-  return short_calls_.Serve("GetModel", *context, [&] {
+  return services_.metrics.requests().Count("GetModel", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const auto folder = services_.models.Open(request->name());

@@ -7,7 +7,6 @@
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "server/access/callers.h"
 #include "server/coordinator/job_calls.h"
-#include "server/coordinator/short_calls.h"
 #include "server/job/job_services.h"
 #include "server/models/model_catalog.h"
 #include "server/schedule/plan_gate.h"
@@ -18,8 +17,7 @@ class EncoderService
     : public v1::EncoderService::WithRawCallbackMethod_Encode<v1::EncoderService::Service> {
  public:
   // plans: of callers. All outlive it.
-  EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
-                 const ShortCalls& short_calls, PlanGate& plans);
+  EncoderService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Encode(
       grpc::CallbackServerContext* context) override {
@@ -40,7 +38,6 @@ class EncoderService
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
-  const ShortCalls& short_calls_;
   PlanGate& plans_;
 };
 

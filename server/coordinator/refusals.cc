@@ -19,17 +19,12 @@ grpc::Status Refuse(Metrics& metrics, const absl::Status& why) {
   return wire::ToGrpc(why);
 }
 
-grpc::Status RefuseForNow(Metrics& metrics, const absl::Status& why, double seconds,
-                          grpc::ServerContext& context) {
-  context.AddTrailingMetadata(wire::kPushbackKey, std::to_string(Pushback(seconds).count()));
-  return Refuse(metrics, why);
-}
-
 grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context) {
   const absl::Status why =
       wire::ErrorOf(wire::reason::kTooManyCalls,
                     absl::StrCat(plans.most(), " plans are being made, which is the limit"));
-  return RefuseForNow(metrics, why, kPlanSeconds, context);
+  context.AddTrailingMetadata(wire::kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
+  return Refuse(metrics, why);
 }
 
 }  // namespace hilbert_ring::server

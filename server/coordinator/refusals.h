@@ -12,11 +12,7 @@ namespace hilbert_ring::server {
 // Counted by its reason.
 grpc::Status Refuse(Metrics& metrics, const absl::Status& why);
 
-// The same, with when to try again: when about half of so many seconds of work may be done.
-grpc::Status RefuseForNow(Metrics& metrics, const absl::Status& why, double seconds,
-                          grpc::ServerContext& context);
-
-// TOO_MANY_CALLS, with when to try again.
+// TOO_MANY_CALLS, with when to try again: when about half of the longest may be done.
 grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context);
 
 }  // namespace hilbert_ring::server

@@ -8,7 +8,6 @@
 #include "engine/base/return_if_error.h"
 #include "server/job/open_request.h"
 #include "server/job/worker_failure.h"
-#include "server/process/shut_connections.h"
 #include "server/process/tokens.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -41,7 +40,6 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
 void WorkerStream::NoteDeparted() {
   if (member().left_in_order || ended()) return;
   stop_.Request(LostWorker(member().address, "its heartbeats or its connection ended"));
-  if (writes_since_.load() != kWritesNothing) ShutConnectionsTo(member().answered_at.Get());
 }
 
 absl::Status WorkerStream::Make(const Delivered& delivered) {

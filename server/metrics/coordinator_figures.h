@@ -44,7 +44,6 @@ struct CoordinatorFigures {
   int64_t ring_generation = 0;
   std::vector<MemoryAccount> memory;
   std::vector<CacheCount> caches;
-  std::map<std::string, int> connections;          // open, by the port's name
   std::map<std::string, double> certificate_ends;  // by name, in seconds since 1970
 };
 

@@ -19,7 +19,6 @@ using prometheus::Histogram;
 constexpr std::string_view kPhases[] = {
     "queue", "ring", "receive", "compute", "exchange", "exposed_exchange", "send"};
 constexpr std::string_view kTransports[] = {"gloo", "nccl", "none"};
-constexpr std::string_view kConnections = "CONNECTIONS";  // no status says it to anybody
 constexpr char kOtherModels[] = "other";
 constexpr double kLeastMeasured = 0.01;  // seconds; shorter computes say little of a rate
 
@@ -174,7 +173,6 @@ Metrics::Metrics(const MetricLabels& labels) : families_(std::make_unique<Famili
     f.failed.Add({{"reason", reason}});
     f.refused.Add({{"reason", reason}});
   }
-  f.refused.Add({{"reason", std::string(kConnections)}});
   for (const std::string& cause : labels.causes) f.retries.Add({{"cause", cause}});
   for (const std::string_view phase : kPhases) {
     f.phases.Add({{"phase", std::string(phase)}}, kSecondsBuckets);
@@ -214,8 +212,6 @@ void Metrics::CountStreamEpoch() { families_->stream_epochs.Increment(); }
 void Metrics::CountRefused(const std::string& reason) {
   families_->refused.Add({{"reason", ReasonLabel(reason)}}).Increment();
 }
-
-void Metrics::CountRefusedConnection() { CountRefused(std::string(kConnections)); }
 
 void Metrics::CountExecution(absl::StatusCode code) {
   families_->executions.Add({{"code", CodeLabel(code)}}).Increment();
@@ -330,7 +326,6 @@ std::string Metrics::Serialize(const CoordinatorFigures& figures,
   std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
   std::ranges::move(FamiliesOf(figures), std::back_inserter(families));
   std::ranges::move(ProcessFigures(), std::back_inserter(families));
-  families.push_back(ConnectionFigures(figures.connections));
   families.push_back(CertificateFigures(figures.certificate_ends));
   families.push_back(BuildInfo(version));
   std::erase_if(families, [](const auto& family) { return family.metric.empty(); });

@@ -48,7 +48,6 @@ class Metrics {
   void ObserveJob(const JobSeconds& seconds);    // of a job that ended well
   void CountStreamEpoch();                       // of a stream without end, which ended well
   void CountRefused(const std::string& reason);  // a call that never became a job
-  void CountRefusedConnection();
   void CountExecution(absl::StatusCode code);
   void CountRetry(const std::string& cause);  // of a job whose workers were lost
   void ObserveCancel(double seconds);         // until a cancelled job's memory is free on a worker

@@ -95,14 +95,6 @@ prometheus::MetricFamily CertificateFigures(const std::map<std::string, double>&
   return std::move(family).Take();
 }
 
-prometheus::MetricFamily ConnectionFigures(const std::map<std::string, int>& connections) {
-  ScrapedFamily family =
-      ScrapedFamily::OfGauges("hilbert_ring_connections_open",
-                              "Connections that are open, by the port at which they came in");
-  for (const auto& [port, count] : connections) family.Add(count, {{"port", port}});
-  return std::move(family).Take();
-}
-
 prometheus::MetricFamily BuildInfo(const std::string& version) {
   return ScrapedFamily::OfGauges("hilbert_ring_build_info", "The build that runs; always 1")
       .Add(1, {{"version", version}})

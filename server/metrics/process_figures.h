@@ -15,13 +15,10 @@ namespace hilbert_ring::server {
 // proc: where the kernel's account is mounted. Figures that it does not give are left out.
 std::vector<prometheus::MetricFamily> ProcessFigures(const std::string& proc = "/proc");
 
-// hilbert_ring_build_info, which is 1.
 // ends: of certificates by name, in seconds since 1970.
 prometheus::MetricFamily CertificateFigures(const std::map<std::string, double>& ends);
 
-// connections: that are open, by the name of the port at which they came in.
-prometheus::MetricFamily ConnectionFigures(const std::map<std::string, int>& connections);
-
+// hilbert_ring_build_info, which is 1.
 prometheus::MetricFamily BuildInfo(const std::string& version);
 
 }  // namespace hilbert_ring::server

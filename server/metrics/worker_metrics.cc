@@ -138,7 +138,6 @@ std::string WorkerMetrics::Serialize(const WorkerProcessFigures& figures) const 
                    {"transport", figures.transport}})
           .Take());
   std::ranges::move(ProcessFigures(), std::back_inserter(families));
-  families.push_back(ConnectionFigures(figures.connections));
   families.push_back(CertificateFigures(figures.certificate_ends));
   families.push_back(BuildInfo(figures.version));
   std::erase_if(families, [](const auto& family) { return family.metric.empty(); });

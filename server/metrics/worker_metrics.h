@@ -32,7 +32,6 @@ struct WorkerProcessFigures {
   int64_t memory_limit_bytes = 0, memory_used_bytes = 0;
   int models = 0;  // loaded
   int64_t model_memory_limit_bytes = 0, model_memory_used_bytes = 0;
-  std::map<std::string, int> connections;          // open, by the port's name
   std::map<std::string, double> certificate_ends;  // by name, in seconds since 1970
 };
 

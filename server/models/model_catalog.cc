@@ -85,6 +85,7 @@ std::vector<std::string> ModelCatalog::Names(std::vector<std::string>& misnamed)
 }
 
 ModelCatalog::Listing ModelCatalog::List() {
+  const MutexLock lock(listing_);
   Listing listing;
   std::vector<std::string> names = Names(listing.misnamed);
   listing.cut = names.size() > kMostModels;

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/model/files/encoder_folder.h"
 #include "engine/model/files/file_digests.h"
 
@@ -45,6 +46,7 @@ class ModelCatalog {
     bool cut = false;                   // there are more
     std::vector<std::string> misnamed;  // folders with a config.json whose name is no model's
   };
+  // One at a time: the next needs not read what this one has.
   Listing List();
 
   // For a process that ends: weights that are being read are not read to their ends.
@@ -55,6 +57,7 @@ class ModelCatalog {
 
   const std::string folder_;
   FileDigests digests_;
+  Mutex listing_;
 };
 
 }  // namespace hilbert_ring::server

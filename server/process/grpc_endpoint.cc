@@ -17,12 +17,9 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
 #include "server/process/deadline.h"
-#include "server/process/listening_sockets.h"
 #include "server/process/malformed_requests.h"
 #include "server/process/reflection_limit.h"
-#include "server/process/refusal_log.h"
 #include "server/process/tls.h"
-#include "spdlog/spdlog.h"
 #include "wire/before_connecting.h"
 #include "wire/codec.h"
 #include "wire/transport.h"
@@ -78,17 +75,6 @@ void Serve(grpc::experimental::ExternalConnectionAcceptor& acceptor, int listeni
   acceptor.HandleNewConnection(&parameters);
 }
 
-std::function<void(const absl::Status&)> TellOfRefusals(std::function<void()> on_refused) {
-  return [on_refused = std::move(on_refused),
-          log = std::make_shared<RefusalLog>()](const absl::Status& why) {
-    if (on_refused) on_refused();
-    if (const auto refused = log->Note(Clock::now())) {
-      spdlog::warn("{} (connections refused since the last such line: {})",
-                   std::string(why.message()), *refused);
-    }
-  };
-}
-
 }  // namespace
 
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
@@ -116,7 +102,6 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   } else {
     builder.SetOption(std::make_unique<WithoutReflection>());
   }
-  if (listen.short_calls != nullptr) interceptors.push_back(listen.short_calls->Counter());
   interceptors.push_back(NameMalformedRequests());
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (grpc::Service* service : services) builder.RegisterService(service);
@@ -151,13 +136,9 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                         .port = sockets.port()};
   if (endpoint.server == nullptr) return absl::InternalError("gRPC built no server");
   endpoint.server->GetHealthCheckService()->SetServingStatus(false);
-  auto listener = ConnectionListener::Start(
+  endpoint.listener = std::make_unique<ConnectionListener>(
       std::move(sockets),
-      {.connections_per_peer = listen.connections_per_peer, .peer = listen.peer},
-      {.serve = [acceptor](int socket, int connection) { Serve(*acceptor, socket, connection); },
-       .refused = TellOfRefusals(listen.on_refused)});
-  RETURN_IF_ERROR(listener.status());
-  endpoint.listener = *std::move(listener);
+      [acceptor](int socket, int connection) { Serve(*acceptor, socket, connection); });
   return endpoint;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
-#include "server/process/call_limits.h"
 #include "server/process/connection_listener.h"
 #include "server/process/security_settings.h"
 
@@ -40,15 +38,9 @@ struct GrpcListen {
   // A connection that has no call for so long is closed; its peer makes another for its next call.
   // 0: never.
   std::chrono::milliseconds idle{0};
-  int connections_per_peer = 1024;  // open at once; further ones are closed
-  PeerIs peer = PeerIs::kNetwork;
   // Calls of one connection that are open at once, whether or not a handler has them yet. The peer
   // is told, and its further calls wait on its side.
   int streams_per_connection = 1024;
-  // Counts unary calls, whose handlers ask it. Null: nobody does. It outlives the server.
-  CallLimits* short_calls = nullptr;
-  // Told of each connection that is closed at once, by the listener's thread. Null: nobody is.
-  std::function<void()> on_refused;
   std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
   bool reflection = true;
 };

@@ -1,14 +1,13 @@
 // The HTTP port, by libmicrohttpd: a few paths that answer GET and HEAD. A connection has one
-// request, ends after 5 s of silence, and after a minute in any case; one that says nothing keeps
-// none of the others waiting. With a certificate it is HTTPS; the files are looked at once a
-// second, and new ones count for the connections that are made from then on.
+// request, and ends after 5 s of silence; one that says nothing keeps none of the others waiting.
+// With a certificate it is HTTPS; the files are looked at once a second, and new ones count for the
+// connections that are made from then on.
 //
 //   auto http = HttpEndpoint::Start("127.0.0.1", 8002, {{"/livez", [](std::string_view) {
 //                                                          return HttpReply{.body = "ok\n"};
 //                                                        }}});
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,8 +22,6 @@ struct HttpReply {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
-  // In place of `body` where several answers are the same: it is in memory once.
-  std::shared_ptr<const std::string> shared;
 };
 
 // Files in PEM, which CheckTlsFiles has found right; empty: clear text.
@@ -32,11 +29,6 @@ struct HttpTls {
   std::string cert, key;
   // Told of the certificate's PEM when it is shown from then on. Null: nobody is.
   std::function<void(const std::string& pem)> shown;
-};
-
-struct HttpLimits {
-  int connections_per_peer = 1024;                 // open at once; further ones are closed
-  std::chrono::milliseconds longest_life{60'000};  // of a connection
 };
 
 class HttpEndpoint {
@@ -49,8 +41,7 @@ class HttpEndpoint {
   // and port, when they cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& host, int port,
                                                              std::map<std::string, Handler> routes,
-                                                             HttpTls tls = {},
-                                                             const HttpLimits& limits = {});
+                                                             HttpTls tls = {});
   virtual ~HttpEndpoint() = default;
   virtual int port() const = 0;
 };

@@ -50,31 +50,14 @@ int Listen(const sockaddr* address, socklen_t length) {
   return -1;
 }
 
-void SetPort(sockaddr* address, int port) {
-  const in_port_t number = htons(static_cast<in_port_t>(port));
-  if (address->sa_family == AF_INET6) {
-    reinterpret_cast<sockaddr_in6*>(address)->sin6_port = number;
-  } else {
-    reinterpret_cast<sockaddr_in*>(address)->sin_port = number;
-  }
-}
+// sin6_port lies where sin_port does.
+in_port_t& PortIn(sockaddr* address) { return reinterpret_cast<sockaddr_in*>(address)->sin_port; }
 
 int PortOf(int descriptor) {
   sockaddr_storage address = {};
   socklen_t length = sizeof(address);
   auto* const at = reinterpret_cast<sockaddr*>(&address);
-  if (getsockname(descriptor, at, &length) != 0) return 0;
-  return ntohs(at->sa_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(at)->sin6_port
-                                         : reinterpret_cast<sockaddr_in*>(at)->sin_port);
-}
-
-// Of IPv6 and IPv4 both; -1 where the machine has no IPv6.
-int ListenEverywhere(int port) {
-  sockaddr_in6 address = {};
-  address.sin6_family = AF_INET6;
-  address.sin6_addr = in6addr_any;
-  address.sin6_port = htons(static_cast<in_port_t>(port));
-  return Listen(reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  return getsockname(descriptor, at, &length) == 0 ? ntohs(PortIn(at)) : 0;
 }
 
 }  // namespace
@@ -92,44 +75,38 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& what,
                                                         const std::string& host, int port) {
   const std::string where =
       absl::StrCat("cannot listen on ", what, " ", HostPort(host, port), ": ");
-  ListeningSockets sockets;
-  if (IsWildcard(host)) {
-    const int descriptor = ListenEverywhere(port);
-    if (descriptor >= 0) {
-      sockets.descriptors_.push_back(descriptor);
-      sockets.port_ = PortOf(descriptor);
-      return sockets;
-    }
-    if (errno == EADDRINUSE || errno == EACCES) {
-      return absl::UnavailableError(absl::StrCat(where, Describe(errno)));
-    }
-  }
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int failure = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (failure != 0) {
-    return absl::UnavailableError(
-        absl::StrCat(where, "the host is no address: ", gai_strerror(failure)));
-  }
-  // One of a name's addresses is enough.
+  ListeningSockets sockets;
   int error = EADDRNOTAVAIL;
-  for (addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    if (sockets.port_ != 0) SetPort(address->ai_addr, sockets.port_);
-    const int descriptor = Listen(address->ai_addr, address->ai_addrlen);
-    if (descriptor < 0) {
-      error = errno;
-      continue;
+  // A socket of IPv6's wildcard takes IPv4 too; a machine without IPv6 has none.
+  std::vector<std::string> names = {host};
+  if (IsWildcard(host)) names.insert(names.begin(), "::");
+  for (const std::string& name : names) {
+    addrinfo* found = nullptr;
+    const int failure = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (failure != 0) {
+      return absl::UnavailableError(
+          absl::StrCat(where, "the host is no address: ", gai_strerror(failure)));
     }
-    sockets.descriptors_.push_back(descriptor);
-    if (sockets.port_ == 0) sockets.port_ = PortOf(descriptor);
+    // One of a name's addresses is enough.
+    for (addrinfo* address = found; address != nullptr; address = address->ai_next) {
+      if (sockets.port_ != 0)
+        PortIn(address->ai_addr) = htons(static_cast<uint16_t>(sockets.port_));
+      const int descriptor = Listen(address->ai_addr, address->ai_addrlen);
+      if (descriptor < 0) {
+        error = errno;
+        continue;
+      }
+      sockets.descriptors_.push_back(descriptor);
+      if (sockets.port_ == 0) sockets.port_ = PortOf(descriptor);
+    }
+    freeaddrinfo(found);
+    if (!sockets.descriptors_.empty()) return sockets;
+    if (error == EADDRINUSE || error == EACCES) break;
   }
-  freeaddrinfo(found);
-  if (sockets.descriptors_.empty()) {
-    return absl::UnavailableError(absl::StrCat(where, Describe(error)));
-  }
-  return sockets;
+  return absl::UnavailableError(absl::StrCat(where, Describe(error)));
 }
 
 }  // namespace hilbert_ring::server

@@ -86,14 +86,6 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
                  "streams that one host may have open")
       ->check(CLI::Range(1, 100'000));
   AddOpenTimeout(app, s.open_timeout);
-  app.add_option("--max-short-calls-per-peer", s.max_short_calls_per_peer,
-                 "calls with one message each way that one host may have at work at once")
-      ->check(CLI::Range(1, 8192));
-  app.add_option("--max-connections-per-peer", s.max_connections_per_peer,
-                 "connections that one host may have open; further ones are closed")
-      ->check(CLI::Range(1, 1'000'000));
-  AddDuration(app, "--connection-idle-timeout", s.connection_idle_timeout,
-              "a caller's connection that has no call for so long is closed");
   AddBytes(app, "--waiting-memory", s.waiting_memory_bytes,
            "memory for all calls that are not admitted: at most 5 MiB of one until its first "
            "message is there, then that message and 1 MiB; 5 MiB at least")

@@ -57,12 +57,9 @@ struct CoordinatorSettings {
   int job_workers = 0;  // of a job; 0: as many as end it first
 
   // Bounds of memory are those of a large machine; FitMemory lowers them.
-  int max_queue = 64;                  // jobs that wait
-  int max_calls_per_peer = 256;        // open at once
-  int max_short_calls_per_peer = 128;  // with one message each way, at work at once
-  Milliseconds open_timeout{5'000};    // of a call that has said nothing
-  int max_connections_per_peer = 256;
-  Milliseconds connection_idle_timeout{300'000};      // of a connection without a call
+  int max_queue = 64;                                 // jobs that wait
+  int max_calls_per_peer = 256;                       // open at once
+  Milliseconds open_timeout{5'000};                   // of a call that has said nothing
   int64_t waiting_memory_bytes = int64_t{512} << 20;  // of all calls that are not admitted
   int64_t transport_memory_bytes = int64_t{2} << 30;  // of what callers sent and nobody has taken
   Milliseconds queue_timeout{3'600'000};

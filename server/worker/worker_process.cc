@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +21,6 @@
 #include "server/metrics/worker_metrics.h"
 #include "server/models/model_scan.h"
 #include "server/process/certificate_watch.h"
-#include "server/process/connection_count.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/host_port.h"
 #include "server/process/http_endpoint.h"
@@ -30,7 +28,6 @@
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
-#include "server/process/shared_page.h"
 #include "server/process/stop_signals.h"
 #include "server/process/tls.h"
 #include "server/process/tokens.h"
@@ -173,9 +170,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   const std::string address = HostPort(settings.host, grpc.port);
   const DeviceInfo info = device.info();
   std::atomic<bool> registered = false;
-  std::atomic<int> http_port = 0;  // requests may come before it is known
   const auto serve_metrics = [&] {
-    std::map<int, int> connections = ConnectionsByPort();
     return HttpReply{.content_type = WorkerMetrics::ContentType(),
                      .body = metrics.Serialize({.version = std::string(kVersion),
                                                 .device = info.name,
@@ -189,11 +184,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                                 .models = models.count(),
                                                 .model_memory_limit_bytes = models.limit(),
                                                 .model_memory_used_bytes = models.bytes(),
-                                                .connections = {{"worker", connections[grpc.port]},
-                                                                {"http", connections[http_port]}},
                                                 .certificate_ends = certificates.Ends()})};
   };
-  SharedPage metrics_page(serve_metrics, SystemTime());
   const auto set_ready = [&](bool ready) {
     grpc::HealthCheckServiceInterface* health = grpc.server->GetHealthCheckService();
     health->SetServingStatus(ready);
@@ -210,18 +202,18 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
         ForPrometheus(
             readers,
             [&metrics](const absl::Status& why) { metrics.CountRefused(wire::ReasonOf(why)); },
-            [&metrics_page] { return metrics_page.Get(); })}},
+            serve_metrics)}},
       {.cert = http_tls.cert, .key = http_tls.key, .shown = [&](const std::string& pem) {
          certificates.Show("http", pem);
        }});
   if (!http.ok()) return http.status();
-  http_port = (*http)->port();
+  const int http_port = (*http)->port();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion, address,
-               info.name, info.kernel, transport.name, HostPort(http_host, (*http)->port()));
+               info.name, info.kernel, transport.name, HostPort(http_host, http_port));
   if (!self_test.ok()) spdlog::error("self-test: {}", std::string(self_test.message()));
   if (settings.http.auth_token_file.empty() && !IsLoopback(http_host)) {
     spdlog::warn("no --auth-token-file: whoever reaches {} reads this worker's /metrics",
-                 HostPort(http_host, (*http)->port()));
+                 HostPort(http_host, http_port));
   }
   {
     std::atomic<bool> draining = false;

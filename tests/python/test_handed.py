@@ -76,8 +76,6 @@ def await_nothing_left(service):
 
 
 def metric(service, name):
-    """Of a page that is made after the call began: others may be a quarter of a second old."""
-    time.sleep(0.25)
     return metrics(service, [name])[0]
 
 
@@ -88,7 +86,6 @@ def metrics(service, names):
 
 
 def bytes_of_rows(service):
-    time.sleep(0.25)  # as metric() does
     return metrics(service, ["hilbert_ring_received_bytes_total", "hilbert_ring_sent_bytes_total"])
 
 

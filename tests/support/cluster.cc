@@ -28,7 +28,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStartLimit{30'000};
 constexpr milliseconds kStopLimit{20'000};
 constexpr milliseconds kPoll{5};
-constexpr milliseconds kPageKept{250};  // at most
 constexpr milliseconds kDescribeLimit{2'000};
 constexpr int kMessageLimit = 8 << 20;  // bytes
 
@@ -252,13 +251,7 @@ absl::StatusOr<std::string> Cluster::HttpGet(const std::string& path) const {
   return std::move(answer.body);
 }
 
-absl::StatusOr<std::string> Cluster::Metrics() const {
-  const std::scoped_lock lock(metrics_mutex_);
-  std::this_thread::sleep_until(metrics_kept_until_);
-  absl::StatusOr<std::string> page = HttpGet("/metrics");
-  metrics_kept_until_ = Clock::now() + kPageKept;
-  return page;
-}
+absl::StatusOr<std::string> Cluster::Metrics() const { return HttpGet("/metrics"); }
 
 absl::StatusOr<double> Cluster::Metric(const std::string& series) const {
   ASSIGN_OR_RETURN(const std::string page, Metrics());

@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -81,8 +80,7 @@ class Cluster {
   // status.
   absl::StatusOr<std::string> HttpGet(const std::string& path) const;
 
-  // The coordinator's /metrics, of a page that is made after the call began: another may be older
-  // (server/process/shared_page.h). Thread-safe.
+  // The coordinator's /metrics. Thread-safe.
   absl::StatusOr<std::string> Metrics() const;
 
   // What such a page says (metrics_page.h).
@@ -121,8 +119,6 @@ class Cluster {
   std::unique_ptr<Program> coordinator_;
   std::vector<std::unique_ptr<Program>> workers_;  // the test's
   std::shared_ptr<grpc::Channel> channel_;         // for Describe
-  mutable std::mutex metrics_mutex_;
-  mutable std::chrono::steady_clock::time_point metrics_kept_until_;  // of the last page at most
 };
 
 }  // namespace hilbert_ring::testing

@@ -161,9 +161,7 @@ TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {
   } while (!reply.up() && std::chrono::steady_clock::now() < end);
   EXPECT_TRUE(reply.up());
   EXPECT_EQ(reply.reason(), "");
-  const Members members = membership_.Live();
-  ASSERT_EQ(members.size(), 1u);
-  EXPECT_EQ(members[0]->answered_at.Get(), absl::StrCat("127.0.0.1:", there->port));
+  EXPECT_EQ(membership_.Live().size(), 1u);
   there->Shutdown(std::chrono::milliseconds(0));
 }
 

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +19,7 @@
 #include "tests/support/certificates.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/http_get.h"
+#include "tests/support/silent_connection.h"
 #include "tests/support/test_depth.h"
 
 namespace hilbert_ring::server {
@@ -68,28 +69,6 @@ TEST(HttpEndpoint, AnswersItsPathsAlone) {
   }
 }
 
-// A connection that sends `request` and waits.
-class IdleConnection {
- public:
-  IdleConnection(int port, const std::string& request) {
-    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    sockaddr_in to = {};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(port));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    // A port that takes no more connections does not hold the test up.
-    (void)connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
-    if (!request.empty()) (void)send(fd_, request.data(), request.size(), MSG_NOSIGNAL);
-  }
-  IdleConnection(IdleConnection&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~IdleConnection() {
-    if (fd_ >= 0) close(fd_);
-  }
-
- private:
-  int fd_;
-};
-
 TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
   // Both ends of each are here.
   const int connections = std::min(1000, (RaiseDescriptorLimit() - 96) / 2);
@@ -98,17 +77,28 @@ TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
     auto http = HttpEndpoint::Start(
         "127.0.0.1", 0, {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}});
     ASSERT_TRUE(http.ok()) << http.status();
-    std::vector<IdleConnection> idle;
-    idle.reserve(connections);
-    for (int i = 0; i < connections; ++i) idle.emplace_back((*http)->port(), request);
+    std::vector<int> idle;
+    for (int i = 0; i < connections; ++i) {
+      idle.push_back(SilentSocket());
+      ConnectSilently(idle.back(), (*http)->port());
+      (void)send(idle.back(), request, std::strlen(request), MSG_NOSIGNAL);
+    }
     const auto start = std::chrono::steady_clock::now();
     EXPECT_THAT(Get((*http)->port(), "/livez"), StartsWith("HTTP/1.1 200 "));
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
+    for (const int client : idle) close(client);
   }
 }
 
 std::map<std::string, HttpEndpoint::Handler> Livez() {
   return {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}};
+}
+
+TEST(HttpEndpoint, AcceptsAgainAfterDescriptorsRanOut) {
+  auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
+  ASSERT_TRUE(http.ok()) << http.status();
+  ASSERT_TRUE(TakeAllDescriptors((*http)->port()));
+  EXPECT_THAT(Get((*http)->port(), "/livez"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST(HttpEndpoint, ShowsANewCertificateOnceItIsWhole) {
