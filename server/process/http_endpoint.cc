@@ -29,7 +29,7 @@ namespace {
 constexpr unsigned kMostConnections = 8192;
 constexpr unsigned kMostConnectionsOfHost = 1024;
 constexpr unsigned kSilenceSeconds = 5;
-constexpr auto kLookAgain = std::chrono::seconds(1);
+constexpr auto kCertificateInterval = std::chrono::seconds(1);
 constexpr size_t kMostHostShown = 256;
 
 // As gRPC's ports have it: GnuTLS by itself lets TLS 1.0 and 1.1 in.
@@ -52,7 +52,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     port_ = sockets.port();
     RETURN_IF_ERROR(Show());
     listener_.emplace(std::move(sockets), [this](int, int connection) { Take(connection); });
-    if (!files_.cert.empty()) watch_.emplace(kLookAgain, [this](const auto&) { Look(); });
+    if (!files_.cert.empty()) watch_.emplace(kCertificateInterval, [this](const auto&) { Look(); });
     return absl::OkStatus();
   }
 
