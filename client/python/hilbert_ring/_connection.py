@@ -8,13 +8,10 @@ from typing import Any, Callable, Iterator, Optional, Set, TypeVar
 
 import grpc
 
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PushedBack,
-                                   closed_error, keep_buffers, short_failure)
+from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, keep_buffers, short_failure
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
 from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
-from hilbert_ring.errors import UnavailableError
-from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
 
@@ -139,31 +136,6 @@ class Connection:
         except grpc.FutureCancelledError:
             raise closed_error() from None
         return parsed(response, answer)
-
-    def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
-            service: str = SERVICE) -> T:
-        """A short call on behalf of a job: waits for a service that is away, as the job's call does."""
-        while True:
-            left = attempts.deadline_left()
-            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
-            try:
-                return self.short(name, request, response, seconds, service)
-            except PushedBack as pushed:
-                self.pause(attempts.wait_after(pushed.failure))
-            except UnavailableError as error:
-                if error.reason == "DATA_ROOT_GONE":
-                    raise
-                self.pause(attempts.wait_after(AttemptFailure(error, admitted=False)))
-
-    def plan(self, request: Any, attempts: Attempts) -> pb.PlanResponse:
-        """Of a PlanRequest or PlanEncodeRequest. Waits for a service that makes too many plans."""
-        name, service = (("Plan", SERVICE) if isinstance(request, pb.PlanRequest)
-                         else ("PlanEncode", ENCODER_SERVICE))
-        while True:
-            try:
-                return self.short(name, request, pb.PlanResponse, attempts.deadline_left(), service)
-            except PushedBack as pushed:
-                self.pause(attempts.wait_after(pushed.failure))
 
     def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
         """Returns when the next attempt may start: after `wait`, and with a connection.

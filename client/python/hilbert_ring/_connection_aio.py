@@ -8,12 +8,9 @@ from typing import Any, AsyncIterator, Callable, Iterator, Optional, Set, Tuple,
 import grpc
 import grpc.aio
 
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PushedBack,
-                                   closed_error, keep_buffers, short_failure)
+from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, keep_buffers, short_failure
 from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
-from hilbert_ring.errors import UnavailableError
-from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
 
@@ -150,31 +147,6 @@ class AioConnection:
         except grpc.aio.AioRpcError as ended:
             raise short_failure(name, ended, self.closed) from None
         return parsed(response, answer)
-
-    async def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
-                  service: str = SERVICE) -> T:
-        """As of Connection.ask."""
-        while True:
-            left = attempts.deadline_left()
-            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
-            try:
-                return await self.short(name, request, response, seconds, service)
-            except PushedBack as pushed:
-                await self.pause(attempts.wait_after(pushed.failure))
-            except UnavailableError as error:
-                if error.reason == "DATA_ROOT_GONE":
-                    raise
-                await self.pause(attempts.wait_after(AttemptFailure(error, admitted=False)))
-
-    async def plan(self, request: Any, attempts: Attempts) -> pb.PlanResponse:
-        """As of Connection.plan."""
-        name, service = (("Plan", SERVICE) if isinstance(request, pb.PlanRequest)
-                         else ("PlanEncode", ENCODER_SERVICE))
-        while True:
-            try:
-                return await self.short(name, request, pb.PlanResponse, attempts.deadline_left(), service)
-            except PushedBack as pushed:
-                await self.pause(attempts.wait_after(pushed.failure))
 
     async def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
         """As of Connection.come_back."""

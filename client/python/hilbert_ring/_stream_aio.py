@@ -1,7 +1,6 @@
 """Streams without end of the client for asyncio."""
 import asyncio
-from typing import (Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator,
-                    Optional, Tuple, Union)
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Optional, Tuple, Union
 
 import grpc.aio
 
@@ -9,10 +8,11 @@ from hilbert_ring._channel import SERVICE, failure_or_raise
 from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
+from hilbert_ring._torch_streams import CallerStreams
 from hilbert_ring.errors import HilbertRingError
 
 Blocks = Union[Iterable[Tuple[Any, Any, Any]], AsyncIterable[Tuple[Any, Any, Any]]]
-_END = object()
+_END: Any = object()
 
 
 class AttendStream(StreamFigures):
@@ -39,28 +39,21 @@ class AttendStream(StreamFigures):
         await self.aclose()
 
 
-def _following(rest: Iterator[Any]) -> Any:
-    return next(rest, _END)
-
-
-async def each(blocks: Blocks) -> AsyncIterator[Any]:
+async def _each(blocks: Blocks, streams: CallerStreams) -> AsyncIterator[Any]:
     """The caller's blocks. One that is no asynchronous iterator may wait: it is asked in a thread."""
     if isinstance(blocks, AsyncIterable):
         async for block in blocks:
             yield block
         return
-    rest = iter(blocks)
-    while True:
-        block = await asyncio.to_thread(_following, rest)
-        if block is _END:
-            return
+    rest = streams.iterate(blocks)
+    while (block := await asyncio.to_thread(next, rest, _END)) is not _END:
         yield block
 
 
-async def run_stream(connection: AioConnection, blocks: Blocks, prepare: Callable[[Any], StreamCall],
-                     state: StreamState) -> AsyncIterator[StreamedBlock]:
+async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerStreams,
+                     prepare: Callable[[Any], StreamCall], state: StreamState) -> AsyncIterator[StreamedBlock]:
     """As of the blocking client's run_stream."""
-    rest = each(blocks)
+    rest = _each(blocks, streams)
     try:
         first = await rest.__anext__()
     except StopAsyncIteration:

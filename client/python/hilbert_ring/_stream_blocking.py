@@ -9,6 +9,7 @@ from hilbert_ring._connection import Connection
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._stream import (InputBlock, StreamAttempt, StreamCall, StreamedBlock, StreamFigures,
                                    StreamState)
+from hilbert_ring._torch_streams import CallerStreams
 from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -50,13 +51,13 @@ class AttendStream(StreamFigures):
         self.close()
 
 
-def run_stream(connection: Connection, blocks: Blocks, prepare: Callable[[Any], StreamCall],
+def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, prepare: Callable[[Any], StreamCall],
                state: StreamState) -> Iterator[StreamedBlock]:
     """The results. prepare: of the first block, which says what the stream is.
 
     Until the service has taken the stream it is called again as a job is; then never.
     """
-    rest = iter(blocks)
+    rest = streams.iterate(blocks)
     for first in rest:
         call = prepare(first)
         break
