@@ -63,13 +63,6 @@ class AioConnection:
         self._closed = False
         self._calls: Set[Any] = set()  # under way
 
-    def _open(self, endless: bool = False) -> grpc.aio.Channel:
-        address = self._address
-        options = address.channel_options(endless)
-        if address.credentials is None:
-            return grpc.aio.insecure_channel(address.server, options=options)
-        return grpc.aio.secure_channel(address.server, address.credentials, options=options)
-
     async def close(self) -> None:
         """As of Connection.close."""
         self._closed = True
@@ -95,7 +88,7 @@ class AioConnection:
         self._check_open()
         loop = asyncio.get_running_loop()
         if self._channel is None or self._ending is None:
-            self._loop, self._channel, self._ending = loop, self._open(), asyncio.Event()
+            self._loop, self._channel, self._ending = loop, self._address.channel(grpc.aio), asyncio.Event()
         if self._loop is not loop:
             raise RuntimeError("the client is used in a second event loop, must be used in that of its first call: "
                                "connect in each loop")
@@ -124,18 +117,13 @@ class AioConnection:
         call.add_done_callback(self._calls.discard)
         return call
 
-    def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
+    def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float],
+               endless: bool = False) -> Any:
         """As of Connection.stream."""
-        return self._noted(self._ready()[0].stream_stream(method)(requests, timeout=seconds,
-                                                                  metadata=self._address.metadata()))
-
-    def endless(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
-        """As of Connection.endless."""
-        self._ready()
-        if self._unbounded is None:
-            self._unbounded = self._open(endless=True)
-        return self._noted(self._unbounded.stream_stream(method)(requests, timeout=seconds,
-                                                                 metadata=self._address.metadata()))
+        channel = self._ready()[0]
+        if endless:
+            channel = self._unbounded = self._unbounded or self._address.channel(grpc.aio, endless)
+        return self._noted(channel.stream_stream(method)(requests, timeout=seconds, metadata=self._address.metadata()))
 
     async def short(self, name: str, request: Any, response: Callable[[], T],
                     seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:

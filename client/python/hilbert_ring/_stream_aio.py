@@ -75,8 +75,7 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
 
 
 class _Carrier:
-    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what
-    comes."""
+    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what comes."""
 
     def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: AsyncIterator[Any]) -> None:
         self._attempt = attempt
@@ -87,10 +86,9 @@ class _Carrier:
         self._over = False
         self.failure: Optional[AttemptFailure] = None
 
-    async def run(self, connection: AioConnection,
-                  seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
+    async def run(self, connection: AioConnection, seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
         """The results; afterwards `failure` says how the attempt failed, if it did."""
-        stream = connection.endless(SERVICE + "AttendStream", self._requests(), seconds)
+        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds, endless=True)
         with self._broken.raised(connection):
             try:
                 async for message in stream:
@@ -101,8 +99,7 @@ class _Carrier:
                         yield block
                 self._attempt.finish()
             except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-                self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken.error,
-                                                connection.closed)
+                self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken.error, connection.closed)
             finally:
                 self._over = True
                 self._changed.set()

@@ -334,14 +334,10 @@ class Client:
 
     async def model(self, name: str) -> encoder_pb.Model:
         """One of them; raises NotFoundError where there is none of the name."""
-        found: encoder_pb.Model = await self._connection.short(
-            "GetModel", model_request(name), encoder_pb.Model, service=ENCODER_SERVICE)
-        return found
+        return await self._connection.short("GetModel", model_request(name), encoder_pb.Model, service=ENCODER_SERVICE)
 
     async def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
-        found: encoder_pb.Model = await self._ask(
-            "GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
-        return found
+        return await self._ask("GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
 
     async def _run_job(
             self, call: JobCall, attempts: Attempts,
@@ -368,7 +364,7 @@ class Client:
             return None
         with closing(handing):
             try:
-                root: pb.GetDataRootResponse = await self._connection.short(
+                root = await self._connection.short(
                     "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, ASK_SECONDS)
             except HilbertRingError:
                 return None  # which the job's call is told, too, where it matters
@@ -388,8 +384,7 @@ class Client:
         if parts is None:
             return None
         try:
-            root: pb.GetDataRootResponse = await self._ask(
-                "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+            root = await self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
         except HilbertRingError:
             if call.by_reference == "always":
                 raise
@@ -486,6 +481,4 @@ class Client:
 
     async def status(self) -> pb.GetClusterResponse:
         """Workers, their memory, and rings, as they are now (message GetClusterResponse)."""
-        status: pb.GetClusterResponse = await self._connection.short(
-            "GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
-        return status
+        return await self._connection.short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)

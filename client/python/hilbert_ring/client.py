@@ -324,14 +324,10 @@ class Client:
 
     def model(self, name: str) -> encoder_pb.Model:
         """One of them; raises NotFoundError where there is none of the name."""
-        found: encoder_pb.Model = self._connection.short(
-            "GetModel", model_request(name), encoder_pb.Model, service=ENCODER_SERVICE)
-        return found
+        return self._connection.short("GetModel", model_request(name), encoder_pb.Model, service=ENCODER_SERVICE)
 
     def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
-        found: encoder_pb.Model = self._ask(
-            "GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
-        return found
+        return self._ask("GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
 
     def _run_job(
             self, call: JobCall, attempts: Attempts,
@@ -358,7 +354,7 @@ class Client:
             return None
         with closing(handing):
             try:
-                root: pb.GetDataRootResponse = self._connection.short(
+                root = self._connection.short(
                     "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, ASK_SECONDS)
             except HilbertRingError:
                 return None  # which the job's call is told, too, where it matters
@@ -378,8 +374,7 @@ class Client:
         if parts is None:
             return None
         try:
-            root: pb.GetDataRootResponse = self._ask(
-                "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+            root = self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
         except HilbertRingError:
             if call.by_reference == "always":
                 raise
@@ -476,6 +471,4 @@ class Client:
 
     def status(self) -> pb.GetClusterResponse:
         """Workers, their memory, and rings, as they are now (message GetClusterResponse)."""
-        status: pb.GetClusterResponse = self._connection.short(
-            "GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
-        return status
+        return self._connection.short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
