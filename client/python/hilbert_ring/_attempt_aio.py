@@ -13,8 +13,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 
 class AioAttempt:
-    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what
-    comes."""
+    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what comes."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -22,8 +21,7 @@ class AioAttempt:
         self._over = False
         self._broken = BrokenRequests()
 
-    async def run(self, connection: AioConnection,
-                  seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
+    async def run(self, connection: AioConnection, seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
         """The report, or how the attempt failed."""
         stream = connection.stream(self._attempt.method, self._requests(), seconds)
         with self._broken.raised(connection):
@@ -33,8 +31,7 @@ class AioAttempt:
                     self._changed.set()
                 return self._attempt.finish()
             except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-                return failure_or_raise(ended, self._attempt.admitted, self._broken.error,
-                                        connection.closed)
+                return failure_or_raise(ended, self._attempt.admitted, self._broken.error, connection.closed)
             finally:
                 self._over = True
                 self._changed.set()

@@ -14,8 +14,8 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 
 class BlockingAttempt:
-    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while
-    the caller's thread takes what comes."""
+    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while the caller's thread
+    takes what comes."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -23,8 +23,7 @@ class BlockingAttempt:
         self._over = False
         self._broken: Optional[Exception] = None  # reading the caller's tensors failed
 
-    def run(self, connection: Connection,
-            seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
+    def run(self, connection: Connection, seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
         """The report, or how the attempt failed."""
         stream = connection.stream(self._attempt.method, self._requests(), seconds)
         try:
@@ -44,10 +43,7 @@ class BlockingAttempt:
     def _requests(self) -> Iterator[bytes]:
         try:
             yield self._attempt.open()
-            while True:
-                rows = self._await_rows()
-                if rows is None:
-                    return  # closes the client's side
+            while (rows := self._await_rows()) is not None:
                 yield self._attempt.message(rows)
                 self._attempt.sent(rows)
         except Exception as error:
@@ -58,8 +54,7 @@ class BlockingAttempt:
         """What is sent next; None once nothing is."""
         with self._changed:
             while not self._over and not self._attempt.ended:
-                rows = self._attempt.next_rows()
-                if rows is not None:
+                if (rows := self._attempt.next_rows()) is not None:
                     return rows
                 self._changed.wait()  # until the call ends, which has the job's deadline
         return None

@@ -37,8 +37,10 @@ def may_send(call: JobCall) -> FrozenSet[str]:
     return _MAY_SEND if call.by_reference == "auto" else frozenset()
 
 
-def warn_of_sending(error: HilbertRingError) -> None:
-    """Says that a job is done, and slower."""
+def warn_of_sending(error: HilbertRingError, reasons: FrozenSet[str]) -> None:
+    """Says that a job is done, and slower. An error of other reasons is raised."""
+    if error.reason not in reasons:
+        raise error
     warn(f"tensors are sent, since the service cannot use the files: {error}", RuntimeWarning)
 
 

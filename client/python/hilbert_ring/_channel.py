@@ -104,6 +104,13 @@ class Address:
                 raise PicklingError(f"{name} is a secret in memory, must be in a file ({file}) in a client that is pickled")
         return self.arguments
 
+    def channel(self, kind: Any, endless: bool = False) -> Any:
+        """kind: grpc or grpc.aio."""
+        options = self.channel_options(endless)
+        if self.credentials is None:
+            return kind.insecure_channel(self.server, options=options)
+        return kind.secure_channel(self.server, self.credentials, options=options)
+
     def channel_options(self, endless: bool = False) -> List[Tuple[str, Union[int, str]]]:
         """endless: of a channel for calls whose length has no bound."""
         silence = _RESTING_KEEPALIVE_SECONDS if endless else _KEEPALIVE_SECONDS

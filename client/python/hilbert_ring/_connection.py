@@ -8,13 +8,10 @@ from typing import Any, Callable, Iterator, Optional, Set, TypeVar
 
 import grpc
 
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PushedBack,
-                                   closed_error, keep_buffers, short_failure)
+from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, keep_buffers, short_failure
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
 from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
-from hilbert_ring.errors import UnavailableError
-from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
 
@@ -34,20 +31,13 @@ class Connection:
         self.timing = CallTiming()
         self._address = address
         keep_buffers()
-        self._channel = self._open()
+        self._channel = address.channel(grpc)
         self._lock = threading.RLock()  # a signal's handler or a finaliser may close it at any moment
         self._unbounded: Optional[grpc.Channel] = None  # for calls without end, once there is one
         self._closed = threading.Event()  # set under _lock
         self._connecting: Set[Any] = set()  # futures of gRPC, guarded by _lock
         self._watched = -math.inf  # when the last of them ended, guarded by _lock
         self._streams: "weakref.WeakSet[Any]" = weakref.WeakSet()  # calls, guarded by _lock
-
-    def _open(self, endless: bool = False) -> grpc.Channel:
-        address = self._address
-        options = address.channel_options(endless)
-        if address.credentials is None:
-            return grpc.insecure_channel(address.server, options=options)
-        return grpc.secure_channel(address.server, address.credentials, options=options)
 
     def close(self) -> None:
         """Ends the calls that are under way, too. May be called again."""
@@ -95,22 +85,18 @@ class Connection:
             self._closed.wait(min(left, LOOK_SECONDS))
         self._check_wanted()
 
-    def stream(self, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
-        """A call with messages both ways, as bytes. seconds: until its deadline; None: it has none."""
-        return self._begun(self._channel, method, requests, seconds)
+    def stream(self, method: str, requests: Iterator[bytes], seconds: Optional[float], endless: bool = False) -> Any:
+        """A call with messages both ways, as bytes.
 
-    def endless(self, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
-        """As stream, of a call whose length has no bound: what comes and is not read takes a fixed memory."""
-        with self._lock:
-            self._check_open()  # else a channel would be opened that nobody closes
-            if self._unbounded is None:
-                self._unbounded = self._open(endless=True)
-            channel = self._unbounded
-        return self._begun(channel, method, requests, seconds)
-
-    def _begun(self, channel: grpc.Channel, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
+        Args:
+            seconds: until its deadline; None: it has none.
+            endless: its length has no bound: what comes and is not read takes a fixed memory.
+        """
         metadata = self._address.metadata()
         with self._lock, self._calling():
+            channel = self._channel
+            if endless:
+                channel = self._unbounded = self._unbounded or self._address.channel(grpc, endless)
             call = channel.stream_stream(method)(requests, timeout=seconds, metadata=metadata)
             self._streams.add(call)
             if self.closed:  # by this thread, as the call began, or the program was interrupted before
@@ -139,31 +125,6 @@ class Connection:
         except grpc.FutureCancelledError:
             raise closed_error() from None
         return parsed(response, answer)
-
-    def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
-            service: str = SERVICE) -> T:
-        """A short call on behalf of a job: waits for a service that is away, as the job's call does."""
-        while True:
-            left = attempts.deadline_left()
-            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
-            try:
-                return self.short(name, request, response, seconds, service)
-            except PushedBack as pushed:
-                self.pause(attempts.wait_after(pushed.failure))
-            except UnavailableError as error:
-                if error.reason == "DATA_ROOT_GONE":
-                    raise
-                self.pause(attempts.wait_after(AttemptFailure(error, admitted=False)))
-
-    def plan(self, request: Any, attempts: Attempts) -> pb.PlanResponse:
-        """Of a PlanRequest or PlanEncodeRequest. Waits for a service that makes too many plans."""
-        name, service = (("Plan", SERVICE) if isinstance(request, pb.PlanRequest)
-                         else ("PlanEncode", ENCODER_SERVICE))
-        while True:
-            try:
-                return self.short(name, request, pb.PlanResponse, attempts.deadline_left(), service)
-            except PushedBack as pushed:
-                self.pause(attempts.wait_after(pushed.failure))
 
     def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
         """Returns when the next attempt may start: after `wait`, and with a connection.

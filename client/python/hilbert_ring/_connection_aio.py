@@ -8,12 +8,9 @@ from typing import Any, AsyncIterator, Callable, Iterator, Optional, Set, Tuple,
 import grpc
 import grpc.aio
 
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PushedBack,
-                                   closed_error, keep_buffers, short_failure)
+from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, keep_buffers, short_failure
 from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
-from hilbert_ring.errors import UnavailableError
-from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
 
@@ -66,13 +63,6 @@ class AioConnection:
         self._closed = False
         self._calls: Set[Any] = set()  # under way
 
-    def _open(self, endless: bool = False) -> grpc.aio.Channel:
-        address = self._address
-        options = address.channel_options(endless)
-        if address.credentials is None:
-            return grpc.aio.insecure_channel(address.server, options=options)
-        return grpc.aio.secure_channel(address.server, address.credentials, options=options)
-
     async def close(self) -> None:
         """As of Connection.close."""
         self._closed = True
@@ -98,7 +88,7 @@ class AioConnection:
         self._check_open()
         loop = asyncio.get_running_loop()
         if self._channel is None or self._ending is None:
-            self._loop, self._channel, self._ending = loop, self._open(), asyncio.Event()
+            self._loop, self._channel, self._ending = loop, self._address.channel(grpc.aio), asyncio.Event()
         if self._loop is not loop:
             raise RuntimeError("the client is used in a second event loop, must be used in that of its first call: "
                                "connect in each loop")
@@ -127,18 +117,13 @@ class AioConnection:
         call.add_done_callback(self._calls.discard)
         return call
 
-    def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
+    def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float],
+               endless: bool = False) -> Any:
         """As of Connection.stream."""
-        return self._noted(self._ready()[0].stream_stream(method)(requests, timeout=seconds,
-                                                                  metadata=self._address.metadata()))
-
-    def endless(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
-        """As of Connection.endless."""
-        self._ready()
-        if self._unbounded is None:
-            self._unbounded = self._open(endless=True)
-        return self._noted(self._unbounded.stream_stream(method)(requests, timeout=seconds,
-                                                                 metadata=self._address.metadata()))
+        channel = self._ready()[0]
+        if endless:
+            channel = self._unbounded = self._unbounded or self._address.channel(grpc.aio, endless)
+        return self._noted(channel.stream_stream(method)(requests, timeout=seconds, metadata=self._address.metadata()))
 
     async def short(self, name: str, request: Any, response: Callable[[], T],
                     seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
@@ -150,31 +135,6 @@ class AioConnection:
         except grpc.aio.AioRpcError as ended:
             raise short_failure(name, ended, self.closed) from None
         return parsed(response, answer)
-
-    async def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
-                  service: str = SERVICE) -> T:
-        """As of Connection.ask."""
-        while True:
-            left = attempts.deadline_left()
-            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
-            try:
-                return await self.short(name, request, response, seconds, service)
-            except PushedBack as pushed:
-                await self.pause(attempts.wait_after(pushed.failure))
-            except UnavailableError as error:
-                if error.reason == "DATA_ROOT_GONE":
-                    raise
-                await self.pause(attempts.wait_after(AttemptFailure(error, admitted=False)))
-
-    async def plan(self, request: Any, attempts: Attempts) -> pb.PlanResponse:
-        """As of Connection.plan."""
-        name, service = (("Plan", SERVICE) if isinstance(request, pb.PlanRequest)
-                         else ("PlanEncode", ENCODER_SERVICE))
-        while True:
-            try:
-                return await self.short(name, request, pb.PlanResponse, attempts.deadline_left(), service)
-            except PushedBack as pushed:
-                await self.pause(attempts.wait_after(pushed.failure))
 
     async def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
         """As of Connection.come_back."""

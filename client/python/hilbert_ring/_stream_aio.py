@@ -1,7 +1,6 @@
 """Streams without end of the client for asyncio."""
 import asyncio
-from typing import (Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator,
-                    Optional, Tuple, Union)
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Optional, Tuple, Union
 
 import grpc.aio
 
@@ -9,10 +8,11 @@ from hilbert_ring._channel import SERVICE, failure_or_raise
 from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
+from hilbert_ring._torch_streams import CallerStreams
 from hilbert_ring.errors import HilbertRingError
 
 Blocks = Union[Iterable[Tuple[Any, Any, Any]], AsyncIterable[Tuple[Any, Any, Any]]]
-_END = object()
+_END: Any = object()
 
 
 class AttendStream(StreamFigures):
@@ -39,28 +39,21 @@ class AttendStream(StreamFigures):
         await self.aclose()
 
 
-def _following(rest: Iterator[Any]) -> Any:
-    return next(rest, _END)
-
-
-async def each(blocks: Blocks) -> AsyncIterator[Any]:
+async def _each(blocks: Blocks, streams: CallerStreams) -> AsyncIterator[Any]:
     """The caller's blocks. One that is no asynchronous iterator may wait: it is asked in a thread."""
     if isinstance(blocks, AsyncIterable):
         async for block in blocks:
             yield block
         return
-    rest = iter(blocks)
-    while True:
-        block = await asyncio.to_thread(_following, rest)
-        if block is _END:
-            return
+    rest = streams.iterate(blocks)
+    while (block := await asyncio.to_thread(next, rest, _END)) is not _END:
         yield block
 
 
-async def run_stream(connection: AioConnection, blocks: Blocks, prepare: Callable[[Any], StreamCall],
-                     state: StreamState) -> AsyncIterator[StreamedBlock]:
+async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerStreams,
+                     prepare: Callable[[Any], StreamCall], state: StreamState) -> AsyncIterator[StreamedBlock]:
     """As of the blocking client's run_stream."""
-    rest = each(blocks)
+    rest = _each(blocks, streams)
     try:
         first = await rest.__anext__()
     except StopAsyncIteration:
@@ -82,8 +75,7 @@ async def run_stream(connection: AioConnection, blocks: Blocks, prepare: Callabl
 
 
 class _Carrier:
-    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what
-    comes."""
+    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what comes."""
 
     def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: AsyncIterator[Any]) -> None:
         self._attempt = attempt
@@ -94,10 +86,9 @@ class _Carrier:
         self._over = False
         self.failure: Optional[AttemptFailure] = None
 
-    async def run(self, connection: AioConnection,
-                  seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
+    async def run(self, connection: AioConnection, seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
         """The results; afterwards `failure` says how the attempt failed, if it did."""
-        stream = connection.endless(SERVICE + "AttendStream", self._requests(), seconds)
+        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds, endless=True)
         with self._broken.raised(connection):
             try:
                 async for message in stream:
@@ -108,8 +99,7 @@ class _Carrier:
                         yield block
                 self._attempt.finish()
             except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-                self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken.error,
-                                                connection.closed)
+                self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken.error, connection.closed)
             finally:
                 self._over = True
                 self._changed.set()

@@ -7,13 +7,14 @@ import grpc
 from hilbert_ring._channel import SERVICE, failure_or_raise
 from hilbert_ring._connection import Connection
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring._stream import (InputBlock, StreamAttempt, StreamCall, StreamedBlock, StreamFigures,
-                                   StreamState)
+from hilbert_ring._stream import InputBlock, StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
+from hilbert_ring._torch_streams import CallerStreams
 from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 Blocks = Iterable[Tuple[Any, Any, Any]]
 _Outcome = Union[pb.Report, AttemptFailure]
+_END = object()
 
 
 class AttendStream(StreamFigures):
@@ -50,18 +51,17 @@ class AttendStream(StreamFigures):
         self.close()
 
 
-def run_stream(connection: Connection, blocks: Blocks, prepare: Callable[[Any], StreamCall],
+def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, prepare: Callable[[Any], StreamCall],
                state: StreamState) -> Iterator[StreamedBlock]:
     """The results. prepare: of the first block, which says what the stream is.
 
     Until the service has taken the stream it is called again as a job is; then never.
     """
-    rest = iter(blocks)
-    for first in rest:
-        call = prepare(first)
-        break
-    else:
+    rest = streams.iterate(blocks)
+    first = next(rest, _END)
+    if first is _END:
         return
+    call = prepare(first)
     attempts = call.options.attempts(connection.timing)
     number = 0
     while True:
@@ -76,46 +76,38 @@ def run_stream(connection: Connection, blocks: Blocks, prepare: Callable[[Any], 
 
 
 class _Carrier:
-    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while
-    the caller's thread takes what comes."""
+    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while the caller's thread
+    takes what comes."""
 
     def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: Iterator[Any]) -> None:
         self._attempt = attempt
         self._call = call
         self._rest = rest
-        self._changed = threading.Condition()
-        self._admitted = False  # guarded by _changed, as _over
+        self._changed = threading.Event()  # it is admitted, or over
         self._over = False
         self._broken: Optional[Exception] = None  # the caller's blocks
 
-    def run(self, connection: Connection, seconds: Optional[float]
-            ) -> Generator[StreamedBlock, None, _Outcome]:
+    def run(self, connection: Connection, seconds: Optional[float]) -> Generator[StreamedBlock, None, _Outcome]:
         """The results; returns the report, or how the attempt failed."""
-        stream = connection.endless(SERVICE + "AttendStream", self._requests(), seconds)
+        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds, endless=True)
         try:
             for message in stream:
                 results = self._attempt.handle(message)
-                if self._attempt.admitted and not self._admitted:
-                    self._tell("_admitted")
+                if self._attempt.admitted:
+                    self._changed.set()
                 yield from results
             return self._attempt.finish()
         except (grpc.RpcError, HilbertRingError) as ended:
             return failure_or_raise(ended, self._attempt.admitted, self._broken, connection.closed)
         finally:
-            self._tell("_over")
+            self._over = True
+            self._changed.set()
             stream.cancel()
-
-    def _tell(self, what: str) -> None:
-        with self._changed:
-            setattr(self, what, True)
-            self._changed.notify()
 
     def _requests(self) -> Iterator[bytes]:
         try:
             yield self._attempt.open()
-            with self._changed:
-                while not self._over and not self._admitted:
-                    self._changed.wait()  # until the call ends, which has a deadline
+            self._changed.wait()  # until the call ends, which has a deadline
             for block in self._blocks():
                 yield from self._attempt.chunks(block)
         except Exception as error:
@@ -126,9 +118,8 @@ class _Carrier:
         if not self._over:
             yield self._call.first
         while not self._over:
-            for value in self._rest:
-                yield self._call.block(value)
-                break
-            else:
+            value = next(self._rest, _END)
+            if value is _END:
                 self._attempt.input_ended = True
                 return
+            yield self._call.block(value)

@@ -4,51 +4,76 @@
     async with client:
         result = await client.attend(q, k, v, segments=[4096])
 
-A task that is cancelled while it awaits a call ends its job.
+A task that is cancelled while it awaits a call ends its job. All calls are made in the event loop of the first
+call. Rows are read in threads of the loop's executor. Blocks of a stream may be an asynchronous iterator, and its
+results are one.
+
+tools/unasync.py makes the blocking client, client.py, of this file.
 """
-import asyncio
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, AsyncIterable, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
 from hilbert_ring._attempt_aio import AioAttempt
 from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with_files
-from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, address_of
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
+                                   address_of, closed_error)
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._distinct import check_shown
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._files import checked_path
 from hilbert_ring._handed import ASK_SECONDS, handing_of, may_send_handed
-from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request,
-                               curve_request, pattern_of, prepare, result_of, with_curve)
+from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request, curve_request, pattern_of,
+                               prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
-from hilbert_ring._many_aio import run_many
 from hilbert_ring._model import model_request
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts
 from hilbert_ring._spec import integer, make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
 from hilbert_ring._stream_aio import AttendStream, Blocks, run_stream
-from hilbert_ring._torch_streams import CallerStreams, with_streams_of_call
-from hilbert_ring.errors import HilbertRingError
+from hilbert_ring._threads_aio import in_thread, side_by_side, to_its_end, with_streams_of_call
+from hilbert_ring._torch_streams import CallerStreams
+from hilbert_ring.errors import HilbertRingError, UnavailableError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
 __all__ = ["Client", "connect"]
 
+T = TypeVar("T")
 
-def connect(server: Optional[str] = None, *, token: Optional[str] = None,
-            token_file: Optional[PathLike] = None, tls: Optional[bool] = None,
-            ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
-            server_name: Optional[str] = None, insecure: bool = False,
-            data_root: Optional[PathLike] = None, keepalive_interval: Optional[float] = None) -> "Client":
-    """As of hilbert_ring.connect. All calls are made in the event loop of the first call."""
-    return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
-                             key=key, server_name=server_name, insecure=insecure,
-                             keepalive_interval=keepalive_interval), data_root)
+
+def connect(
+        server: Optional[str] = None, *, token: Optional[str] = None, token_file: Optional[PathLike] = None,
+        tls: Optional[bool] = None, ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
+        server_name: Optional[str] = None, insecure: bool = False, data_root: Optional[PathLike] = None,
+        keepalive_interval: Optional[float] = None) -> "Client":
+    """A client of the service at `server`; the connection is made with the first call.
+
+    Args:
+        server: "host:port" or "[IPv6]:port". HILBERT_RING_SERVER when it is None, or localhost:8001.
+        token: the caller's bearer token.
+        token_file: a file with it, which is read with each call, so that it can be replaced.
+        tls: whether to encrypt. None: where any of the next four is given.
+        ca: the certificates that the service's must be signed by: a path of a PEM file, or its bytes. None: the
+            system's.
+        cert, key: the caller's own certificate and key, likewise, where the service asks for them.
+        server_name: in the service's certificate; None: the server's host.
+        insecure: a token may go to another host without TLS.
+        data_root: where this machine sees the service's data root; None: where the service does.
+        keepalive_interval: seconds of silence after which the service of an open call is pinged, 10 to 86400. None: 10,
+            of a stream without end 330.
+
+    Raises:
+        InvalidArgumentError: a server that is no address, arguments that contradict each other, a file that cannot be
+            read, a token that is no header or would go to another host in the clear.
+    """
+    return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert, key=key,
+                             server_name=server_name, insecure=insecure, keepalive_interval=keepalive_interval),
+                  data_root)
 
 
 class Client:
@@ -76,160 +101,281 @@ class Client:
         await self._connection.close()
 
     @with_streams_of_call
-    async def attend(self, q: Any, k: Any, v: Any, *, segments: Sequence[int],
-                     dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
-                     causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
-                     average_groups: bool = True, ordering: Optional[Ordering] = None,
-                     sequence_lengths: Optional[Sequence[int]] = None,
-                     dtype: Optional[str] = None, lse: Any = None, out: Any = None,
-                     by_reference: str = "auto", job_id: Optional[str] = None,
-                     deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
-                     max_attempts: int = 10, chunk_bytes: int = 4 << 20,
-                     progress: ProgressOption = None) -> AttendResult:
-        """As of hilbert_ring.Client.attend. Rows are read in a thread of the loop's executor."""
-        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
-                                progress, by_reference)
-        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
-                             sequence_lengths)
+    async def attend(
+            self, q: Any, k: Any, v: Any, *, segments: Sequence[int], dilations: Optional[Sequence[int]] = None,
+            mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
+            average_groups: bool = True, ordering: Optional[Ordering] = None,
+            sequence_lengths: Optional[Sequence[int]] = None, dtype: Optional[str] = None, lse: Any = None,
+            out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
+            deadline: Optional[float] = None, outage_timeout: Optional[float] = None, max_attempts: int = 10,
+            chunk_bytes: int = 4 << 20, progress: ProgressOption = None) -> AttendResult:
+        """Computes attention, and returns when all rows are there.
+
+        q, k and v are arrays of NumPy (memory maps too), paths of .npy files, tensors of PyTorch, anything that speaks
+        DLPack or the buffer protocol, or what is read by slices, such as a dataset of h5py. None is copied as a whole:
+        rows are read as they are sent, and again when the service asks for them, so they must not change meanwhile.
+        Ctrl-C ends the job.
+
+        Where all of them are memory maps or paths, outputs are paths, and the service sees these files too (beneath its
+        data root), they are named, and no row is sent.
+
+        Args:
+            q: queries [tokens, heads, head_dim]: float32, float16 or bfloat16.
+            k: keys [tokens, kv_heads, head_dim]; kv_heads divides heads.
+            v: values [tokens, kv_heads, value_dim].
+            segments: tokens; one a branch. Each segment of so many tokens attends to itself.
+            dilations: one a branch: every so many-th row of a segment. None: 1.
+            mixing: "head_groups": heads are split among the branches; "lse": every head runs every branch.
+            causal: a query sees keys of its own and earlier tokens.
+            scale: of the scores; None: 1 / sqrt(head_dim).
+            tail: "mask": a short segment sees what exists; "zero": zero keys make up the number.
+            average_groups: with "head_groups": outputs are divided by the number of branches.
+            ordering: Hilbert(...), Morton(...) or Auto(...), which is the one that suits the job; None: as the tokens
+                come.
+            sequence_lengths: tokens of packed sequences; None: one sequence.
+            dtype: "bfloat16", where numbers are its raw 16 bits.
+            lse: True, False, or an array float32 [tokens, heads] to write to, or a path. None: True, but with a path as
+                `out` False.
+            out: an array [tokens, heads, value_dim] to write to, such as a memory map, or the path of a .npy file,
+                which is replaced when all rows are there; None: a new array.
+            by_reference: "auto": tensors are named where client and service see the same files, else they are sent;
+                "always": an error where they would be sent; "never".
+            job_id: the job's name; None: one is drawn.
+            deadline: seconds for the whole call, all attempts together.
+            outage_timeout: seconds that the service may be away at a stretch. None: until the deadline, or 30 without
+                one.
+            max_attempts: how often the job is sent when the service is busy or loses it. Attempts that find the service
+                away do not count, nor, with a deadline, those that find it full. 1: a failure is final.
+            chunk_bytes: of rows in one message, at most; the service takes up to 4 MiB less 64 KiB.
+            progress: True: a bar; False: none; a function: called with each Progress, by one thread at a time. None: a
+                bar where there is a terminal or a notebook, and tqdm.
+
+        Returns:
+            out, lse and report. With `out` or `lse` given, those.
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: an argument is wrong; `field` names it.
+            HilbertRingError: a subclass for each status of the service.
+        """
+        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
         check_shown(self._shown, {"out": out, "lse": lse})
-        call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
-                       pattern=pattern)
+        call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering, pattern=pattern)
         attempts = options.attempts(self._connection.timing)
         request, why = curve_request(call), ""
         if request is not None:
-            plan = await self._connection.ask("Plan", request, pb.PlanResponse, attempts)
+            plan = await self._ask("Plan", request, pb.PlanResponse, attempts)
             call, why = with_curve(call, plan), plan.curve_why
         with shown(progress) as tell, closing(call):
             call, report = await self._run_job(call, attempts, tell)
             return result_of(call, report, ordering, why)
 
-    def attend_stream(self, blocks: Blocks, *, segments: Sequence[int],
-                      dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
-                      causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
-                      average_groups: bool = True, ordering: Optional[Ordering] = None,
-                      sequence_lengths: Optional[Sequence[int]] = None,
-                      dtype: Optional[str] = None, lse: bool = False,
-                      epoch_tokens: Optional[int] = None, job_id: Optional[str] = None,
-                      deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
-                      max_attempts: int = 10, chunk_bytes: int = 1 << 20) -> AttendStream:
-        """As of hilbert_ring.Client.attend_stream; blocks may be an asynchronous iterator, and the
-        results are one."""
+    def attend_stream(
+            self, blocks: Blocks, *, segments: Sequence[int], dilations: Optional[Sequence[int]] = None,
+            mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
+            average_groups: bool = True, ordering: Optional[Ordering] = None,
+            sequence_lengths: Optional[Sequence[int]] = None, dtype: Optional[str] = None, lse: bool = False,
+            epoch_tokens: Optional[int] = None, job_id: Optional[str] = None, deadline: Optional[float] = None,
+            outage_timeout: Optional[float] = None, max_attempts: int = 10,
+            chunk_bytes: int = 1 << 20) -> AttendStream:
+        """Computes attention over rows without end: an iterator of blocks in, an iterator of results out.
+
+        The service computes epoch by epoch, in memory of a fixed size; results of a block come when the epoch of its
+        last row is done. A stream is not tried again once the service has taken it: results that came are final.
+
+        Args:
+            blocks: (q, k, v) of rows that follow those before; each as of `attend`, all alike but for their rows. Asked
+                for by another thread.
+            sequence_lengths: of packed sequences, which repeat; None: one sequence.
+            ordering: with a window, or of packed sequences; neither Auto nor grids and coordinates.
+            lse: whether results have it.
+            epoch_tokens: of an epoch, a multiple of all segments and of the ordering's window; None: as many as the
+                service takes.
+            others: as of `attend`.
+
+        Returns:
+            an iterator of results (out, lse, first_token), one for each block, with the report at its
+            end. Wrong options, from job_id on, are raised at once, other errors as it is iterated.
+        """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes)
-        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
-                             sequence_lengths)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
         state, streams = StreamState(), CallerStreams()
-        prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
-                           options=options, ordering=ordering, pattern=pattern, streams=streams)
-        asked = blocks if isinstance(blocks, AsyncIterable) else streams.iterate(blocks)
-        return AttendStream(run_stream(self._connection, asked, prepared, state), state)
+        prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens, options=options,
+                           ordering=ordering, pattern=pattern, streams=streams)
+        return AttendStream(run_stream(self._connection, blocks, streams, prepared, state), state)
 
     @with_streams_of_call
-    async def attend_many(self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
-                          outage_timeout: Optional[float] = None, max_attempts: int = 10,
-                          chunk_bytes: int = 1 << 20, **common: Any) -> List[ManyResult]:
-        """As of hilbert_ring.Client.attend_many."""
+    async def attend_many(
+            self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
+            outage_timeout: Optional[float] = None, max_attempts: int = 10, chunk_bytes: int = 1 << 20,
+            **common: Any) -> List[ManyResult]:
+        """Computes many small jobs in few calls, each for itself: one that is wrong fails alone.
+
+        Those whose arguments are the same but for their tokens are computed together. Four calls run side by side, or
+        as many as the service has room for.
+
+        Args:
+            jobs: each (q, k, v), or a dict of arguments of `attend`: q, k, v, and its own ones of the others. Rows of
+                one, and its outputs, take less than 4 MiB each.
+            chunk_bytes: of the jobs that are computed together, at most, too.
+            common: arguments of `attend` for jobs that do not have their own: segments and so on; neither paths as
+                outputs nor Auto(...). lse is True where it is not given.
+
+        Returns:
+            for each job, in their order, its result or a HilbertRingError, which is not raised. A
+            report's figures but its tokens are those of all jobs that were computed together.
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: an argument of the call is wrong.
+        """
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
-        return await run_many(self._run, ManyCall(list(jobs), options, common, self._connection.timing))
+        call = ManyCall(list(jobs), options, common, self._connection.timing)
+        await side_by_side(call.lanes, partial(self._run_packs, call))
+        return call.ended()
+
+    async def _run_packs(self, call: ManyCall) -> None:
+        """A lane: until no pack is left."""
+        try:
+            while (pack := await in_thread(call.next)) is not None:
+                try:
+                    call.done(pack, await self._run(pack.call, call.attempts(), None, pack.final))
+                except HilbertRingError as error:
+                    if not call.failed(pack, error):
+                        return
+        except BaseException:
+            call.stop(closed_error())
+            raise
 
     @with_streams_of_call
-    async def encode(self, tiles: Any = None, coords: Any = None, *, model: str, slide: Any = None,
-                     pool: Optional[str] = None, layers: Layers = "last",
-                     final_norm: Optional[bool] = None, compute: str = "float32",
-                     sequence_lengths: Optional[Sequence[int]] = None,
-                     attention_map: Union[bool, int] = False, attention_map_heads: bool = False,
-                     attention_map_out: Any = None, dtype: Optional[str] = None,
-                     out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
-                     deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
-                     max_attempts: int = 10, chunk_bytes: int = 4 << 20,
-                     progress: ProgressOption = None) -> EncodeResult:
-        """As of hilbert_ring.Client.encode."""
-        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
-                                progress, by_reference)
-        wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
-                        attention_map_heads, attention_map_out)
+    async def encode(
+            self, tiles: Any = None, coords: Any = None, *, model: str, slide: Any = None, pool: Optional[str] = None,
+            layers: Layers = "last", final_norm: Optional[bool] = None, compute: str = "float32",
+            sequence_lengths: Optional[Sequence[int]] = None, attention_map: Union[bool, int] = False,
+            attention_map_heads: bool = False, attention_map_out: Any = None, dtype: Optional[str] = None,
+            out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
+            deadline: Optional[float] = None, outage_timeout: Optional[float] = None, max_attempts: int = 10,
+            chunk_bytes: int = 4 << 20, progress: ProgressOption = None) -> EncodeResult:
+        """Embeddings of slides: tiles through all layers of a model, on the workers.
+
+        tiles is read as `attend` reads q: anything that it takes, row by row as it is sent.
+
+        Args:
+            tiles: [tiles, tile_dim]: float32, float16 or bfloat16.
+            coords: [tiles, 2], x and y of each tile in pixels, for models with positions; by reference float64.
+            model: its name, of `models`.
+            slide: in place of tiles and coords, a slide pipeline's file as read_slide reads it: a path, or a SlideFile
+                that tells more about it.
+            pool: "class": the class token's vector of each slide; "mean": the mean of its tiles; "none": every row.
+                None: "class" where the model has a class token.
+            layers: "last"; "all": from the first layer's input (0) on; or their numbers, in the order of the result; a
+                number may repeat.
+            final_norm: whether outputs pass the norm behind the model's last layer. None: where the last layer alone is
+                wanted, as published slide encoders do.
+            compute: "float32" or "bfloat16", of products and attention.
+            sequence_lengths: tiles of each slide, which follow each other; None: one slide.
+            attention_map: True, or a layer: what each row gets of the attention of its slide's class token; True: in
+                the last layer.
+            attention_map_heads: the map has a column for each head.
+            attention_map_out: an array float32 to write it to, or a path; None: a new one.
+            dtype: "bfloat16", where numbers are its raw 16 bits.
+            out: an array float32 to write the embeddings to, or a path; None: a new one. By reference pooled ones still
+                come as rows, whatever it is.
+            others: as of `attend`.
+
+        Returns:
+            embeddings, attention_map and report.
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: an argument is wrong; `field` names it.
+            NotFoundError: the service has no model of the name.
+            HilbertRingError: a subclass for each status of the service.
+        """
+        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
+        wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads,
+                        attention_map_out)
         attempts = options.attempts(self._connection.timing)
         check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
-        found = await self._model_of(model, attempts)  # off the loop: files are read, and looked through
-        call = await asyncio.to_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
-                                       wanted=wanted, options=options)
+        found = await self._model_of(model, attempts)
+        # Files are read, and looked through.
+        call = await in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
+                               wanted=wanted, options=options)
         with shown(progress) as tell, closing(call):
             call, report = await self._run_job(call, attempts, tell)
             return encoded(call, report)
 
-    async def plan_encode(self, tiles: int, *, model: str,
-                          pool: Optional[str] = None, layers: Layers = "last",
-                          final_norm: Optional[bool] = None, compute: str = "float32",
-                          sequence_lengths: Optional[Sequence[int]] = None,
-                          attention_map: Union[bool, int] = False,
-                          attention_map_heads: bool = False, dtype: str = "float32",
-                          workers: int = 0, deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
-        """As of hilbert_ring.Client.plan_encode."""
-        wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
-                        attention_map_heads)
-        options = AttendOptions(max_attempts=1000, deadline=deadline)
-        attempts = options.attempts(self._connection.timing)
-        request = prepare_plan(await self._model_of(model, attempts), tiles, dtype=dtype, wanted=wanted,
-                               workers=workers)
-        return await self._connection.plan(request, attempts)
+    async def plan_encode(
+            self, tiles: int, *, model: str, pool: Optional[str] = None, layers: Layers = "last",
+            final_norm: Optional[bool] = None, compute: str = "float32",
+            sequence_lengths: Optional[Sequence[int]] = None, attention_map: Union[bool, int] = False,
+            attention_map_heads: bool = False, dtype: str = "float32", workers: int = 0,
+            deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
+        """What an encoder's job would take in compute, memory, bytes and seconds, without running it.
+
+        Args:
+            tiles: how many, of all slides together.
+            workers: how many would share it; 0: as many as have the model now.
+            deadline: seconds, waiting for a service that makes too many plans included.
+            others: as of `encode`.
+
+        Returns:
+            message PlanResponse of proto/hilbert_ring/v1/attention.proto, of all layers.
+        """
+        wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads)
+        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._connection.timing)
+        found = await self._model_of(model, attempts)
+        request = prepare_plan(found, tiles, dtype=dtype, wanted=wanted, workers=workers)
+        return await self._planned("PlanEncode", request, attempts, ENCODER_SERVICE)
 
     async def models(self) -> List[encoder_pb.Model]:
-        """As of hilbert_ring.Client.models."""
-        response = await self._connection.short("ListModels", encoder_pb.ListModelsRequest(),
-                               encoder_pb.ListModelsResponse, service=ENCODER_SERVICE)
+        """The models of encoders that the service has, by name (message Model)."""
+        response = await self._connection.short(
+            "ListModels", encoder_pb.ListModelsRequest(), encoder_pb.ListModelsResponse, service=ENCODER_SERVICE)
         return list(response.models)
 
     async def model(self, name: str) -> encoder_pb.Model:
-        """As of hilbert_ring.Client.model."""
-        found: encoder_pb.Model = await self._connection.short(
-            "GetModel", model_request(name), encoder_pb.Model,
-            service=ENCODER_SERVICE)
-        return found
+        """One of them; raises NotFoundError where there is none of the name."""
+        return await self._connection.short("GetModel", model_request(name), encoder_pb.Model, service=ENCODER_SERVICE)
 
     async def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
-        found: encoder_pb.Model = await self._connection.ask(
-            "GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
-        return found
+        return await self._ask("GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
 
-    async def _run_job(self, call: JobCall, attempts: Attempts,
-                       tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
+    async def _run_job(
+            self, call: JobCall, attempts: Attempts,
+            tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
         """By reference where that can be, else its tensors are sent: the job as it was done."""
         named = await self._name_files(call, attempts)
         if named is not None:
             try:
                 return named, await self._run(named, attempts, tell, may_send(call))
             except HilbertRingError as error:
-                if error.reason not in may_send(call):
-                    raise
-                warn_of_sending(error)
+                warn_of_sending(error, may_send(call))
         else:
             done = await self._run_handed(call, attempts, tell)
             if done is not None:
                 return done
         return call, await self._run(call, attempts, tell)
 
-    async def _run_handed(self, call: JobCall, attempts: Attempts,
-                          tell: Optional[Callable[[Progress], None]]
-                          ) -> Optional[Tuple[JobCall, pb.Report]]:
+    async def _run_handed(
+            self, call: JobCall, attempts: Attempts,
+            tell: Optional[Callable[[Progress], None]]) -> Optional[Tuple[JobCall, pb.Report]]:
         """None: its tensors are to be sent."""
         handing = handing_of(call)
         if handing is None:
             return None
         with closing(handing):
             try:
-                root: pb.GetDataRootResponse = await self._connection.short(
+                root = await self._connection.short(
                     "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, ASK_SECONDS)
             except HilbertRingError:
                 return None  # which the job's call is told, too, where it matters
-            handed = await _to_its_end(handing.stop, handing.name, root, self._data_root)
+            handed = await to_its_end(handing.stop, handing.name, root, self._data_root)
             if handed is None:
                 return None
             try:
                 report = await self._run(handed, attempts, tell, may_send_handed(call))
-                return await _to_its_end(handing.stop, handing.take, handed), report
+                return await to_its_end(handing.stop, handing.take, handed), report
             except HilbertRingError as error:
-                if error.reason not in may_send_handed(call):
-                    raise
-                warn_of_sending(error)
+                warn_of_sending(error, may_send_handed(call))
                 return None
 
     async def _name_files(self, call: JobCall, attempts: Attempts) -> Optional[JobCall]:
@@ -238,18 +384,17 @@ class Client:
         if parts is None:
             return None
         try:
-            root: pb.GetDataRootResponse = await self._connection.ask(
-                "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+            root = await self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
         except HilbertRingError:
             if call.by_reference == "always":
                 raise
             return None
-        return await asyncio.to_thread(with_files, call, parts, root, self._data_root)
+        return await in_thread(with_files, call, parts, root, self._data_root)
 
-    async def _run(self, call: JobCall, attempts: Attempts,
-                   tell: Optional[Callable[[Progress], None]],
-                   final: FrozenSet[str] = frozenset()) -> pb.Report:
-        await _to_its_end(lambda: None, call.make_room)
+    async def _run(
+            self, call: JobCall, attempts: Attempts, tell: Optional[Callable[[Progress], None]],
+            final: FrozenSet[str] = frozenset()) -> pb.Report:
+        await to_its_end(lambda: None, call.make_room)
         number = 0
         teller = ProgressTeller(tell, call.progress(number))
         while True:
@@ -265,46 +410,75 @@ class Client:
             teller.update()
             await self._connection.come_back(attempts, outcome, wait)
 
-    async def plan(self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
-                   dilations: Optional[Sequence[int]] = None, kv_heads: Optional[int] = None,
-                   value_dim: Optional[int] = None, dtype: str = "float32",
-                   mixing: str = "head_groups", causal: bool = False,
-                   scale: Optional[float] = None, tail: str = "mask",
-                   average_groups: bool = True, ordering: Optional[Ordering] = None,
-                   sequence_lengths: Optional[Sequence[int]] = None, workers: int = 0,
-                   deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
-        """As of hilbert_ring.Client.plan."""
-        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
-                             sequence_lengths)
-        spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
-                         value_dim=value_dim, dtype=dtype, ordering=ordering, **pattern)
+    async def _ask(
+            self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
+            service: str = SERVICE) -> T:
+        """A short call on behalf of a job: waits for a service that is away, as the job's call does."""
+        while True:
+            left = attempts.deadline_left()
+            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
+            try:
+                return await self._connection.short(name, request, response, seconds, service)
+            except PushedBack as pushed:
+                failure = pushed.failure
+            except UnavailableError as error:
+                if error.reason == "DATA_ROOT_GONE":
+                    raise
+                failure = AttemptFailure(error, admitted=False)
+            await self._connection.pause(attempts.wait_after(failure))
+
+    async def _planned(self, name: str, request: Any, attempts: Attempts, service: str = SERVICE) -> pb.PlanResponse:
+        """Waits for a service that makes too many plans."""
+        while True:
+            try:
+                return await self._connection.short(
+                    name, request, pb.PlanResponse, attempts.deadline_left(), service)
+            except PushedBack as pushed:
+                failure = pushed.failure
+            await self._connection.pause(attempts.wait_after(failure))
+
+    async def plan(
+            self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
+            dilations: Optional[Sequence[int]] = None, kv_heads: Optional[int] = None, value_dim: Optional[int] = None,
+            dtype: str = "float32", mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None,
+            tail: str = "mask", average_groups: bool = True, ordering: Optional[Ordering] = None,
+            sequence_lengths: Optional[Sequence[int]] = None, workers: int = 0,
+            deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
+        """What a job would take in compute, memory, bytes and seconds, without running it.
+
+        Args:
+            workers: how many would share it; 0: as many as the service has now.
+            deadline: seconds, waiting for a service that makes too many plans included.
+            others: as of `attend`; kv_heads None means heads, value_dim None means head_dim.
+
+        Returns:
+            message PlanResponse of proto/hilbert_ring/v1/attention.proto.
+        """
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
+        spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim,
+                         dtype=dtype, ordering=ordering, **pattern)
         request = pb.PlanRequest(spec=spec, workers=integer("workers", workers, 32))
         attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._connection.timing)
-        return await self._connection.plan(request, attempts)
+        return await self._planned("Plan", request, attempts)
 
     async def jobs(self) -> List[pb.Job]:
-        """As of hilbert_ring.Client.jobs."""
+        """The caller's jobs that wait or run, by job id (message Job)."""
         response = await self._connection.short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
         return list(response.jobs)
 
     async def cancel(self, job_id: str, caller: Optional[str] = None) -> None:
-        """As of hilbert_ring.Client.cancel."""
-        await self._connection.short("CancelJob", cancel_request(job_id, caller),
-                          pb.CancelJobResponse)
+        """Ends a job, whose `attend` then raises CancelledError.
+
+        Args:
+            job_id: as `jobs` gives it.
+            caller: whose job it is, for administrators; the caller's own when it is None.
+
+        Raises:
+            NotFoundError: no such job waits or runs.
+            PermissionDeniedError: it is another caller's.
+        """
+        await self._connection.short("CancelJob", cancel_request(job_id, caller), pb.CancelJobResponse)
 
     async def status(self) -> pb.GetClusterResponse:
-        """As of hilbert_ring.Client.status."""
-        status: pb.GetClusterResponse = await self._connection.short(
-            "GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
-        return status
-
-
-async def _to_its_end(stop: Callable[[], None], function: Callable[..., Any], *arguments: Any) -> Any:
-    """In a thread, which is awaited in any case: a task that is cancelled calls `stop` before."""
-    thread = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        stop()
-        await asyncio.wait([thread])
-        raise
+        """Workers, their memory, and rings, as they are now (message GetClusterResponse)."""
+        return await self._connection.short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
