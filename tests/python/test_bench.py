@@ -57,10 +57,9 @@ def test_dilation_has_a_row_for_each_case(tmp_path, client):
 
 def test_ablation_runs_each_part_with_and_without(tmp_path):
     figures = measured(tmp_path, "ablate", "--tokens", "256")
-    assert len(figures["rows"]) == 7
+    assert len(figures["rows"]) == 3
     for row in figures["rows"]:
         assert row["ratio"] == pytest.approx(row["on_seconds"] / row["off_seconds"])
-    assert sum(row["part"].startswith("overlap") for row in figures["rows"]) == 1
 
 
 def test_projection_says_how_wrong_it_is_here_first(tmp_path):
