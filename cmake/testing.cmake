@@ -14,6 +14,7 @@ function(hilbert_ring_test)
   target_compile_definitions(${ARG_NAME} PRIVATE
     HILBERT_RING_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden/cases")
   if(CMAKE_UNITY_BUILD)
+    target_link_libraries(${ARG_NAME} PRIVATE hilbert_ring_proto)  # whose headers are among them
     target_precompile_headers(${ARG_NAME} REUSE_FROM hilbert_ring_test_headers)
   endif()
   set(arguments --gtest_brief=1)
