@@ -142,10 +142,10 @@ TEST_F(BadInput, ChunksNameWhatIsWrong) {
   };
   refused(kInvalid, "V", [](auto& chunks) { chunks.pop_back(); });
   refused(kInvalid, "Q", [](auto& chunks) { chunks.insert(chunks.begin(), chunks.front()); });
-  refused(kRange, "64", [](auto& chunks) { chunks[1].set_first_row(1); });
-  refused(kRange, "first_row", [](auto& chunks) { chunks[1].set_first_row(-1); });
+  refused(kInvalid, "64", [](auto& chunks) { chunks[1].set_first_row(1); });
+  refused(kInvalid, "first_row", [](auto& chunks) { chunks[1].set_first_row(-1); });
   refused(kInvalid, "rows", [](auto& chunks) { chunks[1].set_rows(-3); });
-  refused(kRange, "rows",
+  refused(kInvalid, "rows",
           [](auto& chunks) { chunks[1].set_rows(std::numeric_limits<int64_t>::max()); });
   refused(kInvalid, "payload", [](auto& chunks) {
     chunks[1].mutable_payload()->pop_back();
