@@ -127,12 +127,12 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
 
 absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop,
                                  Leaves leaves) {
-  grpc::ByteBuffer message = wire::Serialize(response);
+  const grpc::ByteBuffer message = wire::Serialize(response);
   MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
   if (!turn.ok()) return turn.status();
   const grpc::WriteOptions options = OptionsOf(leaves, write_bytes_);
-  Prepare(std::move(message));
+  Prepare(message);
   lock.unlock();
   StartWrite(&outgoing_, options);
   return absl::OkStatus();

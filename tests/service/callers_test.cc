@@ -65,6 +65,7 @@ TEST(Callers, LongMessagesTakeNoMoreMemoryThanIsTheirs) {
   request.set_job_id(std::string(200 * kMiB, '\0'));
   {
     std::vector<std::jthread> callers;
+    callers.reserve(3);
     for (int i = 0; i < 3; ++i) {
       callers.emplace_back([&] {
         grpc::ChannelArguments arguments;
@@ -96,6 +97,7 @@ TEST(Callers, StreamsThatSayNothingKeepNobodyOutAndTakeNoThread) {
   const int64_t threads = StatusFigure(cluster->coordinator(), "Threads");
   const auto stub = cluster->Stub();
   std::vector<std::unique_ptr<RawCall>> silent;
+  silent.reserve(kCalls);
   for (int i = 0; i < kCalls; ++i) {
     silent.push_back(std::make_unique<RawCall>(*stub, std::chrono::seconds(60)));
   }

@@ -40,7 +40,8 @@ class AttendManyTest : public ::testing::Test {
     }
   }
 
-  std::vector<absl::StatusOr<v1::Report>> Run(FakeBehaviour behaviour, JobOptions options = {}) {
+  std::vector<absl::StatusOr<v1::Report>> Run(FakeBehaviour behaviour,
+                                              const JobOptions& options = {}) {
     const FakeService service(std::move(behaviour));
     auto reports = AttendMany(service.address(), small_, options);
     for (const FakeRecord& call : service.records()) {

@@ -50,7 +50,7 @@ TEST(WarmUp, FailsWhereARowIsWrong) {
   JobRig rig;
   std::atomic<bool> passed = false;
   server::WarmUp warm_up(rig.services(), 2, [&] { passed = true; });
-  EXPECT_TRUE(rig.Until([&] { return warm_up.Why() != ""; }));
+  EXPECT_TRUE(rig.Until([&] { return !warm_up.Why().empty(); }));
   EXPECT_THAT(warm_up.Why(), HasSubstr("computed again in float64"));
   EXPECT_FALSE(passed);
 }

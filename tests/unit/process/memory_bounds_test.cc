@@ -29,6 +29,7 @@ std::vector<MemoryBound> Bounds() {
 
 std::vector<int64_t> BytesOf(const std::vector<MemoryBound>& bounds) {
   std::vector<int64_t> bytes;
+  bytes.reserve(bounds.size());
   for (const MemoryBound& bound : bounds) bytes.push_back(bound.bytes);
   return bytes;
 }

@@ -39,6 +39,7 @@ class Workers {
     }
     std::vector<absl::Status> statuses(size);
     std::vector<std::thread> threads;
+    threads.reserve(size);
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
         statuses[rank] =
