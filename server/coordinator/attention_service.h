@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/access/callers.h"

@@ -112,9 +112,8 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
            "part is computed anew; beyond it clients are asked to send rows again");
   AddBytes(
       app, "--stream-memory", s.stream_memory_bytes,
-      "memory for rows and outputs of all streams without end, each of which takes that of two "
-      "epochs; a caller gets half of it, or one stream that takes more; further ones are "
-      "refused");
+      "memory for rows and outputs of all streams without end; a stream takes an eighth of it, a "
+      "caller gets half of it; further streams are refused");
   app.add_option("--check-rows", s.check_rows,
                  "rows of each attention job that are computed again in float64 (of an encoder's "
                  "job: none, which its report notes); a mismatch fails the job and its worker gets "
