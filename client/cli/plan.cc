@@ -22,7 +22,8 @@ int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
   if (!job.ok()) return BadInput(global, job.status());
   v1::PlanResponse response;
   if (command.local) {
-    const absl::StatusOr<Plan> plan = MakePlan(job->spec, command.workers == 0 ? 1 : command.workers);
+    const absl::StatusOr<Plan> plan =
+        MakePlan(job->spec, command.workers == 0 ? 1 : command.workers);
     if (!plan.ok()) return BadInput(global, plan.status());
     response = wire::EncodePlan(*plan);
   } else {

@@ -54,8 +54,8 @@ struct Costs {
   std::vector<BranchCost> branches;
   int64_t steps = 0;  // exchange steps of the job
   double flops = 0;
-  double busiest_over_mean = 1;  // of the workers' flops
-  int64_t bytes_exchanged = 0;   // received by all workers
+  double busiest_over_mean = 1;         // of the workers' flops
+  int64_t bytes_exchanged = 0;          // received by all workers
   int64_t bytes_exchanged_naive = 0;    // every rank receives all others' keys and values
   std::vector<StepTransfer> transfers;  // by step, from, to; see kMostWorkersWithTransfers
 };
