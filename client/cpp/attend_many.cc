@@ -31,7 +31,7 @@ absl::Status Check(const SmallJob& job) {
                                             ": call Attend"));
 }
 
-// What may be a single job's doing, of those that were computed together.
+// A single job of the pack may have caused the error.
 bool MayBeOne(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
          absl::IsFailedPrecondition(status) || absl::IsDataLoss(status) ||
@@ -82,7 +82,7 @@ class ManyJobs {
     return lanes_;
   }
 
-  // One call after the other.
+  // A lane makes one call at a time.
   void RunLane(Connector connector) {
     while (const std::optional<Pack> pack = Next()) {
       bool left = false;
@@ -107,8 +107,8 @@ class ManyJobs {
     return pack;
   }
 
-  // left: set once the lane is to end, for the service has no room for so many calls, and the pack
-  // waits again. told: what was told of the pack. Both outlive the call.
+  // left: becomes true if the service has no room for so many calls; the lane then ends, and the
+  // pack waits again. told: the pack's last progress. Both outlive the call.
   JobOptions OptionsOf(const Pack& pack, bool& left, JobProgress& told) {
     JobOptions options = options_;
     options.job_id = jobs_[pack.front()].job_id;
@@ -147,7 +147,7 @@ class ManyJobs {
     return absl::OkStatus();
   }
 
-  // Halves of the pack are tried by themselves where one job may have failed the others.
+  // The halves of a pack become packs if one job may have failed the others.
   void Fail(const Pack& pack, const absl::Status& status) {
     const bool cancelled = absl::IsCancelled(status) && options_.cancelled && Cancelled();
     const MutexLock lock(mutex_);
@@ -169,7 +169,7 @@ class ManyJobs {
     return options_.cancelled();
   }
 
-  // The words of the call that has news, and the sums of all calls.
+  // The caller gets the words of this call, and the sums of all calls.
   void Tell(const JobProgress& news, JobProgress& told) {
     const MutexLock lock(caller_);
     Count(told, news);
@@ -203,8 +203,8 @@ class ManyJobs {
   size_t lanes_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status over_ ABSL_GUARDED_BY(mutex_);    // why no other call is made
   Mutex caller_;                                 // while the caller's functions run
-  int64_t sent_ ABSL_GUARDED_BY(caller_) = 0;    // of bytes_to_send_
-  int64_t placed_ ABSL_GUARDED_BY(caller_) = 0;  // of tokens_
+  int64_t sent_ ABSL_GUARDED_BY(caller_) = 0;    // bytes, of all calls
+  int64_t placed_ ABSL_GUARDED_BY(caller_) = 0;  // rows, of all calls
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
-// Many small attention jobs in few calls: jobs that are alike but for their tokens are computed
-// together, as packed sequences, so that the way to the service and back is paid once for them.
+// AttendMany computes many small attention jobs in few calls. A pack of jobs that differ in their
+// tokens alone is one call, as packed sequences: the way to the service is paid once.
 //
 //   std::vector<SmallJob> jobs(100);                       // each with its spec, rows and outputs
 //   for (const absl::StatusOr<v1::Report>& report : AttendMany("localhost:8001", jobs)) ...
 //
-// Each job ends for itself: one that is wrong fails alone. Calls are those of Attend, and are made
-// again as its are (client/cpp/retry.h). Four of them run side by side, or as many as the service
-// has room for.
+// Each job ends for itself: a job that is wrong fails alone. The calls are those of Attend, with
+// its retries (client/cpp/retry.h). Four calls run side by side, or as many as the service has room
+// for.
 #pragma once
 
 #include <memory>
@@ -30,12 +30,11 @@ struct SmallJob {
   std::string job_id;  // empty: none; with one the job is computed by itself
 };
 
-// For each job its report, or its error: as of Attend (client/cpp/attend.h). An error of the
-// service as a whole (UNAVAILABLE, UNAUTHENTICATED, PERMISSION_DENIED, or that the caller
-// cancelled) is that of all jobs that had not ended. A report's figures but its tokens are those of
-// all jobs that were computed together. Of the options it passes over job_id and want_trace;
-// chunk_bytes bound the rows, and the results, of jobs that are computed together, too. Progress is
-// that of all jobs together.
+// Returns each job's report or error, as Attend does (client/cpp/attend.h). An error of the whole
+// service (UNAVAILABLE, UNAUTHENTICATED, PERMISSION_DENIED, or a cancel by the caller) ends all
+// jobs that run or wait. A report has the job's own tokens; its other figures are those of the
+// pack. The options job_id and want_trace have no effect. chunk_bytes bounds the rows, and the
+// results, of a pack. Progress is that of all jobs together.
 std::vector<absl::StatusOr<v1::Report>> AttendMany(const std::string& server,
                                                    std::span<const SmallJob> jobs,
                                                    const JobOptions& options = {});

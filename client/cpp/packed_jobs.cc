@@ -10,9 +10,9 @@
 namespace hilbert_ring::client {
 namespace {
 
-constexpr int64_t kMostSequences = 1024;  // of a pack
+constexpr int64_t kMostSequences = 1024;  // a pack
 
-// What jobs of one pack have in common; empty: the job has its own.
+// Jobs with the same key may share a pack. A job with an empty key has a pack of its own.
 std::string AlikeOf(const SmallJob& job) {
   const JobSpec& spec = job.inputs.spec;
   if (!job.job_id.empty() || (spec.ordering && spec.ordering->coordinate_axes > 0)) return "";

@@ -1,4 +1,4 @@
-// Small jobs that are computed as one: as packed sequences, none of which sees another.
+// Small jobs become one job of packed sequences, which do not see each other.
 //
 //   for (const Pack& pack : PacksOf(jobs, chosen, limit_bytes)) {
 //     PackedJobs packed(jobs, pack);
@@ -20,14 +20,14 @@
 
 namespace hilbert_ring::client {
 
-// Of rows or results, whichever are more; coordinates do not count.
+// The bytes of the rows or of the results, whichever are more. Coordinates do not count.
 int64_t BytesOf(const SmallJob& job);
 
 // Numbers of jobs, in order.
 using Pack = std::vector<size_t>;
 
-// Jobs that are alike but for their tokens share packs of `limit_bytes`; a longer job, a job with a
-// name and a job with coordinates have their own. The jobs are valid.
+// Jobs that differ in their tokens alone share packs of `limit_bytes`. A longer job, a job with a
+// name, and a job with coordinates have packs of their own. The jobs must be valid.
 std::deque<Pack> PacksOf(std::span<const SmallJob> jobs, const Pack& chosen, int64_t limit_bytes);
 
 // Copies of the rows of a pack, and room for its results.
@@ -39,8 +39,8 @@ class PackedJobs {
   const AttendInputs& inputs() const { return inputs_; }
   AttendOutputs outputs() { return {.out = out_, .lse = lse_}; }
 
-  // Gives each job its results. The jobs' reports: this one but for tokens and rows that are not
-  // finite.
+  // Copies each job's results to its outputs. Returns a report for each job: `report` with the
+  // job's own tokens and rows that are not finite.
   std::vector<v1::Report> Take(const v1::Report& report) const;
 
  private:

@@ -10,7 +10,7 @@ absl::StatusOr<StreamMemory::Share> StreamMemory::Reserve(const Caller& caller, 
   const MutexLock lock(mutex_);
   const auto found = used_by_.find(caller.turns);
   const int64_t own = found == used_by_.end() ? 0 : found->second;
-  if (own > 0 && bytes > limit_ / 2 - own) {
+  if (bytes > limit_ / 2 - own) {
     return wire::ErrorOf(
         wire::reason::kWaitingMemory,
         absl::StrCat(what, " takes ", bytes, " bytes, other streams of ", caller.turns, " have ",

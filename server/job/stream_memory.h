@@ -3,8 +3,7 @@
 //   // Until the share goes:
 //   auto share = memory.Reserve(caller, bytes, "the stream");
 //
-// A caller gets half of it at most, so that it keeps nobody out; but whoever has nothing of it gets
-// what there is, so that one stream may be larger than half.
+// A caller gets half of it at most, so that others have room.
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,8 @@ from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 
 _AT_ONCE = 4            # calls
-_MOST_SEQUENCES = 1024  # of a pack
-# What may be a single job's doing, of those that were computed together.
+_MOST_SEQUENCES = 1024  # a pack
+# A single job of the pack may have caused the error.
 _MAY_BE_ONE = {"INVALID_ARGUMENT", "OUT_OF_RANGE", "FAILED_PRECONDITION", "DATA_LOSS", "RESOURCE_EXHAUSTED"}
 _OF_ALL = {"UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"}
 # There is no room for so many calls at once.
