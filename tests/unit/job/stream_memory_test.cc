@@ -25,9 +25,10 @@ TEST(StreamMemory, ACallerGetsHalfOfIt) {
                         "30 of 50, the limit of a caller (half of --stream-memory)"));
   EXPECT_TRUE(memory.Reserve(Named("a"), 20, "the stream").ok());
   const auto other = memory.Reserve(Named("b"), 50, "the stream");
-  ASSERT_TRUE(other.ok()) << other.status();
+  const auto last = memory.Reserve(Named("c"), 20, "the stream");
+  ASSERT_TRUE(other.ok() && last.ok());
   EXPECT_EQ(memory.used(), 100);
-  const auto full = memory.Reserve(Named("c"), 1, "the stream");
+  const auto full = memory.Reserve(Named("d"), 1, "the stream");
   EXPECT_EQ(wire::ReasonOf(full.status()), "WAITING_MEMORY");
   EXPECT_THAT(std::string(full.status().message()), HasSubstr("have 100 of 100 (--stream-memory)"));
 }
