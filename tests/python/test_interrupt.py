@@ -41,9 +41,18 @@ def asked(number):
         begun.release()
         nobody.encode(tensors[0], model="none", progress=False, outage_timeout=600)
 
+def switches_of_main():
+    with open(f"/proc/self/task/{{threading.main_thread().native_id}}/status") as status:
+        return [line for line in status if "ctxt_switches" in line]
+
 def wait():
     begun.acquire()
-    time.sleep(0.3)  # until the main thread waits: Python may miss a signal that comes just before it does
+    # Python may miss a signal that comes just before the main thread waits. A thread that waits for the
+    # interpreter's lock alone is switched every 5 ms.
+    before = None
+    while (now := switches_of_main()) != before:
+        before = now
+        time.sleep(0.3)
     print("begun", flush=True)
 
 threading.Thread(target=wait, daemon=True).start()
