@@ -102,7 +102,7 @@ class Slide {
     for (std::thread& thread : threads) thread.join();
     for (const absl::Status& status : statuses) OrFail(status);
     SlidePool pool(plan_.rows, Pooling::kMean, model_.config().embed_dim);
-    for (const PooledPart& part : parts) OrFail(pool.Add(part));
+    for (const PooledPart& part : parts) pool.Add(part);
     pooled_ = OrFail(pool.Finish(*model_.weights().norm));
   }
 

@@ -31,7 +31,7 @@ GOLDEN = ROOT / "tests" / "golden"
 FILES = [ROOT / name for name in (
     "tools/gpu_check.py", "tools/gpu_service.py", "bench/gpu_peers.py", "bench/gpu_streams.py",
     "client/python/hilbert_ring/_torch_streams.py", "tests/golden/attention_oracle.py")]
-PROGRAMS = ["gpu_bench", "gpu_encoder_bench", "gpu_graph_bench", "hopper_alone", "device_test", "row_math_test",
+PROGRAMS = ["gpu_bench", "gpu_encoder_bench", "hopper_alone", "device_test", "row_math_test",
             "attention_test", "engine_golden_test", "engine_encoder_golden_test", "engine_random_test",
             "ring_processes_test", "ring_rank", "hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"]
 HOPPER = {"least": 9.0, "most": 9.9}  # compute capability
@@ -99,7 +99,6 @@ def steps():
                  f"*{test}*/{name}" for test in ("EveryDim", "ManyRows", "TinySegments", "WithoutKeys"))],
             kernel=kernel, **KERNELS[kernel])
     add("more", "Small jobs", 20, ["{bin}/gpu_bench", "--part=small", "--kernel=cuda"], rows=1)
-    add("more", "Launches beside a graph of them", 20, ["{bin}/gpu_graph_bench"], rows=3)
     add("more", "The Hopper kernels alone", 40, ["{bin}/hopper_alone"], rows=10, **HOPPER)
     for dtype, kernels in (("float16", KERNELS), ("float32", ["cuda/native"])):
         of_kernels("more", f"Layers in {dtype}", 45, "gpu_bench", "--part=layers", f"--type={dtype}", "--kernel=KERNEL",

@@ -1,16 +1,10 @@
-// What every communicator checks of a step, and what both ends of a transfer must agree on.
+// What both ends of a transfer must agree on.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "engine/comm/communicator.h"
-
 namespace hilbert_ring {
-
-// INVALID_ARGUMENT as in Communicator::Post. last_number: of the step posted before, -1 at first.
-absl::Status CheckStep(const CommStep& step, int rank, int size, int64_t last_number);
 
 // A send and a receive between two ranks are one transfer when their keys are equal.
 struct TransferKey {

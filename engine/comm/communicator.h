@@ -66,9 +66,8 @@ class Communicator {
 
   // Starts the step's transfers; their memory must stay valid until Wait returns, with an error or
   // without, or the communicator is destroyed. To leave a posted step early: Abort, then Wait.
-  // INVALID_ARGUMENT: a peer out of range or oneself, negative bytes, bytes at null, a step number
-  // that does not rise; FAILED_PRECONDITION: a step is posted already. Neither changes anything.
-  // All other errors are as in Wait, and no memory is in use after them.
+  // FAILED_PRECONDITION: a step is posted already, which changes nothing. All other errors are as
+  // in Wait, and no memory is in use after them.
   virtual absl::Status Post(const CommStep& step) = 0;
 
   // Waits for the posted step; OK at once when none is posted. DEADLINE_EXCEEDED, UNAVAILABLE (a
@@ -100,8 +99,8 @@ struct GlooOptions {
 
 // Connects a full mesh over TCP. Blocks until connected; a peer that vanishes meanwhile is noticed
 // within the deadline and 10 s. all_gather is called once, not at all for a ring of one. Errors as
-// in Communicator::Wait, all_gather's, INVALID_ARGUMENT of options, and FAILED_PRECONDITION when
-// the ranks are not of one ring.
+// in Communicator::Wait, all_gather's, INVALID_ARGUMENT of the host, and FAILED_PRECONDITION
+// when the ranks are not of one ring.
 //
 // A process that uses it must ignore SIGPIPE: Gloo writes to connections that peers may have
 // closed.
@@ -121,7 +120,7 @@ struct NcclOptions {
 // Joins a ring of GPUs, one process a rank. The memory of its steps is the GPU's, written before
 // Post and not by work that is still queued. Blocks until connected; all_gather is called once, not
 // at all for a ring of one. Errors as in Communicator::Wait, all_gather's, CANCELLED,
-// INVALID_ARGUMENT of options, FAILED_PRECONDITION when the ranks are not of one ring, when two are
+// FAILED_PRECONDITION when the ranks are not of one ring, when two are
 // on one GPU (see NCCL_HOSTID), and "no CUDA device: ..." without a GPU or in a build without NCCL.
 //
 // NCCL matches by order alone. So each step carries, to each peer, the step's number and the sizes

@@ -1,6 +1,9 @@
 #include "engine/comm/gloo_mesh.h"
 
 #include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -14,7 +17,6 @@
 #include "engine/base/peer_error.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/gloo_pairs.h"
-#include "engine/comm/local_address.h"
 #include "gloo/transport/context.h"
 #include "gloo/transport/device.h"
 #include "gloo/transport/tcp/device.h"
@@ -56,6 +58,35 @@ absl::Status Caught(const F& call) {
   } catch (...) {
     return absl::UnknownError("an exception of unknown type");
   }
+}
+
+bool CanBind(const addrinfo& address) {
+  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool bound = bind(fd, address.ai_addr, address.ai_addrlen) == 0;
+  close(fd);
+  return bound;
+}
+
+// The numeric form of the first address of `host` that a socket of this machine can be bound to.
+// INVALID_ARGUMENT when the name is unknown or its addresses are another machine's.
+absl::StatusOr<std::string> LocalAddress(const std::string& host) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &first); error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("host is '", host, "': ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> found(first, freeaddrinfo);
+  for (const addrinfo* address = first; address != nullptr; address = address->ai_next) {
+    char text[NI_MAXHOST] = {};
+    if (CanBind(*address) && getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof(text),
+                                         nullptr, 0, NI_NUMERICHOST) == 0) {
+      return std::string(text);
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("host is '", host, "', which is no address of this machine"));
 }
 
 // Gloo reads an uninitialised pointer when it cannot resolve a name, and leaks what it resolved
@@ -212,8 +243,7 @@ void GlooMesh::Close() {
   };
   std::vector<std::thread> closers;
   for (int first = 0; first < std::min(kClosers, options_.size); ++first) {
-    const absl::Status started = Caught([&] { closers.emplace_back(close_share, first); });
-    if (!started.ok()) close_share(first);
+    closers.emplace_back(close_share, first);
   }
   for (std::thread& closer : closers) closer.join();
 }

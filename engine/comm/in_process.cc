@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/peer_error.h"
-#include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/communicator.h"
 
@@ -74,7 +73,6 @@ class InProcessCommunicator : public Communicator {
     MutexLock lock(hub_->mutex);
     if (!self().status.ok()) return Withdraw(lock);
     if (posted_) return absl::FailedPreconditionError("a step is posted already");
-    RETURN_IF_ERROR(CheckStep(step, rank_, size(), last_number_));
     last_number_ = step.number;
     posted_ = true;
     TransferKeys send_keys(step.number, size());

@@ -50,7 +50,6 @@ class NcclCommunicator : public Communicator {
   absl::Status Post(const CommStep& step) override {
     if (absl::Status status = CurrentStatus(); !status.ok()) return Release(std::move(status));
     if (posted_) return absl::FailedPreconditionError("a step is posted already");
-    RETURN_IF_ERROR(CheckStep(step, rank_, size_, number_));
     number_ = step.number;
     posted_ = true;
     peers_ = PeersOf(step);
@@ -162,21 +161,6 @@ class NcclCommunicator : public Communicator {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::Status CheckOptions(const NcclOptions& options) {
-  if (options.size < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("size is ", options.size, ", must be >= 1"));
-  }
-  if (options.rank < 0 || options.rank >= options.size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank is ", options.rank, ", must be in [0, ", options.size, ")"));
-  }
-  if (options.max_ctas < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_ctas is ", options.max_ctas, ", must be >= 0"));
-  }
-  return absl::OkStatus();
-}
-
 // Rank 0's id, which all ranks get to know.
 absl::StatusOr<std::string> ShareId(const NcclOptions& options, const AllGather& all_gather,
                                     NcclEnd& end) {
@@ -225,7 +209,6 @@ absl::Status AwaitConnected(const NcclOptions& options, NcclSession& session) {
 absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclRing(const NcclOptions& options,
                                                            const AllGather& all_gather,
                                                            std::unique_ptr<NcclEnd> end) {
-  RETURN_IF_ERROR(CheckOptions(options));
   if (options.size == 1) {
     return std::make_unique<NcclCommunicator>(options, nullptr, StepNotes({}, 0));
   }

@@ -91,8 +91,7 @@ class Device {
   virtual absl::Status FillFloats(float* to, int64_t count, float value) = 0;
   virtual absl::Status FillSequence(int64_t* to, int64_t count, int64_t first) = 0;
 
-  // CANCELLED when control.cancelled said so: outputs are then undefined. INVALID_ARGUMENT, naming
-  // the field, for a task that no kernel takes; nothing is computed then.
+  // CANCELLED when control.cancelled said so: outputs are then undefined. Tasks are of valid specs.
   virtual absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                                const AttendControl& control) = 0;
 
@@ -143,8 +142,8 @@ struct DeviceOptions {
 // reason, "no CUDA device 0: ...".
 absl::Status FindCudaDevice(int ordinal);
 
-// INVALID_ARGUMENT, naming the field, for options out of range; kCuda: the errors of
-// FindCudaDevice.
+// INVALID_ARGUMENT, naming the field: threads out of range, or instructions that this machine does
+// not run; kCuda: the errors of FindCudaDevice.
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceOptions& options);
 
 }  // namespace hilbert_ring

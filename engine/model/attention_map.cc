@@ -47,10 +47,6 @@ absl::Status AttentionMap::Exchange(const ShardStore& store, Communicator* commu
     }
   }
   if (!exchanges()) return absl::OkStatus();
-  if (communicator == nullptr) {
-    return absl::FailedPreconditionError(
-        "the plan exchanges class tokens, but there is no communicator");
-  }
   absl::Status status = communicator->Post(exchange);
   if (status.ok()) status = communicator->Wait(deadline);
   return status;

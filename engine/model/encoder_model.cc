@@ -176,8 +176,8 @@ class WeightLoader {
     const std::span<std::byte> place(model_.memory_->data() + used_, static_cast<size_t>(bytes));
     used_ += PlaceBytes(bytes);
     ASSIGN_OR_RETURN(auto matrix,
-                     PackedMatrix::MakeIn(place, {.out = out, .in = in, .operand = model_.operand_},
-                                          weight, bias));
+                     PackedMatrix::Make(place, {.out = out, .in = in, .operand = model_.operand_},
+                                        weight, bias));
     model_.bytes_ += matrix.bytes();
     if (!packed_) model_.memory_->NoteProgress();
     return matrix;

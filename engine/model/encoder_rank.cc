@@ -5,7 +5,6 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/first_error.h"
 #include "engine/base/return_if_error.h"
 #include "engine/device/cpu/thread_pool.h"
@@ -53,8 +52,8 @@ class Rank : public EncoderRank {
 
   std::vector<int64_t> ClassTokenRows() const;  // local ones
 
-  // Local rows of the tiles' tokens. INVALID_ARGUMENT as of PlaceTiles.
-  absl::StatusOr<std::vector<int64_t>> LocalRows(int64_t first, int64_t count) const;
+  // Of the tiles' tokens.
+  std::vector<int64_t> LocalRows(int64_t first, int64_t count) const;
 
   // OK, or why the job is to end.
   static absl::Status Asked(const EncoderControl& control);
@@ -159,37 +158,20 @@ std::vector<int64_t> Rank::ClassTokenRows() const {
   return rows;
 }
 
-absl::StatusOr<std::vector<int64_t>> Rank::LocalRows(int64_t first, int64_t count) const {
-  if (first < 0 || count < 0 || first > plan_.rows.tiles() - count) {
-    return absl::InvalidArgumentError(absl::StrCat("tiles [", first, ", ", first, " + ", count,
-                                                   ") are not all within [0, ", plan_.rows.tiles(),
-                                                   ")"));
-  }
+std::vector<int64_t> Rank::LocalRows(int64_t first, int64_t count) const {
   std::vector<int64_t> rows;
   rows.reserve(static_cast<size_t>(count));
   for (const TileRun& run : plan_.rows.RunsOf(first, count)) {
-    for (int64_t i = 0; i < run.tiles; ++i) {
-      const int64_t token = run.first_token + i;
-      const ShardRange& range = plan_.attention.shards.Find(token);
-      if (range.rank != rank_) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "tile ", run.first_tile + i, " belongs to rank ", range.rank, ", not to rank ", rank_));
-      }
-      rows.push_back(range.LocalRow(token));
+    for (int64_t token = run.first_token; token < run.first_token + run.tiles; ++token) {
+      rows.push_back(plan_.attention.shards.Find(token).LocalRow(token));
     }
   }
   return rows;
 }
 
 absl::Status Rank::PlaceTiles(const JobTiles& tiles, const EncoderControl& control) {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> rows, LocalRows(tiles.first, tiles.count));
+  const std::vector<int64_t> rows = LocalRows(tiles.first, tiles.count);
   const auto& position = model_.config().position;
-  const int64_t coordinates = position ? 2 * tiles.count : 0;
-  if (std::ssize(tiles.coords) != coordinates) {
-    return absl::InvalidArgumentError(absl::StrCat("coords has ", tiles.coords.size(),
-                                                   " numbers, must have ", coordinates, " for ",
-                                                   tiles.count, " tiles"));
-  }
   if (position) RETURN_IF_ERROR(CheckCoordinates(*position, tiles.coords, tiles.first));
   const int64_t tile_bytes = model_.config().tile_dim() * ElementBytes(tiles.dtype);
   const int64_t block = blocks_.block;
@@ -371,14 +353,6 @@ absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t fir
 absl::StatusOr<std::unique_ptr<EncoderRank>> EncoderRank::Make(
     std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
     const EncoderOutputs& outputs) {
-  RETURN_IF_ERROR(CheckOutputs(model->config(), outputs));
-  if (device.host_memory() != (model->device_weights() == nullptr)) {
-    return absl::FailedPreconditionError(
-        "the model's weights lie in other memory than the device's");
-  }
-  if (!(plan.config == model->config()) || plan.attention.spec.dtype != model->compute()) {
-    return absl::InvalidArgumentError("the plan is of another model or compute type");
-  }
   auto made = std::make_unique<Rank>(std::move(model), plan, rank, device, outputs);
   RETURN_IF_ERROR(made->Prepare());
   return made;

@@ -93,9 +93,8 @@ struct EncoderFigures {
 class EncoderRank {
  public:
   // Plan and device outlive it; the model is shared with other jobs, which may outlive its place in
-  // a cache. Errors of CheckOutputs; FAILED_PRECONDITION for a model whose weights lie in other
-  // memory than the device's, or on a GPU without products, INVALID_ARGUMENT for a plan of another
-  // config or compute type; RESOURCE_EXHAUSTED without memory.
+  // a cache, and has its weights in the device's memory; outputs are as of CheckOutputs.
+  // FAILED_PRECONDITION on a GPU without products; RESOURCE_EXHAUSTED without memory.
   static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(
       std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
       const EncoderOutputs& outputs);
@@ -103,8 +102,7 @@ class EncoderRank {
 
   // Each tile once, in any order of calls, all of them rows of this rank. Of control, deadline,
   // cancelled and progress are used. OUT_OF_RANGE, naming row, value and range: a coordinate
-  // outside of the grid. INVALID_ARGUMENT: a tile of another rank or of none, or coordinates of
-  // another number. CANCELLED, DEADLINE_EXCEEDED.
+  // outside of the grid. CANCELLED, DEADLINE_EXCEEDED.
   virtual absl::Status PlaceTiles(const JobTiles& tiles, const EncoderControl& control) = 0;
 
   // After all tiles of the rank are there; once. `communicator` may be null where the plan has no

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "engine/device/cpu/machine.h"
-#include "engine/device/cpu/memory.h"
 #include "engine/spec/numbers.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
@@ -96,8 +95,7 @@ absl::StatusOr<int64_t> PackedMatrixBytes(const MatrixShape& shape) {
 struct PackedMatrix::Packed {
   MatrixShape shape;
   Memory::desc layout;
-  std::unique_ptr<Buffer> own;  // null: the memory is somebody else's
-  std::byte* weights = nullptr;
+  std::byte* weights = nullptr;  // somebody else's memory
   std::vector<float> bias;
 };
 
@@ -112,22 +110,10 @@ int64_t PackedMatrix::bytes() const {
   return static_cast<int64_t>(packed_->layout.get_size() + packed_->bias.size() * sizeof(float));
 }
 
-absl::StatusOr<PackedMatrix> PackedMatrix::Make(const MatrixShape& shape,
+absl::StatusOr<PackedMatrix> PackedMatrix::Make(std::span<std::byte> place,
+                                                const MatrixShape& shape,
                                                 std::span<const float> weights,
                                                 std::span<const float> bias) {
-  KeepProductsOnThisThread();
-  ASSIGN_OR_RETURN(const int64_t bytes, PackedMatrixBytes(shape));
-  ASSIGN_OR_RETURN(auto own, MapMemory(bytes));
-  ASSIGN_OR_RETURN(auto matrix,
-                   MakeIn({own->data(), static_cast<size_t>(bytes)}, shape, weights, bias));
-  matrix.packed_->own = std::move(own);
-  return matrix;
-}
-
-absl::StatusOr<PackedMatrix> PackedMatrix::MakeIn(std::span<std::byte> place,
-                                                  const MatrixShape& shape,
-                                                  std::span<const float> weights,
-                                                  std::span<const float> bias) {
   KeepProductsOnThisThread();
   auto packed = std::make_unique<Packed>();
   packed->shape = shape;
@@ -183,8 +169,6 @@ absl::StatusOr<RowProduct> RowProduct::Make(const MatrixShape& shape, int64_t ro
 int64_t RowProduct::scratch_bytes() const {
   return static_cast<int64_t>(kernel_->descriptor.scratchpad_desc().get_size());
 }
-
-std::string RowProduct::kernel() const { return kernel_->descriptor.impl_info_str(); }
 
 absl::Status RowProduct::Run(const PackedMatrix& weights, const void* from, void* to,
                              std::byte* scratch) const {

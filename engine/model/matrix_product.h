@@ -2,7 +2,7 @@
 // alone: each thread of a pool takes blocks of its own, so that what is done before and after a
 // product finds its rows in the cache.
 //
-//   auto weights = PackedMatrix::Make({.out = 768, .in = 3072, .operand = operand}, w, b);
+//   auto weights = PackedMatrix::Make(place, {.out = 768, .in = 3072, .operand = operand}, w, b);
 //   auto product = RowProduct::Make(weights->shape(), 256);     // serves all weights of the shape
 //   std::vector<std::byte> scratch(product->scratch_bytes());   // of each thread
 //   product->Run(*weights, from, to, scratch.data());
@@ -45,15 +45,12 @@ absl::StatusOr<int64_t> PackedMatrixBytes(const MatrixShape& shape);
 // Weights [out, in] in the layout that products want them in, and their bias. Immutable.
 class PackedMatrix {
  public:
-  // weights [out, in], bias [out]. RESOURCE_EXHAUSTED without memory, INTERNAL where oneDNN fails.
-  static absl::StatusOr<PackedMatrix> Make(const MatrixShape& shape, std::span<const float> weights,
+  // weights [out, in], bias [out]. place: memory that outlives it, PackedMatrixBytes, aligned
+  // to 64. weights empty: they are there already, as a process of this machine has packed them.
+  // INTERNAL where oneDNN fails.
+  static absl::StatusOr<PackedMatrix> Make(std::span<std::byte> place, const MatrixShape& shape,
+                                           std::span<const float> weights,
                                            std::span<const float> bias);
-
-  // The same in memory of somebody else's that outlives it: PackedMatrixBytes, aligned to 64.
-  // weights empty: they are there already, as a process of this machine has packed them.
-  static absl::StatusOr<PackedMatrix> MakeIn(std::span<std::byte> place, const MatrixShape& shape,
-                                             std::span<const float> weights,
-                                             std::span<const float> bias);
 
   PackedMatrix(PackedMatrix&&) noexcept;
   PackedMatrix& operator=(PackedMatrix&&) noexcept;
@@ -80,7 +77,6 @@ class RowProduct {
   ~RowProduct();
 
   int64_t scratch_bytes() const;
-  std::string kernel() const;  // oneDNN's name of it
 
   // from: [rows, in] of StorageOf(shape.operand); to: [rows, out]. Both dense, and apart. INTERNAL
   // where oneDNN fails.

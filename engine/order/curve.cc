@@ -31,26 +31,6 @@ uint64_t Key(const CurveMachine& machine, const std::array<uint64_t, kAxes>& cel
 }
 
 template <int kAxes>
-Cell CellOf(const CurveMachine& machine, uint64_t key, int bits) {
-  constexpr int kLevels = StepLevels(kAxes);
-  constexpr int kWidth = kLevels * kAxes;
-  constexpr uint64_t kAxisMask = (1 << kLevels) - 1;
-  constexpr uint32_t kMask = (1 << kWidth) - 1;
-  const uint16_t* const table = machine.step().of_key.data();
-  const int steps = (bits + kLevels - 1) / kLevels;
-  uint32_t state = machine.PaddedStart(steps * kLevels - bits) << kWidth;
-  Cell cell;
-  for (int step = steps - 1; step >= 0; --step) {
-    const uint32_t entry = table[state | (key >> (step * kWidth) & kMask)];
-    cell.x = cell.x << kLevels | (entry & kAxisMask);
-    cell.y = cell.y << kLevels | (entry >> kLevels & kAxisMask);
-    if constexpr (kAxes == 3) cell.z = cell.z << kLevels | (entry >> (2 * kLevels) & kAxisMask);
-    state = entry & ~kMask;
-  }
-  return cell;
-}
-
-template <int kAxes>
 void Keys(const CurveMachine& machine, int bits, std::span<const int64_t> coords,
           std::span<uint64_t> keys) {
   const int64_t* row = coords.data();
@@ -63,26 +43,6 @@ void Keys(const CurveMachine& machine, int bits, std::span<const int64_t> coords
 }
 
 }  // namespace
-
-uint64_t CurveKey2d(Curve curve, uint64_t x, uint64_t y, int bits) {
-  assert(bits >= 1 && bits <= 32);
-  return Key<2>(CurveMachine::Of(curve, 2), {x, y}, bits);
-}
-
-uint64_t CurveKey3d(Curve curve, uint64_t x, uint64_t y, uint64_t z, int bits) {
-  assert(bits >= 1 && bits <= 21);
-  return Key<3>(CurveMachine::Of(curve, 3), {x, y, z}, bits);
-}
-
-Cell CurveCell2d(Curve curve, uint64_t key, int bits) {
-  assert(bits >= 1 && bits <= 32);
-  return CellOf<2>(CurveMachine::Of(curve, 2), key, bits);
-}
-
-Cell CurveCell3d(Curve curve, uint64_t key, int bits) {
-  assert(bits >= 1 && bits <= 21);
-  return CellOf<3>(CurveMachine::Of(curve, 3), key, bits);
-}
 
 void CurveKeys(Curve curve, int axes, int bits, std::span<const int64_t> coords,
                std::span<uint64_t> keys) {

@@ -13,21 +13,12 @@
 
 namespace hilbert_ring {
 
-// x, y < 2^bits, 1 <= bits <= 32.
-uint64_t CurveKey2d(Curve curve, uint64_t x, uint64_t y, int bits);
-
-// x, y, z < 2^bits, 1 <= bits <= 21.
-uint64_t CurveKey3d(Curve curve, uint64_t x, uint64_t y, uint64_t z, int bits);
-
-// Inverses.
 struct Cell {
   uint64_t x = 0, y = 0, z = 0;
-  bool operator==(const Cell&) const = default;
 };
-Cell CurveCell2d(Curve curve, uint64_t key, int bits);
-Cell CurveCell3d(Curve curve, uint64_t key, int bits);
 
-// Keys of many cells: coords is [n, axes] row-major, axes 2 or 3; keys has n places.
+// Keys of many cells: coords is [n, axes] row-major, axes 2 or 3; keys has n places. Coordinates
+// are below 2^bits, bits from 1 to 32 in two dimensions and to 21 in three.
 void CurveKeys(Curve curve, int axes, int bits, std::span<const int64_t> coords,
                std::span<uint64_t> keys);
 

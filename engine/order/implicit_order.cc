@@ -23,7 +23,7 @@ struct Walk {
   int64_t* end = nullptr;
 };
 
-class ImplicitOrder : public RunOrder {
+class ImplicitOrder : public Permutation {
  public:
   ImplicitOrder(Curve curve, const CellRegion& region)
       : region_(region),
@@ -159,7 +159,7 @@ class ImplicitOrder : public RunOrder {
 
 }  // namespace
 
-std::unique_ptr<const RunOrder> MakeImplicitOrder(Curve curve, const CellRegion& region) {
+std::unique_ptr<const Permutation> MakeImplicitOrder(Curve curve, const CellRegion& region) {
   assert(region.size() >= 1);
   return std::make_unique<const ImplicitOrder>(curve, region);
 }

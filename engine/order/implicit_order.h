@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "engine/order/cell_region.h"
-#include "engine/order/run_order.h"
+#include "engine/order/permutation.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring {
 
 // region.size() >= 1.
-std::unique_ptr<const RunOrder> MakeImplicitOrder(Curve curve, const CellRegion& region);
+std::unique_ptr<const Permutation> MakeImplicitOrder(Curve curve, const CellRegion& region);
 
 }  // namespace hilbert_ring

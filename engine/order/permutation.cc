@@ -7,10 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/return_if_error.h"
 #include "engine/order/cell_region.h"
 #include "engine/order/implicit_order.h"
-#include "engine/order/run_order.h"
 #include "engine/order/stored_order.h"
 
 namespace hilbert_ring {
@@ -18,7 +16,6 @@ namespace {
 
 class Identity : public Permutation {
  public:
-  bool is_identity() const override { return true; }
   int64_t resident_bytes() const override { return 0; }
   void Tokens(int64_t first_slot, std::span<int64_t> tokens) const override {
     std::iota(tokens.begin(), tokens.end(), first_slot);
@@ -26,23 +23,6 @@ class Identity : public Permutation {
   void Slots(int64_t first_token, std::span<int64_t> slots) const override {
     std::iota(slots.begin(), slots.end(), first_token);
   }
-};
-
-// All sequences as one run.
-class OneRun : public Permutation {
- public:
-  explicit OneRun(std::unique_ptr<const RunOrder> order) : order_(std::move(order)) {}
-  bool is_identity() const override { return false; }
-  int64_t resident_bytes() const override { return order_->resident_bytes(); }
-  void Tokens(int64_t first_slot, std::span<int64_t> tokens) const override {
-    order_->Tokens(first_slot, tokens);
-  }
-  void Slots(int64_t first_token, std::span<int64_t> slots) const override {
-    order_->Slots(first_token, slots);
-  }
-
- private:
-  std::unique_ptr<const RunOrder> order_;
 };
 
 // Runs of implicit squares or of one grid. Runs of equal length share their order.
@@ -61,8 +41,6 @@ class ManyRuns : public Permutation {
     }
   }
 
-  bool is_identity() const override { return false; }
-
   int64_t resident_bytes() const override {
     auto bytes = static_cast<int64_t>(sequences_.capacity() * sizeof(sequences_[0]));
     for (const auto& [length, order] : orders_) bytes += order->resident_bytes();
@@ -70,22 +48,22 @@ class ManyRuns : public Permutation {
   }
 
   void Tokens(int64_t first_slot, std::span<int64_t> tokens) const override {
-    ForEachRun(first_slot, tokens, &RunOrder::Tokens);
+    ForEachRun(first_slot, tokens, &Permutation::Tokens);
   }
 
   void Slots(int64_t first_token, std::span<int64_t> slots) const override {
-    ForEachRun(first_token, slots, &RunOrder::Slots);
+    ForEachRun(first_token, slots, &Permutation::Slots);
   }
 
  private:
   struct SequenceOrder {
     int64_t begin = 0;
-    const RunOrder* order = nullptr;  // of each run but the last; owned by orders_
-    const RunOrder* last = nullptr;
+    const Permutation* order = nullptr;  // of each run but the last; owned by orders_
+    const Permutation* last = nullptr;
   };
 
-  const RunOrder* OrderOfLength(int64_t length) {
-    std::unique_ptr<const RunOrder>& order = orders_[length];
+  const Permutation* OrderOfLength(int64_t length) {
+    std::unique_ptr<const Permutation>& order = orders_[length];
     if (order != nullptr) return order.get();
     order = MakeImplicitOrder(ordering_.curve, ordering_.grid.empty()
                                                    ? CellRegion::Square(length)
@@ -100,7 +78,7 @@ class ManyRuns : public Permutation {
   // Fills `values` with what `direction` says of the places from `first` on: slots or tokens, whose
   // runs are the same ranges.
   void ForEachRun(int64_t first, std::span<int64_t> values,
-                  void (RunOrder::*direction)(int64_t, std::span<int64_t>) const) const {
+                  void (Permutation::*direction)(int64_t, std::span<int64_t>) const) const {
     auto sequence =
         std::upper_bound(sequences_.begin(), sequences_.end(), first,
                          [](int64_t place, const SequenceOrder& s) { return place < s.begin; });
@@ -125,9 +103,9 @@ class ManyRuns : public Permutation {
 
   const Ordering ordering_;
   const int64_t tokens_;
-  int64_t storable_tokens_;                                    // that further lengths may store
-  std::vector<SequenceOrder> sequences_;                       // in token order
-  std::map<int64_t, std::unique_ptr<const RunOrder>> orders_;  // by length
+  int64_t storable_tokens_;                                       // that further lengths may store
+  std::vector<SequenceOrder> sequences_;                          // in token order
+  std::map<int64_t, std::unique_ptr<const Permutation>> orders_;  // by length
 };
 
 }  // namespace
@@ -143,9 +121,7 @@ absl::StatusOr<std::shared_ptr<const Permutation>> Permutation::Make(
   }
   if (!spec.ordering.has_value()) return std::make_shared<const Identity>();
   if (axes == 0) return std::make_shared<const ManyRuns>(spec, max_stored_tokens);
-  ASSIGN_OR_RETURN(auto order,
-                   StoreCoordinateOrder(spec.ordering->curve, axes, Sequences(spec), coords));
-  return std::make_shared<const OneRun>(std::move(order));
+  return StoreCoordinateOrder(spec.ordering->curve, axes, Sequences(spec), coords);
 }
 
 }  // namespace hilbert_ring

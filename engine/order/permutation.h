@@ -4,12 +4,13 @@
 //   order->Tokens(first_slot, tokens);              // tokens of a range of slots
 //   order->Slots(first_token, slots);               // slots of a range of tokens
 //
-// Slots and tokens are numbered over the whole job; each sequence is ordered on its own. Without an
-// ordering the permutation is the identity and takes no memory. Implicit squares, windows and grids
-// are stored once for every length of sequence or window, while those lengths add up to at most
-// `max_stored_tokens`. Beyond that they are not stored: both directions are evaluated by descent
-// through the curve's quadrants, counting the cells that exist. Coordinates are always stored, and
-// while they are sorted take another 32 bytes for every token of the longest sequence.
+// Slots and tokens are numbered over the whole job; each sequence is ordered on its own. Orders of
+// runs (a sequence, or a window of one), of which a job's is made, number them from the run's
+// begin. Without an ordering the permutation is the identity and takes no memory. Implicit squares,
+// windows and grids are stored once for every length of sequence or window, while those lengths add
+// up to at most `max_stored_tokens`. Beyond that they are not stored: both directions are evaluated
+// by descent through the curve's quadrants, counting the cells that exist. Coordinates are always
+// stored, and while they are sorted take another 32 bytes for every token of the longest sequence.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,6 @@ class Permutation {
       int64_t max_stored_tokens = kDefaultMaxStoredTokens);
 
   virtual ~Permutation() = default;
-
-  virtual bool is_identity() const = 0;
 
   // Bytes that the stored order takes.
   virtual int64_t resident_bytes() const = 0;

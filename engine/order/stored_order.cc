@@ -17,7 +17,7 @@ constexpr int64_t kMaxShortTokens = int64_t{1} << 32;
 constexpr int64_t kChunk = 4096;
 
 template <typename Index>
-class StoredOrder : public RunOrder {
+class StoredOrder : public Permutation {
  public:
   explicit StoredOrder(std::vector<Index> token_of_slot)
       : token_of_slot_(std::move(token_of_slot)), slot_of_token_(token_of_slot_.size()) {
@@ -44,7 +44,7 @@ class StoredOrder : public RunOrder {
 };
 
 template <typename Index>
-std::unique_ptr<const RunOrder> Store(const RunOrder& order, int64_t tokens) {
+std::unique_ptr<const Permutation> Store(const Permutation& order, int64_t tokens) {
   std::vector<Index> token_of_slot(tokens);
   std::vector<int64_t> chunk(std::min(kChunk, tokens));
   for (int64_t slot = 0; slot < tokens; slot += kChunk) {
@@ -65,8 +65,8 @@ absl::Status OutOfRange(int axes, std::span<const int64_t> coords, int64_t limit
 }
 
 template <typename Index>
-std::unique_ptr<const RunOrder> Sort(Curve curve, int axes, std::span<const Sequence> sequences,
-                                     std::span<const int64_t> coords) {
+std::unique_ptr<const Permutation> Sort(Curve curve, int axes, std::span<const Sequence> sequences,
+                                        std::span<const int64_t> coords) {
   std::vector<Index> token_of_slot(coords.size() / axes);
   std::vector<KeyedToken> tokens, scratch;
   std::vector<uint64_t> keys;
@@ -97,12 +97,12 @@ int64_t StoredOrderBytes(int64_t tokens) {
   return 2 * index_bytes * tokens;
 }
 
-std::unique_ptr<const RunOrder> StoreOrder(const RunOrder& order, int64_t tokens) {
+std::unique_ptr<const Permutation> StoreOrder(const Permutation& order, int64_t tokens) {
   return tokens <= kMaxShortTokens ? Store<uint32_t>(order, tokens)
                                    : Store<uint64_t>(order, tokens);
 }
 
-absl::StatusOr<std::unique_ptr<const RunOrder>> StoreCoordinateOrder(
+absl::StatusOr<std::unique_ptr<const Permutation>> StoreCoordinateOrder(
     Curve curve, int axes, std::span<const Sequence> sequences, std::span<const int64_t> coords) {
   const int64_t limit = int64_t{1} << (axes == 2 ? 32 : 21);
   uint64_t joined = 0;  // a negative coordinate sets the highest bit

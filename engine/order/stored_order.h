@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/order/run_order.h"
+#include "engine/order/permutation.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring {
@@ -16,13 +16,13 @@ namespace hilbert_ring {
 int64_t StoredOrderBytes(int64_t tokens);
 
 // A copy of an order of `tokens` tokens.
-std::unique_ptr<const RunOrder> StoreOrder(const RunOrder& order, int64_t tokens);
+std::unique_ptr<const Permutation> StoreOrder(const Permutation& order, int64_t tokens);
 
 // Orders each sequence of a job by the keys of its coordinates, as one run. coords: [tokens, axes]
 // row-major, of the sequences together. Tokens of equal key keep their order. While it sorts it
 // holds another 32 bytes for every token of the longest sequence. OUT_OF_RANGE: a coordinate that
 // is negative or not below 2^32 (2-D) or 2^21 (3-D).
-absl::StatusOr<std::unique_ptr<const RunOrder>> StoreCoordinateOrder(
+absl::StatusOr<std::unique_ptr<const Permutation>> StoreCoordinateOrder(
     Curve curve, int axes, std::span<const Sequence> sequences, std::span<const int64_t> coords);
 
 }  // namespace hilbert_ring

@@ -40,7 +40,7 @@ class Cutter {
     std::sort(ranges.begin(), ranges.end(), [](const ShardRange& a, const ShardRange& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
-    return *Shards::Make(spec_.tokens, workers_, std::move(ranges));
+    return Shards::Make(workers_, ranges);
   }
 
  private:

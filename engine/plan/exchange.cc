@@ -117,24 +117,18 @@ int PhaseExchange::IndexOf(int rank) const {
   return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
 }
 
-bool PhaseExchange::NeedsAt(int index, const Block& block) const {
+bool PhaseExchange::Needs(int index, const Block& block) const {
   return !triangle_ || last_slot_[index] >= block.rows.first;
-}
-
-bool PhaseExchange::Needs(int rank, const Block& block) const {
-  const int index = IndexOf(rank);
-  return index >= 0 && NeedsAt(index, block);
 }
 
 std::vector<int> PhaseExchange::Route(const Block& block) const {
   std::vector<int> route;
   const int size = static_cast<int>(ranks_.size());
   const int owner = IndexOf(block.rank);
-  const bool down =
-      !NeedsAt((owner + 1) % size, block) && NeedsAt((owner + size - 1) % size, block);
+  const bool down = !Needs((owner + 1) % size, block) && Needs((owner + size - 1) % size, block);
   for (int hop = 1; hop < size; ++hop) {
     const int index = (down ? owner - hop + size : owner + hop) % size;
-    if (NeedsAt(index, block)) route.push_back(ranks_[index]);
+    if (Needs(index, block)) route.push_back(ranks_[index]);
   }
   return route;
 }

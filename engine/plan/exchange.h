@@ -64,9 +64,6 @@ class PhaseExchange {
   const std::vector<Block>& blocks() const { return blocks_; }  // with rows, in slot order
   const std::vector<int>& ranks() const { return ranks_; }      // that hold rows, ascending
 
-  // Whether some query of `rank` sees a key of the block. The owner needs its own.
-  bool Needs(int rank, const Block& block) const;
-
   // The ranks that a block visits, in order, without its owner. Cyclic over ranks(), upwards as a
   // rule, downwards for blocks that only lower ranks need, so that in every step a rank has one
   // block a direction to send.
@@ -74,7 +71,8 @@ class PhaseExchange {
 
  private:
   int IndexOf(int rank) const;  // in ranks_; -1 when it holds no rows
-  bool NeedsAt(int index, const Block& block) const;
+  // Whether some query of the rank sees a key of the block.
+  bool Needs(int index, const Block& block) const;
 
   bool triangle_ = false;
   std::vector<Block> blocks_;

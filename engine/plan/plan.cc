@@ -93,10 +93,6 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers, std::function<bo
 
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards) {
   RETURN_IF_ERROR(Validate(spec));
-  if (shards.tokens() != spec.tokens) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shards hold ", shards.tokens(), " slots, tokens is ", spec.tokens));
-  }
   RETURN_IF_ERROR(CheckSequences(spec));
   const bool mirrored = HasSeveralRanges(shards);
   Cancellation cancellation(nullptr);

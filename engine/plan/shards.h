@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring {
@@ -24,23 +23,21 @@ struct ShardRange {
 
 class Shards {
  public:
-  // Ranges in slot order that tile [0, tokens); ranks in [0, workers). INVALID_ARGUMENT otherwise.
-  // local_begin is filled in here. Neighbours of one rank are joined; empty ranges are dropped.
-  static absl::StatusOr<Shards> Make(int64_t tokens, int workers, std::vector<ShardRange> ranges);
+  // Ranges in slot order that tile the slots; ranks in [0, workers). local_begin is filled in here.
+  // Neighbours of one rank are joined; empty ranges are dropped.
+  static Shards Make(int workers, const std::vector<ShardRange>& ranges);
 
   int workers() const { return static_cast<int>(by_rank_.size()); }
-  int64_t tokens() const { return tokens_; }
   const std::vector<ShardRange>& ranges() const { return ranges_; }
 
   // Of one rank, in slot order.
   const std::vector<ShardRange>& OfRank(int rank) const { return by_rank_[rank]; }
   int64_t Rows(int rank) const { return rows_[rank]; }
 
-  // The range that holds a slot of [0, tokens). O(log ranges).
+  // The range that holds a slot. O(log ranges).
   const ShardRange& Find(int64_t slot) const;
 
  private:
-  int64_t tokens_ = 0;
   std::vector<ShardRange> ranges_;
   std::vector<std::vector<ShardRange>> by_rank_;
   std::vector<int64_t> rows_;

@@ -1,11 +1,9 @@
 #include "engine/reference/attention_reference.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "engine/base/return_if_error.h"
 #include "engine/order/permutation.h"
 #include "engine/reference/seen_keys.h"
 
@@ -132,24 +130,6 @@ class RowReference {
   ReferenceRow result_;
 };
 
-class SpanSource final : public RowSource {
- public:
-  SpanSource(std::span<const double> values, int64_t width) : values_(values), width_(width) {}
-  void Read(int64_t token, int64_t first, std::span<double> values) const override {
-    std::copy_n(values_.begin() + token * width_ + first, values.size(), values.begin());
-  }
-
- private:
-  std::span<const double> values_;
-  int64_t width_;
-};
-
-absl::Status CheckSize(const char* name, std::span<const double> values, int64_t expected) {
-  if (static_cast<int64_t>(values.size()) == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " has ", values.size(), " values, but must have ", expected));
-}
-
 }  // namespace
 
 double OutShare(const JobSpec& spec) {
@@ -160,30 +140,6 @@ double OutShare(const JobSpec& spec) {
 ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
                                    const RowSource& q, const RowSource& k, const RowSource& v) {
   return RowReference(spec, order, token, q, k, v).Compute();
-}
-
-absl::StatusOr<ReferenceResult> ReferenceAttention(const JobSpec& spec, std::span<const double> q,
-                                                   std::span<const double> k,
-                                                   std::span<const double> v,
-                                                   std::span<const int64_t> coords) {
-  RETURN_IF_ERROR(Validate(spec));
-  const int64_t q_width = spec.heads * spec.head_dim;
-  const int64_t k_width = spec.kv_heads * spec.head_dim;
-  const int64_t v_width = spec.kv_heads * spec.value_dim;
-  RETURN_IF_ERROR(CheckSize("q", q, spec.tokens * q_width));
-  RETURN_IF_ERROR(CheckSize("k", k, spec.tokens * k_width));
-  RETURN_IF_ERROR(CheckSize("v", v, spec.tokens * v_width));
-  ASSIGN_OR_RETURN(auto order, Permutation::Make(spec, coords));
-  const SpanSource q_rows(q, q_width);
-  const SpanSource k_rows(k, k_width);
-  const SpanSource v_rows(v, v_width);
-  ReferenceResult result;
-  for (int64_t token = 0; token < spec.tokens; ++token) {
-    const ReferenceRow row = ReferenceAttentionRow(spec, *order, token, q_rows, k_rows, v_rows);
-    result.out.insert(result.out.end(), row.out.begin(), row.out.end());
-    result.lse.insert(result.lse.end(), row.lse.begin(), row.lse.end());
-  }
-  return result;
 }
 
 }  // namespace hilbert_ring

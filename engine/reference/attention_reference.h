@@ -11,22 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring {
-
-struct ReferenceResult {
-  std::vector<double> out;  // [tokens, heads, value_dim]
-  std::vector<double> lse;  // [tokens, heads]
-};
-
-// q [tokens, heads, head_dim], k [tokens, kv_heads, head_dim], v [tokens, kv_heads, value_dim];
-// coords [tokens, axes] or empty. The spec must be valid.
-absl::StatusOr<ReferenceResult> ReferenceAttention(const JobSpec& spec, std::span<const double> q,
-                                                   std::span<const double> k,
-                                                   std::span<const double> v,
-                                                   std::span<const int64_t> coords);
 
 // Rows of data in any type and anywhere (a mapped file, say), read one at a time.
 class RowSource {

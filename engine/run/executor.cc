@@ -152,10 +152,6 @@ class Executor {
 
   absl::Status Prepare() {
     const JobSpec& spec = plan_.spec;
-    if (plan_.costs.steps > 0 && communicator_ == nullptr) {
-      return absl::FailedPreconditionError(
-          "the plan exchanges blocks, but there is no communicator");
-    }
     const bool slots = MaskNeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv;
     const int64_t slot_bytes = slots ? store_.rows() * static_cast<int64_t>(sizeof(int64_t)) : 0;
     RETURN_IF_ERROR(AllocateTo(workspace_.query_slots, slot_bytes));

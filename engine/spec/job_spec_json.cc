@@ -162,22 +162,6 @@ absl::Status ReadOrdering(const Json& value, JobSpecDocument& document) {
   return absl::OkStatus();
 }
 
-absl::Status ReadBranches(ObjectReader& reader, JobSpec& spec) {
-  std::vector<int64_t> segments;
-  std::vector<int64_t> dilations;
-  reader.Integers("segments", segments);
-  reader.Integers("dilations", dilations);
-  RETURN_IF_ERROR(reader.status());
-  if (segments.size() != dilations.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "segments has ", segments.size(), " entries, but dilations has ", dilations.size()));
-  }
-  for (size_t b = 0; b < segments.size(); ++b) {
-    spec.branches.push_back({segments[b], dilations[b]});
-  }
-  return absl::OkStatus();
-}
-
 enum class Shape { kRequired, kOptional };
 
 absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
@@ -204,7 +188,7 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   reader.Choice("tail", kTails, spec.tail);
   reader.Boolean("average_groups", spec.average_groups);
   reader.Integers("sequence_lengths", spec.sequence_lengths);
-  RETURN_IF_ERROR(ReadBranches(reader, spec));
+  reader.Branches(spec.branches);
   if (const Json* ordering = reader.Find("ordering")) {
     RETURN_IF_ERROR(ReadOrdering(*ordering, document));
   }

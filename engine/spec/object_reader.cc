@@ -90,4 +90,16 @@ void ObjectReader::Number(const char* name, std::optional<double>& into) {
   into = value->get<double>();
 }
 
+void ObjectReader::Branches(std::vector<Branch>& into) {
+  std::vector<int64_t> segments, dilations;
+  Integers("segments", segments);
+  Integers("dilations", dilations);
+  if (!status_.ok()) return;
+  if (segments.size() != dilations.size()) {
+    return Fail(absl::StrCat("segments has ", segments.size(), " entries, but dilations has ",
+                             dilations.size()));
+  }
+  for (size_t b = 0; b < segments.size(); ++b) into.push_back({segments[b], dilations[b]});
+}
+
 }  // namespace hilbert_ring

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/spec/job_spec.h"
 #include "nlohmann/json.hpp"
 
 namespace hilbert_ring {
@@ -51,6 +52,9 @@ class ObjectReader {
   void Integers(const char* name, std::vector<int64_t>& into);
   void Boolean(const char* name, bool& into);
   void Number(const char* name, std::optional<double>& into);
+
+  // "segments" and "dilations", which have as many entries.
+  void Branches(std::vector<Branch>& into);
 
   template <typename Enum, size_t N>
   void Choice(const char* name, const std::array<EnumName<Enum>, N>& names, Enum& into) {

@@ -184,8 +184,8 @@ absl::Status EncodeWork::SendResults(const Output& output) {
   const auto pooled = std::make_shared<std::vector<float>>(slides * states * dim);
   for (int64_t i = 0; i < states; ++i) {
     SlidePool pool(*shape().slides, job_.outputs.pooling, dim);
-    absl::Status added = parts_.AddTo(job_.outputs.states[i], pool);
-    const auto of_state = added.ok() ? pool.Finish(*norm_) : added;
+    parts_.AddTo(job_.outputs.states[i], pool);
+    const auto of_state = pool.Finish(*norm_);
     if (!of_state.ok()) {
       return absl::InternalError(absl::StrCat("the workers' pooled sums are not those of the job: ",
                                               of_state.status().message()));

@@ -1,7 +1,5 @@
 #include "server/job/pooled_parts.h"
 
-#include "engine/base/return_if_error.h"
-
 namespace hilbert_ring::server {
 
 void PooledParts::Add(int rank, int64_t state, PooledPart part) {
@@ -9,13 +7,12 @@ void PooledParts::Add(int rank, int64_t state, PooledPart part) {
   parts_[{state, rank}].push_back(std::move(part));
 }
 
-absl::Status PooledParts::AddTo(int64_t state, SlidePool& pool) const {
+void PooledParts::AddTo(int64_t state, SlidePool& pool) const {
   const MutexLock lock(mutex_);
   for (const auto& [key, parts] : parts_) {
     if (key.first != state) continue;
-    for (const PooledPart& part : parts) RETURN_IF_ERROR(pool.Add(part));
+    for (const PooledPart& part : parts) pool.Add(part);
   }
-  return absl::OkStatus();
 }
 
 void PooledParts::Clear() {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "engine/model/files/pooling.h"
 
@@ -21,8 +20,8 @@ class PooledParts {
  public:
   void Add(int rank, int64_t state, PooledPart part);
 
-  // In the order of the ranks, so that the same parts give the same bits. Errors of SlidePool::Add.
-  absl::Status AddTo(int64_t state, SlidePool& pool) const;
+  // In the order of the ranks, so that the same parts give the same bits.
+  void AddTo(int64_t state, SlidePool& pool) const;
 
   void Clear();
 

@@ -219,10 +219,8 @@ absl::StatusOr<std::unique_ptr<RunWork>> MakeEncodeRun(const v1::RunOpen& open, 
   const v1::EncodeSpec& spec = open.encode();
   ASSIGN_OR_RETURN(EncoderFolder folder, models.catalog().Open(spec.model(), spec.digest()));
   ASSIGN_OR_RETURN(EncodeJob job, DecodeEncodeSpec(spec, folder.config(), SpecLimits()));
-  ASSIGN_OR_RETURN(const JobSpec attention, AttentionOf(job.config, job.compute, job.slide_tiles));
-  ASSIGN_OR_RETURN(Shards shards, ShardsOf(open, attention.tokens));
   ASSIGN_OR_RETURN(EncoderPlan plan,
-                   MakeEncoderPlan(job.config, job.compute, job.slide_tiles, std::move(shards)));
+                   MakeEncoderPlan(job.config, job.compute, job.slide_tiles, ShardsOf(open)));
   return std::make_unique<EncodeRun>(std::move(job), std::move(plan), std::move(folder), models,
                                      open.rank(), threads);
 }

@@ -22,19 +22,17 @@ class AttentionRun : public RunWork {
 
 }  // namespace
 
-absl::StatusOr<Shards> ShardsOf(const v1::RunOpen& open, int64_t tokens) {
+Shards ShardsOf(const v1::RunOpen& open) {
   std::vector<ShardRange> ranges;
   for (const v1::ShardRange& shard : open.shards()) {
     ranges.push_back({.begin = shard.begin(), .end = shard.end(), .rank = shard.rank()});
   }
-  return Shards::Make(tokens, open.workers(), std::move(ranges));
+  return Shards::Make(open.workers(), ranges);
 }
 
 absl::StatusOr<std::unique_ptr<RunWork>> MakeAttentionRun(const v1::RunOpen& open) {
   ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open.spec()));
-  RETURN_IF_ERROR(Validate(spec));
-  ASSIGN_OR_RETURN(Shards shards, ShardsOf(open, spec.tokens));
-  ASSIGN_OR_RETURN(Plan plan, MakePlan(spec, std::move(shards)));
+  ASSIGN_OR_RETURN(Plan plan, MakePlan(spec, ShardsOf(open)));
   return std::make_unique<AttentionRun>(std::move(plan), open.rank());
 }
 

@@ -67,7 +67,7 @@ class RunWork {
 };
 
 // The shards of a job that RunOpen says.
-absl::StatusOr<Shards> ShardsOf(const v1::RunOpen& open, int64_t tokens);
+Shards ShardsOf(const v1::RunOpen& open);
 
 // Of a RunOpen with a spec: INVALID_ARGUMENT and OUT_OF_RANGE where spec, shards or rank are wrong.
 absl::StatusOr<std::unique_ptr<RunWork>> MakeAttentionRun(const v1::RunOpen& open);

@@ -80,21 +80,12 @@ TEST_P(CommunicatorTest, WaitsForNothingAtOnce) {
   EXPECT_TRUE(ring[0]->Wait(Deadline::min()).ok());
 }
 
-TEST_P(CommunicatorTest, RejectsInvalidSteps) {
+TEST_P(CommunicatorTest, OneStepAtATime) {
   const CommunicatorRing ring = Ring();
-  Communicator& communicator = *ring[0];
-  char byte = 0;
-  EXPECT_TRUE(absl::IsInvalidArgument(communicator.Post({.number = -1})));
-  for (const int peer : {-1, 0, size()}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(
-        communicator.Post({.sends = {{.peer = peer, .data = &byte, .bytes = 1}}})));
-  }
-  EXPECT_TRUE(communicator.Post({.number = 5}).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(communicator.Post({.number = 6})));
-  EXPECT_TRUE(communicator.Wait(After(kLong)).ok());
-  EXPECT_TRUE(absl::IsInvalidArgument(communicator.Post({.number = 5})));
-  EXPECT_TRUE(absl::IsInvalidArgument(communicator.Post({.number = 4})));
-  PassAround(ring, 6);  // none of that broke anything
+  EXPECT_TRUE(ring[0]->Post({.number = 5}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(ring[0]->Post({.number = 6})));
+  EXPECT_TRUE(ring[0]->Wait(After(kLong)).ok());
+  PassAround(ring, 6);  // it broke nothing
 }
 
 TEST_P(CommunicatorTest, AbortFailsLaterCalls) {

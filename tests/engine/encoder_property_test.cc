@@ -132,36 +132,6 @@ TEST_F(EncoderProperties, ACoordinateOutsideOfTheGridEndsTheJob) {
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("must be in [0, 25600)"));
 }
 
-TEST_F(EncoderProperties, TilesOfNoRankAndCoordinatesOfAnotherNumberAreRefused) {
-  const EncoderInput input = RandomSlides({600}, 8);
-  const EncoderPlan plan = MakeEncoderPlan(config(), DataType::kFloat32, {600}, 2).value();
-  const auto device = MakeDevice({.threads = 1}).value();
-  const auto made = EncoderRank::Make(model_, plan, 1, *device, {.states = {kLast}});
-  ASSERT_TRUE(made.ok()) << made.status();
-  const auto message = [&](int64_t first, int64_t count, size_t numbers) {
-    const absl::Status status =
-        (*made)->PlaceTiles({.first = first,
-                             .count = count,
-                             .values = input.tiles.data(),
-                             .coords = std::span(input.coords).first(numbers)},
-                            {});
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    return std::string(status.message());
-  };
-  EXPECT_THAT(message(599, 2, 4), HasSubstr("are not all within [0, 600)"));
-  EXPECT_THAT(message(-1, 2, 4), HasSubstr("are not all within [0, 600)"));
-  EXPECT_THAT(message(0, 2, 4), HasSubstr("tile 0 belongs to rank 0, not to rank 1"));
-  EXPECT_THAT(message(598, 2, 0), HasSubstr("coords has 0 numbers, must have 4 for 2 tiles"));
-  EXPECT_THAT(message(598, 2, 6), HasSubstr("coords has 6 numbers"));
-  EXPECT_TRUE((*made)
-                  ->PlaceTiles({.first = 598,
-                                .count = 2,
-                                .values = input.tiles.data(),
-                                .coords = std::span(input.coords).first(4)},
-                               {})
-                  .ok());
-}
-
 TEST_F(EncoderProperties, SlidesWithoutTilesAreRefused) {
   for (const std::vector<int64_t>& tiles :
        {std::vector<int64_t>{}, std::vector<int64_t>{0}, std::vector<int64_t>{5, 0, 3},
@@ -231,13 +201,12 @@ TEST_F(EncoderProperties, BytesThatTravelAreThoseOfThePlan) {
   }
 }
 
-// Allocations from the nth on are refused, or its memory is not the host's.
+// Allocations from the nth on are refused.
 class LimitedDevice : public ForwardingDevice {
  public:
-  LimitedDevice(std::unique_ptr<Device> device, int allocations, bool host)
-      : ForwardingDevice(std::move(device)), left_(allocations), host_(host) {}
+  LimitedDevice(std::unique_ptr<Device> device, int allocations)
+      : ForwardingDevice(std::move(device)), left_(allocations) {}
 
-  bool host_memory() const override { return host_; }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
     if (left_-- <= 0) return absl::ResourceExhaustedError("none left");
     return device().Allocate(bytes);
@@ -245,38 +214,18 @@ class LimitedDevice : public ForwardingDevice {
 
  private:
   int left_;
-  const bool host_;
 };
 
 TEST_F(EncoderProperties, MemoryThatIsRefusedAtAnyPlaceIsAnError) {
   const EncoderPlan plan = MakeEncoderPlan(config(), DataType::kFloat32, {40}, 1).value();
   int allocations = 0;
   for (bool made = false; !made; ++allocations) {
-    LimitedDevice device(MakeDevice({.threads = 2}).value(), allocations, true);
+    LimitedDevice device(MakeDevice({.threads = 2}).value(), allocations);
     const auto rank = EncoderRank::Make(model_, plan, 0, device, {.states = {kLast}});
     made = rank.ok();
     EXPECT_TRUE(made || absl::IsResourceExhausted(rank.status())) << rank.status();
   }
   EXPECT_GT(allocations, 5);
-}
-
-TEST_F(EncoderProperties, WhatDoesNotFitTogetherIsRefused) {
-  const EncoderOutputs outputs{.states = {kLast}};
-  const EncoderPlan plan = MakeEncoderPlan(config(), DataType::kFloat32, {40}, 1).value();
-  LimitedDevice far(MakeDevice({.threads = 1}).value(), 100, false);
-  EXPECT_TRUE(
-      absl::IsFailedPrecondition(EncoderRank::Make(model_, plan, 0, far, outputs).status()));
-  const auto device = MakeDevice({.threads = 1}).value();
-  const EncoderPlan narrow = MakeEncoderPlan(config(), DataType::kBFloat16, {40}, 1).value();
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(EncoderRank::Make(model_, narrow, 0, *device, outputs).status()));
-  EncoderConfig other = config();
-  other.layers = 1;
-  const EncoderPlan shorter = MakeEncoderPlan(other, DataType::kFloat32, {40}, 1).value();
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(EncoderRank::Make(model_, shorter, 0, *device, outputs).status()));
-  EXPECT_TRUE(absl::IsOutOfRange(
-      EncoderRank::Make(model_, plan, 0, *device, {.states = {kLast + 1}}).status()));
 }
 
 }  // namespace

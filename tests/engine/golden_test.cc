@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_golden.h"
 #include "tests/engine/run_engine.h"
 #include "tests/golden/golden_case.h"
+#include "tests/support/reference_attention.h"
 #include "tests/support/test_depth.h"
 
 namespace hilbert_ring::testing {

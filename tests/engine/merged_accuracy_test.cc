@@ -5,10 +5,10 @@
 #include <random>
 #include <vector>
 
-#include "engine/reference/attention_reference.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
 #include "tests/support/plain_spec.h"
+#include "tests/support/reference_attention.h"
 
 namespace hilbert_ring::testing {
 namespace {

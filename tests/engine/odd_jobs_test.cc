@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_rows.h"
 #include "tests/engine/run_engine.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/reference_attention.h"
 
 namespace hilbert_ring::testing {
 namespace {

@@ -67,7 +67,7 @@ class Runner {
     if (run_.outputs.pooling == Pooling::kNone) return std::move(result_);
     for (const auto& [state, parts] : parts_) {
       SlidePool pool(result_.plan.rows, run_.outputs.pooling, model_.config().embed_dim);
-      for (const PooledPart& part : parts) RETURN_IF_ERROR(pool.Add(part));
+      for (const PooledPart& part : parts) pool.Add(part);
       ASSIGN_OR_RETURN(result_.pooled[state], pool.Finish(*model_.weights().norm));
     }
     return std::move(result_);

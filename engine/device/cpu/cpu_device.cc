@@ -13,8 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/base/return_if_error.h"
-#include "engine/device/check_task.h"
 #include "engine/device/cpu/attention_kernel.h"
 #include "engine/device/cpu/lane_end.h"
 #include "engine/device/cpu/machine.h"
@@ -165,9 +163,6 @@ absl::Status CpuDevice::FillSequence(int64_t* to, int64_t count, int64_t first) 
 
 absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> tasks,
                                                 const AttendControl& control) {
-  for (const AttentionTask& task : tasks) {
-    RETURN_IF_ERROR(CheckTask(task));
-  }
   const int64_t lane_tile = LaneTileFor(tasks, pool_.threads(), cache_bytes_);
   WorkList work(tasks.size());
   for (const AttentionTask& task : tasks) {
@@ -215,7 +210,6 @@ absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
   WorkList work(tasks.size());
   int64_t bytes = 0;
   for (const ZeroKeysTask& task : tasks) {
-    RETURN_IF_ERROR(CheckTask(task));
     work.Add(task.count == 0 ? 0 : task.batch * task.rows);
     bytes = std::max(bytes, task.heads * task.value_dim * ElementBytes(DataType::kFloat32));
   }

@@ -47,9 +47,6 @@ class MappedBuffer : public Buffer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Buffer>> MapMemory(int64_t bytes) {
-  if (bytes < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes, ", must be at least 0"));
-  }
   if (bytes == 0) return std::make_unique<MappedBuffer>(nullptr, 0);
   void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

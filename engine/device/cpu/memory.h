@@ -10,7 +10,7 @@
 namespace hilbert_ring {
 
 // Large ones in huge pages where the system gives them when asked (madvise).
-// INVALID_ARGUMENT for bytes below 0, RESOURCE_EXHAUSTED when the system refuses. Thread-safe.
+// RESOURCE_EXHAUSTED when the system refuses. Thread-safe.
 absl::StatusOr<std::unique_ptr<Buffer>> MapMemory(int64_t bytes);
 
 }  // namespace hilbert_ring

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
-#include "engine/device/check_task.h"
 #include "engine/device/cuda/attention_split.h"
 #include "engine/device/cuda/cuda_row_math.h"
 #include "engine/device/cuda/handles.cuh"
@@ -176,9 +175,6 @@ std::string CudaDevice::KernelName() const {
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> CudaDevice::Allocate(int64_t bytes) {
-  if (bytes < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes, ", must be at least 0"));
-  }
   if (bytes == 0) return std::make_unique<PoolBuffer>(*this, nullptr, 0);
   absl::Status status = UseDevice(options_.ordinal);
   if (status.ok()) status = meter_->Take(bytes);
@@ -238,9 +234,6 @@ absl::Status CudaDevice::ComputeAll(absl::string_view what, std::span<const Task
 }
 
 absl::Status CudaDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
-  for (const ZeroKeysTask& task : tasks) {
-    RETURN_IF_ERROR(CheckTask(task));
-  }
   return ComputeAll("adding zero keys", tasks, LaunchZeroKeys);
 }
 
@@ -267,9 +260,6 @@ absl::StatusOr<RowMath*> CudaDevice::row_math() {
 
 absl::StatusOr<AttendFigures> CudaDevice::Attend(std::span<const AttentionTask> tasks,
                                                  const AttendControl& control) {
-  for (const AttentionTask& task : tasks) {
-    RETURN_IF_ERROR(CheckTask(task));
-  }
   if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
   if (tasks.empty()) return AttendFigures{};
   RETURN_IF_ERROR(Begin());
@@ -301,18 +291,6 @@ absl::Status FindCudaDevice(int ordinal) {
 }
 
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const DeviceOptions& options) {
-  if (options.ordinal < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordinal is ", options.ordinal, ", must be at least 0"));
-  }
-  if (!(options.memory_fraction > 0 && options.memory_fraction <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("memory_fraction is ", options.memory_fraction,
-                                                   ", must be above 0 and at most 1"));
-  }
-  if (!(options.launch_seconds > 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("launch_seconds is ", options.launch_seconds, ", must be above 0"));
-  }
   RETURN_IF_ERROR(FindCudaDevice(options.ordinal));
   auto device = std::make_unique<cuda::CudaDevice>(options);
   RETURN_IF_ERROR(device->Prepare());

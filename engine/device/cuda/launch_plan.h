@@ -41,8 +41,7 @@ int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& r
 
 class LaunchPlanner {
  public:
-  // Tasks are valid (engine/device/check_task.h) and outlive this. `scratch` is memory of
-  // ScratchFloats.
+  // Tasks outlive this. `scratch` is memory of ScratchFloats.
   LaunchPlanner(std::span<const AttentionTask> tasks, const LaunchRates& rates, float* scratch);
 
   // Puts the next launch into `launch`; false when there is none. Launches follow each other in

@@ -19,6 +19,10 @@ using Json = nlohmann::json;
 
 constexpr char kWhat[] = "the encoder's config";
 
+constexpr int64_t kMaxWidth = int64_t{1} << 16;  // of input_dim, embed_dim and ffn_dim
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxGrid = int64_t{1} << 24;
+
 enum class Architecture { kLongNetEncoder };
 enum class PositionKind { kSinCos2d };
 
@@ -89,27 +93,11 @@ absl::Status ReadPosition(const Json& object, EncoderConfig& config) {
   return reader.status();
 }
 
-absl::Status ReadBranches(ObjectReader& reader, EncoderConfig& config) {
-  std::vector<int64_t> segments, dilations;
-  reader.Integers("segments", segments);
-  reader.Integers("dilations", dilations);
-  RETURN_IF_ERROR(reader.status());
-  if (segments.size() != dilations.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("segments has ", segments.size(),
-                                                   " entries, dilations has ", dilations.size(),
-                                                   ", must be as many"));
-  }
-  for (size_t i = 0; i < segments.size(); ++i) {
-    config.branches.push_back({.segment = segments[i], .dilation = dilations[i]});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ValidateConfig(const EncoderConfig& config, const EncoderLimits& limits) {
-  RETURN_IF_ERROR(CheckRange("input_dim", config.input_dim, 0, limits.max_width));
-  RETURN_IF_ERROR(CheckRange("embed_dim", config.embed_dim, 1, limits.max_width));
-  RETURN_IF_ERROR(CheckRange("ffn_dim", config.ffn_dim, 1, limits.max_width));
-  RETURN_IF_ERROR(CheckRange("layers", config.layers, 1, limits.max_layers));
+absl::Status ValidateConfig(const EncoderConfig& config) {
+  RETURN_IF_ERROR(CheckRange("input_dim", config.input_dim, 0, kMaxWidth));
+  RETURN_IF_ERROR(CheckRange("embed_dim", config.embed_dim, 1, kMaxWidth));
+  RETURN_IF_ERROR(CheckRange("ffn_dim", config.ffn_dim, 1, kMaxWidth));
+  RETURN_IF_ERROR(CheckRange("layers", config.layers, 1, kMaxLayers));
   RETURN_IF_ERROR(CheckRange("heads", config.heads, 1, config.embed_dim));
   if (config.embed_dim % config.heads != 0) {
     return WithField(absl::InvalidArgumentError(absl::StrCat(
@@ -119,9 +107,8 @@ absl::Status ValidateConfig(const EncoderConfig& config, const EncoderLimits& li
   RETURN_IF_ERROR(CheckEpsilon("layer_norm_eps", config.layer_norm_eps, false));
   RETURN_IF_ERROR(CheckEpsilon("norm_eps", config.norm_eps, true));
   if (config.position) {
-    RETURN_IF_ERROR(
-        CheckRange("position.tile_size", config.position->tile_size, 1, limits.max_grid));
-    RETURN_IF_ERROR(CheckRange("position.grid", config.position->grid, 1, limits.max_grid));
+    RETURN_IF_ERROR(CheckRange("position.tile_size", config.position->tile_size, 1, kMaxGrid));
+    RETURN_IF_ERROR(CheckRange("position.grid", config.position->grid, 1, kMaxGrid));
     if (config.embed_dim % 4 != 0) {
       return WithField(
           absl::InvalidArgumentError(absl::StrCat("embed_dim is ", config.embed_dim,
@@ -135,8 +122,7 @@ absl::Status ValidateConfig(const EncoderConfig& config, const EncoderLimits& li
 
 }  // namespace
 
-absl::StatusOr<EncoderConfig> ParseEncoderConfig(std::string_view json,
-                                                 const EncoderLimits& limits) {
+absl::StatusOr<EncoderConfig> ParseEncoderConfig(std::string_view json) {
   ASSIGN_OR_RETURN(const Json object, ParseWatchedJson(json, kWhat));
   if (!object.is_object()) return WrongType(kWhat, "an object", object);
   RETURN_IF_ERROR(CheckFields(object, "", ConfigFields()));
@@ -156,13 +142,14 @@ absl::StatusOr<EncoderConfig> ParseEncoderConfig(std::string_view json,
   std::optional<double> layer_norm_eps, norm_eps;
   reader.Number("layer_norm_eps", layer_norm_eps);
   reader.Number("norm_eps", norm_eps);
-  RETURN_IF_ERROR(ReadBranches(reader, config));
+  reader.Branches(config.branches);
+  RETURN_IF_ERROR(reader.status());
   config.layer_norm_eps = *layer_norm_eps;
   config.norm_eps = norm_eps.value_or(0);
   if (const Json* position = reader.Find("position")) {
     RETURN_IF_ERROR(ReadPosition(*position, config));
   }
-  RETURN_IF_ERROR(ValidateConfig(config, limits));
+  RETURN_IF_ERROR(ValidateConfig(config));
   return config;
 }
 

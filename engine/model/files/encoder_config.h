@@ -44,18 +44,10 @@ struct EncoderConfig {
   int64_t tile_dim() const { return input_dim > 0 ? input_dim : embed_dim; }
 };
 
-// Upper limits of a config.
-struct EncoderLimits {
-  int64_t max_width = int64_t{1} << 16;  // of input_dim, embed_dim and ffn_dim
-  int64_t max_layers = 1024;
-  int64_t max_grid = int64_t{1} << 24;
-};
-
 // A valid config. INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit: malformed JSON,
 // an unknown or missing field, a value of the wrong type, one that can never be right, or one over
 // a limit.
-absl::StatusOr<EncoderConfig> ParseEncoderConfig(std::string_view json,
-                                                 const EncoderLimits& limits = {});
+absl::StatusOr<EncoderConfig> ParseEncoderConfig(std::string_view json);
 
 // A tensor that a model's weights hold.
 struct WeightShape {

@@ -59,18 +59,15 @@ struct PooledPart {
 };
 
 // Takes the parts of all ranks, in any order of calls but always the same one for the same bits.
-// Parts may come from other processes: nothing that they say is believed.
 class SlidePool {
  public:
   // pooling: kMean or kClass.
   SlidePool(const SlideRows& slides, Pooling pooling, int64_t dim);
 
-  // INVALID_ARGUMENT, and nothing is added: slides that the job does not have, fewer or more sums
-  // than they need, or more rows of a slide than are still to come.
-  absl::Status Add(const PooledPart& part);
+  void Add(const PooledPart& part);
 
   // The means after the model's norm behind pooling, [slides, dim]. INVALID_ARGUMENT: rows of a
-  // slide have not come, or the norm is of another dim.
+  // slide have not come.
   absl::StatusOr<std::vector<float>> Finish(const LayerNorm& norm) const;
 
  private:

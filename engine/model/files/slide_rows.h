@@ -35,10 +35,6 @@ class SlideRows {
   int64_t FirstToken(int64_t slide) const { return first_token_[slide]; }
   int64_t FirstTile(int64_t slide) const { return first_token_[slide] - slide * class_tokens_; }
 
-  bool IsClassToken(int64_t token) const {
-    return class_tokens_ > 0 && FirstToken(SlideOf(token)) == token;
-  }
-
   // The tokens of tiles [first, first + count) of [0, tiles()), in runs.
   std::vector<TileRun> RunsOf(int64_t first, int64_t count) const;
 

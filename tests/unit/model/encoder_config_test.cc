@@ -43,7 +43,7 @@ TEST(EncoderConfig, ErrorsNameFieldValueAndLimit) {
       {"1e-5", "0", "layer_norm_eps is 0, must be at least 1.17549e-38 and below 1"},
       {"1e-5", "1e-50", "layer_norm_eps is 1e-50"},  // as float32 it is 0
       {"1e-6", "-1e-6", "norm_eps is -1e-06"},
-      {"[1, 2]", "[1]", "segments has 2 entries, dilations has 1"},
+      {"[1, 2]", "[1]", "segments has 2 entries, but dilations has 1"},
       {"[1, 2]", "[1, 0]", "dilations[1] is 0"},
       {"longnet_encoder", "vit", "architecture is \"vit\""},
       {"\"layers\"", "\"layer\"", "unknown field \"layer\"; the nearest known one is layers"},

@@ -24,7 +24,6 @@ TEST_P(Slides, EveryTokenIsATileOrAClassToken) {
   ASSERT_EQ(rows.tiles(), tiles);
   for (int64_t token = 0; token < tokens; ++token) {
     EXPECT_EQ(rows.SlideOf(token), slide_of_token[token]);
-    EXPECT_EQ(rows.IsClassToken(token), tile_of_token[token] < 0);
   }
   for (int64_t begin = 0; begin <= tokens; ++begin) {
     for (int64_t end = begin; end <= tokens; ++end) {

@@ -17,28 +17,21 @@ INSTANTIATE_TEST_SUITE_P(Curves, CurveTest, testing::Values(Curve::kHilbert, Cur
                            return info.param == Curve::kHilbert ? "Hilbert" : "Morton";
                          });
 
-// Key and cell of one place, both ways.
-void Expect2d(Curve curve, uint64_t x, uint64_t y, int bits) {
-  const uint64_t key = NaiveKey(curve, {x, y}, bits);
-  ASSERT_EQ(CurveKey2d(curve, x, y, bits), key) << x << ", " << y << " of " << bits << " bits";
-  ASSERT_EQ(CurveCell2d(curve, key, bits), (Cell{x, y})) << key << " of " << bits << " bits";
-}
-
-void Expect3d(Curve curve, uint64_t x, uint64_t y, uint64_t z, int bits) {
-  const uint64_t key = NaiveKey(curve, {x, y, z}, bits);
-  ASSERT_EQ(CurveKey3d(curve, x, y, z, bits), key)
-      << x << ", " << y << ", " << z << " of " << bits << " bits";
-  ASSERT_EQ(CurveCell3d(curve, key, bits), (Cell{x, y, z})) << key << " of " << bits << " bits";
+void ExpectKey(Curve curve, const std::vector<int64_t>& cell, int bits) {
+  uint64_t key = 0;
+  CurveKeys(curve, static_cast<int>(cell.size()), bits, cell, {&key, 1});
+  ASSERT_EQ(key, NaiveKey(curve, {cell.begin(), cell.end()}, bits))
+      << testing::PrintToString(cell) << " of " << bits << " bits";
 }
 
 TEST_P(CurveTest, EveryCellOfSmallSquaresAndCubes) {
   for (int bits = 1; bits <= 7; ++bits) {
-    const uint64_t side = uint64_t{1} << bits;
-    for (uint64_t y = 0; y < side; ++y) {
-      for (uint64_t x = 0; x < side; ++x) {
-        ASSERT_NO_FATAL_FAILURE(Expect2d(GetParam(), x, y, bits));
-        for (uint64_t z = 0; bits <= 5 && z < side; ++z) {
-          ASSERT_NO_FATAL_FAILURE(Expect3d(GetParam(), x, y, z, bits));
+    const int64_t side = int64_t{1} << bits;
+    for (int64_t y = 0; y < side; ++y) {
+      for (int64_t x = 0; x < side; ++x) {
+        ASSERT_NO_FATAL_FAILURE(ExpectKey(GetParam(), {x, y}, bits));
+        for (int64_t z = 0; bits <= 5 && z < side; ++z) {
+          ASSERT_NO_FATAL_FAILURE(ExpectKey(GetParam(), {x, y, z}, bits));
         }
       }
     }
@@ -48,17 +41,18 @@ TEST_P(CurveTest, EveryCellOfSmallSquaresAndCubes) {
 TEST_P(CurveTest, RandomCellsOfLargeSquaresAndCubes) {
   std::mt19937_64 random(1);
   for (int bits = 6; bits <= 32; ++bits) {
-    const uint64_t last = (uint64_t{1} << bits) - 1;
-    for (const uint64_t x : {uint64_t{0}, last}) {
-      for (const uint64_t y : {uint64_t{0}, last}) {
-        ASSERT_NO_FATAL_FAILURE(Expect2d(GetParam(), x, y, bits));
-        if (bits <= 21) ASSERT_NO_FATAL_FAILURE(Expect3d(GetParam(), x, y, last, bits));
+    const int64_t last = (int64_t{1} << bits) - 1;
+    for (const int64_t x : {int64_t{0}, last}) {
+      for (const int64_t y : {int64_t{0}, last}) {
+        ASSERT_NO_FATAL_FAILURE(ExpectKey(GetParam(), {x, y}, bits));
+        if (bits <= 21) ASSERT_NO_FATAL_FAILURE(ExpectKey(GetParam(), {x, y, last}, bits));
       }
     }
     for (int i = 0; i < 1000; ++i) {
-      const uint64_t x = random() & last, y = random() & last, z = random() & last;
-      ASSERT_NO_FATAL_FAILURE(Expect2d(GetParam(), x, y, bits));
-      if (bits <= 21) ASSERT_NO_FATAL_FAILURE(Expect3d(GetParam(), x, y, z, bits));
+      const auto coordinate = [&] { return static_cast<int64_t>(random()) & last; };
+      const int64_t x = coordinate(), y = coordinate(), z = coordinate();
+      ASSERT_NO_FATAL_FAILURE(ExpectKey(GetParam(), {x, y}, bits));
+      if (bits <= 21) ASSERT_NO_FATAL_FAILURE(ExpectKey(GetParam(), {x, y, z}, bits));
     }
   }
 }

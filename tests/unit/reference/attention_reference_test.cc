@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/golden/golden_case.h"
+#include "tests/support/reference_attention.h"
 
 namespace hilbert_ring {
 namespace {
@@ -19,7 +20,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // Rows that remember who asked for them.
 class WatchedRows final : public RowSource {
@@ -363,23 +363,6 @@ TEST(ReferenceAttention, MergesLeaveOutWhatHasNoWeight) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->out[2], 1.0);
   EXPECT_EQ(result->out[7 * 8 + 2], kInfinity);
-}
-
-TEST(ReferenceAttention, RefusesABadSpecAndDataOfOtherSize) {
-  JobSpec spec = SmallSpec();
-  const std::vector<double> rows(64, 0.0), short_rows(63, 0.0);
-  EXPECT_TRUE(ReferenceAttention(spec, rows, rows, rows, {}).ok());
-  const auto refuses = [&](const std::vector<double>& q, const std::vector<double>& k,
-                           const std::vector<double>& v, const char* words) {
-    const auto result = ReferenceAttention(spec, q, k, v, {});
-    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(result.status().message()), HasSubstr(words));
-  };
-  refuses(short_rows, rows, rows, "q has 63");
-  refuses(rows, short_rows, rows, "k has 63");
-  refuses(rows, rows, short_rows, "v has 63");
-  spec.heads = 0;
-  refuses(rows, rows, rows, "heads is 0");
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/reference/attention_reference.h"
 #include "engine/spec/numbers.h"
 #include "gtest/gtest.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/reference_attention.h"
 
 namespace hilbert_ring::server {
 namespace {

@@ -17,7 +17,6 @@ namespace {
 class CountingOrder final : public Permutation {
  public:
   explicit CountingOrder(int64_t tokens) : tokens_(tokens) {}
-  bool is_identity() const override { return false; }
   int64_t resident_bytes() const override { return 0; }
   void Tokens(int64_t first_slot, std::span<int64_t> tokens) const override {
     Slots(first_slot, tokens);
