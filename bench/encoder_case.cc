@@ -37,6 +37,7 @@
 #include "engine/base/return_if_error.h"
 #include "engine/model/encoder_rank.h"
 #include "engine/spec/job_spec_json.h"
+#include "tests/conformance/in_process_ring.h"
 
 namespace hilbert_ring::bench {
 namespace {

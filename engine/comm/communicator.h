@@ -61,7 +61,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // "in-process", "gloo", "nccl".
+  // "gloo", "nccl".
   virtual std::string name() const = 0;
 
   // Starts the step's transfers; their memory must stay valid until Wait returns, with an error or
@@ -85,9 +85,6 @@ class Communicator {
 // by rank. May block until the deadline.
 using AllGather =
     std::function<absl::StatusOr<std::vector<std::string>>(std::string own, Deadline deadline)>;
-
-// `size` communicators of one in-process ring, by rank: ranks are threads of this process.
-std::vector<std::unique_ptr<Communicator>> MakeInProcessRing(int size);
 
 struct GlooOptions {
   int rank = 0;

@@ -7,6 +7,7 @@
 #include "engine/comm/checked.h"
 #include "engine/comm/nccl_communicator.h"
 #include "tests/conformance/fake_nccl.h"
+#include "tests/conformance/in_process_ring.h"
 
 namespace hilbert_ring::testing {
 namespace {

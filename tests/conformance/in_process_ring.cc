@@ -1,3 +1,5 @@
+#include "tests/conformance/in_process_ring.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>

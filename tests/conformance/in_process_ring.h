@@ -1,0 +1,14 @@
+// A ring without a transport: its ranks are threads of this process.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/comm/communicator.h"
+
+namespace hilbert_ring {
+
+// `size` communicators of one ring, by rank. Their name is "in-process".
+std::vector<std::unique_ptr<Communicator>> MakeInProcessRing(int size);
+
+}  // namespace hilbert_ring
