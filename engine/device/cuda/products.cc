@@ -2,7 +2,9 @@
 
 #include <compare>
 #include <map>
+#include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,26 +45,7 @@ Shape ShapeOf(const ProductTask& task) {
 
 // An opaque object of the library's, given back by its function.
 template <typename Handle>
-class Object {
- public:
-  using Destroy = cublasStatus_t (*)(Handle);
-  Object() = default;
-  Object(Handle handle, Destroy destroy) : handle_(handle), destroy_(destroy) {}
-  Object(Object&& other) noexcept { *this = std::move(other); }
-  Object& operator=(Object&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    std::swap(destroy_, other.destroy_);
-    return *this;
-  }
-  ~Object() {
-    if (handle_ != nullptr) destroy_(handle_);
-  }
-  Handle get() const { return handle_; }
-
- private:
-  Handle handle_ = nullptr;
-  Destroy destroy_ = nullptr;
-};
+using Object = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
 using Layout = Object<cublasLtMatrixLayout_t>;
 using Descriptor = Object<cublasLtMatmulDesc_t>;
@@ -71,8 +54,8 @@ using Preference = Object<cublasLtMatmulPreference_t>;
 // A row-major matrix is the library's transposed one: [rows, in] is its in x rows. It computes
 // to^T = (weights^T)^T from^T.
 struct Plan {
-  Descriptor product;
-  Layout weights, from, to;
+  Descriptor product{nullptr, nullptr};
+  Layout weights{nullptr, nullptr}, from{nullptr, nullptr}, to{nullptr, nullptr};
   cublasLtMatmulAlgo_t algorithm{};
 };
 
@@ -139,7 +122,7 @@ class LtProducts : public Products {
     RETURN_IF_ERROR(MakeLayout(shape.dtype, shape.out, shape.in, plan.weights));
     RETURN_IF_ERROR(MakeLayout(shape.dtype, shape.rows, shape.in, plan.from));
     RETURN_IF_ERROR(MakeLayout(DataType::kFloat32, shape.rows, shape.out, plan.to));
-    Preference preference;
+    Preference preference{nullptr, nullptr};
     RETURN_IF_ERROR(MakePreference(shape, preference));
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
