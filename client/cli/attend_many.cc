@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -17,12 +16,12 @@
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/file_flags.h"
+#include "client/cli/file_job.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
-#include "client/cpp/npy.h"
 #include "client/cpp/steady_clock.h"
 #include "client/cpp/text_file.h"
 #include "client/cpp/with_message.h"
@@ -34,8 +33,6 @@
 
 namespace hilbert_ring::cli {
 namespace {
-
-using client::NpyWriter;
 
 // Jobs of a call: their files are open at once.
 constexpr size_t kJobsOfACall = 128;
@@ -51,8 +48,7 @@ struct Line {
 
 struct OpenedJob {
   client::JobFiles files;
-  NpyWriter out;
-  std::optional<NpyWriter> lse;
+  OutputFiles outputs;
 };
 
 absl::Status OfLine(const Line& line, const absl::Status& status) {
@@ -130,47 +126,14 @@ absl::Status CheckPaths(const GlobalOptions& global, const ManyCommand& command,
 absl::StatusOr<OpenedJob> Open(const GlobalOptions& global, const Line& line) {
   ASSIGN_OR_RETURN(const client::JobSource source, SourceOf(global, line.job));
   ASSIGN_OR_RETURN(client::JobFiles files, client::OpenJob(source));
-  const JobSpec& spec = files.job.spec;
-  ASSIGN_OR_RETURN(NpyWriter out,
-                   NpyWriter::Create(line.out, client::OutputType(spec, files.q.type()),
-                                     client::TensorShape(spec, v1::TENSOR_OUT)));
-  OpenedJob opened{std::move(files), std::move(out), std::nullopt};
-  if (!line.lse.empty()) {
-    ASSIGN_OR_RETURN(opened.lse, NpyWriter::Create(line.lse, wire::NpyType::kFloat32,
-                                                   client::TensorShape(spec, v1::TENSOR_LSE)));
-  }
-  return opened;
+  ASSIGN_OR_RETURN(OutputFiles outputs, OutputFiles::Create(OutputsOf(files, line.out, line.lse)));
+  return OpenedJob{std::move(files), std::move(outputs)};
 }
 
 client::SmallJob JobOf(const Line& line, const OpenedJob& opened) {
-  const client::JobFiles& files = opened.files;
-  client::SmallJob job{.inputs = {.spec = files.job.spec,
-                                  .q = files.q.span(),
-                                  .k = files.k.span(),
-                                  .v = files.v.span()},
-                       .outputs = {.out = opened.out.data(),
-                                   .lse = opened.lse ? opened.lse->data() : std::span<std::byte>()},
-                       .job_id = line.job_id};
-  if (files.job.coordinates) {
-    job.inputs.coordinates = [&files](int64_t first_row, std::span<uint32_t> values) {
-      files.job.coordinates->Read(first_row, values);
-    };
-  }
-  return job;
-}
-
-absl::Status CheckIntact(const OpenedJob& job) {
-  RETURN_IF_ERROR(client::CheckIntact(job.files));
-  RETURN_IF_ERROR(job.out.CheckIntact());
-  return job.lse ? job.lse->CheckIntact() : absl::OkStatus();
-}
-
-// Whatever has a name is on disk.
-absl::Status Commit(OpenedJob& job) {
-  RETURN_IF_ERROR(job.out.Sync());
-  if (job.lse) RETURN_IF_ERROR(job.lse->Sync());
-  RETURN_IF_ERROR(job.out.Commit());
-  return job.lse ? job.lse->Commit() : absl::OkStatus();
+  return {.inputs = client::InputsOf(opened.files),
+          .outputs = {.out = opened.outputs.data(0), .lse = opened.outputs.data(1)},
+          .job_id = line.job_id};
 }
 
 struct Total {
@@ -221,8 +184,9 @@ absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::
       continue;
     }
     absl::StatusOr<v1::Report> report = std::move(*next++);
-    absl::Status status = CheckIntact(*opened[i]);
-    if (status.ok() && report.ok()) status = Commit(*opened[i]);
+    absl::Status status = client::CheckIntact(opened[i]->files);
+    if (status.ok()) status = opened[i]->outputs.CheckIntact();
+    if (status.ok() && report.ok()) status = opened[i]->outputs.Commit();
     if (!status.ok()) report = std::move(status);
     Tell(global, lines[i], report, total);
   }

@@ -5,7 +5,6 @@
 #include <malloc.h>
 
 #include <atomic>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -135,19 +134,12 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   if (ended.ok() && stream->lse) ended = stream->lse->End();
   if (!ended.ok()) return ServiceFailed(global, ended);
   WarnOfRows(global, *report);
-  std::string json;
-  if (absl::Status status = side->Commit(*report, command.out, json); !status.ok()) {
-    return ServiceFailed(global, status);
-  }
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", json.c_str());
-  } else if (!TakeStdout({command.out, command.lse, command.call.report})) {
-    PrintSummary(*report,
-                 absl::StrCat(FormatCount(report->tokens()), " tokens in ",
-                              FormatCount(report->epochs()), " epochs"),
-                 attempts);
-  }
-  return kExitOk;
+  return EndJob(global, *side, *report,
+                {.complete = command.out,
+                 .what = absl::StrCat(FormatCount(report->tokens()), " tokens in ",
+                                      FormatCount(report->epochs()), " epochs"),
+                 .attempts = attempts,
+                 .written = {command.out, command.lse, command.call.report}});
 }
 
 }  // namespace hilbert_ring::cli

@@ -120,6 +120,5 @@ int RunStatus(const GlobalOptions& global);
 int RunJobs(const GlobalOptions& global);
 int RunCancel(const GlobalOptions& global, const CancelCommand& command);
 int RunVerify(const GlobalOptions& global, const VerifyCommand& command);
-int RunVersion(const GlobalOptions& global);
 
 }  // namespace hilbert_ring::cli

@@ -14,6 +14,7 @@
 #include "client/cli/encode_flags.h"
 #include "client/cli/failure.h"
 #include "client/cli/file_flags.h"
+#include "client/cli/file_job.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"
 #include "client/cli/print_plan.h"
@@ -24,7 +25,6 @@
 #include "client/cpp/npy.h"
 #include "client/cpp/service.h"
 #include "client/cpp/steady_clock.h"
-#include "client/cpp/written_file.h"
 #include "engine/base/return_if_error.h"
 #include "wire/control_characters.h"
 
@@ -33,7 +33,6 @@ namespace {
 
 using client::EncodeFiles;
 using client::EncodeJob;
-using client::NpyWriter;
 
 absl::Status CheckPaths(const GlobalOptions& global, const EncodeCommand& command) {
   for (const std::string* const path : {&command.out, &command.attention_map}) {
@@ -50,50 +49,15 @@ absl::Status CheckPaths(const GlobalOptions& global, const EncodeCommand& comman
                      {"--trace", command.call.trace}});
 }
 
-// What this client writes itself.
-struct Outputs {
-  std::optional<NpyWriter> rows, map;
-};
-
 bool Pooled(const EncodeJob& job) { return job.outputs.pooling != Pooling::kNone; }
 
-// files: the job's by reference, whose outputs the workers write; empty: all outputs come here.
-absl::StatusOr<Outputs> CreateOutputs(const EncodeCommand& command, const EncodeJob& job,
-                                      const std::vector<v1::TensorFile>& files) {
-  Outputs outputs;
-  if (files.empty() || Pooled(job)) {
-    ASSIGN_OR_RETURN(outputs.rows,
-                     NpyWriter::Create(command.out, wire::NpyType::kFloat32, job.RowsShape()));
-  }
-  if (files.empty() && !command.attention_map.empty()) {
-    ASSIGN_OR_RETURN(outputs.map, NpyWriter::Create(command.attention_map, wire::NpyType::kFloat32,
-                                                    job.MapShape()));
+std::vector<JobOutput> OutputsOf(const EncodeCommand& command, const EncodeJob& job) {
+  std::vector<JobOutput> outputs = {
+      {.path = command.out, .shape = job.RowsShape(), .by_workers = !Pooled(job)}};
+  if (!command.attention_map.empty()) {
+    outputs.push_back({.path = command.attention_map, .shape = job.MapShape()});
   }
   return outputs;
-}
-
-// files: as of CreateOutputs. By reference the service looks after the inputs, and says which of
-// them changed.
-absl::Status CheckIntact(const EncodeFiles& inputs, const std::vector<v1::TensorFile>& files,
-                         const Outputs& outputs) {
-  if (files.empty()) {
-    RETURN_IF_ERROR(inputs.tiles.CheckIntact());
-    if (inputs.coordinates) RETURN_IF_ERROR(inputs.coordinates->CheckIntact());
-  }
-  for (const std::optional<NpyWriter>* const file : {&outputs.rows, &outputs.map}) {
-    if (*file) RETURN_IF_ERROR((*file)->CheckIntact());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Commit(Outputs& outputs) {
-  for (std::optional<NpyWriter>* const file : {&outputs.rows, &outputs.map}) {
-    if (*file) RETURN_IF_ERROR((*file)->Sync());
-  }
-  for (std::optional<NpyWriter>* const file : {&outputs.rows, &outputs.map}) {
-    if (*file) RETURN_IF_ERROR((*file)->Commit());
-  }
-  return absl::OkStatus();
 }
 
 // The job that the flags and the model's config make, but for what the files say.
@@ -137,27 +101,6 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const EncodeCommand& com
   return tensors;
 }
 
-CallResult Call(const GlobalOptions& global, const EncodeCommand& command, absl::Time begun,
-                const EncodeJob& job, const EncodeFiles& inputs,
-                const std::vector<v1::TensorFile>& files, const Outputs& outputs) {
-  JobTeller teller(global);
-  const client::EncodeResults results{
-      .rows = outputs.rows ? outputs.rows->data() : std::span<std::byte>(),
-      .attention_map = outputs.map ? outputs.map->data() : std::span<std::byte>()};
-  client::JobOptions options = OptionsOf(global, command.call, begun, teller,
-                                         [&] { return CheckIntact(inputs, files, outputs).ok(); });
-  if (!files.empty()) {
-    options.final = [&](const absl::Status& failure) {
-      return SendsAfter(command.reference, failure);
-    };
-  }
-  const client::EncodeInputs all = InputsOf(job, inputs);
-  absl::StatusOr<v1::Report> report =
-      files.empty() ? client::Encode(global.server, all, results, options)
-                    : client::EncodeInFiles(global.server, all, files, results, options);
-  return {std::move(report), teller.attempts()};
-}
-
 // A pooled output has a row for each slide.
 void WarnOfOutput(const GlobalOptions& global, const EncodeJob& job, const v1::Report& report) {
   if (!Pooled(job)) return WarnOfRows(global, report);
@@ -166,66 +109,6 @@ void WarnOfOutput(const GlobalOptions& global, const EncodeJob& job, const v1::R
       global,
       absl::StrCat("the embeddings of ", report.rows_not_finite(), " of ", job.slide_tiles.size(),
                    " slides are not finite, the first of slide ", report.first_row_not_finite()));
-}
-
-// Whatever has a name is on disk.
-int End(const GlobalOptions& global, const EncodeCommand& command, const EncodeJob& job,
-        Outputs& outputs, SideFiles& side, CallResult result) {
-  absl::StatusOr<v1::Report>& report = result.report;
-  if (!report.ok()) return ServiceFailed(global, report.status());
-  WarnOfOutput(global, job, *report);
-  PrintNotes(global, {report->notes().begin(), report->notes().end()});
-  if (absl::Status status = Commit(outputs); !status.ok()) return ServiceFailed(global, status);
-  std::string json;
-  if (absl::Status status = side.Commit(*report, command.out, json); !status.ok()) {
-    return ServiceFailed(global, status);
-  }
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", json.c_str());
-  } else if (!TakeStdout({command.call.report, command.call.trace})) {
-    PrintSummary(*report, absl::StrCat(FormatCount(job.tiles()), " tiles of ", job.model),
-                 result.attempts);
-  }
-  return kExitOk;
-}
-
-// Those that the workers write.
-std::vector<client::WrittenFile> WrittenOutputs(const EncodeCommand& command,
-                                                const EncodeJob& job) {
-  std::vector<client::WrittenFile> files;
-  if (!Pooled(job)) {
-    files.push_back(client::NoteBefore(command.out, DataType::kFloat32, job.RowsShape()));
-  }
-  if (!command.attention_map.empty()) {
-    files.push_back(client::NoteBefore(command.attention_map, DataType::kFloat32, job.MapShape()));
-  }
-  return files;
-}
-
-// By reference where files are named, else the tensors are sent. Nothing where they are to be sent
-// after all; attempts: made before, to which this adds.
-std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& command,
-                          absl::Time begun, const EncodeJob& job, const EncodeFiles& inputs,
-                          const std::vector<v1::TensorFile>& files, SideFiles& side,
-                          int& attempts) {
-  absl::StatusOr<Outputs> outputs = CreateOutputs(command, job, files);
-  if (!outputs.ok()) return BadInput(global, outputs.status());
-  std::vector<client::WrittenFile> written;
-  if (!files.empty()) written = WrittenOutputs(command, job);
-  CallResult result = Call(global, command, begun, job, inputs, files, *outputs);
-  for (const client::WrittenFile& file : written) {
-    if (!result.report.ok()) break;
-    if (absl::Status status = client::CheckWritten(file); !status.ok()) result.report = status;
-  }
-  result.attempts = attempts += result.attempts;
-  if (absl::Status intact = CheckIntact(inputs, files, *outputs); !intact.ok()) {
-    return ServiceFailed(global, intact);
-  }
-  const bool sends = !files.empty() && SendsAfter(command.reference, result.report.status());
-  if (!sends) return End(global, command, job, *outputs, side, std::move(result));
-  PrintWarning(global, absl::StrCat("tensors are sent, since the service cannot use the files: ",
-                                    result.report.status().message()));
-  return std::nullopt;
 }
 
 void PrintModels(const v1::ListModelsResponse& models) {
@@ -259,14 +142,7 @@ int PlanJob(const GlobalOptions& global, const EncodeJob& job, int workers) {
         retries.Tell({.failure = retry.failure, .attempt = retry.attempt, .wait = retry.wait});
       }});
   if (!plan.ok()) return ServiceFailed(global, plan.status());
-  if (global.format != OutputFormat::kJson) {
-    PrintPlan(job.tokens(), *plan);
-    return kExitOk;
-  }
-  const absl::StatusOr<std::string> json = CheckedJson(plan->json());
-  if (!json.ok()) return ServiceFailed(global, json.status());
-  std::printf("%s\n", json->c_str());
-  return kExitOk;
+  return PrintPlan(global, job.tokens(), *plan);
 }
 
 // --slide becomes --tiles and --coords. The exit code; what is wrong has been printed.
@@ -306,32 +182,46 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& given) {
   const absl::StatusOr<EncodeFiles> files =
       client::OpenEncode({.tiles = command.tiles, .coords = command.coords}, *job);
   if (!files.ok()) return BadInput(global, files.status());
-  if (absl::Status status = client::CheckEncode(InputsOf(*job, *files)); !status.ok()) {
+  const client::EncodeInputs inputs = InputsOf(*job, *files);
+  if (absl::Status status = client::CheckEncode(inputs); !status.ok()) {
     return BadInput(global, status);
   }
   if (command.plan) return PlanJob(global, *job, command.workers);
   CatchInterrupts();
-  const auto named =
-      NameTensors(global, command.call, begun, command.reference, PathsOf(command, *job, *files));
-  if (!named.ok()) return ServiceFailed(global, named.status());
-  absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
-  if (!side.ok()) return BadInput(global, side.status());
-  int attempts = 0;
-  const std::optional<int> ended =
-      RunJob(global, command, begun, *job, *files, *named, *side, attempts);
-  return ended ? *ended : *RunJob(global, command, begun, *job, *files, {}, *side, attempts);
+  const FileJob file_job{
+      .call = command.call,
+      .reference = command.reference,
+      .paths = PathsOf(command, *job, *files),
+      .outputs = OutputsOf(command, *job),
+      .intact =
+          [&] {
+            RETURN_IF_ERROR(files->tiles.CheckIntact());
+            return files->coordinates ? files->coordinates->CheckIntact() : absl::OkStatus();
+          },
+      .run =
+          [&](const std::vector<v1::TensorFile>& named, const OutputFiles& outputs,
+              const client::JobOptions& options) {
+            const client::EncodeResults results{.rows = outputs.data(0),
+                                                .attention_map = outputs.data(1)};
+            return named.empty()
+                       ? client::Encode(global.server, inputs, results, options)
+                       : client::EncodeInFiles(global.server, inputs, named, results, options);
+          },
+      .warn =
+          [&](const v1::Report& report) {
+            WarnOfOutput(global, *job, report);
+            PrintNotes(global, {report.notes().begin(), report.notes().end()});
+          },
+      .what =
+          [&](const v1::Report&) {
+            return absl::StrCat(FormatCount(job->tiles()), " tiles of ", job->model);
+          }};
+  return RunFileJob(global, file_job, begun);
 }
 
 int RunModels(const GlobalOptions& global) {
-  const absl::StatusOr<v1::ListModelsResponse> models =
-      client::RequestModels(client::Connect(global.server, global.access));
-  if (!models.ok()) return ServiceFailed(global, models.status());
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", MessageAsJson(*models).c_str());
-  } else {
-    PrintModels(*models);
-  }
-  return kExitOk;
+  return PrintAnswer(global, client::RequestModels(client::Connect(global.server, global.access)),
+                     PrintModels);
 }
 
 }  // namespace hilbert_ring::cli

@@ -10,14 +10,13 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/file_flags.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cli/trace_json.h"
-#include "client/cpp/service.h"
 #include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 #include "wire/control_characters.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -47,11 +46,41 @@ std::string Traceparent() {
   return legal ? std::string(text) : "";  // others could not be sent
 }
 
-// Whether the service that does not take the files has a data root.
-bool HasDataRoot(const absl::Status& failure) {
-  return wire::HasReason(failure, wire::reason::kDataRootGone) ||
-         (absl::IsFailedPrecondition(failure) &&
-          !wire::HasReason(failure, wire::reason::kNoDataRoot));
+void PrintSummary(const v1::Report& report, const std::string& what, int attempts) {
+  std::printf("job %s: %s in %s, %s tokens/s\n", wire::EscapeControls(report.job_id()).c_str(),
+              what.c_str(), FormatSeconds(report.total_seconds()).c_str(),
+              FormatRate(report.tokens_per_second()).c_str());
+  std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",
+              FormatSeconds(report.queue_seconds()).c_str(),
+              FormatSeconds(report.ring_seconds()).c_str(),
+              FormatSeconds(report.receive_seconds()).c_str(),
+              FormatSeconds(report.compute_seconds()).c_str(),
+              FormatSeconds(report.send_seconds()).c_str());
+  std::printf("  exchanged %s, planned %s; a naive ring: %s\n",
+              FormatBytes(static_cast<double>(report.bytes_exchanged())).c_str(),
+              FormatBytes(static_cast<double>(report.bytes_exchanged_planned())).c_str(),
+              FormatBytes(static_cast<double>(report.bytes_exchanged_naive())).c_str());
+  std::printf("  attempts %d, retries by the service %d\n", attempts, report.retries());
+  if (report.rows_checked() > 0) {
+    std::printf("  rows computed again by the service %d\n", report.rows_checked());
+  }
+  if (report.rows_not_judged() > 0) {
+    std::printf("  rows not judged, since they see numbers that are not finite %d\n",
+                report.rows_not_judged());
+  }
+  std::vector<std::vector<std::string>> rows = {{"worker", "tokens", "memory", "predicted",
+                                                 "received", "compute", "exchange", "exposed",
+                                                 "kernel"}};
+  for (const v1::WorkerReport& worker : report.workers()) {
+    rows.push_back({worker.worker(), FormatCount(worker.tokens()),
+                    FormatBytes(static_cast<double>(worker.memory_peak_bytes())),
+                    FormatBytes(static_cast<double>(worker.memory_predicted_bytes())),
+                    FormatBytes(static_cast<double>(worker.bytes_received())),
+                    FormatSeconds(worker.compute_seconds()),
+                    FormatSeconds(worker.exchange_seconds()),
+                    FormatSeconds(worker.exposed_exchange_seconds()), worker.kernel()});
+  }
+  std::fputs(FormatTable(rows).c_str(), stdout);
 }
 
 }  // namespace
@@ -176,33 +205,6 @@ absl::Duration DeadlineLeft(const CallFlags& flags, absl::Time begun) {
   return absl::Seconds(*flags.deadline_seconds) - (client::SteadyNow() - begun);
 }
 
-absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
-    const GlobalOptions& global, const CallFlags& call, absl::Time begun,
-    const ReferenceFlags& reference,
-    const absl::StatusOr<std::vector<client::TensorPath>>& tensors) {
-  if (reference.by_reference == "never") return std::vector<v1::TensorFile>();
-  const bool always = reference.by_reference == "always";
-  if (!tensors.ok() && always) return tensors.status();
-  if (!tensors.ok()) return std::vector<v1::TensorFile>();
-  // The call of a job that is sent waits for a service that is away.
-  const absl::Duration outage = always ? OutageOf(call) : absl::ZeroDuration();
-  auto files = client::NameFiles(client::Connect(global.server, global.access), *tensors,
-                                 {.path = reference.data_root,
-                                  .outage_timeout = outage,
-                                  .deadline = DeadlineLeft(call, begun),
-                                  .await_workers = always});
-  if (files.ok() || always) return files;
-  if (HasDataRoot(files.status())) {
-    PrintWarning(global, absl::StrCat("tensors are sent, since their files are not named: ",
-                                      files.status().message()));
-  }
-  return std::vector<v1::TensorFile>();
-}
-
-bool SendsAfter(const ReferenceFlags& reference, const absl::Status& failure) {
-  return reference.by_reference == "auto" && client::MaySend(failure);
-}
-
 absl::StatusOr<SideFiles> SideFiles::Create(const CallFlags& flags) {
   SideFiles files;
   for (const auto& [path, file] :
@@ -235,41 +237,17 @@ void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
                                     report.first_row_not_finite()));
 }
 
-void PrintSummary(const v1::Report& report, const std::string& what, int attempts) {
-  std::printf("job %s: %s in %s, %s tokens/s\n", wire::EscapeControls(report.job_id()).c_str(),
-              what.c_str(), FormatSeconds(report.total_seconds()).c_str(),
-              FormatRate(report.tokens_per_second()).c_str());
-  std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",
-              FormatSeconds(report.queue_seconds()).c_str(),
-              FormatSeconds(report.ring_seconds()).c_str(),
-              FormatSeconds(report.receive_seconds()).c_str(),
-              FormatSeconds(report.compute_seconds()).c_str(),
-              FormatSeconds(report.send_seconds()).c_str());
-  std::printf("  exchanged %s, planned %s; a naive ring: %s\n",
-              FormatBytes(static_cast<double>(report.bytes_exchanged())).c_str(),
-              FormatBytes(static_cast<double>(report.bytes_exchanged_planned())).c_str(),
-              FormatBytes(static_cast<double>(report.bytes_exchanged_naive())).c_str());
-  std::printf("  attempts %d, retries by the service %d\n", attempts, report.retries());
-  if (report.rows_checked() > 0) {
-    std::printf("  rows computed again by the service %d\n", report.rows_checked());
+int EndJob(const GlobalOptions& global, SideFiles& side, v1::Report& report, const DoneJob& done) {
+  std::string json;
+  if (absl::Status status = side.Commit(report, done.complete, json); !status.ok()) {
+    return ServiceFailed(global, status);
   }
-  if (report.rows_not_judged() > 0) {
-    std::printf("  rows not judged, since they see numbers that are not finite %d\n",
-                report.rows_not_judged());
+  if (global.format == OutputFormat::kJson) {
+    std::printf("%s\n", json.c_str());
+  } else if (!TakeStdout(done.written)) {
+    PrintSummary(report, done.what, done.attempts);
   }
-  std::vector<std::vector<std::string>> rows = {{"worker", "tokens", "memory", "predicted",
-                                                 "received", "compute", "exchange", "exposed",
-                                                 "kernel"}};
-  for (const v1::WorkerReport& worker : report.workers()) {
-    rows.push_back({worker.worker(), FormatCount(worker.tokens()),
-                    FormatBytes(static_cast<double>(worker.memory_peak_bytes())),
-                    FormatBytes(static_cast<double>(worker.memory_predicted_bytes())),
-                    FormatBytes(static_cast<double>(worker.bytes_received())),
-                    FormatSeconds(worker.compute_seconds()),
-                    FormatSeconds(worker.exchange_seconds()),
-                    FormatSeconds(worker.exposed_exchange_seconds()), worker.kernel()});
-  }
-  std::fputs(FormatTable(rows).c_str(), stdout);
+  return kExitOk;
 }
 
 }  // namespace hilbert_ring::cli

@@ -6,7 +6,7 @@
 //   JobTeller teller(global);
 //   const client::JobOptions options = OptionsOf(global, command.call, teller, intact);
 //   ... the call ...
-//   RETURN_IF_ERROR(side.Commit(report));
+//   return EndJob(global, side, report, {.complete = command.out, .what = "1,000 tokens"});
 #pragma once
 
 #include <functional>
@@ -20,7 +20,6 @@
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/progress_bar.h"
-#include "client/cpp/by_reference.h"
 #include "client/cpp/job_options.h"
 #include "client/cpp/pending_file.h"
 #include "hilbert_ring/v1/attention.pb.h"
@@ -30,12 +29,6 @@ class App;
 }
 
 namespace hilbert_ring::cli {
-
-// What a call has come to.
-struct CallResult {
-  absl::StatusOr<v1::Report> report;
-  int attempts = 1;
-};
 
 // --report, --trace, --job-id and so on. flags must outlive app.
 void AddCallFlags(CLI::App& app, CallFlags& flags);
@@ -81,17 +74,6 @@ absl::Duration OutageOf(const CallFlags& flags);
 // What is left of the deadline, which runs since `begun`.
 absl::Duration DeadlineLeft(const CallFlags& flags, absl::Time begun);
 
-// The tensors as files of the service's data root; none where they are to be sent: with `auto` also
-// where the service is away, and, which stderr says, where it has a root and they are not in it.
-// begun: as of OptionsOf. tensors: an error where they cannot be named.
-absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
-    const GlobalOptions& global, const CallFlags& call, absl::Time begun,
-    const ReferenceFlags& reference,
-    const absl::StatusOr<std::vector<client::TensorPath>>& tensors);
-
-// Whether a job by reference that failed so is sent after all, by the same command.
-bool SendsAfter(const ReferenceFlags& reference, const absl::Status& failure);
-
 // The report and the timeline.
 class SideFiles {
  public:
@@ -107,7 +89,15 @@ class SideFiles {
 
 void WarnOfRows(const GlobalOptions& global, const v1::Report& report);
 
-// what: "1,000 tokens".
-void PrintSummary(const v1::Report& report, const std::string& what, int attempts);
+// A job whose results are in their files.
+struct DoneJob {
+  std::string complete;  // the first of them
+  std::string what;      // "1,000 tokens"
+  int attempts = 1;
+  std::vector<std::string> written;  // paths: where one is stdout, nothing else is printed there
+};
+
+// Writes the report and the timeline and prints the result. Returns the exit code.
+int EndJob(const GlobalOptions& global, SideFiles& side, v1::Report& report, const DoneJob& done);
 
 }  // namespace hilbert_ring::cli

@@ -73,15 +73,8 @@ void PrintJobs(const v1::ListJobsResponse& jobs) {
 }  // namespace
 
 int RunJobs(const GlobalOptions& global) {
-  const absl::StatusOr<v1::ListJobsResponse> jobs =
-      client::RequestJobs(client::Connect(global.server, global.access));
-  if (!jobs.ok()) return ServiceFailed(global, jobs.status());
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", MessageAsJson(*jobs).c_str());
-  } else {
-    PrintJobs(*jobs);
-  }
-  return kExitOk;
+  return PrintAnswer(global, client::RequestJobs(client::Connect(global.server, global.access)),
+                     PrintJobs);
 }
 
 int RunCancel(const GlobalOptions& global, const CancelCommand& command) {

@@ -27,6 +27,7 @@
 #include "engine/base/end_process.h"
 #include "engine/base/standard_streams.h"
 #include "engine/plan/plan.h"
+#include "nlohmann/json.hpp"
 #include "wire/control_characters.h"
 #include "wire/flag_values.h"
 #include "wire/server_address.h"
@@ -72,6 +73,15 @@ void AddAccess(CLI::App& app, client::Access& access, std::string& keepalive) {
 OutputFormat FormatAskedFor(int argc, char** argv) {
   const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
   return json ? OutputFormat::kJson : OutputFormat::kText;
+}
+
+int RunVersion(const GlobalOptions& global) {
+  if (global.format == OutputFormat::kJson) {
+    std::printf("%s\n", nlohmann::json({{"version", HILBERT_RING_VERSION}}).dump().c_str());
+  } else {
+    std::printf("hilbert-ring %s\n", HILBERT_RING_VERSION);
+  }
+  return kExitOk;
 }
 
 int Main(int argc, char** argv) {

@@ -2,11 +2,8 @@
 
 #include "engine/plan/plan.h"
 
-#include <cstdio>
-
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/json_message.h"
 #include "client/cli/print_plan.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/service.h"
@@ -36,14 +33,7 @@ int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
     if (!answer.ok()) return ServiceFailed(global, answer.status());
     response = *std::move(answer);
   }
-  if (global.format != OutputFormat::kJson) {
-    PrintPlan(job->spec.tokens, response);
-    return kExitOk;
-  }
-  const absl::StatusOr<std::string> json = CheckedJson(response.json());
-  if (!json.ok()) return ServiceFailed(global, json.status());
-  std::printf("%s\n", json->c_str());
-  return kExitOk;
+  return PrintPlan(global, job->spec.tokens, response);
 }
 
 }  // namespace hilbert_ring::cli

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/failure.h"
+#include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "wire/control_characters.h"
 
@@ -56,9 +58,7 @@ void PrintBranches(const v1::PlanResponse& plan) {
   std::fputs(FormatTable(rows).c_str(), stdout);
 }
 
-}  // namespace
-
-void PrintPlan(int64_t tokens, const v1::PlanResponse& plan) {
+void PrintTables(int64_t tokens, const v1::PlanResponse& plan) {
   std::printf("%s tokens over %d worker%s%s: %s, the busiest does %.3f times the mean\n\n",
               FormatCount(tokens).c_str(), plan.workers_size(), plan.workers_size() == 1 ? "" : "s",
               plan.mirrored() ? ", mirrored to balance causal work" : "",
@@ -82,6 +82,19 @@ void PrintPlan(int64_t tokens, const v1::PlanResponse& plan) {
   }
   for (const std::string& note : plan.notes())
     std::printf("note: %s\n", wire::EscapeControls(note).c_str());
+}
+
+}  // namespace
+
+int PrintPlan(const GlobalOptions& global, int64_t tokens, const v1::PlanResponse& plan) {
+  if (global.format != OutputFormat::kJson) {
+    PrintTables(tokens, plan);
+    return kExitOk;
+  }
+  const absl::StatusOr<std::string> json = CheckedJson(plan.json());
+  if (!json.ok()) return ServiceFailed(global, json.status());
+  std::printf("%s\n", json->c_str());
+  return kExitOk;
 }
 
 }  // namespace hilbert_ring::cli

@@ -1,13 +1,14 @@
-// A plan as tables, for people.
+// A plan as the service wrote it.
 #pragma once
 
 #include <cstdint>
 
+#include "client/cli/commands.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::cli {
 
-// On stdout. tokens: of the job.
-void PrintPlan(int64_t tokens, const v1::PlanResponse& plan);
+// On stdout, as tables or as JSON. tokens: of the job. Returns the exit code.
+int PrintPlan(const GlobalOptions& global, int64_t tokens, const v1::PlanResponse& plan);
 
 }  // namespace hilbert_ring::cli

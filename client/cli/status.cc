@@ -57,15 +57,8 @@ void PrintCluster(const std::string& server, const v1::GetClusterResponse& clust
 }  // namespace
 
 int RunStatus(const GlobalOptions& global) {
-  const absl::StatusOr<v1::GetClusterResponse> cluster =
-      client::RequestCluster(client::Connect(global.server, global.access));
-  if (!cluster.ok()) return ServiceFailed(global, cluster.status());
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", MessageAsJson(*cluster).c_str());
-  } else {
-    PrintCluster(global.server, *cluster);
-  }
-  return kExitOk;
+  return PrintAnswer(global, client::RequestCluster(client::Connect(global.server, global.access)),
+                     [&](const auto& cluster) { PrintCluster(global.server, cluster); });
 }
 
 }  // namespace hilbert_ring::cli

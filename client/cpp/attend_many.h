@@ -16,7 +16,6 @@
 
 #include "absl/status/statusor.h"
 #include "client/cpp/attend.h"
-#include "client/cpp/attend_inputs.h"
 #include "client/cpp/job_options.h"
 #include "grpcpp/channel.h"
 #include "hilbert_ring/v1/attention.pb.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <utility>
@@ -10,7 +11,6 @@
 #include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
 #include "client/cpp/service.h"
-#include "client/cpp/tile_places.h"
 #include "engine/base/return_if_error.h"
 #include "engine/model/files/grid_positions.h"
 #include "wire/codec.h"
@@ -25,6 +25,56 @@ constexpr int64_t kCoordinateBytes = 2 * sizeof(double);
 
 // Rows of coordinates that are checked at once.
 constexpr int64_t kCheckedRows = 4096;
+
+constexpr double kPlacesPerSide = 8;  // tiles that overlap by seven eighths have a place each
+
+// Whether tiles lie apart, as tiles of a slide do. Coordinates that are normalised to [0, 1], or in
+// another unit, put many tiles on one place of the model's grid.
+class TilePlaces {
+ public:
+  // tile_size: pixels of a side; slide_tiles: tiles of each slide, which outlive this.
+  TilePlaces(int64_t tile_size, std::span<const int64_t> slide_tiles)
+      : places_per_pixel_(kPlacesPerSide / static_cast<double>(tile_size)),
+        slide_tiles_(slide_tiles) {}
+
+  // coords: [rows, 2], pixels within the model's grid, of the tiles that follow. INVALID_ARGUMENT,
+  // naming slide, places and limit: fewer than half of a slide's tiles have a place of their own,
+  // an eighth of a tile's side wide.
+  absl::Status Add(std::span<const double> coords);
+
+ private:
+  absl::Status EndSlide();
+
+  double places_per_pixel_;
+  std::span<const int64_t> slide_tiles_;
+  size_t slide_ = 0;
+  std::vector<int64_t> places_;  // of the slide's tiles so far
+};
+
+absl::Status TilePlaces::Add(std::span<const double> coords) {
+  const auto place = [this](double pixels) {
+    return static_cast<int64_t>(std::floor(pixels * places_per_pixel_));
+  };
+  for (size_t i = 0; i + 1 < coords.size() && slide_ < slide_tiles_.size(); i += 2) {
+    places_.push_back(place(coords[i]) << 32 | place(coords[i + 1]));
+    if (std::ssize(places_) == slide_tiles_[slide_]) RETURN_IF_ERROR(EndSlide());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TilePlaces::EndSlide() {
+  std::sort(places_.begin(), places_.end());
+  const auto distinct = std::distance(places_.begin(), std::unique(places_.begin(), places_.end()));
+  const int64_t tiles = slide_tiles_[slide_++];
+  places_.clear();
+  if (2 * distinct >= tiles) return absl::OkStatus();
+  const std::string which =
+      slide_tiles_.size() > 1 ? absl::StrCat("coords of slide ", slide_ - 1) : "coords";
+  return absl::InvalidArgumentError(absl::StrCat(
+      which, " has ", distinct, " distinct places, must have at least ", (tiles + 1) / 2, " for ",
+      tiles, " tiles: tiles of ", kPlacesPerSide / places_per_pixel_,
+      " pixels do not lie so close, coordinates that are normalised or in another unit do"));
+}
 
 v1::Pooling PoolingOf(Pooling pooling) {
   switch (pooling) {

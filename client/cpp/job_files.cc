@@ -184,6 +184,17 @@ absl::StatusOr<JobFiles> OpenJob(const JobSource& source) {
   return JobFiles{std::move(files.job), take(v1::TENSOR_Q), take(v1::TENSOR_K), take(v1::TENSOR_V)};
 }
 
+AttendInputs InputsOf(const JobFiles& files) {
+  AttendInputs inputs{
+      .spec = files.job.spec, .q = files.q.span(), .k = files.k.span(), .v = files.v.span()};
+  if (files.job.coordinates) {
+    inputs.coordinates = [&files](int64_t first_row, std::span<uint32_t> values) {
+      files.job.coordinates->Read(first_row, values);
+    };
+  }
+  return inputs;
+}
+
 absl::Status CheckIntact(const JobFiles& files) {
   for (const NpyFile* file : {&files.q, &files.k, &files.v}) {
     RETURN_IF_ERROR(file->CheckIntact());

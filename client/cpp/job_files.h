@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cpp/attend.h"
 #include "client/cpp/coordinate_input.h"
 #include "client/cpp/job_shape.h"
 #include "client/cpp/npy.h"
@@ -42,6 +43,9 @@ struct JobFiles {
   Job job;
   NpyFile q, k, v;
 };
+
+// What of them Attend takes. The files outlive it.
+AttendInputs InputsOf(const JobFiles& files);
 
 // As of NpyFile, of all files of a job.
 absl::Status CheckIntact(const JobFiles& files);

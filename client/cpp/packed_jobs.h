@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "client/cpp/attend.h"
-#include "client/cpp/attend_inputs.h"
 #include "client/cpp/attend_many.h"
 #include "hilbert_ring/v1/attention.pb.h"
 

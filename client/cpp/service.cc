@@ -1,23 +1,28 @@
 #include "client/cpp/service.h"
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/grpc_deadline.h"
 #include "client/cpp/retry.h"
-#include "client/cpp/settled_channel.h"
-#include "client/cpp/token_sender.h"
 #include "client/cpp/with_message.h"
+#include "engine/base/mutex.h"
 #include "grpc/grpc.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
+#include "grpcpp/support/client_interceptor.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "wire/before_connecting.h"
@@ -56,11 +61,22 @@ absl::Status FailureOf(const grpc::Status& status) {
   return wire::FromGrpc(status);
 }
 
+template <typename Response>
+using ShortCall = absl::FunctionRef<grpc::Status(grpc::ClientContext& context, Response& response)>;
+
+template <typename Response>
+absl::StatusOr<Response> AskOnce(ShortCall<Response> call) {
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
+  Response response;
+  const grpc::Status status = call(context, response);
+  if (!status.ok()) return FailureOf(status);
+  return response;
+}
+
 // Asked again after the time that a service names which makes too many plans.
-absl::StatusOr<v1::PlanResponse> PlanOf(
-    const PlanOptions& options,
-    absl::FunctionRef<grpc::Status(grpc::ClientContext& context, v1::PlanResponse& response)>
-        call) {
+absl::StatusOr<v1::PlanResponse> PlanOf(const PlanOptions& options,
+                                        ShortCall<v1::PlanResponse> call) {
   const CallTiming timing = WithDefaults(options.timing);
   const absl::Time deadline = timing.now() + options.deadline;
   RetrySchedule schedule(timing.random);
@@ -90,9 +106,8 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
 
 // A service that is there, and whose data root is not, answers so.
 template <typename Response>
-absl::StatusOr<Response> AskUntilThere(
-    const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options,
-    absl::FunctionRef<grpc::Status(grpc::ClientContext& context, Response& response)> call) {
+absl::StatusOr<Response> AskUntilThere(const std::shared_ptr<grpc::Channel>& channel,
+                                       const AskOptions& options, ShortCall<Response> call) {
   const CallTiming timing = WithDefaults(options.timing);
   const absl::Time begun = timing.now();
   const absl::Duration longest = std::min(options.outage_timeout, options.deadline);
@@ -119,6 +134,114 @@ absl::StatusOr<Response> AskUntilThere(
                        absl::StrCat(failure.message(), " (the service was away for its limit of ",
                                     absl::FormatDuration(longest), ")"));
   }
+}
+
+using grpc::experimental::InterceptionHookPoints;
+using grpc::experimental::InterceptorBatchMethods;
+
+// Sends the caller's token with each call of a channel.
+class TokenInterceptor : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenInterceptor(const Access& access) : access_(access) {}
+
+  void Intercept(InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      // Without its token the call is refused in the service's words.
+      if (const auto token = TokenOf(access_); token.ok()) {
+        methods->GetSendInitialMetadata()->insert(
+            {"authorization", absl::StrCat("Bearer ", *token)});
+      }
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const Access& access_;  // the factory's, which outlives its channel's calls
+};
+
+class TokenInterceptors : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenInterceptors(Access access) : access_(std::move(access)) {}
+
+  grpc::experimental::Interceptor* CreateClientInterceptor(
+      grpc::experimental::ClientRpcInfo* /*info*/) override {
+    return new TokenInterceptor(access_);
+  }
+
+ private:
+  const Access access_;
+};
+
+// Empty where there is no token to send.
+std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> TokenSender(
+    const Access& access) {
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> senders;
+  if (!access.token.empty() || !access.token_file.empty()) {
+    senders.push_back(std::make_unique<TokenInterceptors>(access));
+  }
+  return senders;
+}
+
+using Channels = std::vector<std::shared_ptr<grpc::Channel>>;
+
+// gRPC gives a connection up after 20 s; calls that end sooner, one after the other, each leave
+// one.
+constexpr size_t kMostKept = 1000;
+
+constexpr auto kSettle = std::chrono::milliseconds(50);
+
+// Channels that leave no connection behind. With gRPC 1.51 a connection that is being made when its
+// channel goes, for example because a call's deadline passed first, is made all the same and stays
+// open for as long as the process lives, where channels do not share connections.
+// Thread-safe.
+class ConnectingChannels {
+ public:
+  // Drops it when it has settled. Where others have not for long, their service does not answer,
+  // and this one is not waited for.
+  void LetGo(std::shared_ptr<grpc::Channel> channel) {
+    DropSettled();
+    if (empty()) {
+      channel->WaitForStateChange(GRPC_CHANNEL_CONNECTING,
+                                  std::chrono::system_clock::now() + kSettle);
+    }
+    {
+      const MutexLock lock(mutex_);
+      channels_.push_back(std::move(channel));
+    }
+    DropSettled();
+  }
+
+ private:
+  bool empty() const {
+    const MutexLock lock(mutex_);
+    return channels_.empty();
+  }
+
+  void DropSettled() {
+    Channels going;  // without the lock
+    const MutexLock lock(mutex_);
+    const auto settled = std::stable_partition(
+        channels_.begin(), channels_.end(),
+        [](const auto& kept) { return kept->GetState(false) == GRPC_CHANNEL_CONNECTING; });
+    going.assign(std::make_move_iterator(settled), std::make_move_iterator(channels_.end()));
+    channels_.erase(settled, channels_.end());
+    if (channels_.size() <= kMostKept) return;
+    going.push_back(std::move(channels_.front()));
+    channels_.erase(channels_.begin());
+  }
+
+  mutable Mutex mutex_;
+  Channels channels_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+};
+
+// The channel, which goes once its connection is made or refused. Its last owner waits for that,
+// for 50 ms at most; what takes longer is kept, and looked at again when another channel goes.
+std::shared_ptr<grpc::Channel> Settled(std::shared_ptr<grpc::Channel> channel) {
+  static auto* const connecting = new ConnectingChannels;  // for threads that outlive main
+  grpc::Channel* const raw = channel.get();
+  return {raw, [channel = std::move(channel)](grpc::Channel*) mutable {
+            connecting->LetGo(std::move(channel));
+          }};
 }
 
 // All its calls end at once with INVALID_ARGUMENT.
@@ -174,7 +297,7 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel
   v1::PlanRequest request;
   *request.mutable_spec() = wire::EncodeJobSpec(spec);
   request.set_workers(workers);
-  return PlanOf(options, [&](grpc::ClientContext& context, v1::PlanResponse& response) {
+  return PlanOf(options, [&](auto& context, auto& response) {
     return v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
   });
 }
@@ -185,71 +308,61 @@ absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::C
   v1::PlanEncodeRequest request;
   *request.mutable_spec() = spec;
   request.set_workers(workers);
-  return PlanOf(options, [&](grpc::ClientContext& context, v1::PlanResponse& response) {
+  return PlanOf(options, [&](auto& context, auto& response) {
     return v1::EncoderService::NewStub(channel)->PlanEncode(&context, request, &response);
   });
 }
 
 absl::StatusOr<v1::ListModelsResponse> RequestModels(
     const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
-  v1::ListModelsResponse response;
-  const grpc::Status status = v1::EncoderService::NewStub(channel)->ListModels(
-      &context, v1::ListModelsRequest(), &response);
-  if (!status.ok()) return FailureOf(status);
-  return response;
+  return AskOnce<v1::ListModelsResponse>([&](auto& context, auto& response) {
+    return v1::EncoderService::NewStub(channel)->ListModels(&context, v1::ListModelsRequest(),
+                                                            &response);
+  });
 }
 
 absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
                                        const std::string& name, const AskOptions& options) {
   v1::GetModelRequest request;
   request.set_name(name);
-  return AskUntilThere<v1::Model>(
-      channel, options, [&](grpc::ClientContext& context, v1::Model& answer) {
-        return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &answer);
-      });
+  return AskUntilThere<v1::Model>(channel, options, [&](auto& context, auto& answer) {
+    return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &answer);
+  });
 }
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
-  v1::GetClusterResponse response;
-  const grpc::Status status = v1::AttentionService::NewStub(channel)->GetCluster(
-      &context, v1::GetClusterRequest(), &response);
-  if (!status.ok()) return FailureOf(status);
-  return response;
+  return AskOnce<v1::GetClusterResponse>([&](auto& context, auto& response) {
+    return v1::AttentionService::NewStub(channel)->GetCluster(&context, v1::GetClusterRequest(),
+                                                              &response);
+  });
 }
 
 absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
     const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options) {
   return AskUntilThere<v1::GetDataRootResponse>(
-      channel, options, [&](grpc::ClientContext& context, v1::GetDataRootResponse& response) {
+      channel, options, [&](auto& context, auto& response) {
         return v1::AttentionService::NewStub(channel)->GetDataRoot(
             &context, v1::GetDataRootRequest(), &response);
       });
 }
 
 absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
-  v1::ListJobsResponse response;
-  const grpc::Status status =
-      v1::AttentionService::NewStub(channel)->ListJobs(&context, v1::ListJobsRequest(), &response);
-  if (!status.ok()) return FailureOf(status);
-  return response;
+  return AskOnce<v1::ListJobsResponse>([&](auto& context, auto& response) {
+    return v1::AttentionService::NewStub(channel)->ListJobs(&context, v1::ListJobsRequest(),
+                                                            &response);
+  });
 }
 
 absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel, const std::string& job_id,
                            const std::string& caller) {
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::CancelJobRequest request;
   request.set_job_id(job_id);
   request.set_caller(caller);
-  v1::CancelJobResponse response;
-  return FailureOf(v1::AttentionService::NewStub(channel)->CancelJob(&context, request, &response));
+  return AskOnce<v1::CancelJobResponse>([&](auto& context, auto& response) {
+           return v1::AttentionService::NewStub(channel)->CancelJob(&context, request, &response);
+         })
+      .status();
 }
 
 }  // namespace hilbert_ring::client

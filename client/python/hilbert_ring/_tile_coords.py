@@ -1,4 +1,4 @@
-"""Checks of tiles' coordinates, which arrays and slides' files share. As client/cpp/tile_places.cc."""
+"""Checks of tiles' coordinates, which arrays and slides' files share. As client/cpp/encode.cc."""
 from typing import Any, Sequence
 
 import numpy as np
