@@ -32,7 +32,7 @@ namespace hilbert_ring::client {
 
 class Connector;
 
-// What the job sends.
+// The inputs of an attention job.
 struct AttendInputs {
   JobSpec spec;
   // Row-major, little-endian, of the spec's dtype. Not copied: they must outlive the call.

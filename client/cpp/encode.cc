@@ -48,7 +48,7 @@ class TilePlaces {
   double places_per_pixel_;
   std::span<const int64_t> slide_tiles_;
   size_t slide_ = 0;
-  std::vector<int64_t> places_;  // of the slide's tiles so far
+  std::vector<int64_t> places_;  // the slide's tiles up to here
 };
 
 absl::Status TilePlaces::Add(std::span<const double> coords) {

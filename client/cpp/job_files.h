@@ -44,7 +44,7 @@ struct JobFiles {
   NpyFile q, k, v;
 };
 
-// What of them Attend takes. The files outlive it.
+// The inputs for Attend. The files outlive them.
 AttendInputs InputsOf(const JobFiles& files);
 
 // As of NpyFile, of all files of a job.

@@ -1,28 +1,24 @@
 #include "client/cpp/service.h"
 
 #include <algorithm>
-#include <chrono>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/grpc_deadline.h"
 #include "client/cpp/retry.h"
+#include "client/cpp/settled_channel.h"
+#include "client/cpp/token_sender.h"
 #include "client/cpp/with_message.h"
-#include "engine/base/mutex.h"
 #include "grpc/grpc.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
-#include "grpcpp/support/client_interceptor.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "wire/before_connecting.h"
@@ -134,114 +130,6 @@ absl::StatusOr<Response> AskUntilThere(const std::shared_ptr<grpc::Channel>& cha
                        absl::StrCat(failure.message(), " (the service was away for its limit of ",
                                     absl::FormatDuration(longest), ")"));
   }
-}
-
-using grpc::experimental::InterceptionHookPoints;
-using grpc::experimental::InterceptorBatchMethods;
-
-// Sends the caller's token with each call of a channel.
-class TokenInterceptor : public grpc::experimental::Interceptor {
- public:
-  explicit TokenInterceptor(const Access& access) : access_(access) {}
-
-  void Intercept(InterceptorBatchMethods* methods) override {
-    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
-      // Without its token the call is refused in the service's words.
-      if (const auto token = TokenOf(access_); token.ok()) {
-        methods->GetSendInitialMetadata()->insert(
-            {"authorization", absl::StrCat("Bearer ", *token)});
-      }
-    }
-    methods->Proceed();
-  }
-
- private:
-  const Access& access_;  // the factory's, which outlives its channel's calls
-};
-
-class TokenInterceptors : public grpc::experimental::ClientInterceptorFactoryInterface {
- public:
-  explicit TokenInterceptors(Access access) : access_(std::move(access)) {}
-
-  grpc::experimental::Interceptor* CreateClientInterceptor(
-      grpc::experimental::ClientRpcInfo* /*info*/) override {
-    return new TokenInterceptor(access_);
-  }
-
- private:
-  const Access access_;
-};
-
-// Empty where there is no token to send.
-std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> TokenSender(
-    const Access& access) {
-  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> senders;
-  if (!access.token.empty() || !access.token_file.empty()) {
-    senders.push_back(std::make_unique<TokenInterceptors>(access));
-  }
-  return senders;
-}
-
-using Channels = std::vector<std::shared_ptr<grpc::Channel>>;
-
-// gRPC gives a connection up after 20 s; calls that end sooner, one after the other, each leave
-// one.
-constexpr size_t kMostKept = 1000;
-
-constexpr auto kSettle = std::chrono::milliseconds(50);
-
-// Channels that leave no connection behind. With gRPC 1.51 a connection that is being made when its
-// channel goes, for example because a call's deadline passed first, is made all the same and stays
-// open for as long as the process lives, where channels do not share connections.
-// Thread-safe.
-class ConnectingChannels {
- public:
-  // Drops it when it has settled. Where others have not for long, their service does not answer,
-  // and this one is not waited for.
-  void LetGo(std::shared_ptr<grpc::Channel> channel) {
-    DropSettled();
-    if (empty()) {
-      channel->WaitForStateChange(GRPC_CHANNEL_CONNECTING,
-                                  std::chrono::system_clock::now() + kSettle);
-    }
-    {
-      const MutexLock lock(mutex_);
-      channels_.push_back(std::move(channel));
-    }
-    DropSettled();
-  }
-
- private:
-  bool empty() const {
-    const MutexLock lock(mutex_);
-    return channels_.empty();
-  }
-
-  void DropSettled() {
-    Channels going;  // without the lock
-    const MutexLock lock(mutex_);
-    const auto settled = std::stable_partition(
-        channels_.begin(), channels_.end(),
-        [](const auto& kept) { return kept->GetState(false) == GRPC_CHANNEL_CONNECTING; });
-    going.assign(std::make_move_iterator(settled), std::make_move_iterator(channels_.end()));
-    channels_.erase(settled, channels_.end());
-    if (channels_.size() <= kMostKept) return;
-    going.push_back(std::move(channels_.front()));
-    channels_.erase(channels_.begin());
-  }
-
-  mutable Mutex mutex_;
-  Channels channels_ ABSL_GUARDED_BY(mutex_);  // the oldest first
-};
-
-// The channel, which goes once its connection is made or refused. Its last owner waits for that,
-// for 50 ms at most; what takes longer is kept, and looked at again when another channel goes.
-std::shared_ptr<grpc::Channel> Settled(std::shared_ptr<grpc::Channel> channel) {
-  static auto* const connecting = new ConnectingChannels;  // for threads that outlive main
-  grpc::Channel* const raw = channel.get();
-  return {raw, [channel = std::move(channel)](grpc::Channel*) mutable {
-            connecting->LetGo(std::move(channel));
-          }};
 }
 
 // All its calls end at once with INVALID_ARGUMENT.
