@@ -112,10 +112,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
                                                              options);
                         },
                     .warn = [&](const v1::Report& report) { WarnOfRows(global, report); },
-                    .what =
-                        [](const v1::Report& report) {
-                          return absl::StrCat(FormatCount(report.tokens()), " tokens");
-                        }};
+                    .what = absl::StrCat(FormatCount(inputs->job.spec.tokens), " tokens")};
   return RunFileJob(global, job, client::SteadyNow());
 }
 

@@ -126,7 +126,8 @@ absl::Status CheckPaths(const GlobalOptions& global, const ManyCommand& command,
 absl::StatusOr<OpenedJob> Open(const GlobalOptions& global, const Line& line) {
   ASSIGN_OR_RETURN(const client::JobSource source, SourceOf(global, line.job));
   ASSIGN_OR_RETURN(client::JobFiles files, client::OpenJob(source));
-  ASSIGN_OR_RETURN(OutputFiles outputs, OutputFiles::Create(OutputsOf(files, line.out, line.lse)));
+  ASSIGN_OR_RETURN(OutputFiles outputs,
+                   OutputFiles::Create(OutputsOf(files, line.out, line.lse), Route::kSent));
   return OpenedJob{std::move(files), std::move(outputs)};
 }
 

@@ -212,10 +212,7 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& given) {
             WarnOfOutput(global, *job, report);
             PrintNotes(global, {report.notes().begin(), report.notes().end()});
           },
-      .what =
-          [&](const v1::Report&) {
-            return absl::StrCat(FormatCount(job->tiles()), " tiles of ", job->model);
-          }};
+      .what = absl::StrCat(FormatCount(job->tiles()), " tiles of ", job->model)};
   return RunFileJob(global, file_job, begun);
 }
 

@@ -5,15 +5,12 @@
 //   {"error":{"code":"UNAVAILABLE","reason":"NO_WORKERS","message":"no worker is there"}}
 #pragma once
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
-#include "client/cli/json_message.h"
 #include "client/cli/progress_line.h"
 
 namespace hilbert_ring::cli {
@@ -47,19 +44,6 @@ class RetryTeller {
   absl::Status told_;  // the last reason
   absl::Time told_at_ = absl::InfinitePast();
 };
-
-// The answer of a short call, or its error: as JSON or, by `print`, for people. Returns the exit
-// code.
-template <typename Answer, typename Print>
-int PrintAnswer(const GlobalOptions& global, const absl::StatusOr<Answer>& answer, Print print) {
-  if (!answer.ok()) return ServiceFailed(global, answer.status());
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", MessageAsJson(*answer).c_str());
-  } else {
-    print(*answer);
-  }
-  return kExitOk;
-}
 
 // What the job says and its writer seldom means.
 void PrintNotes(const GlobalOptions& global, const std::vector<std::string>& notes);

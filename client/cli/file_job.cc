@@ -106,7 +106,8 @@ std::optional<int> RunOnce(const GlobalOptions& global, const FileJob& job, absl
                            const std::vector<v1::TensorFile>& files, SideFiles& side,
                            int& attempts) {
   const bool by_reference = !files.empty();
-  absl::StatusOr<OutputFiles> outputs = OutputFiles::Create(job.outputs, by_reference);
+  absl::StatusOr<OutputFiles> outputs =
+      OutputFiles::Create(job.outputs, by_reference ? Route::kByPath : Route::kSent);
   if (!outputs.ok()) return BadInput(global, outputs.status());
   std::vector<std::optional<FileVersion>> before;
   for (const JobOutput& output : job.outputs) before.push_back(VersionOf(output.path));
@@ -140,7 +141,7 @@ std::optional<int> RunOnce(const GlobalOptions& global, const FileJob& job, absl
   job.warn(*report);
   return EndJob(global, side, *report,
                 {.complete = job.outputs.front().path,
-                 .what = job.what(*report),
+                 .what = job.what,
                  .attempts = attempts,
                  .written = {job.call.report, job.call.trace}});
 }
@@ -161,11 +162,11 @@ std::vector<JobOutput> OutputsOf(const client::JobFiles& inputs, const std::stri
 }
 
 absl::StatusOr<OutputFiles> OutputFiles::Create(const std::vector<JobOutput>& outputs,
-                                                bool by_reference) {
+                                                Route route) {
   OutputFiles files;
   for (const JobOutput& output : outputs) {
     std::optional<NpyWriter>& file = files.files_.emplace_back();
-    if (by_reference && output.by_workers) continue;
+    if (route == Route::kByPath && output.by_workers) continue;
     ASSIGN_OR_RETURN(file, NpyWriter::Create(output.path, output.type, output.shape));
   }
   return files;

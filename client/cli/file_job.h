@@ -1,5 +1,5 @@
-// A job on .npy files, whichever it is: by reference where it may be, else sent, its results
-// written to files of this client's.
+// Runs a job on .npy files. The tensors go by path if the service takes the files, else as
+// messages; this client then writes the results.
 //
 //   CatchInterrupts();
 //   return RunFileJob(global, {.call = command.call, .outputs = OutputsOf(...), ...}, begun);
@@ -31,24 +31,25 @@ struct JobOutput {
   DataType dtype = DataType::kFloat32;
   wire::NpyType type = wire::NpyType::kFloat32;
   std::vector<int64_t> shape;
-  bool by_workers = true;  // where the job is one by reference
+  bool by_workers = true;  // if tensors go by path
 };
 
-// OUT, and LSE where it has a path.
+// OUT, and LSE if it has a path.
 std::vector<JobOutput> OutputsOf(const client::JobFiles& inputs, const std::string& out,
                                  const std::string& lse);
 
-// Those that this client writes.
+enum class Route { kSent, kByPath };
+
+// The outputs that this client writes.
 class OutputFiles {
  public:
-  static absl::StatusOr<OutputFiles> Create(const std::vector<JobOutput>& outputs,
-                                            bool by_reference = false);
+  static absl::StatusOr<OutputFiles> Create(const std::vector<JobOutput>& outputs, Route route);
 
-  std::span<std::byte> data(size_t output) const;  // empty: not wanted, or the workers' to write
+  std::span<std::byte> data(size_t output) const;  // empty: not wanted, or the workers write it
 
   absl::Status CheckIntact() const;
 
-  // Whatever has a name is on disk.
+  // Syncs each file before the first gets its name.
   absl::Status Commit();
 
  private:
@@ -66,8 +67,8 @@ struct FileJob {
                                            const OutputFiles& outputs,
                                            const client::JobOptions& options)>
       run;
-  std::function<void(const v1::Report&)> warn;         // of its results
-  std::function<std::string(const v1::Report&)> what;  // "1,000 tokens"
+  std::function<void(const v1::Report&)> warn;  // prints warnings about the results
+  std::string what;                             // "1,000 tokens"
 };
 
 // begun: since when the deadline runs. Returns the exit code; what is wrong has been printed.

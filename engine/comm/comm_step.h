@@ -1,4 +1,4 @@
-// What both ends of a transfer must agree on.
+// A step of an exchange: both ends of a transfer must agree on it.
 #pragma once
 
 #include <cstdint>

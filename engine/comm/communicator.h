@@ -117,8 +117,8 @@ struct NcclOptions {
 // Joins a ring of GPUs, one process a rank. The memory of its steps is the GPU's, written before
 // Post and not by work that is still queued. Blocks until connected; all_gather is called once, not
 // at all for a ring of one. Errors as in Communicator::Wait, all_gather's, CANCELLED,
-// FAILED_PRECONDITION when the ranks are not of one ring, when two are
-// on one GPU (see NCCL_HOSTID), and "no CUDA device: ..." without a GPU or in a build without NCCL.
+// FAILED_PRECONDITION when the ranks are not of one ring, when two are on one GPU (see
+// NCCL_HOSTID), and "no CUDA device: ..." without a GPU or in a build without NCCL.
 //
 // NCCL matches by order alone. So each step carries, to each peer, the step's number and the sizes
 // of its transfers; ends that disagree get DATA_LOSS, or wait to the deadline where NCCL itself

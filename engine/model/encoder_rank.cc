@@ -52,7 +52,7 @@ class Rank : public EncoderRank {
 
   std::vector<int64_t> ClassTokenRows() const;  // local ones
 
-  // Of the tiles' tokens.
+  // Local rows of the tokens of tiles.
   std::vector<int64_t> LocalRows(int64_t first, int64_t count) const;
 
   // OK, or why the job is to end.

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr char kWhat[] = "the encoder's config";
 
-constexpr int64_t kMaxWidth = int64_t{1} << 16;  // of input_dim, embed_dim and ffn_dim
+constexpr int64_t kMaxWidth = int64_t{1} << 16;  // input_dim, embed_dim, ffn_dim
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxGrid = int64_t{1} << 24;
 
