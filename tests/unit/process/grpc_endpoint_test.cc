@@ -12,11 +12,9 @@
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
 #include "server/process/reflection_limit.h"
-#include "tests/support/silent_connection.h"
 #include "tests/support/test_depth.h"
 
 namespace hilbert_ring::server {
@@ -123,32 +121,6 @@ TEST(GrpcEndpoint, StreamsOfReflectionAreFewAndShort) {
   endpoint->Shutdown(std::chrono::milliseconds(0));
 }
 
-TEST(GrpcEndpoint, HealthFollowsWhatItIsTold) {
-  auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
-  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  ASSERT_GT(endpoint->port, 0);
-  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
-  const auto check = [&](const std::string& service) {
-    std::string request;  // HealthCheckRequest{service}
-    if (!service.empty()) {
-      request = absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
-    }
-    return CallUnary(channel, "/grpc.health.v1.Health/Check", request);
-  };
-  const std::string serving = "\x08\x01", not_serving = "\x08\x02";
-  EXPECT_EQ(check("").bytes, not_serving) << "until it is told";
-  auto* health = endpoint->server->GetHealthCheckService();
-  ASSERT_NE(health, nullptr);
-  health->SetServingStatus(true);
-  health->SetServingStatus("a.Service", true);
-  EXPECT_EQ(check("").bytes, serving);
-  EXPECT_EQ(check("a.Service").bytes, serving);
-  EXPECT_EQ(check("b.Service").status.error_code(), grpc::StatusCode::NOT_FOUND);
-  health->SetServingStatus(false);
-  EXPECT_EQ(check("").bytes, not_serving);
-  endpoint->Shutdown(std::chrono::milliseconds(0));
-}
-
 TEST(GrpcEndpoint, CompressedMessagesAreRefusedBeforeTheyInflate) {
   auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
@@ -162,17 +134,6 @@ TEST(GrpcEndpoint, CompressedMessagesAreRefusedBeforeTheyInflate) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
   }
   EXPECT_TRUE(CallUnary(channel, "/grpc.health.v1.Health/Check", "").status.ok());
-  endpoint->Shutdown(std::chrono::milliseconds(0));
-}
-
-TEST(GrpcEndpoint, AnAddressIsNotShared) {
-  auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
-  ASSERT_TRUE(endpoint.ok());
-  const auto second =
-      StartGrpc({.host = "127.0.0.1", .port = endpoint->port, .max_threads = 8}, {});
-  EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
-  EXPECT_TRUE(absl::IsUnavailable(
-      StartGrpc({.host = "no.such.host.invalid", .max_threads = 8}, {}).status()));
   endpoint->Shutdown(std::chrono::milliseconds(0));
 }
 
@@ -237,15 +198,6 @@ TEST(GrpcEndpoint, AConnectionHasSoManyCalls) {
   }
   EXPECT_EQ(StreamsOfConnection(4), 132);
   EXPECT_EQ(StreamsOfConnection(1000), 1128);
-  endpoint->Shutdown(std::chrono::milliseconds(0));
-}
-
-TEST(GrpcEndpoint, AcceptsAgainAfterDescriptorsRanOut) {
-  auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
-  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  ASSERT_TRUE(TakeAllDescriptors(endpoint->port));
-  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
-  EXPECT_TRUE(CallUnary(channel, "/grpc.health.v1.Health/Check", "").status.ok());
   endpoint->Shutdown(std::chrono::milliseconds(0));
 }
 
