@@ -29,11 +29,11 @@ class Golden : public ::testing::TestWithParam<std::string> {
     golden_ = *std::move(golden);
   }
 
-  void Check(DataType dtype, const ExpectedRows& expected, int workers, RingKind ring,
+  void Check(DataType dtype, const ExpectedRows& expected, int workers,
              const std::string& kernel = "") {
     JobSpec spec = golden_.spec;
     spec.dtype = dtype;
-    const auto result = RunEngine(spec, InputsOf(golden_), workers, ring, kernel);
+    const auto result = RunEngine(spec, InputsOf(golden_), workers, RingKind::kInProcess, kernel);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(Mismatch(spec, *result, expected), "")
         << DataTypeName(dtype) << ", " << workers << " ranks " << kernel;
@@ -63,7 +63,7 @@ TEST_P(Golden, InProcess) {
   for (const DataType dtype : TypesThatHold(golden_)) {
     const ExpectedRows expected = ExpectGolden(golden_, dtype);
     for (const int workers : AtDepth<std::vector<int>>({1, 3, 7}, kSeven, kSeven)) {
-      Check(dtype, expected, workers, RingKind::kInProcess);
+      Check(dtype, expected, workers);
     }
   }
 }
@@ -85,18 +85,7 @@ TEST_P(Golden, AllKernels) {
     ASSERT_TRUE(expected.ok()) << expected.status();
     for (const std::string& kernel : kernels) {
       for (const int workers : RanksFor(kernel)) {
-        Check(dtype, *expected, workers, RingKind::kInProcess, kernel);
-      }
-    }
-  }
-}
-
-TEST_P(Golden, Gloo) {
-  for (const DataType dtype : TypesThatHold(golden_)) {
-    const ExpectedRows expected = ExpectGolden(golden_, dtype);
-    for (const int workers : AtDepth<std::vector<int>>({3}, {3, 7}, kSeven)) {
-      if (dtype == DataType::kFloat32 || workers == 3) {
-        Check(dtype, expected, workers, RingKind::kGloo);
+        Check(dtype, *expected, workers, kernel);
       }
     }
   }

@@ -19,10 +19,10 @@ namespace hilbert_ring::testing {
 namespace {
 
 // tokens: whose rows are looked at; none: all.
-void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, RingKind ring,
+void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers,
                            const std::string& kernel = "", std::vector<int64_t> tokens = {}) {
   const EngineInputs inputs = RandomInputs(spec, seed);
-  const auto result = RunEngine(spec, inputs, workers, ring, kernel);
+  const auto result = RunEngine(spec, inputs, workers, RingKind::kInProcess, kernel);
   ASSERT_TRUE(result.ok()) << result.status();
   if (tokens.empty()) tokens = SampleTokens(spec.tokens, spec.tokens, 0);
   const auto expected = ExpectRows(spec, inputs, std::move(tokens));
@@ -60,7 +60,7 @@ TEST_P(RandomJobs, AgreeWithTheReference) {
   for (int trial = 0; trial < AtDepth(40, 120, 250); ++trial) {
     JobSpec spec = RandomSpec(random);
     spec.dtype = GetParam();
-    CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 7), RingKind::kInProcess);
+    CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 7));
     if (HasFailure()) return;
   }
 }
@@ -74,20 +74,9 @@ TEST_P(RandomJobs, AgreeWithTheReferenceOnAllKernels) {
     for (int trial = 0; trial < AtDepth(10, 20, 60); ++trial) {
       JobSpec spec = RandomSpec(random);
       spec.dtype = GetParam();
-      CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 4),
-                            RingKind::kInProcess, kernel);
+      CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 4), kernel);
       if (HasFailure() || time.over()) return;
     }
-  }
-}
-
-TEST_P(RandomJobs, AgreeWithTheReferenceOverGloo) {
-  std::mt19937_64 random(2000 + static_cast<int>(GetParam()));
-  for (int trial = 0; trial < AtDepth(6, 15, 25); ++trial) {
-    JobSpec spec = RandomSpec(random);
-    spec.dtype = GetParam();
-    CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 5), RingKind::kGloo);
-    if (HasFailure()) return;
   }
 }
 
@@ -106,7 +95,7 @@ TEST(RandomJobs, LongJobsAgreeWithTheReference) {
     for (const DataType dtype : {DataType::kFloat32, DataType::kFloat16}) {
       spec.dtype = dtype;
       for (const int workers : {1, 2}) {
-        CheckAgainstReference(spec, 8, workers, RingKind::kInProcess, "",
+        CheckAgainstReference(spec, 8, workers, "",
                               SampleTokens(spec.tokens, AtDepth(500, 1000, 30'000), 8));
       }
     }

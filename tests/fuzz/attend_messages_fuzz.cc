@@ -18,9 +18,10 @@
 #include "server/worker/shard_rows.h"
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
-#include "tests/fuzz/split_chunk.h"
+#include "tests/fuzz/target.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
+#include "wire/payload_message.h"
 #include "wire/reason.h"
 #include "wire/status.h"
 
@@ -201,6 +202,18 @@ v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
   }
   chunk.set_payload(std::move(payload));
   return request;
+}
+
+// Reads a message's bytes, which `payload` stays within, or within `request`. False where the
+// coordinator refuses them. intact: they are a chunk.
+bool SplitChunk(grpc::ByteBuffer& buffer, bool intact, v1::AttendRequest& request,
+                wire::Payload& payload) {
+  if (wire::SplitPayload(buffer, wire::kChunkFields, *request.mutable_chunk(), payload))
+    return true;
+  Require(!intact, "a chunk splits");
+  if (!wire::Parse(buffer, request) || !request.has_chunk()) return false;
+  payload = wire::Payload(request.chunk().payload());
+  return true;
 }
 
 // As it comes off the network: in slices of any length.

@@ -27,7 +27,7 @@ constexpr Target kTargets[] = {
     {"attend_messages", AttendMessages, 4000},  {"encoder_config", EncoderConfigJson, 20000},
     {"job_spec_json", JobSpecJson, 20000},      {"npy_header", NpyHeader, 20000},
     {"payload_message", PayloadMessage, 20000}, {"plan", PlanOfSpec, 4000},
-    {"safetensors", Safetensors, 20000},        {"stream_messages", StreamMessages, 8000},
+    {"safetensors", Safetensors, 20000},
 };
 
 void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }

@@ -20,7 +20,6 @@ void NpyHeader(Bytes input);
 void PayloadMessage(Bytes input);
 void PlanOfSpec(Bytes bytes);
 void Safetensors(Bytes input);
-void StreamMessages(Bytes bytes);
 
 // From here on protobuf prints nothing: else a line for every name that is no UTF-8.
 void SilenceProtobuf();

@@ -60,19 +60,6 @@ class Logs(unittest.TestCase):
                     line for line in self.lines(service) if line["message"].startswith("gRPC: ")])
         self.assertEqual([(line["level"], line["process"]) for line in told], [("warning", "coordinator")])
 
-    def test_text_has_the_same_fields_and_no_trace_that_is_none(self):
-        with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:
-            report = service.attend(tokens=1024, environment={"TRACEPARENT": TRACE[:-1] + "g"})
-            def ended():
-                return [line for line in service.log.read_text().splitlines() if "job ended" in line]
-            await_true("both jobs' lines", lambda: len(ended()) == 2)
-            own = ended()
-        self.assertIn("job=warm-up-1, code=OK", own.pop(0))
-        self.assertEqual(len(own), 1)
-        self.assertIn(f" info coordinator[{service.process.pid}] job ended: job={report['job_id']}, "
-                      "code=OK, tokens=1024, workers=2, seconds=", own[0])
-        self.assertNotIn("traceparent", own[0])
-
 
 if __name__ == "__main__":
     unittest.main()

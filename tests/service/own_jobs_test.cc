@@ -108,16 +108,5 @@ TEST(OwnJobs, AWaitingJobIsListedAndCancelled) {
   EXPECT_EQ(List(*stub).jobs_size(), 1) << "the other one goes on";
 }
 
-TEST(OwnJobs, LongIdsAreRefused) {
-  const auto cluster = Cluster::Start({.workers = 1}).value();
-  const auto stub = cluster->Stub();
-  EXPECT_EQ(wire::ReasonOf(Cancel(*stub, std::string(129, 'x'))), "INVALID_OPEN");
-  RawCall call(*stub, std::chrono::seconds(20));
-  v1::AttendRequest request;
-  request.mutable_open()->set_job_id(std::string(129, 'x'));
-  call.Write(request);
-  EXPECT_TRUE(absl::IsInvalidArgument(call.Finish()));
-}
-
 }  // namespace
 }  // namespace hilbert_ring::testing

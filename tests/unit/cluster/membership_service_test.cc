@@ -140,31 +140,6 @@ TEST_F(MembershipServiceTest, TakesWorkersWithTheTokenAlone) {
   EXPECT_EQ(membership_.Describe().size(), 1u);
 }
 
-// Whose address is a name; what its connections are known by is where it answers.
-TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {
-  Start("");
-  Greeted answers("");
-  auto there = StartGrpc({.host = "127.0.0.1", .max_threads = 4}, {&answers});
-  ASSERT_TRUE(there.ok());
-  const std::string address = absl::StrCat("localhost:", there->port);
-  Registered worker(*stub_, "");
-  const v1::HeartbeatReply first = worker.Beat(address);
-  EXPECT_FALSE(first.up());
-  // The first greeting may have come before the secret was known; there is another soon.
-  answers.Set(first.secret());
-  const auto end = std::chrono::steady_clock::now() + kLimit;
-  v1::HeartbeatReply reply;
-  do {
-    std::this_thread::sleep_for(milliseconds(20));
-    reply = worker.Beat(address);
-    EXPECT_TRUE(reply.secret().empty());
-  } while (!reply.up() && std::chrono::steady_clock::now() < end);
-  EXPECT_TRUE(reply.up());
-  EXPECT_EQ(reply.reason(), "");
-  EXPECT_EQ(membership_.Live().size(), 1u);
-  there->Shutdown(std::chrono::milliseconds(0));
-}
-
 // An idle worker of which heartbeats come, and nothing else any more.
 TEST_F(MembershipServiceTest, AWorkerThatIsNotReachedAnyMoreGetsNoJobsUntilItIs) {
   Start("");

@@ -33,37 +33,6 @@ class StepNotesTest : public ::testing::Test {
   char a_ = 0, b_ = 0, c_ = 0, d_ = 0;
 };
 
-TEST_F(StepNotesTest, AGroupHasANoteAheadOfEachPeersTransfersInTheirOrder) {
-  const std::vector<NcclTransfer> group =
-      notes_.MakeGroup({.number = 4,
-                        .sends = {{.peer = 1, .data = &a_, .bytes = 10},
-                                  {.peer = 2, .data = &b_, .bytes = 20},
-                                  {.peer = 1},
-                                  {.peer = 1, .data = &c_, .bytes = 30}},
-                        .receives = {{.peer = 2, .data = &d_, .bytes = 40}, {.peer = 1}}});
-  const auto note = [&](int64_t offset, int peer) -> void* {
-    return device_.data() + offset + peer * sizeof(StepNote);
-  };
-  const std::vector<NcclTransfer> expected = {
-      {Direction::kReceive, 2, note(notes_.received_offset(), 2), sizeof(StepNote)},
-      {Direction::kReceive, 2, &d_, 40},
-      {Direction::kSend, 1, note(notes_.sent_offset(), 1), sizeof(StepNote)},
-      {Direction::kSend, 1, &a_, 10},
-      {Direction::kSend, 2, note(notes_.sent_offset(), 2), sizeof(StepNote)},
-      {Direction::kSend, 2, &b_, 20},
-      {Direction::kSend, 1, &c_, 30}};
-  ASSERT_EQ(group.size(), expected.size());
-  for (size_t i = 0; i < group.size(); ++i) {
-    EXPECT_EQ(group[i].direction, expected[i].direction) << i;
-    EXPECT_EQ(group[i].peer, expected[i].peer) << i;
-    EXPECT_EQ(group[i].data, expected[i].data) << i;
-    EXPECT_EQ(group[i].bytes, expected[i].bytes) << i;
-  }
-  StepNote sent;
-  std::memcpy(&sent, host_.data() + notes_.sent_offset() + sizeof(StepNote), sizeof(sent));
-  EXPECT_EQ(sent, Note(4, {10, 0, 30}));
-}
-
 TEST_F(StepNotesTest, NotesMustAgreeOnStepOrderAndSize) {
   const CommStep step{
       .number = 7,

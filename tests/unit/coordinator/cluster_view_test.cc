@@ -13,25 +13,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-v1::Job JobOf(const std::string& id) {
-  v1::Job job;
-  job.set_job_id(id);
-  return job;
-}
-
-TEST(ClusterView, JobsOfOthersAreNotNamed) {
-  v1::GetClusterResponse cluster;
-  for (const char* id : {"mine", "theirs"}) {
-    cluster.add_workers()->set_job_id(id);
-    cluster.add_rings()->set_job_id(id);
-  }
-  HideJobsOfOthers({JobOf("mine")}, cluster);
-  EXPECT_EQ(cluster.workers(0).job_id(), "mine");
-  EXPECT_EQ(cluster.rings(0).job_id(), "mine");
-  EXPECT_EQ(cluster.workers(1).job_id(), "");
-  EXPECT_EQ(cluster.rings(1).job_id(), "");
-}
-
 TEST(ClusterView, WhatAFailedJobSaidIsForThoseWhoSeeAllJobs) {
   Membership membership(std::chrono::minutes(1),
                         {.joined = [](const Member&) {},

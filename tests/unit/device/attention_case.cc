@@ -232,12 +232,6 @@ std::vector<std::byte> AttentionCase::Written() const {
   return bytes;
 }
 
-void AttentionCase::ClearState() {
-  out.Fill(0.0f);
-  row_max.Fill(-std::numeric_limits<float>::infinity());
-  row_sum.Fill(0.0f);
-}
-
 DefinedRow AttentionCase::Define(int64_t batch, int64_t query, int64_t head) const {
   RowInputs inputs{.scale = shape.scale, .value_dim = shape.value_dim};
   for (int64_t x = 0; x < shape.head_dim; ++x) {

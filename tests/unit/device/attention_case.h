@@ -44,9 +44,6 @@ struct AttentionCase {
 
   bool Sees(int64_t batch, int64_t query, int64_t key) const;
 
-  // What a task merges into when nothing was there before.
-  void ClearState();
-
   // As the task wrote it, or as the state has it, now or before the task.
   double Lse(int64_t batch, int64_t query, int64_t head) const;
   double OldLse(int64_t batch, int64_t query, int64_t head) const;

@@ -23,14 +23,7 @@ std::vector<double> Scores(const RowInputs& inputs, int64_t seen, DefinedRow& ro
     scores[j] = dot * inputs.scale;
     row.terms = std::max(row.terms, terms);
     row.max_score = std::max(row.max_score, std::abs(scores[j]));
-    if (scores[j] > row.most) {
-      row.second = row.most;
-      row.most = scores[j];
-      const auto value = inputs.values.begin() + j * inputs.value_dim;
-      row.best_value.assign(value, value + inputs.value_dim);
-    } else {
-      row.second = std::max(row.second, scores[j]);
-    }
+    row.most = std::max(row.most, scores[j]);
   }
   return scores;
 }
@@ -44,8 +37,7 @@ DefinedRow DefineRow(const RowInputs& inputs) {
                  .magnitude = std::vector<double>(dim),
                  .deviation = std::vector<double>(dim),
                  .least = std::vector<double>(dim, kInfinity),
-                 .greatest = std::vector<double>(dim, -kInfinity),
-                 .sees_any = seen > 0};
+                 .greatest = std::vector<double>(dim, -kInfinity)};
   const std::vector<double> scores = Scores(inputs, seen, row);
   bool spoilt = false;
   for (int64_t j = 0; j < seen; ++j) {

@@ -21,13 +21,10 @@ struct DefinedRow {
   std::vector<double> magnitude;        // softmax-weighted |value|
   std::vector<double> deviation;        // softmax-weighted |value - out|
   std::vector<double> least, greatest;  // of the values seen
-  std::vector<double> best_value;       // of the greatest score's key
   double lse = -std::numeric_limits<double>::infinity();
-  double most = -std::numeric_limits<double>::infinity();    // the greatest score
-  double second = -std::numeric_limits<double>::infinity();  // the next
-  double max_score = 0;                                      // the greatest |score|
+  double most = -std::numeric_limits<double>::infinity();  // the greatest score
+  double max_score = 0;                                    // the greatest |score|
   double terms = 0;  // the greatest sum of |scale q k| over the dims of a score
-  bool sees_any = false;
   // A key of score -infinity whose value is not finite: 0 times that is NaN.
   bool sees_weightless_odd_value = false;
 };

@@ -2,14 +2,13 @@
 // on every kernel of the machine.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/devices_under_test.h"
 #include "tests/unit/device/value_task.h"
@@ -56,7 +55,7 @@ TEST_P(EveryValueTest, LargeIntegersStayWithinTheValues) {
   std::mt19937_64 random(1);
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
     for (const int64_t dim : {24, 32, 48, 80, 128}) {
-      ValueTask task(dtype, 37, 70, dim, 8);
+      ValueTask task(dtype, 140, 70, dim, 8);
       task.scale = 1 / std::sqrt(static_cast<float>(dim));
       for (float& x : task.q) x = static_cast<float>(random() % 256 * 256);
       for (float& x : task.k) x = static_cast<float>(random() % 256 * 256);
@@ -75,7 +74,7 @@ TEST_P(EveryValueTest, LargeIntegersStayWithinTheValues) {
 ValueTask RandomMagnitudes(std::mt19937_64& random) {
   const auto magnitude = [&] { return std::pow(10.0f, Uniform(random, -30, 18)); };
   const DataType dtype = random() % 3 == 0 ? DataType::kBFloat16 : DataType::kFloat32;
-  ValueTask task(dtype, 1 + static_cast<int64_t>(random() % 40),
+  ValueTask task(dtype, 1 + static_cast<int64_t>(random() % (random() % 4 == 0 ? 200 : 40)),
                  1 + static_cast<int64_t>(random() % 150),
                  8 * (1 + static_cast<int64_t>(random() % 32)),
                  8 * (1 + static_cast<int64_t>(random() % (random() % 4 == 0 ? 32 : 9))));
@@ -148,71 +147,6 @@ TEST_P(EveryValueTest, PartsOfAnyMagnitudeAreRight) {
   }
 }
 
-// Another order of the keys is the same attention.
-TEST_P(EveryValueTest, OrderOfKeysChangesNothing) {
-  std::mt19937_64 random(3);
-  for (int trial = 0; trial < 20 && !HasFailure(); ++trial) {
-    ValueTask task = RandomMagnitudes(random);
-    task.causal = false;
-    SCOPED_TRACE(trial);
-    const ValueResult result = Attend(*device_, task);
-    std::vector<int64_t> order(task.keys);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), random);
-    ValueTask permuted = task;
-    for (int64_t j = 0; j < task.keys; ++j) {
-      std::copy_n(task.k.begin() + order[j] * task.head_dim, task.head_dim,
-                  permuted.k.begin() + j * task.head_dim);
-      std::copy_n(task.v.begin() + order[j] * task.value_dim, task.value_dim,
-                  permuted.v.begin() + j * task.value_dim);
-    }
-    const ValueResult other = Attend(*device_, permuted);
-    const double weight = WeightRounding(task.dtype);
-    for (int64_t i = 0; i < task.queries; ++i) {
-      const DefinedRow row = Expect(task, i);
-      for (int64_t x = 0; x < task.value_dim; ++x) {
-        // Scores are the same sums; only the sums over keys are taken in another order.
-        ASSERT_NEAR(result.out[i * task.value_dim + x], other.out[i * task.value_dim + x],
-                    (4e-6 + 2 * weight) * row.magnitude[x] + 0x1p-120)
-            << "row " << i << " dim " << x;
-      }
-    }
-  }
-}
-
-// Scores that float32 holds exactly, of any unit, shifted through a dim of their own.
-TEST_P(EveryValueTest, AShiftOfAllScoresChangesNothing) {
-  std::mt19937_64 random(6);
-  const auto exponent = [&random] { return static_cast<int>(random() % 121) - 60; };
-  for (int trial = 0; trial < 20 && !HasFailure(); ++trial) {
-    const int64_t dim = 8 * (1 + static_cast<int64_t>(random() % 32));
-    const DataType dtype = random() % 3 == 0 ? DataType::kBFloat16 : DataType::kFloat32;
-    ValueTask task(dtype, 20, 130, dim, 8);
-    const int of_q = exponent(), of_k = exponent(), of_v = exponent();
-    const int shift = static_cast<int>(random() % 20);  // of the unit; sums stay below 2^24
-    task.scale = std::ldexp(1.0f, -of_q - of_k - 6);
-    const auto unit = [&random](int exponent) {
-      return std::ldexp(static_cast<float>(random() % 9) - 4, exponent);
-    };
-    for (float& x : task.q) x = unit(of_q);
-    for (float& x : task.k) x = unit(of_k);
-    for (int64_t j = 0; j < task.keys; ++j) {
-      for (int64_t x = 0; x < 8; ++x) task.SetV(j, x, std::ldexp(Uniform(random, -1, 1), of_v));
-    }
-    for (int64_t i = 0; i < task.queries; ++i) task.q[i * dim] = 0;
-    const ValueResult result = Attend(*device_, task);
-    for (int64_t i = 0; i < task.queries; ++i) task.q[i * dim] = std::ldexp(1.0f, of_q + shift);
-    for (int64_t j = 0; j < task.keys; ++j) task.k[j * dim] = std::ldexp(1.0f, of_k);
-    const ValueResult shifted = Attend(*device_, task);
-    SCOPED_TRACE(trial);
-    for (size_t i = 0; i < result.out.size(); ++i) {
-      ASSERT_NEAR(shifted.out[i], result.out[i],
-                  (2e-6 + 2 * WeightRounding(dtype)) * std::ldexp(1.0, of_v))
-          << i;
-    }
-  }
-}
-
 // Scores that float32 holds exactly, of every size: parts lose nothing that the whole does not.
 TEST_P(EveryValueTest, PartsAreAsGoodAsTheWhole) {
   std::mt19937_64 random(4);
@@ -247,35 +181,26 @@ TEST_P(EveryValueTest, PartsAreAsGoodAsTheWhole) {
 
 // Sums of weight times value pass float32's end where their average does not.
 TEST_P(EveryValueTest, AveragesOfTheGreatestNumbersAreFinite) {
-  for (const bool merged : {false, true}) {
-    ValueTask task(DataType::kFloat32, 3, 100, 8, 8);
-    for (int64_t j = 0; j < task.keys; ++j) {
-      for (int64_t x = 0; x < 8; ++x) task.SetV(j, x, x == 0 ? 2e38 : x == 1 ? 3.4028234e38 : 1e-3);
-    }
-    const ValueResult result =
-        merged ? AttendInParts(*device_, task, {2, 64, 100}) : Attend(*device_, task);
-    for (int64_t i = 0; i < 3; ++i) {
-      EXPECT_NEAR(result.out[i * 8] / 2e38, 1, 2e-6);
-      EXPECT_NEAR(result.out[i * 8 + 1] / 3.4028234e38, 1, 2e-6);
-      EXPECT_NEAR(result.out[i * 8 + 2], 1e-3, 2e-9);
-      EXPECT_NEAR(result.lse[i], std::log(100.0), 1e-5);
-    }
-  }
-}
-
-TEST_P(EveryValueTest, SmallWeightsAreNothing) {
-  for (const float score : {-200.0f, -1e4f, -1e30f}) {
-    ValueTask task(DataType::kFloat32, 2, 2, 8, 8);
-    for (int64_t i = 0; i < 2; ++i) task.SetQ(i, 0, 1);
-    task.SetK(1, 0, score);
-    for (int64_t x = 0; x < 8; ++x) {
-      task.SetV(0, x, 1e-20);
-      task.SetV(1, x, 3e38);
-    }
-    for (const ValueResult& result :
-         {Attend(*device_, task), AttendInParts(*device_, task, {1, 2})}) {
-      EXPECT_FLOAT_EQ(result.out[0], 1e-20f) << score;
-      EXPECT_EQ(result.lse[0], 0.0f);
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
+    for (const int64_t dim : {8, 64, 128}) {
+      for (const bool merged : {false, true}) {
+        ValueTask task(dtype, 150, 100, dim, 8);
+        for (int64_t j = 0; j < task.keys; ++j) {
+          for (int64_t x = 0; x < 8; ++x) {
+            const double either_sign = j % 2 == 0 ? 2e38 : -2e38;
+            task.SetV(j, x, x == 0 ? 2e38 : x == 1 ? 3.38e38 : x == 2 ? either_sign : 1e-3);
+          }
+        }
+        const ValueResult result =
+            merged ? AttendInParts(*device_, task, {2, 64, 100}) : Attend(*device_, task);
+        for (int64_t i = 0; i < task.queries; ++i) {
+          EXPECT_NEAR(result.out[i * 8] / task.v[0], 1, 2e-6);
+          EXPECT_NEAR(result.out[i * 8 + 1] / task.v[1], 1, 2e-6);
+          EXPECT_NEAR(result.out[i * 8 + 2] / 2e38, 0, 2e-6);
+          EXPECT_NEAR(result.out[i * 8 + 3], task.v[3], 2e-9);
+          EXPECT_NEAR(result.lse[i], std::log(100.0), 1e-5);
+        }
+      }
     }
   }
 }
@@ -319,12 +244,13 @@ bool Alike(double found, double expected, double allowed) {
 TEST_P(EveryValueTest, WhatIsNotFiniteReachesTheRowsThatSeeIt) {
   std::mt19937_64 random(5);
   constexpr float kOdd[] = {kNan, kInfinity, -kInfinity};
+  constexpr int64_t kDims[] = {8, 16, 24, 40, 64, 104, 128, 256};  // of each of a GPU's kernels
   for (int trial = 0; trial < 90 && !HasFailure(); ++trial) {
     const auto dtype = static_cast<DataType>(trial % 3);
-    ValueTask task(
-        dtype, 1 + static_cast<int64_t>(random() % 150), 1 + static_cast<int64_t>(random() % 150),
-        8 * (1 + static_cast<int64_t>(random() % 5)), 8 * (1 + static_cast<int64_t>(random() % 5)));
-    task.scale = trial % 7 == 0 ? -0.3f : 0.3f;
+    ValueTask task(dtype, 1 + static_cast<int64_t>(random() % 150),
+                   1 + static_cast<int64_t>(random() % 150), kDims[random() % std::size(kDims)],
+                   kDims[random() % std::size(kDims)]);
+    task.scale = trial % 7 == 0 ? -0.3f : trial % 7 == 1 ? 0.0f : 0.3f;
     task.causal = random() % 3 != 0;
     for (int64_t i = 0; i < task.queries; ++i) {
       for (int64_t x = 0; x < task.head_dim; ++x) task.SetQ(i, x, Uniform(random, -1, 1));
@@ -362,65 +288,6 @@ TEST_P(EveryValueTest, WhatIsNotFiniteReachesTheRowsThatSeeIt) {
               << "trial " << trial << " row " << i << " dim " << x << ": " << out << ", "
               << row.out[x];
         }
-      }
-    }
-  }
-}
-
-// A row that does not see them is what it would be without them: on a processor to the bit, on a
-// GPU, which computes such rows by another kernel, within rounding.
-TEST_P(EveryValueTest, WhatIsNotSeenChangesNothing) {
-  std::mt19937_64 random(6);
-  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
-    ValueTask task(dtype, 150, 150, 16, 24);
-    task.scale = 0.3f;
-    task.causal = true;
-    for (int64_t i = 0; i < 150; ++i) {
-      for (int64_t x = 0; x < 16; ++x) task.SetQ(i, x, Uniform(random, -1, 1));
-      for (int64_t x = 0; x < 16; ++x) task.SetK(i, x, Uniform(random, -1, 1));
-      for (int64_t x = 0; x < 24; ++x) task.SetV(i, x, Uniform(random, -1, 1));
-    }
-    for (const int64_t odd : {1, 70, 149}) {
-      ValueTask spoilt = task;
-      spoilt.q[odd * 16] = kInfinity;
-      spoilt.k[odd * 16 + 1] = kNan;
-      spoilt.v[odd * 24 + 2] = -kInfinity;
-      const ValueResult with = Attend(*device_, spoilt), without = Attend(*device_, task);
-      for (int64_t i = 0; i < odd; ++i) {
-        for (int64_t x = 0; x < 24; ++x) {
-          const float found = with.out[i * 24 + x], expected = without.out[i * 24 + x];
-          if (absl::StartsWith(GetParam(), "cuda/")) {
-            ASSERT_NEAR(found, expected, 1e-5 + 2 * WeightRounding(dtype)) << i;
-          } else {
-            ASSERT_EQ(found, expected) << i;
-          }
-        }
-      }
-    }
-  }
-}
-
-// Products of bfloat16 that are below float32's normal numbers, made large by the scale.
-TEST_P(EveryValueTest, TinyProductsCount) {
-  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
-    for (const auto& [of_q, of_k] :
-         {std::pair{1e-20, 1e-20}, std::pair{1e-39, 1e3}, std::pair{1e-39, 1e9}}) {
-      ValueTask task(dtype, 3, 70, 16, 16);
-      task.scale = static_cast<float>(std::min(1e38, 1 / (of_q * of_k)));
-      for (int64_t i = 0; i < 3; ++i) {
-        for (int64_t x = 0; x < 16; ++x) task.SetQ(i, x, of_q);
-      }
-      for (int64_t j = 0; j < 70; ++j) {
-        for (int64_t x = 0; x < 16; ++x) task.SetK(j, x, of_k * static_cast<double>(j % 7));
-        for (int64_t x = 0; x < 16; ++x) task.SetV(j, x, static_cast<double>(j % 7));
-      }
-      const ValueResult result = Attend(*device_, task);
-      for (int64_t i = 0; i < 3; ++i) {
-        const DefinedRow row = Expect(task, i);
-        // Products of subnormal numbers have few bits: multiples of 2^-149 each.
-        const double allowed = 16 * 0x1p-149 * task.scale + 1e-5 * (1 + std::abs(row.lse));
-        EXPECT_NEAR(result.lse[i], row.lse, allowed) << of_q;
-        EXPECT_NEAR(result.out[i * 16], row.out[0], 6 * allowed + 6 * WeightRounding(dtype));
       }
     }
   }

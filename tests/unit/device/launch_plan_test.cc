@@ -280,16 +280,5 @@ TEST(LaunchPlan, KeysOfAWorkAreCountedIn32Bits) {
   EXPECT_EQ(keys, task.key_rows);
 }
 
-TEST(LaunchPlan, IsNotMadeWhole) {
-  const std::vector<AttentionTask> tasks = {Task(1, int64_t{1} << 40)};
-  std::vector<float> scratch(ScratchFloats(tasks, Rates()));
-  EXPECT_LT(scratch.size(), size_t{1} << 20);
-  LaunchPlanner planner(tasks, Rates(), scratch.data());
-  PlannedLaunch launch;
-  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(planner.Next(launch));
-  EXPECT_EQ(launch.works.at(0).key_begin % 64, 0);
-  EXPECT_GT(launch.works.at(0).key_begin, 0);
-}
-
 }  // namespace
 }  // namespace hilbert_ring::cuda

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <vector>
 
-#include "engine/device/cpu/work_list.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -42,23 +41,6 @@ TEST(ThreadPool, StopsClaiming) {
 }
 
 TEST(ThreadPool, EndsWithoutHavingRun) { ThreadPool pool(4); }
-
-TEST(WorkList, NumbersPiecesThrough) {
-  WorkList list(5);
-  for (int64_t pieces : {0, 3, 0, 0, 2}) list.Add(pieces);
-  EXPECT_EQ(list.total(), 5);
-  using Piece = std::pair<size_t, int64_t>;
-  std::vector<Piece> pieces;
-  const auto note = [&](size_t task, int64_t piece) {
-    pieces.emplace_back(task, piece);
-    return true;
-  };
-  EXPECT_TRUE(list.ForEach(0, 2, note));
-  EXPECT_TRUE(list.ForEach(2, 5, note));
-  EXPECT_THAT(pieces, testing::ElementsAre(Piece(1, 0), Piece(1, 1), Piece(1, 2), Piece(4, 0),
-                                           Piece(4, 1)));
-  EXPECT_FALSE(list.ForEach(0, 5, [](size_t, int64_t piece) { return piece < 1; }));
-}
 
 }  // namespace
 }  // namespace hilbert_ring

@@ -248,9 +248,28 @@ TEST_P(ValueLimitsTest, SubnormalValues) {
   }
 }
 
+// Sums of one row of a tile alone overflow: the rows that other threads have are as good as ever.
+TEST_P(ValueLimitsTest, SumsOfOneRowAloneThatOverflow) {
+  for (const int64_t dim : {64, 128}) {
+    for (const int64_t odd : {5, 40, 75, 110, 170}) {
+      ValueTask task = RandomTask(DataType::kBFloat16, 180, dim, odd);
+      std::ranges::fill(task.q, 0.0f);
+      std::ranges::fill(task.k, 0.0f);
+      // Two keys with great values, which no row sees but the odd one, to which all keys are alike.
+      for (int64_t i = 0; i < 180; ++i) task.SetQ(i, 0, i == odd ? 0 : 32);
+      for (int64_t j = 0; j < 2; ++j) {
+        task.SetK(j, 0, -32);
+        for (int64_t x = 0; x < 8; ++x) task.SetV(j, x, 3e38);
+      }
+      SCOPED_TRACE(absl::StrCat("dim ", dim, " row ", odd));
+      ExpectDefined(task);
+    }
+  }
+}
+
 // A weight below float32's normal numbers is itself or nothing.
 TEST_P(ValueLimitsTest, SubnormalWeights) {
-  for (const double behind : {-86.0, -88.0, -92.0, -100.0, -104.0, -110.0}) {
+  for (const double behind : {-86.0, -88.0, -92.0, -100.0, -104.0, -110.0, -1e4, -1e30}) {
     const ValueTask made = ProductTask(DataType::kFloat32, {1, 1}, {0, behind, 0, 0});
     ValueTask task = made;
     for (int64_t x = 0; x < 8; ++x) {

@@ -88,22 +88,6 @@ TEST_F(RowTransferTest, NeighboursBecomeOne) {
   EXPECT_EQ(pieces[1].memory_row, 9);
 }
 
-TEST_F(RowTransferTest, WrittenRowsLeaveTheOthersAsTheyWere) {
-  constexpr int64_t kRows = 600, kRowBytes = 40;
-  const FileRows file = Make(kRows, kRowBytes);
-  std::vector<RowPiece> pieces = Scattered(kRows / 2, kRows, 2);
-  std::string expected = text_;
-  const std::string memory(static_cast<size_t>(kRows / 2 * kRowBytes), 'x');
-  for (const RowPiece& piece : pieces) {
-    expected.replace(static_cast<size_t>(kOffset + piece.file_row * kRowBytes), kRowBytes,
-                     std::string(kRowBytes, 'x'));
-  }
-  InFileOrder(pieces);
-  ASSERT_TRUE(WriteRows(file, pieces, reinterpret_cast<const std::byte*>(memory.data())).ok());
-  std::ifstream written(folder_ / "rows");
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(written), {}), expected);
-}
-
 TEST_F(RowTransferTest, AFileThatEndsTooSoonIsAnError) {
   const FileRows file = Make(100, 8);
   ASSERT_EQ(truncate((folder_ / "rows").c_str(), kOffset + 50 * 8), 0);

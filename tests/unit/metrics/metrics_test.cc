@@ -68,33 +68,6 @@ TEST(Metrics, ModelsAreCountedByNameUpToALimit) {
   EXPECT_THAT(text, Not(HasSubstr("m255")));
 }
 
-TEST(Metrics, ShareOfAWorkerCountsForItAndForAll) {
-  Metrics metrics;
-  metrics.CountJoined("a:1");
-  const WorkerShare share = {.worker = "a:1",
-                             .transport = "gloo",
-                             .flops = 600,
-                             .flops_planned = 500,
-                             .compute_seconds = 2,
-                             .bytes_received = 30,
-                             .bytes_received_planned = 20,
-                             .memory_peak_bytes = 110,
-                             .memory_predicted_bytes = 100};
-  metrics.AddShare(share);
-  WorkerShare slower = share;
-  slower.compute_seconds = 6;
-  slower.transport = "carrier pigeon";
-  metrics.AddShare(slower);
-  ExpectLines(metrics.Serialize(),
-              {"hilbert_ring_flops_total 1200", "hilbert_ring_planned_flops_total 1000",
-               "hilbert_ring_exchanged_bytes_total{transport=\"gloo\"} 30",
-               "hilbert_ring_exchanged_bytes_total{transport=\"other\"} 30",
-               "hilbert_ring_worker_flops_total{worker=\"a:1\"} 1200",
-               "hilbert_ring_worker_best_flops_per_second{worker=\"a:1\"} 300",
-               "hilbert_ring_memory_peak_over_predicted_ratio_bucket{le=\"1.05\"} 0",
-               "hilbert_ring_memory_peak_over_predicted_ratio_bucket{le=\"1.1\"} 2"});
-}
-
 TEST(Metrics, SeriesOfAWorkerLeaveWithIt) {
   Metrics metrics;
   metrics.CountJoined("a:1");
@@ -176,24 +149,6 @@ TEST(RequestMetrics, CountsByMethodAndCode) {
   ExpectLines(text,
               {"code=\"OK\",method=\"Plan\"} 1", "code=\"RESOURCE_EXHAUSTED\",method=\"Plan\"} 1",
                "code=\"CANCELLED\",method=\"Attend\"} 1"});
-}
-
-TEST(WorkerMetrics, CountsRuns) {
-  WorkerMetrics metrics;
-  metrics.CountRun(absl::StatusCode::kOk);
-  metrics.CountRun(absl::StatusCode::kCancelled);
-  metrics.ObserveCancel(0.5);
-  metrics.CountRegistration();
-  metrics.CountRefused("ROLE");
-  metrics.ObserveRun({.transport = "gloo", .tokens = 7, .flops = 9, .compute_seconds = 3});
-  ExpectLines(
-      metrics.Serialize({.registered = true, .runs = 1, .rings = 2}),
-      {"hilbert_ring_runs_total{code=\"CANCELLED\"} 1", "hilbert_ring_run_tokens_total 7",
-       "hilbert_ring_calls_refused_total{reason=\"ROLE\"} 1",
-       "hilbert_ring_calls_refused_total{reason=\"AUTH_TOKEN\"} 0",
-       "hilbert_ring_run_phase_seconds_sum{phase=\"compute\"} 3", "hilbert_ring_registered 1",
-       "hilbert_ring_registrations_total 1", "hilbert_ring_runs_open 1", "hilbert_ring_ring_ends 2",
-       "hilbert_ring_run_cancel_seconds_count 1"});
 }
 
 TEST(ProcessFigures, AreThoseOfTheKernel) {

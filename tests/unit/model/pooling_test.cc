@@ -59,20 +59,5 @@ TEST(Outputs, PoolingNeedsItsNormAndItsClassToken) {
               HasSubstr("no norm behind pooling"));
 }
 
-const LayerNorm kNorm({1, 1}, {0, 0}, 1e-12);
-
-TEST(SlidePool, PartsOfASlideAreOneMean) {
-  SlidePool pool(SlideRows(std::vector<int64_t>{2, 4, 1}, 1), Pooling::kMean, 2);
-  pool.Add({.first_slide = 0, .rows = {2, 1}, .sums = {2, 6, 10, 20}});
-  pool.Add({.first_slide = 1, .rows = {3, 1}, .sums = {-2, 4, 7, 5}});
-  const absl::StatusOr<std::vector<float>> finished = pool.Finish(kNorm);
-  ASSERT_TRUE(finished.ok()) << finished.status();
-  const std::vector<float>& pooled = *finished;
-  // Means (1, 3), (2, 6) and (7, 5): of two elements a norm leaves the signs.
-  const std::vector<float> expected = {-1, 1, -1, 1, 1, -1};
-  ASSERT_EQ(pooled.size(), expected.size());
-  for (size_t i = 0; i < pooled.size(); ++i) EXPECT_NEAR(pooled[i], expected[i], 1e-5) << i;
-}
-
 }  // namespace
 }  // namespace hilbert_ring

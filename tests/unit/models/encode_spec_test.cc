@@ -102,27 +102,6 @@ TEST_F(EncodeSpecTest, SlidesAreNoMoreThanSequencesMayBe) {
   EXPECT_THAT(Refusal(kOutOfRange), HasSubstr("slide_tiles has 11 slides, the limit is 10"));
 }
 
-TEST_F(EncodeSpecTest, StatesAreTheModelsInAnyOrder) {
-  for (const int64_t state : {int64_t{-1}, int64_t{3}, kMost}) {
-    spec_.clear_states();
-    spec_.add_states(state);
-    EXPECT_THAT(Refusal(kOutOfRange), HasSubstr("must be 0 to 2"));
-  }
-  spec_.clear_states();
-  for (const int64_t state : {2, 1, 1}) spec_.add_states(state);
-  EXPECT_EQ(Refusal(kOutOfRange), "");
-  for (int i = 0; i < 1 << 20; ++i) spec_.add_states(2);
-  EXPECT_THAT(Refusal(kOutOfRange),
-              HasSubstr("states has 1048579 entries, must have at most 4096"));
-}
-
-TEST_F(EncodeSpecTest, MapsAreOfALayer) {
-  for (const int64_t layer : {int64_t{-1}, int64_t{3}, kMost}) {
-    spec_.set_attention_map_layer(layer);
-    EXPECT_THAT(Refusal(kOutOfRange), HasSubstr("must be 1 to 2"));
-  }
-}
-
 TEST_F(EncodeSpecTest, NumbersThatAreNoNamesAreRefused) {
   for (const auto set : {+[](v1::EncodeSpec& spec) { spec.set_dtype(v1::DataType(77)); },
                          +[](v1::EncodeSpec& spec) { spec.set_compute(v1::DATA_TYPE_FLOAT16); },

@@ -61,28 +61,6 @@ TEST(Costs, TransfersAreThoseOfTheSchedules) {
   }
 }
 
-TEST(Costs, SixteenBitJobsAccumulateOnlyMergedRows) {
-  const auto local = MakePlan(PublishedSpec(1 << 20, DataType::kBFloat16), 2);
-  EXPECT_EQ(local->costs.workers[0].accumulator_bytes, 0);
-  JobSpec spec = PublishedSpec(1 << 20, DataType::kBFloat16);
-  spec.mixing = Mixing::kLse;
-  const auto mixed = MakePlan(spec, 2);
-  EXPECT_EQ(mixed->costs.workers[0].accumulator_bytes, int64_t{1 << 19} * 8 * (64 + 1) * 4);
-}
-
-// A float32 job merges in its own rows of out, beside which it keeps the softmax's sums: on workers
-// that merge at all.
-TEST(Costs, WorkersThatMergeKeepSums) {
-  const auto local = MakePlan(PublishedSpec(1 << 20), 2);
-  EXPECT_EQ(local->costs.workers[0].accumulator_bytes, 0);
-  JobSpec spec = PublishedSpec(3000);
-  spec.branches = {{1000, 1}};  // the second of three segments spans both workers
-  const auto spanning = MakePlan(spec, 2);
-  for (const WorkerCost& worker : spanning->costs.workers) {
-    EXPECT_EQ(worker.accumulator_bytes, worker.tokens * spec.heads * 4);
-  }
-}
-
 // A hundred thousand sequences, and as many segments over several workers.
 TEST(Costs, PlanningEndsWhenNobodyWantsThePlan) {
   JobSpec sequences = PublishedSpec(200'000);

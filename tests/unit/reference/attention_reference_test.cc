@@ -61,7 +61,7 @@ std::vector<double> Doubles(const std::vector<float>& values) {
 void ExpectStored(double actual, double stored, const std::string& place) {
   if (actual == stored) return;  // infinities as well
   if (std::isnan(actual) && std::isnan(stored)) return;
-  EXPECT_NEAR(actual, stored, 1e-6 * std::max(1.0, std::abs(stored))) << place;
+  EXPECT_NEAR(actual, stored, 1e-6 * std::abs(stored) + 1e-9) << place;
 }
 
 class GoldenReference : public ::testing::TestWithParam<std::string> {
@@ -74,20 +74,6 @@ class GoldenReference : public ::testing::TestWithParam<std::string> {
 
   testing::GoldenCase golden_;
 };
-
-TEST_P(GoldenReference, WholeJobAgreesWithTheOracle) {
-  const auto result = ReferenceAttention(golden_.spec, Doubles(golden_.q), Doubles(golden_.k),
-                                         Doubles(golden_.v), golden_.coords);
-  ASSERT_TRUE(result.ok()) << result.status();
-  ASSERT_EQ(result->out.size(), golden_.out.size());
-  ASSERT_EQ(result->lse.size(), golden_.lse.size());
-  for (size_t i = 0; i < golden_.out.size() && !HasFailure(); ++i) {
-    ExpectStored(result->out[i], golden_.out[i], "out " + std::to_string(i));
-  }
-  for (size_t i = 0; i < golden_.lse.size() && !HasFailure(); ++i) {
-    ExpectStored(result->lse[i], golden_.lse[i], "lse " + std::to_string(i));
-  }
-}
 
 // Rows alone, with stored orders and with orders evaluated by range.
 TEST_P(GoldenReference, RowsAgreeWithTheOracle) {
@@ -151,50 +137,6 @@ TEST(ReferenceAttentionRow, ReadsOnlyTheRowsThatItSees) {
   EXPECT_THAT(v.read(), ElementsAre(8, 10, 12, 14));
 }
 
-TEST(ReferenceAttentionRow, ARowThatNoBranchSelectsIsTheIdentityOfTheMerge) {
-  JobSpec spec = SmallSpec();
-  spec.branches = {{8, 2}};
-  const NumberedRows rows(1.0);
-  const ReferenceRow row = RowOf(spec, 3, rows, rows, rows);
-  EXPECT_THAT(row.out, ::testing::Each(0.0));
-  EXPECT_EQ(row.lse[0], -std::numeric_limits<double>::infinity());
-}
-
-TEST(ReferenceAttentionRow, SumsByHand) {
-  // Scores are all zero, so the output is the mean of tokens 0 to 7 and lse the log of their
-  // number.
-  JobSpec spec = SmallSpec();
-  const ReferenceRow row = RowOf(spec, 2, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
-  EXPECT_DOUBLE_EQ(row.out[0], 3.5);
-  EXPECT_DOUBLE_EQ(row.lse[0], std::log(8.0));
-}
-
-TEST(ReferenceAttentionRow, CausalRowsSeeNothingAhead) {
-  JobSpec spec = SmallSpec();
-  spec.causal = true;
-  const ReferenceRow row = RowOf(spec, 2, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
-  EXPECT_DOUBLE_EQ(row.out[0], 1.0);
-  EXPECT_DOUBLE_EQ(row.lse[0], std::log(3.0));
-}
-
-TEST(ReferenceAttentionRow, ZeroKeysMakeUpShortSegments) {
-  // Segment [6, 8) has 2 of 6 rows: four zero keys of score 0 join the denominator.
-  JobSpec spec = SmallSpec();
-  spec.branches = {{6, 1}};
-  spec.tail = Tail::kZero;
-  const NumberedRows zero(0.0), one(1.0);
-  ReferenceRow row = RowOf(spec, 7, zero, one, one);
-  EXPECT_DOUBLE_EQ(row.out[0], 13.0 / 6.0);
-  EXPECT_DOUBLE_EQ(row.lse[0], std::log(6.0));
-  spec.tail = Tail::kMask;
-  row = RowOf(spec, 7, zero, one, one);
-  EXPECT_DOUBLE_EQ(row.out[0], 6.5);
-  spec.tail = Tail::kZero;
-  spec.causal = true;  // no zero keys under a causal mask
-  row = RowOf(spec, 7, zero, one, one);
-  EXPECT_DOUBLE_EQ(row.out[0], 6.5);
-}
-
 TEST(ReferenceAttentionRow, ZeroKeysStayStableBesideHugeScores) {
   JobSpec spec = SmallSpec();
   spec.branches = {{6, 1}};
@@ -211,43 +153,6 @@ TEST(ReferenceAttentionRow, ZeroKeysStayStableBesideHugeScores) {
   EXPECT_EQ(low.top[0].token, ReferenceRow::kZeroKey);
   EXPECT_DOUBLE_EQ(low.top[0].weights, 4.0);
   EXPECT_EQ(low.out[0], 0.0);
-}
-
-TEST(ReferenceAttentionRow, GroupsAreAveragedOnlyWhenAsked) {
-  JobSpec spec = SmallSpec();
-  spec.heads = spec.kv_heads = 2;
-  spec.branches = {{8, 1}, {4, 1}};
-  const NumberedRows zero(0.0), one(1.0);
-  ReferenceRow row = RowOf(spec, 1, zero, one, one);
-  EXPECT_DOUBLE_EQ(row.out[0], 3.5 / 2);
-  EXPECT_DOUBLE_EQ(row.out[8], 1.5 / 2);
-  spec.average_groups = false;
-  row = RowOf(spec, 1, zero, one, one);
-  EXPECT_DOUBLE_EQ(row.out[0], 3.5);
-  EXPECT_DOUBLE_EQ(row.out[8], 1.5);
-}
-
-TEST(ReferenceAttentionRow, BranchesMixByTheirDenominators) {
-  JobSpec spec = SmallSpec();
-  spec.mixing = Mixing::kLse;
-  spec.branches = {{8, 1}, {4, 1}};
-  const ReferenceRow row = RowOf(spec, 1, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
-  EXPECT_DOUBLE_EQ(row.out[0], (28.0 + 6.0) / 12.0);
-  EXPECT_DOUBLE_EQ(row.lse[0], std::log(12.0));
-}
-
-TEST(ReferenceAttentionRow, ManyHeadsHaveTheirOwnOffsets) {
-  // 4 heads over dilation 2: heads 0 and 1 start at 0, heads 2 and 3 at 1.
-  JobSpec spec = SmallSpec();
-  spec.heads = 4;
-  spec.kv_heads = 2;
-  spec.mixing = Mixing::kLse;
-  spec.branches = {{8, 2}};
-  const ReferenceRow row = RowOf(spec, 3, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
-  EXPECT_EQ(row.lse[0], -std::numeric_limits<double>::infinity());
-  EXPECT_EQ(row.lse[1], -std::numeric_limits<double>::infinity());
-  EXPECT_DOUBLE_EQ(row.out[2 * 8], 4.0);
-  EXPECT_DOUBLE_EQ(row.out[3 * 8], 4.0);
 }
 
 // A job of a million million tokens costs a row only what the row sees.
@@ -268,59 +173,6 @@ std::vector<double> RowsWith(int64_t tokens, double value, int64_t token, int64_
   std::vector<double> rows(tokens * 8, value);
   rows[token * 8 + dim] = odd;
   return rows;
-}
-
-TEST(ReferenceAttention, OddValuesReachTheRowsThatSeeThem) {
-  JobSpec spec = SmallSpec();
-  spec.tokens = 16;
-  spec.branches = {{8, 1}};
-  spec.causal = true;
-  const std::vector<double> ones(16 * 8, 1.0);
-  for (const double odd : {kNan, kInfinity, -kInfinity}) {
-    const auto result = ReferenceAttention(spec, ones, ones, RowsWith(16, 1, 3, 2, odd), {});
-    ASSERT_TRUE(result.ok());
-    for (int64_t token = 0; token < 16; ++token) {
-      for (int64_t dim = 0; dim < 8; ++dim) {
-        const double out = result->out[token * 8 + dim];
-        const bool reached = token >= 3 && token < 8 && dim == 2;
-        EXPECT_TRUE(!reached          ? out == 1
-                    : std::isnan(odd) ? std::isnan(out)
-                                      : out == odd)
-            << token << " " << dim << " " << out;
-      }
-      EXPECT_TRUE(std::isfinite(result->lse[token])) << token;
-    }
-  }
-  std::vector<double> both = RowsWith(16, 1, 3, 2, kInfinity);
-  both[4 * 8 + 2] = -kInfinity;
-  const auto result = ReferenceAttention(spec, ones, ones, both, {});
-  ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->out[3 * 8 + 2], kInfinity);
-  EXPECT_TRUE(std::isnan(result->out[4 * 8 + 2]));
-}
-
-TEST(ReferenceAttention, ARowIsNanWhereItSeesAKeyOfNanOrInfiniteScore) {
-  JobSpec spec = SmallSpec();
-  spec.tokens = 16;
-  spec.causal = true;
-  spec.branches = {{8, 1}};
-  const std::vector<double> ones(16 * 8, 1.0);
-  for (const double odd : {kNan, kInfinity}) {
-    for (const Mixing mixing : {Mixing::kHeadGroups, Mixing::kLse}) {
-      spec.mixing = mixing;
-      spec.branches = {{8, 1}};
-      if (mixing == Mixing::kLse) spec.branches.push_back({4, 2});
-      const auto result = ReferenceAttention(spec, ones, RowsWith(16, 1, 3, 0, odd), ones, {});
-      ASSERT_TRUE(result.ok());
-      for (int64_t token = 0; token < 16; ++token) {
-        const bool reached = token >= 3 && token < 8;
-        EXPECT_EQ(std::isnan(result->lse[token]), reached) << token;
-        for (int64_t dim = 0; dim < 8; ++dim) {
-          EXPECT_EQ(std::isnan(result->out[token * 8 + dim]), reached) << token;
-        }
-      }
-    }
-  }
 }
 
 TEST(ReferenceAttention, AScoreOfMinusInfinityHasNoWeight) {

@@ -53,14 +53,6 @@ class FakeClient : public JobClient {
   JobStop stop_;
 };
 
-v1::OutputChunk Rows(v1::Tensor tensor, const std::vector<int64_t>& tokens) {
-  v1::OutputChunk chunk;
-  chunk.set_tensor(tensor);
-  chunk.set_rows(static_cast<int64_t>(tokens.size()));
-  for (const int64_t token : tokens) chunk.add_tokens(token);
-  return chunk;
-}
-
 v1::OutputChunk Range(v1::Tensor tensor, int64_t first, int64_t rows) {
   v1::OutputChunk chunk;
   chunk.set_tensor(tensor);
@@ -74,18 +66,6 @@ v1::Epoch EpochOf(int64_t first, int64_t tokens) {
   epoch.set_first_token(first);
   epoch.mutable_report()->set_tokens(tokens);
   return epoch;
-}
-
-TEST(EpochBuffer, HasRowsAtTheirTokens) {
-  const Epochs epochs = EpochsOf(true);
-  EpochBuffer buffer(epochs);
-  const std::string a(kOutBytes, 'a'), b(kOutBytes, 'b'), c(kOutBytes, 'c');
-  ASSERT_TRUE(buffer.Place(Rows(v1::TENSOR_OUT, {7, 2}), a + b).ok());
-  ASSERT_TRUE(buffer.Place(Range(v1::TENSOR_OUT, 3, 2), c + a).ok());
-  ASSERT_TRUE(buffer.Place(Range(v1::TENSOR_LSE, 7, 1), std::string(kLseBytes, 'l')).ok());
-  EXPECT_EQ(buffer.At(v1::TENSOR_OUT, 2, 3), b + c + a);
-  EXPECT_EQ(buffer.At(v1::TENSOR_OUT, 7, 1), a);
-  EXPECT_EQ(buffer.At(v1::TENSOR_LSE, 7, 1), std::string(kLseBytes, 'l'));
 }
 
 TEST(EpochOutputs, LeaveInOrderAndTwoEpochsAreHeld) {
