@@ -242,6 +242,7 @@ void GlooMesh::Close() {
     }
   };
   std::vector<std::thread> closers;
+  closers.reserve(kClosers);
   for (int first = 0; first < std::min(kClosers, options_.size); ++first) {
     closers.emplace_back(close_share, first);
   }
