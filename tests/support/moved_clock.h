@@ -6,13 +6,8 @@
 
 namespace hilbert_ring {
 
-// While it lives the clock is `by` off, for all threads; the steady one goes on as ever.
-class MovedClock {
- public:
-  explicit MovedClock(absl::Duration by);
-  ~MovedClock();
-  MovedClock(const MovedClock&) = delete;
-  MovedClock& operator=(const MovedClock&) = delete;
-};
+// The clock goes ahead for all threads until the process ends; the steady one goes on as ever.
+// It does not come back: a thread that waits for a time of the later clock would hang.
+void MoveClockAhead(absl::Duration by);
 
 }  // namespace hilbert_ring
