@@ -44,12 +44,6 @@ std::shared_ptr<const Member> Named(const absl::Status& error, const char* paylo
 
 }  // namespace
 
-bool MayRetry(const absl::Status& status) {
-  const wire::Reason* const reason = wire::FindReason(wire::ReasonOf(status));
-  return reason != nullptr && (reason->again == wire::TryAgain::kService ||
-                               reason->again == wire::TryAgain::kServiceAndClient);
-}
-
 JobExecution::JobExecution(const JobServices& services, JobClient& client, Job& job,
                            const Plan& plan, const Grant& grant)
     : services_(services),
@@ -60,6 +54,12 @@ JobExecution::JobExecution(const JobServices& services, JobClient& client, Job& 
       lane_(grant.lane) {}
 
 absl::StatusOr<ExecutionFigures> JobExecution::Run() {
+  auto figures = Execute();
+  failure_.status = figures.status();
+  return figures;
+}
+
+absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
   const std::stop_callback client_gone(client_.stop().token(),
                                        [this] { stop_.Request(client_.stop().why()); });
   Enter(JobPhase::kRing);
@@ -69,7 +69,8 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
     auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
       if (absl::Status why = client_.stop().why(); !why.ok()) return why;
-      return NoRing(lease.status(), services_.time.Now() - start);
+      failure_ = NoRing(lease.status(), services_.time.Now() - start);
+      return failure_.status;
     }
     ring.emplace(*std::move(lease));
     figures_.ring_seconds = SecondsBetween(start, services_.time.Now());
@@ -116,31 +117,33 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   }
   // The first reason counts, also for the streams that still run.
   stop_.Request(status);
-  stalled_ = run.stalled();
   job_.held = run.End();
-  if (blamed_.worker == nullptr) blamed_ = run.blamed();
-  if (blamed_.worker == nullptr) complaints_ = run.complaints();
+  if (failure_.kind == FailureKind::kOther) failure_ = run.failure();
   if (job_.files != nullptr) job_.held = HeldRows();  // they are read again
   return stop_.why();
 }
 
-absl::Status JobExecution::NoRing(const absl::Status& why, Clock::duration took) {
-  if (wire::HasReason(why, wire::reason::kMixedTransports)) return why;
-  if (const auto unreached = Named(why, kUnreached, members_)) {
-    blamed_ = {.worker = unreached, .fault = Fault::kWorkers};
-  } else if (const auto complainant = Named(why, kComplainant, members_)) {
+Failure JobExecution::NoRing(const absl::Status& why, Clock::duration took) const {
+  if (wire::HasReason(why, wire::reason::kMixedTransports)) return {.status = why};
+  const auto unreached = Named(why, kUnreached, members_);
+  const auto reporter = Named(why, kComplainant, members_);
+  const bool lacks_memory = absl::IsResourceExhausted(why);
+  Failure failure{
+      .status = lacks_memory ? why
+                             : wire::ErrorOf(wire::reason::kWorkerLost,
+                                             absl::StrCat("the workers' ring could not be formed: ",
+                                                          why.message()))};
+  if (unreached != nullptr || (reporter != nullptr && lacks_memory)) {
+    failure.kind = FailureKind::kWorker;
+    failure.worker = unreached != nullptr ? unreached : reporter;
+  } else if (reporter != nullptr) {
+    failure.kind = FailureKind::kRing;
+    failure.slow = took > services_.settings.worker_timeout;
     const auto peer = PeerOf(why);
-    if (absl::IsResourceExhausted(why)) {
-      blamed_ = {.worker = complainant, .fault = Fault::kWorkers};
-    } else {
-      const bool there = peer && *peer < std::ssize(members_) && members_[*peer] != complainant;
-      complaints_ = {.heard = {{.by = complainant, .of = there ? members_[*peer] : nullptr}},
-                     .slow = took > services_.settings.worker_timeout};
-    }
+    const bool there = peer && *peer < std::ssize(members_) && members_[*peer] != reporter;
+    failure.reports = {{.by = reporter, .of = there ? members_[*peer] : nullptr}};
   }
-  if (absl::IsResourceExhausted(why)) return why;
-  return wire::ErrorOf(wire::reason::kWorkerLost,
-                       absl::StrCat("the workers' ring could not be formed: ", why.message()));
+  return failure;
 }
 
 absl::Status JobExecution::RunWith(JobRun& run) {
@@ -298,7 +301,9 @@ absl::Status JobExecution::CheckWritten(JobRun& run) {
   }
   if (written == static_cast<uint64_t>(job_.files->output_bytes())) return absl::OkStatus();
   // Of several it is not known whose rows are missing.
-  if (members_.size() == 1) blamed_ = {.worker = members_.front(), .fault = Fault::kWorkers};
+  if (members_.size() == 1) {
+    failure_ = {.kind = FailureKind::kWorker, .worker = members_.front()};
+  }
   return absl::InternalError(absl::StrCat(
       "the workers wrote ", written, " bytes of outputs, expected ", job_.files->output_bytes()));
 }

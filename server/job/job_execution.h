@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
+#include "server/job/failure_policy.h"
 #include "server/job/job_client.h"
 #include "server/job/job_course.h"
 #include "server/job/job_files.h"
@@ -23,7 +24,6 @@
 #include "server/job/job_services.h"
 #include "server/job/job_trace.h"
 #include "server/job/job_work.h"
-#include "server/job/worker_failure.h"
 #include "server/metrics/metrics.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/job_input.h"
@@ -81,22 +81,17 @@ class JobExecution {
   JobExecution(const JobServices& services, JobClient& client, Job& job, const Plan& plan,
                const Grant& grant);
 
-  // Errors: the client's doing, or of a worker; MayRetry says which can be tried again.
+  // Errors: of the client or of a worker, as failure() tells.
   absl::StatusOr<ExecutionFigures> Run();
 
-  // After an error: the worker that hung, or that a peer cannot reach; null if none did.
-  const std::shared_ptr<const Member>& stalled() const { return stalled_; }
-
-  // After an error: the worker that failed, though it has not left, and whose doing that is; null
-  // if none did so.
-  const Blamed& blamed() const { return blamed_; }
-
-  // After an error: what workers say of each other, if that is all that is known.
-  const Complaints& complaints() const { return complaints_; }
+  // After an error.
+  const Failure& failure() const { return failure_; }
 
  private:
-  // The execution's error where its ring could not be formed, and who is to blame.
-  absl::Status NoRing(const absl::Status& why, Clock::duration took);
+  absl::StatusOr<ExecutionFigures> Execute();
+
+  // The failure of an execution whose ring could not be formed.
+  Failure NoRing(const absl::Status& why, Clock::duration took) const;
 
   // The steps of an execution once it has its ring; each enters its phase.
   absl::Status RunWith(JobRun& run);
@@ -141,12 +136,7 @@ class JobExecution {
   std::optional<SendSpans> sent_;    // of jobs that want a trace
   std::optional<RowRouter> router_;  // once the order is known
   ExecutionFigures figures_;
-  std::shared_ptr<const Member> stalled_;
-  Blamed blamed_;
-  Complaints complaints_;
+  Failure failure_;
 };
-
-// A worker's failure that other workers, or the same ones once more, need not share.
-bool MayRetry(const absl::Status& status);
 
 }  // namespace hilbert_ring::server

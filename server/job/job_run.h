@@ -28,16 +28,16 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
+#include "server/job/failure_policy.h"
 #include "server/job/job_run_options.h"
-#include "server/job/peer_complaints.h"
 #include "server/job/progress_news.h"
 #include "server/job/stall_watch.h"
-#include "server/job/worker_failure.h"
 #include "server/job/worker_stream.h"
 #include "server/process/job_stop.h"
 #include "server/rows/held_rows.h"
@@ -104,15 +104,8 @@ class JobRun : private WorkerStream::Listener {
   // Cancels what is still under way, waits for it, and hands over the rows that are here.
   HeldRows End();
 
-  // The worker that made no progress though it waited for nobody; null if none did so.
-  std::shared_ptr<const Member> stalled() const;
-
-  // The worker that failed first, before anything else ended the run, and whose doing that is. Null
-  // if none did so, if it has left, and if it speaks of its peers.
-  Blamed blamed() const;
-
-  // What workers said of their peers until the run ended, if that ended it.
-  Complaints complaints() const;
+  // After an error: what ended the run.
+  Failure failure() const;
 
   // After AwaitEnd, by rank: shards with the rows that the client sent, or nothing at all where one
   // of them is not here.
@@ -132,6 +125,11 @@ class JobRun : private WorkerStream::Listener {
     // Then they compute: what is late is the job, and one that stalls is lost.
     bool computing = false;
   };
+  struct Found {  // while they are awaited
+    FailureKind kind;
+    int rank;
+    absl::Status status;
+  };
 
   // WorkerStream::Listener:
   void Changed() override;
@@ -141,12 +139,12 @@ class JobRun : private WorkerStream::Listener {
   absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                               const std::shared_ptr<const void>& owner, int64_t first_slot,
                               Clock::duration patience) override;
-  void Misbehaved(int rank) override;
+  void Misbehaved(int rank, const absl::Status& how) override;
   void Failed(int rank, const grpc::Status& status) override;
 
   ProgressNews::Does WhatDoes(int rank) const;
-  void Blame(int rank, Fault fault);
-  void NoteComplaint(int rank, const absl::Status& said);
+  void Fail(FailureKind kind, int rank, const absl::Status& status);
+  void NoteReport(int rank, const absl::Status& error);
   void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
   void LookAtWrites();
   absl::Status CheckAllOut();
@@ -156,9 +154,9 @@ class JobRun : private WorkerStream::Listener {
   absl::Status Await(const Awaited& awaited, Deadline deadline);
   bool Hear(const Awaited& awaited, Deadline until);
   bool AllDid(const Awaited& awaited) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status FindLate(const Awaited& awaited, Deadline deadline)
+  std::optional<Found> FindLate(const Awaited& awaited, Deadline deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status FindStalled(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Found> FindStalled(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelAndJoin();
 
   const std::string& address(int rank) const { return options_.members[rank]->address; }
@@ -171,9 +169,8 @@ class JobRun : private WorkerStream::Listener {
   StallWatch watch_ ABSL_GUARDED_BY(mutex_);
   std::vector<ProgressNews> news_ ABSL_GUARDED_BY(mutex_);  // by rank
   Clock::time_point told_ ABSL_GUARDED_BY(mutex_);          // last progress
-  std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
-  Blamed blamed_ ABSL_GUARDED_BY(mutex_);
-  Complaints complaints_ ABSL_GUARDED_BY(mutex_);
+  Failure failure_ ABSL_GUARDED_BY(mutex_);                 // the first
+  std::vector<PeerReport> reports_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open
   bool hears_ = false;                      // the job's thread, what the worker says: no other does
   std::unique_ptr<OpenRuns::Place> place_;  // last: it uses all of the above

@@ -49,10 +49,10 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
       did = time.WaitUntil(changed_, lock, stop_.token(), until, all);
     }
     if (did || !stop_.why().ok()) break;
-    absl::Status failed = FindLate(awaited, deadline);
-    if (failed.ok() && awaited.computing) failed = FindStalled(awaited);
+    std::optional<Found> found = FindLate(awaited, deadline);
+    if (!found && awaited.computing) found = FindStalled(awaited);
     lock.unlock();
-    if (!failed.ok()) stop_.Request(failed);
+    if (found) Fail(found->kind, found->rank, found->status);
     lock.lock();
   }
   return stop_.why();
@@ -72,39 +72,36 @@ bool JobRun::Hear(const Awaited& awaited, Deadline until) {
 }
 
 // The first whose time is over.
-absl::Status JobRun::FindLate(const Awaited& awaited, Deadline deadline) {
+std::optional<JobRun::Found> JobRun::FindLate(const Awaited& awaited, Deadline deadline) {
   const Clock::time_point now = options_.time->Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (((*streams_[rank]).*awaited.done)() || now - watch_.PassedOn(rank, now) < deadline) {
       continue;
     }
-    if (awaited.computing) {
-      return wire::ErrorOf(wire::reason::kJobTimeout,
-                           absl::StrCat("worker ", address(rank), " ", awaited.late));
+    if (!awaited.computing) {
+      return Found{FailureKind::kStall, rank, LostWorker(address(rank), awaited.late)};
     }
-    stalled_ = options_.members[rank];
-    return LostWorker(address(rank), awaited.late);
+    return Found{FailureKind::kOther, rank,
+                 wire::ErrorOf(wire::reason::kJobTimeout,
+                               absl::StrCat("worker ", address(rank), " ", awaited.late))};
   }
-  return absl::OkStatus();
+  return std::nullopt;
 }
 
-absl::Status JobRun::FindStalled(const Awaited& awaited) {
+std::optional<JobRun::Found> JobRun::FindStalled(const Awaited& awaited) {
   std::vector<bool> missing;
   for (const auto& stream : streams_) missing.push_back(!((*stream).*awaited.done)());
   const auto stall = watch_.Find(missing, options_.time->Now());
-  if (!stall) return absl::OkStatus();
-  const auto& member = options_.members[stall->rank];
-  if (stall->waiting_step == 0) {
-    stalled_ = member;
-  } else {
-    complaints_ = {.heard = {{.by = member, .of = nullptr}}};
-  }
-  return LostWorker(address(stall->rank),
-                    absl::StrCat("no worker of the job made progress for ",
-                                 options_.stall_timeout.count(), " ms, and this one ",
-                                 stall->waiting_step == 0 ? "waits for nobody"
-                                                          : absl::StrCat("waits in exchange step ",
-                                                                         stall->waiting_step)));
+  if (!stall) return std::nullopt;
+  const bool waits = stall->waiting_step > 0;
+  if (waits) reports_.push_back({.by = options_.members[stall->rank], .of = nullptr});
+  return Found{
+      waits ? FailureKind::kRing : FailureKind::kStall, stall->rank,
+      LostWorker(address(stall->rank),
+                 absl::StrCat("no worker of the job made progress for ",
+                              options_.stall_timeout.count(), " ms, and this one ",
+                              waits ? absl::StrCat("waits in exchange step ", stall->waiting_step)
+                                    : "waits for nobody"))};
 }
 
 void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
@@ -159,42 +156,49 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
   return true;
 }
 
-void JobRun::Blame(int rank, Fault fault) {
+// The first reason to stop counts. A worker that has left is missing anyway.
+void JobRun::Fail(FailureKind kind, int rank, const absl::Status& status) {
   const auto& member = options_.members[rank];
-  if (!stop_.why().ok() || member->departed.stop_requested()) return;
-  const MutexLock lock(mutex_);
-  if (blamed_.worker == nullptr) blamed_ = {.worker = member, .fault = fault};
+  if (member->departed.stop_requested()) kind = FailureKind::kOther;
+  {
+    const MutexLock lock(mutex_);
+    if (stop_.why().ok() && failure_.status.ok()) {
+      failure_ = {.kind = kind, .status = status, .worker = member};
+    }
+  }
+  stop_.Request(status);
 }
 
-void JobRun::NoteComplaint(int rank, const absl::Status& said) {
+void JobRun::NoteReport(int rank, const absl::Status& error) {
   if (!stop_.why().ok()) return;  // the end of the others' runs makes it say so
-  if (options_.members[rank]->departed.stop_requested()) return;
-  const auto peer = PeerOf(said);
+  const auto peer = PeerOf(error);
   const bool there = peer && *peer != rank && *peer < std::ssize(options_.members);
   const MutexLock lock(mutex_);
-  complaints_.heard.push_back({.by = options_.members[rank],
-                               .of = there ? options_.members[*peer] : nullptr,
-                               .corrupt = absl::IsDataLoss(said)});
+  reports_.push_back(
+      {.by = options_.members[rank], .of = there ? options_.members[*peer] : nullptr});
 }
 
-void JobRun::Misbehaved(int rank) { Blame(rank, Fault::kWorkers); }
+void JobRun::Misbehaved(int rank, const absl::Status& how) {
+  Fail(FailureKind::kWorker, rank, how);
+}
 
 void JobRun::Failed(int rank, const grpc::Status& status) {
-  const auto& member = options_.members[rank];
-  const Fault fault = FaultOf(status, {.taken = streams_[rank]->ComputesFor(options_.time->Now()),
-                                       .limit = options_.compute_timeout});
-  if (fault == Fault::kPeers) NoteComplaint(rank, wire::FromGrpc(status));
+  const absl::Status failure = FailureOf(address(rank), status);
+  const FailureKind kind =
+      KindOf(status, {.taken = streams_[rank]->ComputesFor(options_.time->Now()),
+                      .limit = options_.compute_timeout});
+  if (kind != FailureKind::kRing) return Fail(kind, rank, failure);
+  if (options_.members.size() == 1) return Fail(FailureKind::kWorker, rank, failure);
+  const absl::Status error = wire::FromGrpc(status);
+  const auto peer = PeerOf(error);
+  if (absl::IsDataLoss(error) && peer && *peer < std::ssize(options_.members)) {
+    return Fail(FailureKind::kWorker, *peer, failure);  // the sender of corrupt blocks
+  }
+  NoteReport(rank, error);
   // A worker whose peer died says so before we hear of the death itself: that gets a moment, so
   // that the right one is named.
-  if (MayBeAPeersFault(status)) {
-    options_.time->AwaitStop(stop_.token(), options_.time->Now() + kCulpritLimit);
-  }
-  Blame(rank, fault);
-  if (wire::HasReason(wire::FromGrpc(status), wire::reason::kWorkerBusy)) {
-    const MutexLock lock(mutex_);
-    stalled_ = member;  // it does not get rid of a job that we know nothing of
-  }
-  stop_.Request(FailureOf(member->address, status));
+  options_.time->AwaitStop(stop_.token(), options_.time->Now() + kCulpritLimit);
+  Fail(kind, rank, failure);
 }
 
 void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed) {
@@ -216,11 +220,11 @@ absl::Status JobRun::CheckAllOut() {
     const int64_t rows = slots.size(), missing = rows - slots.count();
     const int rank = options_.plan->shards.Find(gap.begin).rank;
     lock.unlock();
-    Blame(rank, Fault::kWorkers);
-    return absl::InternalError(absl::StrCat("worker ", address(rank), " ended without all rows of ",
-                                            wire::TensorName(wire::TensorOf(tensor)),
-                                            " that it has: ", missing, " of ", rows,
-                                            " are missing, from slot ", gap.begin, " on"));
+    Misbehaved(rank, absl::InternalError(absl::StrCat(
+                         "worker ", address(rank), " ended without all rows of ",
+                         wire::TensorName(wire::TensorOf(tensor)), " that it has: ", missing,
+                         " of ", rows, " are missing, from slot ", gap.begin, " on")));
+    return stop_.why();
   }
   return absl::OkStatus();
 }
@@ -232,28 +236,24 @@ void JobRun::LookAtWrites() {
   const Clock::time_point now = options_.time->Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (streams_[rank]->WritesFor(now) < options_.stall_timeout) continue;
-    {
-      const MutexLock lock(mutex_);
-      stalled_ = options_.members[rank];
-    }
-    stop_.Request(LostWorker(
-        address(rank), absl::StrCat("took no rows for ", options_.stall_timeout.count(), " ms")));
+    Fail(FailureKind::kStall, rank,
+         LostWorker(address(rank),
+                    absl::StrCat("took no rows for ", options_.stall_timeout.count(), " ms")));
   }
 }
 
-std::shared_ptr<const Member> JobRun::stalled() const {
+Failure JobRun::failure() const {
   const MutexLock lock(mutex_);
-  return stalled_;
-}
-
-Blamed JobRun::blamed() const {
-  const MutexLock lock(mutex_);
-  return blamed_.fault == Fault::kPeers ? Blamed() : blamed_;
-}
-
-Complaints JobRun::complaints() const {
-  const MutexLock lock(mutex_);
-  return blamed_.worker == nullptr || blamed_.fault == Fault::kPeers ? complaints_ : Complaints();
+  Failure failure = failure_;
+  failure.status = stop_.why();
+  if (failure.kind != FailureKind::kRing) return failure;
+  const auto left = [](const auto& worker) {
+    return worker != nullptr && worker->departed.stop_requested();
+  };
+  for (const PeerReport& report : reports_) {
+    if (!left(report.by) && !left(report.of)) failure.reports.push_back(report);
+  }
+  return failure;
 }
 
 }  // namespace hilbert_ring::server

@@ -257,9 +257,10 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
   job_->files = files_.get();
   if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
-    auto figures = Execute();
+    auto then = Verdict::Then::kFail;
+    auto figures = Execute(then);
     const absl::Status& status = figures.status();
-    if (status.ok() || !client_.stop().why().ok() || !MayTryAgain(status)) return figures;
+    if (status.ok() || !client_.stop().why().ok() || then == Verdict::Then::kFail) return figures;
     if (job_->retries == services_.settings.max_retries) {
       return wire::WithReason(
           absl::Status(status.code(),
@@ -274,7 +275,7 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
   }
 }
 
-absl::StatusOr<ExecutionFigures> ServedJob::Execute() {
+absl::StatusOr<ExecutionFigures> ServedJob::Execute(Verdict::Then& then) {
   if (!grant_.express()) services_.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.membership.Live().size();
   JobExecution execution(services_, client_, *job_, *plan_, grant_);
@@ -283,79 +284,49 @@ absl::StatusOr<ExecutionFigures> ServedJob::Execute() {
   services_.metrics.CountExecution(figures.status().code());
   if (figures.ok()) {
     services_.membership.Worked(grant_.members);
-    NoteDone();
+    NoteSuccess();
   } else {
-    NoteFailures(execution, figures.status());
+    then = Judge(execution.failure());
   }
   return figures;
 }
 
-void ServedJob::NoteFailures(const JobExecution& execution, const absl::Status& status) {
-  others_may_do_ = false;
-  if (execution.stalled() != nullptr) {
-    hung_.push_back(execution.stalled());
-    services_.membership.Failed(*execution.stalled(), Why(status));
+Verdict::Then ServedJob::Judge(const Failure& failure) {
+  const auto fits_without = [&](const std::shared_ptr<const Member>& worker) {
+    Members without = LeftOut();
+    without.push_back(worker);
+    return SizesWithout(without).ok();
+  };
+  const Verdict verdict = Decide(failure, failures_, fits_without);
+  failures_.push_back(failure);
+  if (verdict.without == nullptr) return verdict.then;
+  (failure.kind == FailureKind::kStall ? hung_ : failed_).push_back(verdict.without);
+  if (verdict.back_off == Verdict::BackOff::kNow) {
+    services_.membership.Failed(*verdict.without, Why(failure.status));
+  } else {
+    std::erase_if(undecided_, [&](const auto& one) { return one.first == verdict.without; });
+    undecided_.emplace_back(verdict.without, failure.status);
   }
-  NoteComplaints(execution.complaints(), status);
-  const Blamed& blamed = execution.blamed();
-  if (blamed.worker != nullptr && blamed.worker != execution.stalled()) NoteBlamed(blamed, status);
-}
-
-// Nobody rests before others have done without it.
-void ServedJob::NoteComplaints(const Complaints& complaints, const absl::Status& status) {
-  // Who has no peers can only mean itself.
-  if (grant_.members.size() == 1 && !complaints.heard.empty()) {
-    return NoteBlamed({.worker = grant_.members.front(), .fault = Fault::kWorkers}, status);
-  }
-  auto culprit = complaints_.Culprit(complaints);
-  if (culprit == nullptr) return;
-  failed_.push_back(culprit);
-  others_may_do_ = true;
-  suspected_ = {.worker = std::move(culprit), .error = status};
-}
-
-void ServedJob::NoteBlamed(const Blamed& blamed, const absl::Status& status) {
-  if (blamed.fault == Fault::kJobs) return;
-  failed_.push_back(blamed.worker);
-  if (blamed.fault != Fault::kEither) {
-    others_may_do_ = true;
-    services_.membership.Failed(*blamed.worker, Why(status));
-    return;
-  }
-  // Where another has said the same, it is the job's.
-  others_may_do_ = std::ranges::none_of(doubts_, [&](const Doubt& doubt) {
-    return doubt.worker != blamed.worker && doubt.error.code() == status.code() &&
-           wire::ReasonOf(doubt.error) == wire::ReasonOf(status);
-  });
-  std::erase_if(doubts_, [&](const Doubt& doubt) { return doubt.worker == blamed.worker; });
-  doubts_.push_back({.worker = blamed.worker, .error = status});
+  return verdict.then;
 }
 
 // What others have done was no fault of the job.
-void ServedJob::NoteDone() {
-  const auto note = [this](const Doubt& doubt) {
-    if (std::ranges::find(grant_.members, doubt.worker) != grant_.members.end()) return;
-    services_.membership.Failed(*doubt.worker, Why(doubt.error));
-  };
-  for (const Doubt& doubt : doubts_) note(doubt);
-  if (suspected_) note(*suspected_);
+void ServedJob::NoteSuccess() {
+  for (const auto& [worker, error] : undecided_) {
+    if (std::ranges::find(grant_.members, worker) != grant_.members.end()) continue;
+    services_.membership.Failed(*worker, Why(error));
+  }
 }
 
-// Nobody rests for what may be the job's fault. But a worker is to have what it says that it has.
+// Nobody backs off for what may be the job's fault. But a worker must have what it reports.
 void ServedJob::NoteUndecided() {
-  for (const Doubt& doubt : doubts_) {
-    if (!LacksWhatItHas(doubt.error)) continue;
-    services_.membership.NoteFailure(*doubt.worker, Why(doubt.error));
+  for (const auto& [worker, error] : undecided_) {
+    if (LacksWhatItHas(error)) services_.membership.NoteFailure(*worker, Why(error));
   }
 }
 
 std::string ServedJob::Why(const absl::Status& status) const {
   return absl::StrCat("job ", open_.job_id(), ": ", status.message());
-}
-
-// Also what a worker alone has failed, where others can take the job.
-bool ServedJob::MayTryAgain(const absl::Status& status) {
-  return MayRetry(status) || (others_may_do_ && SizesWithout(LeftOut()).ok());
 }
 
 // For the news of who is gone, then for a worker in the place of one that was lost: its rows are

@@ -15,13 +15,12 @@
 
 #include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
+#include "server/job/failure_policy.h"
 #include "server/job/job_client.h"
 #include "server/job/job_execution.h"
 #include "server/job/job_files.h"
 #include "server/job/job_services.h"
 #include "server/job/job_work.h"
-#include "server/job/peer_complaints.h"
-#include "server/job/worker_failure.h"
 
 namespace hilbert_ring::server {
 
@@ -69,16 +68,13 @@ class ServedJob {
   const JobSpec& spec() const { return work_->spec(); }
   int64_t tokens() const { return work_ == nullptr ? 0 : spec().tokens; }
   Members LeftOut() const;
-  void NoteFailures(const JobExecution& execution, const absl::Status& status);
-  void NoteBlamed(const Blamed& blamed, const absl::Status& status);
-  void NoteComplaints(const Complaints& complaints, const absl::Status& status);
-  void NoteDone();
+  Verdict::Then Judge(const Failure& failure);
+  void NoteSuccess();
   void NoteUndecided();
-  bool MayTryAgain(const absl::Status& status);
   std::string Why(const absl::Status& status) const;
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
   absl::StatusOr<ExecutionFigures> RunOnWorkers(std::vector<JobSize> sizes);
-  absl::StatusOr<ExecutionFigures> Execute();
+  absl::StatusOr<ExecutionFigures> Execute(Verdict::Then& then);
   absl::Status AwaitOthers(Scheduler::Place& place);
   absl::Status AwaitWorkers(Scheduler::Place& place);
   absl::Status NotEnough(const absl::Status& why) const;
@@ -102,20 +98,14 @@ class ServedJob {
   Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
   int position_ = -1;  // in the queue, as the client knows it
   Grant grant_;
-  size_t live_before_ = 0;  // workers when the execution began
-  Members hung_;            // that this job leaves out from here on
-  Members failed_;          // likewise, as long as it can do without them
-  // Errors that are the worker's or the job's, until a worker ends the job or says the same.
-  struct Doubt {
-    std::shared_ptr<const Member> worker;
-    absl::Status error;
-  };
-  std::vector<Doubt> doubts_;
-  PeerComplaints complaints_;
-  std::optional<Doubt> suspected_;  // the last one that was left out for them
-  bool others_may_do_ = false;      // what failed in the last execution
-  std::optional<Plan> plan_;        // over the grant's members
-  std::optional<Job> job_;          // once it starts
+  size_t live_before_ = 0;         // workers when the execution began
+  Members hung_;                   // that this job leaves out from here on
+  Members failed_;                 // likewise, as long as it can do without them
+  std::vector<Failure> failures_;  // of its executions
+  // Workers that back off if others end the job well, and why.
+  std::vector<std::pair<std::shared_ptr<const Member>, absl::Status>> undecided_;
+  std::optional<Plan> plan_;  // over the grant's members
+  std::optional<Job> job_;    // once it starts
   JobSeconds seconds_;
   v1::Report report_;
   const Clock::time_point opened_;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "server/job/failure_policy.h"
 #include "server/job/open_request.h"
-#include "server/job/worker_failure.h"
 #include "server/process/tokens.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -110,8 +110,8 @@ absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOpt
   if (WriteNow(message, options)) return absl::OkStatus();
   // The stream has ended; why, its reader finds out, unless the worker has ended it well.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
-  listener_.Misbehaved(rank_);
-  stop_.Request(LostWorker(member().address, "its stream ended while rows were sent"));
+  listener_.Misbehaved(rank_,
+                       LostWorker(member().address, "its stream ended while rows were sent"));
   return stop_.why();
 }
 
@@ -206,7 +206,7 @@ void WorkerStream::Hear(std::chrono::system_clock::time_point until) {
 void WorkerStream::EndReading(const absl::Status& status) {
   if (!status.ok()) {
     // Whatever else is wrong has requested the stop.
-    if (absl::IsInternal(status)) listener_.Misbehaved(rank_);
+    if (absl::IsInternal(status)) listener_.Misbehaved(rank_, status);
     stop_.Request(status);
     context_.TryCancel();
   }

@@ -73,8 +73,9 @@ class WorkerStream {
                                         std::string_view payload,
                                         const std::shared_ptr<const void>& owner,
                                         int64_t first_slot, Clock::duration patience) = 0;
-    // It sent what cannot be, or ended before its time. The stop has not been requested for that.
-    virtual void Misbehaved(int rank) = 0;
+    // It sent what cannot be, or ended before its time. The stop has been requested when this
+    // returns, with this reason if there was none before.
+    virtual void Misbehaved(int rank, const absl::Status& how) = 0;
     // The worker said so, or its stream ended so, which is not well without figures either. The
     // stop has been requested when this returns.
     virtual void Failed(int rank, const grpc::Status& status) = 0;

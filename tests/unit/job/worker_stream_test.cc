@@ -26,7 +26,7 @@ class Silent : public server::WorkerStream::Listener {
     rows += chunk.rows();
     return true;
   }
-  void Misbehaved(int) override {}
+  void Misbehaved(int, const absl::Status&) override {}
   void Failed(int, const grpc::Status& status) override {
     if (wire::ReasonOf(wire::FromGrpc(status)) == "CHUNK_MISSHAPEN") ++failures;
   }

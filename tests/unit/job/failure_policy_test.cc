@@ -1,0 +1,103 @@
+#include "server/job/failure_policy.h"
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using Worker = std::shared_ptr<const Member>;
+using Then = Verdict::Then;
+using BackOff = Verdict::BackOff;
+
+// Workers a to e: "a>b" is a's report of b, "a" of a peer that it does not name.
+class FailurePolicyTest : public ::testing::Test {
+ protected:
+  const Worker& Named(char name) const { return workers_.at(name - 'a'); }
+
+  Failure Of(FailureKind kind, char name, const absl::Status& status) const {
+    return {.kind = kind, .status = status, .worker = Named(name)};
+  }
+
+  Failure Cut(const std::vector<std::string>& reports, bool slow = false) const {
+    Failure failure{.kind = FailureKind::kRing, .status = lost_, .slow = slow};
+    for (const std::string& report : reports) {
+      failure.reports.push_back(
+          {.by = Named(report.front()), .of = report.size() > 1 ? Named(report.back()) : nullptr});
+    }
+    return failure;
+  }
+
+  // "fail", "all", or the worker that the job does without, with "!" where it backs off at once.
+  std::string After(const Failure& failure, const std::vector<Failure>& earlier = {},
+                    bool fits = true) const {
+    const Verdict verdict = Decide(failure, earlier, [&](const Worker&) { return fits; });
+    if (verdict.then == Then::kFail) return "fail";
+    if (verdict.then == Then::kRetryWithAll) return "all";
+    return verdict.without->address + (verdict.back_off == BackOff::kNow ? "!" : "");
+  }
+
+  const absl::Status lost_ = wire::ErrorOf(wire::reason::kWorkerLost, "");
+  const absl::Status broken_ = absl::InternalError("the device failed");
+
+ private:
+  static Worker Make(const char* name) {
+    auto worker = std::make_shared<Member>();
+    worker->address = name;
+    return worker;
+  }
+  const std::array<Worker, 5> workers_ = {Make("a"), Make("b"), Make("c"), Make("d"), Make("e")};
+};
+
+TEST_F(FailurePolicyTest, AWorkersOwnFailureLeavesItOutAtOnce) {
+  for (const FailureKind kind : {FailureKind::kWorker, FailureKind::kStall}) {
+    EXPECT_EQ(After(Of(kind, 'a', lost_)), "a!");
+    EXPECT_EQ(After(Of(kind, 'a', broken_)), "a!");
+    EXPECT_EQ(After(Of(kind, 'a', broken_), {}, false), "fail") << "nobody else can take the job";
+    EXPECT_EQ(After(Of(kind, 'a', lost_), {}, false), "a!") << "it may come back";
+  }
+}
+
+TEST_F(FailurePolicyTest, TheStatusDecidesWhereNoWorkerIsToBlame) {
+  EXPECT_EQ(After({.status = lost_}), "all");
+  EXPECT_EQ(After({.status = wire::ErrorOf(wire::reason::kJobTimeout, "")}), "fail");
+}
+
+TEST_F(FailurePolicyTest, AnErrorThatAnotherWorkerHasTooIsTheJobs) {
+  const Failure first = Of(FailureKind::kEither, 'a', broken_);
+  EXPECT_EQ(After(first), "a");
+  EXPECT_EQ(After(first, {}, false), "fail");
+  EXPECT_EQ(After(Of(FailureKind::kEither, 'b', broken_), {first}), "fail");
+  EXPECT_EQ(After(Of(FailureKind::kEither, 'a', broken_), {first}), "a") << "it came back";
+  EXPECT_EQ(After(Of(FailureKind::kEither, 'b', absl::UnknownError("")), {first}), "b");
+  EXPECT_EQ(After(Of(FailureKind::kEither, 'b', broken_), {Of(FailureKind::kWorker, 'a', broken_)}),
+            "b");
+}
+
+TEST_F(FailurePolicyTest, AJobIsTriedOnceMoreWithWorkersThatReportEachOther) {
+  EXPECT_EQ(After(Cut({"a>b", "b>a"})), "all") << "it may be a moment's";
+  EXPECT_EQ(After(Cut({"a>b"}), {Cut({"a>b"})}), "b");
+  EXPECT_EQ(After(Cut({"a>b"}), {Cut({"a>b"}), {.status = lost_}}), "b");
+  EXPECT_EQ(After(Cut({"a>b"}, true)), "b") << "each try is slow";
+  EXPECT_EQ(After(Cut({"a"}, true)), "a");
+}
+
+TEST_F(FailurePolicyTest, TheWorkerThatIsReportedMostIsLeftOut) {
+  EXPECT_EQ(After(Cut({"b>a", "c>b"}), {Cut({"a>b", "c>b"})}), "b");
+  EXPECT_EQ(After(Cut({"a>c"}), {Cut({"a>b"})}), "a") << "it loses one peer after the other";
+  EXPECT_EQ(After(Cut({"a"}), {Cut({"a"})}), "a");
+}
+
+TEST_F(FailurePolicyTest, ReportsWithoutAPatternLeaveNobodyOut) {
+  EXPECT_EQ(After(Cut({"b"}), {Cut({"a"})}), "all");
+  EXPECT_EQ(After(Cut({"a>b"}), {Cut({"c>d"})}), "all");
+  EXPECT_EQ(After(Cut({}), {Cut({"a>b"})}), "all") << "those who reported have left";
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
