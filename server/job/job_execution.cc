@@ -91,10 +91,11 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
        .share_memory = services_.settings.share_memory,
        .shards = &services_.shards,
        .threads = &services_.threads,
-       .copies = &services_.copies,
+       .copies = job_.source.ReadByWorkers() ? nullptr : &services_.copies,
        .held = &job_.held,
        .delivered = &job_.delivered,
-       .files = job_.files,
+       .source = &job_.source,
+       .sink = &job_.sink,
        .runs = &services_.runs,
        .time = &services_.time,
        .output =
@@ -119,7 +120,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
   stop_.Request(status);
   job_.held = run.End();
   if (failure_.kind == FailureKind::kOther) failure_ = run.failure();
-  if (job_.files != nullptr) job_.held = HeldRows();  // they are read again
+  if (job_.source.ReadByWorkers()) job_.held = HeldRows();  // they are read again
   return stop_.why();
 }
 
@@ -148,7 +149,7 @@ Failure JobExecution::NoRing(const absl::Status& why, Clock::duration took) cons
 
 absl::Status JobExecution::RunWith(JobRun& run) {
   for (const auto step : {&JobExecution::Start, &JobExecution::Receive, &JobExecution::Compute,
-                          &JobExecution::Send, &JobExecution::Check, &JobExecution::CheckWritten}) {
+                          &JobExecution::Send, &JobExecution::Check}) {
     RETURN_IF_ERROR((this->*step)(run));
   }
   figures_.compute_seconds = run.compute_seconds();
@@ -166,11 +167,8 @@ absl::Status JobExecution::Start(JobRun& run) {
   if (job_.open.want_trace()) sent_.emplace(static_cast<int>(members_.size()));
   run_opened_ = services_.time.Now();
   job_.work.BeginExecution();
-  if (job_.files != nullptr) {
-    RETURN_IF_ERROR(job_.files->BeginExecution());
-  }
   const bool first = !std::exchange(job_.begun, true);
-  few_ = first && job_.files == nullptr && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
+  few_ = first && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
   if (few_) leaves_ = LeavesOf(job_.open);
   if (few_ && RowsComeFirst()) {
     run.Make();
@@ -179,9 +177,7 @@ absl::Status JobExecution::Start(JobRun& run) {
   }
   if (!rows_first_) run.Open();
   ready_due_ = services_.time.Now() + job_.work.start_timeout();
-  absl::Status status = first                   ? job_.input.Begin()
-                        : job_.files == nullptr ? AskForLostRows()
-                                                : absl::OkStatus();
+  absl::Status status = first ? job_.input.Begin() : Resume();
   if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
   return status.ok() && !rows_first_ ? Admit(stop_) : status;
 }
@@ -191,7 +187,8 @@ absl::Status JobExecution::Start(JobRun& run) {
 bool JobExecution::RowsComeFirst() {
   return members_.size() == 1 && job_.open.input_follows() && job_.open.can_resend() &&
          job_.work.model().empty() && NoCoordinates(job_.spec) &&
-         client_.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kFollows);
+         job_.source.AwaitArrived(job_.work.shape().BytesOf(kInputKinds),
+                                  JobClient::Input::kFollows);
 }
 
 // All that the client is told may be in the report's message: its outputs are few, and nothing
@@ -244,16 +241,16 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (!job_.check) return absl::OkStatus();
   const std::vector<HostShard> shards = run.Shards();
   if (shards.empty()) {
-    if (job_.files != nullptr) {
+    if (job_.sink.BytesByWorkers()) {
       figures_.check_note =
           "--check-rows: no row was computed again, for the workers read and wrote files where the "
           "coordinator does not see their memory";
     }
     return absl::OkStatus();
   }
-  if (job_.files != nullptr) {
-    RETURN_IF_ERROR(TakeChecked());
-  }
+  RETURN_IF_ERROR(job_.sink.ReadBack(*job_.check, [this](int64_t token) {
+    return members_[router_->Find(v1::TENSOR_Q, token).rank];
+  }));
   std::shared_ptr<const Permutation> order = job_.input.order();
   if (order == nullptr) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
@@ -276,45 +273,13 @@ absl::Status JobExecution::Check(JobRun& run) {
           distrusted ? " sent it, not for the first time, and gets no more jobs" : " sent it"));
 }
 
-// Rows that are checked, from where the workers have written them.
-absl::Status JobExecution::TakeChecked() {
-  for (const int64_t token : job_.check->tokens()) {
-    for (const v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE}) {
-      if (!job_.files->Writes(tensor)) continue;
-      const auto& worker = members_[router_->Find(v1::TENSOR_Q, token).rank];
-      ASSIGN_OR_RETURN(const std::string row, job_.files->ReadOutput(tensor, token));
-      v1::OutputChunk chunk;
-      chunk.set_tensor(tensor);
-      chunk.set_rows(1);
-      chunk.set_first_token(token);
-      job_.check->Take(chunk, row, worker);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status JobExecution::CheckWritten(JobRun& run) {
-  if (job_.files == nullptr) return absl::OkStatus();
-  uint64_t written = 0;  // workers may say any number
-  for (const v1::WorkerReport& report : run.Reports()) {
-    written += static_cast<uint64_t>(report.file_bytes_written());
-  }
-  if (written == static_cast<uint64_t>(job_.files->output_bytes())) return absl::OkStatus();
-  // Of several it is not known whose rows are missing.
-  if (members_.size() == 1) {
-    failure_ = {.kind = FailureKind::kWorker, .worker = members_.front()};
-  }
-  return absl::InternalError(absl::StrCat(
-      "the workers wrote ", written, " bytes of outputs, expected ", job_.files->output_bytes()));
-}
-
 absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& chunk,
                                               std::string_view payload,
                                               const std::shared_ptr<const void>& owner,
                                               Clock::duration patience) {
   const Clock::time_point begun = sent_ ? services_.time.Now() : Clock::time_point();
   // Those of few rows are there at once, and the report is right behind them.
-  absl::StatusOr<bool> handed = client_.Write(chunk, payload, owner, patience, stop_, leaves_);
+  absl::StatusOr<bool> handed = job_.sink.Take(chunk, payload, owner, patience, stop_, leaves_);
   if (!handed.ok() || !*handed) return handed;
   if (sent_) sent_->Add(rank, begun, services_.time.Now());
   job_.bytes_sent += static_cast<int64_t>(payload.size());

@@ -19,7 +19,7 @@
 #include "server/job/failure_policy.h"
 #include "server/job/job_client.h"
 #include "server/job/job_course.h"
-#include "server/job/job_files.h"
+#include "server/job/job_rows.h"
 #include "server/job/job_run.h"
 #include "server/job/job_services.h"
 #include "server/job/job_trace.h"
@@ -35,9 +35,12 @@ namespace hilbert_ring::server {
 // What a job is, and what lasts from one execution to the next.
 struct Job {
   // All that is pointed to must outlive it.
-  Job(v1::Open opened, JobWork& job_work, OrderCache& orders, JobCourse& how_far)
+  Job(v1::Open opened, JobWork& job_work, RowSource& rows, OutputSink& outputs, OrderCache& orders,
+      JobCourse& how_far)
       : open(std::move(opened)),
         work(job_work),
+        source(rows),
+        sink(outputs),
         spec(work.spec()),
         input(work.shape(), orders),
         delivered(spec.tokens),
@@ -47,11 +50,12 @@ struct Job {
   const v1::Open open;  // without what it is to compute
   int64_t number = 0;   // that no other job has, whatever clients call them
   JobWork& work;
+  RowSource& source;
+  OutputSink& sink;
   const JobSpec& spec;
   std::string traceparent;  // the caller's; empty: none
   JobInput input;
   HeldRows held;
-  JobFiles* files = nullptr;  // null: rows come as chunks, and outputs leave so
   Delivered delivered;
   JobCourse& course;
   const std::shared_ptr<RowCheck> check;           // null: none is asked for
@@ -106,13 +110,10 @@ class JobExecution {
   bool RowsComeFirst();
   bool LeavesInOne() const;
   absl::Status Admit(const JobStop& stop);
-  absl::Status AskForLostRows();
-  absl::Status ReceiveRows(JobRun& run);
-  absl::Status ReceiveChunk(const ClientMessage& message, JobRun& run);
+  absl::Status Resume();
+  absl::Status FeedRows(JobRun& run);
+  absl::Status TakeRows(const ClientMessage& message, JobRun& run);
   absl::Status PlaceRows(JobRun& run);
-  absl::Status ReadFiles(JobRun& run);
-  absl::Status TakeChecked();
-  absl::Status CheckWritten(JobRun& run);  // of outputs in files
   absl::StatusOr<bool> SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                                   const std::shared_ptr<const void>& owner,
                                   Clock::duration patience);

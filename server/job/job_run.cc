@@ -22,18 +22,13 @@ std::vector<int64_t> ReceivedBytes(const Plan& plan) {
   return bytes;
 }
 
-std::optional<int64_t> FileBytes(const JobRunOptions& options) {
-  if (options.files == nullptr) return std::nullopt;
-  return options.files->output_bytes();
-}
-
 }  // namespace
 
 JobRun::JobRun(JobRunOptions options, JobStop& stop)
     : options_(std::move(options)),
       stop_(stop),
       watch_(options_.stall_timeout, ReceivedBytes(*options_.plan)),
-      news_(options_.members.size(), ProgressNews(FileBytes(options_))) {}
+      news_(options_.members.size(), ProgressNews(options_.sink->BytesByWorkers())) {}
 
 JobRun::~JobRun() { CancelAndJoin(); }
 

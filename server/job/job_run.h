@@ -88,7 +88,7 @@ class JobRun : private WorkerStream::Listener {
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
 
-  // After that, of rows in files: until every worker has read its own.
+  // After that: until workers that read their rows themselves have them.
   absl::Status AwaitRead();
 
   // Until every worker has computed its part. Time in which a worker's reader waits for the client
@@ -148,6 +148,7 @@ class JobRun : private WorkerStream::Listener {
   void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
   void LookAtWrites();
   absl::Status CheckAllOut();
+  absl::Status CheckWritten(int64_t bytes);
   absl::Status PassOn(const std::vector<int>& ranks, const RowRouter& router,
                       const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);

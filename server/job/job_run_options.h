@@ -13,7 +13,7 @@
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/cluster/membership.h"
 #include "server/cluster/open_runs.h"
-#include "server/job/job_files.h"
+#include "server/job/job_rows.h"
 #include "server/job/job_work.h"
 #include "server/process/kept_threads.h"
 #include "server/process/time_source.h"
@@ -41,11 +41,12 @@ struct JobRunOptions {
   bool share_memory = true;
   SharedMemoryPool* shards = nullptr;
   KeptThreads* threads = nullptr;
-  JobMemory* copies = nullptr;      // what copies of workers' rows may take
-  HeldRows* held = nullptr;         // of the execution before this one
-  Delivered* delivered = nullptr;   // slots that the client has; the run adds to it
-  const JobFiles* files = nullptr;  // which the workers read and write; null: none
-  OpenRuns* runs = nullptr;         // where it is heard of while it is open
+  JobMemory* copies = nullptr;     // what copies of workers' rows may take; null: there are none
+  HeldRows* held = nullptr;        // of the execution before this one
+  Delivered* delivered = nullptr;  // slots that the client has; the run adds to it
+  const RowSource* source = nullptr;
+  const OutputSink* sink = nullptr;
+  OpenRuns* runs = nullptr;  // where it is heard of while it is open
   const TimeSource* time = &SystemTime();
   // Called by several threads. False when the client has not made room for it within `patience`. An
   // error ends the job. The payload lies beside the chunk and lives as long as its owner.

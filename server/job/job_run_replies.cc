@@ -130,8 +130,7 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
 ProgressNews::Does JobRun::WhatDoes(int rank) const {
   const WorkerStream& stream = *streams_[rank];
   if (stream.computed()) return ProgressNews::Does::kHandsOver;
-  const bool reads = options_.files != nullptr && !stream.read();
-  return reads ? ProgressNews::Does::kReads : ProgressNews::Does::kComputes;
+  return stream.read() ? ProgressNews::Does::kComputes : ProgressNews::Does::kReads;
 }
 
 void JobRun::Moved(int rank) {
@@ -207,9 +206,9 @@ void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed
   }
 }
 
-// A worker may end well without all of its outputs. Those in files are counted by their bytes.
+// A worker may end well without all of its outputs.
 absl::Status JobRun::CheckAllOut() {
-  if (options_.files != nullptr) return absl::OkStatus();
+  if (const auto bytes = options_.sink->BytesByWorkers()) return CheckWritten(*bytes);
   MutexLock lock(mutex_);
   for (const TensorKind tensor : kOutputKinds) {
     if (!options_.plan->rows.Has(tensor)) continue;
@@ -227,6 +226,19 @@ absl::Status JobRun::CheckAllOut() {
     return stop_.why();
   }
   return absl::OkStatus();
+}
+
+absl::Status JobRun::CheckWritten(int64_t bytes) {
+  uint64_t written = 0;  // workers may say any number
+  for (const v1::WorkerReport& report : Reports()) {
+    written += static_cast<uint64_t>(report.file_bytes_written());
+  }
+  if (written == static_cast<uint64_t>(bytes)) return absl::OkStatus();
+  absl::Status wrong = absl::InternalError(
+      absl::StrCat("the workers wrote ", written, " bytes of outputs, expected ", bytes));
+  // Of several it is not known whose rows are missing.
+  if (options_.members.size() == 1) Misbehaved(0, wrong);
+  return wrong;
 }
 
 // The job's thread waits in a write until the worker takes the rows, and looks at nothing

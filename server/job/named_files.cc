@@ -51,22 +51,16 @@ absl::StatusOr<std::string> FolderOf(const Caller& caller) {
   return folder;
 }
 
-FileArrays FileArraysOf(const JobWork& work) {
-  FileArrays arrays{.rows = work.shape().rows};
-  for (int i = v1::Tensor_MIN; i <= v1::Tensor_MAX; ++i) {
-    const auto tensor = static_cast<v1::Tensor>(i);
-    JobArray array = v1::Tensor_IsValid(i) ? work.ArrayOf(tensor) : JobArray();
-    if (!array.shape.empty()) arrays.of.emplace(tensor, std::move(array));
-  }
-  return arrays;
-}
-
-absl::StatusOr<std::shared_ptr<NamedFiles>> NamedFiles::Open(DataRoot& root, const Caller& caller,
+absl::StatusOr<std::unique_ptr<NamedFiles>> NamedFiles::Open(DataRoot* root, const Caller& caller,
                                                              const v1::Open& open,
-                                                             FileArrays arrays) {
+                                                             const JobWork& work) {
+  if (root == nullptr) {
+    return wire::ErrorOf(wire::reason::kNoDataRoot,
+                         "files: the service takes none, for it has no --data-root");
+  }
   ASSIGN_OR_RETURN(const std::string folder, FolderOf(caller));
-  ASSIGN_OR_RETURN(const Descriptor reached, root.Reach());
-  std::shared_ptr<NamedFiles> files(new NamedFiles(root, std::move(arrays)));
+  ASSIGN_OR_RETURN(const Descriptor reached, root->Reach());
+  std::unique_ptr<NamedFiles> files(new NamedFiles(*root, work));
   std::vector<const v1::TensorFile*> inputs_first;
   for (const v1::TensorFile& file : open.files()) inputs_first.push_back(&file);
   std::stable_partition(inputs_first.begin(), inputs_first.end(),
@@ -88,14 +82,14 @@ absl::Status NamedFiles::Take(const v1::TensorFile& file, const std::string& pat
   if (inputs_.contains(file.tensor()) || wanted_.contains(file.tensor())) {
     return BadOpen(absl::StrCat("files: ", name, " is named twice"));
   }
-  if (ArrayOf(file.tensor()).shape.empty()) {
+  if (work_.ArrayOf(file.tensor()).shape.empty()) {
     return BadOpen(absl::StrCat("files: ", name, " is none of the job's tensors in files"));
   }
   return IsOutput(file.tensor()) ? TakeOutput(file, path, root) : TakeInput(file, path, root);
 }
 
 absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const std::string& path, int root) {
-  const JobArray array = ArrayOf(file.tensor());
+  const JobArray array = work_.ArrayOf(file.tensor());
   Input input{.path = path};
   ASSIGN_OR_RETURN(input.file, OpenFile(root, path, O_RDONLY));
   ASSIGN_OR_RETURN(input.version, VersionOf(input.file, path));
@@ -114,14 +108,14 @@ absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const std::string
 }
 
 absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::string& path, int root) {
-  const JobArray array = ArrayOf(file.tensor());
+  const JobArray array = work_.ArrayOf(file.tensor());
   NpyType type =
       array.numbers == JobArray::Numbers::kOfJob ? TypeOf(array.dtype) : NpyType::kFloat32;
   // bfloat16 leaves as it came: inputs have been taken by now.
   const auto q = inputs_.find(v1::TENSOR_Q);
   if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
   Wanted wanted{.path = path,
-                .row_bytes = arrays_.rows[*wire::TensorKindOf(file.tensor())],
+                .row_bytes = work_.shape().rows[*wire::TensorKindOf(file.tensor())],
                 .rows = array.shape.front()};
   if (!file.has_raw()) wanted.header = wire::FormatNpyHeader(type, array.shape);
   if (file.has_raw()) {
@@ -141,15 +135,15 @@ absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
     return BadOpen(absl::StrCat("files: ", wire::TensorName(tensor),
                                 " is missing; all of a job's tensors are named, or none"));
   };
-  const bool coords = !ArrayOf(v1::TENSOR_COORDS).shape.empty();
+  const bool coords = !work_.ArrayOf(v1::TENSOR_COORDS).shape.empty();
   if (coords && !inputs_.contains(v1::TENSOR_COORDS)) return missing(v1::TENSOR_COORDS);
   for (const TensorKind kind : kInputKinds) {
     const v1::Tensor tensor = wire::TensorOf(kind);
-    if (arrays_.rows.Has(kind) && !inputs_.contains(tensor)) return missing(tensor);
+    if (work_.shape().rows.Has(kind) && !inputs_.contains(tensor)) return missing(tensor);
   }
   for (const TensorKind kind : kOutputKinds) {
     const v1::Tensor tensor = wire::TensorOf(kind);
-    if (ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
+    if (work_.ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
     const bool wanted = kind != TensorKind::kLse || open.want_lse();
     if (wanted && !wanted_.contains(tensor)) return missing(tensor);
     if (!wanted && wanted_.contains(tensor)) {
@@ -191,7 +185,35 @@ absl::Status NamedFiles::CheckUnchanged() const {
   return absl::OkStatus();
 }
 
-absl::Status NamedFiles::BeginExecution() {
+absl::Status NamedFiles::ReachesNone(const Members& live) const {
+  if (std::ranges::any_of(live, [this](const auto& worker) { return Reaches(*worker); })) {
+    return absl::OkStatus();
+  }
+  return wire::ErrorOf(wire::reason::kDataRootGone,
+                       absl::StrCat("files: none of ", live.size(),
+                                    " workers that are up has found the mark of this service's "
+                                    "--data-root in its own"));
+}
+
+absl::Status NamedFiles::Prepare(const TakeRows& take) {
+  RETURN_IF_ERROR(MakeOutputs());
+  if (std::exchange(taken_, true)) return absl::OkStatus();
+  for (const v1::Tensor tensor : {v1::TENSOR_COORDS, v1::TENSOR_TILE_COORDS}) {
+    if (!inputs_.contains(tensor)) continue;
+    const int64_t rows = work_.ArrayOf(tensor).shape.front();
+    for (int64_t first = 0; first < rows;) {
+      ClientMessage message;
+      v1::Chunk& chunk = *message.request.mutable_chunk();
+      ASSIGN_OR_RETURN(const std::string payload, ReadChunk(tensor, first, chunk));
+      message.payload = wire::Payload(payload);
+      RETURN_IF_ERROR(take(message));
+      first += chunk.rows();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NamedFiles::MakeOutputs() {
   outputs_.clear();
   RETURN_IF_ERROR(CheckUnchanged());
   ASSIGN_OR_RETURN(const Descriptor root, root_.Reach());
@@ -226,9 +248,10 @@ void NamedFiles::AddTo(v1::RunOpen& open) const {
   }
 }
 
-absl::StatusOr<FilePiece> NamedFiles::ReadPiece(v1::Tensor tensor, int64_t first_row) const {
+absl::StatusOr<std::string> NamedFiles::ReadChunk(v1::Tensor tensor, int64_t first_row,
+                                                  v1::Chunk& chunk) const {
   const Input& input = inputs_.at(tensor);
-  const JobArray array = ArrayOf(tensor);
+  const JobArray array = work_.ArrayOf(tensor);
   const int64_t numbers = array.shape.back();  // of a row
   const int64_t most = std::max<int64_t>(1, wire::kMaxPayloadBytes / (numbers * 8));
   const int64_t count = std::min(most, array.shape.front() - first_row);
@@ -239,31 +262,47 @@ absl::StatusOr<FilePiece> NamedFiles::ReadPiece(v1::Tensor tensor, int64_t first
   std::string bytes(static_cast<size_t>(count * rows.row_bytes), '\0');
   const RowPiece piece{.file_row = first_row, .memory_row = 0, .rows = count};
   RETURN_IF_ERROR(ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(bytes.data())));
-  FilePiece read;
   if (array.numbers == JobArray::Numbers::kIntegers) {
-    ASSIGN_OR_RETURN(read.payload,
+    ASSIGN_OR_RETURN(bytes,
                      Narrowed(input.type, input.path, bytes, first_row, static_cast<int>(numbers)));
-  } else {
-    read.payload = std::move(bytes);
   }
-  read.chunk.set_tensor(tensor);
-  read.chunk.set_first_row(first_row);
-  read.chunk.set_rows(count);
-  read.chunk.set_crc32c(wire::Crc32c(read.payload));
-  return read;
+  chunk.set_tensor(tensor);
+  chunk.set_first_row(first_row);
+  chunk.set_rows(count);
+  chunk.set_crc32c(wire::Crc32c(bytes));
+  return bytes;
 }
 
-absl::StatusOr<std::string> NamedFiles::ReadOutput(v1::Tensor tensor, int64_t row) const {
-  const Wanted& wanted = wanted_.at(tensor);
-  const OutputFile& output = outputs_.at(tensor);
-  std::string bytes(static_cast<size_t>(wanted.row_bytes), '\0');
-  const FileRows rows{.descriptor = output.descriptor(),
-                      .path = wanted.path,
-                      .offset = output.offset(),
-                      .row_bytes = wanted.row_bytes};
-  const RowPiece piece{.file_row = row, .memory_row = 0, .rows = 1};
-  RETURN_IF_ERROR(ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(bytes.data())));
-  return bytes;
+absl::StatusOr<bool> NamedFiles::Take(const v1::OutputChunk& chunk, std::string_view payload,
+                                      const std::shared_ptr<const void>& owner,
+                                      Clock::duration patience, const JobStop& stop,
+                                      JobClient::Leaves leaves) {
+  return absl::InternalError(absl::StrCat("a worker sent rows of ",
+                                          wire::TensorName(chunk.tensor()),
+                                          ", which it must write to a file"));
+}
+
+absl::Status NamedFiles::ReadBack(RowCheck& check,
+                                  const std::function<std::shared_ptr<const Member>(int64_t)>& of) {
+  for (const int64_t token : check.tokens()) {
+    for (const auto& [tensor, wanted] : wanted_) {
+      const OutputFile& output = outputs_.at(tensor);
+      std::string row(static_cast<size_t>(wanted.row_bytes), '\0');
+      const FileRows rows{.descriptor = output.descriptor(),
+                          .path = wanted.path,
+                          .offset = output.offset(),
+                          .row_bytes = wanted.row_bytes};
+      const RowPiece piece{.file_row = token, .memory_row = 0, .rows = 1};
+      RETURN_IF_ERROR(
+          ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(row.data())));
+      v1::OutputChunk chunk;
+      chunk.set_tensor(tensor);
+      chunk.set_rows(1);
+      chunk.set_first_token(token);
+      check.Take(chunk, row, of(token));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NamedFiles::Commit(const JobStop& stop) {
@@ -275,12 +314,7 @@ absl::Status NamedFiles::Commit(const JobStop& stop) {
   return absl::OkStatus();
 }
 
-JobArray NamedFiles::ArrayOf(v1::Tensor tensor) const {
-  const auto found = arrays_.of.find(tensor);
-  return found == arrays_.of.end() ? JobArray() : found->second;
-}
-
-int64_t NamedFiles::output_bytes() const {
+std::optional<int64_t> NamedFiles::BytesByWorkers() const {
   int64_t bytes = 0;
   for (const auto& [tensor, wanted] : wanted_) bytes += wanted.rows * wanted.row_bytes;
   return bytes;

@@ -1,5 +1,6 @@
 // The files of a job that names them instead of sending tensors (Open.files), at the coordinator.
-// A step of job_files.h may outlive the job, and so this owns all that it uses but the root.
+// Workers read and write them. A mount that hangs holds the job's thread, which has no workers
+// then.
 //
 // Each execution has output files of its own: a worker of one that was given up may still write,
 // but not into what gets the name.
@@ -19,6 +20,7 @@
 #include "server/access/caller.h"
 #include "server/files/data_root.h"
 #include "server/files/output_file.h"
+#include "server/job/job_rows.h"
 #include "server/job/job_work.h"
 #include "server/process/job_stop.h"
 #include "wire/npy_header.h"
@@ -29,51 +31,39 @@ namespace hilbert_ring::server {
 // is no folder's.
 absl::StatusOr<std::string> FolderOf(const Caller& caller);
 
-// The tensors of a job as arrays in files: by value, for a step may outlive its job.
-struct FileArrays {
-  std::map<v1::Tensor, JobArray> of;  // those that the job may have in files
-  RowSizes rows;
-};
-FileArrays FileArraysOf(const JobWork& work);
-
-// Rows of a tensor as a client would send them.
-struct FilePiece {
-  v1::Chunk chunk;
-  std::string payload;
-};
-
 // Used by one thread at a time.
-class NamedFiles {
+class NamedFiles : public RowSource, public OutputSink {
  public:
-  // INVALID_OPEN: a tensor that the job does not have, is named twice, or is missing;
-  // FILE_MISSHAPEN; errors of DataRoot::Reach, OpenFile and CheckReplaceable.
-  static absl::StatusOr<std::shared_ptr<NamedFiles>> Open(DataRoot& root, const Caller& caller,
-                                                          const v1::Open& open, FileArrays arrays);
+  // root: null where the service has none (NO_DATA_ROOT). INVALID_OPEN: a tensor that the job does
+  // not have, is named twice, or is missing; FILE_MISSHAPEN; errors of DataRoot::Reach, OpenFile
+  // and CheckReplaceable. Root and work outlive the files.
+  static absl::StatusOr<std::unique_ptr<NamedFiles>> Open(DataRoot* root, const Caller& caller,
+                                                          const v1::Open& open,
+                                                          const JobWork& work);
 
-  // Inputs are as they were; outputs are there, empty. FILE_CHANGED, and errors of
-  // OutputFile::Create.
-  absl::Status BeginExecution();
+  bool Reaches(const Member& worker) const override { return worker.sees_data_root; }
+  absl::Status ReachesNone(const Members& live) const override;
+  bool ReadByWorkers() const override { return true; }
 
-  // For each worker, which reads and writes its own rows.
-  void AddTo(v1::RunOpen& open) const;
+  // Inputs are as they were; outputs are there, empty. This process reads COORDS and TILE_COORDS.
+  // FILE_CHANGED, errors of OutputFile::Create and ReadRows, BAD_COORDINATES.
+  absl::Status Prepare(const TakeRows& take) override;
 
-  // Of COORDS and TILE_COORDS, which this process reads itself: rows from this one on, as many as
-  // go into a chunk. Errors of ReadRows, BAD_COORDINATES.
-  absl::StatusOr<FilePiece> ReadPiece(v1::Tensor tensor, int64_t first_row) const;
-  int64_t RowsOf(v1::Tensor tensor) const { return arrays_.of.at(tensor).shape.front(); }
+  absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) override {
+    return absl::OkStatus();
+  }
+  void AddTo(v1::RunOpen& open) const override;
 
-  // Whether it is an output in a file.
-  bool Writes(v1::Tensor tensor) const { return wanted_.contains(tensor); }
+  std::optional<int64_t> BytesByWorkers() const override;
+  absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
+                            const std::shared_ptr<const void>& owner, Clock::duration patience,
+                            const JobStop& stop, JobClient::Leaves leaves) override;
+  absl::Status ReadBack(RowCheck& check,
+                        const std::function<std::shared_ptr<const Member>(int64_t)>& of) override;
 
-  // A row of such an output, before it is committed.
-  absl::StatusOr<std::string> ReadOutput(v1::Tensor tensor, int64_t row) const;
-
-  // Every worker is done: the outputs get their names. FILE_CHANGED where an input was written to
-  // meanwhile; errors of OutputFile::Commit; the stop's reason: then no output has its name.
-  absl::Status Commit(const JobStop& stop);
-
-  // Of all outputs: what the workers write.
-  int64_t output_bytes() const;
+  // FILE_CHANGED where an input was written to meanwhile; errors of OutputFile::Commit; the stop's
+  // reason: then no output has its name.
+  absl::Status Commit(const JobStop& stop) override;
 
  private:
   struct Input {
@@ -88,17 +78,21 @@ class NamedFiles {
     int64_t row_bytes = 0, rows = 0;
   };
 
-  NamedFiles(DataRoot& root, FileArrays arrays) : root_(root), arrays_(std::move(arrays)) {}
-  JobArray ArrayOf(v1::Tensor tensor) const;
+  NamedFiles(DataRoot& root, const JobWork& work) : root_(root), work_(work) {}
   absl::Status Take(const v1::TensorFile& file, const std::string& path, int root);
   absl::Status TakeInput(const v1::TensorFile& file, const std::string& path, int root);
   absl::Status TakeOutput(const v1::TensorFile& file, const std::string& path, int root);
   absl::Status CheckAllNamed(const v1::Open& open) const;
   absl::Status CheckDistinct(int root) const;
   absl::Status CheckUnchanged() const;
+  absl::Status MakeOutputs();
+  // Rows from this one on, as many as go into a chunk.
+  absl::StatusOr<std::string> ReadChunk(v1::Tensor tensor, int64_t first_row,
+                                        v1::Chunk& chunk) const;
 
   DataRoot& root_;
-  const FileArrays arrays_;
+  const JobWork& work_;
+  bool taken_ = false;  // the rows that this process reads
   std::map<v1::Tensor, Input> inputs_;
   std::map<v1::Tensor, Wanted> wanted_;
   std::map<v1::Tensor, OutputFile> outputs_;  // of the execution

@@ -37,7 +37,7 @@ v1::RunRequest OpenRequest(const JobRunOptions& options, int rank, const WorkerS
   open.set_want_trace(options.want_trace);
   open.set_run(run);
   open.set_compute_timeout_ms(options.compute_timeout.count());
-  if (options.files != nullptr) options.files->AddTo(open);
+  options.source->AddTo(open);
   if (shard.offered()) *open.mutable_shared_memory() = shard.memory()->offer();
   // Where memory is shared this process leaves them out, but the offer may be turned down.
   for (const TensorKind tensor : kOutputKinds) {

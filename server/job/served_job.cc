@@ -94,18 +94,12 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::Sizes() {
 }
 
 bool ServedJob::CanRunOn(const Member& member) const {
-  return work_->CanRunOn(member) && (files_ == nullptr || member.sees_data_root);
+  return work_->CanRunOn(member) && source_->Reaches(member);
 }
 
 absl::Status ServedJob::NobodyCan() const {
-  const Members live = services_.membership.Live();
-  const bool somebody_sees =
-      std::ranges::any_of(live, [](const auto& member) { return member->sees_data_root.load(); });
-  if (files_ == nullptr || somebody_sees) return work_->NobodyCan();
-  return wire::ErrorOf(wire::reason::kDataRootGone,
-                       absl::StrCat("files: none of ", live.size(),
-                                    " workers that are up has found the mark of this service's "
-                                    "--data-root in its own"));
+  RETURN_IF_ERROR(source_->ReachesNone(services_.membership.Live()));
+  return work_->NobodyCan();
 }
 
 Members ServedJob::LeftOut() const {
@@ -231,18 +225,21 @@ absl::Status ServedJob::RunJob() {
     return executed.status();
   }
   ExecutionFigures& figures = *executed;
-  if (files_ != nullptr) {
-    // The disk may take long, and the workers have done all that they can.
-    const Clock::time_point begun = services_.time.Now();
-    RETURN_IF_ERROR(files_->Commit(client_.stop()));
-    figures.send_seconds += SecondsBetween(begun, services_.time.Now());
-  }
+  // The disk may take long, and the workers have done all that they can.
+  const Clock::time_point begun = services_.time.Now();
+  RETURN_IF_ERROR(sink_->Commit(client_.stop()));
+  figures.send_seconds += SecondsBetween(begun, services_.time.Now());
   report_ = MakeReport(std::move(figures));
   return absl::OkStatus();
 }
 
 // The workers are free when it returns.
 absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
+  job_.emplace(open_, *work_, *source_, *sink_, services_.orders, course_);
+  job_->number = services_.suspects.NumberJob();
+  job_->traceparent = traceparent_;
+  if (order_memory_) job_->order_memory = &*order_memory_;
+  RETURN_IF_ERROR(Prepare());
   auto place = services_.scheduler.Enter(
       {.caller = caller_.turns, .sizes = std::move(sizes), .takes = [this](const Member& member) {
          return CanRunOn(member);
@@ -251,11 +248,6 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
   course_.Enter(JobPhase::kQueued);
   RETURN_IF_ERROR(AwaitWorkers(*place));
   seconds_.queue = SecondsBetween(opened_, services_.time.Now());
-  job_.emplace(open_, *work_, services_.orders, course_);
-  job_->number = services_.suspects.NumberJob();
-  job_->traceparent = traceparent_;
-  job_->files = files_.get();
-  if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
     auto then = Verdict::Then::kFail;
     auto figures = Execute(then);
@@ -271,8 +263,22 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
     services_.metrics.CountRetry(wire::ReasonOf(status));
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
     course_.Enter(JobPhase::kQueued);
+    place->GiveBack();
+    RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(AwaitOthers(*place));
   }
+}
+
+// While the job has no workers: a mount that hangs holds this thread alone.
+absl::Status ServedJob::Prepare() {
+  return source_->Prepare([this](const ClientMessage& message) {
+    const v1::Chunk& chunk = message.request.chunk();
+    if (chunk.tensor() != v1::TENSOR_COORDS) return work_->CheckChunk(chunk, message.payload);
+    RETURN_IF_ERROR(job_->input.Begin());
+    RETURN_IF_ERROR(job_->input.Accept(chunk, message.payload));
+    if (job_->input.order_known()) order_memory_->Shrink(Coordinates::OrderBytes(spec()));
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<ExecutionFigures> ServedJob::Execute(Verdict::Then& then) {

@@ -18,7 +18,7 @@
 #include "server/job/failure_policy.h"
 #include "server/job/job_client.h"
 #include "server/job/job_execution.h"
-#include "server/job/job_files.h"
+#include "server/job/job_rows.h"
 #include "server/job/job_services.h"
 #include "server/job/job_work.h"
 
@@ -55,11 +55,13 @@ class ServedJob {
  private:
   absl::Status ReadOpen();
   absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;
+  absl::Status OpenRows();
   absl::StatusOr<std::unique_ptr<JobWork>> ReadModel() const;
   absl::Status CheckRowSizes() const;
   absl::Status RunJob();
   absl::Status ReserveQuota();
   absl::Status ReserveOrder();
+  absl::Status Prepare();
   absl::StatusOr<std::vector<JobSize>> Sizes();
   absl::StatusOr<std::vector<JobSize>> SizesWithout(const Members& without);
   Planner MakePlanner() const;
@@ -87,9 +89,10 @@ class ServedJob {
   const std::string traceparent_;
   const JobMethod method_;
 
-  v1::Open open_;                    // without what it is to compute, once there is work
-  std::unique_ptr<JobWork> work_;    // once it is validated
-  std::unique_ptr<JobFiles> files_;  // of jobs that name their tensors
+  v1::Open open_;                      // without what it is to compute, once there is work
+  std::unique_ptr<JobWork> work_;      // once it is validated
+  std::shared_ptr<RowSource> source_;  // shared where one object is both
+  std::shared_ptr<OutputSink> sink_;
   JobCourse course_;
   bool epoch_ = false;  // of a stream, which has a line of the log itself
   std::optional<Quotas::Share> quota_;

@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "server/job/client_rows.h"
 #include "server/job/encode_work.h"
 #include "server/job/job_id.h"
+#include "server/job/named_files.h"
 #include "server/job/served_job.h"
 #include "server/rows/coordinates.h"
 #include "wire/codec.h"
@@ -50,9 +52,19 @@ absl::Status ServedJob::ReadOpen() {
   ASSIGN_OR_RETURN(work_, MakeWork());
   open_.clear_what();
   RETURN_IF_ERROR(CheckRowSizes());
-  if (open_.files_size() > 0) {
-    ASSIGN_OR_RETURN(files_, JobFiles::Open(services_.data_root, caller_, open_, *work_,
-                                            services_.threads, services_.settings.stall_timeout));
+  return OpenRows();
+}
+
+absl::Status ServedJob::OpenRows() {
+  const auto take = [this](auto both) {
+    source_ = both;
+    sink_ = std::move(both);
+  };
+  if (open_.files_size() == 0) {
+    take(std::make_shared<ClientRows>(client_, open_));
+  } else {
+    ASSIGN_OR_RETURN(auto files, NamedFiles::Open(services_.data_root, caller_, open_, *work_));
+    take(std::shared_ptr<NamedFiles>(std::move(files)));
   }
   return absl::OkStatus();
 }

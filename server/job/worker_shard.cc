@@ -12,10 +12,10 @@ absl::Status WorkerShard::Make() {
   const Plan& plan = *options_.plan;
   const Member& member = *options_.members[rank_];
   const bool offer = options_.share_memory && MayShareMemory(member.address);
-  // Rows in files are read again where they are lost.
-  if (options_.files != nullptr && !offer) return absl::OkStatus();
-  auto copy = options_.copies->Reserve(offer ? 0 : ShardLayout(plan, rank_).bytes());
-  if (!copy.ok() && options_.held->empty()) return absl::OkStatus();
+  if (options_.copies == nullptr && !offer) return absl::OkStatus();
+  absl::StatusOr<JobMemory::Reservation> copy = absl::UnavailableError("shared");
+  if (!offer) copy = options_.copies->Reserve(ShardLayout(plan, rank_).bytes());
+  if (!offer && !copy.ok() && options_.held->empty()) return absl::OkStatus();
   auto shard = options_.held->Carry(plan, rank_, member, options_.lane, *options_.shards);
   if (!shard.ok()) {
     if (!options_.held->empty()) return shard.status();
@@ -60,16 +60,14 @@ absl::Status WorkerShard::Keep(TensorKind tensor, const RowRun& run, wire::Paylo
 
 void WorkerShard::BecomeCopy() {
   if (!held() || shard_.copy) return;
-  if (options_.files != nullptr) {
-    shard_ = HeldShard();
-    return;
+  if (options_.copies != nullptr) {
+    auto copy = options_.copies->Reserve(shard_.memory->bytes());
+    if (copy.ok()) {
+      shard_.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
+      return;
+    }
   }
-  auto copy = options_.copies->Reserve(shard_.memory->bytes());
-  if (copy.ok()) {
-    shard_.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
-  } else {
-    shard_ = HeldShard();
-  }
+  shard_ = HeldShard();
 }
 
 }  // namespace hilbert_ring::server

@@ -27,6 +27,7 @@ JobInput::JobInput(const JobShape& shape, OrderCache& orders)
     : shape_(shape), orders_(orders), ledger_(shape) {}
 
 absl::Status JobInput::Begin() {
+  if (order_known_ || coordinates_) return absl::OkStatus();
   if (shape_.spec.ordering && shape_.spec.ordering->coordinate_axes > 0) {
     coordinates_.emplace(shape_.spec);
     return absl::OkStatus();

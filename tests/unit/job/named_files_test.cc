@@ -22,6 +22,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+absl::Status Take(const ClientMessage&) { return absl::OkStatus(); }
+
 class NamedFilesTest : public ::testing::Test {
  protected:
   NamedFilesTest() {
@@ -53,9 +55,9 @@ class NamedFilesTest : public ::testing::Test {
 
   std::string ReasonOf(const Caller& caller, const std::string& folder) {
     const v1::Open open = OpenOf(folder);
-    const auto files = NamedFiles::Open(*root_, caller, open, FileArraysOf(*work_));
+    const auto files = NamedFiles::Open(root_.get(), caller, open, *work_);
     if (!files.ok()) return wire::ReasonOf(files.status());
-    absl::Status status = (*files)->BeginExecution();
+    absl::Status status = (*files)->Prepare(Take);
     if (!status.ok()) return wire::ReasonOf(status);
     v1::RunOpen run;
     (*files)->AddTo(run);
@@ -110,9 +112,9 @@ TEST_F(NamedFilesTest, Bfloat16LeavesAsItCameWhateverIsNamedFirst) {
   v1::Open open = OpenOf("");
   *open.mutable_spec() = wire::EncodeJobSpec(spec);
   open.mutable_files()->SwapElements(0, 3);  // OUT, K, V, Q
-  const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work));
+  const auto files = NamedFiles::Open(root_.get(), {}, open, *work);
   ASSERT_TRUE(files.ok()) << files.status();
-  ASSERT_TRUE((*files)->BeginExecution().ok());
+  ASSERT_TRUE((*files)->Prepare(Take).ok());
   EXPECT_EQ(HeaderOf(**files, folder_.path(), v1::TENSOR_OUT),
             wire::FormatNpyHeader(wire::NpyType::kUInt16, shape));
 }
@@ -123,7 +125,7 @@ TEST_F(NamedFilesTest, ARawOutputIsTheTensor) {
   for (const int64_t axis : {64, 2, 16}) raw.add_shape(axis);
   raw.set_dtype(v1::DATA_TYPE_FLOAT32);
   const auto reason = [&] {
-    const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work_));
+    const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
     return files.ok() ? "" : wire::ReasonOf(files.status());
   };
   EXPECT_EQ(reason(), "");
@@ -142,29 +144,62 @@ TEST_F(NamedFilesTest, ARawOutputIsTheTensor) {
 TEST_F(NamedFilesTest, AnOutputIsNoInput) {
   v1::Open open = OpenOf("");
   std::filesystem::create_hard_link(folder_ / "k", folder_ / "out");
-  const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work_));
+  const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
   EXPECT_THAT(std::string(files.status().message()), HasSubstr("the output out is the input k"));
 }
 
 TEST_F(NamedFilesTest, AnInputThatWasWrittenInPlaceSaysSo) {
   const v1::Open open = OpenOf("");
-  const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work_));
+  const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
   ASSERT_TRUE(files.ok()) << files.status();
   const auto before = std::filesystem::last_write_time(folder_ / "k");
   std::filesystem::last_write_time(folder_ / "k", before + std::chrono::seconds(1));
-  const absl::Status status = (*files)->BeginExecution();
+  const absl::Status status = (*files)->Prepare(Take);
   EXPECT_EQ(wire::ReasonOf(status), "FILE_CHANGED");
   EXPECT_THAT(std::string(status.message()), HasSubstr("its modification time changed"));
 }
 
+TEST_F(NamedFilesTest, OutputsGetTheirNamesOrAreRemoved) {
+  const auto outputs = [this] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "lab")) {
+      const std::string name = entry.path().filename();
+      if (name.size() > 1) names.push_back(name);
+    }
+    return names;
+  };
+  v1::Open open = OpenOf("lab/");
+  for (const bool whole : {false, true}) {
+    auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
+    ASSERT_TRUE(files.ok()) << files.status();
+    for (int execution = 0; execution < 2; ++execution) {
+      ASSERT_TRUE((*files)->Prepare(Take).ok());
+      EXPECT_EQ(outputs().size(), 1) << "those of the execution before are removed";
+    }
+    if (whole) EXPECT_TRUE((*files)->Commit(JobStop()).ok());
+    files->reset();
+    EXPECT_EQ(outputs(), whole ? std::vector<std::string>{"out"} : std::vector<std::string>{});
+  }
+}
+
+TEST_F(NamedFilesTest, AfterTheStopNoOutputGetsItsName) {
+  const auto files = NamedFiles::Open(root_.get(), {}, OpenOf("lab/"), *work_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*files)->Prepare(Take).ok());
+  JobStop stop;
+  stop.Request(absl::AbortedError("a worker was lost"));
+  EXPECT_EQ((*files)->Commit(stop), absl::AbortedError("a worker was lost"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "lab/out"));
+}
+
 TEST_F(NamedFilesTest, AnInputThatWasWrittenToIsNotReadAgain) {
   const v1::Open open = OpenOf("");
-  const auto files = NamedFiles::Open(*root_, {}, open, FileArraysOf(*work_));
+  const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
   ASSERT_TRUE(files.ok()) << files.status();
-  ASSERT_TRUE((*files)->BeginExecution().ok());
+  ASSERT_TRUE((*files)->Prepare(Take).ok());
   std::ofstream(folder_ / "k", std::ios::app) << "more";
   EXPECT_EQ(wire::ReasonOf((*files)->Commit(JobStop())), "FILE_CHANGED");
-  EXPECT_EQ(wire::ReasonOf((*files)->BeginExecution()), "FILE_CHANGED");
+  EXPECT_EQ(wire::ReasonOf((*files)->Prepare(Take)), "FILE_CHANGED");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 

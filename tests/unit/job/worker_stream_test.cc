@@ -34,6 +34,18 @@ class Silent : public server::WorkerStream::Listener {
   std::atomic<int> failures = 0;  // of that reason
 };
 
+// Rows that the test sends itself.
+class NoRows : public server::RowSource, public server::OutputSink {
+  absl::Status Feed(const server::JobInput&, const TakeRows&, const server::JobStop&) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> Take(const v1::OutputChunk&, std::string_view,
+                            const std::shared_ptr<const void>&, server::Clock::duration,
+                            const server::JobStop&, server::JobClient::Leaves) override {
+    return true;
+  }
+};
+
 class WorkerStreamTest : public ::testing::Test {
  protected:
   WorkerStreamTest() {
@@ -74,6 +86,7 @@ class WorkerStreamTest : public ::testing::Test {
   server::JobMemory copies_{0};
   server::HeldRows held_;
   server::Delivered delivered_{64};
+  NoRows rows_;
   server::OpenRuns runs_;
   const server::JobRunOptions options_{.job_id = "job",
                                        .plan = &plan_,
@@ -84,6 +97,8 @@ class WorkerStreamTest : public ::testing::Test {
                                        .copies = &copies_,
                                        .held = &held_,
                                        .delivered = &delivered_,
+                                       .source = &rows_,
+                                       .sink = &rows_,
                                        .runs = &runs_,
                                        .time = &time_};
   server::JobStop stop_;

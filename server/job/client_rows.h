@@ -1,0 +1,34 @@
+// Rows that a client sends, and outputs that it takes: over its call, or in an epoch of a stream.
+#pragma once
+
+#include <vector>
+
+#include "server/job/job_client.h"
+#include "server/job/job_rows.h"
+
+namespace hilbert_ring::server {
+
+class ClientRows : public RowSource, public OutputSink {
+ public:
+  // Both outlive it. open: the job's.
+  ClientRows(JobClient& client, const v1::Open& open) : client_(client), open_(open) {}
+
+  bool AwaitArrived(int64_t bytes, JobClient::Input input) override {
+    return client_.AwaitArrived(bytes, input);
+  }
+  absl::Status Resume(const std::vector<JobInput::Missing>& missing) override;
+  absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) override;
+
+  absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
+                            const std::shared_ptr<const void>& owner, Clock::duration patience,
+                            const JobStop& stop, JobClient::Leaves leaves) override {
+    return client_.Write(chunk, payload, owner, patience, stop, leaves);
+  }
+
+ private:
+  JobClient& client_;
+  const v1::Open& open_;
+  bool resumed_ = false;
+};
+
+}  // namespace hilbert_ring::server
