@@ -90,12 +90,6 @@ def test_a_stranger_gets_nothing(connected, shown):
         assert "nobody" not in str(raised.value)
 
 
-def test_a_service_that_is_not_trusted_is_not_called(connected, folder):
-    for wrong in ({"ca": folder / "stranger.pem"}, {"server_name": "another.host"}):
-        with pytest.raises(hilbert_ring.UnavailableError):
-            connected("lab", **wrong).status()
-
-
 def test_what_is_no_certificate_or_key_is_named_at_once(connected, folder, tmp_path):
     pem, key, other = folder / "service.pem", folder / "service.key", folder / "stranger.key"
     (tmp_path / "words").write_text("no certificate\n")

@@ -4,13 +4,13 @@ Nothing here waits: a client (blocking or asyncio) carries the messages.
 """
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue, payload_limit, tensor_name
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._files import FileOutput
-from hilbert_ring._protocol import broken, parsed
 from hilbert_ring._tensors import Output
+from hilbert_ring.errors import InternalError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 # Input that is not longer follows its Open at once: the service reads as much ahead.
@@ -191,14 +191,12 @@ class Attempt:
         """They have left."""
         self._progress.add(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
 
-    def handle(self, message: bytes) -> None:
-        """Takes a message of the service.
+    def handle(self, response: pb.AttendResponse) -> Tuple[()]:
+        """Takes a message of the service. A job's results come at its end alone.
 
         Raises:
             DataLossError: damaged output.
-            InternalError: the service broke the protocol.
         """
-        response = parsed(pb.AttendResponse, message)
         kind = response.WhichOneof("message")
         if kind == "queued":
             self._progress.update(jobs_before=response.queued.position)
@@ -217,6 +215,7 @@ class Attempt:
             self._report = response.report
         elif kind == "resend" and self._queue is not None:
             self._progress.add(to_send=self._queue.resend(response.resend))
+        return ()
 
     def _admit(self, admitted: pb.Admitted) -> None:
         self._note_admitted(admitted.workers)
@@ -244,7 +243,7 @@ class Attempt:
             InternalError: there was no report.
         """
         if self._report is None:
-            raise broken("the stream ended well without a report")
+            raise InternalError("the service ended the call without a report")
         for rows in self._outputs.values():
             rows.check_complete()
         if not self._outputs:

@@ -1,4 +1,4 @@
-"""Files of NumPy's .npy format, versions 1.0, 2.0 and 3.0, with the errors of wire/npy_header.cc and client/cpp/npy.cc.
+"""Files of NumPy's .npy format. What is no such file, or not all of one, is told in the words of client/cpp/npy.cc.
 
     array = map_npy("q.npy")   # np.memmap, to be read
 """
@@ -6,18 +6,12 @@ import math
 import os
 import re
 import stat
-from typing import IO, Any, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import IO, Any, NamedTuple, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 _MAGIC = b"\x93NUMPY"
-_LONGEST = 1 << 20  # bytes of a header
-_MOST_AXES = 32
-_MOST = (1 << 63) - 1
-_SPACE = " \n\t\r"
-_STRING = r"'[^'\\]*'|\"[^\"\\]*\""
-_KEYS = ("descr", "fortran_order", "shape")
 _DESCR = re.compile(r"[<>][fiu][248]|\|[iu]1|[<|]V2")  # big-endian and 8-bit numbers are Python's alone
 
 
@@ -67,105 +61,20 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
     Raises:
         ValueError: naming what is wrong.
     """
-    start = file.read(len(_MAGIC) + 4)
-    if not start or not start.startswith(_MAGIC[:len(start)]):
+    start = file.read(len(_MAGIC))
+    if not start or not _MAGIC.startswith(start):
         raise ValueError("not a .npy file: it does not start with \\x93NUMPY")
-    major, minor = start[6:8] if len(start) == 10 else (1, 0)
-    if not 1 <= major <= 3 or minor != 0:
-        _malformed(f"version {major}.{minor} is not known: expected 1.0, 2.0 or 3.0")
-    wanted = 10 if major == 1 else 12
-    start += file.read(wanted - len(start))
-    if len(start) < wanted:
-        _malformed(f"truncated: the file has {len(start)} bytes")
-    length = int.from_bytes(start[8:], "little")
-    if length > _LONGEST:
-        _malformed(f"length {length} is over the limit of {_LONGEST} bytes")
-    text = file.read(length)
-    if len(text) < length:
-        _malformed(f"truncated: its length is {length} bytes, the file has {len(text)} of them")
-    fields = _dictionary(_Literal(text.decode("latin-1")))
-    dtype, shape = np.dtype(fields["descr"]), fields["shape"]
-    end = wanted + length + math.prod(shape) * dtype.itemsize
-    if end > _MOST:
-        _malformed(f"shape: {shape} takes more than 2^63 bytes")
-    fortran = fields["fortran_order"] and sum(axis > 1 for axis in shape) > 1
-    return NpyHeader(dtype, shape, fortran, wanted + length, end)
-
-
-def _malformed(what: str) -> NoReturn:
-    raise ValueError(f".npy header: {what}")
-
-
-def _quoted(text: str) -> str:
-    escaped = text.encode("unicode_escape").decode().replace("'", "\\'").replace('"', '\\"')
-    return f"'{escaped}'"
-
-
-class _Literal:
-    """The Python literals that a header is made of."""
-
-    def __init__(self, text: str) -> None:
-        self._rest = text
-
-    def take(self, pattern: str) -> Optional[str]:
-        self._rest = self._rest.lstrip(_SPACE)
-        found = re.match(pattern, self._rest)
-        if found is None:
-            return None
-        self._rest = self._rest[found.end():]
-        return found[0]
-
-    def expect(self, pattern: str, said: str) -> str:
-        found = self.take(pattern)
-        if found is None:
-            _malformed(said + _quoted(self._rest[:24]))
-        return found
-
-
-def _dictionary(literal: _Literal) -> Dict[str, Any]:
-    literal.expect(r"\{", "expected a dictionary at ")
-    fields: Dict[str, Any] = {}
-    while literal.take(r"\}") is None:
-        key = literal.expect(_STRING, "expected a key at ")[1:-1]
-        literal.expect(":", f"{_quoted(key[:64])}: expected ':' at ")
-        if key not in _KEYS or key in fields:
-            _malformed(f"key {_quoted(key[:64])} is not known, or given twice")
-        if key == "descr":
-            fields[key] = _descr(literal)
-        elif key == "shape":
-            fields[key] = _shape(literal)
-        else:
-            fields[key] = literal.expect("True|False", "fortran_order: expected True or False at ") == "True"
-        if literal.take(",") is None:
-            literal.expect(r"(?=\})", "expected ',' or '}' at ")
-    literal.expect("$", "text after the dictionary: ")
-    for key in _KEYS:
-        if key not in fields:
-            _malformed(f"key '{key}' is missing")
-    return fields
-
-
-def _descr(literal: _Literal) -> str:
-    descr = literal.expect(_STRING, "descr: only plain numbers are read, no structures; found ")[1:-1]
-    if not _DESCR.fullmatch(descr):
-        _malformed(f"descr {_quoted(descr[:64])} is not known: expected one of <f4, <f2, |V2, <u2, <i2, <i4, <u4, <i8, "
-                   "<u8")
-    return descr
-
-
-def _shape(literal: _Literal) -> Tuple[int, ...]:
-    literal.expect(r"\(", "shape: expected a tuple at ")
-    shape: List[int] = []
-    comma = None
-    while literal.take(r"\)") is None:
-        said = f"shape: axis {len(shape)}: expected a number of 0 to 2^63 - 1 at "
-        number = int(literal.expect(r"(?!\d{20})\d+", said))
-        if len(shape) == _MOST_AXES:
-            _malformed(f"shape: more than {_MOST_AXES} axes")
-        shape.append(number)
-        comma = literal.take(",")
-        if comma is None:
-            literal.expect(r"(?=\))", "shape: expected ',' or ')' at ")
-    if len(shape) == 1 and comma is None:
-        _malformed("shape: a number in place of a tuple")
-    return tuple(shape)
+    file.seek(0)
+    try:
+        major, minor = np.lib.format.read_magic(file)
+        if not 1 <= major <= 3 or minor != 0:
+            raise ValueError(f"version {major}.{minor} is not known: expected 1.0, 2.0 or 3.0")
+        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+    except Exception as error:  # odd bytes make any error of Python's readers of literals
+        raise ValueError(f".npy header: {error}") from None
+    if not _DESCR.fullmatch(dtype.str) or min(shape, default=0) < 0:
+        raise ValueError(f".npy header: {dtype} {shape}, must be plain numbers on axes of 0 and more")
+    offset = file.tell()
+    return NpyHeader(dtype, shape, fortran and sum(axis > 1 for axis in shape) > 1, offset,
+                     offset + math.prod(shape) * dtype.itemsize)

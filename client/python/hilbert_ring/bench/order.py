@@ -13,12 +13,12 @@ from hilbert_ring.bench.report import Report, count, milliseconds, words
 from hilbert_ring.client import Client
 from hilbert_ring.draw.curves import token_order
 from hilbert_ring.draw.plot import Axis, Series, plot
-from hilbert_ring.ordering import Hilbert, Morton
+from hilbert_ring.ordering import Auto, Hilbert, Morton
+from hilbert_ring.v1 import attention_pb2 as pb
 
 PAGE = 4096    # bytes
 LINE = 64      # bytes, of a processor's caches
 WINDOW = 33    # tokens, of a square that a reader of the ordered rows wants
-_TOLERANCE = 0.01  # costs that differ by less are the same
 
 
 def _two(value: float) -> str:
@@ -97,29 +97,17 @@ def blocks(rows: "NDArray[np.int64]", row_bytes: int, block: int = PAGE) -> int:
     return len(np.unique(np.concatenate([first + i for i in range(int((last - first).max()) + 1)])))
 
 
-def choose(client: Client, candidates: List[Tuple[str, Any]], pattern: Dict[str, Any],
-           workers: int, figures: List[Dict[str, Any]]) -> Tuple[str, str]:
-    """The order that the plan finds cheapest, and why: its name and a sentence.
+def choose(client: Client, grid: Any, pattern: Dict[str, Any], workers: int,
+           figures: List[Dict[str, Any]]) -> Tuple[str, str]:
+    """The order that the service finds the best, and why: its name and a sentence.
 
     Adds the planned flop of the busiest worker to `figures`.
     """
-    costs = []
-    for (name, ordering), figure in zip(candidates, figures):
+    for (_, ordering), figure in zip(orders(grid), figures):
         plan = client.plan(**pattern, ordering=ordering, workers=workers)
         figure["flops"] = max(worker.flops for worker in plan.workers)
-        costs.append((figure["flops"], plan.bytes_exchanged, name))
-    least = min(costs)
-    same = [name for flops, moved, name in costs
-            if flops <= least[0] * (1 + _TOLERANCE) and moved <= least[1] * (1 + _TOLERANCE)]
-    if len(same) == 1:
-        dearest = max(costs)
-        return least[2], (f"its busiest worker computes {least[0]:.3g} flop by the plan, with "
-                          f"{dearest[2]} order {dearest[0]:.3g}, and {least[1]:,} bytes are "
-                          f"exchanged, with that {dearest[1]:,}")
-    by_radius = min((figure["radius"], figure["order"]) for figure in figures
-                    if figure["order"] in same)
-    return by_radius[1], (f"the plan costs {', '.join(same)} the same, and its segments are the "
-                          f"most compact of those: radius {by_radius[0]:.1f} cells")
+    plan = client.plan(**pattern, ordering=Auto(grid=grid), workers=workers)
+    return {pb.CURVE_HILBERT: "hilbert", pb.CURVE_MORTON: "morton"}.get(plan.curve, "row-major"), plan.curve_why
 
 
 def run(arguments: argparse.Namespace) -> Report:
@@ -140,8 +128,7 @@ def run(arguments: argparse.Namespace) -> Report:
             report.rows.append({"order": name, **measured.spread("compute"), **locality(
                 token_order(tokens, ordering), (rows, cols), arguments.segment,
                 arguments.row_bytes), "cache_misses": count_misses(run_once, workers)})
-        name, why = choose(client, candidates, {**jobs[0].shape, **jobs[0].pattern},
-                           arguments.workers, report.rows)
+        name, why = choose(client, (rows, cols), {**jobs[0].shape, **jobs[0].pattern}, arguments.workers, report.rows)
     report.notes.append(f"By the plan's cost: {name}, since {why}.")
     if arguments.causal:
         report.notes.append("With an order, a plan counts all pairs of a causal job: which are "
