@@ -130,7 +130,6 @@ class JobCall:
 
     def progress(self, attempt: int, last_failure: Optional[Exception] = None,
                  wait: float = 0.0) -> Progress:
-        """Where an attempt begins."""
         return Progress(self.job_id, attempt, last_failure, wait,
                         rows=len(self.outputs[self.first_output].bytes) if self.outputs else 0,
                         tokens=self.tokens, bytes_to_send=self.inputs.total_bytes(),
@@ -160,11 +159,9 @@ class Attempt:
 
     @property
     def method(self) -> str:
-        """Of the service."""
         return self._call.method
 
     def open(self) -> bytes:
-        """The first message."""
         request = pb.AttendRequest(open=self._call.open)
         request.open.job_id = self._call.job_id
         request.open.attempt = self._number
@@ -184,11 +181,9 @@ class Attempt:
         return self._report is not None
 
     def message(self, rows: Rows) -> bytes:
-        """The message with these rows."""
         return self._call.inputs.chunk(rows)
 
     def sent(self, rows: Rows) -> None:
-        """They have left."""
         self._progress.add(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
 
     def handle(self, response: pb.AttendResponse) -> Tuple[()]:

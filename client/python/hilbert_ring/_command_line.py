@@ -18,8 +18,6 @@ _OF_AN_OPTION = "argument "  # before its name, in argparse's errors
 
 
 class Parser(argparse.ArgumentParser):
-    """Of a command and its own commands."""
-
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
         self._negative_number_matcher = re.compile("-[0-9,.]+")  # a list of numbers is a value, too

@@ -80,7 +80,6 @@ class Connection:
             raise
 
     def pause(self, seconds: float) -> None:
-        """Returns after so many seconds."""
         end = time.monotonic() + seconds
         while not self.closed and (left := end - time.monotonic()) > 0:
             self._closed.wait(min(left, LOOK_SECONDS))
@@ -140,7 +139,6 @@ class Connection:
             raise attempts.too_late(failure)
 
     def _connected_within(self, seconds: float) -> bool:
-        """Works on the connection meanwhile."""
         with self._lock:
             self._check_open()
             ready = grpc.channel_ready_future(self._channel)

@@ -37,7 +37,6 @@ class AioConnection:
         self._calls: Set[Any] = set()  # under way
 
     async def close(self) -> None:
-        """As of Connection.close."""
         self._closed = True
         if self._ending is not None:
             self._ending.set()
@@ -49,7 +48,6 @@ class AioConnection:
 
     @property
     def closed(self) -> bool:
-        """As of Connection.closed."""
         return self._closed
 
     def _check_open(self) -> None:
@@ -78,7 +76,6 @@ class AioConnection:
             raise closed_error() from None
 
     async def pause(self, seconds: float) -> None:
-        """As of Connection.pause."""
         try:
             await asyncio.wait_for(self._ready()[1].wait(), seconds)
         except asyncio.TimeoutError:
@@ -92,7 +89,6 @@ class AioConnection:
 
     def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float],
                endless: bool = False) -> Any:
-        """As of Connection.stream."""
         channel = self._ready()[0]
         if endless:
             channel = self._unbounded = self._unbounded or self._address.channel(grpc.aio, endless)
@@ -101,7 +97,6 @@ class AioConnection:
 
     async def short(self, name: str, request: Any, response: Type[T],
                     seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
-        """As of Connection.short."""
         call = self._ready()[0].unary_unary(service + name, request_serializer=type(request).SerializeToString,
                                             response_deserializer=response.FromString)
         try:
@@ -112,13 +107,11 @@ class AioConnection:
             raise short_failure(name, ended, self.closed) from None
 
     async def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
-        """As of Connection.come_back."""
         await self.pause(wait)
         if not await self._connected_within(attempts.time_left()):
             raise attempts.too_late(failure)
 
     async def _connected_within(self, seconds: float) -> bool:
-        """Works on the connection meanwhile."""
         end = time.monotonic() + seconds
         while True:
             channel, ending = self._ready()

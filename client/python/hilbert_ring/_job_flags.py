@@ -1,6 +1,7 @@
 """A job as commands take it: a spec's file, as `hilbert-ring` reads it, and flags that replace its
 fields."""
 import argparse
+import json
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any, Dict, Optional
 from hilbert_ring._files import checked_path, opened
 from hilbert_ring._flag_values import whole_number, whole_numbers
 from hilbert_ring._spec import coordinate_values, integer, integers
-from hilbert_ring._strict_json import read_json
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 
@@ -84,7 +84,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
     if arguments.spec is not None:
         folder = arguments.spec.parent
         try:
-            found = read_json(arguments.spec)
+            found = json.loads(arguments.spec.read_text(encoding="utf-8-sig"))
         except ValueError as error:
             raise InvalidArgumentError(f"{arguments.spec}: {error}", field="spec") from None
         if not isinstance(found, dict):
@@ -146,7 +146,7 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:
     """Of the spec's file; None: it names none, or cannot be read, which job_of tells."""
     try:
-        name = read_json(arguments.spec)["ordering"]["coords_file"]
+        name = json.loads(arguments.spec.read_text())["ordering"]["coords_file"]
         return Path(arguments.spec.parent / name)
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -16,8 +16,6 @@ _DESCR = re.compile(r"[<>][fiu][248]|\|[iu]1|[<|]V2")  # big-endian and 8-bit nu
 
 
 class NpyHeader(NamedTuple):
-    """What a file says of its array."""
-
     dtype: "np.dtype[Any]"
     shape: Tuple[int, ...]
     fortran: bool  # the first axis varies fastest; False where both orders are one

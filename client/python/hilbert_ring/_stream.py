@@ -45,7 +45,6 @@ class InputBlock:
 
     @property
     def rows(self) -> int:
-        """Of each."""
         return self.tensors[0].shape[0]
 
 
@@ -183,7 +182,6 @@ class StreamAttempt:
         return self._rows_per_chunk > 0
 
     def open(self) -> bytes:
-        """The first message."""
         request = pb.AttendRequest(open=self._call.open)
         request.open.job_id = self._call.job_id
         request.open.attempt = self._number

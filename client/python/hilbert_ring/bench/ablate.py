@@ -25,7 +25,6 @@ PARTS: List[Tuple[str, str, Dict[str, Any], Dict[str, Any]]] = [
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--tokens", type=whole_number, default=65536)
 
 
@@ -49,8 +48,7 @@ def run(arguments: argparse.Namespace) -> Report:
     report.picture = plot(
         report.title, Axis("part, in the table's order"), Axis("with / without, %"),
         [Series("time with the part, of the time without it",
-                [(place + 1, r["ratio"] * 100) for place, r in enumerate(report.rows)])],
-        x_text=lambda value: f"{value:g}")
+                [(place + 1, r["ratio"] * 100) for place, r in enumerate(report.rows)])])
     report.notes.append("There is no cache of plans: each job's is made anew.")
     return report
 

@@ -19,14 +19,12 @@ COLUMNS = (("tokens", "tokens", count), ("dilation", "dilation", count), ("order
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--tokens", type=whole_number, nargs="+", default=[8192, 16384, 32768])
     parser.add_argument("--dilations", type=whole_number, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--segment", type=whole_number, default=4096)
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it."""
     report = Report("dilation", f"Dilation with and without an order, segments of "
                     f"{arguments.segment:,}", COLUMNS)
     with service_of(arguments, workers=arguments.workers,

@@ -97,7 +97,6 @@ def alternate(runs: Sequence[Callable[[], Any]], rounds: int, *, seed: int = 1,
 
 def job(tokens: int, *, heads: int = 8, head_dim: int = 64, ordering: Any = None,
         **pattern: Any) -> Job:
-    """A job of a benchmark: float32."""
     return Job({"tokens": tokens, "heads": heads, "head_dim": head_dim}, pattern, ordering)
 
 

@@ -34,7 +34,6 @@ MOST_CALLERS = 64
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--callers", type=whole_number, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     parser.add_argument("--seconds", type=number, default=5.0, help="of each measurement")
     parser.add_argument("--tokens", type=whole_number, default=64)
@@ -93,7 +92,6 @@ def small_job(client: Client, tokens: int) -> Callable[[], Any]:
 
 def closed(one: Callable[[], Any], callers: int, seconds: float, deadline: float
            ) -> Dict[str, Any]:
-    """A measurement of the closed loop."""
     tally = Tally()
     start = time.perf_counter()
 
@@ -144,7 +142,6 @@ def _in_threads(work: Callable[[], None], number: int) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it."""
     if max(arguments.callers) > MOST_CALLERS or min(arguments.callers) < 1:
         raise ValueError(f"callers is {arguments.callers}, expected 1 to {MOST_CALLERS}")
     report = Report("load", f"Load: jobs of {arguments.tokens} tokens", COLUMNS)

@@ -39,7 +39,6 @@ COLUMNS = (("order", "order", words), ("grid_jump", "mean jump, cells", _two),
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--grid", type=whole_number, nargs=2, default=[256, 256], metavar=("ROWS", "COLS"))
     parser.add_argument("--segment", type=whole_number, default=1024)
     parser.add_argument("--causal", action="store_true")
@@ -48,7 +47,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def orders(grid: Any) -> List[Tuple[str, Any]]:
-    """Those that are compared."""
     return [("row-major", None), ("hilbert", Hilbert(grid=grid)), ("morton", Morton(grid=grid))]
 
 
@@ -111,7 +109,6 @@ def choose(client: Client, grid: Any, pattern: Dict[str, Any], workers: int,
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it."""
     rows, cols = arguments.grid
     tokens = rows * cols
     report = Report("order", f"Orders of {rows} x {cols} tokens, segments of {arguments.segment:,}",

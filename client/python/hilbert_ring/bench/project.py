@@ -37,7 +37,6 @@ REPORTS: Dict[str, Any] = {"segments": [2048, 4096, 8192], "dilations": [1, 2, 4
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--scale", type=whole_number, default=16384,
                         help="tokens of the least job that is measured; the largest has 12 times "
                         "as many")
@@ -181,7 +180,6 @@ def measured_row(kind: str, name: str, one: Job, plan: Any, times: Any,
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it."""
     report = Report("project", "What other workers would do", COLUMNS)
     fitted, others = fitted_jobs(arguments.scale), other_jobs(arguments.scale)
     every = fitted + others
@@ -228,7 +226,6 @@ def errors_in_words(rows: Sequence[Dict[str, Any]]) -> str:
 
 
 def rates_in_words(model: Model) -> str:
-    """Of the fit."""
     rates = model.rates
 
     def inverse(value: float, unit: str, scale: float) -> str:

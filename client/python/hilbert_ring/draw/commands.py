@@ -10,7 +10,6 @@ from hilbert_ring._job_flags import add_job_flags, coords_path_of, job_of
 from hilbert_ring._output_place import find_output
 from hilbert_ring._pending import write_text
 from hilbert_ring._service_flags import add_service_flags, files_shown, service_of
-from hilbert_ring._strict_json import read_json
 from hilbert_ring.draw.order import draw_order
 from hilbert_ring.draw.pattern import draw_pattern
 from hilbert_ring.draw.plan import draw_plan
@@ -22,7 +21,6 @@ _STDOUT = 1  # its descriptor
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Adds the pictures' commands."""
     commands = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
     pattern = commands.add_parser("pattern", help="which query sees which key, by branch and head")
     add_job_flags(pattern, tokens=64, heads=4)
@@ -43,7 +41,6 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def draw(arguments: argparse.Namespace) -> int:
-    """Runs a command."""
     _check_out(arguments)
     picture: Svg = arguments.run(arguments)
     if str(arguments.out) == "-" or find_output(arguments.out).descriptor == _STDOUT:
@@ -77,7 +74,7 @@ def _plan(arguments: argparse.Namespace) -> Svg:
 
 def _trace(arguments: argparse.Namespace) -> Svg:
     try:
-        trace: Any = read_json(arguments.trace)
+        trace: Any = json.loads(arguments.trace.read_text(encoding="utf-8"))
     except ValueError:
         trace = None
     return draw_trace(trace)
