@@ -5,12 +5,12 @@ from typing import Any, Dict, List, Tuple
 
 from hilbert_ring._flag_values import whole_number
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
-from hilbert_ring.bench.report import Report, count, milliseconds, percent, words
+from hilbert_ring.bench.report import Report, count, milliseconds, percent
 from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.local_service import local
 from hilbert_ring.ordering import Hilbert
 
-COLUMNS = (("part", "part", words), ("off", "instead", words), ("tokens", "tokens", count),
+COLUMNS = (("part", "part", str), ("off", "instead", str), ("tokens", "tokens", count),
            ("on_seconds", "with it: ms, median", milliseconds),
            ("on_least", "with it: least", milliseconds), ("on_most", "with it: most", milliseconds),
            ("off_seconds", "without: ms, median", milliseconds),

@@ -10,12 +10,13 @@ import random
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Sequence
 
 from hilbert_ring._flag_values import number, whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import RepeatedRows
-from hilbert_ring.bench.report import Report, count, milliseconds, words
+from hilbert_ring.bench.report import Report, count, milliseconds
 from hilbert_ring.client import Client
 from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.errors import HilbertRingError
@@ -25,7 +26,7 @@ def _rate(value: float) -> str:
     return f"{value:,.1f}"
 
 
-COLUMNS = (("loop", "loop", words), ("callers", "callers", count),
+COLUMNS = (("loop", "loop", str), ("callers", "callers", count),
            ("offered", "offered, jobs/s", _rate), ("jobs_a_second", "done, jobs/s", _rate),
            ("goodput", "goodput, jobs/s", _rate), ("p50", "p50 ms", milliseconds),
            ("p90", "p90", milliseconds), ("p99", "p99", milliseconds),
@@ -134,11 +135,9 @@ def open_loop(one: Callable[[], Any], rate: float, seconds: float, deadline: flo
 
 
 def _in_threads(work: Callable[[], None], number: int) -> None:
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(number) as pool:
+        for done in [pool.submit(work) for _ in range(number)]:
+            done.result()
 
 
 def run(arguments: argparse.Namespace) -> Report:

@@ -9,7 +9,7 @@ from hilbert_ring._flag_values import whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.cache_misses import count_misses, own_workers
 from hilbert_ring.bench.jobs import JobRun, alternate, job
-from hilbert_ring.bench.report import Report, count, milliseconds, words
+from hilbert_ring.bench.report import Report, count, milliseconds
 from hilbert_ring.client import Client
 from hilbert_ring.draw.curves import token_order
 from hilbert_ring.draw.plot import Axis, Series, plot
@@ -25,7 +25,7 @@ def _two(value: float) -> str:
     return f"{value:.2f}"
 
 
-COLUMNS = (("order", "order", words), ("grid_jump", "mean jump, cells", _two),
+COLUMNS = (("order", "order", str), ("grid_jump", "mean jump, cells", _two),
            ("token_jump", "mean jump, tokens", count),
            ("radius", "radius of a segment, cells", _two),
            ("segment_pages", "pages of rows that a segment gathers", count),
@@ -67,7 +67,6 @@ def locality(order: "NDArray[np.int64]", grid: Tuple[int, int], segment: int,
     jumps = np.hypot(np.diff(x), np.diff(y))
     starts = range(0, len(order) - segment + 1, segment)
     parts = [order[start:start + segment] for start in starts] or [order]
-    radii = [np.sqrt((part // cols).var() + (part % cols).var()) for part in parts]
     slots = np.empty_like(order)
     slots[order] = np.arange(len(order))
     plane = slots.reshape(rows, cols)
@@ -78,7 +77,7 @@ def locality(order: "NDArray[np.int64]", grid: Tuple[int, int], segment: int,
     windows = [plane[top:top + side[0], left:left + side[1]].reshape(-1) for top, left in corners]
     return {"grid_jump": float(jumps.mean()) if len(jumps) else 0.0,
             "token_jump": float(np.abs(np.diff(order)).mean()) if len(order) > 1 else 0.0,
-            "radius": float(np.mean(radii)),
+            "radius": float(np.mean([_radius(part, cols) for part in parts])),
             "segment_pages": _mean_blocks(parts, row_bytes, PAGE),
             "segment_lines": _mean_blocks(parts, row_bytes, LINE),
             "window_pages": _mean_blocks(windows, row_bytes, PAGE),
@@ -148,6 +147,9 @@ def run(arguments: argparse.Namespace) -> Report:
 def segment_radii(order: "NDArray[np.int64]", cols: int, segment: int
                   ) -> List[Tuple[float, float]]:
     """(number, radius) of the first 64 segments."""
-    parts = [order[start:start + segment] for start in range(0, len(order), segment)][:64]
-    return [(float(i), float(np.sqrt((part // cols).var() + (part % cols).var())))
-            for i, part in enumerate(parts)]
+    starts = range(0, len(order), segment)[:64]
+    return [(float(i), _radius(order[start:start + segment], cols)) for i, start in enumerate(starts)]
+
+
+def _radius(tokens: "NDArray[np.int64]", cols: int) -> float:
+    return float(np.sqrt((tokens // cols).var() + (tokens % cols).var()))

@@ -17,7 +17,7 @@ from hilbert_ring._flag_values import number, whole_number
 from hilbert_ring._job_flags import Job
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
-from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds, percent, words
+from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds, percent
 from hilbert_ring.client import Client
 from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
@@ -28,7 +28,7 @@ def _seconds(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-COLUMNS = (("kind", "kind", words), ("job", "job", words), ("tokens", "tokens", count),
+COLUMNS = (("kind", "kind", str), ("job", "job", str), ("tokens", "tokens", count),
            ("workers", "workers", count), ("memory", "MiB a worker, planned", mebibytes),
            ("memory_error", "error of MiB a worker", percent), ("exchanged", "MiB exchanged, planned", mebibytes),
            ("exchanged_error", "error of MiB exchanged", percent), ("seconds", "seconds, predicted", _seconds),

@@ -72,10 +72,6 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def words(value: Any) -> str:
-    return str(value)
-
-
 def milliseconds(seconds: float) -> str:
     value = seconds * 1e3
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
