@@ -1,6 +1,5 @@
 """Tensors of whatever kind go in, and results of that kind come out."""
 import array
-import asyncio
 import gzip
 import io
 import os
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 from hilbert_ring._npy import map_npy
 from hilbert_ring.local_service import find_program
 
@@ -154,10 +154,6 @@ def test_big_endian_rows_give_results_of_this_machine(client, expected, which, k
     given = [kind(x.astype(">f4")) if name in which else x for name, x in zip("qkv", tensors())]
     pattern = {name: value for name, value in PATTERN.items() if name != "progress"}
 
-    async def awaited(values):
-        async with hilbert_ring.aio.connect(client.server) as aio_client:
-            return await aio_client.attend(*values, **PATTERN)
-
     def run(values, **more):
         if how == "attend":
             return client.attend(*values, **PATTERN, **more)
@@ -165,7 +161,7 @@ def test_big_endian_rows_give_results_of_this_machine(client, expected, which, k
             return client.attend_many([values], **pattern, **more)[0]
         if how == "attend_stream":
             return list(client.attend_stream([values], lse=True, **pattern, **more))[0]
-        return asyncio.run(awaited(values))
+        return ByAsyncio(client.server).attend(*values, **PATTERN)
 
     result = run(given)
     assert result.out.dtype == np.dtype("f4") and result.out.dtype.isnative
@@ -268,11 +264,6 @@ def test_what_reading_raises_reaches_the_caller(client):
             raise OSError("the disk is gone")
 
     q, k, _ = tensors()
-    with pytest.raises(OSError, match="the disk is gone"):
-        client.attend(q, k, Broken(), **PATTERN)
-
-    async def run():
-        async with hilbert_ring.aio.connect(client.server) as aio_client:
-            await aio_client.attend(q, k, Broken(), **PATTERN)
-    with pytest.raises(OSError, match="the disk is gone"):
-        asyncio.run(run())
+    for made in (client, ByAsyncio(client.server)):
+        with pytest.raises(OSError, match="the disk is gone"):
+            made.attend(q, k, Broken(), **PATTERN)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 from hilbert_ring.local_service import find_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -191,11 +192,8 @@ def test_a_service_whose_workers_come_later_runs_the_jobs(tmp_path):
 
 
 def test_for_asyncio(client):
-    async def run():
-        async with hilbert_ring.aio.connect(client.server) as waiting:
-            return await waiting.attend_many([rows(20, 1), (1, 2, 3), rows(30, 2)], segments=[8], chunk_bytes=1)
-
-    first, error, second = asyncio.run(run())
+    first, error, second = ByAsyncio(client.server).attend_many([rows(20, 1), (1, 2, 3), rows(30, 2)], segments=[8],
+                                                                chunk_bytes=1)
     assert_same(first, alone(client, rows(20, 1), segments=[8]))
     assert_same(second, alone(client, rows(30, 2), segments=[8]))
     assert isinstance(error, hilbert_ring.InvalidArgumentError)

@@ -164,7 +164,8 @@ def error_of(code: grpc.StatusCode, details: Optional[str],
             values.update(_info_of(value))
     kind = error_class(code.name)
     message = _with_brackets(details or "") or "the service gave no reason"
-    error = kind(message, retry_after=seconds_of(pushback_of(metadata)),
+    pushback = pushback_of(metadata)
+    error = kind(message, retry_after=pushback if pushback is not None and pushback >= 0 else None,
                  **values)  # type: ignore[arg-type]
     if kind is HilbertRingError:
         error.code = code.name
@@ -189,15 +190,6 @@ def _info_of(details: bytes) -> Dict[str, Any]:
     return {}
 
 
-def pushback_of(trailing: Metadata) -> Optional[str]:
-    """What the service says of another attempt, as it came; several values are joined by commas."""
-    values = [value for key, value in trailing if key == _PUSHBACK]
-    return ",".join(values) if values else None
-
-
-def seconds_of(pushback: Optional[str]) -> Optional[float]:
-    """Of a pushback: None where there is none, or one that wants no other attempt."""
-    if pushback is None or not pushback.isascii() or not pushback.isdigit():
-        return None
-    milliseconds = int(pushback)
-    return milliseconds / 1000 if milliseconds < 2**31 else None
+def pushback_of(trailing: Metadata) -> Optional[float]:
+    """Seconds after which the service wants another attempt; below 0: it wants none; None: it does not say."""
+    return next((int(value) / 1000 for key, value in trailing if key == _PUSHBACK), None)
