@@ -135,20 +135,6 @@ def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):
     assert not (tmp_path / "none.svg").exists()
 
 
-def test_the_command_line_draws_the_same(capsys, tmp_path):
-    line = ["draw", "order", "--grid", "8,8", "--segments", "16", "--curve", "hilbert", "--out"]
-    assert main([*line, str(tmp_path / "own.svg")]) == 0
-    program = [find_program("hilbert-ring"), *line, str(tmp_path / "by_program.svg")]
-    environment = {**os.environ, "HILBERT_RING_PYTHON": sys.executable}
-    done = subprocess.run(program, capture_output=True, text=True, timeout=120, env=environment,
-                          check=False)
-    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'by_program.svg'}\n"), done.stderr
-    assert (tmp_path / "own.svg").read_bytes() == (tmp_path / "by_program.svg").read_bytes()
-    done = subprocess.run([*program, "--tokens", "9"], capture_output=True, text=True, timeout=120,
-                          env=environment, check=False)
-    assert done.returncode == 2 and done.stderr.startswith("hilbert-ring: ")
-
-
 def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
     for name in ("json", "types", "argparse", "runpy", "hilbert_ring"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the current folder')\n")
