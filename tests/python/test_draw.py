@@ -127,7 +127,7 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
         (["--tokens", "0"], "INVALID_ARGUMENT: tokens is 0, but must be at least 1\n"),
         (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, but must be at least 1\n"),
         (["--curve", "hilbert", "--grid", "8,8", "--window", "8"], "ordering.window is 8, but must be 0 with ordering.grid\n"),
-        (["--curve", "hilbert", "--grid", "4,9"], "ordering.grid [4, 9] has 36 cells, but a sequence has 64 tokens: a grid")]),
+        (["--curve", "hilbert", "--grid", "4,9"], "ordering.grid [4, 9] has 36 cells, but a sequence has 64")]),
     (["plan", "--segments", "16", "--workers", "0"], "--workers: Value 0 not in range 1 to 4096;")])
 def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):
     assert main(["draw", *line, "--out", str(tmp_path / "none.svg")]) == 2

@@ -54,10 +54,12 @@ def saved(values=np.zeros((16, 2, 8), "f4")):
 def with_header(old, new, version=1):
     """A file in whose header a part is replaced."""
     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (16, 2, 8), }\n".replace(old, new).encode()
-    return b"\x93NUMPY" + bytes([version, 0]) + len(header).to_bytes(2 if version == 1 else 4, "little") + header + bytes(1024)
+    size = len(header).to_bytes(2 if version == 1 else 4, "little")
+    return b"\x93NUMPY" + bytes([version, 0]) + size + header + bytes(1024)
 
 
-BROKEN = {"text": b"q, k, v\n1, 2, 3\n", "gzip": gzip.compress(saved()), "empty": b"", "cut": saved()[:-1], "long": saved() + b"x"}
+BROKEN = {"text": b"q, k, v\n1, 2, 3\n", "gzip": gzip.compress(saved()), "empty": b"", "cut": saved()[:-1],
+          "long": saved() + b"x"}
 
 
 @pytest.mark.parametrize("name", [*BROKEN, "folder", "pipe", "absent"])
@@ -83,9 +85,9 @@ def test_files_that_are_no_npy_are_refused_in_the_command_lines_words(client, tm
 
 
 @pytest.mark.parametrize("data", [
-    saved()[:8], saved()[:60], with_header("", "", version=9), with_header("'shape'", "shape"), with_header("<f4", "|O"),
-    with_header("'fortran_order': False, ", ""), with_header("16", "-16"), with_header("16", str(10**30)),
-    with_header("'<f4'", "[('a', '<f4')]")], ids=lambda _: "header")
+    saved()[:8], saved()[:60], with_header("", "", version=9), with_header("'shape'", "shape"),
+    with_header("<f4", "|O"), with_header("'fortran_order': False, ", ""), with_header("16", "-16"),
+    with_header("16", str(10**30)), with_header("'<f4'", "[('a', '<f4')]")], ids=lambda _: "header")
 def test_headers_that_are_refused(tmp_path, data):
     (tmp_path / "q.npy").write_bytes(data)
     with pytest.raises(ValueError):

@@ -239,8 +239,9 @@ def as_rows(path_or_bytes):
 
 
 def test_from_stdin_to_stdout(client, rows, whole, tmp_path):
-    done = subprocess.run(command(client, "--qkv", "-", "--out", "-", "--lse", tmp_path / "lse.raw", "--report",
-                                  tmp_path / "report.json"), input=packed(rows).tobytes(), capture_output=True, timeout=UNTIL)
+    files = ["--lse", tmp_path / "lse.raw", "--report", tmp_path / "report.json"]
+    done = subprocess.run(command(client, "--qkv", "-", "--out", "-", *files), input=packed(rows).tobytes(),
+                          capture_output=True, timeout=UNTIL)
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(as_rows(done.stdout), whole.out)
     np.testing.assert_array_equal(np.fromfile(tmp_path / "lse.raw", "f4").reshape(TOKENS, HEADS), whole.lse)

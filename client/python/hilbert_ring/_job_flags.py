@@ -139,8 +139,8 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
                                    field="ordering.window")
     for length in lengths or [tokens or prod(grid)]:
         if grid and length != prod(grid):
-            raise InvalidArgumentError(f"ordering.grid {grid} has {prod(grid)} cells, but a sequence has {length} tokens: a "
-                                       "grid must hold exactly one token per cell", field="ordering.grid")
+            raise InvalidArgumentError(f"ordering.grid {grid} has {prod(grid)} cells, but a sequence has {length} "
+                                       "tokens: a grid must hold exactly one token per cell", field="ordering.grid")
 
 
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:

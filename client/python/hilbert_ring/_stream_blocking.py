@@ -81,7 +81,8 @@ class _Carrier(BlockingCarrier[StreamAttempt]):
     def _requests(self) -> Iterator[bytes]:
         yield self._attempt.open()
         with self._changed:
-            self._changed.wait_for(lambda: self._attempt.admitted or self._over)  # until the call ends, which has a deadline
+            # Until the call ends, which has a deadline.
+            self._changed.wait_for(lambda: self._attempt.admitted or self._over)
         block = self._call.first
         while not self._over:
             yield from self._attempt.chunks(block)
