@@ -35,7 +35,9 @@ def test_ranges_and_lists_in_any_order():
     np.testing.assert_array_equal(data.view("f4"), VALUES)
 
 
-@pytest.mark.parametrize("chunk", [chunk_of(VALUES[3:6], first=3), chunk_of(VALUES[[5, 3]], tokens=[5, 3])])
+@pytest.mark.parametrize("chunk", [
+    chunk_of(VALUES[3:6], first=3), chunk_of(VALUES[[5, 3]], tokens=[5, 3]),
+    chunk_of(VALUES[[6, 6]], tokens=[6, 6])])
 def test_a_row_that_comes_twice(chunk):
     _, rows = place_for(VALUES)
     rows.place(chunk_of(VALUES[:4]))

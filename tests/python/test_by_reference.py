@@ -1,6 +1,7 @@
 """Jobs whose tensors lie in files that client and service both see."""
 import json
 import os
+import subprocess
 import time
 import warnings
 
@@ -9,6 +10,7 @@ import pytest
 
 import golden_cases
 import hilbert_ring
+from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
 
 SHAPE = (300, 4, 16)
@@ -306,3 +308,35 @@ def test_what_of_an_encoder_is_sent(encoders, folder):
         assert raised.value.field == field
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="goes with attention_map"):
         encoders.encode(tiles, coords, attention_map_out=folder / "map.npy", **given)
+
+
+def test_the_command_line(encoders, folder):
+    pool = "none"
+    (tiles, coords), given = slides("slides_packed", folder)
+    sent = encoders.encode(np.load(tiles), np.load(coords), pool=pool, attention_map=True, **given)
+
+    def run(how, *more):
+        return subprocess.run(
+            [find_program("hilbert-ring"), "encode", "--server", encoders.server, "--model",
+             "slides_packed", "--tiles", tiles, "--coords", coords, "--out", folder / "e.npy",
+             "--pool", pool, "--attention-map", folder / "m.npy", "--sequence-lengths",
+             ",".join(map(str, given["sequence_lengths"])), "--by-reference", how, "--report",
+             folder / "r.json", *more], capture_output=True, text=True, timeout=120)
+
+    for how in ("always", "auto", "never"):
+        done = run(how)
+        assert done.returncode == 0 and "are sent" not in done.stderr, done.stderr
+        workers = json.loads((folder / "r.json").read_text())["workers"]
+        read = sum(int(worker["file_bytes_read"]) for worker in workers)
+        assert (read > 0) == (how != "never")
+        np.testing.assert_array_equal(np.load(folder / "e.npy"), sent.embeddings)
+        np.testing.assert_array_equal(np.load(folder / "m.npy"), sent.attention_map)
+        assert names(folder) == ["coords.npy", "e.npy", "m.npy", "r.json", "tiles.npy"]
+        (folder / "e.npy").unlink()
+        (folder / "m.npy").unlink()
+    done = run("always", "--data-root", str(folder))
+    assert done.returncode == 1 and "is not the service's data root" in done.stderr
+    assert names(folder) == ["coords.npy", "r.json", "tiles.npy"]
+    np.save(tiles, np.asfortranarray(np.load(tiles)))
+    assert run("always").returncode == 2
+    np.save(tiles, np.ascontiguousarray(np.load(tiles)))

@@ -334,3 +334,55 @@ def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio
     assert {progress.attempt for progress in lost.seen} == {0}  # within the attempt
     assert lost.seen[-1].bytes_to_send > lost.seen[0].bytes_to_send
     assert lost.seen[-1].bytes_sent >= lost.seen[0].bytes_to_send
+
+
+def test_a_full_queue_is_waited_for(monkeypatch):
+    waits = []
+    sleep = time.sleep
+    # What the service asks for may be a minute: the test looks at it and does not wait for it.
+    monkeypatch.setattr(hilbert_ring._connection.Connection, "pause", lambda self, seconds: (
+        waits.append(seconds), sleep(min(seconds, 0.2))))
+    with hilbert_ring.local(workers=1, max_queue=1) as client:
+        running = threading.Event()
+        ends = []
+
+        def block(job_id, reached):
+            def attend():
+                try:
+                    client.attend(*long_tensors(), job_id=job_id,
+                                  **{**LONG, "progress": lambda progress: reached(progress)})
+                except hilbert_ring.CancelledError as error:
+                    ends.append(error.reason)
+            thread = threading.Thread(target=attend)
+            thread.start()
+            return thread
+
+        threads = [block("runs", lambda progress: progress.admitted and running.set())]
+        assert running.wait(UNTIL)
+        threads.append(block("waits", lambda progress: None))
+        assert await_that(lambda: len(client.jobs()) == 2)
+        with pytest.raises(hilbert_ring.ResourceExhaustedError) as raised:
+            client.attend(*long_tensors(), max_attempts=1, **LONG)
+        assert raised.value.reason == "QUEUE_FULL" and raised.value.retry_after > 0
+
+        def tell(progress):
+            seen.append(progress)
+            if progress.attempt == 1 and not progress.admitted and len(client.jobs()) == 2:
+                client.cancel("waits")
+                client.cancel("runs")
+            if progress.admitted:
+                client.cancel("comes-later")
+
+        seen = []
+        with pytest.raises(hilbert_ring.CancelledError):
+            client.attend(*long_tensors(), job_id="comes-later", deadline=UNTIL,
+                          **{**LONG, "progress": tell})
+        assert seen[-1].admitted and seen[-1].attempt >= 1
+        assert seen[-1].last_failure.reason == "QUEUE_FULL"
+        failures = {progress.attempt: progress for progress in seen if progress.attempt > 0}
+        for progress in failures.values():
+            pushback = progress.last_failure.retry_after
+            assert pushback <= progress.wait <= 1.25 * pushback and progress.wait in waits
+        for thread in threads:
+            thread.join(UNTIL)
+        assert ends == ["CANCELLED_BY_CALLER"] * 2

@@ -125,14 +125,29 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
         (["--tokens", "1_0"], "--tokens: 1_0, must be a whole number in decimal digits;"),
         (["--tokens", str(1 << 63)], f"--tokens: {1 << 63} is beyond 64 bits;"),
         (["--tokens", "0"], "INVALID_ARGUMENT: tokens is 0, but must be at least 1\n"),
+        (["--head-dim", "12"], "head_dim is 12, but must be 8 to 256 in steps of 8\n"),
         (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, but must be at least 1\n"),
         (["--curve", "hilbert", "--grid", "8,8", "--window", "8"], "ordering.window is 8, but must be 0 with ordering.grid\n"),
-        (["--curve", "hilbert", "--grid", "4,9"], "ordering.grid [4, 9] has 36 cells, but a sequence has 64")]),
+        (["--curve", "hilbert", "--grid", "4,9"], "ordering.grid [4, 9] has 36 cells, but tokens is 64: a grid must hold ")]),
     (["plan", "--segments", "16", "--workers", "0"], "--workers: Value 0 not in range 1 to 4096;")])
 def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):
     assert main(["draw", *line, "--out", str(tmp_path / "none.svg")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "none.svg").exists()
+
+
+def test_the_command_line_draws_the_same(capsys, tmp_path):
+    line = ["draw", "order", "--grid", "8,8", "--segments", "16", "--curve", "hilbert", "--out"]
+    assert main([*line, str(tmp_path / "own.svg")]) == 0
+    program = [find_program("hilbert-ring"), *line, str(tmp_path / "by_program.svg")]
+    environment = {**os.environ, "HILBERT_RING_PYTHON": sys.executable}
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, env=environment,
+                          check=False)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'by_program.svg'}\n"), done.stderr
+    assert (tmp_path / "own.svg").read_bytes() == (tmp_path / "by_program.svg").read_bytes()
+    done = subprocess.run([*program, "--tokens", "9"], capture_output=True, text=True, timeout=120,
+                          env=environment, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("hilbert-ring: ")
 
 
 def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
@@ -147,7 +162,11 @@ def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
 
 @pytest.mark.parametrize("spec, told", [
     ('{"segments": [4], "dilation": [1]}', "unknown field dilation"),
+    ('{"segments": [4], "segments": [8]}', 'field "segments" is given more than once'),
     ('{"segments": [4]} {}', "Extra data"),
+    ('{"segments": [4]}\0', "Extra data"),
+    ('{"segments": [4], "scale": NaN}', "NaN is no number"),
+    ("[" * 100_000, "nests too deep"),
     ('{"segments": [4], "ordering": 3}', "ordering is 3, must be an object"),
     ('{"segments": [4], "ordering": {"coords": [[1, 2], [3]]}}', "ordering.coords is a list, must be an array of integers"),
     ('{"segments": [4], "ordering": {"coords_file": "job.json"}}', "job.json: not a .npy file: it does not start with"),

@@ -176,6 +176,20 @@ def test_results_are_memory_of_their_own(client):
     same(again, client.attend(np.full(SHAPE, 7, "f4"), *values[1:], by_reference="never", **PATTERN))
 
 
+def test_asyncio(local, client):
+    values = tensors()
+
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as connected:
+            return await asyncio.gather(*(connected.attend(*values, **PATTERN) for _ in range(4)))
+
+    sent = client.attend(*values, by_reference="never", **PATTERN)
+    for result in asyncio.run(run()):
+        assert result.report.by_reference
+        same(result, sent)
+    assert left(local) == []
+
+
 def test_small_jobs_are_sent(local):
     assert not local._client.attend(*tensors(), **PATTERN).report.by_reference
     rows = _by_reference.HANDED_BYTES // (4 * 512 * 4 + 8 * 4)

@@ -78,6 +78,24 @@ def test_a_job_by_tls_with_a_token(connected, folder, tmp_path):
         mean_of_v(client)
 
 
+@pytest.mark.parametrize("shown", [{}, {"token": "token-of-nobody-0123456789"}])
+def test_a_stranger_gets_nothing(connected, shown):
+    client = connected(**shown)
+    for call in (client.status, client.jobs, lambda: client.cancel("job"),
+                 lambda: client.plan(tokens=8, heads=1, head_dim=16, segments=[8]),
+                 lambda: mean_of_v(client)):
+        with pytest.raises(hilbert_ring.UnauthenticatedError) as raised:
+            call()
+        assert raised.value.reason == "AUTH_TOKEN"
+        assert "nobody" not in str(raised.value)
+
+
+def test_a_service_that_is_not_trusted_is_not_called(connected, folder):
+    for wrong in ({"ca": folder / "stranger.pem"}, {"server_name": "another.host"}):
+        with pytest.raises(hilbert_ring.UnavailableError):
+            connected("lab", **wrong).status()
+
+
 def test_what_is_no_certificate_or_key_is_named_at_once(connected, folder, tmp_path):
     pem, key, other = folder / "service.pem", folder / "service.key", folder / "stranger.key"
     (tmp_path / "words").write_text("no certificate\n")

@@ -187,14 +187,16 @@ def test_what_is_not_read_takes_a_fixed_memory():
             assert now - before - taken <= STREAM_AHEAD_BYTES + kernel
 
 
-def test_asyncio(client, rows, whole):
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_asyncio(client, rows, whole, asynchronous):
     async def blocks():
         for block in cut(rows, 100):
             yield block
 
     async def run():
         async with hilbert_ring.aio.connect(client.server) as near:
-            stream = near.attend_stream(blocks(), lse=True, epoch_tokens=256, **SPEC)
+            stream = near.attend_stream(blocks() if asynchronous else cut(rows, 100), lse=True,
+                                        epoch_tokens=256, **SPEC)
             results = [block async for block in stream]
             return stream.report, results
 

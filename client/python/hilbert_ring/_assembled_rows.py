@@ -44,10 +44,13 @@ class AssembledRows:
         at: Any = slice(chunk.first_token, chunk.first_token + count)
         if chunk.tokens:
             at = np.array(chunk.tokens, np.int64)
-        if self._placed[at].any():
+            distinct = len(np.unique(at)) == count
+        else:
+            distinct = True
+        if not distinct or self._placed[at].any():
             raise DataLossError(f"{self._name} chunk from the service: a row came twice")
         self._placed[at] = True
-        self._rows[at] = np.frombuffer(payload, self._rows.dtype)
+        self._rows[at] = np.frombuffer(payload, self._rows.dtype, count)
         self.rows_placed += count
         self.count_not_finite(payload, at)
 

@@ -34,6 +34,7 @@ CHOICES = ("auto", "always", "never")
 # of 8 MiB 0.70 to 0.96 of it, of 32 MiB 0.69 to 0.80, at a third to a half of the client's processor time
 # (Intel Xeon with AMX, 2 cores, load 17 to 20; bench/handed_arrays.py).
 HANDED_BYTES = 8 << 20
+ASK_SECONDS = 5.0  # for the data root: a service that does not answer is not on this host
 
 # A job that failed so may well be done where its tensors are sent.
 _MAY_SEND: FrozenSet[str] = frozenset({
@@ -69,7 +70,7 @@ def naming_of(call: JobCall) -> Optional["Naming"]:
     parts, fault = _parts(call)
     if fault is not None and call.by_reference == "always":
         raise fault
-    naming = Naming(call, parts)
+    naming = Naming(call, parts, fault is None)
     return naming if fault is None or naming.may_be_handed() else None
 
 
@@ -116,8 +117,9 @@ def _in_memory(array: Any) -> bool:
 class Naming:
     """The files of a job, from `name` to `close`: for one thread at a time; `stop` is for any."""
 
-    def __init__(self, call: JobCall, parts: Parts) -> None:
-        """parts: of inputs that lie in files."""
+    def __init__(self, call: JobCall, parts: Parts, in_files: bool) -> None:
+        """parts: of inputs that lie in files; in_files: so do all tensors."""
+        self.in_files = in_files
         self._call = call
         self._parts = parts
         self._scratch: Optional[Scratch] = None

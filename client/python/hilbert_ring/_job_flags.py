@@ -1,22 +1,24 @@
 """A job as commands take it: a spec's file, as `hilbert-ring` reads it, and flags that replace its
 fields."""
 import argparse
-import json
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from hilbert_ring._files import checked_path, opened
 from hilbert_ring._flag_values import whole_number, whole_numbers
-from hilbert_ring._spec import coordinate_values, integer, integers
-from hilbert_ring.errors import InvalidArgumentError
+from hilbert_ring._spec import coordinate_values
+from hilbert_ring._strict_json import read_json
+from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 
 _SHAPE = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
 _PATTERN = ("segments", "dilations", "mixing", "causal", "scale", "tail", "average_groups",
             "sequence_lengths")
-_LISTS = ("segments", "dilations", "sequence_lengths")
+_DIMS = ("head_dim", "value_dim")
+_MOST_HEADS = 4096  # as a service's limit
+_MOST_TOKENS = 1 << 40
 _CURVES = {"hilbert": Hilbert, "morton": Morton, "auto": Auto}
 
 
@@ -84,7 +86,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
     if arguments.spec is not None:
         folder = arguments.spec.parent
         try:
-            found = json.loads(arguments.spec.read_text(encoding="utf-8-sig"))
+            found = read_json(arguments.spec)
         except ValueError as error:
             raise InvalidArgumentError(f"{arguments.spec}: {error}", field="spec") from None
         if not isinstance(found, dict):
@@ -113,40 +115,69 @@ def job_of(arguments: argparse.Namespace) -> Job:
 
 
 def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
-    """What pictures count on. The service checks the job of a plan.
+    """In the words of engine/spec/job_spec.cc.
 
     Raises:
-        InvalidArgumentError: no job can have such a number, or so many of them.
+        InvalidArgumentError, OutOfRangeError: no job can have such a number, or so many of them.
     """
-    lists = {name: integers(name, () if given is None else given) for name, given in (
-        *((name, fields.get(name)) for name in _LISTS), ("ordering.grid", order.get("grid")))}
-    numbers = {f"{name}[{place}]": value for name, given in lists.items() for place, value in enumerate(given)}
-    for name in ("tokens", "heads"):
-        if fields.get(name) is not None:
-            numbers[name] = integer(name, fields[name])
-    for name, value in numbers.items():
-        if value < 1:
-            raise InvalidArgumentError(f"{name} is {value}, but must be at least 1", field=name.partition("[")[0])
-    if lists["dilations"] and len(lists["dilations"]) != len(lists["segments"]):
-        raise InvalidArgumentError(f"segments has {len(lists['segments'])} entries, but dilations has "
-                                   f"{len(lists['dilations'])}", field="dilations")
-    lengths, tokens, grid = lists["sequence_lengths"], numbers.get("tokens"), lists["ordering.grid"]
+    segments, dilations = fields["segments"], fields.get("dilations")
+    lengths, tokens, heads = fields.get("sequence_lengths"), fields.get("tokens"), fields.get("heads")
+    numbers: List[Tuple[str, Any, Optional[int], Optional[int]]] = [
+        ("tokens", tokens, 1, _MOST_TOKENS), ("heads", heads, 1, _MOST_HEADS),
+        ("kv_heads", fields.get("kv_heads"), 1, None), ("ordering.window", order.get("window"), 0, None)]
+    numbers += [(name, fields.get(name), None, None) for name in _DIMS]
+    for name, given, most in (("segments", segments, _MOST_TOKENS), ("dilations", dilations, _MOST_TOKENS),
+                              ("sequence_lengths", lengths, None), ("ordering.grid", order.get("grid"), None)):
+        if given is not None and not isinstance(given, list):
+            raise InvalidArgumentError(f"{name} is {given!r}, but must be a list of integers", field=name)
+        numbers += [(f"{name}[{place}]", value, 1, most) for place, value in enumerate(given or ())]
+    for name, value, least, limit in numbers:
+        _check_number(name, value, least, limit)
+    if dilations and len(dilations) != len(segments):
+        raise InvalidArgumentError(f"segments has {len(segments)} entries, but dilations has {len(dilations)}",
+                                   field="dilations")
+    if heads and heads % (fields.get("kv_heads") or 1):
+        raise InvalidArgumentError(f"kv_heads is {fields['kv_heads']}, but must divide heads, which is {heads}",
+                                   field="kv_heads")
     if lengths and tokens and sum(lengths) != tokens:
         raise InvalidArgumentError(f"sequence_lengths add up to {sum(lengths)}, but tokens is {tokens}",
                                    field="sequence_lengths")
-    if grid and integer("ordering.window", order.get("window") or 0):
-        raise InvalidArgumentError(f"ordering.window is {order['window']}, but must be 0 with ordering.grid",
-                                   field="ordering.window")
-    for length in lengths or [tokens or prod(grid)]:
-        if grid and length != prod(grid):
-            raise InvalidArgumentError(f"ordering.grid {grid} has {prod(grid)} cells, but a sequence has {length} "
-                                       "tokens: a grid must hold exactly one token per cell", field="ordering.grid")
+    if order.get("grid") is not None:
+        _check_grid(order["grid"], order.get("window"), lengths or ([tokens] if tokens else []), bool(lengths))
+
+
+def _check_grid(grid: List[int], window: Optional[int], lengths: List[int], packed: bool) -> None:
+    if len(grid) not in (2, 3):
+        raise InvalidArgumentError(f"ordering.grid has {len(grid)} entries, but must have 2 or 3", field="ordering.grid")
+    if window:
+        raise InvalidArgumentError(f"ordering.window is {window}, but must be 0 with ordering.grid", field="ordering.window")
+    cells = prod(grid)
+    for place, length in enumerate(lengths):
+        if length != cells:
+            what, of = (f"sequence_lengths[{place}]", " of every sequence a") if packed else ("tokens", " per")
+            raise InvalidArgumentError(f"ordering.grid {grid} has {cells} cells, but {what} is {length}: a grid must hold "
+                                       f"exactly one token{of} cell", field="ordering.grid")
+
+
+def _check_number(name: str, value: Any, least: Optional[int], limit: Optional[int]) -> None:
+    """least: None for the size of a head."""
+    if value is None:
+        return
+    field = name.partition("[")[0]
+    if type(value) is not int:  # a bool is no number
+        raise InvalidArgumentError(f"{name} is {value!r}, but must be an integer", field=field)
+    if least is None and not (8 <= value <= 256 and value % 8 == 0):
+        raise InvalidArgumentError(f"{name} is {value}, but must be 8 to 256 in steps of 8", field=field)
+    if least is not None and value < least:
+        raise InvalidArgumentError(f"{name} is {value}, but must be at least {least}", field=field)
+    if limit is not None and value > limit:
+        raise OutOfRangeError(f"{name} is {value}, which is over the limit of {limit}", field=field)
 
 
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:
     """Of the spec's file; None: it names none, or cannot be read, which job_of tells."""
     try:
-        name = json.loads(arguments.spec.read_text())["ordering"]["coords_file"]
+        name = read_json(arguments.spec)["ordering"]["coords_file"]
         return Path(arguments.spec.parent / name)
     except (OSError, ValueError, KeyError, TypeError):
         return None

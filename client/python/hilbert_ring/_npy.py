@@ -1,4 +1,5 @@
-"""Files of NumPy's .npy format. What is no such file, or not all of one, is told in the words of client/cpp/npy.cc.
+"""Files of NumPy's .npy format, versions 1.0, 2.0 and 3.0. Most errors have the words of wire/npy_header.cc and
+client/cpp/npy.cc. A header is read more strictly than by NumPy, which takes any Python literal.
 
     array = map_npy("q.npy")   # np.memmap, to be read
 """
@@ -6,13 +7,22 @@ import math
 import os
 import re
 import stat
-from typing import IO, Any, NamedTuple, Tuple, Union
+from typing import IO, Any, NamedTuple, NoReturn, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 _MAGIC = b"\x93NUMPY"
+_LONGEST = 1 << 20  # bytes of a header
+_MOST_AXES = 32
+_MOST = (1 << 63) - 1
+_KEYS = ["descr", "fortran_order", "shape"]
 _DESCR = re.compile(r"[<>][fiu][248]|\|[iu]1|[<|]V2")  # big-endian and 8-bit numbers are Python's alone
+_S = r"[ \n\t\r]*"
+_STRING = r"'[^'\\]*'|\"[^\"\\]*\""
+_SHAPE = rf"\({_S}(?:(?:[0-9]{{1,19}}{_S},{_S})+(?:[0-9]{{1,19}}{_S})?)?\)"
+_ITEM = rf"({_STRING}){_S}:{_S}({_STRING}|True|False|{_SHAPE})"
+_DICTIONARY = rf"{_S}\{{{_S}(?:{_ITEM}{_S},{_S})*(?:{_ITEM}{_S})?\}}{_S}"
 
 
 class NpyHeader(NamedTuple):
@@ -59,20 +69,50 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
     Raises:
         ValueError: naming what is wrong.
     """
-    start = file.read(len(_MAGIC))
-    if not start or not _MAGIC.startswith(start):
+    start = file.read(len(_MAGIC) + 4)
+    if not start or not start.startswith(_MAGIC[:len(start)]):
         raise ValueError("not a .npy file: it does not start with \\x93NUMPY")
-    file.seek(0)
-    try:
-        major, minor = np.lib.format.read_magic(file)
-        if not 1 <= major <= 3 or minor != 0:
-            raise ValueError(f"version {major}.{minor} is not known: expected 1.0, 2.0 or 3.0")
-        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(file)
-    except Exception as error:  # odd bytes make any error of Python's readers of literals
-        raise ValueError(f".npy header: {error}") from None
-    if not _DESCR.fullmatch(dtype.str) or min(shape, default=0) < 0:
-        raise ValueError(f".npy header: {dtype} {shape}, must be plain numbers on axes of 0 and more")
-    offset = file.tell()
-    return NpyHeader(dtype, shape, fortran and sum(axis > 1 for axis in shape) > 1, offset,
-                     offset + math.prod(shape) * dtype.itemsize)
+    major, minor = start[6:8] if len(start) == 10 else (1, 0)
+    if not 1 <= major <= 3 or minor != 0:
+        _malformed(f"version {major}.{minor} is not known: expected 1.0, 2.0 or 3.0")
+    wanted = 10 if major == 1 else 12
+    start += file.read(wanted - len(start))
+    if len(start) < wanted:
+        _malformed(f"truncated: the file has {len(start)} bytes")
+    length = int.from_bytes(start[8:], "little")
+    if length > _LONGEST:
+        _malformed(f"length {length} is over the limit of {_LONGEST} bytes")
+    text = file.read(length)
+    if len(text) < length:
+        _malformed(f"truncated: its length is {length} bytes, the file has {len(text)} of them")
+    dtype, order, shape = _fields(text.decode("latin-1"))
+    end = wanted + length + math.prod(shape) * dtype.itemsize
+    if end > _MOST:
+        _malformed(f"shape: {shape} takes more than 2^63 bytes")
+    fortran = order and sum(axis > 1 for axis in shape) > 1
+    return NpyHeader(dtype, shape, fortran, wanted + length, end)
+
+
+def _malformed(what: str) -> NoReturn:
+    raise ValueError(f".npy header: {what}")
+
+
+def _fields(text: str) -> "Tuple[np.dtype[Any], bool, Tuple[int, ...]]":
+    """descr, fortran_order and shape."""
+    items = [(key[1:-1], value) for key, value in re.findall(_ITEM, text)]
+    if not re.fullmatch(_DICTIONARY, text):
+        _malformed(f"expected a dictionary of descr, fortran_order and shape, of plain numbers, found {text[:120]!r}")
+    if sorted(key for key, _ in items) != _KEYS:
+        _malformed(f"keys are {[key[:20] for key, _ in items[:9]]}, expected each of {_KEYS} once")
+    fields = dict(items)
+    descr, order, shape = (fields[key] for key in _KEYS)
+    if not _DESCR.fullmatch(descr[1:-1]):
+        _malformed(f"descr {descr[:66]} is not known: expected one of <f4, <f2, |V2, <u2, <i2, <i4, <u4, <i8, <u8")
+    if order not in ("True", "False"):
+        _malformed(f"fortran_order is {order[:66]}, expected True or False")
+    if not shape.startswith("("):
+        _malformed(f"shape is {shape[:66]}, expected a tuple")
+    axes = tuple(map(int, re.findall("[0-9]+", shape)))
+    if len(axes) > _MOST_AXES:
+        _malformed(f"shape: more than {_MOST_AXES} axes")
+    return np.dtype(descr[1:-1]), order == "True", axes

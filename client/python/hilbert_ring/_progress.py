@@ -1,5 +1,6 @@
 """A job's progress as a bar, where somebody may see it."""
 import sys
+import time
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
 
@@ -21,14 +22,22 @@ def shown(option: ProgressOption) -> Iterator[Optional[Callable[[Progress], None
     if bars is None:
         yield None
         return
-    # Without `option` a job that is done soon has none.
-    with bars(total=_SCALE, leave=False, delay=0 if option else _DELAY, miniters=0,
-              bar_format="{desc}{percentage:3.0f}%|{bar}| {elapsed}") as bar:
-        def draw(progress: Progress) -> None:
+    bar: Any = None
+    begin = time.monotonic() + (0 if option else _DELAY)  # without `option` a job that is done soon has none
+
+    def draw(progress: Progress) -> None:
+        nonlocal bar
+        if bar is None and time.monotonic() >= begin:
+            bar = bars(total=_SCALE, leave=False, miniters=0, bar_format="{desc}{percentage:3.0f}%|{bar}| {elapsed}")
+        if bar is not None:
             bar.set_description_str(f"{progress.job_id}: {phase_of(progress)} ", refresh=False)
             bar.update(int(_SCALE * fraction_of(progress)) - bar.n)
 
+    try:
         yield draw
+    finally:
+        if bar is not None:
+            bar.close()
 
 
 def _seen() -> bool:

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
 from hilbert_ring._attempt_aio import AioAttempt
-from hilbert_ring._by_reference import Naming, naming_of, warn_of_sending
+from hilbert_ring._by_reference import ASK_SECONDS, Naming, naming_of, warn_of_sending
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
                                    address_of, closed_error)
 from hilbert_ring._connection_aio import AioConnection
@@ -359,7 +359,11 @@ class Client:
     async def _named(self, call: JobCall, naming: Naming, attempts: Attempts) -> Optional[JobCall]:
         """None: its tensors are to be sent."""
         try:
-            root = await self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+            if naming.in_files:
+                root = await self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+            else:  # what fails here is told by the job's call, too, where it matters
+                root = await self._connection.short(
+                    "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, ASK_SECONDS)
         except HilbertRingError:
             if call.by_reference == "always":
                 raise

@@ -10,7 +10,6 @@ import random
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Sequence
 
 from hilbert_ring._flag_values import number, whole_number
@@ -135,9 +134,11 @@ def open_loop(one: Callable[[], Any], rate: float, seconds: float, deadline: flo
 
 
 def _in_threads(work: Callable[[], None], number: int) -> None:
-    with ThreadPoolExecutor(number) as pool:
-        for done in [pool.submit(work) for _ in range(number)]:
-            done.result()
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(number)]  # Ctrl-C waits for none
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def run(arguments: argparse.Namespace) -> Report:

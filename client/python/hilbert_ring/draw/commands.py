@@ -10,6 +10,7 @@ from hilbert_ring._job_flags import add_job_flags, coords_path_of, job_of
 from hilbert_ring._output_place import find_output
 from hilbert_ring._pending import write_text
 from hilbert_ring._service_flags import add_service_flags, files_shown, service_of
+from hilbert_ring._strict_json import read_json
 from hilbert_ring.draw.order import draw_order
 from hilbert_ring.draw.pattern import draw_pattern
 from hilbert_ring.draw.plan import draw_plan
@@ -74,7 +75,7 @@ def _plan(arguments: argparse.Namespace) -> Svg:
 
 def _trace(arguments: argparse.Namespace) -> Svg:
     try:
-        trace: Any = json.loads(arguments.trace.read_text(encoding="utf-8"))
+        trace: Any = read_json(arguments.trace)
     except ValueError:
         trace = None
     return draw_trace(trace)

@@ -27,6 +27,9 @@ def draw_order(job: Job) -> Svg:
     if len(axes) != 2:
         raise InvalidArgumentError("ordering.grid has 3 axes, a picture has 2",
                                    field="ordering.grid")
+    if grid and int(np.prod(grid)) != tokens:
+        raise InvalidArgumentError(f"tokens is {tokens}, ordering.grid has {int(np.prod(grid))} "
+                                   "cells", field="tokens")
     x, y = (axis - axis.min() for axis in axes)
     cols, rows = int(x.max()) + 1, int(y.max()) + 1
     cell = _SIDE / max(cols, rows)
