@@ -23,6 +23,7 @@ WORKERS = 2
 SEGMENT = 1024
 SIGMA = 25
 SEED = 25
+RECOMPUTED = 4096  # rows, in float64
 
 
 @dataclass
@@ -52,7 +53,7 @@ def denoise(client, run, noisy, tensors):
 def verified_by_command(run, tensors):
     """What `hilbert-ring verify` says of the result."""
     flags = ["--segments", str(SEGMENT), "--dilations", "1", "--mixing", "lse",
-             "--scale", repr(nonlocal_means.SCALE)]
+             "--scale", repr(nonlocal_means.SCALE), "--rows", str(RECOMPUTED)]
     if run.ordering is not None:
         flags += ["--curve", run.ordering.curve, "--grid", ",".join(map(str, run.ordering.grid))]
     return verified.by_command(flags, tensors)
