@@ -155,7 +155,7 @@ class Attempt:
         self.admitted = False
         self._eager = not call.named and call.inputs.total_bytes() <= _EAGER_BYTES
         if self._eager:
-            self._queue = self._new_queue(MAX_PAYLOAD_BYTES)
+            self._queue = SendQueue(call.inputs, call.chunk_bytes, MAX_PAYLOAD_BYTES)
 
     @property
     def method(self) -> str:
@@ -215,14 +215,11 @@ class Attempt:
     def _admit(self, admitted: pb.Admitted) -> None:
         self._note_admitted(admitted.workers)
         if self._queue is None and not self._call.named:
-            self._queue = self._new_queue(payload_limit(admitted))
+            self._queue = SendQueue(self._call.inputs, self._call.chunk_bytes, payload_limit(admitted))
 
     def _note_admitted(self, workers: int) -> None:
         self.admitted = True
         self._progress.update(admitted=True, workers=workers)
-
-    def _new_queue(self, limit: int) -> SendQueue:
-        return SendQueue(self._call.inputs, self._call.chunk_bytes, limit)
 
     def _place(self, chunk: pb.OutputChunk) -> None:
         rows = self._outputs[chunk.tensor]
