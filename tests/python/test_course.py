@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 
 UNTIL = 120  # seconds: what is waited for comes much sooner
 LONG = {"segments": [400_000], "progress": False}  # many minutes, were it not ended
@@ -106,15 +107,10 @@ def test_a_task_that_is_cancelled_ends_its_job(client):
 
 
 def test_a_deadline(client):
-    with pytest.raises(hilbert_ring.DeadlineExceededError, match="deadline of 2 s") as raised:
-        client.attend(*long_tensors(), deadline=2, **LONG)
-    assert isinstance(raised.value, TimeoutError)
-
-    async def run():
-        async with hilbert_ring.aio.connect(client.server) as aio_client:
-            await aio_client.attend(*long_tensors(), deadline=2, **LONG)
-    with pytest.raises(hilbert_ring.DeadlineExceededError, match="deadline of 2 s"):
-        asyncio.run(run())
+    for made in (client, ByAsyncio(client.server)):
+        with pytest.raises(hilbert_ring.DeadlineExceededError, match="deadline of 2 s") as raised:
+            made.attend(*long_tensors(), deadline=2, **LONG)
+        assert isinstance(raised.value, TimeoutError)
     assert await_that(lambda: client.jobs() == [])
 
 
@@ -268,18 +264,13 @@ def test_a_service_that_nobody_finds():
         taken.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{taken.getsockname()[1]}"
         with hilbert_ring.connect(server) as nobody:
-            with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
-                nobody.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
+            for made in (nobody, ByAsyncio(server)):
+                with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
+                    made.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
             with pytest.raises(hilbert_ring.UnavailableError):
                 nobody.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
             with pytest.raises(hilbert_ring.UnavailableError):
                 nobody.status()
-
-        async def run():
-            async with hilbert_ring.aio.connect(server) as nobody:
-                await nobody.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
-        with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
-            asyncio.run(run())
 
 
 JOB = {"segments": [2000, 20_000], "dilations": [1, 2], "mixing": "lse", "chunk_bytes": 16 << 10}
@@ -310,18 +301,13 @@ def test_a_service_that_is_killed_and_started_again(undisturbed, by_asyncio):
                   lambda: os.kill(first.ready["pid"], signal.SIGKILL))
     results = []
 
-    def attend():
-        results.append(hilbert_ring.connect(f"127.0.0.1:{port}").attend(
-            *tensors(20_000), progress=killed, deadline=UNTIL, **JOB))
+    made = (ByAsyncio if by_asyncio else hilbert_ring.connect)(f"127.0.0.1:{port}")
 
-    async def attend_by_asyncio():
-        async with hilbert_ring.aio.connect(f"127.0.0.1:{port}") as client:
-            results.append(await client.attend(*tensors(20_000), progress=killed, deadline=UNTIL,
-                                               **JOB))
+    def attend():
+        results.append(made.attend(*tensors(20_000), progress=killed, deadline=UNTIL, **JOB))
 
     with first:
-        caller = threading.Thread(
-            target=(lambda: asyncio.run(attend_by_asyncio())) if by_asyncio else attend)
+        caller = threading.Thread(target=attend)
         caller.start()
         assert killed.done.wait(UNTIL)
     with second:
@@ -341,13 +327,8 @@ def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio
         expected = client.attend(*tensors(20_000), progress=False, **arguments)
         lost = Once(lambda progress: progress.bytes_sent >= share * progress.bytes_to_send,
                     lambda: os.kill(workers_of(service.ready["pid"])[1], signal.SIGKILL))
-
-        async def attend_by_asyncio():
-            async with hilbert_ring.aio.connect(client.server) as aio_client:
-                return await aio_client.attend(*tensors(20_000), progress=lost, **arguments)
-
-        result = asyncio.run(attend_by_asyncio()) if by_asyncio else client.attend(
-            *tensors(20_000), progress=lost, **arguments)
+        made = ByAsyncio(client.server) if by_asyncio else client
+        result = made.attend(*tensors(20_000), progress=lost, **arguments)
     close(result, expected)
     assert result.report.retries == 1
     assert {progress.attempt for progress in lost.seen} == {0}  # within the attempt

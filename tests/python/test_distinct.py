@@ -1,11 +1,11 @@
 """No output replaces or overwrites an input or another output: such a job is refused, and nothing is touched."""
-import asyncio
 import os
 
 import numpy as np
 import pytest
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 from hilbert_ring._files import FileOutput
 
 SHAPE = (32, 2, 8)
@@ -36,16 +36,10 @@ def contents(folder):
 def refused(folder, q, k, v, field, match, **more):
     before = contents(folder)
     with hilbert_ring.connect(NOWHERE) as client:
-        with pytest.raises(hilbert_ring.InvalidArgumentError, match=match) as raised:
-            client.attend(q, k, v, **{**PATTERN, "deadline": 0.2}, **more)
-
-    async def run():
-        async with hilbert_ring.aio.connect(NOWHERE) as client:
-            await client.attend(q, k, v, **{**PATTERN, "deadline": 0.2}, **more)
-
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match=match):
-        asyncio.run(run())
-    assert raised.value.field == field
+        for made in (client, ByAsyncio(NOWHERE)):
+            with pytest.raises(hilbert_ring.InvalidArgumentError, match=match) as raised:
+                made.attend(q, k, v, **{**PATTERN, "deadline": 0.2}, **more)
+            assert raised.value.field == field
     assert contents(folder) == before
 
 

@@ -1,6 +1,5 @@
 """encode: what is sent, what comes back, and what is refused before anything is sent. The service
 is a stand-in of the tests' own process."""
-import asyncio
 import json
 import warnings
 from concurrent import futures
@@ -11,6 +10,7 @@ import pytest
 from crc32c import crc32c
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -160,21 +160,14 @@ def test_layers_slides_and_a_map(slides):
 
 
 def test_by_asyncio(slides):
-    async def run(address):
-        async with hilbert_ring.aio.connect(address) as client:
-            assert [model.name for model in await client.models()] == ["small"]
-            return await client.encode(*slides, model="small", attention_map=True, progress=False)
-
     with Encoder(small()) as service:
-        result = asyncio.run(run(service.address))
+        made = ByAsyncio(service.address)
+        assert [model.name for model in made.models()] == ["small"]
+        result = made.encode(*slides, model="small", attention_map=True, progress=False)
     assert (result.embeddings == 200).all() and result.attention_map[8] == 4
 
 
 def test_plans(slides):
-    async def by_asyncio(address):
-        async with hilbert_ring.aio.connect(address) as client:
-            return await client.plan_encode(8, model="small")
-
     with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
         plan = client.plan_encode(8, model="small", pool="mean", sequence_lengths=[3, 5],
                                   compute="bfloat16", dtype="float16", workers=4)
@@ -182,7 +175,7 @@ def test_plans(slides):
         assert service.planned == encoder_pb.PlanEncodeRequest(workers=4, spec=pb.EncodeSpec(
             model="small", digest="ab" * 32, slide_tiles=[3, 5], dtype=pb.DATA_TYPE_FLOAT16,
             compute=pb.DATA_TYPE_BFLOAT16, pooling=pb.POOLING_MEAN, states=[2]))
-        assert asyncio.run(by_asyncio(service.address)).flops == 8
+        assert ByAsyncio(service.address).plan_encode(8, model="small").flops == 8
         assert service.calls == 0
         for field, arguments in (("tiles", {"tiles": 0}), ("dtype", {"dtype": "float64"}),
                                  ("sequence_lengths", {"sequence_lengths": [9]}), ("workers", {"workers": "2"}),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from asyncio_client import ByAsyncio
 from hilbert_ring.local_service import find_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -191,11 +192,8 @@ def test_a_service_whose_workers_come_later_runs_the_jobs(tmp_path):
 
 
 def test_for_asyncio(client):
-    async def run():
-        async with hilbert_ring.aio.connect(client.server) as waiting:
-            return await waiting.attend_many([rows(20, 1), (1, 2, 3), rows(30, 2)], segments=[8], chunk_bytes=1)
-
-    first, error, second = asyncio.run(run())
+    first, error, second = ByAsyncio(client.server).attend_many([rows(20, 1), (1, 2, 3), rows(30, 2)], segments=[8],
+                                                                chunk_bytes=1)
     assert_same(first, alone(client, rows(20, 1), segments=[8]))
     assert_same(second, alone(client, rows(30, 2), segments=[8]))
     assert isinstance(error, hilbert_ring.InvalidArgumentError)
@@ -256,27 +254,3 @@ def test_a_line_that_fails(lines):
     assert error["reason"] == "INVALID_OPEN" and error["message"].startswith("line 2: ")
     lines.assert_right(2, 30, segments=[16])
     assert sorted(path.name for path in lines.folder.glob("*out*")) == ["out0.npy", "out2.npy"]
-
-
-@pytest.mark.parametrize("more, message", [
-    ({"q": 7}, "line 1: q: expected"),
-    ({"quux": "a"}, "line 1: quux: expected"),
-    ({"out": ""}, "line 1: out is required"),
-    ({"out": "q0.npy"}, "line 1: out"),
-    ({"q": "none.npy"}, "line 1: none.npy"),
-    ({"spec": {"sements": [1]}}, "line 1: "),
-])
-def test_a_line_that_is_wrong_sends_nothing(lines, more, message):
-    lines.add(20, **more)
-    done = lines.run("attend-many", "jobs.jsonl", "--segments", "16", "--dilations", "1")
-    assert done.returncode == 2, done.stdout
-    assert message in done.stderr
-    assert not list(lines.folder.glob("out*"))
-
-
-def test_lines_must_be_json(lines):
-    lines.lines.append(7)
-    assert "line 1: expected an object" in lines.run("attend-many", "jobs.jsonl").stderr
-    (lines.folder / "odd").write_text("{")
-    assert "line 1: the job is malformed JSON: " in lines.run("attend-many", "odd").stderr
-    assert "cannot open" in lines.run("attend-many", "none").stderr

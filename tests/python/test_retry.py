@@ -42,10 +42,7 @@ def test_a_service_that_is_away_is_looked_for_within_a_second():
     failure(errors.ResourceExhaustedError, "WORKER_MEMORY"),
     failure(errors.DataLossError, "ROW_MISMATCH"), failure(errors.AlreadyExistsError),
     failure(errors.FailedPreconditionError, "DOES_NOT_FIT"), failure(errors.InternalError),
-    failure(errors.UnavailableError, "DRAINING", pushback="-1"),
-    failure(errors.UnavailableError, "DRAINING", pushback="1,2"),
-    failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="soon"),
-    failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=str(2**31))])
+    failure(errors.UnavailableError, "DRAINING", pushback=-0.001)])
 def test_what_is_final(final):
     assert RetrySchedule(lambda: 1.0).wait_after(final) is None
 
@@ -59,7 +56,7 @@ def test_a_call_that_the_transport_had_no_memory_for_is_tried_again():
 
 
 def test_pushback_is_waited_for_and_up_to_a_quarter_more():
-    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="2000")
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=2)
     assert RetrySchedule(lambda: 0.0).wait_after(full) == 2.0
     assert RetrySchedule(lambda: 1.0).wait_after(full) == 2.5
 
@@ -97,7 +94,7 @@ def test_a_job_that_was_lost_with_its_service_counts():
 
 
 def test_a_full_service_counts_only_without_a_deadline():
-    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="10")
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=0.01)
     with pytest.raises(errors.ResourceExhaustedError):
         attempts = Clock().attempts(max_attempts=2)
         attempts.wait_after(full)
@@ -143,7 +140,7 @@ def test_with_a_deadline_an_outage_may_take_until_then():
 
 def test_a_wait_that_ends_after_the_deadline_is_not_begun():
     attempts = Clock().attempts(deadline=5)
-    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="6000")
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=6)
     with pytest.raises(errors.ResourceExhaustedError, match="the deadline is in 5 s"):
         attempts.wait_after(full)
 

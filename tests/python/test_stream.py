@@ -240,52 +240,14 @@ def as_rows(path_or_bytes):
     return np.frombuffer(raw, "f4").reshape(-1, HEADS, DIM)
 
 
-def test_from_stdin_to_stdout(client, rows, whole):
-    done = subprocess.run(command(client, "--qkv", "-", "--out", "-"), input=packed(rows).tobytes(),
+def test_from_stdin_to_stdout(client, rows, whole, tmp_path):
+    files = ["--lse", tmp_path / "lse.raw", "--report", tmp_path / "report.json"]
+    done = subprocess.run(command(client, "--qkv", "-", "--out", "-", *files), input=packed(rows).tobytes(),
                           capture_output=True, timeout=UNTIL)
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(as_rows(done.stdout), whole.out)
-
-
-def test_from_pipes(client, rows, whole, tmp_path):
-    paths = [tmp_path / f"{name}.pipe" for name in "qkv"]
-    for path in paths:
-        os.mkfifo(path)
-    flags = [word for name, path in zip("qkv", paths) for word in (f"--{name}", path)]
-    process = subprocess.Popen(
-        command(client, *flags, "--out", tmp_path / "out.raw", "--lse", tmp_path / "lse.raw",
-                "--report", tmp_path / "report.json", "--json"),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    writers = [threading.Thread(target=path.write_bytes, args=(tensor.tobytes(),))
-               for path, tensor in zip(paths, rows)]
-    for writer in writers:
-        writer.start()
-    _, said = process.communicate(timeout=UNTIL)
-    for writer in writers:
-        writer.join(UNTIL)
-    assert process.returncode == 0, said
-    np.testing.assert_array_equal(as_rows(tmp_path / "out.raw"), whole.out)
-    np.testing.assert_array_equal(
-        np.fromfile(tmp_path / "lse.raw", "f4").reshape(TOKENS, HEADS), whole.lse)
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "lse.raw", "f4").reshape(TOKENS, HEADS), whole.lse)
     assert '"epochs": 12' in (tmp_path / "report.json").read_text()
-
-
-def test_to_a_pipe_whose_reader_comes_later(client, rows, whole, tmp_path):
-    for name, tensor in zip("qkv", rows):
-        (tmp_path / f"{name}.raw").write_bytes(tensor.tobytes())
-    os.mkfifo(tmp_path / "out.pipe")
-    process = subprocess.Popen(
-        command(client, "--q", "q.raw", "--k", "k.raw", "--v", "v.raw", "--out", "out.pipe"),
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        time.sleep(0.3)
-        with open(tmp_path / "out.pipe", "rb") as pipe:
-            out = as_rows(pipe.read())
-        said = process.communicate(timeout=UNTIL)
-    finally:
-        process.kill()
-    assert process.returncode == 0, said
-    np.testing.assert_array_equal(out, whole.out)
 
 
 def test_from_pipes_that_are_written_in_turn(client, tmp_path):

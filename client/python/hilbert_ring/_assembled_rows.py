@@ -5,7 +5,7 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from hilbert_ring.errors import DataLossError, InternalError
+from hilbert_ring.errors import DataLossError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 # The words of a number's type, and its exponent: all bits set, it is no finite number.
@@ -34,11 +34,9 @@ class AssembledRows:
 
         Raises:
             DataLossError: the checksum does not match, or a row came twice.
-            InternalError: sizes that contradict each other, a token outside the job.
         """
         payload = chunk.payload
         count = chunk.rows
-        self._check(chunk, len(payload))
         crc = crc32c(payload)
         if crc != chunk.crc32c:
             raise DataLossError(f"{self._name} chunk from the service: CRC32C of the payload is "
@@ -52,28 +50,9 @@ class AssembledRows:
         if not distinct or self._placed[at].any():
             raise DataLossError(f"{self._name} chunk from the service: a row came twice")
         self._placed[at] = True
-        self._rows[at] = np.frombuffer(payload, self._rows.dtype)
+        self._rows[at] = np.frombuffer(payload, self._rows.dtype, count)
         self.rows_placed += count
         self.count_not_finite(payload, at)
-
-    def _check(self, chunk: pb.OutputChunk, payload_bytes: int) -> None:
-        count = chunk.rows
-        if not 1 <= count <= self._tokens:
-            raise self._broken(f"has {count} rows, expected 1 to {self._tokens}")
-        if payload_bytes != count * self._row_bytes:
-            raise self._broken(f"payload of {payload_bytes} bytes, expected "
-                               f"{count * self._row_bytes} for {count} rows")
-        if chunk.tokens:
-            if len(chunk.tokens) != count:
-                raise self._broken(f"lists {len(chunk.tokens)} tokens for {count} rows")
-            least, most = min(chunk.tokens), max(chunk.tokens)
-        else:
-            least, most = chunk.first_token, chunk.first_token + count - 1
-        if least < 0 or most >= self._tokens:
-            raise self._broken(f"tokens {least} to {most} lie outside [0, {self._tokens})")
-
-    def _broken(self, what: str) -> InternalError:
-        return InternalError(f"{self._name} chunk from the service: {what}")
 
     def count_not_finite(self, payload: Any, at: Any) -> None:
         """Rows of these tokens, as bytes."""

@@ -4,13 +4,13 @@ Nothing here waits: a client (blocking or asyncio) carries the messages.
 """
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue, payload_limit, tensor_name
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._files import FileOutput
-from hilbert_ring._protocol import broken, parsed
 from hilbert_ring._tensors import Output
+from hilbert_ring.errors import InternalError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 # Input that is not longer follows its Open at once: the service reads as much ahead.
@@ -130,7 +130,6 @@ class JobCall:
 
     def progress(self, attempt: int, last_failure: Optional[Exception] = None,
                  wait: float = 0.0) -> Progress:
-        """Where an attempt begins."""
         return Progress(self.job_id, attempt, last_failure, wait,
                         rows=len(self.outputs[self.first_output].bytes) if self.outputs else 0,
                         tokens=self.tokens, bytes_to_send=self.inputs.total_bytes(),
@@ -156,15 +155,13 @@ class Attempt:
         self.admitted = False
         self._eager = not call.named and call.inputs.total_bytes() <= _EAGER_BYTES
         if self._eager:
-            self._queue = self._new_queue(MAX_PAYLOAD_BYTES)
+            self._queue = SendQueue(call.inputs, call.chunk_bytes, MAX_PAYLOAD_BYTES)
 
     @property
     def method(self) -> str:
-        """Of the service."""
         return self._call.method
 
     def open(self) -> bytes:
-        """The first message."""
         request = pb.AttendRequest(open=self._call.open)
         request.open.job_id = self._call.job_id
         request.open.attempt = self._number
@@ -184,21 +181,17 @@ class Attempt:
         return self._report is not None
 
     def message(self, rows: Rows) -> bytes:
-        """The message with these rows."""
         return self._call.inputs.chunk(rows)
 
     def sent(self, rows: Rows) -> None:
-        """They have left."""
         self._progress.add(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
 
-    def handle(self, message: bytes) -> None:
-        """Takes a message of the service.
+    def handle(self, response: pb.AttendResponse) -> Tuple[()]:
+        """Takes a message of the service. A job's results come at its end alone.
 
         Raises:
             DataLossError: damaged output.
-            InternalError: the service broke the protocol.
         """
-        response = parsed(pb.AttendResponse, message)
         kind = response.WhichOneof("message")
         if kind == "queued":
             self._progress.update(jobs_before=response.queued.position)
@@ -217,18 +210,16 @@ class Attempt:
             self._report = response.report
         elif kind == "resend" and self._queue is not None:
             self._progress.add(to_send=self._queue.resend(response.resend))
+        return ()
 
     def _admit(self, admitted: pb.Admitted) -> None:
         self._note_admitted(admitted.workers)
         if self._queue is None and not self._call.named:
-            self._queue = self._new_queue(payload_limit(admitted))
+            self._queue = SendQueue(self._call.inputs, self._call.chunk_bytes, payload_limit(admitted))
 
     def _note_admitted(self, workers: int) -> None:
         self.admitted = True
         self._progress.update(admitted=True, workers=workers)
-
-    def _new_queue(self, limit: int) -> SendQueue:
-        return SendQueue(self._call.inputs, self._call.chunk_bytes, limit)
 
     def _place(self, chunk: pb.OutputChunk) -> None:
         rows = self._outputs[chunk.tensor]
@@ -244,7 +235,7 @@ class Attempt:
             InternalError: there was no report.
         """
         if self._report is None:
-            raise broken("the stream ended well without a report")
+            raise InternalError("the service ended the call without a report")
         for rows in self._outputs.values():
             rows.check_complete()
         if not self._outputs:

@@ -1,40 +1,55 @@
-"""Jobs whose tensors lie in files that client and service both see: they are named in place of
-being sent, and the service's workers read and write them.
+"""Jobs whose tensors lie in files that client and service both see: they are named in place of being sent, and the
+service's workers read and write them. Arrays in memory are handed to a service on this host: they are written to
+scratch files of its data root, which lies in memory too, and the job names these. No row passes a socket.
 
-    parts = parts_of(call)                        # None: its tensors are to be sent
-    named = with_files(call, parts, root, None)   # root: the service's GetDataRootResponse
+    naming = naming_of(call)           # None: its tensors are to be sent
+    named = naming.name(root, None)    # root: the service's GetDataRootResponse; None: they are to be sent
+    done = naming.take(named)          # once it is done: with its outputs
+    naming.close()                     # in any case
 
 That both see the same folder is shown by a file of the service's in it, whose random word the
-service tells. As client/cpp/by_reference.cc.
+service tells. As client/cpp/by_reference.cc and client/cpp/handed.cc.
 """
+import io
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Optional, Union
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Tuple, Union
+
+import numpy as np
 
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import Inputs, tensor_name
 from hilbert_ring._files import FileOutput, FilePart, NotInFile, flush, part_of
+from hilbert_ring._scratch import NoScratch, Scratch, check_room, lies_in_memory, make_scratch
 from hilbert_ring._tensors import Output
+from hilbert_ring._torch_streams import torch_if_loaded
 from hilbert_ring._warn import warn
 from hilbert_ring.errors import FailedPreconditionError, HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 CHOICES = ("auto", "always", "never")
 
+# Of a job's arrays, at least. Jobs of 2 MiB took from a quarter of to five times the time of sending,
+# of 8 MiB 0.70 to 0.96 of it, of 32 MiB 0.69 to 0.80, at a third to a half of the client's processor time
+# (Intel Xeon with AMX, 2 cores, load 17 to 20; bench/handed_arrays.py).
+HANDED_BYTES = 8 << 20
+ASK_SECONDS = 5.0  # for the data root: a service that does not answer is not on this host
+
 # A job that failed so may well be done where its tensors are sent.
 _MAY_SEND: FrozenSet[str] = frozenset({
     "NO_DATA_ROOT", "DATA_ROOT_GONE", "FILE_PATH", "FILE_NOT_FOUND", "FILE_NOT_PERMITTED", "FILE_MISSHAPEN"})
+# What a full disk in memory makes of a job may be no error where its tensors are sent.
+_MAY_SEND_HANDED: FrozenSet[str] = frozenset({"FILE_NO_SPACE", "FILE_IO"})
 _ARGUMENTS = {pb.TENSOR_COORDS: "ordering.coords", pb.TENSOR_TILE_COORDS: "coords",
               pb.TENSOR_STATES: "out", pb.TENSOR_ATTENTION_MAP: "attention_map_out"}
 _MARK_BYTES = 128
+_BLOCK_BYTES = 8 << 20
+_CPU_OF_DLPACK = 1
+_COORDINATES: "Dict[Any, np.dtype[Any]]" = {pb.TENSOR_COORDS: np.dtype("<u4"), pb.TENSOR_TILE_COORDS: np.dtype("<f8")}
 
 Parts = Dict[Any, FilePart]  # of inputs, by tensor
-
-
-def may_send(call: JobCall) -> FrozenSet[str]:
-    """The reasons after which its tensors are sent."""
-    return _MAY_SEND if call.by_reference == "auto" else frozenset()
+_Outputs = Dict[Any, Union[Output, FileOutput]]
 
 
 def warn_of_sending(error: HilbertRingError, reasons: FrozenSet[str]) -> None:
@@ -44,38 +59,38 @@ def warn_of_sending(error: HilbertRingError, reasons: FrozenSet[str]) -> None:
     warn(f"tensors are sent, since the service cannot use the files: {error}", RuntimeWarning)
 
 
-def parts_of(call: JobCall) -> Optional[Parts]:
-    """Where the inputs lie; None: tensors are to be sent.
+def naming_of(call: JobCall) -> Optional["Naming"]:
+    """Of a job whose tensors lie in files, or in memory; None: they are to be sent.
 
     Raises:
         FailedPreconditionError: tensors are to be named, and one is in no file.
     """
     if call.by_reference == "never":
         return None
-    try:
-        return _parts(call)
-    except FailedPreconditionError:
-        if call.by_reference == "always":
-            raise
-        return None
+    parts, fault = _parts(call)
+    if fault is not None and call.by_reference == "always":
+        raise fault
+    naming = Naming(call, parts, fault is None)
+    return naming if fault is None or naming.may_be_handed() else None
 
 
-def _parts(call: JobCall) -> Parts:
-    for tensor, output in call.outputs.items():
-        if tensor != pb.TENSOR_POOLED and not isinstance(output, FileOutput):
-            raise _not_named(tensor, "is an array, and by reference a path")
+def _parts(call: JobCall) -> Tuple[Parts, Optional[FailedPreconditionError]]:
+    """Where the inputs lie that are in files, and why not all tensors are."""
+    faults = [_not_named(tensor, "is an array, and by reference a path") for tensor, output in call.outputs.items()
+              if tensor != pb.TENSOR_POOLED and not isinstance(output, FileOutput)]
     parts: Parts = {}
     for tensor in call.inputs.readers:
+        array = call.arrays[tensor]
         try:
-            parts[tensor] = part = part_of(call.arrays[tensor])
+            part = part_of(array)
+            if tensor == call.inputs.ahead and not part.whole:
+                raise NotInFile("is not the whole array of a .npy file")
+            if tensor == pb.TENSOR_TILE_COORDS and array.dtype != "<f8":
+                raise NotInFile(f"is {array.dtype}, and by reference float64")
+            parts[tensor] = part
         except NotInFile as why:
-            raise _not_named(tensor, str(why)) from None
-        if tensor == call.inputs.ahead and not part.whole:
-            raise _not_named(tensor, "is not the whole array of a .npy file")
-        wide = tensor == pb.TENSOR_TILE_COORDS
-        if wide and call.arrays[tensor].dtype != "<f8":
-            raise _not_named(tensor, f"is {call.arrays[tensor].dtype}, and by reference float64")
-    return parts
+            faults.append(_not_named(tensor, str(why)))
+    return parts, faults[0] if faults else None
 
 
 def _not_named(tensor: Any, why: str) -> FailedPreconditionError:
@@ -83,44 +98,166 @@ def _not_named(tensor: Any, why: str) -> FailedPreconditionError:
     return FailedPreconditionError(f"by_reference: {argument} {why}", field=argument)
 
 
-def with_files(call: JobCall, parts: Parts, root: pb.GetDataRootResponse,
-               seen: Optional[Path]) -> Optional[JobCall]:
-    """The job with its files named; None: tensors are to be sent.
-
-    Args:
-        root: the service's.
-        seen: where this machine has it; None: where the service has.
-
-    Raises:
-        FailedPreconditionError: tensors are to be named, and the service does not see them.
-    """
+def _in_memory(array: Any) -> bool:
+    """Not what is read from somewhere as it is sent."""
+    torch = torch_if_loaded()
+    if torch is not None and isinstance(array, torch.Tensor):
+        return bool(array.device.type == "cpu")
+    if isinstance(array, np.ndarray):
+        return not isinstance(array, np.memmap)
+    if hasattr(array, "__dlpack_device__"):
+        return bool(array.__dlpack_device__()[0] == _CPU_OF_DLPACK)
     try:
-        return _named(call, parts, root, seen)
-    except FailedPreconditionError:
-        if call.by_reference == "always":
-            raise
+        memoryview(array)
+        return True
+    except TypeError:
+        return False
+
+
+class Naming:
+    """The files of a job, from `name` to `close`: for one thread at a time; `stop` is for any."""
+
+    def __init__(self, call: JobCall, parts: Parts, in_files: bool) -> None:
+        """parts: of inputs that lie in files; in_files: so do all tensors."""
+        self.in_files = in_files
+        self._call = call
+        self._parts = parts
+        self._scratch: Optional[Scratch] = None
+        self._stopped = False
+        self._outputs: Dict[Any, str] = {}  # names in the scratch folder, by tensor
+
+    @property
+    def may_send(self) -> FrozenSet[str]:
+        """The reasons of the named job's failure after which its tensors are sent."""
+        if self._call.by_reference != "auto":
+            return frozenset()
+        return _MAY_SEND if self._scratch is None else _MAY_SEND | _MAY_SEND_HANDED
+
+    def may_be_handed(self) -> bool:
+        """Its other tensors lie in memory, and are worth a scratch file."""
+        call = self._call
+        size = call.inputs.total_bytes() + sum(
+            output.nbytes for tensor, output in call.outputs.items() if tensor != pb.TENSOR_POOLED)
+        return size >= HANDED_BYTES and all(
+            tensor in self._parts or _in_memory(call.arrays[tensor]) for tensor in call.inputs.readers)
+
+    def name(self, root: pb.GetDataRootResponse, seen: Optional[Path]) -> Optional[JobCall]:
+        """The job with its files named, which are written; None: its tensors are to be sent.
+
+        Args:
+            seen: where this machine has the service's data root; None: where the service has.
+
+        Raises:
+            FailedPreconditionError: tensors are to be named, and the service does not see them.
+        """
+        path = seen or Path(root.path)
+        try:
+            return self._named(_folder_of(root, path, self._call.by_reference), path / root.mark_file)
+        except NoScratch as why:
+            if why.told and not self._stopped:
+                warn(f"tensors are sent, not handed over in memory: {why}", RuntimeWarning)
+        except (HilbertRingError, OSError):
+            if self._call.by_reference == "always":
+                raise
+        self.close()
         return None
 
+    def _named(self, folder: str, mark: Path) -> Optional[JobCall]:
+        call = self._call
+        opening = pb.Open()
+        opening.CopyFrom(call.open)
+        opening.files.extend(_tensor_files(call, self._parts, folder))
+        sent: _Outputs = {}
+        files: _Outputs = {}
+        scratched: _Outputs = {}
+        for tensor, output in call.outputs.items():
+            if tensor == pb.TENSOR_POOLED:
+                sent[tensor] = output
+                continue
+            try:
+                opening.files.add(tensor=tensor, path=_beneath(folder, tensor, output))
+                files[tensor] = output
+            except FailedPreconditionError:
+                if call.by_reference == "always":
+                    raise
+                scratched[tensor] = output
+        written = [tensor for tensor in call.inputs.readers if tensor not in self._parts]
+        if written or scratched:
+            if not self.may_be_handed() or not lies_in_memory(folder):
+                return None
+            self._hand_over(folder, os.stat(mark).st_uid, written, scratched, opening)
+        return replace(call, open=opening, inputs=Inputs(call.inputs.rows, {}, {}), outputs=sent,
+                       files={**files, **scratched})
 
-def _named(call: JobCall, parts: Parts, root: pb.GetDataRootResponse,
-           seen: Optional[Path]) -> JobCall:
-    folder = folder_of(root, seen or Path(root.path), call.by_reference)
-    opening = pb.Open()
-    opening.CopyFrom(call.open)
-    opening.files.extend(tensor_files(call, parts, folder))
-    files: Dict[Any, Union[Output, FileOutput]] = {}
-    outputs = {}
-    for tensor, output in call.outputs.items():
-        if tensor == pb.TENSOR_POOLED or not isinstance(output, FileOutput):
-            outputs[tensor] = output
-            continue
-        files[tensor] = output
-        opening.files.add(tensor=tensor, path=beneath(folder, tensor, output.path))
-    return replace(call, open=opening, inputs=Inputs(call.inputs.rows, {}, {}), outputs=outputs,
-                   files=files)
+    def _hand_over(self, folder: str, service_user: int, written: List[Any], scratched: _Outputs,
+                   opening: pb.Open) -> None:
+        inputs = self._call.inputs
+        check_room(folder, sum(inputs.rows * inputs.row_bytes[tensor] for tensor in written)
+                   + sum(output.nbytes for output in scratched.values()))
+        for output in scratched.values():
+            len(output.bytes)  # a file takes its room on its own disk before the job runs
+        self._scratch = make_scratch(folder, service_user)
+        if self._stopped:
+            raise NoScratch("the job has ended")
+        for tensor in written:
+            self._write(tensor, opening)
+        for tensor in scratched:
+            name = self._outputs[tensor] = tensor_name(tensor).lower()
+            opening.files.add(tensor=tensor, path=self._scratch.path(name))
+
+    def _write(self, tensor: Any, opening: pb.Open) -> None:
+        assert self._scratch is not None
+        call = self._call
+        name = tensor_name(tensor).lower()
+        dtype = _COORDINATES.get(tensor)
+        if dtype is not None:
+            shape = call.inputs.rows, call.inputs.row_bytes[tensor] // dtype.itemsize
+            opening.files.add(tensor=tensor, path=self._scratch.write(
+                name, _blocks(call.inputs, tensor, _header(dtype, shape))))
+            return
+        array = call.arrays[tensor]
+        file = opening.files.add(tensor=tensor,
+                                 path=self._scratch.write(name, _blocks(call.inputs, tensor)))
+        file.raw.shape.extend(array.shape if hasattr(array, "shape") else memoryview(array).shape)
+        file.raw.dtype = call.dtypes[tensor]
+
+    def take(self, handed: JobCall) -> JobCall:
+        """The job that is done, with outputs that need no scratch file any more.
+
+        Raises:
+            HilbertRingError: an output is not there.
+        """
+        if self._scratch is None:
+            return handed
+        outputs = dict(handed.outputs)
+        files = dict(handed.files)
+        for tensor, name in self._outputs.items():
+            output = files.pop(tensor)
+            try:
+                data = self._scratch.take(name, output.nbytes)
+            except NoScratch as why:
+                raise HilbertRingError(f"output handed over in memory: {why}") from None
+            over = None if isinstance(output, FileOutput) else output.over
+            if over is not None:
+                outputs[tensor] = over(data)
+            else:
+                output.bytes.reshape(-1)[:] = data
+                outputs[tensor] = output
+        return replace(handed, outputs=outputs, files=files)
+
+    def stop(self) -> None:
+        """`name` ends soon, with None."""
+        self._stopped = True
+        if self._scratch is not None:
+            self._scratch.stop()
+
+    def close(self) -> None:
+        """Removes the scratch files. May be called again."""
+        if self._scratch is not None:
+            self._scratch.close()
 
 
-def tensor_files(call: JobCall, parts: Parts, folder: str) -> List[pb.TensorFile]:
+def _tensor_files(call: JobCall, parts: Parts, folder: str) -> List[pb.TensorFile]:
     """Of inputs, as Open names them.
 
     Raises:
@@ -129,7 +266,7 @@ def tensor_files(call: JobCall, parts: Parts, folder: str) -> List[pb.TensorFile
     files = []
     for tensor, part in parts.items():
         flush(call.arrays[tensor])
-        file = pb.TensorFile(tensor=tensor, path=beneath(folder, tensor, Path(part.path)))
+        file = pb.TensorFile(tensor=tensor, path=_path_beneath(folder, tensor, Path(part.path)))
         if not part.whole:
             file.raw.offset = part.offset
             file.raw.shape.extend(call.arrays[tensor].shape)
@@ -138,7 +275,7 @@ def tensor_files(call: JobCall, parts: Parts, folder: str) -> List[pb.TensorFile
     return files
 
 
-def folder_of(root: pb.GetDataRootResponse, seen: Path, by_reference: str) -> str:
+def _folder_of(root: pb.GetDataRootResponse, seen: Path, by_reference: str) -> str:
     """The caller's, as this machine sees it. "always": workers that see it may come yet, for whom
     the job's call waits.
 
@@ -165,7 +302,13 @@ def _first_line(path: Path) -> bytes:
     return line if end else b""
 
 
-def beneath(folder: str, tensor: Any, path: Path) -> str:
+def _beneath(folder: str, tensor: Any, output: Union[Output, FileOutput]) -> str:
+    if not isinstance(output, FileOutput):
+        raise _not_named(tensor, "is an array, and by reference a path")
+    return _path_beneath(folder, tensor, output.path)
+
+
+def _path_beneath(folder: str, tensor: Any, path: Path) -> str:
     """A tensor's file, as Open names it; raises FailedPreconditionError where it lies elsewhere."""
     try:
         found = path.relative_to(folder).as_posix()
@@ -176,3 +319,18 @@ def beneath(folder: str, tensor: Any, path: Path) -> str:
     except ValueError:
         raise _not_named(tensor, f"is {path}, which does not lie beneath {folder}, the caller's "
                          "folder of the service's data root") from None
+
+
+def _blocks(inputs: Inputs, tensor: Any, header: bytes = b"") -> Iterator[memoryview]:
+    yield memoryview(header)
+    rows = max(1, _BLOCK_BYTES // inputs.row_bytes[tensor])
+    for first in range(0, inputs.rows, rows):
+        yield inputs.readers[tensor](first, min(rows, inputs.rows - first))
+
+
+def _header(dtype: "np.dtype[Any]", shape: Tuple[int, ...]) -> bytes:
+    """Of a .npy file."""
+    made = io.BytesIO()
+    np.lib.format.write_array_header_1_0(made, {"descr": dtype.str, "fortran_order": False,
+                                                "shape": shape})
+    return made.getvalue()

@@ -35,11 +35,9 @@ class Inputs:
 
     @property
     def bands(self) -> List[Any]:
-        """The others."""
         return sorted(tensor for tensor in self.readers if tensor != self.ahead)
 
     def total_bytes(self) -> int:
-        """Of all payloads."""
         return self.rows * sum(self.row_bytes[tensor] for tensor in self.readers)
 
     def chunk(self, rows: Rows) -> bytes:
@@ -126,8 +124,6 @@ class RowRanges:
 
 
 class SendQueue:
-    """Which rows are sent next."""
-
     def __init__(self, inputs: Inputs, chunk_bytes: int, limit: int) -> None:
         """limit: bytes of a payload, at most; chunk_bytes: what they should be, at most.
 

@@ -9,17 +9,15 @@ import json
 import re
 import signal
 import sys
+from difflib import get_close_matches
 from typing import Any, Iterable, List, NoReturn, Optional
 
 from hilbert_ring.errors import InvalidArgumentError
-
 
 _OF_AN_OPTION = "argument "  # before its name, in argparse's errors
 
 
 class Parser(argparse.ArgumentParser):
-    """Of a command and its own commands."""
-
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
         self._negative_number_matcher = re.compile("-[0-9,.]+")  # a list of numbers is a value, too
@@ -59,18 +57,8 @@ def end_by_signals() -> None:
 
 def hint(name: str, known: Iterable[str]) -> str:
     """"; the nearest known one is ...", where one is near enough."""
-    near = [(distance, other) for distance, other in ((_edits(name, other), other) for other in known)
-            if distance <= max(2, len(name) // 3) and distance < len(other)]  # as the other commands
-    return f"; the nearest known one is {min(near)[1]}" if near else ""
-
-
-def _edits(one: str, other: str) -> int:
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        before, row[0] = row[0], i
-        for j, its in enumerate(other, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != its))
-    return row[-1]
+    near = get_close_matches(name, known, 1)
+    return f"; the nearest known one is {near[0]}" if near else ""
 
 
 def failed(code: str, message: str, as_json: bool, reason: Optional[str] = None) -> None:

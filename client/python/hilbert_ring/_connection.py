@@ -4,16 +4,17 @@ import math
 import threading
 import time
 import weakref
-from typing import Any, Callable, Iterator, Optional, Set, TypeVar
+from typing import Any, Iterator, Optional, Set, Type, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, keep_buffers, short_failure
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
-from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
+from hilbert_ring.v1 import attention_pb2 as pb
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Message)
 
 # A thread of gRPC watches a channel's connection for two rounds of 0.2 s after nobody wants to know it, and
 # dies with a traceback if the channel is closed meanwhile.
@@ -79,14 +80,13 @@ class Connection:
             raise
 
     def pause(self, seconds: float) -> None:
-        """Returns after so many seconds."""
         end = time.monotonic() + seconds
         while not self.closed and (left := end - time.monotonic()) > 0:
             self._closed.wait(min(left, LOOK_SECONDS))
         self._check_wanted()
 
     def stream(self, method: str, requests: Iterator[bytes], seconds: Optional[float], endless: bool = False) -> Any:
-        """A call with messages both ways, as bytes.
+        """A call with messages both ways, the caller's as bytes.
 
         Args:
             seconds: until its deadline; None: it has none.
@@ -97,14 +97,15 @@ class Connection:
             channel = self._channel
             if endless:
                 channel = self._unbounded = self._unbounded or self._address.channel(grpc, endless)
-            call = channel.stream_stream(method)(requests, timeout=seconds, metadata=metadata)
+            begin = channel.stream_stream(method, response_deserializer=pb.AttendResponse.FromString)
+            call = begin(requests, timeout=seconds, metadata=metadata)
             self._streams.add(call)
             if self.closed:  # by this thread, as the call began, or the program was interrupted before
                 call.cancel()
                 self._check_wanted()
             return _watched(call)
 
-    def short(self, name: str, request: Any, response: Callable[[], T],
+    def short(self, name: str, request: Any, response: Type[T],
               seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
         """One message each way.
 
@@ -114,17 +115,18 @@ class Connection:
         """
         try:
             with self._calling():
-                method = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString)
+                method = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString,
+                                                   response_deserializer=response.FromString)
                 call = _watched(method.future(request, timeout=seconds, metadata=self._address.metadata()))
             try:
-                answer = call.result()
+                answer: T = call.result()
+                return answer
             finally:
                 call.cancel()  # which ended, unless this thread was interrupted
         except grpc.RpcError as ended:
             raise short_failure(name, ended, self.closed) from None
         except grpc.FutureCancelledError:
             raise closed_error() from None
-        return parsed(response, answer)
 
     def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
         """Returns when the next attempt may start: after `wait`, and with a connection.
@@ -137,7 +139,6 @@ class Connection:
             raise attempts.too_late(failure)
 
     def _connected_within(self, seconds: float) -> bool:
-        """Works on the connection meanwhile."""
         with self._lock:
             self._check_open()
             ready = grpc.channel_ready_future(self._channel)

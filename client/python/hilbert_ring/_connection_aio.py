@@ -3,50 +3,23 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Any, AsyncIterator, Callable, Iterator, Optional, Set, Tuple, TypeVar
+from typing import Any, AsyncIterator, Iterator, Optional, Set, Tuple, Type, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, keep_buffers, short_failure
-from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
+from hilbert_ring.v1 import attention_pb2 as pb
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Message)
 
 
 def _task_is_cancelled() -> bool:
     """Whether the caller wants it; unknown before Python 3.11: then not."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is not None and cancelling() > 0
-
-
-class BrokenRequests:
-    """Why a call's requests broke off: the caller's own error, of reading its tensors say. gRPC cancels the call
-    then, which is not the caller's cancelling its task."""
-
-    def __init__(self) -> None:
-        self.error: Optional[Exception] = None
-
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        """Around the requests."""
-        try:
-            yield
-        except Exception as error:
-            self.error = error
-            raise
-
-    @contextlib.contextmanager
-    def raised(self, connection: "AioConnection") -> Iterator[None]:
-        """Around the reading of what comes."""
-        with connection.reading():
-            try:
-                yield
-            except asyncio.CancelledError:
-                if self.error is None:
-                    raise
-                raise self.error from None
 
 
 class AioConnection:
@@ -64,7 +37,6 @@ class AioConnection:
         self._calls: Set[Any] = set()  # under way
 
     async def close(self) -> None:
-        """As of Connection.close."""
         self._closed = True
         if self._ending is not None:
             self._ending.set()
@@ -76,7 +48,6 @@ class AioConnection:
 
     @property
     def closed(self) -> bool:
-        """As of Connection.closed."""
         return self._closed
 
     def _check_open(self) -> None:
@@ -105,7 +76,6 @@ class AioConnection:
             raise closed_error() from None
 
     async def pause(self, seconds: float) -> None:
-        """As of Connection.pause."""
         try:
             await asyncio.wait_for(self._ready()[1].wait(), seconds)
         except asyncio.TimeoutError:
@@ -119,31 +89,29 @@ class AioConnection:
 
     def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float],
                endless: bool = False) -> Any:
-        """As of Connection.stream."""
         channel = self._ready()[0]
         if endless:
             channel = self._unbounded = self._unbounded or self._address.channel(grpc.aio, endless)
-        return self._noted(channel.stream_stream(method)(requests, timeout=seconds, metadata=self._address.metadata()))
+        begin = channel.stream_stream(method, response_deserializer=pb.AttendResponse.FromString)
+        return self._noted(begin(requests, timeout=seconds, metadata=self._address.metadata()))
 
-    async def short(self, name: str, request: Any, response: Callable[[], T],
+    async def short(self, name: str, request: Any, response: Type[T],
                     seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
-        """As of Connection.short."""
-        call = self._ready()[0].unary_unary(service + name, request_serializer=type(request).SerializeToString)
+        call = self._ready()[0].unary_unary(service + name, request_serializer=type(request).SerializeToString,
+                                            response_deserializer=response.FromString)
         try:
             with self.reading():
-                answer = await self._noted(call(request, timeout=seconds, metadata=self._address.metadata()))
+                answer: T = await self._noted(call(request, timeout=seconds, metadata=self._address.metadata()))
+                return answer
         except grpc.aio.AioRpcError as ended:
             raise short_failure(name, ended, self.closed) from None
-        return parsed(response, answer)
 
     async def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
-        """As of Connection.come_back."""
         await self.pause(wait)
         if not await self._connected_within(attempts.time_left()):
             raise attempts.too_late(failure)
 
     async def _connected_within(self, seconds: float) -> bool:
-        """Works on the connection meanwhile."""
         end = time.monotonic() + seconds
         while True:
             channel, ending = self._ready()

@@ -23,7 +23,6 @@ _mappings: "WeakKeyDictionary[mmap.mmap, Optional[Mapping]]" = WeakKeyDictionary
 
 
 def is_path(value: Any) -> bool:
-    """Whether it names a file."""
     return isinstance(value, (str, os.PathLike))
 
 
@@ -228,7 +227,6 @@ class FileOutput:
 
     @property
     def nbytes(self) -> int:
-        """Of all rows."""
         return math.prod(self._shape) * self._dtype.itemsize
 
     @cached_property

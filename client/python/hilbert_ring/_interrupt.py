@@ -67,7 +67,6 @@ def watch(call: Any) -> None:
 
 
 def leave(call: Any) -> None:
-    """It has ended."""
     with _lock:
         _calls.discard(call)
 

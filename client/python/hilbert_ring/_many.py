@@ -44,8 +44,6 @@ _OTHERS: Dict[str, Any] = {"ordering": None, "dtype": None, "lse": True, "out": 
 
 
 class PreparedJob:
-    """A job that was checked."""
-
     def __init__(self, values: Mapping[str, Any], chunk_bytes: int) -> None:
         """
         Raises:
@@ -104,7 +102,6 @@ class PreparedJob:
             self.report.first_row_not_finite = out.first_not_finite
 
     def result(self) -> AttendResult:
-        """Once it has its rows."""
         assert self.report is not None
         return result_of(self.call, self.report, self.ordering)
 
@@ -188,7 +185,6 @@ class ManyCall:
                 return Pack(jobs, _joined(list(jobs.values()), rows), final)
 
     def done(self, pack: Pack, report: pb.Report) -> None:
-        """It has ended well."""
         first = 0
         for job in pack.jobs.values():
             end = first + job.call.tokens
@@ -217,7 +213,6 @@ class ManyCall:
             return True
 
     def stop(self, error: HilbertRingError) -> None:
-        """No other pack is run."""
         with self._lock:
             self._over = self._over or error
 

@@ -25,13 +25,11 @@ class ModelMask(torch.Tensor):
 
     @classmethod
     def of(cls, keys: torch.Tensor, causal: bool) -> "ModelMask":
-        """A mask of these."""
         mask = keys[:, None, None].as_subclass(cls)
         mask.causal, mask.keys = causal, keys
         return mask
 
     def to(self, *arguments: Any, **more: Any) -> "ModelMask":
-        """On another device."""
         return ModelMask.of(self.keys.to(*arguments, **more), self.causal)
 
     @classmethod

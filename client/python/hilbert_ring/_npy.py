@@ -1,4 +1,5 @@
-"""Files of NumPy's .npy format, versions 1.0, 2.0 and 3.0, with the errors of wire/npy_header.cc and client/cpp/npy.cc.
+"""Files of NumPy's .npy format, versions 1.0, 2.0 and 3.0. Most errors have the words of wire/npy_header.cc and
+client/cpp/npy.cc. A header is read more strictly than by NumPy, which takes any Python literal.
 
     array = map_npy("q.npy")   # np.memmap, to be read
 """
@@ -6,7 +7,7 @@ import math
 import os
 import re
 import stat
-from typing import IO, Any, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import IO, Any, NamedTuple, NoReturn, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +16,16 @@ _MAGIC = b"\x93NUMPY"
 _LONGEST = 1 << 20  # bytes of a header
 _MOST_AXES = 32
 _MOST = (1 << 63) - 1
-_SPACE = " \n\t\r"
-_STRING = r"'[^'\\]*'|\"[^\"\\]*\""
-_KEYS = ("descr", "fortran_order", "shape")
+_KEYS = ["descr", "fortran_order", "shape"]
 _DESCR = re.compile(r"[<>][fiu][248]|\|[iu]1|[<|]V2")  # big-endian and 8-bit numbers are Python's alone
+_S = r"[ \n\t\r]*"
+_STRING = r"'[^'\\]*'|\"[^\"\\]*\""
+_SHAPE = rf"\({_S}(?:(?:[0-9]{{1,19}}{_S},{_S})+(?:[0-9]{{1,19}}{_S})?)?\)"
+_ITEM = rf"({_STRING}){_S}:{_S}({_STRING}|True|False|{_SHAPE})"
+_DICTIONARY = rf"{_S}\{{{_S}(?:{_ITEM}{_S},{_S})*(?:{_ITEM}{_S})?\}}{_S}"
 
 
 class NpyHeader(NamedTuple):
-    """What a file says of its array."""
-
     dtype: "np.dtype[Any]"
     shape: Tuple[int, ...]
     fortran: bool  # the first axis varies fastest; False where both orders are one
@@ -83,12 +85,11 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
     text = file.read(length)
     if len(text) < length:
         _malformed(f"truncated: its length is {length} bytes, the file has {len(text)} of them")
-    fields = _dictionary(_Literal(text.decode("latin-1")))
-    dtype, shape = np.dtype(fields["descr"]), fields["shape"]
+    dtype, order, shape = _fields(text.decode("latin-1"))
     end = wanted + length + math.prod(shape) * dtype.itemsize
     if end > _MOST:
         _malformed(f"shape: {shape} takes more than 2^63 bytes")
-    fortran = fields["fortran_order"] and sum(axis > 1 for axis in shape) > 1
+    fortran = order and sum(axis > 1 for axis in shape) > 1
     return NpyHeader(dtype, shape, fortran, wanted + length, end)
 
 
@@ -96,76 +97,22 @@ def _malformed(what: str) -> NoReturn:
     raise ValueError(f".npy header: {what}")
 
 
-def _quoted(text: str) -> str:
-    escaped = text.encode("unicode_escape").decode().replace("'", "\\'").replace('"', '\\"')
-    return f"'{escaped}'"
-
-
-class _Literal:
-    """The Python literals that a header is made of."""
-
-    def __init__(self, text: str) -> None:
-        self._rest = text
-
-    def take(self, pattern: str) -> Optional[str]:
-        self._rest = self._rest.lstrip(_SPACE)
-        found = re.match(pattern, self._rest)
-        if found is None:
-            return None
-        self._rest = self._rest[found.end():]
-        return found[0]
-
-    def expect(self, pattern: str, said: str) -> str:
-        found = self.take(pattern)
-        if found is None:
-            _malformed(said + _quoted(self._rest[:24]))
-        return found
-
-
-def _dictionary(literal: _Literal) -> Dict[str, Any]:
-    literal.expect(r"\{", "expected a dictionary at ")
-    fields: Dict[str, Any] = {}
-    while literal.take(r"\}") is None:
-        key = literal.expect(_STRING, "expected a key at ")[1:-1]
-        literal.expect(":", f"{_quoted(key[:64])}: expected ':' at ")
-        if key not in _KEYS or key in fields:
-            _malformed(f"key {_quoted(key[:64])} is not known, or given twice")
-        if key == "descr":
-            fields[key] = _descr(literal)
-        elif key == "shape":
-            fields[key] = _shape(literal)
-        else:
-            fields[key] = literal.expect("True|False", "fortran_order: expected True or False at ") == "True"
-        if literal.take(",") is None:
-            literal.expect(r"(?=\})", "expected ',' or '}' at ")
-    literal.expect("$", "text after the dictionary: ")
-    for key in _KEYS:
-        if key not in fields:
-            _malformed(f"key '{key}' is missing")
-    return fields
-
-
-def _descr(literal: _Literal) -> str:
-    descr = literal.expect(_STRING, "descr: only plain numbers are read, no structures; found ")[1:-1]
-    if not _DESCR.fullmatch(descr):
-        _malformed(f"descr {_quoted(descr[:64])} is not known: expected one of <f4, <f2, |V2, <u2, <i2, <i4, <u4, <i8, "
-                   "<u8")
-    return descr
-
-
-def _shape(literal: _Literal) -> Tuple[int, ...]:
-    literal.expect(r"\(", "shape: expected a tuple at ")
-    shape: List[int] = []
-    comma = None
-    while literal.take(r"\)") is None:
-        said = f"shape: axis {len(shape)}: expected a number of 0 to 2^63 - 1 at "
-        number = int(literal.expect(r"(?!\d{20})\d+", said))
-        if len(shape) == _MOST_AXES:
-            _malformed(f"shape: more than {_MOST_AXES} axes")
-        shape.append(number)
-        comma = literal.take(",")
-        if comma is None:
-            literal.expect(r"(?=\))", "shape: expected ',' or ')' at ")
-    if len(shape) == 1 and comma is None:
-        _malformed("shape: a number in place of a tuple")
-    return tuple(shape)
+def _fields(text: str) -> "Tuple[np.dtype[Any], bool, Tuple[int, ...]]":
+    """descr, fortran_order and shape."""
+    items = [(key[1:-1], value) for key, value in re.findall(_ITEM, text)]
+    if not re.fullmatch(_DICTIONARY, text):
+        _malformed(f"expected a dictionary of descr, fortran_order and shape, of plain numbers, found {text[:120]!r}")
+    if sorted(key for key, _ in items) != _KEYS:
+        _malformed(f"keys are {[key[:20] for key, _ in items[:9]]}, expected each of {_KEYS} once")
+    fields = dict(items)
+    descr, order, shape = (fields[key] for key in _KEYS)
+    if not _DESCR.fullmatch(descr[1:-1]):
+        _malformed(f"descr {descr[:66]} is not known: expected one of <f4, <f2, |V2, <u2, <i2, <i4, <u4, <i8, <u8")
+    if order not in ("True", "False"):
+        _malformed(f"fortran_order is {order[:66]}, expected True or False")
+    if not shape.startswith("("):
+        _malformed(f"shape is {shape[:66]}, expected a tuple")
+    axes = tuple(map(int, re.findall("[0-9]+", shape)))
+    if len(axes) > _MOST_AXES:
+        _malformed(f"shape: more than {_MOST_AXES} axes")
+    return np.dtype(descr[1:-1]), order == "True", axes

@@ -19,8 +19,6 @@ _MOST_LINKS = 40  # as the system follows
 
 @dataclass(frozen=True)
 class OutputPlace:
-    """Of an output."""
-
     path: str  # no symbolic link, unless it is written in place
     descriptor: Optional[int] = None  # of this process
     in_place: bool = False  # no regular file: a new one must not take its place

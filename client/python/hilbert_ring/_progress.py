@@ -9,32 +9,6 @@ from hilbert_ring._job import ProgressOption
 
 _SCALE = 1000  # steps of the bar
 _DELAY = 0.5   # seconds
-_SECONDS_BETWEEN = 0.1
-
-
-class _Bar:
-    """Draws what it is told; not of a job that is done soon, unless `delay` is 0."""
-
-    def __init__(self, bars: Any, delay: float) -> None:
-        self._bars = bars
-        self._bar: Any = None
-        self._next = time.monotonic() + delay
-
-    def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _SECONDS_BETWEEN
-        if self._bar is None:
-            self._bar = self._bars(total=_SCALE, leave=False,
-                                   bar_format="{desc}{percentage:3.0f}%|{bar}| {elapsed}")
-        self._bar.set_description_str(f"{progress.job_id}: {phase_of(progress)} ", refresh=False)
-        self._bar.n = int(_SCALE * fraction_of(progress))
-        self._bar.refresh()
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
 
 
 @contextmanager
@@ -48,11 +22,22 @@ def shown(option: ProgressOption) -> Iterator[Optional[Callable[[Progress], None
     if bars is None:
         yield None
         return
-    bar = _Bar(bars, delay=0.0 if option else _DELAY)
+    bar: Any = None
+    begin = time.monotonic() + (0 if option else _DELAY)  # without `option` a job that is done soon has none
+
+    def draw(progress: Progress) -> None:
+        nonlocal bar
+        if bar is None and time.monotonic() >= begin:
+            bar = bars(total=_SCALE, leave=False, miniters=0, bar_format="{desc}{percentage:3.0f}%|{bar}| {elapsed}")
+        if bar is not None:
+            bar.set_description_str(f"{progress.job_id}: {phase_of(progress)} ", refresh=False)
+            bar.update(int(_SCALE * fraction_of(progress)) - bar.n)
+
     try:
-        yield bar
+        yield draw
     finally:
-        bar.close()
+        if bar is not None:
+            bar.close()
 
 
 def _seen() -> bool:

@@ -10,8 +10,8 @@
 - DATA_LOSS found in the output by the client: backoff, twice at most.
 
 Anything else is final. A pushback replaces the backoff with every code; with one below 50 ms the
-wait is no shorter than the backoff; one that is negative or no number means that the service does
-not want another attempt. Backoff is random between 0 and a limit that doubles from 100 ms to 5 s
+wait is no shorter than the backoff; one that is negative means that the service does not want another
+attempt. Backoff is random between 0 and a limit that doubles from 100 ms to 5 s
 (UNAVAILABLE: 0.4 s).
 """
 import math
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from random import random
 from typing import Callable, Optional
 
-from hilbert_ring.errors import HilbertRingError, error_class, seconds_of
+from hilbert_ring.errors import HilbertRingError, error_class
 
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
@@ -40,7 +40,7 @@ class AttemptFailure:
     error: HilbertRingError
     admitted: bool = False        # the service took the job
     output_damaged: bool = False  # found by the client: corrupt, repeated or missing rows
-    pushback: Optional[str] = None  # grpc-retry-pushback-ms as it came, if it did
+    pushback: Optional[float] = None  # seconds; below 0: the service wants no other attempt
 
 
 @dataclass
@@ -67,11 +67,10 @@ class RetrySchedule:
         longest = _LONGEST_AWAY if failure.error.code == "UNAVAILABLE" else _LONGEST_BACKOFF
         if failure.pushback is None:
             return self._backoff(longest)
-        pushback = seconds_of(failure.pushback)
-        if pushback is None:
+        if failure.pushback < 0:
             return None
-        wait = pushback * (1 + _PUSHBACK_JITTER * self._draw())
-        if pushback < _LEAST_PUSHBACK:
+        wait = failure.pushback * (1 + _PUSHBACK_JITTER * self._draw())
+        if failure.pushback < _LEAST_PUSHBACK:
             return max(wait, self._backoff(longest))
         self._backoffs = 0
         return wait

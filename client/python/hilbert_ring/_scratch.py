@@ -66,7 +66,6 @@ def check_room(folder: str, size: int) -> None:
 
 
 def _memory_available() -> Optional[int]:
-    """Bytes."""
     with suppress(OSError, ValueError, IndexError):
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
@@ -131,7 +130,6 @@ class Scratch:
         return np.frombuffer(mapped, np.uint8, size, whole - size)
 
     def stop(self) -> None:
-        """What is being written ends."""
         self._stopped.set()
 
     def close(self) -> None:

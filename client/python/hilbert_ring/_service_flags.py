@@ -22,7 +22,6 @@ def add_service_flags(parser: argparse.ArgumentParser, workers: int = 2) -> None
 
 
 def add_access_flags(parser: argparse.ArgumentParser, without_server: str) -> None:
-    """--server and the caller's access to it."""
     parser.add_argument("--server", metavar="HOST:PORT",
                         default=_variable("--server"),
                         help=f"of the coordinator (HILBERT_RING_SERVER); {without_server}")
@@ -88,7 +87,6 @@ def service_of(arguments: argparse.Namespace, **settings: Any) -> Iterator[Clien
 
 
 def connected(arguments: argparse.Namespace) -> Client:
-    """A client of the service that runs."""
     token = None if arguments.token_file else os.environ.get("HILBERT_RING_TOKEN") or None
     return connect(arguments.server, token=token, token_file=arguments.token_file,
                    tls=arguments.tls or _switch("--tls") or None, ca=arguments.ca, cert=arguments.cert, key=arguments.key,

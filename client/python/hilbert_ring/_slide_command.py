@@ -20,7 +20,6 @@ from hilbert_ring.slides import COORDS_ARE, TILE_SIZE, SlideFile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE", help="a slide pipeline's file: HDF5, .pt or .npz")
     parser.add_argument("--tiles", type=Path, required=True, metavar="FILE",
                         help=".npy to write: [tiles, tile_dim], float16 where the data set is, else float32")
@@ -45,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def slide(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
     outputs = {name: output_path(path) for name, path in (("tiles", arguments.tiles), ("coords", arguments.coords))
                if path is not None}
     file = SlideFile(arguments.file, arguments.features, arguments.coordinates, arguments.layout, arguments.patches,
@@ -77,7 +75,6 @@ def slide(arguments: argparse.Namespace) -> int:
 
 
 def _tile_size(arguments: argparse.Namespace) -> int:
-    """Of the model, or as given."""
     if arguments.model is None:
         return TILE_SIZE if arguments.tile_size is None else int(arguments.tile_size)
     if arguments.tile_size is not None:

@@ -46,7 +46,6 @@ class Layout:
         return [self.side, *(name for name in others if name)]
 
     def fits(self, attributes: Attributes) -> bool:
-        """Whether they are those of the layout."""
         unit = attributes.get("unit")
         unit = unit.decode(errors="replace") if isinstance(unit, bytes) else unit
         return all(mark in attributes for mark in self.marks) and (self.unit is None or unit == self.unit)

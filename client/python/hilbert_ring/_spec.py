@@ -155,7 +155,6 @@ def _ordering(ordering: Ordering) -> pb.Ordering:
 
 
 def row_bytes(spec: pb.JobSpec, tensor: int) -> int:
-    """Bytes of one row of a tensor of the job."""
     element = {pb.DATA_TYPE_FLOAT32: 4}.get(spec.dtype, 2)
     sizes: Dict[Any, int] = {
         pb.TENSOR_COORDS: 4 * spec.ordering.coordinate_axes,

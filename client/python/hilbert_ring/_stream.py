@@ -9,9 +9,9 @@ from typing import Any, Deque, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 from crc32c import crc32c
 
+from hilbert_ring._channel import SERVICE
 from hilbert_ring._chunks import Inputs, payload_limit, tensor_name
 from hilbert_ring._job import AttendOptions, shape_of
-from hilbert_ring._protocol import broken, parsed
 from hilbert_ring._spec import boolean, integer, make_spec, row_bytes
 from hilbert_ring._tensors import Output, Tensor, read_tensor
 from hilbert_ring._torch_streams import CallerStreams
@@ -45,7 +45,6 @@ class InputBlock:
 
     @property
     def rows(self) -> int:
-        """Of each."""
         return self.tensors[0].shape[0]
 
 
@@ -160,6 +159,8 @@ class StreamAttempt:
             side is closed, and the service ends the stream after that.
     """
 
+    method = SERVICE + "AttendStream"
+
     def __init__(self, call: StreamCall, number: int, state: StreamState) -> None:
         self._call = call
         self._number = number
@@ -180,13 +181,7 @@ class StreamAttempt:
         """Rows may be sent."""
         return self._rows_per_chunk > 0
 
-    @property
-    def ended(self) -> bool:
-        """The report has come."""
-        return self._state.report is not None
-
     def open(self) -> bytes:
-        """The first message."""
         request = pb.AttendRequest(open=self._call.open)
         request.open.job_id = self._call.job_id
         request.open.attempt = self._number
@@ -206,14 +201,12 @@ class StreamAttempt:
             for tensor in _INPUTS:
                 yield inputs.chunk((tensor, first, count))
 
-    def handle(self, message: bytes) -> List[StreamedBlock]:
+    def handle(self, response: pb.AttendResponse) -> List[StreamedBlock]:
         """Takes a message of the service: the blocks whose results it completes.
 
         Raises:
             DataLossError: damaged output.
-            InternalError: the service broke the protocol.
         """
-        response = parsed(pb.AttendResponse, message)
         kind = response.WhichOneof("message")
         if kind == "admitted":
             self._admit(response.admitted)
@@ -233,9 +226,6 @@ class StreamAttempt:
     def _place(self, chunk: pb.OutputChunk) -> None:
         tensor, payload, rows = chunk.tensor, chunk.payload, chunk.rows
         row, size = self._come[tensor], self._sizes[tensor]
-        if chunk.first_token != row or chunk.tokens or rows < 1 or len(payload) != rows * size:
-            raise broken(f"{tensor_name(tensor)}: {rows} rows from {chunk.first_token} on in "
-                         f"{len(payload)} bytes, expected those from {row} on")
         if crc32c(payload) != chunk.crc32c:
             raise DataLossError(f"{tensor_name(tensor)}: the checksum of rows from {row} on does "
                                 "not match")
@@ -263,11 +253,10 @@ class StreamAttempt:
         for block in self._open:
             if row < block.first + block.rows:
                 return block
-        while self._sent:
+        block = self._begin_block()
+        while row >= block.first + block.rows:
             block = self._begin_block()
-            if row < block.first + block.rows:
-                return block
-        raise broken(f"results of row {row}, which was not sent")
+        return block
 
     def _begin_block(self) -> _OpenBlock:
         first, rows = self._sent.popleft()
@@ -289,7 +278,7 @@ class StreamAttempt:
             InternalError: there was no report, or the caller has more blocks.
         """
         if self._state.report is None:
-            raise broken("the stream ended well without a report")
+            raise InternalError("the service ended the stream without a report")
         if not self.input_ended:
             raise InternalError("the service ended the stream before its input had ended")
         if self._open or self._sent:

@@ -1,15 +1,12 @@
 """Streams without end of the client for asyncio."""
 import asyncio
-from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Optional, Tuple, Union
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Tuple, Union
 
-import grpc.aio
-
-from hilbert_ring._channel import SERVICE, failure_or_raise
-from hilbert_ring._connection_aio import AioConnection, BrokenRequests
+from hilbert_ring._attempt_aio import AioCarrier
+from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
 from hilbert_ring._torch_streams import CallerStreams
-from hilbert_ring.errors import HilbertRingError
 
 Blocks = Union[Iterable[Tuple[Any, Any, Any]], AsyncIterable[Tuple[Any, Any, Any]]]
 _END: Any = object()
@@ -63,10 +60,10 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
     number = 0
     while True:
         carrier = _Carrier(StreamAttempt(call, number, state), call, rest)
-        async for block in carrier.run(connection, attempts.deadline_left()):
+        async for block in carrier.run(connection, attempts.deadline_left(), endless=True):
             yield block
-        failure = carrier.failure
-        if failure is None:
+        failure = carrier.outcome
+        if not isinstance(failure, AttemptFailure):
             return
         if failure.admitted:
             raise failure.error
@@ -74,48 +71,25 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
         number += 1
 
 
-class _Carrier:
-    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what comes."""
+class _Carrier(AioCarrier[StreamAttempt]):
+    """Carries those of a stream."""
 
     def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: AsyncIterator[Any]) -> None:
-        self._attempt = attempt
+        super().__init__(attempt)
         self._call = call
         self._rest = rest
-        self._changed = asyncio.Event()  # it is admitted, or over
-        self._broken = BrokenRequests()
-        self._over = False
-        self.failure: Optional[AttemptFailure] = None
-
-    async def run(self, connection: AioConnection, seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
-        """The results; afterwards `failure` says how the attempt failed, if it did."""
-        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds, endless=True)
-        with self._broken.raised(connection):
-            try:
-                async for message in stream:
-                    results = self._attempt.handle(message)
-                    if self._attempt.admitted:
-                        self._changed.set()
-                    for block in results:
-                        yield block
-                self._attempt.finish()
-            except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-                self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken.error, connection.closed)
-            finally:
-                self._over = True
-                self._changed.set()
-                stream.cancel()
 
     async def _requests(self) -> AsyncIterator[bytes]:
-        with self._broken.noted():
-            yield self._attempt.open()
-            await self._changed.wait()  # until the call ends, which has a deadline
-            block = self._call.first
-            while not self._over:
-                chunks = self._attempt.chunks(block)
-                while (message := await asyncio.to_thread(next, chunks, None)) is not None:
-                    yield message
-                try:
-                    block = self._call.block(await self._rest.__anext__())
-                except StopAsyncIteration:
-                    self._attempt.input_ended = True
-                    return
+        yield self._attempt.open()
+        while not self._attempt.admitted and not self._over:
+            await self._change()
+        block = self._call.first
+        while not self._over:
+            chunks = self._attempt.chunks(block)
+            while (message := await asyncio.to_thread(next, chunks, None)) is not None:
+                yield message
+            try:
+                block = self._call.block(await self._rest.__anext__())
+            except StopAsyncIteration:
+                self._attempt.input_ended = True
+                return

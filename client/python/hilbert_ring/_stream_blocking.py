@@ -1,20 +1,14 @@
 """Streams without end of the blocking client."""
-import threading
-from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, Tuple
 
-import grpc
-
-from hilbert_ring._channel import SERVICE, failure_or_raise
+from hilbert_ring._attempt_blocking import BlockingCarrier
 from hilbert_ring._connection import Connection
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring._stream import InputBlock, StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
+from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
 from hilbert_ring._torch_streams import CallerStreams
-from hilbert_ring.errors import HilbertRingError
-from hilbert_ring.v1 import attention_pb2 as pb
 
 Blocks = Iterable[Tuple[Any, Any, Any]]
-_Outcome = Union[pb.Report, AttemptFailure]
-_END = object()
+_END: Any = object()
 
 
 class AttendStream(StreamFigures):
@@ -65,61 +59,35 @@ def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, p
     attempts = call.options.attempts(connection.timing)
     number = 0
     while True:
-        attempt = StreamAttempt(call, number, state)
-        outcome = yield from _Carrier(attempt, call, rest).run(connection, attempts.deadline_left())
-        if not isinstance(outcome, AttemptFailure):
+        carrier = _Carrier(StreamAttempt(call, number, state), call, rest)
+        yield from carrier.run(connection, attempts.deadline_left(), endless=True)
+        failure = carrier.outcome
+        if not isinstance(failure, AttemptFailure):
             return
-        if outcome.admitted:
-            raise outcome.error
-        connection.come_back(attempts, outcome, attempts.wait_after(outcome))
+        if failure.admitted:
+            raise failure.error
+        connection.come_back(attempts, failure, attempts.wait_after(failure))
         number += 1
 
 
-class _Carrier:
-    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while the caller's thread
-    takes what comes."""
+class _Carrier(BlockingCarrier[StreamAttempt]):
+    """Carries those of a stream."""
 
     def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: Iterator[Any]) -> None:
-        self._attempt = attempt
+        super().__init__(attempt)
         self._call = call
         self._rest = rest
-        self._changed = threading.Event()  # it is admitted, or over
-        self._over = False
-        self._broken: Optional[Exception] = None  # the caller's blocks
-
-    def run(self, connection: Connection, seconds: Optional[float]) -> Generator[StreamedBlock, None, _Outcome]:
-        """The results; returns the report, or how the attempt failed."""
-        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds, endless=True)
-        try:
-            for message in stream:
-                results = self._attempt.handle(message)
-                if self._attempt.admitted:
-                    self._changed.set()
-                yield from results
-            return self._attempt.finish()
-        except (grpc.RpcError, HilbertRingError) as ended:
-            return failure_or_raise(ended, self._attempt.admitted, self._broken, connection.closed)
-        finally:
-            self._over = True
-            self._changed.set()
-            stream.cancel()
 
     def _requests(self) -> Iterator[bytes]:
-        try:
-            yield self._attempt.open()
-            self._changed.wait()  # until the call ends, which has a deadline
-            for block in self._blocks():
-                yield from self._attempt.chunks(block)
-        except Exception as error:
-            self._broken = error
-            raise
-
-    def _blocks(self) -> Iterator[InputBlock]:
-        if not self._over:
-            yield self._call.first
+        yield self._attempt.open()
+        with self._changed:
+            # Until the call ends, which has a deadline.
+            self._changed.wait_for(lambda: self._attempt.admitted or self._over)
+        block = self._call.first
         while not self._over:
+            yield from self._attempt.chunks(block)
             value = next(self._rest, _END)
             if value is _END:
                 self._attempt.input_ended = True
                 return
-            yield self._call.block(value)
+            block = self._call.block(value)

@@ -54,7 +54,6 @@ class Output:
 
     @property
     def nbytes(self) -> int:
-        """Of all rows."""
         return self.bytes.nbytes
 
 

@@ -11,12 +11,10 @@ def with_streams_of_call(method: T) -> T:
 
 
 def in_thread(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """What it returns."""
     return function(*arguments, **options)
 
 
 def to_its_end(_: Callable[[], None], function: Callable[..., T], *arguments: Any) -> T:
-    """What it returns."""
     return function(*arguments)
 
 

@@ -13,18 +13,19 @@ tools/unasync.py makes the blocking client, client.py, of this file.
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+
+from google.protobuf.message import Message
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
 from hilbert_ring._attempt_aio import AioAttempt
-from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with_files
+from hilbert_ring._by_reference import ASK_SECONDS, Naming, naming_of, warn_of_sending
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
                                    address_of, closed_error)
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._distinct import check_shown
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._files import checked_path
-from hilbert_ring._handed import ASK_SECONDS, handing_of, may_send_handed
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request, curve_request, pattern_of,
                                prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
@@ -43,7 +44,7 @@ from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
 __all__ = ["Client", "connect"]
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Message)
 
 
 def connect(
@@ -342,54 +343,32 @@ class Client:
     async def _run_job(
             self, call: JobCall, attempts: Attempts,
             tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
-        """By reference where that can be, else its tensors are sent: the job as it was done."""
-        named = await self._name_files(call, attempts)
-        if named is not None:
-            try:
-                return named, await self._run(named, attempts, tell, may_send(call))
-            except HilbertRingError as error:
-                warn_of_sending(error, may_send(call))
-        else:
-            done = await self._run_handed(call, attempts, tell)
-            if done is not None:
-                return done
+        """Without sending its tensors where that can be: the job as it was done."""
+        naming = naming_of(call)
+        if naming is not None:
+            with closing(naming):
+                named = await self._named(call, naming, attempts)
+                if named is not None:
+                    try:
+                        report = await self._run(named, attempts, tell, naming.may_send)
+                        return await to_its_end(naming.stop, naming.take, named), report
+                    except HilbertRingError as error:
+                        warn_of_sending(error, naming.may_send)
         return call, await self._run(call, attempts, tell)
 
-    async def _run_handed(
-            self, call: JobCall, attempts: Attempts,
-            tell: Optional[Callable[[Progress], None]]) -> Optional[Tuple[JobCall, pb.Report]]:
+    async def _named(self, call: JobCall, naming: Naming, attempts: Attempts) -> Optional[JobCall]:
         """None: its tensors are to be sent."""
-        handing = handing_of(call)
-        if handing is None:
-            return None
-        with closing(handing):
-            try:
+        try:
+            if naming.in_files:
+                root = await self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+            else:  # what fails here is told by the job's call, too, where it matters
                 root = await self._connection.short(
                     "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, ASK_SECONDS)
-            except HilbertRingError:
-                return None  # which the job's call is told, too, where it matters
-            handed = await to_its_end(handing.stop, handing.name, root, self._data_root)
-            if handed is None:
-                return None
-            try:
-                report = await self._run(handed, attempts, tell, may_send_handed(call))
-                return await to_its_end(handing.stop, handing.take, handed), report
-            except HilbertRingError as error:
-                warn_of_sending(error, may_send_handed(call))
-                return None
-
-    async def _name_files(self, call: JobCall, attempts: Attempts) -> Optional[JobCall]:
-        """None: its tensors are to be sent."""
-        parts = parts_of(call)
-        if parts is None:
-            return None
-        try:
-            root = await self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
         except HilbertRingError:
             if call.by_reference == "always":
                 raise
             return None
-        return await in_thread(with_files, call, parts, root, self._data_root)
+        return await to_its_end(naming.stop, naming.name, root, self._data_root)
 
     async def _run(
             self, call: JobCall, attempts: Attempts, tell: Optional[Callable[[Progress], None]],
@@ -399,7 +378,9 @@ class Client:
         teller = ProgressTeller(tell, call.progress(number))
         while True:
             attempt = AioAttempt(Attempt(call, number, teller))
-            outcome = await attempt.run(self._connection, attempts.deadline_left())
+            async for _ in attempt.run(self._connection, attempts.deadline_left()):
+                pass
+            outcome = attempt.outcome
             if not isinstance(outcome, AttemptFailure):
                 return outcome
             if outcome.error.reason in final:
@@ -411,7 +392,7 @@ class Client:
             await self._connection.come_back(attempts, outcome, wait)
 
     async def _ask(
-            self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
+            self, name: str, request: Any, response: Type[T], attempts: Attempts,
             service: str = SERVICE) -> T:
         """A short call on behalf of a job: waits for a service that is away, as the job's call does."""
         while True:

@@ -71,7 +71,6 @@ Entry = Union[Tensor, Unusable]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a checkpoint does not say."""
     heads: int = 16
     max_slide_size: int = 262144  # pixels
     tile_size: int = 256

@@ -7,11 +7,9 @@ One class for each status code, so that a program can catch those that it can do
     except hilbert_ring.ResourceExhaustedError as error:
         ...  # error.reason == "QUEUE_FULL", error.retry_after == 2.5
 """
-import re
 from typing import Any, Dict, Iterable, Optional, Tuple, Type
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from hilbert_ring._descriptors import names_of
 
@@ -166,7 +164,8 @@ def error_of(code: grpc.StatusCode, details: Optional[str],
             values.update(_info_of(value))
     kind = error_class(code.name)
     message = _with_brackets(details or "") or "the service gave no reason"
-    error = kind(message, retry_after=seconds_of(pushback_of(metadata)),
+    pushback = pushback_of(metadata)
+    error = kind(message, retry_after=pushback if pushback is not None and pushback >= 0 else None,
                  **values)  # type: ignore[arg-type]
     if kind is HilbertRingError:
         error.code = code.name
@@ -183,40 +182,14 @@ def _with_brackets(text: str) -> str:
 
 def _info_of(details: bytes) -> Dict[str, Any]:
     """Reason, field and limit of a serialized google.rpc.Status."""
-    try:
-        status = _Status.FromString(details)
-    except DecodeError:
-        return {}
-    for detail in status.details:
-        if not detail.type_url.endswith("/google.rpc.ErrorInfo"):
-            continue
-        try:
-            info = _ErrorInfo.FromString(detail.value)
-        except DecodeError:
-            continue
-        if info.domain == _DOMAIN:
-            field = info.metadata.get("field")
-            return {"reason": info.reason, "field": field, "limit": _whole_number(info.metadata.get("limit", ""))}
+    info = _ErrorInfo()
+    for detail in _Status.FromString(details).details:
+        if detail.Unpack(info) and info.domain == _DOMAIN:
+            limit = info.metadata.get("limit")
+            return {"reason": info.reason, "field": info.metadata.get("field"), "limit": limit and int(limit)}
     return {}
 
 
-def _whole_number(text: str) -> Optional[int]:
-    """None where the text is none of 64 bits."""
-    if not re.fullmatch("-?[0-9]{1,19}", text):
-        return None
-    number = int(text)
-    return number if -2**63 <= number < 2**63 else None
-
-
-def pushback_of(trailing: Metadata) -> Optional[str]:
-    """What the service says of another attempt, as it came; several values are joined by commas."""
-    values = [value for key, value in trailing if key == _PUSHBACK]
-    return ",".join(values) if values else None
-
-
-def seconds_of(pushback: Optional[str]) -> Optional[float]:
-    """Of a pushback: None where there is none, or one that wants no other attempt."""
-    if pushback is None or not pushback.isascii() or not pushback.isdigit():
-        return None
-    milliseconds = int(pushback)
-    return milliseconds / 1000 if milliseconds < 2**31 else None
+def pushback_of(trailing: Metadata) -> Optional[float]:
+    """Seconds after which the service wants another attempt; below 0: it wants none; None: it does not say."""
+    return next((int(value) / 1000 for key, value in trailing if key == _PUSHBACK), None)

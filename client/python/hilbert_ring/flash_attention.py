@@ -150,7 +150,6 @@ class _Rows(NamedTuple):
 
     @property
     def sequences(self) -> List[int]:
-        """Their lengths."""
         return [len(keys) for keys in self.keys]
 
 

@@ -4,14 +4,13 @@ from contextlib import ExitStack
 from typing import Any, Dict, List, Tuple
 
 from hilbert_ring._flag_values import whole_number
-from hilbert_ring._job_flags import Job
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
-from hilbert_ring.bench.report import Report, count, milliseconds, percent, words
+from hilbert_ring.bench.report import Report, count, milliseconds, percent
 from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.local_service import local
 from hilbert_ring.ordering import Hilbert
 
-COLUMNS = (("part", "part", words), ("off", "instead", words), ("tokens", "tokens", count),
+COLUMNS = (("part", "part", str), ("off", "instead", str), ("tokens", "tokens", count),
            ("on_seconds", "with it: ms, median", milliseconds),
            ("on_least", "with it: least", milliseconds), ("on_most", "with it: most", milliseconds),
            ("off_seconds", "without: ms, median", milliseconds),
@@ -26,7 +25,6 @@ PARTS: List[Tuple[str, str, Dict[str, Any], Dict[str, Any]]] = [
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--tokens", type=whole_number, default=65536)
 
 
@@ -50,8 +48,7 @@ def run(arguments: argparse.Namespace) -> Report:
     report.picture = plot(
         report.title, Axis("part, in the table's order"), Axis("with / without, %"),
         [Series("time with the part, of the time without it",
-                [(place + 1, r["ratio"] * 100) for place, r in enumerate(report.rows)])],
-        x_text=lambda value: f"{value:g}")
+                [(place + 1, r["ratio"] * 100) for place, r in enumerate(report.rows)])])
     report.notes.append("There is no cache of plans: each job's is made anew.")
     return report
 

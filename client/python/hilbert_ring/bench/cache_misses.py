@@ -2,14 +2,11 @@
 process, or a child of it, has started."""
 import os
 import shutil
-import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 _WORKER = "hilbert-ring-worker"[:15]  # as the kernel cuts names
-_BEGIN_SECONDS = 0.1  # until perf counts, once it hears signals
 _LIMIT_SECONDS = 30.0
 
 
@@ -32,35 +29,22 @@ def own_workers() -> List[int]:
     return sorted(found)
 
 
-def _hears_interrupts(process: "subprocess.Popen[str]") -> bool:
-    """Once the process has a handler of SIGINT, by which perf ends and prints. False: it has
-    ended, or has none in time."""
-    end = time.monotonic() + _LIMIT_SECONDS
-    while process.poll() is None and time.monotonic() < end:
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        caught = int(status.split("SigCgt:")[1].split()[0], 16)
-        if caught >> (signal.SIGINT - 1) & 1:
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def count_misses(run: Callable[[], Any], workers: List[int]) -> Optional[int]:
     """What the workers' processors missed in their caches while `run` ran; None where perf is
     absent, may not count, or has no such counter."""
     perf = shutil.which("perf")
     if perf is None or not workers:
         return None
-    counting = subprocess.Popen(
-        [perf, "stat", "-x", ",", "-e", "cache-misses", "-p", ",".join(map(str, workers))],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    counting = subprocess.Popen(  # until the end of the cat, which answers once perf counts
+        [perf, "stat", "-x", ",", "-e", "cache-misses", "-p", ",".join(map(str, workers)), "--", "cat"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert counting.stdin is not None and counting.stdout is not None
     try:
-        if _hears_interrupts(counting):
-            time.sleep(_BEGIN_SECONDS)
+        print(file=counting.stdin, flush=True)
+        if counting.stdout.readline():
             run()
-            counting.send_signal(signal.SIGINT)
         _, said = counting.communicate(timeout=_LIMIT_SECONDS)
-    except subprocess.TimeoutExpired:
+    except (BrokenPipeError, subprocess.TimeoutExpired):
         return None
     finally:
         counting.kill()

@@ -15,7 +15,6 @@ BENCHMARKS: Dict[str, ModuleType] = {"sweep": sweep, "dilation": dilation, "abla
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Adds the benchmarks' commands."""
     commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     for name, module in BENCHMARKS.items():
         summary = str(module.__doc__).split("\n", maxsplit=1)[0]
@@ -30,7 +29,6 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def bench(arguments: argparse.Namespace, line: List[str]) -> int:
-    """Runs a command."""
     if arguments.rounds < 1 or arguments.workers < 1:
         raise ValueError("--rounds and --workers must be at least 1")
     name = arguments.benchmark

@@ -6,11 +6,11 @@ from hilbert_ring._flag_values import whole_number
 from hilbert_ring._job_flags import Job
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
-from hilbert_ring.bench.report import Report, count, milliseconds, words
+from hilbert_ring.bench.report import Report, count, milliseconds
 from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.ordering import Hilbert
 
-COLUMNS = (("tokens", "tokens", count), ("dilation", "dilation", count), ("order", "order", words),
+COLUMNS = (("tokens", "tokens", count), ("dilation", "dilation", count), ("order", "order", str),
            ("compute_seconds", "compute ms, median", milliseconds),
            ("compute_least", "compute, least", milliseconds),
            ("compute_most", "compute, most", milliseconds),
@@ -19,14 +19,12 @@ COLUMNS = (("tokens", "tokens", count), ("dilation", "dilation", count), ("order
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--tokens", type=whole_number, nargs="+", default=[8192, 16384, 32768])
     parser.add_argument("--dilations", type=whole_number, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--segment", type=whole_number, default=4096)
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it."""
     report = Report("dilation", f"Dilation with and without an order, segments of "
                     f"{arguments.segment:,}", COLUMNS)
     with service_of(arguments, workers=arguments.workers,

@@ -5,8 +5,9 @@ outputs are put into one array, which the caller of `Jobs` bounds.
 """
 import random
 import statistics
+import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -75,19 +76,16 @@ class JobRun:
                                    ordering=self._job.ordering, **self._job.pattern).report
 
 
-def alternate(runs: Sequence[Callable[[], Any]], rounds: int, *, seed: int = 1,
-              clock: Optional[Callable[[], float]] = None) -> List[Times]:
+def alternate(runs: Sequence[Callable[[], Any]], rounds: int) -> List[Times]:
     """Times each run `rounds` times, all once a round in an order that is drawn, so that what
     changes on the machine meanwhile meets all alike. The first round is not counted."""
-    import time
-    now = clock or time.perf_counter
     times = [Times([], []) for _ in runs]
-    draw = random.Random(seed)
+    draw = random.Random(1)
     for turn in range(rounds + 1):
         for place in draw.sample(range(len(runs)), len(runs)):
-            start = now()
+            start = time.perf_counter()
             report = runs[place]()
-            seconds = now() - start
+            seconds = time.perf_counter() - start
             if turn > 0:
                 times[place].total.append(seconds)
                 times[place].compute.append(getattr(report, "compute_seconds", 0.0))
@@ -97,7 +95,6 @@ def alternate(runs: Sequence[Callable[[], Any]], rounds: int, *, seed: int = 1,
 
 def job(tokens: int, *, heads: int = 8, head_dim: int = 64, ordering: Any = None,
         **pattern: Any) -> Job:
-    """A job of a benchmark: float32."""
     return Job({"tokens": tokens, "heads": heads, "head_dim": head_dim}, pattern, ordering)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Sequence
 from hilbert_ring._flag_values import number, whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import RepeatedRows
-from hilbert_ring.bench.report import Report, count, milliseconds, words
+from hilbert_ring.bench.report import Report, count, milliseconds
 from hilbert_ring.client import Client
 from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.errors import HilbertRingError
@@ -25,7 +25,7 @@ def _rate(value: float) -> str:
     return f"{value:,.1f}"
 
 
-COLUMNS = (("loop", "loop", words), ("callers", "callers", count),
+COLUMNS = (("loop", "loop", str), ("callers", "callers", count),
            ("offered", "offered, jobs/s", _rate), ("jobs_a_second", "done, jobs/s", _rate),
            ("goodput", "goodput, jobs/s", _rate), ("p50", "p50 ms", milliseconds),
            ("p90", "p90", milliseconds), ("p99", "p99", milliseconds),
@@ -34,7 +34,6 @@ MOST_CALLERS = 64
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--callers", type=whole_number, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     parser.add_argument("--seconds", type=number, default=5.0, help="of each measurement")
     parser.add_argument("--tokens", type=whole_number, default=64)
@@ -93,7 +92,6 @@ def small_job(client: Client, tokens: int) -> Callable[[], Any]:
 
 def closed(one: Callable[[], Any], callers: int, seconds: float, deadline: float
            ) -> Dict[str, Any]:
-    """A measurement of the closed loop."""
     tally = Tally()
     start = time.perf_counter()
 
@@ -136,7 +134,7 @@ def open_loop(one: Callable[[], Any], rate: float, seconds: float, deadline: flo
 
 
 def _in_threads(work: Callable[[], None], number: int) -> None:
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(number)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(number)]  # Ctrl-C waits for none
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -144,7 +142,6 @@ def _in_threads(work: Callable[[], None], number: int) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it."""
     if max(arguments.callers) > MOST_CALLERS or min(arguments.callers) < 1:
         raise ValueError(f"callers is {arguments.callers}, expected 1 to {MOST_CALLERS}")
     report = Report("load", f"Load: jobs of {arguments.tokens} tokens", COLUMNS)

@@ -9,23 +9,23 @@ from hilbert_ring._flag_values import whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.cache_misses import count_misses, own_workers
 from hilbert_ring.bench.jobs import JobRun, alternate, job
-from hilbert_ring.bench.report import Report, count, milliseconds, words
+from hilbert_ring.bench.report import Report, count, milliseconds
 from hilbert_ring.client import Client
 from hilbert_ring.draw.curves import token_order
 from hilbert_ring.draw.plot import Axis, Series, plot
-from hilbert_ring.ordering import Hilbert, Morton
+from hilbert_ring.ordering import Auto, Hilbert, Morton
+from hilbert_ring.v1 import attention_pb2 as pb
 
 PAGE = 4096    # bytes
 LINE = 64      # bytes, of a processor's caches
 WINDOW = 33    # tokens, of a square that a reader of the ordered rows wants
-_TOLERANCE = 0.01  # costs that differ by less are the same
 
 
 def _two(value: float) -> str:
     return f"{value:.2f}"
 
 
-COLUMNS = (("order", "order", words), ("grid_jump", "mean jump, cells", _two),
+COLUMNS = (("order", "order", str), ("grid_jump", "mean jump, cells", _two),
            ("token_jump", "mean jump, tokens", count),
            ("radius", "radius of a segment, cells", _two),
            ("segment_pages", "pages of rows that a segment gathers", count),
@@ -39,7 +39,6 @@ COLUMNS = (("order", "order", words), ("grid_jump", "mean jump, cells", _two),
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--grid", type=whole_number, nargs=2, default=[256, 256], metavar=("ROWS", "COLS"))
     parser.add_argument("--segment", type=whole_number, default=1024)
     parser.add_argument("--causal", action="store_true")
@@ -48,7 +47,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def orders(grid: Any) -> List[Tuple[str, Any]]:
-    """Those that are compared."""
     return [("row-major", None), ("hilbert", Hilbert(grid=grid)), ("morton", Morton(grid=grid))]
 
 
@@ -69,7 +67,6 @@ def locality(order: "NDArray[np.int64]", grid: Tuple[int, int], segment: int,
     jumps = np.hypot(np.diff(x), np.diff(y))
     starts = range(0, len(order) - segment + 1, segment)
     parts = [order[start:start + segment] for start in starts] or [order]
-    radii = [np.sqrt((part // cols).var() + (part % cols).var()) for part in parts]
     slots = np.empty_like(order)
     slots[order] = np.arange(len(order))
     plane = slots.reshape(rows, cols)
@@ -80,7 +77,7 @@ def locality(order: "NDArray[np.int64]", grid: Tuple[int, int], segment: int,
     windows = [plane[top:top + side[0], left:left + side[1]].reshape(-1) for top, left in corners]
     return {"grid_jump": float(jumps.mean()) if len(jumps) else 0.0,
             "token_jump": float(np.abs(np.diff(order)).mean()) if len(order) > 1 else 0.0,
-            "radius": float(np.mean(radii)),
+            "radius": float(np.mean([_radius(part, cols) for part in parts])),
             "segment_pages": _mean_blocks(parts, row_bytes, PAGE),
             "segment_lines": _mean_blocks(parts, row_bytes, LINE),
             "window_pages": _mean_blocks(windows, row_bytes, PAGE),
@@ -97,33 +94,20 @@ def blocks(rows: "NDArray[np.int64]", row_bytes: int, block: int = PAGE) -> int:
     return len(np.unique(np.concatenate([first + i for i in range(int((last - first).max()) + 1)])))
 
 
-def choose(client: Client, candidates: List[Tuple[str, Any]], pattern: Dict[str, Any],
-           workers: int, figures: List[Dict[str, Any]]) -> Tuple[str, str]:
-    """The order that the plan finds cheapest, and why: its name and a sentence.
+def choose(client: Client, grid: Any, pattern: Dict[str, Any], workers: int,
+           figures: List[Dict[str, Any]]) -> Tuple[str, str]:
+    """The order that the service finds the best, and why: its name and a sentence.
 
     Adds the planned flop of the busiest worker to `figures`.
     """
-    costs = []
-    for (name, ordering), figure in zip(candidates, figures):
+    for (_, ordering), figure in zip(orders(grid), figures):
         plan = client.plan(**pattern, ordering=ordering, workers=workers)
         figure["flops"] = max(worker.flops for worker in plan.workers)
-        costs.append((figure["flops"], plan.bytes_exchanged, name))
-    least = min(costs)
-    same = [name for flops, moved, name in costs
-            if flops <= least[0] * (1 + _TOLERANCE) and moved <= least[1] * (1 + _TOLERANCE)]
-    if len(same) == 1:
-        dearest = max(costs)
-        return least[2], (f"its busiest worker computes {least[0]:.3g} flop by the plan, with "
-                          f"{dearest[2]} order {dearest[0]:.3g}, and {least[1]:,} bytes are "
-                          f"exchanged, with that {dearest[1]:,}")
-    by_radius = min((figure["radius"], figure["order"]) for figure in figures
-                    if figure["order"] in same)
-    return by_radius[1], (f"the plan costs {', '.join(same)} the same, and its segments are the "
-                          f"most compact of those: radius {by_radius[0]:.1f} cells")
+    plan = client.plan(**pattern, ordering=Auto(grid=grid), workers=workers)
+    return {pb.CURVE_HILBERT: "hilbert", pb.CURVE_MORTON: "morton"}.get(plan.curve, "row-major"), plan.curve_why
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it."""
     rows, cols = arguments.grid
     tokens = rows * cols
     report = Report("order", f"Orders of {rows} x {cols} tokens, segments of {arguments.segment:,}",
@@ -140,8 +124,7 @@ def run(arguments: argparse.Namespace) -> Report:
             report.rows.append({"order": name, **measured.spread("compute"), **locality(
                 token_order(tokens, ordering), (rows, cols), arguments.segment,
                 arguments.row_bytes), "cache_misses": count_misses(run_once, workers)})
-        name, why = choose(client, candidates, {**jobs[0].shape, **jobs[0].pattern},
-                           arguments.workers, report.rows)
+        name, why = choose(client, (rows, cols), {**jobs[0].shape, **jobs[0].pattern}, arguments.workers, report.rows)
     report.notes.append(f"By the plan's cost: {name}, since {why}.")
     if arguments.causal:
         report.notes.append("With an order, a plan counts all pairs of a causal job: which are "
@@ -164,6 +147,9 @@ def run(arguments: argparse.Namespace) -> Report:
 def segment_radii(order: "NDArray[np.int64]", cols: int, segment: int
                   ) -> List[Tuple[float, float]]:
     """(number, radius) of the first 64 segments."""
-    parts = [order[start:start + segment] for start in range(0, len(order), segment)][:64]
-    return [(float(i), float(np.sqrt((part // cols).var() + (part % cols).var())))
-            for i, part in enumerate(parts)]
+    starts = range(0, len(order), segment)[:64]
+    return [(float(i), _radius(order[start:start + segment], cols)) for i, start in enumerate(starts)]
+
+
+def _radius(tokens: "NDArray[np.int64]", cols: int) -> float:
+    return float(np.sqrt((tokens // cols).var() + (tokens % cols).var()))

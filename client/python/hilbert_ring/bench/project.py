@@ -17,7 +17,7 @@ from hilbert_ring._flag_values import number, whole_number
 from hilbert_ring._job_flags import Job
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
-from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds, percent, words
+from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds, percent
 from hilbert_ring.client import Client
 from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
@@ -28,7 +28,7 @@ def _seconds(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-COLUMNS = (("kind", "kind", words), ("job", "job", words), ("tokens", "tokens", count),
+COLUMNS = (("kind", "kind", str), ("job", "job", str), ("tokens", "tokens", count),
            ("workers", "workers", count), ("memory", "MiB a worker, planned", mebibytes),
            ("memory_error", "error of MiB a worker", percent), ("exchanged", "MiB exchanged, planned", mebibytes),
            ("exchanged_error", "error of MiB exchanged", percent), ("seconds", "seconds, predicted", _seconds),
@@ -37,7 +37,6 @@ REPORTS: Dict[str, Any] = {"segments": [2048, 4096, 8192], "dilations": [1, 2, 4
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--scale", type=whole_number, default=16384,
                         help="tokens of the least job that is measured; the largest has 12 times "
                         "as many")
@@ -181,7 +180,6 @@ def measured_row(kind: str, name: str, one: Job, plan: Any, times: Any,
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it."""
     report = Report("project", "What other workers would do", COLUMNS)
     fitted, others = fitted_jobs(arguments.scale), other_jobs(arguments.scale)
     every = fitted + others
@@ -228,7 +226,6 @@ def errors_in_words(rows: Sequence[Dict[str, Any]]) -> str:
 
 
 def rates_in_words(model: Model) -> str:
-    """Of the fit."""
     rates = model.rates
 
     def inverse(value: float, unit: str, scale: float) -> str:

@@ -48,7 +48,6 @@ class Report:
         write_text(folder / f"{self.name}.md", "\n".join(page).rstrip() + "\n")
 
     def table(self) -> List[str]:
-        """Lines of Markdown."""
         lines = ["| " + " | ".join(heading for _, heading, _ in self.columns) + " |",
                  "| " + " | ".join("---" for _ in self.columns) + " |"]
         for row in self.rows:
@@ -70,26 +69,17 @@ def machine_words() -> str:
 
 
 def count(value: float) -> str:
-    """12,345"""
     return f"{value:,.0f}"
 
 
-def words(value: Any) -> str:
-    """As it is."""
-    return str(value)
-
-
 def milliseconds(seconds: float) -> str:
-    """With three digits."""
     value = seconds * 1e3
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def mebibytes(value: float) -> str:
-    """Of bytes."""
     return f"{value / 2**20:,.1f}"
 
 
 def percent(part: float) -> str:
-    """Of 1."""
     return f"{part:.1%}"

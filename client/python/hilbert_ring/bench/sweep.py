@@ -17,7 +17,6 @@ COLUMNS = (("workers", "workers", count), ("tokens", "tokens", count),
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Beside the common ones."""
     parser.add_argument("--first", type=whole_number, default=1024, help="tokens to begin with")
     parser.add_argument("--last", type=whole_number, default=1 << 20,
                         help="tokens to end with, if nothing is refused")
@@ -63,7 +62,6 @@ def row(tokens: int, times: Any) -> Dict[str, Any]:
 
 
 def by_workers(rows: List[Dict[str, Any]]) -> Dict[int, List[Dict[str, Any]]]:
-    """Rows by their number of workers."""
     result: Dict[int, List[Dict[str, Any]]] = {}
     for one in rows:
         result.setdefault(one["workers"], []).append(one)

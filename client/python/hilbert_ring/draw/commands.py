@@ -22,7 +22,6 @@ _STDOUT = 1  # its descriptor
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Adds the pictures' commands."""
     commands = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
     pattern = commands.add_parser("pattern", help="which query sees which key, by branch and head")
     add_job_flags(pattern, tokens=64, heads=4)
@@ -43,7 +42,6 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def draw(arguments: argparse.Namespace) -> int:
-    """Runs a command."""
     _check_out(arguments)
     picture: Svg = arguments.run(arguments)
     if str(arguments.out) == "-" or find_output(arguments.out).descriptor == _STDOUT:

@@ -16,37 +16,22 @@ Integers = NDArray[np.int64]
 
 def hilbert_keys(axes: Sequence[Integers], bits: int) -> Integers:
     """Distances along the Hilbert curve of 2 or 3 axes (x, y[, z])."""
-    if len(axes) == 2:
-        x, y = axes
-        keys = np.zeros_like(x)
-        for bit in range(bits - 1, -1, -1):
-            side = 1 << bit
-            right, up = (x >> bit) & 1, (y >> bit) & 1
-            keys += side * side * ((3 * right) ^ up)
-            x, y = x & (side - 1), y & (side - 1)
-            flip = (up == 0) & (right == 1)
-            x, y = np.where(flip, side - 1 - x, x), np.where(flip, side - 1 - y, y)
-            x, y = np.where(up == 0, y, x), np.where(up == 0, x, y)
-        return keys
-    return _hilbert_keys_3d([axis.copy() for axis in axes], bits)
-
-
-def _hilbert_keys_3d(axes: List[Integers], bits: int) -> Integers:
     # Skilling, "Programming the Hilbert curve", 2004.
+    axes = [axis.copy() for axis in axes]
     for bit in range(bits - 1, 0, -1):
         side = 1 << bit
-        for i in range(3):
+        for i in range(len(axes)):
             high = (axes[i] & side) != 0
             swap = (axes[0] ^ axes[i]) & (side - 1)
             first = np.where(high, axes[0] ^ (side - 1), axes[0] ^ swap)
             if i > 0:
                 axes[i] = np.where(high, axes[i], axes[i] ^ swap)
             axes[0] = first
-    for i in (1, 2):
+    for i in range(1, len(axes)):
         axes[i] = axes[i] ^ axes[i - 1]
     turn = np.zeros_like(axes[0])
     for bit in range(bits - 1, 0, -1):
-        turn ^= np.where(axes[2] & (1 << bit), (1 << bit) - 1, 0)
+        turn ^= np.where(axes[-1] & (1 << bit), (1 << bit) - 1, 0)
     keys = np.zeros_like(axes[0])
     for bit in range(bits - 1, -1, -1):
         for axis in axes:

@@ -13,7 +13,6 @@ _STEP, _NODE = 150.0, 26.0
 
 
 def binary(count: float) -> str:
-    """Bytes as people read them."""
     for limit, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= limit:
             return f"{count / limit:.1f} {unit}"

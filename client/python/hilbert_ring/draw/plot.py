@@ -1,12 +1,12 @@
 """Plots of measured series: points, lines between them, and their spread."""
 import math
 from dataclasses import dataclass, field
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from hilbert_ring.draw.svg import FAINT, INK, Svg, color_of
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 86, 24, 44, 58
-_LEGEND_ROW = 18
+_WIDTH, _HEIGHT, _LEGEND_ROW = 720, 420, 18
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class Axis:
 
     label: str
     log: int = 0
-    from_zero: bool = True
 
 
 def quantity(value: float) -> str:
@@ -50,8 +49,6 @@ def binary_quantity(value: float) -> str:
 
 
 class _Scale:
-    """From values to pixels."""
-
     def __init__(self, axis: Axis, values: Sequence[float], first: float, last: float) -> None:
         self._log = axis.log
         least, most = min(values), max(values)
@@ -61,7 +58,7 @@ class _Scale:
             every = max(1, -(-(high - low) // 8))
             self.ticks: List[float] = [float(axis.log)**i for i in range(low, high + 1, every)]
         else:
-            low = min(0.0, least) if axis.from_zero else least
+            low = min(0.0, least)
             step = _step((most - low) or abs(most) or 1.0)
             low, high = math.floor(low / step) * step, math.ceil(most / step - 1e-9) * step
             self.ticks = [low + i * step for i in range(round((high - low) / step) + 1)]
@@ -80,32 +77,29 @@ def _step(span: float) -> float:
     return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
 
 
-def plot(title: str, x: Axis, y: Axis, series: Sequence[Series], *, width: int = 720,
-         height: int = 420, x_text: Optional[Callable[[float], str]] = None,
-         y_text: Callable[[float], str] = quantity) -> Svg:
+def plot(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> Svg:
     """Lines over common axes. Points that are not above 0 are left out of logarithmic axes."""
     shown = [Series(one.name, *_shown(one, x, y)) for one in series]
     shown = [one for one in shown if one.points]
-    picture = Svg(width, height + _LEGEND_ROW * len(shown), title)
+    picture = Svg(_WIDTH, _HEIGHT + _LEGEND_ROW * len(shown), title)
     picture.text(_LEFT, 24, title, size=15, bold=True)
     if not shown:
         picture.text(_LEFT, 60, "nothing was measured")
         return picture
-    if x_text is None:
-        x_text = binary_quantity if x.log == 2 else quantity
-    across = _Scale(x, [p[0] for one in shown for p in one.points], _LEFT, width - _RIGHT)
+    x_text = binary_quantity if x.log == 2 else quantity
+    across = _Scale(x, [p[0] for one in shown for p in one.points], _LEFT, _WIDTH - _RIGHT)
     up = _Scale(y, [value for one in shown for p, s in zip(one.points, one.spread or one.points)
                     for value in ((p[1], *s) if one.spread else (p[1],))],
-                height - _BOTTOM, _TOP)
+                _HEIGHT - _BOTTOM, _TOP)
     for tick in up.ticks:
-        picture.line(_LEFT, up(tick), width - _RIGHT, up(tick), stroke=FAINT)
-        picture.text(_LEFT - 8, up(tick) + 4, y_text(tick), anchor="end", size=11)
+        picture.line(_LEFT, up(tick), _WIDTH - _RIGHT, up(tick), stroke=FAINT)
+        picture.text(_LEFT - 8, up(tick) + 4, quantity(tick), anchor="end", size=11)
     for tick in across.ticks:
-        picture.line(across(tick), height - _BOTTOM, across(tick), height - _BOTTOM + 5)
-        picture.text(across(tick), height - _BOTTOM + 19, x_text(tick), anchor="middle", size=11)
-    picture.line(_LEFT, height - _BOTTOM, width - _RIGHT, height - _BOTTOM)
-    picture.text((_LEFT + width - _RIGHT) / 2, height - 18, x.label, anchor="middle")
-    picture.text(22, (height - _BOTTOM + _TOP) / 2, y.label, anchor="middle", rotate=-90)
+        picture.line(across(tick), _HEIGHT - _BOTTOM, across(tick), _HEIGHT - _BOTTOM + 5)
+        picture.text(across(tick), _HEIGHT - _BOTTOM + 19, x_text(tick), anchor="middle", size=11)
+    picture.line(_LEFT, _HEIGHT - _BOTTOM, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM)
+    picture.text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 18, x.label, anchor="middle")
+    picture.text(22, (_HEIGHT - _BOTTOM + _TOP) / 2, y.label, anchor="middle", rotate=-90)
     for at, one in enumerate(shown):
         color = color_of(at)
         places = [(across(px), up(py)) for px, py in one.points]
@@ -114,8 +108,8 @@ def plot(title: str, x: Axis, y: Axis, series: Sequence[Series], *, width: int =
             if one.spread:
                 picture.line(px, up(spread[0]), px, up(spread[1]), stroke=color)
             picture.circle(px, py, 3, fill=color,
-                           title=f"{one.name}: {x_text(point[0])}, {y_text(point[1])}")
-        row = height + _LEGEND_ROW * at + 4
+                           title=f"{one.name}: {x_text(point[0])}, {quantity(point[1])}")
+        row = _HEIGHT + _LEGEND_ROW * at + 4
         picture.rect(_LEFT, row - 9, 14, 9, fill=color)
         picture.text(_LEFT + 22, row, one.name, fill=INK)
     return picture

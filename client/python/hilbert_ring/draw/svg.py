@@ -46,19 +46,16 @@ class Svg:
                   height=number(max(height, 0)), fill=fill, stroke=stroke)
 
     def circle(self, x: float, y: float, radius: float, *, fill: str, title: str = "") -> None:
-        """A disc."""
         self._add("circle", title, cx=number(x), cy=number(y), r=number(radius), fill=fill)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, *, stroke: str = INK,
              width: float = 1.0, dash: str = "", arrow: bool = False, title: str = "") -> None:
-        """A straight line."""
         self._add("line", title, x1=number(x1), y1=number(y1), x2=number(x2), y2=number(y2),
                   stroke=stroke, stroke_width=number(width), stroke_dasharray=dash,
                   marker_end="url(#arrow)" if arrow else "")
 
     def polyline(self, points: Sequence[Tuple[float, float]], *, stroke: str,
                  width: float = 1.5) -> None:
-        """Lines from point to point."""
         self._add("polyline", "", points=" ".join(f"{number(x)},{number(y)}" for x, y in points),
                   fill="none", stroke=stroke, stroke_width=number(width),
                   stroke_linejoin="round")
@@ -79,7 +76,6 @@ class Svg:
             + f">{escape(words)}</text>")
 
     def document(self) -> str:
-        """The file."""
         width, height = self._size
         return "\n".join([
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
