@@ -51,8 +51,10 @@ AttentionService::AttentionService(const JobServices& services, Callers& callers
       calls_(calls),
       ready_(std::move(ready)),
       plans_(plans),
-      root_watch_(services.data_root == nullptr ? "" : services.data_root->path(), kRootInterval) {
-  if (services.data_root != nullptr) root_watch_.Look(services.data_root->mark_file());
+      root_watch_(services.memory.data_root == nullptr ? "" : services.memory.data_root->path(),
+                  kRootInterval) {
+  if (services.memory.data_root != nullptr)
+    root_watch_.Look(services.memory.data_root->mark_file());
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
@@ -67,7 +69,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
 
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
-  return services_.metrics.requests().Count(
+  return services_.observers.metrics.requests().Count(
       "Plan", [&] { return MakePlanFor(*context, *request, *response); });
 }
 
@@ -75,15 +77,15 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
                                            const v1::PlanRequest& request,
                                            v1::PlanResponse& response) {
   const auto caller = CallerOf(callers_, context, kAnyRole, "plan");
-  if (!caller.ok()) return Refuse(services_.metrics, caller.status());
+  if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
   const bool choose = request.spec().ordering().curve() == v1::CURVE_AUTO;
   auto spec = SpecOf(request, choose);
   if (!spec.ok()) return wire::ToGrpc(spec.status());
-  if (absl::Status status = Validate(*spec, LimitsOf(services_.settings)); !status.ok()) {
+  if (absl::Status status = Validate(*spec, LimitsOf(services_.limits.settings)); !status.ok()) {
     return wire::ToGrpc(wire::WithReason(status, wire::reason::kInvalidSpec));
   }
   int workers = request.workers();
-  if (workers == 0) workers = static_cast<int>(services_.membership.Live().size());
+  if (workers == 0) workers = static_cast<int>(services_.cluster.membership.Live().size());
   if (workers == 0) {
     return wire::ToGrpc(wire::ErrorOf(wire::reason::kNoWorkers,
                                       "no worker is there: say for how many the plan should be"));
@@ -91,7 +93,7 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
   const auto gone = [&context] { return context.IsCancelled(); };
   PlanGate::Turn turn;
   if (!PlansFast(*spec, workers) && (turn = plans_.Enter(caller->turns, gone)) == nullptr) {
-    return RefusePlan(services_.metrics, plans_, context);
+    return RefusePlan(services_.observers.metrics, plans_, context);
   }
   OrderChoice order;
   auto plan = [&]() -> absl::StatusOr<hilbert_ring::Plan> {
@@ -103,8 +105,9 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
   if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
   if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
   std::vector<std::string> addresses;
-  for (const auto& member : services_.membership.Live()) addresses.push_back(member->address);
-  const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));
+  for (const auto& member : services_.cluster.membership.Live())
+    addresses.push_back(member->address);
+  const PlanTime time = PredictTime(*plan, services_.cluster.rate.MeasuredOf(addresses));
   response = wire::EncodePlan(*plan, {.seconds = time.seconds, .basis = time.basis});
   if (order.curve) response.set_curve(wire::CurveOf(*order.curve));
   response.set_curve_why(order.why);
@@ -119,15 +122,15 @@ v1::GetClusterResponse AttentionService::DescribeCluster(const Caller& caller) c
   v1::GetClusterResponse response;
   response.set_version(std::string(kVersion));
   response.set_ready(ready_());
-  for (v1::ClusterWorker& worker : services_.membership.Describe()) {
+  for (v1::ClusterWorker& worker : services_.cluster.membership.Describe()) {
     *response.add_workers() = std::move(worker);
   }
-  for (v1::Ring& ring : services_.rings.Describe()) *response.add_rings() = std::move(ring);
-  response.set_jobs_running(services_.scheduler.running());
-  response.set_jobs_queued(services_.scheduler.waiting());
+  for (v1::Ring& ring : services_.cluster.rings.Describe()) *response.add_rings() = std::move(ring);
+  response.set_jobs_running(services_.cluster.scheduler.running());
+  response.set_jobs_queued(services_.cluster.scheduler.waiting());
   // Where callers have no names the jobs are everybody's.
   if (caller.role == Role::kSubmit && !caller.name.empty()) {
-    HideJobsOfOthers(services_.jobs.List(caller.name), response);
+    HideJobsOfOthers(services_.observers.jobs.List(caller.name), response);
   }
   return response;
 }
@@ -135,9 +138,9 @@ v1::GetClusterResponse AttentionService::DescribeCluster(const Caller& caller) c
 grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
                                           const v1::GetClusterRequest* request,
                                           v1::GetClusterResponse* response) {
-  return services_.metrics.requests().Count("GetCluster", [&] {
+  return services_.observers.metrics.requests().Count("GetCluster", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see the cluster");
-    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
+    if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
     *response = DescribeCluster(*caller);
     return grpc::Status(grpc::Status::OK);
   });
@@ -146,10 +149,10 @@ grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
 grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
                                         const v1::ListJobsRequest* request,
                                         v1::ListJobsResponse* response) {
-  return services_.metrics.requests().Count("ListJobs", [&] {
+  return services_.observers.metrics.requests().Count("ListJobs", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see jobs");
-    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    for (v1::Job& job : JobsSeenBy(*caller, services_.jobs)) {
+    if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
+    for (v1::Job& job : JobsSeenBy(*caller, services_.observers.jobs)) {
       *response->add_jobs() = std::move(job);
     }
     return grpc::Status(grpc::Status::OK);
@@ -159,10 +162,10 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
 grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
                                            const v1::GetDataRootRequest* request,
                                            v1::GetDataRootResponse* response) {
-  return services_.metrics.requests().Count("GetDataRoot", [&] {
+  return services_.observers.metrics.requests().Count("GetDataRoot", [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
-    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const DataRoot* const root = services_.data_root;
+    if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
+    const DataRoot* const root = services_.memory.data_root;
     if (root == nullptr) {
       return wire::ToGrpc(
           wire::ErrorOf(wire::reason::kNoDataRoot, "the service has no --data-root"));
@@ -179,7 +182,7 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
     response->set_folder(*folder);
     response->set_mark_file(root->mark_file());
     response->set_mark(root->mark());
-    const Members live = services_.membership.Live();
+    const Members live = services_.cluster.membership.Live();
     response->set_workers(static_cast<int>(std::ranges::count_if(
         live, [](const auto& member) { return member->sees_data_root.load(); })));
     return grpc::Status(grpc::Status::OK);
@@ -189,19 +192,19 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
 grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          const v1::CancelJobRequest* request,
                                          v1::CancelJobResponse* response) {
-  return services_.metrics.requests().Count("CancelJob", [&] {
+  return services_.observers.metrics.requests().Count("CancelJob", [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "end jobs");
-    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
+    if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
     const std::string& of = request->caller().empty() ? caller->name : request->caller();
     if (of != caller->name) {
       absl::Status status = CheckRole(*caller, {Role::kAdmin}, "end jobs of others");
-      if (!status.ok()) return Refuse(services_.metrics, status);
+      if (!status.ok()) return Refuse(services_.observers.metrics, status);
     }
     if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
       return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidOpen));
     }
     const std::string by = caller->name.empty() ? AddressOfPeer(context->peer()) : caller->name;
-    return wire::ToGrpc(services_.jobs.Cancel(of, request->job_id(), by));
+    return wire::ToGrpc(services_.observers.jobs.Cancel(of, request->job_id(), by));
   });
 }
 

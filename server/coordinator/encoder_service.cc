@@ -20,7 +20,7 @@ EncoderService::EncoderService(const JobServices& services, Callers& callers, Jo
 grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
                                         const v1::PlanEncodeRequest* request,
                                         v1::PlanResponse* response) {
-  return services_.metrics.requests().Count(
+  return services_.observers.metrics.requests().Count(
       "PlanEncode", [&] { return MakePlanFor(*context, *request, *response); });
 }
 
@@ -28,14 +28,14 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
                                          const v1::PlanEncodeRequest& request,
                                          v1::PlanResponse& response) {
   const auto caller = CallerOf(callers_, context, kAnyRole, "plan");
-  if (!caller.ok()) return Refuse(services_.metrics, caller.status());
+  if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
   const v1::EncodeSpec& spec = request.spec();
-  const auto model = services_.models.Open(spec.model(), spec.digest());
+  const auto model = services_.memory.models.Open(spec.model(), spec.digest());
   if (!model.ok()) return wire::ToGrpc(model.status());
-  const auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.settings));
+  const auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.limits.settings));
   if (!job.ok()) return wire::ToGrpc(job.status());
   std::vector<std::string> addresses;
-  const Members live = services_.membership.Live();
+  const Members live = services_.cluster.membership.Live();
   Members having;
   for (const auto& member : live) {
     if (!member->models.Has(spec.model(), model->digest())) continue;
@@ -51,12 +51,12 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
   }
   const auto gone = [&context] { return context.IsCancelled(); };
   const PlanGate::Turn turn = plans_.Enter(caller->turns, gone);
-  if (turn == nullptr) return RefusePlan(services_.metrics, plans_, context);
+  if (turn == nullptr) return RefusePlan(services_.observers.metrics, plans_, context);
   const Planner planner = CountedOn(having, EncodePlanner(*job, MostThreads(live), gone));
   const auto plan = planner(workers);
   if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
   if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
-  const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));
+  const PlanTime time = PredictTime(*plan, services_.cluster.rate.MeasuredOf(addresses));
   response = wire::EncodePlan(*plan, {.seconds = time.seconds, .basis = time.basis});
   for (std::string& note : NotesOn(*job)) response.add_notes(std::move(note));
   return grpc::Status::OK;
@@ -85,7 +85,7 @@ v1::Model EncoderService::Describe(const std::string& name,
     model.set_grid_pixels(static_cast<double>(config.position->tile_size) *
                           static_cast<double>(config.position->grid));
   }
-  for (const auto& member : services_.membership.Live()) {
+  for (const auto& member : services_.cluster.membership.Live()) {
     if (member->models.Has(name, folder->digest())) model.set_workers(model.workers() + 1);
   }
   return model;
@@ -94,10 +94,10 @@ v1::Model EncoderService::Describe(const std::string& name,
 grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
                                         const v1::ListModelsRequest* request,
                                         v1::ListModelsResponse* response) {
-  return services_.metrics.requests().Count("ListModels", [&] {
+  return services_.observers.metrics.requests().Count("ListModels", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
-    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const ModelCatalog::Listing listing = services_.models.List();
+    if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
+    const ModelCatalog::Listing listing = services_.memory.models.List();
     for (const ModelCatalog::Entry& entry : listing.entries) {
       v1::Model model = Describe(entry.name, entry.model);
       model.clear_config();  // GetModel has it: so many of them may not go into a message
@@ -109,10 +109,10 @@ grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
 
 grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
                                       const v1::GetModelRequest* request, v1::Model* response) {
-  return services_.metrics.requests().Count("GetModel", [&] {
+  return services_.observers.metrics.requests().Count("GetModel", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
-    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const auto folder = services_.models.Open(request->name());
+    if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
+    const auto folder = services_.memory.models.Open(request->name());
     if (!folder.ok() && !wire::HasReason(folder.status(), wire::reason::kModelUnusable)) {
       return wire::ToGrpc(folder.status());
     }

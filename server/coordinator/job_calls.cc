@@ -71,19 +71,20 @@ struct JobCalls::Call {
 JobCalls::JobCalls(const JobServices& services, Callers& callers)
     : services_(services),
       callers_(callers),
-      waiting_(services.settings.waiting_memory_bytes),
-      streams_(services.settings.stream_memory_bytes),
-      gate_({.calls_per_peer = services.settings.max_calls_per_peer,
-             .open_timeout = services.settings.open_timeout}),
-      calls_(kMostRunning + services.settings.max_queue + kSpareCalls, services.threads) {}
+      waiting_(services.limits.settings.waiting_memory_bytes),
+      streams_(services.limits.settings.stream_memory_bytes),
+      gate_({.calls_per_peer = services.limits.settings.max_calls_per_peer,
+             .open_timeout = services.limits.settings.open_timeout}),
+      calls_(kMostRunning + services.limits.settings.max_queue + kSpareCalls,
+             services.memory.threads) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
     grpc::CallbackServerContext* context, JobMethod method) {
   const std::shared_ptr<ClientStream> stream =
       ClientStream::Make(context,
-                         {.idle = services_.settings.idle_timeout,
-                          .bytes_per_second = services_.settings.least_rate_bytes},
-                         services_.time);
+                         {.idle = services_.limits.settings.idle_timeout,
+                          .bytes_per_second = services_.limits.settings.least_rate_bytes},
+                         services_.observers.time);
   auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
   const std::shared_ptr<Call> call(
       new Call{.method = method,
@@ -91,7 +92,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
                .caller = caller.ok() ? *caller : Caller{},
                .traceparent = TraceparentOf(*context),
                .place = std::nullopt,
-               .request = services_.metrics.requests().Begin(NameOf(method))});
+               .request = services_.observers.metrics.requests().Begin(NameOf(method))});
   if (!caller.ok()) {
     Refuse(*call, caller.status());
   } else if (draining_) {
@@ -145,14 +146,15 @@ void JobCalls::Begin(const std::shared_ptr<Call>& call) {
 
 void JobCalls::Refuse(Call& call, const absl::Status& why) {
   call.request.End(why.code());
-  services_.metrics.CountRefused(wire::ReasonOf(why));
+  services_.observers.metrics.CountRefused(wire::ReasonOf(why));
   EndWith(call, why);
 }
 
 void JobCalls::EndWith(Call& call, const absl::Status& error) {
   const bool later = wire::MayHelpLater(error);
-  call.stream->End(
-      error, later ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
+  call.stream->End(error, later
+                              ? std::optional(Pushback(services_.cluster.scheduler.SecondsOfWork()))
+                              : std::nullopt);
 }
 
 // bytes: that moved through this process's memory.

@@ -101,14 +101,20 @@ class WarmUpClient final : public JobClient {
 }  // namespace
 
 WarmUp::WarmUp(const JobServices& services, int needed, std::function<void()> passed)
-    : settings_(services.settings),
-      jobs_(services.time),
+    : settings_(services.limits.settings),
+      jobs_(services.observers.time),
       copies_(kCopyBytes),
-      services_(services.With({.settings = settings_,
-                               .jobs = jobs_,
-                               .quotas = quotas_,
-                               .copies = copies_,
-                               .metrics = metrics_})),
+      services_(
+          {.cluster = services.cluster,
+           .memory = {.orders = services.memory.orders,
+                      .models = services.memory.models,
+                      .shards = services.memory.shards,
+                      .threads = services.memory.threads,
+                      .copies = copies_,
+                      .order_memory = services.memory.order_memory,
+                      .data_root = services.memory.data_root},
+           .limits = {.settings = settings_, .quotas = quotas_, .plans = services.limits.plans},
+           .observers = {.jobs = jobs_, .metrics = metrics_, .time = services.observers.time}}),
       needed_(needed),
       passed_(std::move(passed)),
       thread_([this] { Run(); }) {}
@@ -133,7 +139,7 @@ void WarmUp::SetWhy(std::string why) {
 }
 
 void WarmUp::Run() {
-  Membership& membership = services_.membership;
+  Membership& membership = services_.cluster.membership;
   Clock::duration pause = kPause;
   int64_t seen = 0;
   do {
@@ -145,14 +151,14 @@ void WarmUp::Run() {
     SetWhy(std::string(status.message()));
     if (status.ok()) return passed_();
     pause = std::min<Clock::duration>(2 * pause, kLongestPause);
-  } while (membership.AwaitChange(seen, services_.time.Now() + pause, stop_).ok());
+  } while (membership.AwaitChange(seen, services_.observers.time.Now() + pause, stop_).ok());
 }
 
 // Workers that rest, or have a caller's job, are waited for where the others are too few.
 absl::Status WarmUp::RunJob(const Members& live) {
-  const auto now = services_.time.Now().time_since_epoch();
+  const auto now = services_.observers.time.Now().time_since_epoch();
   const auto can = [this, now](const std::shared_ptr<const Member>& worker) {
-    return services_.membership.Idle(*worker) && worker->rests_until.load() <= now &&
+    return services_.cluster.membership.Idle(*worker) && worker->rests_until.load() <= now &&
            worker->memory_limit_bytes >= kRunOverheadBytes + kMostJobBytes;
   };
   const int workers = std::max(needed_, static_cast<int>(std::ranges::count_if(live, can)));

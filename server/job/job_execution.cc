@@ -65,15 +65,15 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
   Enter(JobPhase::kRing);
   std::optional<Rings::Lease> ring;
   if (plan_.costs.steps > 0) {
-    const Clock::time_point start = services_.time.Now();
-    auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
+    const Clock::time_point start = Now();
+    auto lease = services_.cluster.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
       if (absl::Status why = client_.stop().why(); !why.ok()) return why;
-      failure_ = NoRing(lease.status(), services_.time.Now() - start);
+      failure_ = NoRing(lease.status(), Now() - start);
       return failure_.status;
     }
     ring.emplace(*std::move(lease));
-    figures_.ring_seconds = SecondsBetween(start, services_.time.Now());
+    figures_.ring_seconds = SecondsBetween(start, Now());
   }
   JobRun run(
       {.job_id = job_.open.job_id(),
@@ -86,18 +86,18 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
        .want_trace = job_.open.want_trace(),
        .traceparent = job_.traceparent,
        .lane = lane_,
-       .compute_timeout = services_.settings.job_timeout,
-       .stall_timeout = services_.settings.stall_timeout,
-       .share_memory = services_.settings.share_memory,
-       .shards = &services_.shards,
-       .threads = &services_.threads,
-       .copies = job_.source.ReadByWorkers() ? nullptr : &services_.copies,
+       .compute_timeout = services_.limits.settings.job_timeout,
+       .stall_timeout = services_.limits.settings.stall_timeout,
+       .share_memory = services_.limits.settings.share_memory,
+       .shards = &services_.memory.shards,
+       .threads = &services_.memory.threads,
+       .copies = job_.source.ReadByWorkers() ? nullptr : &services_.memory.copies,
        .held = &job_.held,
        .delivered = &job_.delivered,
        .source = &job_.source,
        .sink = &job_.sink,
-       .runs = &services_.runs,
-       .time = &services_.time,
+       .runs = &services_.cluster.runs,
+       .time = &services_.observers.time,
        .output =
            [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
                   const std::shared_ptr<const void>& owner, Clock::duration patience) {
@@ -139,7 +139,7 @@ Failure JobExecution::NoRing(const absl::Status& why, Clock::duration took) cons
     failure.worker = unreached != nullptr ? unreached : reporter;
   } else if (reporter != nullptr) {
     failure.kind = FailureKind::kRing;
-    failure.slow = took > services_.settings.worker_timeout;
+    failure.slow = took > services_.limits.settings.worker_timeout;
     const auto peer = PeerOf(why);
     const bool there = peer && *peer < std::ssize(members_) && members_[*peer] != reporter;
     failure.reports = {{.by = reporter, .of = there ? members_[*peer] : nullptr}};
@@ -154,7 +154,7 @@ absl::Status JobExecution::RunWith(JobRun& run) {
   }
   figures_.compute_seconds = run.compute_seconds();
   figures_.send_seconds =
-      std::max(0.0, SecondsBetween(received_, services_.time.Now()) - figures_.compute_seconds);
+      std::max(0.0, SecondsBetween(received_, Now()) - figures_.compute_seconds);
   return absl::OkStatus();
 }
 
@@ -165,7 +165,7 @@ void JobExecution::Enter(JobPhase phase) {
 absl::Status JobExecution::Start(JobRun& run) {
   Enter(JobPhase::kStarting);
   if (job_.open.want_trace()) sent_.emplace(static_cast<int>(members_.size()));
-  run_opened_ = services_.time.Now();
+  run_opened_ = Now();
   job_.work.BeginExecution();
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
@@ -176,7 +176,7 @@ absl::Status JobExecution::Start(JobRun& run) {
     one_answer_ = rows_first_ && LeavesInOne();
   }
   if (!rows_first_) run.Open();
-  ready_due_ = services_.time.Now() + job_.work.start_timeout();
+  ready_due_ = Now() + job_.work.start_timeout();
   absl::Status status = first ? job_.input.Begin() : Resume();
   if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
   return status.ok() && !rows_first_ ? Admit(stop_) : status;
@@ -200,7 +200,7 @@ bool JobExecution::LeavesInOne() const {
 
 absl::Status JobExecution::Compute(JobRun& run) {
   Enter(JobPhase::kComputing);
-  return run.AwaitComputed(received_ + services_.settings.job_timeout + kComputeSlack);
+  return run.AwaitComputed(received_ + services_.limits.settings.job_timeout + kComputeSlack);
 }
 
 absl::Status JobExecution::Send(JobRun& run) {
@@ -217,7 +217,7 @@ absl::Status JobExecution::SendResults() {
   return job_.work.SendResults([this](const v1::OutputChunk& chunk, std::string_view payload,
                                       const std::shared_ptr<const void>& owner) {
     job_.bytes_sent += static_cast<int64_t>(payload.size());
-    services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
+    services_.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
     return client_.Write(chunk, payload, owner, kAnyPatience, stop_).status();
   });
 }
@@ -256,16 +256,16 @@ absl::Status JobExecution::Check(JobRun& run) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
   }
   ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare(*router_, *order, shards, stop_));
-  services_.metrics.CountRowsChecked(verdict.judged);
-  services_.metrics.CountRowsNotJudged(verdict.not_judged);
+  services_.observers.metrics.CountRowsChecked(verdict.judged);
+  services_.observers.metrics.CountRowsNotJudged(verdict.not_judged);
   if (!verdict.mismatch) {
     figures_.rows_checked = verdict.judged;
     figures_.rows_not_judged = verdict.not_judged;
     return absl::OkStatus();
   }
   const RowCheck::Mismatch& wrong = *verdict.mismatch;
-  services_.metrics.CountMismatch(wrong.worker->address);
-  const bool distrusted = services_.suspects.Note(wrong.worker, job_.number);
+  services_.observers.metrics.CountMismatch(wrong.worker->address);
+  const bool distrusted = services_.cluster.suspects.Note(wrong.worker, job_.number);
   return wire::ErrorOf(
       wire::reason::kRowMismatch,
       absl::StrCat(
@@ -277,14 +277,14 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
                                               std::string_view payload,
                                               const std::shared_ptr<const void>& owner,
                                               Clock::duration patience) {
-  const Clock::time_point begun = sent_ ? services_.time.Now() : Clock::time_point();
+  const Clock::time_point begun = sent_ ? Now() : Clock::time_point();
   // Those of few rows are there at once, and the report is right behind them.
   absl::StatusOr<bool> handed = job_.sink.Take(chunk, payload, owner, patience, stop_, leaves_);
   if (!handed.ok() || !*handed) return handed;
-  if (sent_) sent_->Add(rank, begun, services_.time.Now());
+  if (sent_) sent_->Add(rank, begun, Now());
   job_.bytes_sent += static_cast<int64_t>(payload.size());
   if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
-  services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
+  services_.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
   if (chunk.tensor() == v1::TENSOR_OUT || chunk.tensor() == v1::TENSOR_STATES) {
     TellSent(chunk.rows());
   }

@@ -106,6 +106,7 @@ class JobExecution {
   absl::Status SendResults();
   absl::Status Check(JobRun& run);
 
+  Clock::time_point Now() const { return services_.observers.time.Now(); }
   void Enter(JobPhase phase);
   bool RowsComeFirst();
   bool LeavesInOne() const;

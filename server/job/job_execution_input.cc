@@ -23,7 +23,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
   if (status.ok()) status = FeedRows(run);
   if (status.ok() && rows_first_) {
     run.OpenWithRows();
-    ready_due_ = services_.time.Now() + job_.work.start_timeout();
+    ready_due_ = Now() + job_.work.start_timeout();
     const bool said = one_answer_ && run.AnswersWithin(kAnswerLimit);
     // Said though its worker has failed: the client counts that as an attempt. It is the first
     // message, and so waits for nobody.
@@ -35,11 +35,11 @@ absl::Status JobExecution::Receive(JobRun& run) {
   }
   if (status.ok()) status = run.FinishRows();
   if (status.ok() && job_.source.ReadByWorkers()) {
-    const Clock::time_point start = services_.time.Now();
+    const Clock::time_point start = Now();
     status = run.AwaitRead();
-    figures_.receive_seconds += SecondsBetween(start, services_.time.Now());
+    figures_.receive_seconds += SecondsBetween(start, Now());
   }
-  received_ = services_.time.Now();
+  received_ = Now();
   return status;
 }
 
@@ -57,14 +57,14 @@ absl::Status JobExecution::PlaceRows(JobRun& run) {
 }
 
 absl::Status JobExecution::FeedRows(JobRun& run) {
-  const Clock::time_point start = services_.time.Now();
+  const Clock::time_point start = Now();
   // All at once: this thread then wakes once, and not for each message.
   if (few_ && !rows_first_) {
     job_.source.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kMayFollow);
   }
   const auto take = [&](const ClientMessage& message) { return TakeRows(message, run); };
   RETURN_IF_ERROR(job_.source.Feed(job_.input, take, stop_));
-  figures_.receive_seconds = SecondsBetween(start, services_.time.Now());
+  figures_.receive_seconds = SecondsBetween(start, Now());
   return absl::OkStatus();
 }
 
@@ -73,7 +73,7 @@ absl::Status JobExecution::TakeRows(const ClientMessage& message, JobRun& run) {
     return wire::ErrorOf(wire::reason::kInvalidOpen, "after Open a client sends chunks alone");
   }
   const v1::Chunk& chunk = message.request.chunk();
-  services_.metrics.AddReceived(message.payload.bytes());
+  services_.observers.metrics.AddReceived(message.payload.bytes());
   job_.bytes_received += message.payload.bytes();
   const Checksum checksum = message.checked ? Checksum::kChecked : Checksum::kToCheck;
   RETURN_IF_ERROR(job_.input.Accept(chunk, message.payload, checksum));

@@ -22,56 +22,42 @@
 
 namespace hilbert_ring::server {
 
-struct JobServices {
-  const CoordinatorSettings& settings;
+struct JobCluster {
   Membership& membership;
   Scheduler& scheduler;
   ComputeRate& rate;
-  JobTable& jobs;
-  Quotas& quotas;
   Rings& rings;
   OpenRuns& runs;
+  Suspects& suspects;  // workers that sent wrong rows
+};
+
+struct JobStores {
   OrderCache& orders;
   ModelCatalog& models;
   SharedMemoryPool& shards;
   KeptThreads& threads;
-  JobMemory& copies;        // of rows that workers elsewhere have
-  JobMemory& order_memory;  // of coordinates, and the orders made of them
-  PlanGate& plans;          // of jobs
-  Metrics& metrics;
-  Suspects& suspects;         // workers that sent wrong rows
+  JobMemory& copies;          // of rows that workers elsewhere have
+  JobMemory& order_memory;    // of coordinates, and the orders made of them
   DataRoot* const data_root;  // null: the service takes no files
-  const TimeSource& time = SystemTime();
+};
 
-  // The same, for jobs that are in another table, and counted elsewhere.
-  struct Own {
-    const CoordinatorSettings& settings;
-    JobTable& jobs;
-    Quotas& quotas;
-    JobMemory& copies;
-    Metrics& metrics;
-  };
-  JobServices With(const Own& own) const {
-    return {.settings = own.settings,
-            .membership = membership,
-            .scheduler = scheduler,
-            .rate = rate,
-            .jobs = own.jobs,
-            .quotas = own.quotas,
-            .rings = rings,
-            .runs = runs,
-            .orders = orders,
-            .models = models,
-            .shards = shards,
-            .threads = threads,
-            .copies = own.copies,
-            .order_memory = order_memory,
-            .plans = plans,
-            .metrics = own.metrics,
-            .suspects = suspects,
-            .data_root = data_root,
-            .time = time};
-  }
+struct JobLimits {
+  const CoordinatorSettings& settings;
+  Quotas& quotas;
+  PlanGate& plans;  // of jobs
+};
+
+struct JobObservers {
+  JobTable& jobs;
+  Metrics& metrics;
+  const TimeSource& time = SystemTime();
+};
+
+struct JobServices {
+  JobCluster cluster;
+  JobStores memory;
+  JobLimits limits;
+  JobObservers observers;
 };
 
 }  // namespace hilbert_ring::server

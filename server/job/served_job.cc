@@ -42,8 +42,8 @@ ServedJob::ServedJob(const JobServices& services, JobClient& client, Caller call
       caller_(std::move(caller)),
       traceparent_(std::move(traceparent)),
       method_(method),
-      course_(services.time),
-      opened_(services.time.Now()) {}
+      course_(services.observers.time),
+      opened_(services.observers.time.Now()) {}
 
 ServedJob::~ServedJob() = default;
 
@@ -51,8 +51,8 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
     course_.SetJob(open_.job_id(), spec().tokens);
-    auto entry = services_.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
-                                      &client_.stop(), &course_);
+    auto entry = services_.observers.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
+                                                &client_.stop(), &course_);
     status = entry.ok() ? RunJob() : entry.status();
     course_.Enter(status.ok() ? JobPhase::kDone : JobPhase::kFailed);
   }
@@ -61,14 +61,14 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
       !status.ok() && !why.ok() && !absl::StartsWith(status.message(), why.message())) {
     status = why;
   }
-  services_.metrics.CountJob(status.code(), wire::ReasonOf(status));
+  services_.observers.metrics.CountJob(status.code(), wire::ReasonOf(status));
   if (status.ok()) {
-    services_.metrics.ObserveJob(seconds_);
-    services_.metrics.AddTokens(tokens());
+    services_.observers.metrics.ObserveJob(seconds_);
+    services_.observers.metrics.AddTokens(tokens());
   }
   if (work_ != nullptr && !work_->model().empty()) {
-    services_.metrics.CountModelJob(work_->model(), status.code(),
-                                    work_->shape().RowsOf(TensorKind::kTiles));
+    services_.observers.metrics.CountModelJob(work_->model(), status.code(),
+                                              work_->shape().RowsOf(TensorKind::kTiles));
   }
   NoteEnd(status);
   if (!status.ok()) return status;
@@ -98,7 +98,7 @@ bool ServedJob::CanRunOn(const Member& member) const {
 }
 
 absl::Status ServedJob::NobodyCan() const {
-  RETURN_IF_ERROR(source_->ReachesNone(services_.membership.Live()));
+  RETURN_IF_ERROR(source_->ReachesNone(services_.cluster.membership.Live()));
   return work_->NobodyCan();
 }
 
@@ -110,7 +110,7 @@ Members ServedJob::LeftOut() const {
 
 absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& without) {
   asked_.clear();
-  const Members there = services_.membership.Live();
+  const Members there = services_.cluster.membership.Live();
   Members live = there;
   std::erase_if(live, [&](const auto& member) {
     return std::find(without.begin(), without.end(), member) != without.end();
@@ -121,18 +121,18 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   std::erase_if(live, [this](const auto& member) { return !CanRunOn(*member); });
   if (live.empty()) return NobodyCan();
   int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));
-  const int asked = services_.settings.job_workers;
+  const int asked = services_.limits.settings.job_workers;
   if (asked > 0) workers = std::min(asked, workers);
   PlanGate::Turn turn;
   if (!PlansFast(spec(), workers)) {
-    auto awaited =
-        services_.plans.Await(caller_.turns, client_.stop(), services_.settings.queue_timeout);
+    auto awaited = services_.limits.plans.Await(caller_.turns, client_.stop(),
+                                                services_.limits.settings.queue_timeout);
     if (!awaited.ok()) return awaited.status();
     turn = *std::move(awaited);
   }
   const Planner planner = MakePlanner();
   auto sizes =
-      SizesOf(planner, asked > 0 ? workers : 1, workers, services_.rate.flops_per_second());
+      SizesOf(planner, asked > 0 ? workers : 1, workers, services_.cluster.rate.flops_per_second());
   if (!sizes.ok()) return wire::WithReason(sizes.status(), wire::reason::kInvalidSpec);
   for (const JobSize& size : *sizes) {
     const auto holds = std::ranges::count_if(live, [&size](const auto& member) {
@@ -175,7 +175,7 @@ absl::Status ServedJob::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
 }
 
 absl::Status ServedJob::ReserveQuota() {
-  auto share = services_.quotas.Reserve(
+  auto share = services_.limits.quotas.Reserve(
       caller_,
       {.tokens = spec().tokens, .bytes = std::min(work_->client_bytes(), kMostQuotaBytes + 1)});
   if (!share.ok()) return share.status();
@@ -186,25 +186,26 @@ absl::Status ServedJob::ReserveQuota() {
 // Of all jobs together; before the job waits for its turn, so that it does not wait in vain.
 absl::Status ServedJob::ReserveOrder() {
   if (work_->result_bytes() > 0) {
-    auto reserved = services_.order_memory.Reserve(work_->result_bytes());
+    auto reserved = services_.memory.order_memory.Reserve(work_->result_bytes());
     if (!reserved.ok()) {
       return wire::ErrorOf(
           wire::reason::kWaitingMemory,
           absl::StrCat("states: pooled results take ", work_->result_bytes(),
-                       " bytes, jobs that run or wait have ", services_.order_memory.used(), " of ",
-                       services_.order_memory.limit(), " (--total-order-memory-limit)"));
+                       " bytes, jobs that run or wait have ", services_.memory.order_memory.used(),
+                       " of ", services_.memory.order_memory.limit(),
+                       " (--total-order-memory-limit)"));
     }
     result_memory_.emplace(*std::move(reserved));
   }
   if (!spec().ordering || spec().ordering->coordinate_axes == 0) return absl::OkStatus();
-  auto reserved = services_.order_memory.Reserve(Coordinates::MemoryBytes(spec()));
+  auto reserved = services_.memory.order_memory.Reserve(Coordinates::MemoryBytes(spec()));
   if (!reserved.ok()) {
     return wire::ErrorOf(
         wire::reason::kWaitingMemory,
         absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
                      Coordinates::MemoryBytes(spec()), " bytes, jobs that run or wait have ",
-                     services_.order_memory.used(), " of ", services_.order_memory.limit(),
-                     " (--total-order-memory-limit)"));
+                     services_.memory.order_memory.used(), " of ",
+                     services_.memory.order_memory.limit(), " (--total-order-memory-limit)"));
   }
   order_memory_.emplace(*std::move(reserved));
   return absl::OkStatus();
@@ -214,7 +215,7 @@ absl::Status ServedJob::RunJob() {
   course_.Enter(JobPhase::kSizing);
   RETURN_IF_ERROR(ReserveQuota());
   if (!PlansFast(spec(), 1)) {
-    RETURN_IF_ERROR(services_.scheduler.CheckRoom(caller_.turns));
+    RETURN_IF_ERROR(services_.cluster.scheduler.CheckRoom(caller_.turns));
   }
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
@@ -226,41 +227,41 @@ absl::Status ServedJob::RunJob() {
   }
   ExecutionFigures& figures = *executed;
   // The disk may take long, and the workers have done all that they can.
-  const Clock::time_point begun = services_.time.Now();
+  const Clock::time_point begun = Now();
   RETURN_IF_ERROR(sink_->Commit(client_.stop()));
-  figures.send_seconds += SecondsBetween(begun, services_.time.Now());
+  figures.send_seconds += SecondsBetween(begun, Now());
   report_ = MakeReport(std::move(figures));
   return absl::OkStatus();
 }
 
 // The workers are free when it returns.
 absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
-  job_.emplace(open_, *work_, *source_, *sink_, services_.orders, course_);
-  job_->number = services_.suspects.NumberJob();
+  job_.emplace(open_, *work_, *source_, *sink_, services_.memory.orders, course_);
+  job_->number = services_.cluster.suspects.NumberJob();
   job_->traceparent = traceparent_;
   if (order_memory_) job_->order_memory = &*order_memory_;
   RETURN_IF_ERROR(Prepare());
-  auto place = services_.scheduler.Enter(
+  auto place = services_.cluster.scheduler.Enter(
       {.caller = caller_.turns, .sizes = std::move(sizes), .takes = [this](const Member& member) {
          return CanRunOn(member);
        }});
   if (!place.ok()) return place.status();
   course_.Enter(JobPhase::kQueued);
   RETURN_IF_ERROR(AwaitWorkers(*place));
-  seconds_.queue = SecondsBetween(opened_, services_.time.Now());
+  seconds_.queue = SecondsBetween(opened_, Now());
   while (true) {
     auto then = Verdict::Then::kFail;
     auto figures = Execute(then);
     const absl::Status& status = figures.status();
     if (status.ok() || !client_.stop().why().ok() || then == Verdict::Then::kFail) return figures;
-    if (job_->retries == services_.settings.max_retries) {
+    if (job_->retries == services_.limits.settings.max_retries) {
       return wire::WithReason(
           absl::Status(status.code(),
                        absl::StrCat(status.message(), "; tried ", job_->retries + 1, " times")),
           wire::ReasonOf(status));
     }
     ++job_->retries;
-    services_.metrics.CountRetry(wire::ReasonOf(status));
+    services_.observers.metrics.CountRetry(wire::ReasonOf(status));
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
     course_.Enter(JobPhase::kQueued);
     place->GiveBack();
@@ -282,14 +283,14 @@ absl::Status ServedJob::Prepare() {
 }
 
 absl::StatusOr<ExecutionFigures> ServedJob::Execute(Verdict::Then& then) {
-  if (!grant_.express()) services_.membership.SetJob(grant_.members, open_.job_id());
-  live_before_ = services_.membership.Live().size();
+  if (!grant_.express()) services_.cluster.membership.SetJob(grant_.members, open_.job_id());
+  live_before_ = services_.cluster.membership.Live().size();
   JobExecution execution(services_, client_, *job_, *plan_, grant_);
   absl::StatusOr<ExecutionFigures> figures = execution.Run();
-  if (!grant_.express()) services_.membership.SetJob(grant_.members, "");
-  services_.metrics.CountExecution(figures.status().code());
+  if (!grant_.express()) services_.cluster.membership.SetJob(grant_.members, "");
+  services_.observers.metrics.CountExecution(figures.status().code());
   if (figures.ok()) {
-    services_.membership.Worked(grant_.members);
+    services_.cluster.membership.Worked(grant_.members);
     NoteSuccess();
   } else {
     then = Judge(execution.failure());
@@ -308,7 +309,7 @@ Verdict::Then ServedJob::Judge(const Failure& failure) {
   if (verdict.without == nullptr) return verdict.then;
   (failure.kind == FailureKind::kStall ? hung_ : failed_).push_back(verdict.without);
   if (verdict.back_off == Verdict::BackOff::kNow) {
-    services_.membership.Failed(*verdict.without, Why(failure.status));
+    services_.cluster.membership.Failed(*verdict.without, Why(failure.status));
   } else {
     std::erase_if(undecided_, [&](const auto& one) { return one.first == verdict.without; });
     undecided_.emplace_back(verdict.without, failure.status);
@@ -320,14 +321,14 @@ Verdict::Then ServedJob::Judge(const Failure& failure) {
 void ServedJob::NoteSuccess() {
   for (const auto& [worker, error] : undecided_) {
     if (std::ranges::find(grant_.members, worker) != grant_.members.end()) continue;
-    services_.membership.Failed(*worker, Why(error));
+    services_.cluster.membership.Failed(*worker, Why(error));
   }
 }
 
 // Nobody backs off for what may be the job's fault. But a worker must have what it reports.
 void ServedJob::NoteUndecided() {
   for (const auto& [worker, error] : undecided_) {
-    if (LacksWhatItHas(error)) services_.membership.NoteFailure(*worker, Why(error));
+    if (LacksWhatItHas(error)) services_.cluster.membership.NoteFailure(*worker, Why(error));
   }
 }
 
@@ -338,17 +339,19 @@ std::string ServedJob::Why(const absl::Status& status) const {
 // For the news of who is gone, then for a worker in the place of one that was lost: its rows are
 // there. After a moment for those that live, until they can hold the job.
 absl::Status ServedJob::AwaitOthers(Scheduler::Place& place) {
-  const Clock::time_point start = services_.time.Now();
+  const Clock::time_point start = Now();
   const auto lost = [this] {
     return std::any_of(grant_.members.begin(), grant_.members.end(),
                        [](const auto& member) { return member->departed.stop_requested(); });
   };
-  const auto replaced = [this] { return services_.membership.Live().size() >= live_before_; };
+  const auto replaced = [this] {
+    return services_.cluster.membership.Live().size() >= live_before_;
+  };
   while (true) {
-    const int64_t seen = services_.membership.changes();
+    const int64_t seen = services_.cluster.membership.changes();
     const Deadline limit = start + (lost() ? kReplacementLimit : kNewsLimit);
-    if (services_.time.Now() >= limit || (lost() && replaced())) break;
-    absl::Status why = services_.membership.AwaitChange(seen, limit, client_.stop());
+    if (Now() >= limit || (lost() && replaced())) break;
+    absl::Status why = services_.cluster.membership.AwaitChange(seen, limit, client_.stop());
     if (!why.ok()) return why;
   }
   asked_.clear();
@@ -358,29 +361,29 @@ absl::Status ServedJob::AwaitOthers(Scheduler::Place& place) {
 // Workers may come and go meanwhile. Too few are waited for so long; enough that are busy, as long
 // as any job waits for its turn.
 absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
-  const Deadline turn = services_.time.Now() + services_.settings.queue_timeout;
-  Deadline enough = services_.time.Now() + services_.settings.recovery_timeout;
+  const Deadline turn = Now() + services_.limits.settings.queue_timeout;
+  Deadline enough = Now() + services_.limits.settings.recovery_timeout;
   while (true) {
     if (asked_.empty()) {
-      const int64_t seen = services_.membership.changes();
+      const int64_t seen = services_.cluster.membership.changes();
       auto sizes = Sizes();
       if (!sizes.ok()) {
         place.GiveBack();
         if (course_.phase() != JobPhase::kParked) course_.Enter(JobPhase::kParked);
-        if (services_.time.Now() >= enough) return NotEnough(sizes.status());
-        absl::Status why = services_.membership.AwaitChange(seen, enough, client_.stop());
+        if (Now() >= enough) return NotEnough(sizes.status());
+        absl::Status why = services_.cluster.membership.AwaitChange(seen, enough, client_.stop());
         if (!why.ok()) return why;
         continue;
       }
       place.WaitAgain(*std::move(sizes), LeftOut());
       if (course_.phase() == JobPhase::kParked) course_.Enter(JobPhase::kQueued);
     }
-    enough = services_.time.Now() + services_.settings.recovery_timeout;
-    absl::Status status = AwaitGrant(place, std::min(turn, services_.time.Now() + kTurnLimit));
+    enough = Now() + services_.limits.settings.recovery_timeout;
+    absl::Status status = AwaitGrant(place, std::min(turn, Now() + kTurnLimit));
     // Not one that was put out of the queue, which is no matter of time.
     const bool late = wire::HasReason(status, wire::reason::kQueueTimeout);
-    if (!late || services_.time.Now() >= turn) return status;
-    if (asked_ != services_.membership.Live()) asked_.clear();
+    if (!late || Now() >= turn) return status;
+    if (asked_ != services_.cluster.membership.Live()) asked_.clear();
   }
 }
 
@@ -388,7 +391,7 @@ absl::Status ServedJob::NotEnough(const absl::Status& why) const {
   return wire::ErrorOf(
       wire::reason::kNoWorkers,
       absl::StrCat("workers were lost, and those that live could not take the job within ",
-                   services_.settings.recovery_timeout.count(), " ms: ", why.message()));
+                   services_.limits.settings.recovery_timeout.count(), " ms: ", why.message()));
 }
 
 }  // namespace hilbert_ring::server

@@ -53,6 +53,7 @@ class ServedJob {
   int64_t client_bytes() const { return work_ == nullptr ? 0 : work_->client_bytes(); }
 
  private:
+  Clock::time_point Now() const { return services_.observers.time.Now(); }
   absl::Status ReadOpen();
   absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;
   absl::Status OpenRows();

@@ -63,7 +63,8 @@ absl::Status ServedJob::OpenRows() {
   if (open_.files_size() == 0) {
     take(std::make_shared<ClientRows>(client_, open_));
   } else {
-    ASSIGN_OR_RETURN(auto files, NamedFiles::Open(services_.data_root, caller_, open_, *work_));
+    ASSIGN_OR_RETURN(auto files,
+                     NamedFiles::Open(services_.memory.data_root, caller_, open_, *work_));
     take(std::shared_ptr<NamedFiles>(std::move(files)));
   }
   return absl::OkStatus();
@@ -76,24 +77,25 @@ absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
   }
   if (open_.has_encode()) return BadOpen("Open has encode, which Attend does not take");
   ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
-  if (absl::Status status = Validate(spec, LimitsOf(services_.settings)); !status.ok()) {
+  if (absl::Status status = Validate(spec, LimitsOf(services_.limits.settings)); !status.ok()) {
     return wire::WithReason(std::move(status), wire::reason::kInvalidSpec);
   }
   return MakeAttentionWork(
-      spec, {.want_lse = open_.want_lse(), .check_rows = services_.settings.check_rows});
+      spec, {.want_lse = open_.want_lse(), .check_rows = services_.limits.settings.check_rows});
 }
 
 // The model's weights are read where they are new.
 absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::ReadModel() const {
-  const EncodeWorkOptions options = {.limits = LimitsOf(services_.settings),
-                                     .threads = MostThreads(services_.membership.Live()),
-                                     .max_result_bytes = OrderMemoryLimit(services_.settings),
-                                     .check_rows = services_.settings.check_rows};
-  return MakeEncodeWork(open_.encode(), services_.models, options);
+  const EncodeWorkOptions options = {
+      .limits = LimitsOf(services_.limits.settings),
+      .threads = MostThreads(services_.cluster.membership.Live()),
+      .max_result_bytes = OrderMemoryLimit(services_.limits.settings),
+      .check_rows = services_.limits.settings.check_rows};
+  return MakeEncodeWork(open_.encode(), services_.memory.models, options);
 }
 
 absl::Status ServedJob::CheckRowSizes() const {
-  const CoordinatorSettings& settings = services_.settings;
+  const CoordinatorSettings& settings = services_.limits.settings;
   const RowSizes& rows = work_->shape().rows;
   for (int i = 0; i < kTensorKinds; ++i) {
     const auto tensor = static_cast<TensorKind>(i);

@@ -42,7 +42,7 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
   seconds_.receive = figures.receive_seconds;
   seconds_.compute = figures.compute_seconds;
   seconds_.send = figures.send_seconds;
-  seconds_.total = SecondsBetween(opened_, services_.time.Now());
+  seconds_.total = SecondsBetween(opened_, Now());
   v1::Report report;
   report.set_job_id(open_.job_id());
   report.set_tokens(spec().tokens);
@@ -71,15 +71,15 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
                                     worker.library_refusal()));
     }
     if (!grant_.express())
-      services_.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
+      services_.cluster.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
     seconds_.exchange = std::max(seconds_.exchange, worker.exchange_seconds());
     seconds_.exposed_exchange =
         std::max(seconds_.exposed_exchange, worker.exposed_exchange_seconds());
-    services_.metrics.AddShare(ShareOf(worker));
+    services_.observers.metrics.AddShare(ShareOf(worker));
     *report.add_workers() = std::move(worker);
   }
   report.set_bytes_exchanged(exchanged);
-  services_.metrics.AddNaiveExchange(report.bytes_exchanged_naive());
+  services_.observers.metrics.AddNaiveExchange(report.bytes_exchanged_naive());
   if (open_.want_trace()) AddPhases(course_, report);
   work_->AddTo(report);
   if (!figures.check_note.empty()) report.add_notes(std::move(figures.check_note));
@@ -87,14 +87,14 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
 }
 
 void ServedJob::NoteEnd(const absl::Status& status) {
-  seconds_.total = SecondsBetween(opened_, services_.time.Now());
+  seconds_.total = SecondsBetween(opened_, Now());
   const int workers = static_cast<int>(grant_.members.size());  // of the last execution
-  services_.jobs.NoteEnded({.caller = caller_.name,
-                            .job_id = open_.job_id(),
-                            .code = absl::StatusCodeToString(status.code()),
-                            .tokens = tokens(),
-                            .workers = workers,
-                            .seconds = seconds_});
+  services_.observers.jobs.NoteEnded({.caller = caller_.name,
+                                      .job_id = open_.job_id(),
+                                      .code = absl::StatusCodeToString(status.code()),
+                                      .tokens = tokens(),
+                                      .workers = workers,
+                                      .seconds = seconds_});
   std::vector<LogField> fields = {{"job", open_.job_id()},
                                   {"code", absl::StatusCodeToString(status.code())},
                                   {"caller", caller_.name},

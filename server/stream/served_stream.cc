@@ -42,22 +42,25 @@ ServedStream::ServedStream(const JobServices& services, StreamMemory& memory, Cl
       client_(client),
       caller_(std::move(caller)),
       traceparent_(std::move(traceparent)),
-      epoch_table_(services.time),
-      epoch_services_(services.With({.settings = services.settings,
-                                     .jobs = epoch_table_,
-                                     .quotas = epoch_quotas_,
-                                     .copies = services.copies,
-                                     .metrics = services.metrics})),
-      course_(services.time),
-      opened_(services.time.Now()) {}
+      epoch_table_(services.observers.time),
+      epoch_services_({.cluster = services.cluster,
+                       .memory = services.memory,
+                       .limits = {.settings = services.limits.settings,
+                                  .quotas = epoch_quotas_,
+                                  .plans = services.limits.plans},
+                       .observers = {.jobs = epoch_table_,
+                                     .metrics = services.observers.metrics,
+                                     .time = services.observers.time}}),
+      course_(services.observers.time),
+      opened_(services.observers.time.Now()) {}
 
 absl::StatusOr<v1::Report> ServedStream::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
     course_.SetJob(open_.job_id(), 0);
     course_.SetStream();
-    auto entry = services_.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
-                                      &client_.stop(), &course_);
+    auto entry = services_.observers.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
+                                                &client_.stop(), &course_);
     status = entry.ok() ? RunStream() : entry.status();
     course_.Show(status.ok() ? JobPhase::kDone : JobPhase::kFailed, 0, 0);
   }
@@ -65,7 +68,7 @@ absl::StatusOr<v1::Report> ServedStream::Run() {
   if (absl::Status why = client_.stop().why(); !status.ok() && !why.ok()) status = why;
   // Of epochs each is counted as a job.
   if (!status.ok() && !epoch_failed_) {
-    services_.metrics.CountJob(status.code(), wire::ReasonOf(status));
+    services_.observers.metrics.CountJob(status.code(), wire::ReasonOf(status));
   }
   NoteEnd(status);
   if (!status.ok()) return status;
@@ -84,11 +87,11 @@ absl::Status ServedStream::ReadOpen() {
   if (open_.job_id().empty()) open_.set_job_id(wire::DrawJobId());
   RETURN_IF_ERROR(CheckOpen());
   ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
-  ASSIGN_OR_RETURN(epochs_,
-                   Epochs::Make(spec, {.asked = open_.epoch_tokens(),
-                                       .most_bytes = services_.settings.stream_memory_bytes / 16,
-                                       .want_lse = open_.want_lse(),
-                                       .spec = LimitsOf(services_.settings)}));
+  ASSIGN_OR_RETURN(
+      epochs_, Epochs::Make(spec, {.asked = open_.epoch_tokens(),
+                                   .most_bytes = services_.limits.settings.stream_memory_bytes / 16,
+                                   .want_lse = open_.want_lse(),
+                                   .spec = LimitsOf(services_.limits.settings)}));
   return absl::OkStatus();
 }
 
@@ -113,7 +116,7 @@ absl::Status ServedStream::RunStream() {
   RETURN_IF_ERROR(Admit());
   // Whoever fails ends the others.
   const auto begin = [this](absl::Status (ServedStream::*part)()) {
-    return services_.threads.Start([this, part] {
+    return services_.memory.threads.Start([this, part] {
       if (absl::Status status = (this->*part)(); !status.ok()) client_.stop().Request(status);
     });
   };
@@ -125,7 +128,7 @@ absl::Status ServedStream::RunStream() {
   sender.Join();
   RETURN_IF_ERROR(client_.stop().why());
   report_.set_job_id(open_.job_id());
-  report_.set_total_seconds(SecondsBetween(opened_, services_.time.Now()));
+  report_.set_total_seconds(SecondsBetween(opened_, services_.observers.time.Now()));
   report_.set_tokens_per_second(static_cast<double>(report_.tokens()) / report_.total_seconds());
   report_.set_bytes_received(bytes_received_);
   report_.set_bytes_sent(outputs_->bytes_sent());
@@ -151,7 +154,7 @@ absl::Status ServedStream::FitEpoch() {
 
 absl::Status ServedStream::ReserveQuota() {
   const int64_t most = epochs_->most_tokens();
-  auto share = services_.quotas.Reserve(
+  auto share = services_.limits.quotas.Reserve(
       caller_,
       {.tokens = most, .bytes = most * (epochs_->input_row_bytes() + epochs_->output_row_bytes())});
   RETURN_IF_ERROR(share.status());
@@ -177,7 +180,7 @@ absl::Status ServedStream::Admit() {
 }
 
 absl::Status ServedStream::Receive() {
-  const Deadline due = services_.time.Now() + services_.settings.open_timeout;
+  const Deadline due = services_.observers.time.Now() + services_.limits.settings.open_timeout;
   if (!client_.AwaitMessage(due) && client_.stop().why().ok()) held_.reset();
   ClientMessage message;
   while (true) {
@@ -214,10 +217,10 @@ absl::Status ServedStream::Compute() {
 
 // A job that finds no room fails; a stream that has begun waits for it.
 absl::StatusOr<v1::Report> ServedStream::RunEpoch(const RowSpan& span, EpochBuffer& buffer) {
-  const CoordinatorSettings& settings = services_.settings;
-  const Clock::time_point start = services_.time.Now();
+  const CoordinatorSettings& settings = services_.limits.settings;
+  const Clock::time_point start = services_.observers.time.Now();
   while (true) {
-    const int64_t seen = services_.membership.changes();
+    const int64_t seen = services_.cluster.membership.changes();
     auto report = RunJob(span, buffer);
     const auto is = [&report](const wire::Reason& reason) {
       return wire::HasReason(report.status(), reason);
@@ -227,13 +230,16 @@ absl::StatusOr<v1::Report> ServedStream::RunEpoch(const RowSpan& span, EpochBuff
     const auto limit = queue     ? settings.queue_timeout
                        : workers ? settings.recovery_timeout
                                  : std::chrono::milliseconds(0);
-    if (report.ok() || services_.time.Now() - start >= limit) return report;
+    if (report.ok() || services_.observers.time.Now() - start >= limit) return report;
     if (workers) {
-      RETURN_IF_ERROR(services_.membership.AwaitChange(seen, start + limit, client_.stop()));
+      RETURN_IF_ERROR(
+          services_.cluster.membership.AwaitChange(seen, start + limit, client_.stop()));
       continue;
     }
-    services_.time.AwaitStop(client_.stop().token(), services_.time.Now() + kAgain);
-    RETURN_IF_ERROR(services_.scheduler.AwaitRoom(caller_.turns, client_.stop(), start + limit));
+    services_.observers.time.AwaitStop(client_.stop().token(),
+                                       services_.observers.time.Now() + kAgain);
+    RETURN_IF_ERROR(
+        services_.cluster.scheduler.AwaitRoom(caller_.turns, client_.stop(), start + limit));
   }
 }
 
@@ -257,7 +263,7 @@ v1::Open ServedStream::OpenOf(int64_t tokens) const {
 void ServedStream::Add(const v1::Report& epoch) {
   v1::Report& all = report_;
   course_.AddEpoch(epoch.tokens());
-  services_.metrics.CountStreamEpoch();
+  services_.observers.metrics.CountStreamEpoch();
   all.set_epochs(all.epochs() + 1);
   all.set_tokens(all.tokens() + epoch.tokens());
   all.set_queue_seconds(all.queue_seconds() + epoch.queue_seconds());
@@ -280,18 +286,18 @@ void ServedStream::Add(const v1::Report& epoch) {
 }
 
 void ServedStream::NoteEnd(const absl::Status& status) {
-  const double seconds = SecondsBetween(opened_, services_.time.Now());
-  services_.jobs.NoteEnded({.caller = caller_.name,
-                            .job_id = open_.job_id(),
-                            .code = absl::StatusCodeToString(status.code()),
-                            .tokens = report_.tokens(),
-                            .workers = report_.workers_size(),
-                            .seconds = {.queue = report_.queue_seconds(),
-                                        .ring = report_.ring_seconds(),
-                                        .receive = report_.receive_seconds(),
-                                        .compute = report_.compute_seconds(),
-                                        .send = report_.send_seconds(),
-                                        .total = seconds}});
+  const double seconds = SecondsBetween(opened_, services_.observers.time.Now());
+  services_.observers.jobs.NoteEnded({.caller = caller_.name,
+                                      .job_id = open_.job_id(),
+                                      .code = absl::StatusCodeToString(status.code()),
+                                      .tokens = report_.tokens(),
+                                      .workers = report_.workers_size(),
+                                      .seconds = {.queue = report_.queue_seconds(),
+                                                  .ring = report_.ring_seconds(),
+                                                  .receive = report_.receive_seconds(),
+                                                  .compute = report_.compute_seconds(),
+                                                  .send = report_.send_seconds(),
+                                                  .total = seconds}});
   std::vector<LogField> fields = {{"job", open_.job_id()},
                                   {"code", absl::StatusCodeToString(status.code())},
                                   {"caller", caller_.name},

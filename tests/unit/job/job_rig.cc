@@ -51,9 +51,9 @@ class JobRig::Service
       grpc::CallbackServerContext* context) override {
     const auto stream =
         server::ClientStream::Make(context,
-                                   {.idle = services_.settings.idle_timeout,
-                                    .bytes_per_second = services_.settings.least_rate_bytes},
-                                   services_.time);
+                                   {.idle = services_.limits.settings.idle_timeout,
+                                    .bytes_per_second = services_.limits.settings.least_rate_bytes},
+                                   services_.observers.time);
     stream->AwaitFirst([this, stream] {
       const std::lock_guard lock(mutex_);
       calls_.emplace_back([this, stream] { Serve(*stream); });
@@ -130,25 +130,21 @@ JobRig::~JobRig() {
 }
 
 server::JobServices JobRig::services() {
-  return server::JobServices{.settings = settings_,
-                             .membership = membership_,
-                             .scheduler = scheduler_,
-                             .rate = rate_,
-                             .jobs = jobs_,
-                             .quotas = quotas_,
-                             .rings = rings_,
-                             .runs = runs_,
-                             .orders = orders_,
-                             .models = models_,
-                             .shards = shards_,
-                             .threads = threads_,
-                             .copies = copies_,
-                             .order_memory = order_memory_,
-                             .plans = plans_,
-                             .metrics = metrics_,
-                             .suspects = suspects_,
-                             .data_root = nullptr,
-                             .time = time_};
+  return {.cluster = {.membership = membership_,
+                      .scheduler = scheduler_,
+                      .rate = rate_,
+                      .rings = rings_,
+                      .runs = runs_,
+                      .suspects = suspects_},
+          .memory = {.orders = orders_,
+                     .models = models_,
+                     .shards = shards_,
+                     .threads = threads_,
+                     .copies = copies_,
+                     .order_memory = order_memory_,
+                     .data_root = nullptr},
+          .limits = {.settings = settings_, .quotas = quotas_, .plans = plans_},
+          .observers = {.jobs = jobs_, .metrics = metrics_, .time = time_}};
 }
 
 JobSpec JobRig::Spec(int64_t tokens) { return PlainSpec({.tokens = tokens, .segment = 1}); }

@@ -54,7 +54,7 @@ TEST(RowsFirst, TheWorkerIsToldOnce) {
   EXPECT_EQ(rig.Phases(),
             (std::vector<std::string>{"sizing", "queued", "ring", "starting", "receiving",
                                       "computing", "sending", "checking", "done"}));
-  EXPECT_EQ(rig.services().threads.count(), 0) << "nobody hears the worker but the job";
+  EXPECT_EQ(rig.services().memory.threads.count(), 0) << "nobody hears the worker but the job";
 }
 
 TEST(RowsFirst, NotOnSeveralWorkersNorOnOthersHostsNorOfManyRows) {
