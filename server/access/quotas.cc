@@ -26,7 +26,7 @@ absl::Status CheckTogether(const Caller& caller, absl::string_view what, int64_t
 
 }  // namespace
 
-absl::StatusOr<Quotas::Share> Quotas::Reserve(const Caller& caller, const Job& job) {
+absl::StatusOr<Quotas::Share> Quotas::Reserve(const Caller& caller, const Demand& job) {
   const Quota& quota = caller.quota;
   const MutexLock lock(mutex_);
   Taken& taken = taken_[caller.name];

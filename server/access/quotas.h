@@ -18,7 +18,7 @@ namespace hilbert_ring::server {
 // Thread-safe. Must outlive what is reserved of it.
 class Quotas {
  public:
-  struct Job {
+  struct Demand {
     int64_t tokens = 0;
     int64_t bytes = 0;
   };
@@ -35,16 +35,16 @@ class Quotas {
 
    private:
     friend class Quotas;
-    Share(Quotas* quotas, std::string name, Job job)
+    Share(Quotas* quotas, std::string name, Demand job)
         : quotas_(quotas), name_(std::move(name)), job_(job) {}
     Quotas* quotas_;  // null when moved from
     std::string name_;
-    Job job_;
+    Demand job_;
   };
 
   // OUT_OF_RANGE (OVER_QUOTA) when the job alone is beyond the caller's quota; RESOURCE_EXHAUSTED
   // (QUOTA) when it is with those that the caller has.
-  absl::StatusOr<Share> Reserve(const Caller& caller, const Job& job);
+  absl::StatusOr<Share> Reserve(const Caller& caller, const Demand& job);
 
  private:
   struct Taken {

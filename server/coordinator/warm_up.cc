@@ -77,12 +77,12 @@ class WarmUpClient final : public JobClient {
   }
 
   absl::Status Write(const v1::AttendResponse& /*response*/, const JobStop& stop,
-                     Leaves /*leaves*/) override {
+                     SendMode /*mode*/) override {
     return stop.why();
   }
   absl::StatusOr<bool> Write(const v1::OutputChunk& /*chunk*/, std::string_view /*payload*/,
                              std::shared_ptr<const void> /*owner*/, Clock::duration /*patience*/,
-                             const JobStop& stop, Leaves /*leaves*/) override {
+                             const JobStop& stop, SendMode /*mode*/) override {
     RETURN_IF_ERROR(stop.why());
     return true;
   }

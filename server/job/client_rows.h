@@ -21,8 +21,8 @@ class ClientRows : public RowSource, public OutputSink {
 
   absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
                             const std::shared_ptr<const void>& owner, Clock::duration patience,
-                            const JobStop& stop, JobClient::Leaves leaves) override {
-    return client_.Write(chunk, payload, owner, patience, stop, leaves);
+                            const JobStop& stop, JobClient::SendMode mode) override {
+    return client_.Write(chunk, payload, owner, patience, stop, mode);
   }
 
  private:

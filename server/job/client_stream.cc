@@ -19,9 +19,9 @@ constexpr std::chrono::milliseconds kArrivalLimit{5};
 constexpr std::chrono::milliseconds kFollowingLimit{100};
 
 // The first write has the call's metadata with it, and is not taken before those have left.
-grpc::WriteOptions OptionsOf(ClientStream::Leaves leaves, int64_t written_bytes) {
+grpc::WriteOptions OptionsOf(ClientStream::SendMode mode, int64_t written_bytes) {
   grpc::WriteOptions options;
-  if (leaves != ClientStream::Leaves::kNow && written_bytes > 0) options.set_buffer_hint();
+  if (mode != ClientStream::SendMode::kNow && written_bytes > 0) options.set_buffer_hint();
   return options;
 }
 
@@ -126,12 +126,12 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
 }
 
 absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop,
-                                 Leaves leaves) {
+                                 SendMode mode) {
   const grpc::ByteBuffer message = wire::Serialize(response);
   MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
   if (!turn.ok()) return turn.status();
-  const grpc::WriteOptions options = OptionsOf(leaves, write_bytes_);
+  const grpc::WriteOptions options = OptionsOf(mode, write_bytes_);
   Prepare(message);
   lock.unlock();
   StartWrite(&outgoing_, options);
@@ -141,18 +141,18 @@ absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobSt
 absl::StatusOr<bool> ClientStream::Write(const v1::OutputChunk& chunk, std::string_view payload,
                                          std::shared_ptr<const void> owner,
                                          Clock::duration patience, const JobStop& stop,
-                                         Leaves leaves) {
+                                         SendMode mode) {
   MutexLock lock(mutex_);
-  if (leaves == Leaves::kWithReport && Hold(chunk, payload)) {
+  if (mode == SendMode::kWithReport && Hold(chunk, payload)) {
     if (absl::Status why = stop.why(); !why.ok()) return why;
     if (absl::Status why = stop_.why(); !why.ok()) return why;
     return true;
   }
   absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
   if (!turn.ok() || !*turn) return turn;
-  grpc::Slice slice = leaves != Leaves::kNow ? grpc::Slice(payload.data(), payload.size())
+  grpc::Slice slice = mode != SendMode::kNow ? grpc::Slice(payload.data(), payload.size())
                                              : wire::SliceOf(payload, std::move(owner));
-  const grpc::WriteOptions options = OptionsOf(leaves, write_bytes_);
+  const grpc::WriteOptions options = OptionsOf(mode, write_bytes_);
   Prepare(wire::JoinPayload(wire::kOutputFields, chunk, {std::move(slice)}));
   lock.unlock();
   StartWrite(&outgoing_, options);
@@ -193,7 +193,7 @@ absl::StatusOr<bool> ClientStream::AwaitTurn(MutexLock& lock, Clock::duration pa
     if (!status.ok() || write_ != Operation::kPending) break;
     const Clock::time_point now = time_.Now();
     // One that still sends rows may read when it has sent them all.
-    const Deadline due = std::max(write_due_, heard_ + idle_);
+    const Deadline due = std::max(write_due_, arrived_at_ + idle_);
     if (now >= due) {
       stop_.Request(reads_.Late(now - write_began_));
       continue;
@@ -261,7 +261,7 @@ void ClientStream::OnReadDone(bool ok) {
   if (ok) {
     arrived_.emplace_back().Swap(&incoming_);
     arrived_bytes_ += static_cast<int64_t>(arrived_.back().Length());
-    heard_ = time_.Now();
+    arrived_at_ = time_.Now();
   } else {
     ended_ = true;
   }

@@ -77,10 +77,10 @@ class ClientStream : public JobClient,
   // Messages are taken by the transport, which the client's reading makes room in.
   using JobClient::Write;
   absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
-                     Leaves leaves) override;
+                     SendMode mode) override;
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
-                             const JobStop& stop, Leaves leaves) override;
+                             const JobStop& stop, SendMode mode) override;
   absl::Status AwaitTaken(const JobStop& stop) override;
   void Offer(const v1::AttendResponse& response) override;
 
@@ -148,8 +148,8 @@ class ClientStream : public JobClient,
   bool sated_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::OutputChunk> held_ ABSL_GUARDED_BY(mutex_);  // they leave with the report
   int64_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;       // nothing more comes
-  Clock::time_point heard_ ABSL_GUARDED_BY(mutex_);  // when something came last
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;            // nothing more comes
+  Clock::time_point arrived_at_ ABSL_GUARDED_BY(mutex_);  // when something came last
   Operation write_ ABSL_GUARDED_BY(mutex_) = Operation::kDone;
   Clock::time_point write_began_ ABSL_GUARDED_BY(mutex_);
   Deadline write_due_ ABSL_GUARDED_BY(mutex_);

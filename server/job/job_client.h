@@ -29,7 +29,7 @@ class JobClient {
  public:
   // When a message leaves. Those of a small job wait for each other: each departure wakes the
   // client, and costs the system more than such a message does.
-  enum class Leaves {
+  enum class SendMode {
     kNow,
     kWithNext,    // or when 64 KiB wait
     kWithReport,  // in one message, where they are few: outputs for a client that takes them so
@@ -61,23 +61,23 @@ class JobClient {
   // Hands a message over, once the one before is taken: from then on the client gets it, whatever
   // becomes of the job. Any thread. Errors as of Read, after which no write succeeds.
   virtual absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
-                             Leaves leaves) = 0;
+                             SendMode mode) = 0;
 
   // An output chunk with its payload, which `owner` keeps as long as it is in use. False when the
   // message before is not taken within `patience`: this one is left to the caller. What does not
   // leave now is copied.
   virtual absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                                      std::shared_ptr<const void> owner, Clock::duration patience,
-                                     const JobStop& stop, Leaves leaves) = 0;
+                                     const JobStop& stop, SendMode mode) = 0;
 
   // They leave now.
   absl::Status Write(const v1::AttendResponse& response, const JobStop& stop) {
-    return Write(response, stop, Leaves::kNow);
+    return Write(response, stop, SendMode::kNow);
   }
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
                              const JobStop& stop) {
-    return Write(chunk, payload, std::move(owner), patience, stop, Leaves::kNow);
+    return Write(chunk, payload, std::move(owner), patience, stop, SendMode::kNow);
   }
 
   // Until all that was handed over is taken, and what it was made from is no longer in use. Errors

@@ -20,9 +20,9 @@ constexpr auto kComputeSlack = std::chrono::seconds(30);
 constexpr int64_t kFewBytes = 1 << 20;
 
 // Outputs of few rows. A trace is long, and leaves in one message with the report.
-JobClient::Leaves LeavesOf(const v1::Open& open) {
-  return open.input_follows() && !open.want_trace() ? JobClient::Leaves::kWithReport
-                                                    : JobClient::Leaves::kWithNext;
+JobClient::SendMode SendModeOf(const v1::Open& open) {
+  return open.input_follows() && !open.want_trace() ? JobClient::SendMode::kWithReport
+                                                    : JobClient::SendMode::kWithNext;
 }
 
 bool NoCoordinates(const JobSpec& spec) {
@@ -44,7 +44,7 @@ std::shared_ptr<const Member> Named(const absl::Status& error, const char* paylo
 
 }  // namespace
 
-JobExecution::JobExecution(const JobServices& services, JobClient& client, Job& job,
+JobExecution::JobExecution(const JobServices& services, JobClient& client, JobRecord& job,
                            const Plan& plan, const Grant& grant)
     : services_(services),
       client_(client),
@@ -169,11 +169,11 @@ absl::Status JobExecution::Start(JobRun& run) {
   job_.work.BeginExecution();
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
-  if (few_) leaves_ = LeavesOf(job_.open);
+  if (few_) send_mode_ = SendModeOf(job_.open);
   if (few_ && RowsComeFirst()) {
     run.Make();
     rows_first_ = run.MayOpenWithRows();
-    one_answer_ = rows_first_ && LeavesInOne();
+    one_answer_ = rows_first_ && FitsOneAnswer();
   }
   if (!rows_first_) run.Open();
   ready_due_ = Now() + job_.work.start_timeout();
@@ -193,8 +193,8 @@ bool JobExecution::RowsComeFirst() {
 
 // All that the client is told may be in the report's message: its outputs are few, and nothing
 // that takes long is behind them.
-bool JobExecution::LeavesInOne() const {
-  return job_.open.one_answer() && leaves_ == JobClient::Leaves::kWithReport && !job_.check &&
+bool JobExecution::FitsOneAnswer() const {
+  return job_.open.one_answer() && send_mode_ == JobClient::SendMode::kWithReport && !job_.check &&
          job_.work.shape().BytesOf(kOutputKinds) <= JobClient::kMostHeldBytes;
 }
 
@@ -205,7 +205,7 @@ absl::Status JobExecution::Compute(JobRun& run) {
 
 absl::Status JobExecution::Send(JobRun& run) {
   Enter(JobPhase::kSending);
-  TellSent(0);  // rows that left before
+  NoteSent(0);  // rows that left before
   RETURN_IF_ERROR(run.AwaitEnd());
   RETURN_IF_ERROR(SendResults());
   // The last output may be a part of a shard: while a client does not take it, its memory is in
@@ -279,19 +279,19 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
                                               Clock::duration patience) {
   const Clock::time_point begun = sent_ ? Now() : Clock::time_point();
   // Those of few rows are there at once, and the report is right behind them.
-  absl::StatusOr<bool> handed = job_.sink.Take(chunk, payload, owner, patience, stop_, leaves_);
+  absl::StatusOr<bool> handed = job_.sink.Take(chunk, payload, owner, patience, stop_, send_mode_);
   if (!handed.ok() || !*handed) return handed;
   if (sent_) sent_->Add(rank, begun, Now());
   job_.bytes_sent += static_cast<int64_t>(payload.size());
   if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
   services_.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
   if (chunk.tensor() == v1::TENSOR_OUT || chunk.tensor() == v1::TENSOR_STATES) {
-    TellSent(chunk.rows());
+    NoteSent(chunk.rows());
   }
   return handed;
 }
 
-void JobExecution::TellSent(int64_t rows) {
+void JobExecution::NoteSent(int64_t rows) {
   const int64_t sent = job_.rows_sent += rows;
   job_.course.Advance(JobPhase::kSending,
                       static_cast<double>(sent) / static_cast<double>(job_.spec.tokens));

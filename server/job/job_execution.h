@@ -33,10 +33,10 @@
 namespace hilbert_ring::server {
 
 // What a job is, and what lasts from one execution to the next.
-struct Job {
+struct JobRecord {
   // All that is pointed to must outlive it.
-  Job(v1::Open opened, JobWork& job_work, RowSource& rows, OutputSink& outputs, OrderCache& orders,
-      JobCourse& how_far)
+  JobRecord(v1::Open opened, JobWork& job_work, RowSource& rows, OutputSink& outputs,
+            OrderCache& orders, JobCourse& how_far)
       : open(std::move(opened)),
         work(job_work),
         source(rows),
@@ -82,7 +82,7 @@ struct ExecutionFigures {
 class JobExecution {
  public:
   // All must outlive it; the grant's members are the plan's ranks.
-  JobExecution(const JobServices& services, JobClient& client, Job& job, const Plan& plan,
+  JobExecution(const JobServices& services, JobClient& client, JobRecord& job, const Plan& plan,
                const Grant& grant);
 
   // Errors: of the client or of a worker, as failure() tells.
@@ -109,7 +109,7 @@ class JobExecution {
   Clock::time_point Now() const { return services_.observers.time.Now(); }
   void Enter(JobPhase phase);
   bool RowsComeFirst();
-  bool LeavesInOne() const;
+  bool FitsOneAnswer() const;
   absl::Status Admit(const JobStop& stop);
   absl::Status Resume();
   absl::Status FeedRows(JobRun& run);
@@ -118,19 +118,19 @@ class JobExecution {
   absl::StatusOr<bool> SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                                   const std::shared_ptr<const void>& owner,
                                   Clock::duration patience);
-  void TellSent(int64_t rows);
+  void NoteSent(int64_t rows);
   void SendProgress(double fraction, int64_t layer);
 
   const JobServices& services_;
   JobClient& client_;
-  Job& job_;
+  JobRecord& job_;
   const Plan& plan_;
   const Members& members_;
   const int lane_;
   JobStop stop_;        // of this execution: the client's, or a worker's failure
   Deadline ready_due_;  // of the workers
   bool few_ = false;    // so few rows that they come while the workers make ready
-  JobClient::Leaves leaves_ = JobClient::Leaves::kNow;  // outputs
+  JobClient::SendMode send_mode_ = JobClient::SendMode::kNow;  // outputs
   bool rows_first_ = false;     // they are in the shard before the worker hears of the job
   bool one_answer_ = false;     // then: the client need not hear that it is admitted
   Clock::time_point received_;  // all rows

@@ -25,7 +25,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
     run.OpenWithRows();
     ready_due_ = Now() + job_.work.start_timeout();
     const bool said = one_answer_ && run.AnswersWithin(kAnswerLimit);
-    // Said though its worker has failed: the client counts that as an attempt. It is the first
+    // Sent though its worker has failed: the client counts that as an attempt. It is the first
     // message, and so waits for nobody.
     if (!said) status = Admit(client_.stop());
   }

@@ -72,7 +72,7 @@ class OutputSink {
   virtual absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner,
                                     Clock::duration patience, const JobStop& stop,
-                                    JobClient::Leaves leaves) = 0;
+                                    JobClient::SendMode mode) = 0;
 
   // Outputs that workers wrote: the rows that are checked, and the rank of a token's worker.
   virtual absl::Status ReadBack(RowCheck& check,

@@ -76,7 +76,7 @@ bool JobRun::MayOpenWithRows() const {
 }
 
 void JobRun::OpenWithRows() {
-  hears_ = true;
+  polls_ = true;
   streams_.front()->OpenWithRows(place_->number());
 }
 
@@ -84,7 +84,7 @@ bool JobRun::AnswersWithin(std::chrono::milliseconds limit) {
   WorkerStream& stream = *streams_.front();
   const Deadline until = Clock::now() + limit;
   while (!stream.ready() && !stream.ended() && stop_.why().ok() && Clock::now() < until) {
-    stream.Hear(std::chrono::system_clock::now() + (until - Clock::now()));
+    stream.Poll(std::chrono::system_clock::now() + (until - Clock::now()));
   }
   return stream.computed();
 }
@@ -103,7 +103,7 @@ absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
     RETURN_IF_ERROR(streams_[rank]->SendOrder(router));
     turned_down.push_back(rank);
   }
-  return PassOn(turned_down, router, input);
+  return SendHeldRows(turned_down, router, input);
 }
 
 absl::Status JobRun::SendOrder(const RowRouter& router) {
@@ -116,15 +116,15 @@ absl::Status JobRun::SendHeld(const RowRouter& router, const JobInput& input) {
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (streams_[rank]->shard().held()) held.push_back(rank);
   }
-  RETURN_IF_ERROR(PassOn(held, router, input));
-  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->TellArrived());
+  RETURN_IF_ERROR(SendHeldRows(held, router, input));
+  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendArrived());
   return absl::OkStatus();
 }
 
 // From the shards that are here: rows that have come are noted for those that share them, and sent
 // to the others.
-absl::Status JobRun::PassOn(const std::vector<int>& ranks, const RowRouter& router,
-                            const JobInput& input) {
+absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter& router,
+                                  const JobInput& input) {
   if (ranks.empty()) return absl::OkStatus();
   std::vector<bool> chosen(streams_.size());
   for (const int rank : ranks) chosen[rank] = true;
@@ -193,10 +193,10 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
     }
   }
   RETURN_IF_ERROR(WriteRows(messages));
-  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->TellArrived());
+  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendArrived());
   // Rows may come for long before a worker gets any: it is told that the job is fed.
   const Clock::time_point now = options_.time->Now();
-  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->TellElsewhere(now));
+  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendKeepalive(now));
   return absl::OkStatus();
 }
 

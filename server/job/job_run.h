@@ -135,7 +135,7 @@ class JobRun : private WorkerStream::Listener {
   void Changed() override;
   void Progressed(int rank, const v1::RunProgress& progress) override;
   void Moved(int rank) override;
-  void PassesOn(int rank, bool passes_on) override;
+  void Forwarding(int rank, bool forwarding) override;
   absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                               const std::shared_ptr<const void>& owner, int64_t first_slot,
                               Clock::duration patience) override;
@@ -149,11 +149,11 @@ class JobRun : private WorkerStream::Listener {
   void LookAtWrites();
   absl::Status CheckAllOut();
   absl::Status CheckWritten(int64_t bytes);
-  absl::Status PassOn(const std::vector<int>& ranks, const RowRouter& router,
-                      const JobInput& input);
+  absl::Status SendHeldRows(const std::vector<int>& ranks, const RowRouter& router,
+                            const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
   absl::Status Await(const Awaited& awaited, Deadline deadline);
-  bool Hear(const Awaited& awaited, Deadline until);
+  bool Poll(const Awaited& awaited, Deadline until);
   bool AllDid(const Awaited& awaited) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Found> FindLate(const Awaited& awaited, Deadline deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -173,7 +173,7 @@ class JobRun : private WorkerStream::Listener {
   Failure failure_ ABSL_GUARDED_BY(mutex_);                 // the first
   std::vector<PeerReport> reports_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open
-  bool hears_ = false;                      // the job's thread, what the worker says: no other does
+  bool polls_ = false;                      // the job's thread, what the worker says: no other does
   std::unique_ptr<OpenRuns::Place> place_;  // last: it uses all of the above
 };
 

@@ -16,7 +16,7 @@ constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
 constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
 // Until it is looked whether the time is over, by whichever clock that goes.
-constexpr auto kHearInterval = std::chrono::milliseconds(250);
+constexpr auto kPollInterval = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -41,9 +41,9 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
     const bool looks = awaited.computing || now >= deadline;
     const Deadline until = looks ? now + kStallCheckInterval : deadline;
     bool did = false;
-    if (hears_ && !streams_.front()->ended()) {
+    if (polls_ && !streams_.front()->ended()) {
       lock.unlock();
-      did = Hear(awaited, until);
+      did = Poll(awaited, until);
       lock.lock();
     } else {
       did = time.WaitUntil(changed_, lock, stop_.token(), until, all);
@@ -59,14 +59,14 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
 }
 
 // As the wait for those who hear: until all did, or the stop or the time, which `until` is by.
-bool JobRun::Hear(const Awaited& awaited, Deadline until) {
+bool JobRun::Poll(const Awaited& awaited, Deadline until) {
   const TimeSource& time = *options_.time;
   WorkerStream& stream = *streams_.front();
   while (!(stream.*awaited.done)()) {
     const Clock::time_point now = time.Now();
     if (!stop_.why().ok() || now >= until || stream.ended()) return false;
-    stream.Hear(std::chrono::system_clock::now() +
-                std::min<Clock::duration>(until - now, kHearInterval));
+    stream.Poll(std::chrono::system_clock::now() +
+                std::min<Clock::duration>(until - now, kPollInterval));
   }
   return true;
 }
@@ -75,7 +75,7 @@ bool JobRun::Hear(const Awaited& awaited, Deadline until) {
 std::optional<JobRun::Found> JobRun::FindLate(const Awaited& awaited, Deadline deadline) {
   const Clock::time_point now = options_.time->Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (((*streams_[rank]).*awaited.done)() || now - watch_.PassedOn(rank, now) < deadline) {
+    if (((*streams_[rank]).*awaited.done)() || now - watch_.ForwardedFor(rank, now) < deadline) {
       continue;
     }
     if (!awaited.computing) {
@@ -138,9 +138,9 @@ void JobRun::Moved(int rank) {
   watch_.Moved(rank, options_.time->Now());
 }
 
-void JobRun::PassesOn(int rank, bool passes_on) {
+void JobRun::Forwarding(int rank, bool forwarding) {
   const MutexLock lock(mutex_);
-  watch_.PassesOn(rank, passes_on, options_.time->Now());
+  watch_.Forwarding(rank, forwarding, options_.time->Now());
 }
 
 absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
@@ -184,7 +184,7 @@ void JobRun::Misbehaved(int rank, const absl::Status& how) {
 void JobRun::Failed(int rank, const grpc::Status& status) {
   const absl::Status failure = FailureOf(address(rank), status);
   const FailureKind kind =
-      KindOf(status, {.taken = streams_[rank]->ComputesFor(options_.time->Now()),
+      KindOf(status, {.taken = streams_[rank]->ComputingFor(options_.time->Now()),
                       .limit = options_.compute_timeout});
   if (kind != FailureKind::kRing) return Fail(kind, rank, failure);
   if (options_.members.size() == 1) return Fail(FailureKind::kWorker, rank, failure);
@@ -247,7 +247,7 @@ void JobRun::LookAtWrites() {
   if (!stop_.why().ok()) return;
   const Clock::time_point now = options_.time->Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (streams_[rank]->WritesFor(now) < options_.stall_timeout) continue;
+    if (streams_[rank]->WritingFor(now) < options_.stall_timeout) continue;
     Fail(FailureKind::kStall, rank,
          LostWorker(address(rank),
                     absl::StrCat("took no rows for ", options_.stall_timeout.count(), " ms")));

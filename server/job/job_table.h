@@ -79,12 +79,12 @@ class JobTable {
   void StopAll(const absl::Status& why);
 
  private:
-  struct Job {
+  struct Listed {
     int attempt = 0;
     JobStop* stop = nullptr;
     const JobCourse* course = nullptr;
   };
-  using Jobs = std::map<std::pair<std::string, std::string>, Job>;
+  using Jobs = std::map<std::pair<std::string, std::string>, Listed>;
   static constexpr size_t kMostEnded = 20;
 
   static v1::Job Describe(const Jobs::value_type& entry, Clock::time_point now);

@@ -276,7 +276,7 @@ absl::StatusOr<std::string> NamedFiles::ReadChunk(v1::Tensor tensor, int64_t fir
 absl::StatusOr<bool> NamedFiles::Take(const v1::OutputChunk& chunk, std::string_view payload,
                                       const std::shared_ptr<const void>& owner,
                                       Clock::duration patience, const JobStop& stop,
-                                      JobClient::Leaves leaves) {
+                                      JobClient::SendMode mode) {
   return absl::InternalError(absl::StrCat("a worker sent rows of ",
                                           wire::TensorName(chunk.tensor()),
                                           ", which it must write to a file"));

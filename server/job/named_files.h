@@ -57,7 +57,7 @@ class NamedFiles : public RowSource, public OutputSink {
   std::optional<int64_t> BytesByWorkers() const override;
   absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
                             const std::shared_ptr<const void>& owner, Clock::duration patience,
-                            const JobStop& stop, JobClient::Leaves leaves) override;
+                            const JobStop& stop, JobClient::SendMode mode) override;
   absl::Status ReadBack(RowCheck& check,
                         const std::function<std::shared_ptr<const Member>(int64_t)>& of) override;
 

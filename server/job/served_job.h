@@ -108,8 +108,8 @@ class ServedJob {
   std::vector<Failure> failures_;  // of its executions
   // Workers that back off if others end the job well, and why.
   std::vector<std::pair<std::shared_ptr<const Member>, absl::Status>> undecided_;
-  std::optional<Plan> plan_;  // over the grant's members
-  std::optional<Job> job_;    // once it starts
+  std::optional<Plan> plan_;      // over the grant's members
+  std::optional<JobRecord> job_;  // once it starts
   JobSeconds seconds_;
   v1::Report report_;
   const Clock::time_point opened_;

@@ -16,8 +16,8 @@ StallWatch::StallWatch(Clock::duration timeout, const std::vector<int64_t>& rece
 
 void StallWatch::Begin(Clock::time_point now) {
   for (Worker& worker : workers_) {
-    worker.moved_at = worker.passes_since = now;
-    worker.passed_on = Clock::duration(0);
+    worker.moved_at = worker.forwarding_since = now;
+    worker.forwarded = Clock::duration(0);
   }
 }
 
@@ -26,16 +26,17 @@ void StallWatch::Waits(int rank, int64_t step, Clock::time_point now) {
   workers_[rank].moved_at = now;
 }
 
-void StallWatch::PassesOn(int rank, bool passes_on, Clock::time_point now) {
+void StallWatch::Forwarding(int rank, bool forwarding, Clock::time_point now) {
   Worker& worker = workers_[rank];
-  if (worker.passes_on) worker.passed_on += now - worker.passes_since;
-  worker.passes_on = passes_on;
-  worker.passes_since = worker.moved_at = now;
+  if (worker.forwarding) worker.forwarded += now - worker.forwarding_since;
+  worker.forwarding = forwarding;
+  worker.forwarding_since = worker.moved_at = now;
 }
 
-Clock::duration StallWatch::PassedOn(int rank, Clock::time_point now) const {
+Clock::duration StallWatch::ForwardedFor(int rank, Clock::time_point now) const {
   const Worker& worker = workers_[rank];
-  return worker.passed_on + (worker.passes_on ? now - worker.passes_since : Clock::duration(0));
+  return worker.forwarded +
+         (worker.forwarding ? now - worker.forwarding_since : Clock::duration(0));
 }
 
 std::optional<StallWatch::Stall> StallWatch::Find(const std::vector<bool>& awaited,
@@ -45,7 +46,7 @@ std::optional<StallWatch::Stall> StallWatch::Find(const std::vector<bool>& await
     if (!awaited[rank]) continue;
     const Worker& worker = workers_[rank];
     const Clock::duration limit = worker.waiting_step == 0 ? timeout_ : timeout_ + worker.slack;
-    if (worker.passes_on || now - worker.moved_at < limit) return std::nullopt;
+    if (worker.forwarding || now - worker.moved_at < limit) return std::nullopt;
     if (!culprit || worker.waiting_step < culprit->waiting_step) {
       culprit = {.rank = rank, .waiting_step = worker.waiting_step};
     }

@@ -36,10 +36,10 @@ class StallWatch {
   void Waits(int rank, int64_t step, Clock::time_point now);
 
   // Its outputs are handed to the client, which may be slow, from here on, or are no more.
-  void PassesOn(int rank, bool passes_on, Clock::time_point now);
+  void Forwarding(int rank, bool forwarding, Clock::time_point now);
 
   // How long its outputs have been handed on since the wait began.
-  Clock::duration PassedOn(int rank, Clock::time_point now) const;
+  Clock::duration ForwardedFor(int rank, Clock::time_point now) const;
 
   // awaited: by rank. Nothing where one of them may still move.
   std::optional<Stall> Find(const std::vector<bool>& awaited, Clock::time_point now) const;
@@ -49,9 +49,9 @@ class StallWatch {
     Clock::duration slack{0};  // beyond the timeout, while it waits in the exchange
     Clock::time_point moved_at;
     int64_t waiting_step = 0;
-    bool passes_on = false;
-    Clock::time_point passes_since;
-    Clock::duration passed_on{0};
+    bool forwarding = false;
+    Clock::time_point forwarding_since;
+    Clock::duration forwarded{0};
   };
 
   const Clock::duration timeout_;

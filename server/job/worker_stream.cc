@@ -17,7 +17,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr auto kTellInterval = std::chrono::seconds(10);
+constexpr auto kKeepaliveInterval = std::chrono::seconds(10);
 // For the reader to find out why a write failed.
 constexpr auto kReasonLimit = std::chrono::seconds(5);
 
@@ -34,7 +34,7 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
       cancel_(stop.token(), [this] { context_.TryCancel(); }),
       pool_(MostPayloadBytes(options.plan->rows, options.plan->spec.tokens)),
       shard_(options, rank),
-      said_({.read = !options.source->ReadByWorkers()}),
+      replies_({.read = !options.source->ReadByWorkers()}),
       departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
 
 // Of one that has done its part nothing more is wanted.
@@ -44,12 +44,12 @@ void WorkerStream::NoteDeparted() {
 }
 
 absl::Status WorkerStream::Make(const Delivered& delivered) {
-  told_at_ = options_.time->Now();
+  sent_at_ = options_.time->Now();
   if (absl::Status status = shard_.Make(); !status.ok()) {
     return wire::WithReason(status, wire::reason::kHeldRowsMemory);
   }
   if (shard_.offered() && !options_.sink->BytesByWorkers()) {
-    passer_.emplace(
+    forwarder_.emplace(
         OutputRows(*options_.plan, rank_, SourceOf(shard_.rows()), options_.want_lse, delivered),
         shard_.memory(), *options_.threads,
         [this](const v1::OutputChunk& chunk, std::string_view payload,
@@ -59,7 +59,7 @@ absl::Status WorkerStream::Make(const Delivered& delivered) {
         },
         stop_);
   } else if (!shard_.offered()) {
-    way_ = Way::kMessages;
+    route_ = RowRoute::kMessages;
   }
   return absl::OkStatus();
 }
@@ -67,7 +67,7 @@ absl::Status WorkerStream::Make(const Delivered& delivered) {
 void WorkerStream::Begin() {
   AddCallToken(context_, member().secret, "Run");
   context_.set_initial_metadata_corked(true);  // leaves with RunOpen
-  told_at_ = options_.time->Now();
+  sent_at_ = options_.time->Now();
 }
 
 // Should a message not leave, the end of the stream says why.
@@ -81,7 +81,7 @@ void WorkerStream::Open(uint64_t run, const Delivered& delivered) {
 void WorkerStream::OpenWithRows(uint64_t run) {
   Begin();
   NoteFinished();
-  told_rows_ = true;
+  opened_with_rows_ = true;
   v1::RunRequest request = OpenRequest(options_, rank_, shard_, run, *options_.delivered);
   request.mutable_open()->set_rows_there(true);
   polled_.emplace(*member().channel, kMethod, context_);
@@ -89,25 +89,25 @@ void WorkerStream::OpenWithRows(uint64_t run) {
 }
 
 void WorkerStream::Settle() {
-  if (way_ != Way::kUnsettled) return;
+  if (route_ != RowRoute::kUnsettled) return;
   const MutexLock lock(mutex_);
-  way_ = said_.shares ? Way::kSharedMemory : Way::kMessages;
+  route_ = replies_.shares ? RowRoute::kSharedMemory : RowRoute::kMessages;
 }
 
 bool WorkerStream::WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
-  writes_since_ = options_.time->Now().time_since_epoch();
+  writing_since_ = options_.time->Now().time_since_epoch();
   const bool written = polled_ ? polled_->Write(message, options) : call_->Write(message, options);
-  writes_since_ = kWritesNothing;
+  writing_since_ = kNoWrite;
   return written;
 }
 
-Clock::duration WorkerStream::WritesFor(Clock::time_point now) const {
-  const Clock::duration since = writes_since_;
-  return since == kWritesNothing ? Clock::duration(0) : now.time_since_epoch() - since;
+Clock::duration WorkerStream::WritingFor(Clock::time_point now) const {
+  const Clock::duration since = writing_since_;
+  return since == kNoWrite ? Clock::duration(0) : now.time_since_epoch() - since;
 }
 
 absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
-  told_at_ = options_.time->Now();
+  sent_at_ = options_.time->Now();
   if (WriteNow(message, options)) return absl::OkStatus();
   // The stream has ended; why, its reader finds out, unless the worker has ended it well.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
@@ -130,17 +130,17 @@ absl::Status WorkerStream::SendOrder(const RowRouter& router) {
 }
 
 // Before it is settled the worker may still turn the memory down; FinishRows says it all then.
-absl::Status WorkerStream::TellArrived() {
-  if (way_ != Way::kSharedMemory || shard_.prefix() == told_arrived_) return absl::OkStatus();
-  told_arrived_ = shard_.prefix();
-  if (told_arrived_ == shard_.rows().rows()) return absl::OkStatus();  // FinishRows says so
+absl::Status WorkerStream::SendArrived() {
+  if (route_ != RowRoute::kSharedMemory || shard_.prefix() == sent_prefix_) return absl::OkStatus();
+  sent_prefix_ = shard_.prefix();
+  if (sent_prefix_ == shard_.rows().rows()) return absl::OkStatus();  // FinishRows says so
   v1::RunRequest request;
-  request.mutable_arrived()->set_rows(told_arrived_);
+  request.mutable_arrived()->set_rows(sent_prefix_);
   return Write(wire::Serialize(request));
 }
 
-absl::Status WorkerStream::TellElsewhere(Clock::time_point now) {
-  if (now - told_at_ < kTellInterval) return absl::OkStatus();
+absl::Status WorkerStream::SendKeepalive(Clock::time_point now) {
+  if (now - sent_at_ < kKeepaliveInterval) return absl::OkStatus();
   v1::RunRequest request;
   request.mutable_elsewhere();
   return Write(wire::Serialize(request));
@@ -152,7 +152,7 @@ void WorkerStream::NoteFinished() {
 }
 
 absl::Status WorkerStream::FinishRows() {
-  if (told_rows_ && !takes_messages()) return absl::OkStatus();
+  if (opened_with_rows_ && !takes_messages()) return absl::OkStatus();
   NoteFinished();
   v1::RunRequest request;
   request.mutable_done();
@@ -165,18 +165,18 @@ void WorkerStream::CancelUnlessEnded() {
 
 void WorkerStream::Join() {
   if (reader_.joinable()) reader_.Join();
-  while (polled_ && !ended()) Hear(std::chrono::system_clock::time_point::max());
+  while (polled_ && !ended()) Poll(std::chrono::system_clock::time_point::max());
 }
 
 HeldShard WorkerStream::Release() {
-  passer_.reset();
+  forwarder_.reset();
   return shard_.Release();
 }
 
-void WorkerStream::Note(absl::FunctionRef<void(Said&)> change) {
+void WorkerStream::Note(absl::FunctionRef<void(Replies&)> change) {
   {
     const MutexLock lock(mutex_);
-    change(said_);
+    change(replies_);
   }
   listener_.Changed();
 }
@@ -188,14 +188,14 @@ void WorkerStream::Read() {
   EndReading(status);
 }
 
-void WorkerStream::Hear(std::chrono::system_clock::time_point until) {
+void WorkerStream::Poll(std::chrono::system_clock::time_point until) {
   if (ended()) return;
   absl::Status status;
-  switch (polled_->Read(heard_.buffer, until)) {
+  switch (polled_->Read(polled_message_.buffer, until)) {
     case wire::PolledStream::Got::kNothing:
       return;
     case wire::PolledStream::Got::kMessage:
-      status = Handle(heard_);
+      status = Handle(polled_message_);
       if (status.ok()) return;
       break;
     case wire::PolledStream::Got::kEnd:
@@ -212,12 +212,12 @@ void WorkerStream::EndReading(const absl::Status& status) {
     context_.TryCancel();
   }
   const grpc::Status ended = polled_ ? polled_->Finish() : call_->Finish();
-  if (!ended.ok() || !told_figures()) listener_.Failed(rank_, ended);
-  if (passer_ && passer_->has_thread()) {
-    listener_.PassesOn(rank_, true);  // that the worker is silent now is no stall
-    passer_->End();
+  if (!ended.ok() || !has_report()) listener_.Failed(rank_, ended);
+  if (forwarder_ && forwarder_->has_thread()) {
+    listener_.Forwarding(rank_, true);  // that the worker is silent now is no stall
+    forwarder_->End();
   }
-  Note([](Said& said) { said.ended = true; });
+  Note([](Replies& said) { said.ended = true; });
 }
 
 absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
@@ -237,7 +237,7 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
     case v1::RunResponse::kFinal:
       return HandleFinal(response.final());
     case v1::RunResponse::kRead:
-      Note([](Said& said) { said.read = true; });
+      Note([](Replies& said) { said.read = true; });
       return absl::OkStatus();
     case v1::RunResponse::kComputed:
       HandleComputed(response.computed());
@@ -264,8 +264,8 @@ absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
     return absl::InternalError(
         absl::StrCat("worker ", member().address, " says twice that it is ready"));
   }
-  if (!ready.shares_memory()) passer_.reset();
-  Note([&ready](Said& said) {
+  if (!ready.shares_memory()) forwarder_.reset();
+  Note([&ready](Replies& said) {
     said.shares = ready.shares_memory();
     said.ready = true;
   });
@@ -274,12 +274,12 @@ absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
 
 void WorkerStream::TakeFigures(v1::WorkerReport& figures) {
   const MutexLock lock(mutex_);
-  said_.report = std::move(figures);
-  said_.report->set_worker(member().address);
+  replies_.report = std::move(figures);
+  replies_.report->set_worker(member().address);
 }
 
 absl::Status WorkerStream::HandleWhole(v1::RunWhole& whole) {
-  if (!told_rows_) {
+  if (!opened_with_rows_) {
     return absl::InternalError(
         absl::StrCat("worker ", member().address, " answers at once what it was not told whole"));
   }
@@ -312,33 +312,33 @@ absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& messa
                                             absl::Hex(chunk.crc32c(), absl::kZeroPad8),
                                             ", theirs is ", absl::Hex(crc, absl::kZeroPad8)));
   }
-  listener_.PassesOn(rank_, true);
+  listener_.Forwarding(rank_, true);
   const absl::StatusOr<bool> handed =
       listener_.Output(rank_, chunk, payload, buffer, message.fields.first_slot(), kAnyPatience);
-  listener_.PassesOn(rank_, false);
+  listener_.Forwarding(rank_, false);
   return handed.status();
 }
 
 absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
-  if (!shares() || !passer_ || final.rows() > options_.plan->shards.Rows(rank_)) {
+  if (!shares() || !forwarder_ || final.rows() > options_.plan->shards.Rows(rank_)) {
     return absl::InternalError(
         absl::StrCat("worker ", member().address, " speaks of rows that it does not share"));
   }
-  if (!passer_->IsNews(final.rows())) return absl::OkStatus();
-  if (passer_->has_thread()) {
+  if (!forwarder_->IsNews(final.rows())) return absl::OkStatus();
+  if (forwarder_->has_thread()) {
     listener_.Moved(rank_);
-    return passer_->PassOn(final.rows());
+    return forwarder_->Forward(final.rows());
   }
-  listener_.PassesOn(rank_, true);
-  absl::Status status = passer_->PassOn(final.rows());
-  listener_.PassesOn(rank_, false);
+  listener_.Forwarding(rank_, true);
+  absl::Status status = forwarder_->Forward(final.rows());
+  listener_.Forwarding(rank_, false);
   return status;
 }
 
 void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
   if (this->computed()) return;
   const Clock::time_point now = options_.time->Now();
-  Note([&](Said& said) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  Note([&](Replies& said) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     said.computed = true;
     // A worker cannot have computed for longer than we have waited for it.
     if (computed.seconds() > 0 && finished_ != Clock::time_point()) {
@@ -349,47 +349,47 @@ void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
 
 bool WorkerStream::ready() const {
   const MutexLock lock(mutex_);
-  return said_.ready;
+  return replies_.ready;
 }
 
 bool WorkerStream::shares() const {
   const MutexLock lock(mutex_);
-  return said_.shares;
+  return replies_.shares;
 }
 
 bool WorkerStream::read() const {
   const MutexLock lock(mutex_);
-  return said_.read || said_.computed;
+  return replies_.read || replies_.computed;
 }
 
 bool WorkerStream::computed() const {
   const MutexLock lock(mutex_);
-  return said_.computed;
+  return replies_.computed;
 }
 
 bool WorkerStream::ended() const {
   const MutexLock lock(mutex_);
-  return said_.ended;
+  return replies_.ended;
 }
 
-bool WorkerStream::told_figures() const {
+bool WorkerStream::has_report() const {
   const MutexLock lock(mutex_);
-  return said_.report.has_value();
+  return replies_.report.has_value();
 }
 
 v1::WorkerReport WorkerStream::report() const {
   const MutexLock lock(mutex_);
-  return said_.report.value_or(v1::WorkerReport());
+  return replies_.report.value_or(v1::WorkerReport());
 }
 
-Clock::duration WorkerStream::ComputesFor(Clock::time_point now) const {
+Clock::duration WorkerStream::ComputingFor(Clock::time_point now) const {
   const MutexLock lock(mutex_);
   return finished_ == Clock::time_point() ? Clock::duration(0) : now - finished_;
 }
 
 double WorkerStream::compute_seconds() const {
   const MutexLock lock(mutex_);
-  return said_.compute_seconds;
+  return replies_.compute_seconds;
 }
 
 }  // namespace hilbert_ring::server

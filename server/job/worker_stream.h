@@ -7,7 +7,7 @@
 //   stream.SendOrder(router);
 //   stream.shard().Keep(...);         // rows of a chunk that this process holds
 //   stream.Write(message);            // rows for a worker that shares no memory
-//   stream.TellArrived();
+//   stream.SendArrived();
 //   stream.FinishRows();
 //   stream.CancelUnlessEnded();
 //   stream.Join();
@@ -25,7 +25,7 @@
 // but to hear what the worker says, and what it hears itself no other thread has to wake it for.
 //
 //   stream.OpenWithRows(run);         // in place of Open
-//   stream.Hear(until);               // again and again, in place of waiting for the reader
+//   stream.Poll(until);               // again and again, in place of waiting for the reader
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/job/job_run_options.h"
-#include "server/job/output_passer.h"
+#include "server/job/output_forwarder.h"
 #include "server/job/worker_shard.h"
 #include "server/process/job_stop.h"
 #include "server/rows/row_router.h"
@@ -67,8 +67,8 @@ class WorkerStream {
     virtual void Progressed(int rank, const v1::RunProgress& progress) = 0;
     virtual void Moved(int rank) = 0;
     // The reader waits for the client, and hears nothing of the worker, or does so no more.
-    virtual void PassesOn(int rank, bool passes_on) = 0;
-    // An output for the client; as OutputPasser::Output.
+    virtual void Forwarding(int rank, bool forwarding) = 0;
+    // An output for the client; as OutputForwarder::Output.
     virtual absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk,
                                         std::string_view payload,
                                         const std::shared_ptr<const void>& owner,
@@ -100,14 +100,14 @@ class WorkerStream {
   void OpenWithRows(uint64_t run);
 
   // After OpenWithRows: hears one message or the end, if any comes by then.
-  void Hear(std::chrono::system_clock::time_point until);
+  void Poll(std::chrono::system_clock::time_point until);
 
   // The worker is ready: from here on it is settled whether it shares its shard.
   void Settle();
 
   // Rows go by messages. Workers that were offered memory take none until it is settled that they
   // do not share it.
-  bool takes_messages() const { return way_ == Way::kMessages; }
+  bool takes_messages() const { return route_ == RowRoute::kMessages; }
 
   // It was offered memory and has turned it down.
   bool turned_down() const { return shard_.offered() && takes_messages(); }
@@ -126,10 +126,10 @@ class WorkerStream {
   absl::Status SendOrder(const RowRouter& router);
 
   // How far the rows of a shared shard have come, where that is news.
-  absl::Status TellArrived();
+  absl::Status SendArrived();
 
   // That rows come for others, where the worker has heard nothing for long.
-  absl::Status TellElsewhere(Clock::time_point now);
+  absl::Status SendKeepalive(Clock::time_point now);
 
   absl::Status FinishRows();
 
@@ -137,7 +137,7 @@ class WorkerStream {
   void CancelUnlessEnded();
 
   // Any thread: how long the write that is under way has waited for the worker; 0 where none is.
-  Clock::duration WritesFor(Clock::time_point now) const;
+  Clock::duration WritingFor(Clock::time_point now) const;
 
   // Waits for the reader, which ends when the call does; where there is none, hears until then.
   void Join();
@@ -153,15 +153,15 @@ class WorkerStream {
   v1::WorkerReport report() const;
 
   // Any thread: since all rows are there, by our clock; 0 before.
-  Clock::duration ComputesFor(Clock::time_point now) const;
+  Clock::duration ComputingFor(Clock::time_point now) const;
 
   // From the last row to the last result, by the worker's clock, but no longer than we have waited.
   double compute_seconds() const;
 
  private:
-  enum class Way { kUnsettled, kSharedMemory, kMessages };
+  enum class RowRoute { kUnsettled, kSharedMemory, kMessages };
 
-  struct Said {
+  struct Replies {
     bool ready = false, shares = false, read = false, computed = false, ended = false;
     double compute_seconds = 0;
     std::optional<v1::WorkerReport> report;
@@ -172,9 +172,9 @@ class WorkerStream {
   bool WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options);
   void NoteFinished();
   void NoteDeparted();
-  void Note(absl::FunctionRef<void(Said&)> change);  // called with mutex_ held
+  void Note(absl::FunctionRef<void(Replies&)> change);  // called with mutex_ held
   bool shares() const;
-  bool told_figures() const;
+  bool has_report() const;
 
   // The reader's, or the job's thread's where there is none.
   void Read();
@@ -200,21 +200,21 @@ class WorkerStream {
 
   // The job's thread's:
   WorkerShard shard_;
-  Way way_ = Way::kUnsettled;
-  int64_t told_arrived_ = 0;
-  bool told_rows_ = false;     // with RunOpen, that all are there
-  Clock::time_point told_at_;  // anything
-  static constexpr Clock::duration kWritesNothing = Clock::duration::min();
-  std::atomic<Clock::duration> writes_since_ = kWritesNothing;  // read by any thread
-  RunMessage<v1::RunResponse> heard_;
+  RowRoute route_ = RowRoute::kUnsettled;
+  int64_t sent_prefix_ = 0;
+  bool opened_with_rows_ = false;  // with RunOpen, that all are there
+  Clock::time_point sent_at_;      // anything
+  static constexpr Clock::duration kNoWrite = Clock::duration::min();
+  std::atomic<Clock::duration> writing_since_ = kNoWrite;  // read by any thread
+  RunMessage<v1::RunResponse> polled_message_;
   KeptThreads::Task reader_;
 
   // The reader's: outputs of an offered shard, until it is turned down. Set before the reader
   // begins.
-  std::optional<OutputPasser> passer_;
+  std::optional<OutputForwarder> forwarder_;
 
   mutable Mutex mutex_;                                       // held over no call
-  Said said_ ABSL_GUARDED_BY(mutex_);                         // written by the reader
+  Replies replies_ ABSL_GUARDED_BY(mutex_);                   // written by the reader
   Clock::time_point finished_ ABSL_GUARDED_BY(mutex_);        // the rows
   const std::stop_callback<std::function<void()>> departed_;  // last: it uses all of the above
 };

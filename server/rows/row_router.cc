@@ -36,7 +36,7 @@ void RowRouter::AddSlots(int64_t begin, int64_t end, std::vector<RowRun>& runs) 
 std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const {
   std::vector<RowRun> runs;
   if (shape_.slides != nullptr) {
-    for (const TileRun& tiles : shape_.slides->RunsOf(first_row, rows)) {
+    for (const TileSpan& tiles : shape_.slides->RunsOf(first_row, rows)) {
       AddSlots(tiles.first_token, tiles.first_token + tiles.tiles, runs);
     }
     return runs;

@@ -43,7 +43,7 @@ Clock::time_point EndOf(Clock::time_point predicted, double seconds, Clock::time
 // for what others had before it came, nor do others wait for what it did not ask for then.
 double Scheduler::GivenToNewcomers() const {
   std::map<std::string, double> ended = given_;
-  for (const Job& job : jobs_) {
+  for (const Ticket& job : jobs_) {
     if (job.grant) ended[job.request.caller] -= WorkerSeconds(job.size);
   }
   const auto least = std::min_element(
@@ -59,14 +59,14 @@ void Scheduler::Changed() {
 void Scheduler::Close(absl::Status why) {
   const MutexLock lock(mutex_);
   closed_ = std::move(why);
-  for (const Job& job : jobs_) job.changed->notify_all();
+  for (const Ticket& job : jobs_) job.changed->notify_all();
   moved_.notify_all();
 }
 
 int Scheduler::running() const {
   const MutexLock lock(mutex_);
   return static_cast<int>(std::count_if(jobs_.begin(), jobs_.end(),
-                                        [](const Job& job) { return job.grant.has_value(); }));
+                                        [](const Ticket& job) { return job.grant.has_value(); }));
 }
 
 int Scheduler::waiting() const {
@@ -83,7 +83,7 @@ double Scheduler::SecondsOfWork() const {
   const MutexLock lock(mutex_);
   const Clock::time_point now = time_.Now();
   double worker_seconds = 0;
-  for (const Job& job : jobs_) {
+  for (const Ticket& job : jobs_) {
     const double left = job.grant ? Seconds(EndOf(job.end, job.size.seconds, now) - now).count()
                                   : job.request.sizes.front().seconds;
     worker_seconds += left * (job.grant ? job.size.workers : job.request.sizes.front().workers);
@@ -92,13 +92,13 @@ double Scheduler::SecondsOfWork() const {
 }
 
 // Jobs that wait, the next one first.
-std::vector<Scheduler::Job*> Scheduler::InTurn(Clock::time_point now) {
+std::vector<Scheduler::Ticket*> Scheduler::InTurn(Clock::time_point now) {
   struct Turn {
-    Job* job;
+    Ticket* job;
     double given, urgency;
   };
   std::vector<Turn> turns;
-  for (Job& job : jobs_) {
+  for (Ticket& job : jobs_) {
     if (job.grant || job.parked || !job.put_out.ok()) continue;
     turns.push_back(
         {.job = &job,
@@ -110,7 +110,7 @@ std::vector<Scheduler::Job*> Scheduler::InTurn(Clock::time_point now) {
     if (a.given != b.given) return a.given < b.given;
     return a.urgency < b.urgency;
   });
-  std::vector<Job*> waiting;
+  std::vector<Ticket*> waiting;
   waiting.reserve(turns.size());
   for (const Turn& turn : turns) waiting.push_back(turn.job);
   return waiting;
@@ -122,7 +122,7 @@ bool Scheduler::AnySeatIsFree() const {
 }
 
 int64_t Scheduler::JobsOnLanes(const Seat& seat) {
-  return std::ranges::count_if(seat.express, [](const Job* job) { return job != nullptr; });
+  return std::ranges::count_if(seat.express, [](const Ticket* job) { return job != nullptr; });
 }
 
 bool Scheduler::IsBusy(const Seat& seat) { return seat.job != nullptr || JobsOnLanes(seat) > 0; }
@@ -146,17 +146,17 @@ void Scheduler::Dispatch() {
                                    [&](const Seat& seat) { return seat.member == member; });
     if (!there) {
       seats_.push_back({.member = member,
-                        .express = std::vector<const Job*>(
+                        .express = std::vector<const Ticket*>(
                             static_cast<size_t>(member->express_lanes), nullptr)});
     }
   }
   const Clock::time_point now = dispatched_ = time_.Now();
   // What is given to one job changes whose turn is next.
-  std::vector<const Job*> tried;
+  std::vector<const Ticket*> tried;
   std::optional<Reserved> reserved;
   bool given = true;
   while (std::exchange(given, false) && AnySeatIsFree()) {
-    for (Job* job : InTurn(now)) {
+    for (Ticket* job : InTurn(now)) {
       if (std::find(tried.begin(), tried.end(), job) != tried.end()) continue;
       given = TryStart(*job, SeatsFor(*job, live), now, reserved);
       if (given) break;
@@ -167,7 +167,7 @@ void Scheduler::Dispatch() {
 }
 
 // Members that are there and that this job may have.
-std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Job& job, const Members& live) {
+std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Ticket& job, const Members& live) {
   std::vector<Seat*> seats;
   for (Seat& seat : seats_) {
     if (std::find(live.begin(), live.end(), seat.member) != live.end() &&
@@ -180,14 +180,14 @@ std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Job& job, const Members&
 }
 
 // The earliest start on that many workers; with seats if that is now.
-Scheduler::Start Scheduler::Earliest(const Job& job, const JobSize& size,
+Scheduler::Start Scheduler::Earliest(const Ticket& job, const JobSize& size,
                                      const std::vector<Seat*>& seats, Clock::time_point now) const {
   std::vector<std::pair<Clock::time_point, Seat*>> free;
   for (Seat* seat : seats) {
     const int64_t bytes = size.BytesOn(*seat->member), limit = seat->member->memory_limit_bytes;
     if (limit < bytes) continue;
     Clock::time_point at = std::max(now, Clock::time_point(seat->member->rests_until.load()));
-    const auto await = [&](const Job* other) {
+    const auto await = [&](const Ticket* other) {
       if (other != nullptr) at = std::max(at, EndOf(other->end, other->size.seconds, now));
     };
     await(seat->job);
@@ -206,7 +206,7 @@ Scheduler::Start Scheduler::Earliest(const Job& job, const JobSize& size,
 
 // The first job that cannot start now reserves its time: those behind it run only if they are done
 // by then.
-bool Scheduler::TryStart(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+bool Scheduler::TryStart(Ticket& job, const std::vector<Seat*>& seats, Clock::time_point now,
                          std::optional<Reserved>& reserved) {
   const JobSize* best = nullptr;
   Start best_start;
@@ -230,7 +230,7 @@ bool Scheduler::TryStart(Job& job, const std::vector<Seat*>& seats, Clock::time_
 }
 
 // Beside other jobs, where these are fewest, and not in the way of the one that waits for memory.
-bool Scheduler::TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+bool Scheduler::TryExpress(Ticket& job, const std::vector<Seat*>& seats, Clock::time_point now,
                            const std::optional<Reserved>& reserved) {
   const JobSize& size = job.request.sizes.front();
   Seat* best = nullptr;
@@ -250,7 +250,7 @@ bool Scheduler::TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::tim
   return true;
 }
 
-void Scheduler::Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, int lane,
+void Scheduler::Give(Ticket& job, const JobSize& size, const std::vector<Seat*>& seats, int lane,
                      Clock::time_point now) {
   job.grant.emplace();
   job.grant->lane = lane;
@@ -266,7 +266,7 @@ void Scheduler::Give(Job& job, const JobSize& size, const std::vector<Seat*>& se
   job.changed->notify_all();
 }
 
-void Scheduler::TakeBack(Job& job) {
+void Scheduler::TakeBack(Ticket& job) {
   for (Seat& seat : seats_) {
     const auto lane = std::ranges::find(seat.express, &job);
     if (seat.job != &job && lane == seat.express.end()) continue;
@@ -276,8 +276,8 @@ void Scheduler::TakeBack(Job& job) {
   job.grant.reset();
 }
 
-int Scheduler::JobsBefore(const Job& job) {
-  const std::vector<Job*> waiting = InTurn(time_.Now());
+int Scheduler::JobsBefore(const Ticket& job) {
+  const std::vector<Ticket*> waiting = InTurn(time_.Now());
   const auto found = std::find(waiting.begin(), waiting.end(), &job);
   return static_cast<int>(found - waiting.begin());
 }
@@ -293,7 +293,7 @@ Scheduler::Place::~Place() {
 }
 
 // Workers that were lost are not held against the caller.
-void Scheduler::Refund(Job& job) {
+void Scheduler::Refund(Ticket& job) {
   if (job.grant) {
     given_[job.request.caller] -= WorkerSeconds(job.size);
     job.again = true;
@@ -304,7 +304,7 @@ void Scheduler::Refund(Job& job) {
 // What a caller was given counts while it has jobs here.
 void Scheduler::ForgetIdle(const std::string& caller) {
   const bool others = std::any_of(jobs_.begin(), jobs_.end(),
-                                  [&](const Job& job) { return job.request.caller == caller; });
+                                  [&](const Ticket& job) { return job.request.caller == caller; });
   if (!others) given_.erase(caller);
 }
 

@@ -55,7 +55,7 @@ struct Grant {
 // Thread-safe.
 class Scheduler {
  private:
-  struct Job;
+  struct Ticket;
 
  public:
   // A job's place in the queue, then its hold on workers; both end with it.
@@ -82,9 +82,10 @@ class Scheduler {
 
    private:
     friend class Scheduler;
-    Place(Scheduler* scheduler, std::list<Job>::iterator job) : scheduler_(scheduler), job_(job) {}
+    Place(Scheduler* scheduler, std::list<Ticket>::iterator job)
+        : scheduler_(scheduler), job_(job) {}
     Scheduler* scheduler_;  // null when moved from
-    std::list<Job>::iterator job_;
+    std::list<Ticket>::iterator job_;
   };
 
   // live: the members that take jobs. max_waiting: jobs. time: what predictions, turns and waits go
@@ -123,7 +124,7 @@ class Scheduler {
   // As time passes predictions change, and workers have rested.
   static constexpr std::chrono::milliseconds kDispatchInterval{500};
 
-  struct Job {
+  struct Ticket {
     JobRequest request;
     Members without;
     Clock::time_point entered;
@@ -140,8 +141,8 @@ class Scheduler {
   struct Seat {  // a member, while it is there or used
     std::shared_ptr<const Member> member;
     int64_t bytes = 0;  // of its jobs
-    const Job* job = nullptr;
-    std::vector<const Job*> express;  // by lane, the first one's is 1; null: it is free
+    const Ticket* job = nullptr;
+    std::vector<const Ticket*> express;  // by lane, the first one's is 1; null: it is free
   };
   struct Reserved {  // of the first job that cannot start now
     Clock::time_point at;
@@ -164,29 +165,29 @@ class Scheduler {
   static int FreeLane(const Seat& seat);
   static bool IsBusy(const Seat& seat);
   bool AnySeatIsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<Seat*> SeatsFor(const Job& job, const Members& live)
+  std::vector<Seat*> SeatsFor(const Ticket& job, const Members& live)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<Job*> InTurn(Clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Start Earliest(const Job& job, const JobSize& size, const std::vector<Seat*>& seats,
+  std::vector<Ticket*> InTurn(Clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Start Earliest(const Ticket& job, const JobSize& size, const std::vector<Seat*>& seats,
                  Clock::time_point now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool TryStart(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+  bool TryStart(Ticket& job, const std::vector<Seat*>& seats, Clock::time_point now,
                 std::optional<Reserved>& reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+  bool TryExpress(Ticket& job, const std::vector<Seat*>& seats, Clock::time_point now,
                   const std::optional<Reserved>& reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, int lane,
+  void Give(Ticket& job, const JobSize& size, const std::vector<Seat*>& seats, int lane,
             Clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeBack(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Refund(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeBack(Ticket& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refund(Ticket& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIdle(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int JobsBefore(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int JobsBefore(const Ticket& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<Members()> live_;
   const int max_waiting_;
   const TimeSource& time_;
   mutable Mutex mutex_;
-  std::condition_variable_any moved_;            // there may be room
-  absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // OK while open
-  std::list<Job> jobs_ ABSL_GUARDED_BY(mutex_);  // in the order in which they came
+  std::condition_variable_any moved_;               // there may be room
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);     // OK while open
+  std::list<Ticket> jobs_ ABSL_GUARDED_BY(mutex_);  // in the order in which they came
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point dispatched_ ABSL_GUARDED_BY(mutex_);  // last
   // Worker seconds, by caller with jobs here.

@@ -62,12 +62,12 @@ bool Scheduler::HasRoom(const std::string& caller) const {
 
 int64_t Scheduler::Waiting() const {
   return std::count_if(jobs_.begin(), jobs_.end(),
-                       [](const Job& job) { return !job.grant && job.put_out.ok(); });
+                       [](const Ticket& job) { return !job.grant && job.put_out.ok(); });
 }
 
 std::map<std::string, int64_t> Scheduler::WaitingByCaller() const {
   std::map<std::string, int64_t> waiting;
-  for (const Job& job : jobs_) {
+  for (const Ticket& job : jobs_) {
     if (!job.grant && !job.again && job.put_out.ok()) ++waiting[job.request.caller];
   }
   return waiting;
@@ -81,7 +81,7 @@ bool Scheduler::PutOneOut(const std::string& caller) {
       std::max_element(waiting.begin(), waiting.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == waiting.end() || most->second <= waiting[caller]) return false;
-  const auto last = std::find_if(jobs_.rbegin(), jobs_.rend(), [&](const Job& job) {
+  const auto last = std::find_if(jobs_.rbegin(), jobs_.rend(), [&](const Ticket& job) {
     return job.request.caller == most->first && !job.grant && !job.again && job.put_out.ok();
   });
   last->put_out = QueueFull(max_waiting_);

@@ -44,7 +44,7 @@ int64_t EpochClient::RowsOfChunk() const {
 }
 
 absl::Status EpochClient::Write(const v1::AttendResponse& response, const JobStop& stop,
-                                Leaves /*leaves*/) {
+                                SendMode /*mode*/) {
   RETURN_IF_ERROR(stop.why());
   if (!response.has_resend()) return absl::OkStatus();
   const auto tensor = wire::TensorKindOf(response.resend().tensor());
@@ -57,7 +57,7 @@ absl::Status EpochClient::Write(const v1::AttendResponse& response, const JobSto
 absl::StatusOr<bool> EpochClient::Write(const v1::OutputChunk& chunk, std::string_view payload,
                                         std::shared_ptr<const void> /*owner*/,
                                         Clock::duration /*patience*/, const JobStop& stop,
-                                        Leaves /*leaves*/) {
+                                        SendMode /*mode*/) {
   RETURN_IF_ERROR(stop.why());
   RETURN_IF_ERROR(parts_.outputs->Place(chunk, payload));
   return true;

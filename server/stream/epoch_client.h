@@ -40,10 +40,10 @@ class EpochClient : public JobClient {
   // Takes what it is asked for again; the stream's client hears of an epoch when it is done.
   using JobClient::Write;
   absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
-                     Leaves leaves) override;
+                     SendMode mode) override;
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
-                             const JobStop& stop, Leaves leaves) override;
+                             const JobStop& stop, SendMode mode) override;
   absl::Status AwaitTaken(const JobStop& stop) override { return stop.why(); }
   void Offer(const v1::AttendResponse& response) override {}
 

@@ -96,7 +96,7 @@ absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_
     if (from >= to) continue;
     const int64_t token = range.begin + from - range.local_begin;
     const SlideRows::Tiles tiles = plan_.rows.TilesOf(token, token + to - from);
-    for (const TileRun& run : plan_.rows.RunsOf(tiles.begin, tiles.end - tiles.begin)) {
+    for (const TileSpan& run : plan_.rows.RunsOf(tiles.begin, tiles.end - tiles.begin)) {
       const int64_t row = range.LocalRow(run.first_token);
       std::span<const double> coords;
       std::vector<double> copied;

@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<RowPiece>> ShardFiles::PiecesOf(TensorKind tensor, in
       continue;
     }
     const SlideRows::Tiles there = shape.slides->TilesOf(slot, slot + last - first);
-    for (const TileRun& run : shape.slides->RunsOf(there.begin, there.end - there.begin)) {
+    for (const TileSpan& run : shape.slides->RunsOf(there.begin, there.end - there.begin)) {
       pieces.push_back({.file_row = run.first_tile,
                         .memory_row = first + run.first_token - slot,
                         .rows = run.tiles});

@@ -161,7 +161,7 @@ class BlockSequence<TilesProduct<Tiles>> {
   void WeighVectors(TileProducts<Tiles>& products) {
     const LaneBlock block = now_->block;
     const KeyTile& tile = now_->tile;
-    if (!tile.odd.empty()) AddOddValues(block, tile, kVectors * hn::Lanes(LaneTag()));
+    if (!tile.non_finite.empty()) AddNonFiniteValues(block, tile, kVectors * hn::Lanes(LaneTag()));
     // All steps between the pairs of the first vector: over both it was 2 % slower.
     const int64_t pairs = tile.count / 2;
     Weights<Product, kVectors>(block, tile, StepsBetween(products, tile.coming, pairs));

@@ -20,7 +20,7 @@
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
-#include "engine/device/cpu/tile_run-inl.h"
+#include "engine/device/cpu/tile_pass-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -33,10 +33,10 @@ void AttendTile(const LaneTile& tile, AttentionScratch& scratch,
                 const std::function<bool(int64_t)>& report) {
   if constexpr (!std::is_same_v<BFloat16Product, FloatProduct>) {
     if (tile.task->dtype == DataType::kBFloat16 && BFloat16Product::Takes(*tile.task)) {
-      return TileRun<BFloat16Product>(tile, scratch).Attend(report);
+      return TilePass<BFloat16Product>(tile, scratch).Attend(report);
     }
   }
-  TileRun<FloatProduct>(tile, scratch).Attend(report);
+  TilePass<FloatProduct>(tile, scratch).Attend(report);
 }
 
 using InstructionTilesProduct = TilesProduct<InstructionTiles>;

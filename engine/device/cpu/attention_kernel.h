@@ -44,10 +44,10 @@ struct LaneState {
 // Memory of one thread: 1,376 KiB at most, resident as far as it is used. Where queries, keys and
 // values are packed as pairs of bfloat16 they take the first half of their part.
 struct AttentionScratch {
-  alignas(64) float queries[kMaxTileFloats];  // [lane blocks][head_dim][lanes of the block]
-  LaneState run;                              // of the keys since the last fold
-  LaneState total;                            // of the keys before
-  alignas(64) float odd[kMaxTileFloats];      // as LaneState.out: what is kept apart from it
+  alignas(64) float queries[kMaxTileFloats];     // [lane blocks][head_dim][lanes of the block]
+  LaneState run;                                 // of the keys since the last fold
+  LaneState total;                               // of the keys before
+  alignas(64) float non_finite[kMaxTileFloats];  // as LaneState.out: what is kept apart from it
   // Of a tile of keys, as long as the product's are (Product::kKeyTile).
   alignas(64) float keys[kMaxKeyTile * kMaxDim];          // [kKeyTile][head_dim]
   alignas(64) float values[(kMaxKeyTile + 2) * kMaxDim];  // as the product reads them

@@ -21,11 +21,11 @@ struct LaneBlock {
   float* out;            // [value_dim][lanes]
   float* scores;         // [kKeyTile][lanes], then weights [kKeyTile / kTerms][lanes]
   float* rescale;        // [lanes]
-  float* odd;            // [value_dim][lanes]
+  float* non_finite;     // [value_dim][lanes]
 };
 
 // A value that is not finite: element x of key j of a tile.
-struct OddValue {
+struct NonFiniteValue {
   int64_t j;
   int64_t x;
   float value;
@@ -38,12 +38,12 @@ struct KeyTile {
   int64_t count;
   int64_t head_dim;
   int64_t value_dim;
-  float scale;                    // > 0
-  ScoreUnit unit;                 // of the scale
-  int64_t halvings;               // weights are 2^-halvings of themselves
-  bool exact_scores;              // no product of a score may be taken for 0
-  std::span<const OddValue> odd;  // in `values` they are 0
-  ComingRows coming;              // asked for while scores are computed
+  float scale;                                 // > 0
+  ScoreUnit unit;                              // of the scale
+  int64_t halvings;                            // weights are 2^-halvings of themselves
+  bool exact_scores;                           // no product of a score may be taken for 0
+  std::span<const NonFiniteValue> non_finite;  // in `values` they are 0
+  ComingRows coming;                           // asked for while scores are computed
 };
 
 }  // namespace hilbert_ring

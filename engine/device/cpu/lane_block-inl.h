@@ -137,7 +137,7 @@ HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
     if (exact) Scores<Exact, kVectors, kAtOnce>(block, tile);
   }
   if (!exact) Scores<Product, kVectors, kAtOnce>(block, tile);
-  if (!tile.odd.empty()) AddOddValues(block, tile, kVectors * hn::Lanes(LaneTag()));
+  if (!tile.non_finite.empty()) AddNonFiniteValues(block, tile, kVectors * hn::Lanes(LaneTag()));
   Weights<Product, kVectors>(block, tile);
   AddValues<Product, kVectors, kAtOnce>(block, tile);
 }

@@ -9,10 +9,10 @@
 
 namespace hilbert_ring {
 
-enum class Sight {
+enum class SeenScores {
   kNothing,  // no key, or none but of score -infinity
   kKeys,
-  kSpoilt,  // a key whose score is NaN or +infinity
+  kNotFinite,  // a key whose score is NaN or +infinity
 };
 
 // A row's softmax in one task.
@@ -22,20 +22,20 @@ struct LaneEnd {
   float scale = 1;    // at least 0
 
   // Scores are float32: a product with the scale that overflows it is infinite.
-  Sight Seen() const {
+  SeenScores Seen() const {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     const float score = row_max * scale;
-    if (std::isnan(sum) || (sum > 0 && score == kInfinity)) return Sight::kSpoilt;
-    return sum == 0 || score == -kInfinity ? Sight::kNothing : Sight::kKeys;
+    if (std::isnan(sum) || (sum > 0 && score == kInfinity)) return SeenScores::kNotFinite;
+    return sum == 0 || score == -kInfinity ? SeenScores::kNothing : SeenScores::kKeys;
   }
 
   // Natural logarithm of the denominator, where `seen` is Seen().
-  float Lse(Sight seen) const {
-    if (seen == Sight::kKeys) {
+  float Lse(SeenScores seen) const {
+    if (seen == SeenScores::kKeys) {
       return static_cast<float>(static_cast<double>(row_max) * scale + std::log(sum));
     }
-    return seen == Sight::kNothing ? -std::numeric_limits<float>::infinity()
-                                   : std::numeric_limits<float>::quiet_NaN();
+    return seen == SeenScores::kNothing ? -std::numeric_limits<float>::infinity()
+                                        : std::numeric_limits<float>::quiet_NaN();
   }
 };
 

@@ -105,7 +105,7 @@ class PackedKeys {
   }
 
   // Whether some value of keys [0, end) is not finite.
-  bool HasOddValues(int64_t batch, int64_t end) const {
+  bool HasNonFiniteValues(int64_t batch, int64_t end) const {
     for (int64_t j = 0; j < end; ++j) {
       const int64_t row = batch * task_.v.batch_stride + j * task_.v.row_stride;
       for (int64_t x = 0; x < task_.value_dim; ++x) {
@@ -116,7 +116,7 @@ class PackedKeys {
   }
 
   // Values of the tile that are not finite, where Pack was careful.
-  std::span<const OddValue> odd() const { return odd_; }
+  std::span<const NonFiniteValue> non_finite() const { return non_finite_; }
 
   // The least magnitude of a key's number that is not 0, as bfloat16's bits; of 16-bit products.
   uint16_t least() const { return least_; }
@@ -140,13 +140,13 @@ class PackedKeys {
 
   // Values of the packed tile that are not finite become 0 and are listed.
   void TakeOddValues(const KeyRange& keys) {
-    odd_.clear();
+    non_finite_.clear();
     for (int64_t j = 0; j < keys.count; ++j) {
       const int64_t row = keys.batch * task_.v.batch_stride + (keys.begin + j) * task_.v.row_stride;
       for (int64_t x = 0; x < task_.value_dim; ++x) {
         const float value = LoadElement(task_.dtype, task_.v.data, row + x);
         if (std::isfinite(value)) continue;
-        odd_.push_back({.j = j, .x = x, .value = value});
+        non_finite_.push_back({.j = j, .x = x, .value = value});
         if constexpr (Product::kTerms == 1) {
           scratch_.values[x / 8 * 8 * kRows + 8 * j + x % 8] = 0.0f;
         } else {
@@ -161,7 +161,7 @@ class PackedKeys {
 
   const AttentionTask& task_;
   AttentionScratch& scratch_;
-  std::vector<OddValue> odd_;
+  std::vector<NonFiniteValue> non_finite_;
   uint16_t least_ = kNoBFloat16;
 };
 

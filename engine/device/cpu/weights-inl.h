@@ -85,7 +85,7 @@ class Weigher {
         exp2_(tile.unit.log2, tile.halvings),
         finite_(Finite(hn::Load(LaneTag(), block.row_max + b))),
         even_(hn::Zero(LaneTag())),
-        odd_(even_),
+        non_finite_(even_),
         rounded_(even_) {}
 
   // Of kKeys keys from j on, an even number or the last one; all of their exponentials go step by
@@ -105,7 +105,7 @@ class Weigher {
       const auto first = weights[a];
       const auto second = weights[a + 1];
       even_ = hn::Add(even_, first);
-      odd_ = hn::Add(odd_, second);
+      non_finite_ = hn::Add(non_finite_, second);
       if constexpr (Product::kRoundsWeights) {
         const auto pair = BFloat16Pair(first, second);
         hn::Store(pair, d, At((j + a) / 2));  // over scores that are weighed already
@@ -124,7 +124,7 @@ class Weigher {
     const auto add = [&](float* sum, LaneVector part) HWY_ATTR {
       hn::Store(hn::MulAdd(hn::Load(d, sum), rescale, part), d, sum);
     };
-    add(block_.sum + b_, hn::Add(even_, odd_));
+    add(block_.sum + b_, hn::Add(even_, non_finite_));
     if constexpr (Product::kRoundsWeights) add(block_.rounded_sum + b_, rounded_);
   }
 
@@ -137,7 +137,7 @@ class Weigher {
   int64_t lanes_;
   int64_t b_;
   Exp2 exp2_;
-  LaneVector finite_, even_, odd_, rounded_;
+  LaneVector finite_, even_, non_finite_, rounded_;
 };
 
 // Between pairs of keys.
@@ -177,25 +177,26 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile, Between&& b
   }
 }
 
-// Adds values that are not finite to `odd` of the lanes that see them, whatever their weight: a
-// finite weight changes neither infinity nor NaN, and a weight of 0, of a score of -infinity, makes
-// NaN of both.
-inline void AddOddValues(const LaneBlock& block, const KeyTile& tile, int64_t lanes) {
+// Adds values that are not finite to `non_finite` of the lanes that see them, whatever their
+// weight: a finite weight changes neither infinity nor NaN, and a weight of 0, of a score of
+// -infinity, makes NaN of both.
+inline void AddNonFiniteValues(const LaneBlock& block, const KeyTile& tile, int64_t lanes) {
   const LaneTag d;
   const auto hidden = hn::Set(d, kNegativeInfinity);
-  for (const OddValue& odd : tile.odd) {
-    if (odd.j >= tile.count) continue;
-    const auto value = hn::Set(d, odd.value);
+  for (const NonFiniteValue& non_finite : tile.non_finite) {
+    if (non_finite.j >= tile.count) continue;
+    const auto value = hn::Set(d, non_finite.value);
     const auto nothing = hn::Mul(value, hn::Zero(d));
     for (int64_t b = 0; b < lanes; b += hn::Lanes(d)) {
       const auto score =
-          hn::Mul(hn::Load(d, block.scores + odd.j * lanes + b), hn::Set(d, tile.scale));
+          hn::Mul(hn::Load(d, block.scores + non_finite.j * lanes + b), hn::Set(d, tile.scale));
       auto added = hn::IfThenElse(hn::Eq(score, hidden), nothing, value);
       if (tile.ranks != nullptr) {
-        const auto seen = hn::Lt(hn::Set(d, tile.ranks[odd.j]), hn::Load(d, block.limits + b));
+        const auto seen =
+            hn::Lt(hn::Set(d, tile.ranks[non_finite.j]), hn::Load(d, block.limits + b));
         added = hn::IfThenElseZero(seen, added);
       }
-      float* at = block.odd + odd.x * lanes + b;
+      float* at = block.non_finite + non_finite.x * lanes + b;
       hn::Store(hn::Add(hn::Load(d, at), added), d, at);
     }
   }

@@ -25,8 +25,8 @@ SlideRows::Tiles SlideRows::TilesOf(int64_t begin_token, int64_t end_token) cons
   return {.begin = TilesBefore(begin_token), .end = TilesBefore(end_token)};
 }
 
-std::vector<TileRun> SlideRows::RunsOf(int64_t first, int64_t count) const {
-  std::vector<TileRun> runs;
+std::vector<TileSpan> SlideRows::RunsOf(int64_t first, int64_t count) const {
+  std::vector<TileSpan> runs;
   // The last slide that begins at or before the tile: FirstTile rises, since no slide is empty.
   int64_t low = 0, high = slides();
   while (high - low > 1) {

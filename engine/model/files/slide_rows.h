@@ -12,7 +12,7 @@
 namespace hilbert_ring {
 
 // A run of tokens that are tiles: token first_token + i is tile first_tile + i.
-struct TileRun {
+struct TileSpan {
   int64_t first_token = 0;
   int64_t first_tile = 0;
   int64_t tiles = 0;
@@ -36,7 +36,7 @@ class SlideRows {
   int64_t FirstTile(int64_t slide) const { return first_token_[slide] - slide * class_tokens_; }
 
   // The tokens of tiles [first, first + count) of [0, tiles()), in runs.
-  std::vector<TileRun> RunsOf(int64_t first, int64_t count) const;
+  std::vector<TileSpan> RunsOf(int64_t first, int64_t count) const;
 
   // Tiles [begin, end) of [0, tiles()) that are tokens of [begin, end).
   struct Tiles {

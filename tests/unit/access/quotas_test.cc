@@ -11,7 +11,7 @@ namespace {
 
 Caller With(const Quota& quota) { return {.name = "lab", .quota = quota}; }
 
-std::string ReasonFor(Quotas& quotas, const Caller& caller, const Quotas::Job& job) {
+std::string ReasonFor(Quotas& quotas, const Caller& caller, const Quotas::Demand& job) {
   const auto share = quotas.Reserve(caller, job);
   return share.ok() ? "" : wire::ReasonOf(share.status());
 }
@@ -20,7 +20,7 @@ TEST(Quotas, JobsTokensAndBytesAreCountedTogether) {
   for (const Quota& quota : {Quota{.jobs = 2}, Quota{.tokens = 100}, Quota{.bytes = 1000}}) {
     Quotas quotas;
     const Caller lab = With(quota);
-    const Quotas::Job job = {.tokens = 50, .bytes = 500};
+    const Quotas::Demand job = {.tokens = 50, .bytes = 500};
     std::vector<Quotas::Share> shares;
     for (int i = 0; i < 2; ++i) {
       auto share = quotas.Reserve(lab, job);

@@ -123,16 +123,16 @@ TEST_F(ClientStreamTest, AWriteIsDueFromWhenItWasHanded) {
 
 TEST_F(ClientStreamTest, MessagesThatLeaveWithTheNextOneDo) {
   Open({.idle = seconds(4), .bytes_per_second = 0}, Through::kSocket);
-  using Leaves = ClientStream::Leaves;
+  using SendMode = ClientStream::SendMode;
   // Nothing is read meanwhile: the transport has taken the ones before all the same.
   for (int i = 1; i <= 3; ++i) {
-    EXPECT_TRUE(stream_->Write(Position(i), stream_->stop(), Leaves::kWithNext).ok());
+    EXPECT_TRUE(stream_->Write(Position(i), stream_->stop(), SendMode::kWithNext).ok());
   }
   auto output = std::make_unique<std::string>("rows");
   v1::OutputChunk chunk;
   chunk.set_rows(1);
   const auto handed =
-      stream_->Write(chunk, *output, nullptr, kAnyPatience, stream_->stop(), Leaves::kWithNext);
+      stream_->Write(chunk, *output, nullptr, kAnyPatience, stream_->stop(), SendMode::kWithNext);
   EXPECT_TRUE(handed.ok() && *handed) << handed.status();
   *output = "gone";  // it was copied
   output.reset();
@@ -153,7 +153,7 @@ TEST_F(ClientStreamTest, OutputsThatLeaveWithTheReportAreInItsMessageWhileTheyAr
   const std::string most(64 << 10, 'a');
   for (const std::string& rows : {std::string("rows"), most}) {
     const auto handed = stream_->Write(chunk, rows, nullptr, kAnyPatience, stream_->stop(),
-                                       ClientStream::Leaves::kWithReport);
+                                       ClientStream::SendMode::kWithReport);
     EXPECT_TRUE(handed.ok() && *handed) << handed.status();
   }
   v1::AttendResponse response;

@@ -42,12 +42,12 @@ class OpeningClient : public JobClient {
   }
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
   absl::Status Write(const v1::AttendResponse& /*response*/, const JobStop& /*stop*/,
-                     Leaves /*leaves*/) override {
+                     SendMode /*mode*/) override {
     return absl::OkStatus();
   }
   absl::StatusOr<bool> Write(const v1::OutputChunk& /*chunk*/, std::string_view /*payload*/,
                              std::shared_ptr<const void> /*owner*/, Clock::duration /*patience*/,
-                             const JobStop& /*stop*/, Leaves /*leaves*/) override {
+                             const JobStop& /*stop*/, SendMode /*mode*/) override {
     return true;
   }
   absl::Status AwaitTaken(const JobStop& /*stop*/) override { return absl::OkStatus(); }

@@ -4,8 +4,8 @@
 #include "engine/base/peer_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/job/job_execution.h"
 #include "server/job/failure_policy.h"
+#include "server/job/job_execution.h"
 #include "tests/unit/job/job_rig.h"
 #include "wire/status.h"
 

@@ -13,12 +13,12 @@ using std::chrono::seconds;
 
 const Clock::time_point kBegun = Clock::time_point() + std::chrono::hours(1);
 
-struct Said {
+struct Replies {
   double fraction = 0;
   int64_t step = 0, layer = 0, file_bytes = 0;
 };
 
-v1::RunProgress Progress(const Said& said) {
+v1::RunProgress Progress(const Replies& said) {
   v1::RunProgress progress;
   progress.set_fraction(said.fraction);
   progress.set_waiting_step(said.step);
@@ -31,7 +31,7 @@ ProgressNews OfMessages() { return ProgressNews(std::nullopt); }
 
 TEST(ProgressNews, WhoComputesMovesWhenItComesFurther) {
   ProgressNews news = OfMessages();
-  const auto moves = [&](const Said& said) {
+  const auto moves = [&](const Replies& said) {
     return news.Moves(Progress(said), Does::kComputes, kBegun);
   };
   EXPECT_TRUE(moves({.fraction = 0.5}));

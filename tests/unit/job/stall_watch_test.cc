@@ -48,25 +48,25 @@ TEST(StallWatch, AWaitInTheExchangeGetsTheTimeOfASlowNetwork) {
 TEST(StallWatch, OneWhoseOutputsWaitForTheClientIsNotStalled) {
   StallWatch watch(kTimeout, {0, 0});
   watch.Begin(kStart);
-  watch.PassesOn(1, true, kStart + seconds(1));
+  watch.Forwarding(1, true, kStart + seconds(1));
   EXPECT_FALSE(watch.Find(All(2), kStart + seconds(500)));
-  watch.PassesOn(1, false, kStart + seconds(501));
+  watch.Forwarding(1, false, kStart + seconds(501));
   EXPECT_FALSE(watch.Find(All(2), kStart + seconds(530)));
   EXPECT_TRUE(watch.Find(All(2), kStart + seconds(531)));
 }
 
 TEST(StallWatch, CountsTheTimeThatOutputsWereHandedOn) {
   StallWatch watch(kTimeout, {0});
-  watch.PassesOn(0, true, kStart - seconds(100));
+  watch.Forwarding(0, true, kStart - seconds(100));
   watch.Begin(kStart);  // from here on
-  EXPECT_EQ(watch.PassedOn(0, kStart + seconds(2)), seconds(2));
-  watch.PassesOn(0, false, kStart + seconds(3));
-  EXPECT_EQ(watch.PassedOn(0, kStart + seconds(10)), seconds(3));
-  watch.PassesOn(0, true, kStart + seconds(10));
-  watch.PassesOn(0, true, kStart + seconds(11));  // still
-  EXPECT_EQ(watch.PassedOn(0, kStart + seconds(12)), seconds(5));
+  EXPECT_EQ(watch.ForwardedFor(0, kStart + seconds(2)), seconds(2));
+  watch.Forwarding(0, false, kStart + seconds(3));
+  EXPECT_EQ(watch.ForwardedFor(0, kStart + seconds(10)), seconds(3));
+  watch.Forwarding(0, true, kStart + seconds(10));
+  watch.Forwarding(0, true, kStart + seconds(11));  // still
+  EXPECT_EQ(watch.ForwardedFor(0, kStart + seconds(12)), seconds(5));
   watch.Begin(kStart + seconds(20));
-  EXPECT_EQ(watch.PassedOn(0, kStart + seconds(20)), seconds(0));
+  EXPECT_EQ(watch.ForwardedFor(0, kStart + seconds(20)), seconds(0));
 }
 
 TEST(StallWatch, AWaitBeginsAnew) {

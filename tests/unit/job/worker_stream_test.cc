@@ -19,7 +19,7 @@ class Silent : public server::WorkerStream::Listener {
   void Changed() override {}
   void Progressed(int, const v1::RunProgress&) override {}
   void Moved(int) override {}
-  void PassesOn(int, bool) override {}
+  void Forwarding(int, bool) override {}
   absl::StatusOr<bool> Output(int, const v1::OutputChunk& chunk, std::string_view,
                               const std::shared_ptr<const void>&, int64_t,
                               server::Clock::duration) override {
@@ -41,7 +41,7 @@ class NoRows : public server::RowSource, public server::OutputSink {
   }
   absl::StatusOr<bool> Take(const v1::OutputChunk&, std::string_view,
                             const std::shared_ptr<const void>&, server::Clock::duration,
-                            const server::JobStop&, server::JobClient::Leaves) override {
+                            const server::JobStop&, server::JobClient::SendMode) override {
     return true;
   }
 };
@@ -69,9 +69,9 @@ class WorkerStreamTest : public ::testing::Test {
     stream_->OpenWithRows(1);
   }
   // Whether something came.
-  void Hear(absl::FunctionRef<bool()> until) {
+  void Poll(absl::FunctionRef<bool()> until) {
     ASSERT_TRUE(Eventually([&] {
-      stream_->Hear(std::chrono::system_clock::now() + milliseconds(10));
+      stream_->Poll(std::chrono::system_clock::now() + milliseconds(10));
       return until();
     }));
   }
@@ -128,7 +128,7 @@ TEST_F(WorkerStreamTest, AWorkerThatLeavesWhenItHasEndedIsNot) {
 TEST_F(WorkerStreamTest, WhatIsOpenedWithItsRowsIsHeardByTheCallersThread) {
   worker_.AnswerWhole();
   OpenWithRows();
-  Hear([this] { return stream_->ended(); });
+  Poll([this] { return stream_->ended(); });
   stream_->Settle();
   EXPECT_TRUE(stream_->ready());
   EXPECT_TRUE(stream_->computed());
@@ -142,7 +142,7 @@ TEST_F(WorkerStreamTest, WhatIsOpenedWithItsRowsIsHeardByTheCallersThread) {
 
 TEST_F(WorkerStreamTest, AWorkerMayAnswerSoInManyMessages) {
   OpenWithRows();
-  Hear([this] { return stream_->ended(); });
+  Poll([this] { return stream_->ended(); });
   EXPECT_TRUE(stream_->computed());
   EXPECT_EQ(listener_.rows, 64);
 }
@@ -152,7 +152,7 @@ TEST_F(WorkerStreamTest, WhoHearsNothingIsNotHeldBeyondItsTime) {
   worker_.At(Moment::kOpened, hold.action());
   OpenWithRows();
   ASSERT_TRUE(hold.AwaitHeld());
-  stream_->Hear(std::chrono::system_clock::now() + milliseconds(1));
+  stream_->Poll(std::chrono::system_clock::now() + milliseconds(1));
   EXPECT_FALSE(stream_->ready());
   EXPECT_FALSE(stream_->ended());
 }
@@ -163,7 +163,7 @@ TEST_F(WorkerStreamTest, AStopEndsTheHearing) {
   OpenWithRows();
   ASSERT_TRUE(hold.AwaitHeld());
   stop_.Request(absl::CancelledError("the client"));
-  stream_->Hear(std::chrono::system_clock::time_point::max());
+  stream_->Poll(std::chrono::system_clock::time_point::max());
   EXPECT_TRUE(stream_->ended());
 }
 
@@ -185,10 +185,10 @@ TEST_F(WorkerStreamTest, ARowThatDoesNotComeIsSaidToBeElsewhereAfterTenSeconds) 
   stream_->Open(1, delivered_);
   ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
   time_.Advance(seconds(10) - milliseconds(1));
-  ASSERT_TRUE(stream_->TellElsewhere(time_.Now()).ok());
+  ASSERT_TRUE(stream_->SendKeepalive(time_.Now()).ok());
   time_.Advance(milliseconds(1));
   EXPECT_FALSE(fed.held());
-  ASSERT_TRUE(stream_->TellElsewhere(time_.Now()).ok());
+  ASSERT_TRUE(stream_->SendKeepalive(time_.Now()).ok());
   EXPECT_TRUE(fed.AwaitHeld());
 }
 

@@ -42,7 +42,7 @@ TEST_P(Slides, EveryTokenIsATileOrAClassToken) {
   for (int64_t first = 0; first < tiles; ++first) {
     for (int64_t count = 0; count <= tiles - first; ++count) {
       int64_t next = first;
-      for (const TileRun& run : rows.RunsOf(first, count)) {
+      for (const TileSpan& run : rows.RunsOf(first, count)) {
         EXPECT_EQ(run.first_tile, next);
         for (int64_t i = 0; i < run.tiles; ++i) {
           EXPECT_EQ(tile_of_token[run.first_token + i], next++);

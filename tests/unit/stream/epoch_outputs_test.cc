@@ -26,13 +26,13 @@ class FakeClient : public JobClient {
   void ReadAhead() override {}
   absl::StatusOr<bool> Read(ClientMessage&, const JobStop&) override { return false; }
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
-  absl::Status Write(const v1::AttendResponse& response, const JobStop&, Leaves) override {
+  absl::Status Write(const v1::AttendResponse& response, const JobStop&, SendMode) override {
     told.push_back(response.has_epoch() ? "epoch" : "other");
     return absl::OkStatus();
   }
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void>, Clock::duration, const JobStop&,
-                             Leaves) override {
+                             SendMode) override {
     EXPECT_EQ(chunk.crc32c(), wire::Crc32c(payload));
     (chunk.tensor() == v1::TENSOR_OUT ? out : lse) += payload;
     told.push_back((chunk.tensor() == v1::TENSOR_OUT ? "OUT " : "LSE ") +

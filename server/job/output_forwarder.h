@@ -1,11 +1,11 @@
 // Hands the outputs of a shared shard on to the client, from where the worker wrote them.
 //
-//   OutputPasser passer(std::move(outputs), memory, output, stop);
-//   passer.PassOn(rows_final);   // the worker says that more rows are final
-//   passer.End();                // it says nothing more: what is left is handed on
+//   OutputForwarder forwarder(std::move(outputs), memory, output, stop);
+//   forwarder.Forward(rows_final);   // the worker says that more rows are final
+//   forwarder.End();                // it says nothing more: what is left is handed on
 //
 // The thread that hears the worker hands on what the client takes at once. Where the client is
-// slower, a thread of the passer's own does so from there on, and the first still hears what the
+// slower, a thread of the forwarder's own does so from there on, and the first still hears what the
 // worker says.
 #pragma once
 
@@ -25,26 +25,27 @@
 
 namespace hilbert_ring::server {
 
-class OutputPasser {
+class OutputForwarder {
  public:
   // False when the client has not made room for the output within `patience`.
   using Output = std::function<absl::StatusOr<bool>(
       const v1::OutputChunk& chunk, std::string_view payload,
       const std::shared_ptr<const void>& owner, int64_t first_slot, Clock::duration patience)>;
 
-  // memory: what the outputs lie in. Threads and stop outlive the passer; the stop ends its thread.
-  OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory, KeptThreads& threads,
-               Output output, JobStop& stop);
+  // memory: what the outputs lie in. Threads and stop outlive the forwarder; the stop ends its
+  // thread.
+  OutputForwarder(OutputRows outputs, std::shared_ptr<const void> memory, KeptThreads& threads,
+                  Output output, JobStop& stop);
 
   // The next four are called by one thread.
 
   // Local rows [0, rows_final) are final; fewer than before are no news. Errors of the output.
-  absl::Status PassOn(int64_t rows_final);
+  absl::Status Forward(int64_t rows_final);
 
   // Whether more rows are final than it has been told of.
   bool IsNews(int64_t rows_final);
 
-  // From here on PassOn does not wait for the client.
+  // From here on Forward does not wait for the client.
   bool has_thread() const { return thread_.joinable(); }
 
   // Waits for the thread, which ends with the last row that is final or with the stop. If there is
@@ -52,8 +53,8 @@ class OutputPasser {
   void End();
 
  private:
-  absl::StatusOr<bool> PassOnFinal(int64_t rows_final, Clock::duration patience);
-  void PassOnRest();
+  absl::StatusOr<bool> ForwardFinal(int64_t rows_final, Clock::duration patience);
+  void ForwardRest();
 
   const std::shared_ptr<const void> memory_;  // shared with outputs on their way
   KeptThreads& threads_;

@@ -43,17 +43,17 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // How sums of weight times value are taken. A lane is finished by the first way that makes them
 // right for it: what others of its tile need leaves it as it is.
-enum class Care {
+enum class SumMode {
   kNone,
-  kOddApart,      // values that are not finite are kept apart, for the lanes that see them
-  kSmallWeights,  // and weights are so small that their sum stays below 1
+  kNonFiniteApart,  // values that are not finite are kept apart, for the lanes that see them
+  kSmallWeights,    // and weights are so small that their sum stays below 1
 };
 
 // One lane tile on its way through the keys.
 template <typename Product>
-class TileRun {
+class TilePass {
  public:
-  TileRun(const LaneTile& tile, AttentionScratch& scratch)
+  TilePass(const LaneTile& tile, AttentionScratch& scratch)
       : tile_(tile),
         task_(*tile.task),
         scratch_(scratch),
@@ -68,9 +68,9 @@ class TileRun {
     PackQueries();
     if (!Run(report) || FinishLanes()) return;
     const auto told = [&](int64_t) { return report(0); };  // of the same scores
-    std::fill_n(scratch_.odd, AllLanes() * task_.value_dim, 0.0f);
-    if (keys_.HasOddValues(tile_.batch, visibility_.key_end())) {
-      care_ = Care::kOddApart;
+    std::fill_n(scratch_.non_finite, AllLanes() * task_.value_dim, 0.0f);
+    if (keys_.HasNonFiniteValues(tile_.batch, visibility_.key_end())) {
+      sum_mode_ = SumMode::kNonFiniteApart;
       if (!Run(told) || FinishLanes()) return;
     }
     KeepWhatIsFinite();
@@ -120,11 +120,12 @@ class TileRun {
       for (int64_t b = 0; b < width; b += vector_) FindWrong(state, first, b, wrong + b);
       Transpose(state.out + at, task_.value_dim, width, scratch_.rows);
       // Keys are all used: their part of the scratch is free.
-      if (care_ != Care::kNone) Transpose(scratch_.odd + at, task_.value_dim, width, OddRows());
+      if (sum_mode_ != SumMode::kNone)
+        Transpose(scratch_.non_finite + at, task_.value_dim, width, NonFiniteRows());
       for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
         Ask(task_.out, lane + kRowsAhead, task_.value_dim, element_bytes);
         if (finished_[lane]) continue;
-        if (wrong[lane - first] != 0 && care_ != Care::kSmallWeights) {
+        if (wrong[lane - first] != 0 && sum_mode_ != SumMode::kSmallWeights) {
           all = false;
           continue;
         }
@@ -157,21 +158,21 @@ class TileRun {
     const LaneTag d;
     const LaneState& state = State();
     for (int64_t i = 0; i < AllLanes() * task_.value_dim; i += vector_) {
-      const auto odd = hn::Load(d, scratch_.odd + i);
+      const auto non_finite = hn::Load(d, scratch_.non_finite + i);
       const auto sum = hn::Load(d, state.out + i);
-      const auto kept = hn::And(hn::Eq(odd, hn::Zero(d)), hn::IsFinite(sum));
-      hn::Store(hn::IfThenElse(kept, sum, odd), d, scratch_.odd + i);
+      const auto kept = hn::And(hn::Eq(non_finite, hn::Zero(d)), hn::IsFinite(sum));
+      hn::Store(hn::IfThenElse(kept, sum, non_finite), d, scratch_.non_finite + i);
     }
   }
 
   // So small that their sum stays below 1, whatever the number of keys.
   void MakeWeightsSmall() {
-    care_ = Care::kSmallWeights;
+    sum_mode_ = SumMode::kSmallWeights;
     halvings_ = std::bit_width(static_cast<uint64_t>(task_.key_rows)) + 1;
     doubling_ = std::ldexp(1.0, static_cast<int>(halvings_));
   }
 
-  float* OddRows() { return scratch_.keys; }
+  float* NonFiniteRows() { return scratch_.keys; }
 
   int64_t AllLanes() const { return hwy::DivCeil(lanes_, vector_) * vector_; }
 
@@ -190,7 +191,7 @@ class TileRun {
             .out = state.out + first_lane * task_.value_dim,
             .scores = scratch_.scores,
             .rescale = scratch_.rescale,
-            .odd = scratch_.odd + first_lane * task_.value_dim};
+            .non_finite = scratch_.non_finite + first_lane * task_.value_dim};
   }
 
   // Where a lane's row lies in a view of the task.
@@ -263,7 +264,7 @@ class TileRun {
         }
       }
     }
-    keys_.Pack(keys, care_ != Care::kNone);
+    keys_.Pack(keys, sum_mode_ != SumMode::kNone);
     run_is_empty_ = false;
     int64_t scores = 0;
     const int64_t blocks = hwy::DivCeil(lanes_, FullBlock());
@@ -281,7 +282,8 @@ class TileRun {
           .unit = unit_,
           .halvings = halvings_,
           .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
-          .odd = care_ == Care::kOddApart ? keys_.odd() : std::span<const OddValue>(),
+          .non_finite = sum_mode_ == SumMode::kNonFiniteApart ? keys_.non_finite()
+                                                              : std::span<const NonFiniteValue>(),
           .coming = keys_.Coming(keys, visibility_.key_end(), first / FullBlock(), blocks)};
       if (visible == Visible::kSome) {
         const float* limits = scratch_.limits + first;
@@ -323,29 +325,30 @@ class TileRun {
   }
 
   // Writes or merges one lane's result; its sums of weight times value are `at` elements into
-  // scratch_.rows, and what was kept apart into OddRows().
+  // scratch_.rows, and what was kept apart into NonFiniteRows().
   void Finish(const LaneState& state, int64_t lane, int64_t at) {
     const auto index = [&](const auto& view) { return Index(view, lane); };
     const LaneEnd end{.row_max = state.row_max[lane] / unit_.factor,
                       .sum = state.sum[lane] * doubling_,
                       .scale = std::abs(task_.scale)};
-    const Sight seen = end.Seen();
+    const SeenScores seen = end.Seen();
     // Rounded weights are divided by their own sum, so that they are an average, and `lse` is that
     // of the weights themselves.
-    double factor = seen != Sight::kKeys ? 1.0
-                                         : 1.0 / (Product::kRoundsWeights ? state.rounded_sum[lane]
-                                                                          : state.sum[lane]);
+    double factor =
+        seen != SeenScores::kKeys
+            ? 1.0
+            : 1.0 / (Product::kRoundsWeights ? state.rounded_sum[lane] : state.sum[lane]);
     float* HWY_RESTRICT values = scratch_.rows + at;
-    if (seen != Sight::kKeys) {
-      std::fill_n(values, task_.value_dim, seen == Sight::kNothing ? 0.0f : kNan);
-    } else if (care_ == Care::kOddApart) {
-      TakeOdd(OddRows() + at, values);
-    } else if (care_ == Care::kSmallWeights) {
-      MakeAverages(OddRows() + at, factor, values);
+    if (seen != SeenScores::kKeys) {
+      std::fill_n(values, task_.value_dim, seen == SeenScores::kNothing ? 0.0f : kNan);
+    } else if (sum_mode_ == SumMode::kNonFiniteApart) {
+      AddNonFinite(NonFiniteRows() + at, values);
+    } else if (sum_mode_ == SumMode::kSmallWeights) {
+      MakeAverages(NonFiniteRows() + at, factor, values);
       factor = 1;
     }
     if (task_.result == Result::kMerge) {
-      if (seen != Sight::kNothing) Merge(end, seen, values, factor, index);
+      if (seen != SeenScores::kNothing) Merge(end, seen, values, factor, index);
       return;
     }
     StoreRow(values, task_.value_dim, static_cast<float>(factor * task_.out_scale), task_.out_dtype,
@@ -353,9 +356,9 @@ class TileRun {
     if (task_.lse.data != nullptr) task_.lse.data[index(task_.lse)] = end.Lse(seen);
   }
 
-  void TakeOdd(const float* HWY_RESTRICT odd, float* HWY_RESTRICT values) const {
+  void AddNonFinite(const float* HWY_RESTRICT non_finite, float* HWY_RESTRICT values) const {
     for (int64_t x = 0; x < task_.value_dim; ++x) {
-      if (odd[x] != 0) values[x] = odd[x];  // NaN too
+      if (non_finite[x] != 0) values[x] = non_finite[x];  // NaN too
     }
   }
 
@@ -370,13 +373,13 @@ class TileRun {
 
   // values * factor is the average of the values that the lane sees, or NaN where that is spoilt.
   template <typename Index>
-  void Merge(const LaneEnd& end, Sight seen, const float* HWY_RESTRICT values, double factor,
+  void Merge(const LaneEnd& end, SeenScores seen, const float* HWY_RESTRICT values, double factor,
              const Index& index) {
     float& max = task_.state.max[index(task_.state)];
     float& sum = task_.state.sum[index(task_.state)];
     if (std::isnan(sum)) return;
     MergeShares shares;
-    if (seen == Sight::kSpoilt) {
+    if (seen == SeenScores::kNotFinite) {
       sum = kNan;
       shares = {.before = 0, .now = 1};
     } else {
@@ -397,7 +400,7 @@ class TileRun {
   BlockSequence<Product> blocks_;
   bool run_is_empty_ = true;
   bool has_total_ = false;
-  Care care_ = Care::kNone;
+  SumMode sum_mode_ = SumMode::kNone;
   std::bitset<kMaxLaneTile> finished_;
   const ScoreUnit unit_ = ScoreUnitOf(Scale());
   int64_t halvings_ = 0;

@@ -1,4 +1,4 @@
-#include "server/job/output_passer.h"
+#include "server/job/output_forwarder.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,34 +11,34 @@ constexpr auto kPatience = std::chrono::milliseconds(100);
 
 }  // namespace
 
-OutputPasser::OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory,
-                           KeptThreads& threads, Output output, JobStop& stop)
+OutputForwarder::OutputForwarder(OutputRows outputs, std::shared_ptr<const void> memory,
+                                 KeptThreads& threads, Output output, JobStop& stop)
     : memory_(std::move(memory)),
       threads_(threads),
       output_(std::move(output)),
       stop_(stop),
       outputs_(std::move(outputs)) {}
 
-absl::Status OutputPasser::PassOn(int64_t rows_final) {
+absl::Status OutputForwarder::Forward(int64_t rows_final) {
   {
     const MutexLock lock(mutex_);
     rows_final_ = std::max(rows_final_, rows_final);
     changed_.notify_all();
   }
   if (has_thread()) return absl::OkStatus();
-  const absl::StatusOr<bool> all = PassOnFinal(rows_final, kPatience);
+  const absl::StatusOr<bool> all = ForwardFinal(rows_final, kPatience);
   if (!all.ok() || *all) return all.status();
-  thread_ = threads_.Start([this] { PassOnRest(); });
+  thread_ = threads_.Start([this] { ForwardRest(); });
   return absl::OkStatus();
 }
 
-bool OutputPasser::IsNews(int64_t rows_final) {
+bool OutputForwarder::IsNews(int64_t rows_final) {
   const MutexLock lock(mutex_);
   return rows_final > rows_final_;
 }
 
 // Of rows that are final, as many as the client takes; false when it does not take them all.
-absl::StatusOr<bool> OutputPasser::PassOnFinal(int64_t rows_final, Clock::duration patience) {
+absl::StatusOr<bool> OutputForwarder::ForwardFinal(int64_t rows_final, Clock::duration patience) {
   while (cut_ || (cut_ = outputs_.Next(rows_final, chunk_, payload_))) {
     absl::StatusOr<bool> handed =
         output_(chunk_, payload_, memory_, outputs_.first_slot(), patience);
@@ -49,7 +49,7 @@ absl::StatusOr<bool> OutputPasser::PassOnFinal(int64_t rows_final, Clock::durati
 }
 
 // Until the caller has heard of all rows, and the client has them.
-void OutputPasser::PassOnRest() {
+void OutputForwarder::ForwardRest() {
   int64_t passed = 0;
   while (stop_.why().ok()) {
     bool all = false;
@@ -61,13 +61,13 @@ void OutputPasser::PassOnRest() {
       passed = rows_final_;
       all = all_final_;
     }
-    absl::StatusOr<bool> handed = PassOnFinal(passed, kAnyPatience);
+    absl::StatusOr<bool> handed = ForwardFinal(passed, kAnyPatience);
     if (!handed.ok()) stop_.Request(handed.status());
     if (all) return;
   }
 }
 
-void OutputPasser::End() {
+void OutputForwarder::End() {
   if (!has_thread()) return;
   {
     const MutexLock lock(mutex_);
