@@ -83,15 +83,16 @@ void JobRun::OpenWithRows() {
 bool JobRun::AnswersWithin(std::chrono::milliseconds limit) {
   WorkerStream& stream = *streams_.front();
   const Deadline until = Clock::now() + limit;
-  while (!stream.ready() && !stream.ended() && stop_.why().ok() && Clock::now() < until) {
+  while (!stream.replies().ready && !stream.replies().ended && stop_.why().ok() &&
+         Clock::now() < until) {
     stream.Poll(std::chrono::system_clock::now() + (until - Clock::now()));
   }
-  return stream.computed();
+  return stream.replies().computed;
 }
 
 absl::Status JobRun::AwaitReady(Deadline deadline) {
-  RETURN_IF_ERROR(
-      Await({.done = &WorkerStream::ready, .late = "was not ready for the job in time"}, deadline));
+  RETURN_IF_ERROR(Await(
+      {.done = &WorkerReplies::ready, .late = "was not ready for the job in time"}, deadline));
   for (const auto& stream : streams_) stream->Settle();
   return absl::OkStatus();
 }
@@ -206,7 +207,7 @@ absl::Status JobRun::FinishRows() {
 }
 
 absl::Status JobRun::AwaitComputed(Deadline deadline) {
-  return Await({.done = &WorkerStream::computed,
+  return Await({.done = &WorkerReplies::computed,
                 .late = "did not end its part of the job in time",
                 .computing = true},
                deadline);
@@ -214,7 +215,7 @@ absl::Status JobRun::AwaitComputed(Deadline deadline) {
 
 absl::Status JobRun::AwaitRead() {
   return Await(
-      {.done = &WorkerStream::read, .late = "did not read all its rows", .computing = true},
+      {.done = &WorkerReplies::read, .late = "did not read all its rows", .computing = true},
       options_.time->Now() + kForLong);
 }
 
@@ -227,7 +228,7 @@ absl::Status JobRun::AwaitEnd() {
     }
   }
   RETURN_IF_ERROR(Await(
-      {.done = &WorkerStream::ended, .late = "did not send all its output", .computing = true},
+      {.done = &WorkerReplies::ended, .late = "did not send all its output", .computing = true},
       options_.time->Now() + kForLong));
   RETURN_IF_ERROR(CheckAllOut());
   // Only now: a worker that has not ended its job may still write to its shard.
@@ -254,7 +255,8 @@ std::vector<v1::WorkerReport> JobRun::Reports() const {
 
 double JobRun::compute_seconds() const {
   double longest = 0;
-  for (const auto& stream : streams_) longest = std::max(longest, stream->compute_seconds());
+  for (const auto& stream : streams_)
+    longest = std::max(longest, stream->replies().compute_seconds);
   return longest;
 }
 

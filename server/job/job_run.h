@@ -120,7 +120,7 @@ class JobRun : private WorkerStream::Listener {
 
  private:
   struct Awaited {  // of every worker
-    bool (WorkerStream::*done)() const;
+    bool WorkerReplies::*done;
     const char* late;  // what one did that has not done it by the deadline
     // Then they compute: what is late is the job, and one that stalls is lost.
     bool computing = false;

@@ -27,7 +27,7 @@ void JobRun::Changed() {
 
 bool JobRun::AllDid(const Awaited& awaited) const {
   return std::all_of(streams_.begin(), streams_.end(),
-                     [&](const auto& stream) { return ((*stream).*awaited.done)(); });
+                     [&](const auto& stream) { return stream->replies().*awaited.done; });
 }
 
 absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
@@ -41,7 +41,7 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
     const bool looks = awaited.computing || now >= deadline;
     const Deadline until = looks ? now + kStallCheckInterval : deadline;
     bool did = false;
-    if (polls_ && !streams_.front()->ended()) {
+    if (polls_ && !streams_.front()->replies().ended) {
       lock.unlock();
       did = Poll(awaited, until);
       lock.lock();
@@ -62,9 +62,9 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
 bool JobRun::Poll(const Awaited& awaited, Deadline until) {
   const TimeSource& time = *options_.time;
   WorkerStream& stream = *streams_.front();
-  while (!(stream.*awaited.done)()) {
+  while (!(stream.replies().*awaited.done)) {
     const Clock::time_point now = time.Now();
-    if (!stop_.why().ok() || now >= until || stream.ended()) return false;
+    if (!stop_.why().ok() || now >= until || stream.replies().ended) return false;
     stream.Poll(std::chrono::system_clock::now() +
                 std::min<Clock::duration>(until - now, kPollInterval));
   }
@@ -75,7 +75,8 @@ bool JobRun::Poll(const Awaited& awaited, Deadline until) {
 std::optional<JobRun::Found> JobRun::FindLate(const Awaited& awaited, Deadline deadline) {
   const Clock::time_point now = options_.time->Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (((*streams_[rank]).*awaited.done)() || now - watch_.ForwardedFor(rank, now) < deadline) {
+    if (streams_[rank]->replies().*awaited.done ||
+        now - watch_.ForwardedFor(rank, now) < deadline) {
       continue;
     }
     if (!awaited.computing) {
@@ -90,7 +91,7 @@ std::optional<JobRun::Found> JobRun::FindLate(const Awaited& awaited, Deadline d
 
 std::optional<JobRun::Found> JobRun::FindStalled(const Awaited& awaited) {
   std::vector<bool> missing;
-  for (const auto& stream : streams_) missing.push_back(!((*stream).*awaited.done)());
+  for (const auto& stream : streams_) missing.push_back(!(stream->replies().*awaited.done));
   const auto stall = watch_.Find(missing, options_.time->Now());
   if (!stall) return std::nullopt;
   const bool waits = stall->waiting_step > 0;
@@ -129,8 +130,8 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
 
 ProgressNews::Does JobRun::WhatDoes(int rank) const {
   const WorkerStream& stream = *streams_[rank];
-  if (stream.computed()) return ProgressNews::Does::kHandsOver;
-  return stream.read() ? ProgressNews::Does::kComputes : ProgressNews::Does::kReads;
+  if (stream.replies().computed) return ProgressNews::Does::kHandsOver;
+  return stream.replies().read ? ProgressNews::Does::kComputes : ProgressNews::Does::kReads;
 }
 
 void JobRun::Moved(int rank) {

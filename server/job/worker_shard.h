@@ -59,8 +59,6 @@ class WorkerShard {
   HeldShard Release() { return std::move(shard_); }
 
  private:
-  void ClearOutputs();
-
   const JobRunOptions& options_;
   const int rank_;
   HeldShard shard_;

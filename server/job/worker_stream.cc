@@ -39,7 +39,7 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
 
 // Of one that has done its part nothing more is wanted.
 void WorkerStream::NoteDeparted() {
-  if (member().left_in_order || ended()) return;
+  if (member().left_in_order || replies().ended) return;
   stop_.Request(LostWorker(member().address, "its heartbeats or its connection ended"));
 }
 
@@ -160,12 +160,12 @@ absl::Status WorkerStream::FinishRows() {
 }
 
 void WorkerStream::CancelUnlessEnded() {
-  if (!ended()) context_.TryCancel();
+  if (!replies().ended) context_.TryCancel();
 }
 
 void WorkerStream::Join() {
   if (reader_.joinable()) reader_.Join();
-  while (polled_ && !ended()) Poll(std::chrono::system_clock::time_point::max());
+  while (polled_ && !replies().ended) Poll(std::chrono::system_clock::time_point::max());
 }
 
 HeldShard WorkerStream::Release() {
@@ -173,7 +173,7 @@ HeldShard WorkerStream::Release() {
   return shard_.Release();
 }
 
-void WorkerStream::Note(absl::FunctionRef<void(Replies&)> change) {
+void WorkerStream::Note(absl::FunctionRef<void(WorkerReplies&)> change) {
   {
     const MutexLock lock(mutex_);
     change(replies_);
@@ -189,7 +189,7 @@ void WorkerStream::Read() {
 }
 
 void WorkerStream::Poll(std::chrono::system_clock::time_point until) {
-  if (ended()) return;
+  if (replies().ended) return;
   absl::Status status;
   switch (polled_->Read(polled_message_.buffer, until)) {
     case wire::PolledStream::Got::kNothing:
@@ -212,12 +212,12 @@ void WorkerStream::EndReading(const absl::Status& status) {
     context_.TryCancel();
   }
   const grpc::Status ended = polled_ ? polled_->Finish() : call_->Finish();
-  if (!ended.ok() || !has_report()) listener_.Failed(rank_, ended);
+  if (!ended.ok() || !replies().reported) listener_.Failed(rank_, ended);
   if (forwarder_ && forwarder_->has_thread()) {
     listener_.Forwarding(rank_, true);  // that the worker is silent now is no stall
     forwarder_->End();
   }
-  Note([](Replies& said) { said.ended = true; });
+  Note([](WorkerReplies& replies) { replies.ended = true; });
 }
 
 absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
@@ -237,7 +237,7 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
     case v1::RunResponse::kFinal:
       return HandleFinal(response.final());
     case v1::RunResponse::kRead:
-      Note([](Replies& said) { said.read = true; });
+      Note([](WorkerReplies& replies) { replies.read = true; });
       return absl::OkStatus();
     case v1::RunResponse::kComputed:
       HandleComputed(response.computed());
@@ -260,29 +260,22 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
 }
 
 absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
-  if (this->ready()) {
-    return absl::InternalError(
-        absl::StrCat("worker ", member().address, " says twice that it is ready"));
-  }
   if (!ready.shares_memory()) forwarder_.reset();
-  Note([&ready](Replies& said) {
-    said.shares = ready.shares_memory();
-    said.ready = true;
+  Note([&ready](WorkerReplies& replies) {
+    replies.shares = ready.shares_memory();
+    replies.ready = true;
   });
   return absl::OkStatus();
 }
 
 void WorkerStream::TakeFigures(v1::WorkerReport& figures) {
   const MutexLock lock(mutex_);
-  replies_.report = std::move(figures);
-  replies_.report->set_worker(member().address);
+  report_ = std::move(figures);
+  report_->set_worker(member().address);
+  replies_.reported = true;
 }
 
 absl::Status WorkerStream::HandleWhole(v1::RunWhole& whole) {
-  if (!opened_with_rows_) {
-    return absl::InternalError(
-        absl::StrCat("worker ", member().address, " answers at once what it was not told whole"));
-  }
   v1::RunReady ready;
   ready.set_shares_memory(true);
   RETURN_IF_ERROR(HandleReady(ready));
@@ -320,9 +313,9 @@ absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& messa
 }
 
 absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
-  if (!shares() || !forwarder_ || final.rows() > options_.plan->shards.Rows(rank_)) {
-    return absl::InternalError(
-        absl::StrCat("worker ", member().address, " speaks of rows that it does not share"));
+  if (!forwarder_) {
+    return absl::InternalError(absl::StrCat("worker ", member().address,
+                                            " reports rows of a shard that it does not share"));
   }
   if (!forwarder_->IsNews(final.rows())) return absl::OkStatus();
   if (forwarder_->has_thread()) {
@@ -336,60 +329,30 @@ absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
 }
 
 void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
-  if (this->computed()) return;
+  if (replies().computed) return;
   const Clock::time_point now = options_.time->Now();
-  Note([&](Replies& said) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    said.computed = true;
+  Note([&](WorkerReplies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    replies.computed = replies.read = true;
     // A worker cannot have computed for longer than we have waited for it.
     if (computed.seconds() > 0 && finished_ != Clock::time_point()) {
-      said.compute_seconds = std::min(computed.seconds(), SecondsBetween(finished_, now));
+      replies.compute_seconds = std::min(computed.seconds(), SecondsBetween(finished_, now));
     }
   });
 }
 
-bool WorkerStream::ready() const {
+WorkerReplies WorkerStream::replies() const {
   const MutexLock lock(mutex_);
-  return replies_.ready;
-}
-
-bool WorkerStream::shares() const {
-  const MutexLock lock(mutex_);
-  return replies_.shares;
-}
-
-bool WorkerStream::read() const {
-  const MutexLock lock(mutex_);
-  return replies_.read || replies_.computed;
-}
-
-bool WorkerStream::computed() const {
-  const MutexLock lock(mutex_);
-  return replies_.computed;
-}
-
-bool WorkerStream::ended() const {
-  const MutexLock lock(mutex_);
-  return replies_.ended;
-}
-
-bool WorkerStream::has_report() const {
-  const MutexLock lock(mutex_);
-  return replies_.report.has_value();
+  return replies_;
 }
 
 v1::WorkerReport WorkerStream::report() const {
   const MutexLock lock(mutex_);
-  return replies_.report.value_or(v1::WorkerReport());
+  return report_.value_or(v1::WorkerReport());
 }
 
 Clock::duration WorkerStream::ComputingFor(Clock::time_point now) const {
   const MutexLock lock(mutex_);
   return finished_ == Clock::time_point() ? Clock::duration(0) : now - finished_;
-}
-
-double WorkerStream::compute_seconds() const {
-  const MutexLock lock(mutex_);
-  return replies_.compute_seconds;
 }
 
 }  // namespace hilbert_ring::server

@@ -55,6 +55,17 @@
 
 namespace hilbert_ring::server {
 
+// What a worker has reported.
+struct WorkerReplies {
+  bool ready = false;
+  bool shares = false;  // its shard's memory
+  bool read = false;    // it has all rows that it reads itself
+  bool computed = false;
+  bool reported = false;       // its figures
+  bool ended = false;          // its call, and its outputs have gone
+  double compute_seconds = 0;  // since the last row, by its clock, no longer than we have waited
+};
+
 class WorkerStream {
  public:
   // Called by the stream's threads.
@@ -146,35 +157,21 @@ class WorkerStream {
   HeldShard Release();
 
   // Any thread: what the worker has said.
-  bool ready() const;
-  bool read() const;  // its rows, from files
-  bool computed() const;
-  bool ended() const;  // its call, and its outputs have gone
+  WorkerReplies replies() const;
   v1::WorkerReport report() const;
 
   // Any thread: since all rows are there, by our clock; 0 before.
   Clock::duration ComputingFor(Clock::time_point now) const;
 
-  // From the last row to the last result, by the worker's clock, but no longer than we have waited.
-  double compute_seconds() const;
-
  private:
   enum class RowRoute { kUnsettled, kSharedMemory, kMessages };
-
-  struct Replies {
-    bool ready = false, shares = false, read = false, computed = false, ended = false;
-    double compute_seconds = 0;
-    std::optional<v1::WorkerReport> report;
-  };
 
   const Member& member() const { return *options_.members[rank_]; }
   void Begin();
   bool WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options);
   void NoteFinished();
   void NoteDeparted();
-  void Note(absl::FunctionRef<void(Replies&)> change);  // called with mutex_ held
-  bool shares() const;
-  bool has_report() const;
+  void Note(absl::FunctionRef<void(WorkerReplies&)> change);  // called with mutex_ held
 
   // The reader's, or the job's thread's where there is none.
   void Read();
@@ -213,8 +210,9 @@ class WorkerStream {
   // begins.
   std::optional<OutputForwarder> forwarder_;
 
-  mutable Mutex mutex_;                                       // held over no call
-  Replies replies_ ABSL_GUARDED_BY(mutex_);                   // written by the reader
+  mutable Mutex mutex_;  // held over no call
+  WorkerReplies replies_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::WorkerReport> report_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point finished_ ABSL_GUARDED_BY(mutex_);        // the rows
   const std::stop_callback<std::function<void()>> departed_;  // last: it uses all of the above
 };

@@ -44,14 +44,12 @@ absl::StatusOr<HeldShard> HeldRows::Carry(const Plan& plan, int rank, const Memb
     HeldShard same = std::exchange(by_rank_[old], HeldShard());
     same.copy.reset();
     same.memory->MarkUsed();
-    same.another_jobs = false;
     same.rows.emplace(same.memory->data(), ShardLayout(plan, rank));
     return same;
   }
   HeldShard shard;
   const ShardLayout layout(plan, rank);
   ASSIGN_OR_RETURN(shard.memory, pool.Take(layout.bytes()));
-  shard.another_jobs = shard.memory->used();
   shard.rows.emplace(shard.memory->data(), layout);
   if (by_rank_.empty()) return shard;
   for (const ShardRange& range : ranges) {

@@ -32,7 +32,6 @@ struct HeldShard {
   std::optional<HostShard> rows;
   // Of a shard that its worker has for itself.
   std::unique_ptr<JobMemory::Reservation> copy;
-  bool another_jobs = false;  // its memory was, and nothing of that has been cleared
 };
 
 class HeldRows {

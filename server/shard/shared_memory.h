@@ -44,8 +44,6 @@ class SharedMemory {
 
   // Whether outputs of a shard may lie in it, as its offers say. Fresh memory is not used.
   void MarkUsed() { used_ = true; }
-  void MarkCleared() { used_ = false; }
-  bool used() const { return used_; }
   v1::SharedMemory offer() const;
 
  private:

@@ -60,7 +60,7 @@ class WorkerStreamTest : public ::testing::Test {
   void Run() {
     ASSERT_TRUE(stream_->Make(delivered_).ok());
     stream_->Open(1, delivered_);
-    ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
+    ASSERT_TRUE(Eventually([this] { return stream_->replies().ready; }));
     stream_->Settle();
     ASSERT_TRUE(stream_->FinishRows().ok());
   }
@@ -111,7 +111,7 @@ TEST_F(WorkerStreamTest, AWorkerThatLeavesBeforeItHasEndedIsLost) {
   worker_.At(Moment::kFigures, hold.action());
   Run();
   ASSERT_TRUE(hold.AwaitHeld());
-  EXPECT_FALSE(stream_->ended());
+  EXPECT_FALSE(stream_->replies().ended);
   member_->departed.request_stop();
   EXPECT_EQ(wire::ReasonOf(stop_.why()), "WORKER_LOST") << stop_.why();
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
@@ -119,7 +119,7 @@ TEST_F(WorkerStreamTest, AWorkerThatLeavesBeforeItHasEndedIsLost) {
 
 TEST_F(WorkerStreamTest, AWorkerThatLeavesWhenItHasEndedIsNot) {
   Run();
-  ASSERT_TRUE(Eventually([this] { return stream_->ended(); }));
+  ASSERT_TRUE(Eventually([this] { return stream_->replies().ended; }));
   EXPECT_EQ(listener_.rows, 64);
   member_->departed.request_stop();
   EXPECT_TRUE(stop_.why().ok()) << stop_.why();
@@ -128,10 +128,10 @@ TEST_F(WorkerStreamTest, AWorkerThatLeavesWhenItHasEndedIsNot) {
 TEST_F(WorkerStreamTest, WhatIsOpenedWithItsRowsIsHeardByTheCallersThread) {
   worker_.AnswerWhole();
   OpenWithRows();
-  Poll([this] { return stream_->ended(); });
+  Poll([this] { return stream_->replies().ended; });
   stream_->Settle();
-  EXPECT_TRUE(stream_->ready());
-  EXPECT_TRUE(stream_->computed());
+  EXPECT_TRUE(stream_->replies().ready);
+  EXPECT_TRUE(stream_->replies().computed);
   EXPECT_FALSE(stream_->takes_messages());
   EXPECT_EQ(stream_->report().tokens(), 64);
   EXPECT_EQ(listener_.rows, 64);
@@ -142,8 +142,8 @@ TEST_F(WorkerStreamTest, WhatIsOpenedWithItsRowsIsHeardByTheCallersThread) {
 
 TEST_F(WorkerStreamTest, AWorkerMayAnswerSoInManyMessages) {
   OpenWithRows();
-  Poll([this] { return stream_->ended(); });
-  EXPECT_TRUE(stream_->computed());
+  Poll([this] { return stream_->replies().ended; });
+  EXPECT_TRUE(stream_->replies().computed);
   EXPECT_EQ(listener_.rows, 64);
 }
 
@@ -153,8 +153,8 @@ TEST_F(WorkerStreamTest, WhoHearsNothingIsNotHeldBeyondItsTime) {
   OpenWithRows();
   ASSERT_TRUE(hold.AwaitHeld());
   stream_->Poll(std::chrono::system_clock::now() + milliseconds(1));
-  EXPECT_FALSE(stream_->ready());
-  EXPECT_FALSE(stream_->ended());
+  EXPECT_FALSE(stream_->replies().ready);
+  EXPECT_FALSE(stream_->replies().ended);
 }
 
 TEST_F(WorkerStreamTest, AStopEndsTheHearing) {
@@ -164,7 +164,7 @@ TEST_F(WorkerStreamTest, AStopEndsTheHearing) {
   ASSERT_TRUE(hold.AwaitHeld());
   stop_.Request(absl::CancelledError("the client"));
   stream_->Poll(std::chrono::system_clock::time_point::max());
-  EXPECT_TRUE(stream_->ended());
+  EXPECT_TRUE(stream_->replies().ended);
 }
 
 TEST_F(WorkerStreamTest, AFailureIsHeardBeforeAllRowsHaveCome) {
@@ -183,7 +183,7 @@ TEST_F(WorkerStreamTest, ARowThatDoesNotComeIsSaidToBeElsewhereAfterTenSeconds) 
   worker_.At(Moment::kFed, fed.action());
   ASSERT_TRUE(stream_->Make(delivered_).ok());
   stream_->Open(1, delivered_);
-  ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
+  ASSERT_TRUE(Eventually([this] { return stream_->replies().ready; }));
   time_.Advance(seconds(10) - milliseconds(1));
   ASSERT_TRUE(stream_->SendKeepalive(time_.Now()).ok());
   time_.Advance(milliseconds(1));
