@@ -40,12 +40,12 @@ class DeviceRows : public RankRows {
 
   absl::Status PlaceClassTokens(std::span<const int64_t> rows) override;
   absl::Status PlaceTiles(int thread, const PlacedTiles& tiles) override;
-  absl::Status BeforeAttention(int thread, int64_t layer, LocalRows block,
+  absl::Status BeforeAttention(int thread, int64_t layer, ModelRows block,
                                std::array<std::byte*, 3> q_k_v) override;
-  absl::Status AfterAttention(int thread, int64_t layer, LocalRows block,
+  absl::Status AfterAttention(int thread, int64_t layer, ModelRows block,
                               const std::byte* out) override;
-  absl::StatusOr<const float*> OnHost(int thread, LocalRows rows, FinalNorm norm) override;
-  absl::Status AddSums(int thread, LocalRows rows, FinalNorm norm, double* sums) override;
+  absl::StatusOr<const float*> OnHost(int thread, ModelRows rows, FinalNorm norm) override;
+  absl::Status AddSums(int thread, ModelRows rows, FinalNorm norm, double* sums) override;
 
  private:
   int64_t width() const { return config_.embed_dim; }
@@ -86,7 +86,7 @@ class DeviceRows : public RankRows {
   }
 
   // The rows behind the final norm, where it applies: in result_, else where they are.
-  absl::StatusOr<const float*> Normed(LocalRows rows, FinalNorm norm);
+  absl::StatusOr<const float*> Normed(ModelRows rows, FinalNorm norm);
 
   absl::Status Run(std::span<const ModelStep> steps, int64_t layer, const char* where) const {
     absl::Status status = math_->Run(steps);
@@ -186,7 +186,7 @@ absl::Status DeviceRows::PlaceTiles(int /*thread*/, const PlacedTiles& tiles) {
   return Run(steps, -1, "placing tiles");
 }
 
-absl::Status DeviceRows::BeforeAttention(int /*thread*/, int64_t layer, LocalRows block,
+absl::Status DeviceRows::BeforeAttention(int /*thread*/, int64_t layer, ModelRows block,
                                          std::array<std::byte*, 3> q_k_v) {
   const DeviceLayer& weights = weights_.layers()[layer];
   std::vector<ModelStep> steps{
@@ -205,7 +205,7 @@ absl::Status DeviceRows::BeforeAttention(int /*thread*/, int64_t layer, LocalRow
   return Run(steps, layer, "before its attention");
 }
 
-absl::Status DeviceRows::AfterAttention(int /*thread*/, int64_t layer, LocalRows block,
+absl::Status DeviceRows::AfterAttention(int /*thread*/, int64_t layer, ModelRows block,
                                         const std::byte* out) {
   const DeviceLayer& weights = weights_.layers()[layer];
   RowsTask attended = OfResult(weights.out, block.count);
@@ -231,7 +231,7 @@ absl::Status DeviceRows::AfterAttention(int /*thread*/, int64_t layer, LocalRows
   return Run(steps, layer, "after its attention");
 }
 
-absl::StatusOr<const float*> DeviceRows::Normed(LocalRows rows, FinalNorm norm) {
+absl::StatusOr<const float*> DeviceRows::Normed(ModelRows rows, FinalNorm norm) {
   if (norm == FinalNorm::kSkipped || !config_.output_norm) return Row(rows.first);
   RowsTask task = Norm(weights_.output_norm(), rows.count, Row(rows.first), DataType::kFloat32);
   task.to = result_;
@@ -241,7 +241,7 @@ absl::StatusOr<const float*> DeviceRows::Normed(LocalRows rows, FinalNorm norm) 
   return result_;
 }
 
-absl::StatusOr<const float*> DeviceRows::OnHost(int /*thread*/, LocalRows rows, FinalNorm norm) {
+absl::StatusOr<const float*> DeviceRows::OnHost(int /*thread*/, ModelRows rows, FinalNorm norm) {
   ASSIGN_OR_RETURN(const float* const from, Normed(rows, norm));
   const int64_t count = rows.count * width();
   on_host_.resize(static_cast<size_t>(std::max<int64_t>(count, std::ssize(on_host_))));
@@ -249,11 +249,11 @@ absl::StatusOr<const float*> DeviceRows::OnHost(int /*thread*/, LocalRows rows, 
   return on_host_.data();
 }
 
-absl::Status DeviceRows::AddSums(int /*thread*/, LocalRows rows, FinalNorm norm, double* sums) {
+absl::Status DeviceRows::AddSums(int /*thread*/, ModelRows rows, FinalNorm norm, double* sums) {
   const int64_t bytes = width() * static_cast<int64_t>(sizeof(double));
   RETURN_IF_ERROR(device_.CopyIn(sums_, sums, bytes));
   for (int64_t done = 0; done < rows.count;) {  // a block may have fewer rows than are summed
-    const LocalRows part{.first = rows.first + done,
+    const ModelRows part{.first = rows.first + done,
                          .count = std::min(blocks_.block, rows.count - done)};
     ASSIGN_OR_RETURN(const float* const from, Normed(part, norm));
     const ModelStep step = SumTask{.rows = part.count, .dim = width(), .from = from, .to = sums_};

@@ -46,7 +46,7 @@ class Rank : public EncoderRank {
 
  private:
   int64_t width() const { return model_.config().embed_dim; }
-  LocalRows BlockAt(int64_t index) const {
+  ModelRows BlockAt(int64_t index) const {
     return {.first = blocks_.Begin(index), .count = blocks_.Rows(index)};
   }
 
@@ -218,7 +218,7 @@ absl::Status Rank::ForEachBlock(const EncoderControl& control, const Work& work)
 // What follows the attention of `layer` (none before the first) and goes before that of the next.
 absl::Status Rank::RunBlock(int thread, int64_t index, int64_t layer,
                             const EncoderControl& control) {
-  const LocalRows block = BlockAt(index);
+  const ModelRows block = BlockAt(index);
   const auto at = [&](TensorKind tensor) { return shard_->Row(tensor, block.first); };
   if (layer >= 0) {
     RETURN_IF_ERROR(rows_->AfterAttention(thread, layer, block, at(TensorKind::kOut)));
@@ -233,7 +233,7 @@ absl::Status Rank::RunBlock(int thread, int64_t index, int64_t layer,
 
 absl::Status Rank::EmitRows(int thread, int64_t index, int64_t state,
                             const EncoderControl& control) {
-  const LocalRows block = BlockAt(index);
+  const ModelRows block = BlockAt(index);
   ASSIGN_OR_RETURN(const float* const values, rows_->OnHost(thread, block, outputs_.final_norm));
   return ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
     return control.rows({.state = state,

@@ -248,25 +248,25 @@ class HostRows : public RankRows {
     return absl::OkStatus();
   }
 
-  absl::Status BeforeAttention(int thread, int64_t layer, LocalRows block,
+  absl::Status BeforeAttention(int thread, int64_t layer, ModelRows block,
                                std::array<std::byte*, 3> q_k_v) override {
     return row_blocks_[thread]->BeforeAttention(
         ProductsOf(block.count), model_.weights().layers[layer], Row(block.first), q_k_v);
   }
 
-  absl::Status AfterAttention(int thread, int64_t layer, LocalRows block,
+  absl::Status AfterAttention(int thread, int64_t layer, ModelRows block,
                               const std::byte* out) override {
     return row_blocks_[thread]->AfterAttention(
         ProductsOf(block.count), model_.weights().layers[layer], out, Row(block.first));
   }
 
-  absl::StatusOr<const float*> OnHost(int thread, LocalRows rows, FinalNorm wanted) override {
+  absl::StatusOr<const float*> OnHost(int thread, ModelRows rows, FinalNorm wanted) override {
     const float* const values = Row(rows.first);
     const LayerNorm* const norm = NormOf(wanted);
     return norm == nullptr ? values : row_blocks_[thread]->Normed(*norm, values, rows.count);
   }
 
-  absl::Status AddSums(int /*thread*/, LocalRows rows, FinalNorm wanted, double* sums) override {
+  absl::Status AddSums(int /*thread*/, ModelRows rows, FinalNorm wanted, double* sums) override {
     const LayerNorm* const norm = NormOf(wanted);
     std::vector<float> normed(norm == nullptr ? 0 : width());
     for (int64_t i = 0; i < rows.count; ++i) {

@@ -28,7 +28,7 @@ namespace hilbert_ring {
 inline constexpr int64_t kPooledPieceRows = 1024;
 
 // Local rows [first, first + count) of the rank.
-struct LocalRows {
+struct ModelRows {
   int64_t first = 0, count = 0;
 };
 
@@ -54,17 +54,17 @@ class RankRows {
 
   // Of one of the blocks. Rows of q, k, v and out are of the compute type, memory of the device,
   // [block.count, embed_dim].
-  virtual absl::Status BeforeAttention(int thread, int64_t layer, LocalRows block,
+  virtual absl::Status BeforeAttention(int thread, int64_t layer, ModelRows block,
                                        std::array<std::byte*, 3> q_k_v) = 0;
-  virtual absl::Status AfterAttention(int thread, int64_t layer, LocalRows block,
+  virtual absl::Status AfterAttention(int thread, int64_t layer, ModelRows block,
                                       const std::byte* out) = 0;
 
   // Rows of a block in host memory, behind the final norm where it is applied and the model has
   // one: [rows.count, embed_dim], valid until the thread's next call.
-  virtual absl::StatusOr<const float*> OnHost(int thread, LocalRows rows, FinalNorm norm) = 0;
+  virtual absl::StatusOr<const float*> OnHost(int thread, ModelRows rows, FinalNorm norm) = 0;
 
   // sums [embed_dim] += the rows, behind that norm, in float64. At most kPooledPieceRows of them.
-  virtual absl::Status AddSums(int thread, LocalRows rows, FinalNorm norm, double* sums) = 0;
+  virtual absl::Status AddSums(int thread, ModelRows rows, FinalNorm norm, double* sums) = 0;
 };
 
 // Of a model in host memory, for so many threads of a device whose memory is the host's. Model and

@@ -5,7 +5,16 @@
 //   Open -> validated -> sized for the live workers -> given some -> an execution
 //   (job_execution.h), and others where workers are lost -> Report
 //
-// job_phase.h has all phases, and which may follow which.
+// | question | file |
+// | --- | --- |
+// | which phase follows which | job_phase.h |
+// | the course from Open to Report, and its one loop | served_job.cc |
+// | what Open must be | served_job_open.cc |
+// | quotas, memory, numbers of workers | served_job_admission.cc |
+// | the steps of an execution | job_execution.cc |
+// | what follows when an execution fails | failure_policy.h |
+// | where rows come from and outputs go | job_rows.h |
+// | report, metrics, line of the log | served_job_report.cc |
 #pragma once
 
 #include <memory>

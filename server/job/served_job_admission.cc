@@ -1,0 +1,124 @@
+// What a job is granted before it waits for its turn: its share of quotas and memory, and the
+// numbers of workers that it could run on.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "server/job/served_job.h"
+#include "server/rows/coordinates.h"
+#include "server/schedule/fit.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+
+absl::Status ServedJob::ReserveQuota() {
+  auto share = services_.limits.quotas.Reserve(
+      caller_,
+      {.tokens = spec().tokens, .bytes = std::min(work_->client_bytes(), kMostQuotaBytes + 1)});
+  if (!share.ok()) return share.status();
+  quota_.emplace(*std::move(share));
+  return absl::OkStatus();
+}
+
+// Of all jobs together; before the job waits for its turn, so that it does not wait in vain.
+absl::Status ServedJob::ReserveOrder() {
+  if (work_->result_bytes() > 0) {
+    auto reserved = services_.memory.order_memory.Reserve(work_->result_bytes());
+    if (!reserved.ok()) {
+      return wire::ErrorOf(
+          wire::reason::kWaitingMemory,
+          absl::StrCat("states: pooled results take ", work_->result_bytes(),
+                       " bytes, jobs that run or wait have ", services_.memory.order_memory.used(),
+                       " of ", services_.memory.order_memory.limit(),
+                       " (--total-order-memory-limit)"));
+    }
+    result_memory_.emplace(*std::move(reserved));
+  }
+  if (!spec().ordering || spec().ordering->coordinate_axes == 0) return absl::OkStatus();
+  auto reserved = services_.memory.order_memory.Reserve(Coordinates::MemoryBytes(spec()));
+  if (!reserved.ok()) {
+    return wire::ErrorOf(
+        wire::reason::kWaitingMemory,
+        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
+                     Coordinates::MemoryBytes(spec()), " bytes, jobs that run or wait have ",
+                     services_.memory.order_memory.used(), " of ",
+                     services_.memory.order_memory.limit(), " (--total-order-memory-limit)"));
+  }
+  order_memory_.emplace(*std::move(reserved));
+  return absl::OkStatus();
+}
+
+Planner ServedJob::MakePlanner() const {
+  return work_->MakePlanner([this] { return !client_.stop().why().ok(); });
+}
+
+// On how many of the workers that are up it could run. What cannot run on them at all is refused,
+// saying what would hold it.
+absl::StatusOr<std::vector<JobSize>> ServedJob::Sizes() {
+  auto sizes = SizesWithout(LeftOut());
+  if (sizes.ok() || failed_.empty()) return sizes;
+  failed_.clear();
+  return SizesWithout(hung_);
+}
+
+bool ServedJob::CanRunOn(const Member& member) const {
+  return work_->CanRunOn(member) && source_->Reaches(member);
+}
+
+absl::Status ServedJob::NobodyCan() const {
+  RETURN_IF_ERROR(source_->ReachesNone(services_.cluster.membership.Live()));
+  return work_->NobodyCan();
+}
+
+Members ServedJob::LeftOut() const {
+  Members left_out = hung_;
+  left_out.insert(left_out.end(), failed_.begin(), failed_.end());
+  return left_out;
+}
+
+absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& without) {
+  asked_.clear();
+  const Members there = services_.cluster.membership.Live();
+  Members live = there;
+  std::erase_if(live, [&](const auto& member) {
+    return std::find(without.begin(), without.end(), member) != without.end();
+  });
+  if (live.empty()) {
+    return wire::ErrorOf(wire::reason::kNoWorkers, "no worker is there");
+  }
+  std::erase_if(live, [this](const auto& member) { return !CanRunOn(*member); });
+  if (live.empty()) return NobodyCan();
+  int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));
+  const int asked = services_.limits.settings.job_workers;
+  if (asked > 0) workers = std::min(asked, workers);
+  PlanGate::Turn turn;
+  if (!PlansFast(spec(), workers)) {
+    auto awaited = services_.limits.plans.Await(caller_.turns, client_.stop(),
+                                                services_.limits.settings.queue_timeout);
+    if (!awaited.ok()) return awaited.status();
+    turn = *std::move(awaited);
+  }
+  const Planner planner = MakePlanner();
+  auto sizes =
+      SizesOf(planner, asked > 0 ? workers : 1, workers, services_.cluster.rate.flops_per_second());
+  if (!sizes.ok()) return wire::WithReason(sizes.status(), wire::reason::kInvalidSpec);
+  for (const JobSize& size : *sizes) {
+    const auto holds = std::ranges::count_if(live, [&size](const auto& member) {
+      return size.BytesOn(*member) <= member->memory_limit_bytes;
+    });
+    if (holds < size.workers) continue;
+    asked_ = there;
+    return sizes;
+  }
+  std::vector<int64_t> limits;
+  limits.reserve(live.size());
+  for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
+  std::sort(limits.rbegin(), limits.rend());
+  const Planner counted = CountedOn(live, planner);
+  const auto plan = counted(workers);
+  if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
+  return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]), counted);
+}
+
+}  // namespace hilbert_ring::server
