@@ -74,6 +74,8 @@ class RingTable {
   // This generation and older ones. A job that uses it sees ABORTED.
   void Close(const std::string& ring_id, int64_t generation);
 
+  const std::string& transport() const { return transport_.name; }
+
   // Rings that this worker is in.
   int count() const;
 

@@ -13,7 +13,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,47 +27,18 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/sync_stream.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/metrics/worker_metrics.h"
 #include "server/process/call_gate.h"
-#include "server/process/kept_threads.h"
-#include "server/shard/job_memory.h"
 #include "server/shard/output_rows.h"
 #include "server/shard/shared_memory.h"
-#include "server/worker/active_calls.h"
 #include "server/worker/cancel_look.h"
-#include "server/worker/feed_watch.h"
-#include "server/worker/lane.h"
-#include "server/worker/ring_table.h"
 #include "server/worker/row_gate.h"
 #include "server/worker/run_spans.h"
-#include "server/worker/run_work.h"
 #include "server/worker/shard_files.h"
 #include "server/worker/shard_rows.h"
+#include "server/worker/worker_state.h"
 #include "wire/slice_pool.h"
 
 namespace hilbert_ring::server {
-
-// What all jobs of a worker share.
-struct WorkerState {
-  Lanes& lanes;
-  JobMemory& memory;
-  const bool share_memory;
-  // A job whose rows are awaited and of which the coordinator says nothing for so long ends.
-  const std::chrono::milliseconds feed_timeout;
-  RingTable& rings;
-  ActiveCalls& calls;
-  KeptThreads& threads;
-  FeedWatch& feeds;
-  // Told of an error that a GPU does not recover from within its process: what it hung on may still
-  // be written to, and every later call fails. Null: not told.
-  std::function<void(const absl::Status&)> device_broken;
-  WorkerMetrics* metrics = nullptr;  // null: nobody counts
-  // The work of a run with `encode`, on a device of so many threads. Null: the worker has no
-  // models.
-  std::function<absl::StatusOr<std::unique_ptr<RunWork>>(const v1::RunOpen& open, int threads)>
-      make_encode = nullptr;
-  std::string data_root = {};  // of files that jobs name; empty: none
-};
 
 // Of RunResponses and RunRequests (server/shard/run_message.h).
 using RunStream = grpc::ServerReaderWriterInterface<grpc::ByteBuffer, grpc::ByteBuffer>;

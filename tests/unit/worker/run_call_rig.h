@@ -53,21 +53,14 @@ inline v1::RunRequest OpenOf(const JobSpec& spec) {
 }
 
 struct OneWorker {
-  explicit OneWorker(Device& device) { lanes.emplace_back(device); }
-  JobMemory memory{int64_t{64} << 20};
-  RingTable rings{MakeRingTransport({.host = "127.0.0.1"})};
-  Lanes lanes;
-  ActiveCalls calls;
-  KeptThreads threads;
-  FeedWatch feeds;
-  WorkerState state{.lanes = lanes,
-                    .memory = memory,
-                    .share_memory = true,
-                    .feed_timeout = std::chrono::hours(1),
-                    .rings = rings,
-                    .calls = calls,
-                    .threads = threads,
-                    .feeds = feeds};
+  explicit OneWorker(Device& device, bool shares = true) : share_memory(shares) {
+    state.lanes.emplace_back(device);
+  }
+  const bool share_memory;
+  WorkerState state{.memory = JobMemory(int64_t{64} << 20),
+                    .rings = RingTable(MakeRingTransport({.host = "127.0.0.1"})),
+                    .share_memory = share_memory,
+                    .feed_timeout = std::chrono::hours(1)};
 };
 
 // Gives out the messages and notes what is said.

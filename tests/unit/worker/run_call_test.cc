@@ -124,16 +124,16 @@ TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
   FullStream stream(std::move(requests));
   LaterFailingDevice device(*MakeDevice({.threads = 1}), stream);
   OneWorker worker(device);
-  worker.calls.SetOnFailure([&] { stream.Hear(); });
+  worker.state.calls.SetOnFailure([&] { stream.Hear(); });
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
   EXPECT_TRUE(stream.heard());
-  const std::vector<v1::RunFailure> failures = worker.calls.TakeFailures();
+  const std::vector<v1::RunFailure> failures = worker.state.calls.TakeFailures();
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].run(), 7u);
   EXPECT_EQ(failures[0].failed().code(), static_cast<int>(absl::StatusCode::kDataLoss));
   EXPECT_EQ(failures[0].failed().message(), "the device failed");
-  EXPECT_TRUE(worker.calls.TakeFailures().empty());
+  EXPECT_TRUE(worker.state.calls.TakeFailures().empty());
 }
 
 TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
@@ -186,13 +186,13 @@ TEST(RunCall, WhatAJobComputesWithIsFreeBeforeItsReservation) {
   int64_t reserved_at_end = 0;
   worker.state.make_encode = [&](const v1::RunOpen&,
                                  int) -> absl::StatusOr<std::unique_ptr<RunWork>> {
-    return std::make_unique<NotingWork>(**MakeAttentionRun(open.open()), worker.memory,
+    return std::make_unique<NotingWork>(**MakeAttentionRun(open.open()), worker.state.memory,
                                         reserved_at_end);
   };
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsInternal(RunCall(worker.state, context, stream).Serve()));
   EXPECT_GT(reserved_at_end, 0);
-  EXPECT_EQ(worker.memory.used(), 0);
+  EXPECT_EQ(worker.state.memory.used(), 0);
 }
 
 // Computes nothing until it is told to stop.
