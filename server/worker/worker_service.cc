@@ -100,7 +100,6 @@ grpc::Status WorkerService::RunRaw(grpc::ServerContext* context, Stream* stream)
     }
     auto place = BlockingPlace::Enter(gate_, *context);
     if (!place.ok()) return wire::ToGrpc(place.status());
-    const ActiveCalls::Entry entry(state_.calls, *context);
     return wire::ToGrpc(RunCall(state_, *context, *stream, &*place).Serve());
   });
 }

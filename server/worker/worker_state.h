@@ -13,7 +13,6 @@
 #include "server/process/kept_threads.h"
 #include "server/shard/job_memory.h"
 #include "server/worker/active_calls.h"
-#include "server/worker/feed_watch.h"
 #include "server/worker/lane.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/run_work.h"
@@ -38,7 +37,6 @@ struct WorkerState {
   Lanes lanes = {};
   ActiveCalls calls = {};
   KeptThreads threads = {};
-  FeedWatch feeds = {};
 };
 
 }  // namespace hilbert_ring::server

@@ -1,4 +1,4 @@
-#include "server/worker/shard_rows.h"
+#include "server/worker/message_input.h"
 
 #include <bit>
 #include <iterator>
@@ -21,7 +21,7 @@ absl::Status Misshapen(const std::string& what) {
 
 }  // namespace
 
-ShardRows::ShardRows(const JobShape& shape, const Plan& plan, int rank, ShardStore& store)
+MessageInput::MessageInput(const JobShape& shape, const Plan& plan, int rank, ShardStore& store)
     : rows_(shape.rows),
       has_order_(shape.spec.ordering.has_value()),
       store_(store),
@@ -29,14 +29,14 @@ ShardRows::ShardRows(const JobShape& shape, const Plan& plan, int rank, ShardSto
       arrived_(store.rows(), rows_.inputs(), shape.UnsentRows(plan.shards, rank)) {}
 
 // In one piece.
-const void* ShardRows::Whole(const wire::Payload& payload) {
+const void* MessageInput::Whole(const wire::Payload& payload) {
   if (payload.parts().size() == 1) return payload.parts().front().data();
   whole_.resize(static_cast<size_t>(payload.bytes()));
   wire::PayloadReader(payload).Read(whole_.data(), payload.bytes());
   return whole_.data();
 }
 
-absl::Status ShardRows::Place(const v1::OrderPart& part, const wire::Payload& tokens) {
+absl::Status MessageInput::Place(const v1::OrderPart& part, const wire::Payload& tokens) {
   constexpr auto kTokenBytes = static_cast<int64_t>(sizeof(int64_t));
   const auto size = static_cast<int64_t>(store_.tokens().size());
   const int64_t count = tokens.bytes() / kTokenBytes;
@@ -55,7 +55,7 @@ absl::Status ShardRows::Place(const v1::OrderPart& part, const wire::Payload& to
   return absl::OkStatus();
 }
 
-absl::Status ShardRows::Place(const v1::ShardRows& rows, const wire::Payload& payload) {
+absl::Status MessageInput::Place(const v1::ShardRows& rows, const wire::Payload& payload) {
   const std::optional<TensorKind> found = wire::TensorKindOf(rows.tensor());
   if (!found || !IsInput(*found) || !rows_.Has(*found)) {
     return Misshapen(absl::StrCat("rows of ", wire::TensorName(rows.tensor())));
@@ -108,7 +108,13 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows, const wire::Payload& pa
   return absl::OkStatus();
 }
 
-absl::Status ShardRows::CheckComplete() const {
+absl::Status MessageInput::Take(const v1::RunRequest& message, const wire::Payload& payload) {
+  if (message.has_order()) return Place(message.order(), payload);
+  if (message.has_rows()) return Place(message.rows(), payload);
+  return absl::InvalidArgumentError("expected an order part, rows or RowsDone");
+}
+
+absl::Status MessageInput::Finish(const std::function<absl::Status(int64_t)>& /*come*/) {
   const int64_t rows = store_.rows() - unsent_;
   for (const TensorKind kind : kInputKinds) {
     const int64_t placed = placed_[static_cast<int>(kind)];
@@ -116,10 +122,6 @@ absl::Status ShardRows::CheckComplete() const {
     return Misshapen(absl::StrCat("of ", rows, " rows of ", wire::TensorName(wire::TensorOf(kind)),
                                   " came ", placed));
   }
-  return CheckOrder();
-}
-
-absl::Status ShardRows::CheckOrder() const {
   const int64_t order = has_order_ ? store_.rows() : 0;
   if (ordered_ == order) return absl::OkStatus();
   return Misshapen(absl::StrCat("of ", order, " tokens of the order came ", ordered_));

@@ -1,4 +1,4 @@
-// Rows that come from the coordinator, checked and written at their places in the shard.
+// Rows that come in messages of the stream, checked and written at their places in the shard.
 #pragma once
 
 #include <array>
@@ -11,26 +11,26 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/shard/arrived_rows.h"
 #include "server/shard/job_shape.h"
+#include "server/worker/input_source.h"
 #include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
-class ShardRows {
+class MessageInput final : public InputSource {
  public:
   // The store, of the rank's shard, must outlive it.
-  ShardRows(const JobShape& shape, const Plan& plan, int rank, ShardStore& store);
+  MessageInput(const JobShape& shape, const Plan& plan, int rank, ShardStore& store);
 
-  // With the payload beside the message, which is read where it lies. INVALID_ARGUMENT for parts or
-  // rows that are misshapen or out of the shard; DATA_LOSS (CHECKSUM_MISMATCH).
+  absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) override;
+  int64_t rows() const override { return arrived_.prefix(); }
+
+  // INVALID_ARGUMENT unless all rows and the whole order have come.
+  absl::Status Finish(const std::function<absl::Status(int64_t rows)>& come) override;
+
+  // The payload is read where it lies. INVALID_ARGUMENT for parts or rows that are misshapen or out
+  // of the shard; DATA_LOSS (CHECKSUM_MISMATCH).
   absl::Status Place(const v1::OrderPart& part, const wire::Payload& tokens);
   absl::Status Place(const v1::ShardRows& rows, const wire::Payload& payload);
-
-  // Local rows [0, prefix()) are there.
-  int64_t prefix() const { return arrived_.prefix(); }
-
-  // INVALID_ARGUMENT unless all rows and the whole order have come, or the order.
-  absl::Status CheckComplete() const;
-  absl::Status CheckOrder() const;
 
  private:
   const void* Whole(const wire::Payload& payload);

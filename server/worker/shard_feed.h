@@ -1,0 +1,40 @@
+// Rows in: takes a run's messages from its stream until all its rows are there.
+//
+//   ShardFeed feed(stream, input, course, entry, timeout);
+//   feed.Receive(shard_rows, compute_limit);
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "server/worker/active_calls.h"
+#include "server/worker/input_source.h"
+#include "server/worker/run_course.h"
+#include "server/worker/run_replies.h"
+
+namespace hilbert_ring::server {
+
+// For the call's thread. All that it is made of outlives it.
+class ShardFeed {
+ public:
+  // timeout: a coordinator that says nothing for so long has the call cancelled.
+  ShardFeed(RunStream& stream, InputSource& input, RunCourse& course, ActiveCalls::Entry& entry,
+            std::chrono::milliseconds timeout)
+      : stream_(stream), input_(input), course_(course), entry_(entry), timeout_(timeout) {}
+
+  // Until RowsDone. CANCELLED where the stream ends before; the input's errors.
+  absl::Status AwaitDone();
+
+  // After RowsDone: brings the rows that no message has. shard_rows: of the whole shard.
+  absl::Status Finish(int64_t shard_rows, std::chrono::milliseconds compute_limit);
+
+ private:
+  RunStream& stream_;
+  InputSource& input_;
+  RunCourse& course_;
+  ActiveCalls::Entry& entry_;
+  const std::chrono::milliseconds timeout_;
+};
+
+}  // namespace hilbert_ring::server
