@@ -1,5 +1,5 @@
 // Where the rows of a run's shard come from: messages of its stream (message_input.h), memory that
-// it shares with the coordinator (shared_shard.h), or files (file_rows.h).
+// it shares with the coordinator (run_shard.cc), or files (file_rows.h).
 #pragma once
 
 #include <cstdint>

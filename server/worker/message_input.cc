@@ -1,5 +1,6 @@
 #include "server/worker/message_input.h"
 
+#include <algorithm>
 #include <bit>
 #include <iterator>
 #include <optional>
@@ -23,9 +24,7 @@ absl::Status Misshapen(const std::string& what) {
 
 MessageInput::MessageInput(const JobShape& shape, const Plan& plan, int rank, ShardStore& store)
     : rows_(shape.rows),
-      has_order_(shape.spec.ordering.has_value()),
       store_(store),
-      unsent_(std::ssize(shape.UnsentRows(plan.shards, rank))),
       arrived_(store.rows(), rows_.inputs(), shape.UnsentRows(plan.shards, rank)) {}
 
 // In one piece.
@@ -56,21 +55,19 @@ absl::Status MessageInput::Place(const v1::OrderPart& part, const wire::Payload&
 }
 
 absl::Status MessageInput::Place(const v1::ShardRows& rows, const wire::Payload& payload) {
-  const std::optional<TensorKind> found = wire::TensorKindOf(rows.tensor());
-  if (!found || !IsInput(*found) || !rows_.Has(*found)) {
-    return Misshapen(absl::StrCat("rows of ", wire::TensorName(rows.tensor())));
-  }
-  const TensorKind kind = *found;
-  int64_t& placed = placed_[static_cast<int>(kind)];
-  const int64_t row_bytes = rows_[kind];
+  const std::optional<TensorKind> kind = wire::TensorKindOf(rows.tensor());
   const bool listed = rows.local_rows_size() > 0;
-  if (rows.rows() < 1 || rows.rows() > store_.rows() - unsent_ - placed ||
-      payload.bytes() != rows.rows() * row_bytes ||
-      (listed && rows.local_rows_size() != rows.rows())) {
-    return Misshapen(absl::StrCat(rows.rows(), " rows of ", wire::TensorName(rows.tensor()), ", ",
+  const auto outside = [this](int64_t row) { return row < 0 || row >= store_.rows(); };
+  if (!kind || !rows_.Has(*kind) || rows.rows() < 1 ||
+      payload.bytes() != rows.rows() * rows_[*kind] ||
+      (listed ? rows.local_rows_size() != rows.rows() ||
+                    std::ranges::any_of(rows.local_rows(), outside)
+              : outside(rows.first_local_row()) ||
+                    outside(rows.first_local_row() + rows.rows() - 1))) {
+    return Misshapen(absl::StrCat(rows.rows(), " rows of ", wire::TensorName(rows.tensor()),
+                                  " from row ", rows.first_local_row(), " on, ",
                                   rows.local_rows_size(), " of them listed, in ", payload.bytes(),
-                                  " bytes; a row has ", row_bytes, " and the shard ", store_.rows(),
-                                  " rows, of which ", placed, " had come"));
+                                  " bytes; the shard has ", store_.rows(), " rows"));
   }
   if (payload.Crc32c() != rows.crc32c()) {
     return wire::ErrorOf(wire::reason::kChecksumMismatch,
@@ -79,32 +76,22 @@ absl::Status MessageInput::Place(const v1::ShardRows& rows, const wire::Payload&
   }
   wire::PayloadReader reader(payload);
   if (!listed) {
-    if (rows.first_local_row() < 0 || rows.first_local_row() > store_.rows() - rows.rows()) {
-      return Misshapen(absl::StrCat("first_local_row is ", rows.first_local_row(), " for ",
-                                    rows.rows(), " rows of ", store_.rows()));
-    }
     if (store_.host_memory()) {
-      reader.Read(store_.Row(kind, rows.first_local_row()), payload.bytes());
+      reader.Read(store_.Row(*kind, rows.first_local_row()), payload.bytes());
     } else {
-      RETURN_IF_ERROR(store_.Write(kind, rows.first_local_row(), rows.rows(), Whole(payload)));
+      RETURN_IF_ERROR(store_.Write(*kind, rows.first_local_row(), rows.rows(), Whole(payload)));
     }
     arrived_.Add(rows.first_local_row(), rows.rows());
-  } else {
-    for (const int64_t row : rows.local_rows()) {
-      if (row < 0 || row >= store_.rows()) {
-        return Misshapen(absl::StrCat("local row ", row, " of ", store_.rows()));
-      }
-    }
-    const std::span<const int64_t> local_rows(rows.local_rows().data(),
-                                              static_cast<size_t>(rows.local_rows_size()));
-    if (store_.host_memory()) {
-      for (const int64_t row : local_rows) reader.Read(store_.Row(kind, row), row_bytes);
-    } else {
-      RETURN_IF_ERROR(store_.WriteRows(kind, local_rows, Whole(payload)));
-    }
-    for (const int64_t row : local_rows) arrived_.Add(row, 1);
+    return absl::OkStatus();
   }
-  placed += rows.rows();
+  const std::span<const int64_t> local_rows(rows.local_rows().data(),
+                                            static_cast<size_t>(rows.local_rows_size()));
+  if (store_.host_memory()) {
+    for (const int64_t row : local_rows) reader.Read(store_.Row(*kind, row), rows_[*kind]);
+  } else {
+    RETURN_IF_ERROR(store_.WriteRows(*kind, local_rows, Whole(payload)));
+  }
+  for (const int64_t row : local_rows) arrived_.Add(row, 1);
   return absl::OkStatus();
 }
 
@@ -115,16 +102,9 @@ absl::Status MessageInput::Take(const v1::RunRequest& message, const wire::Paylo
 }
 
 absl::Status MessageInput::Finish(const std::function<absl::Status(int64_t)>& /*come*/) {
-  const int64_t rows = store_.rows() - unsent_;
-  for (const TensorKind kind : kInputKinds) {
-    const int64_t placed = placed_[static_cast<int>(kind)];
-    if (!rows_.Has(kind) || placed == rows) continue;
-    return Misshapen(absl::StrCat("of ", rows, " rows of ", wire::TensorName(wire::TensorOf(kind)),
-                                  " came ", placed));
-  }
-  const int64_t order = has_order_ ? store_.rows() : 0;
-  if (ordered_ == order) return absl::OkStatus();
-  return Misshapen(absl::StrCat("of ", order, " tokens of the order came ", ordered_));
+  if (rows() == store_.rows() && ordered_ == std::ssize(store_.tokens())) return absl::OkStatus();
+  return Misshapen(absl::StrCat("of ", store_.rows(), " rows came ", rows(), ", of ",
+                                store_.tokens().size(), " tokens of the order ", ordered_));
 }
 
 }  // namespace hilbert_ring::server

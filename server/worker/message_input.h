@@ -1,7 +1,6 @@
 // Rows that come in messages of the stream, checked and written at their places in the shard.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -36,13 +35,10 @@ class MessageInput final : public InputSource {
   const void* Whole(const wire::Payload& payload);
 
   const RowSizes rows_;
-  const bool has_order_;
   ShardStore& store_;
-  const int64_t unsent_;  // rows that do not come
   ArrivedRows arrived_;
-  int64_t ordered_ = 0;                            // tokens of the order
-  std::array<int64_t, kTensorKinds> placed_ = {};  // rows
-  std::vector<char> whole_;                        // a payload for a device that takes one piece
+  int64_t ordered_ = 0;      // tokens of the order
+  std::vector<char> whole_;  // a payload for a device that takes one piece
 };
 
 }  // namespace hilbert_ring::server

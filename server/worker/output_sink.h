@@ -1,5 +1,5 @@
 // Where the outputs of a run go: into messages of its stream (message_output.h), memory that it
-// shares with the coordinator (shared_shard.h), or files (file_rows.h).
+// shares with the coordinator (run_shard.cc), or files (file_rows.h).
 #pragma once
 
 #include <cstdint>

@@ -86,8 +86,6 @@ class RingTable {
   absl::StatusOr<Lease> Take(const std::string& ring_id, int64_t generation);
 
  private:
-  static constexpr size_t kMaxRings = 64;
-
   void Form(const std::shared_ptr<Ring>& ring, Deadline deadline);
   void Abort(Ring& ring) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Ring> Find(const std::string& ring_id, int64_t generation)

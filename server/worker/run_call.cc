@@ -27,7 +27,6 @@
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/shard/run_message.h"
-#include "server/worker/run_report.h"
 #include "server/worker/shard_feed.h"
 #include "server/worker/worker_device.h"
 #include "wire/status.h"
@@ -54,7 +53,10 @@ absl::Status RunCall::Serve() {
     course_.Enter(RunPhase::kReceiving);
     mode_ == RunMode::kThreads ? RunInThreads() : RunAlone();
   }
-  status = End();
+  status = course_.failure();
+  if (absl::IsDeadlineExceeded(status)) {
+    status = wire::WithReason(status, wire::reason::kJobTimeout);
+  }
   Release();
   Count(status);
   const bool is_fault = !status.ok() && !absl::IsCancelled(status);
@@ -99,7 +101,7 @@ absl::Status RunCall::Open() {
 absl::Status RunCall::Read() {
   course_.Enter(RunPhase::kReading);
   ASSIGN_OR_RETURN(files_, OpenRunFiles(state_.data_root, open_, *work_));
-  return work_->Read([this] { return cancellation_.IsCancelled(); });
+  return work_->Read([this] { return course_.IsStopped(); });
 }
 
 absl::Status RunCall::AwaitLane() {
@@ -108,7 +110,7 @@ absl::Status RunCall::AwaitLane() {
   while (true) {
     turn_ = lane_->AwaitTurn(kPoll);
     if (turn_ != nullptr) return absl::OkStatus();
-    if (cancellation_.IsCancelled()) return RunCancelled();
+    if (course_.IsStopped()) return RunCancelled();
     if (Clock::now() > deadline) {
       return wire::ErrorOf(wire::reason::kWorkerBusy,
                            "the job before this one has not ended in time");
@@ -128,17 +130,16 @@ absl::Status RunCall::Allocate() {
   ASSIGN_OR_RETURN(RunShard shard,
                    MakeRunShard(state_, open_, *work_, lane_->device(), files_, tell_read));
   shard_.emplace(std::move(shard));
-  const absl::Status prepared =
-      work_->Prepare(lane_->device(), [this] { return cancellation_.IsCancelled(); });
+  const auto stopped = [this] { return course_.IsStopped(); };
+  const absl::Status prepared = work_->Prepare(lane_->device(), stopped);
   if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
   mode_ = ModeOf({.in_place = shard_->input->in_place() && shard_->output->in_place(),
                   .exchanges = work_->plan().costs.steps > 0,
                   .projects_tiles = work_->shape().rows.Has(TensorKind::kTiles),
                   .rows_there = open_.rows_there(),
                   .flops = work_->cost().flops});
-  RunReplies replies(
-      stream_, [this] { return course_.stopped() || cancellation_.IsCancelled(); },
-      [this] { return shard_->input->file_bytes() + shard_->output->file_bytes(); });
+  RunReplies replies(stream_, stopped,
+                     [this] { return shard_->input->file_bytes() + shard_->output->file_bytes(); });
   sender_.emplace(std::move(replies), course_, *work_, *shard_->output, mode_,
                   [this] { return Report(); });
   if (mode_ == RunMode::kOneMessage) return absl::OkStatus();
@@ -153,7 +154,7 @@ absl::Status RunCall::Reserve() {
   const Deadline deadline = Clock::now() + kMemoryTimeout;
   auto reservation = state_.memory.Reserve(bytes);
   while (!reservation.ok() && bytes <= state_.memory.limit() && Clock::now() < deadline) {
-    if (cancellation_.IsCancelled()) return RunCancelled();
+    if (course_.IsStopped()) return RunCancelled();
     std::this_thread::sleep_for(kPoll);
     reservation = state_.memory.Reserve(bytes);
   }
@@ -162,19 +163,9 @@ absl::Status RunCall::Reserve() {
   return absl::OkStatus();
 }
 
-// In the call's thread.
 absl::Status RunCall::Receive() {
   ShardFeed feed(stream_, *shard_->input, course_, entry_, state_.feed_timeout);
-  const bool all_there = open_.rows_there() && shard_->input->in_place();
-  absl::Status status = all_there ? absl::OkStatus() : feed.AwaitDone();
-  entry_.ExpectFeedBy(Deadline::max());
-  if (entry_.starved()) {
-    spdlog::warn("job {}, rank {}: nothing was heard of its rows for {} ms (--feed-timeout)",
-                 open_.job_id(), open_.rank(), state_.feed_timeout.count());
-  }
-  if (status.ok()) {
-    status = feed.Finish(shard_->store->rows(), milliseconds(open_.compute_timeout_ms()));
-  }
+  absl::Status status = feed.Receive(open_);
   if (!status.ok()) course_.Fail(status);
   return status;
 }
@@ -218,10 +209,9 @@ void RunCall::Execute() {
 }
 
 absl::StatusOr<Figures> RunCall::Compute() {
-  const auto cancelled = [this] { return course_.stopped() || cancellation_.IsCancelled(); };
   WorkControl control{
       .execute = {.deadline = [this] { return course_.compute_due(); },
-                  .cancelled = cancelled,
+                  .cancelled = [this] { return course_.IsStopped(); },
                   .progress =
                       [this](double done) {
                         // The last call comes when all is computed and all buffers are still there.
@@ -234,8 +224,7 @@ absl::StatusOr<Figures> RunCall::Compute() {
                       [this](int64_t step) {
                         course_.Note([step](RunProgress& now) { now.waiting_step = step; });
                       },
-                  .await_rows = [this, cancelled](
-                                    int64_t rows) { return course_.AwaitRows(rows, cancelled); },
+                  .await_rows = [this](int64_t rows) { return course_.AwaitRows(rows); },
                   .rows_final =
                       [this](int64_t rows) {
                         course_.Note([rows](RunProgress& now) { now.rows_final = rows; });
@@ -255,42 +244,9 @@ absl::StatusOr<Figures> RunCall::Compute() {
 void RunCall::AwaitComputed() {
   bool aborted = false;
   while (!course_.AwaitComputed(kPoll)) {
-    if (cancellation_.IsCancelled()) course_.Fail(RunCancelled());
-    if (!course_.stopped() || std::exchange(aborted, true)) continue;
+    if (!course_.IsStopped() || std::exchange(aborted, true)) continue;
     if (shard_->ring) shard_->ring->communicator()->Abort("the job was cancelled");
   }
-}
-
-// In the executor: the sender may wait for a client that does not read.
-void RunCall::TellFailureBeside() {
-  const absl::Status failure = course_.failure();
-  if (failure.ok() || absl::IsCancelled(failure) || shard_->output->in_place() ||
-      context_.IsCancelled()) {
-    return;
-  }
-  v1::RunFailure told;
-  told.set_run(open_.run());
-  *told.mutable_failed() = FailedOf(failure);
-  state_.calls.NoteFailed(std::move(told));
-}
-
-// In the sender.
-v1::WorkerReport RunCall::Report() {
-  report_ = ReportOf(work_->cost(), *figures_, lane_->device().info(), *shard_,
-                     resident_bytes_ - idle_bytes_);
-  if (!spans_) return report_;
-  spans_->Note({.kind = v1::Span::KIND_RECEIVE}, course_.entered(RunPhase::kReceiving),
-               course_.entered(RunPhase::kComputing));
-  v1::WorkerReport traced = report_;
-  spans_->AddTo(traced);
-  return traced;
-}
-
-absl::Status RunCall::End() const {
-  if (cancellation_.IsCancelled()) return RunCancelled();
-  const absl::Status failure = course_.failure();
-  return absl::IsDeadlineExceeded(failure) ? wire::WithReason(failure, wire::reason::kJobTimeout)
-                                           : failure;
 }
 
 // Before the next job's turn, and all of it before that job can reserve it.
@@ -302,21 +258,6 @@ void RunCall::Release() {
   work_.reset();
   TrimMalloc(bytes);
   reservation_.reset();
-}
-
-void RunCall::Count(const absl::Status& status) const {
-  const RunNews news = course_.news();
-  const Deadline stopped = course_.entered(RunPhase::kStopping);
-  const bool cancelled = absl::IsCancelled(news.failure) && stopped != Deadline();
-  const double cancel_seconds = SecondsBetween(stopped, Clock::now());
-  if (cancelled) state_.calls.NoteCancelled(cancel_seconds);
-  if (state_.metrics == nullptr) return;
-  state_.metrics->CountRun(status.code());
-  if (cancelled) state_.metrics->ObserveCancel(cancel_seconds);
-  if (!status.ok() || news.phase != RunPhase::kDone) return;
-  const double receive_seconds =
-      SecondsBetween(course_.entered(RunPhase::kReceiving), course_.entered(RunPhase::kComputing));
-  state_.metrics->ObserveRun(FiguresOf(report_, receive_seconds));
 }
 
 }  // namespace hilbert_ring::server

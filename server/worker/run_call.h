@@ -16,7 +16,6 @@
 #include "server/worker/active_calls.h"
 #include "server/worker/file_rows.h"
 #include "server/worker/lane.h"
-#include "server/worker/run_cancellation.h"
 #include "server/worker/run_course.h"
 #include "server/worker/run_replies.h"
 #include "server/worker/run_sender.h"
@@ -51,7 +50,6 @@ class RunCall {
   void AwaitComputed();
   void TellFailureBeside();
   v1::WorkerReport Report();
-  absl::Status End() const;
   void Release();
   void Count(const absl::Status& status) const;
 
@@ -60,8 +58,7 @@ class RunCall {
   RunStream& stream_;
   BlockingPlace* const place_;
   ActiveCalls::Entry entry_{state_.calls, context_};
-  const RunCancellation cancellation_{[this] { return context_.IsCancelled(); }};
-  RunCourse course_;
+  RunCourse course_{[this] { return context_.IsCancelled(); }};
 
   v1::RunOpen open_;
   Lane* lane_ = nullptr;

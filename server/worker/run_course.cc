@@ -1,6 +1,7 @@
 #include "server/worker/run_course.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace hilbert_ring::server {
@@ -58,27 +59,32 @@ void RunCourse::AddRows(int64_t rows) {
   rows_changed_.notify_all();
 }
 
-void RunCourse::AddAllRows(int64_t rows, milliseconds compute_limit) {
+void RunCourse::AddAllRows(milliseconds compute_limit) {
   const MutexLock lock(mutex_);
   if (Move(RunPhase::kComputing) && compute_limit.count() > 0) {
     compute_due_ = entered_[static_cast<size_t>(RunPhase::kComputing)] +
                    std::min<milliseconds>(compute_limit, kLongestCompute);
   }
-  rows_ = rows;
+  rows_ = std::numeric_limits<int64_t>::max();
   rows_changed_.notify_all();
 }
 
-absl::Status RunCourse::AwaitRows(int64_t rows, const std::function<bool()>& cancelled) {
+absl::Status RunCourse::AwaitRows(int64_t rows) {
   MutexLock lock(mutex_);
   while (!rows_changed_.wait_for(lock, kCancelPoll,
                                  [this, rows]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
                                    return rows_ >= rows || !failure_.ok();
                                  })) {
     lock.unlock();
-    if (cancelled()) return absl::CancelledError("the job was cancelled");
+    IsStopped();
     lock.lock();
   }
   return rows_ >= rows ? absl::OkStatus() : failure_;
+}
+
+bool RunCourse::IsStopped() {
+  if (!stopped_ && cancellation_.IsCancelled()) Fail(RunCancelled());
+  return stopped_;
 }
 
 RunNews RunCourse::news() const {

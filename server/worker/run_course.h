@@ -7,14 +7,20 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "server/process/deadline.h"
+#include "server/worker/run_cancellation.h"
 #include "server/worker/run_phase.h"
 
 namespace hilbert_ring::server {
+
+inline absl::Status RunCancelled() {
+  return absl::CancelledError("the coordinator cancelled the job");
+}
 
 struct RunProgress {
   int64_t rows_final = 0;  // local rows of the outputs
@@ -33,6 +39,9 @@ struct RunNews {
 // Thread-safe.
 class RunCourse {
  public:
+  // cancelled: whether the coordinator has cancelled the call (run_cancellation.h).
+  explicit RunCourse(std::function<bool()> cancelled) : cancellation_(std::move(cancelled)) {}
+
   // A phase that may not follow is not entered: a failure came first.
   void Enter(RunPhase phase);
 
@@ -47,10 +56,10 @@ class RunCourse {
   void AddRows(int64_t rows);
 
   // All rows of the shard are there. compute_limit: from now on; 0: none.
-  void AddAllRows(int64_t rows, std::chrono::milliseconds compute_limit);
+  void AddAllRows(std::chrono::milliseconds compute_limit);
 
-  // Until local rows [0, rows) are there. The run's failure if they do not come; CANCELLED.
-  absl::Status AwaitRows(int64_t rows, const std::function<bool()>& cancelled);
+  // Until local rows [0, rows) are there. The run's failure if they do not come.
+  absl::Status AwaitRows(int64_t rows);
 
   // change: of the RunProgress.
   template <typename Change>
@@ -59,8 +68,8 @@ class RunCourse {
     change(progress_);
   }
 
-  // For any thread, between tiles.
-  bool stopped() const { return stopped_; }
+  // Whether it has failed; a cancellation is a failure too. For any thread, between tiles.
+  bool IsStopped();
   Deadline compute_due() const { return compute_due_; }
 
   RunNews news() const;
@@ -81,6 +90,7 @@ class RunCourse {
     return {phase_, progress_, failure_};
   }
 
+  const RunCancellation cancellation_;
   std::atomic<bool> stopped_ = false;
   std::atomic<Deadline> compute_due_ = Deadline::max();
   mutable Mutex mutex_;

@@ -18,19 +18,14 @@ namespace hilbert_ring::server {
 // Of RunResponses and RunRequests (server/shard/run_message.h).
 using RunStream = grpc::ServerReaderWriterInterface<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-inline absl::Status RunCancelled() {
-  return absl::CancelledError("the coordinator cancelled the job");
-}
-
 // For one thread at a time.
 class RunReplies {
  public:
   static constexpr std::chrono::milliseconds kProgressInterval{200};
 
-  // cancelled: whether the run has ended otherwise. file_bytes: read and written so far.
-  RunReplies(RunStream& stream, std::function<bool()> cancelled,
-             std::function<int64_t()> file_bytes)
-      : stream_(stream), cancelled_(std::move(cancelled)), file_bytes_(std::move(file_bytes)) {}
+  // stopped: whether the run has failed. file_bytes: read and written so far.
+  RunReplies(RunStream& stream, std::function<bool()> stopped, std::function<int64_t()> file_bytes)
+      : stream_(stream), stopped_(std::move(stopped)), file_bytes_(std::move(file_bytes)) {}
 
   // CANCELLED where the stream has ended.
   absl::Status Write(const grpc::ByteBuffer& message, grpc::WriteOptions options = {}) {
@@ -50,9 +45,9 @@ class RunReplies {
   }
 
   // Now and then, while outputs are written or brought to the disk by the thread that would say
-  // more: that the run still moves. CANCELLED where it has ended.
+  // more: that the run still moves. CANCELLED where it has failed.
   absl::Status WriteMoved() {
-    if (cancelled_()) return RunCancelled();
+    if (stopped_()) return RunCancelled();
     RunProgress progress = written_;
     progress.file_bytes = file_bytes_();
     return WriteIfDue(progress);
@@ -73,7 +68,7 @@ class RunReplies {
   }
 
   RunStream& stream_;
-  const std::function<bool()> cancelled_;
+  const std::function<bool()> stopped_;
   const std::function<int64_t()> file_bytes_;
   RunProgress written_;
   Deadline progress_due_;

@@ -2,17 +2,45 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "engine/base/return_if_error.h"
 #include "server/worker/message_input.h"
 #include "server/worker/message_output.h"
-#include "server/worker/shared_shard.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
+
+// The coordinator writes rows to the shard that it shares, and reads outputs there.
+class SharedInput final : public InputSource {
+ public:
+  absl::Status Take(const v1::RunRequest& message, const wire::Payload& /*payload*/) override {
+    if (!message.has_arrived()) return absl::InvalidArgumentError("expected RowsArrived");
+    rows_ = std::max(rows_, message.arrived().rows());
+    return absl::OkStatus();
+  }
+  int64_t rows() const override { return rows_; }
+  absl::Status Finish(const std::function<absl::Status(int64_t)>& /*come*/) override {
+    return absl::OkStatus();
+  }
+  bool in_place() const override { return true; }
+
+ private:
+  int64_t rows_ = 0;
+};
+
+class SharedOutput final : public OutputSink {
+ public:
+  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override {
+    v1::RunResponse response;
+    response.mutable_final()->set_rows(rows_final);
+    return replies.Write(response, options);
+  }
+  bool in_place() const override { return true; }
+};
 
 // The coordinator's memory if it offers some and this process can reach it, else null.
 std::shared_ptr<SharedMemory> OpenShared(const v1::RunOpen& open, const ShardLayout& layout) {

@@ -1,5 +1,7 @@
 #include "server/worker/shard_feed.h"
 
+#include <spdlog/spdlog.h>
+
 #include "engine/base/return_if_error.h"
 #include "server/shard/run_message.h"
 
@@ -20,12 +22,21 @@ absl::Status ShardFeed::AwaitDone() {
   }
 }
 
-absl::Status ShardFeed::Finish(int64_t shard_rows, std::chrono::milliseconds compute_limit) {
+absl::Status ShardFeed::Receive(const v1::RunOpen& open) {
+  if (!open.rows_there() || !input_.in_place()) {
+    const absl::Status done = AwaitDone();
+    entry_.ExpectFeedBy(Deadline::max());
+    if (entry_.starved()) {
+      spdlog::warn("job {}, rank {}: nothing was heard of its rows for {} ms (--feed-timeout)",
+                   open.job_id(), open.rank(), timeout_.count());
+    }
+    RETURN_IF_ERROR(done);
+  }
   RETURN_IF_ERROR(input_.Finish([this](int64_t rows) {
     course_.AddRows(rows);
     return course_.failure();
   }));
-  course_.AddAllRows(shard_rows, compute_limit);
+  course_.AddAllRows(std::chrono::milliseconds(open.compute_timeout_ms()));
   return absl::OkStatus();
 }
 

@@ -1,11 +1,7 @@
 // Rows in: takes a run's messages from its stream until all its rows are there.
-//
-//   ShardFeed feed(stream, input, course, entry, timeout);
-//   feed.Receive(shard_rows, compute_limit);
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 
 #include "absl/status/status.h"
 #include "server/worker/active_calls.h"
@@ -23,13 +19,13 @@ class ShardFeed {
             std::chrono::milliseconds timeout)
       : stream_(stream), input_(input), course_(course), entry_(entry), timeout_(timeout) {}
 
-  // Until RowsDone. CANCELLED where the stream ends before; the input's errors.
-  absl::Status AwaitDone();
-
-  // After RowsDone: brings the rows that no message has. shard_rows: of the whole shard.
-  absl::Status Finish(int64_t shard_rows, std::chrono::milliseconds compute_limit);
+  // Until RowsDone, and until the rows are there that no message has. The course hears how far they
+  // are. CANCELLED where the stream ends before; the input's errors.
+  absl::Status Receive(const v1::RunOpen& open);
 
  private:
+  absl::Status AwaitDone();
+
   RunStream& stream_;
   InputSource& input_;
   RunCourse& course_;

@@ -1,5 +1,6 @@
 #include "server/worker/run_course.h"
 
+#include <atomic>
 #include <chrono>
 #include <future>
 
@@ -10,8 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-bool NotCancelled() { return false; }
-
 class RunCourseTest : public ::testing::Test {
  protected:
   RunCourseTest() {
@@ -21,19 +20,19 @@ class RunCourseTest : public ::testing::Test {
     }
   }
   std::future<absl::Status> Await(int64_t rows) {
-    return std::async(std::launch::async,
-                      [this, rows] { return course_.AwaitRows(rows, NotCancelled); });
+    return std::async(std::launch::async, [this, rows] { return course_.AwaitRows(rows); });
   }
   RunPhase phase() const { return course_.news().phase; }
 
-  RunCourse course_;
+  std::atomic<bool> cancelled_ = false;
+  RunCourse course_{[this] { return cancelled_.load(); }};
 };
 
 TEST_F(RunCourseTest, ComputeWaitsForRowsThatAreNotThere) {
-  EXPECT_TRUE(course_.AwaitRows(0, NotCancelled).ok());
+  EXPECT_TRUE(course_.AwaitRows(0).ok());
   course_.AddRows(10);
   course_.AddRows(5);  // does not take rows back
-  EXPECT_TRUE(course_.AwaitRows(10, NotCancelled).ok());
+  EXPECT_TRUE(course_.AwaitRows(10).ok());
   auto waiting = Await(11);
   EXPECT_EQ(waiting.wait_for(milliseconds(20)), std::future_status::timeout);
   course_.AddRows(11);
@@ -46,7 +45,7 @@ TEST_F(RunCourseTest, TheFirstFailureCounts) {
   course_.Fail(absl::DataLossError("first"));
   course_.Fail(absl::CancelledError("second"));
   EXPECT_EQ(waiting.get(), absl::DataLossError("first"));
-  EXPECT_TRUE(course_.AwaitRows(3, NotCancelled).ok()) << "these rows are there all the same";
+  EXPECT_TRUE(course_.AwaitRows(3).ok()) << "these rows are there all the same";
   EXPECT_EQ(phase(), RunPhase::kStopping);
   course_.EndCompute(absl::CancelledError("third"));
   EXPECT_EQ(course_.failure(), absl::DataLossError("first"));
@@ -54,11 +53,13 @@ TEST_F(RunCourseTest, TheFirstFailureCounts) {
 }
 
 TEST_F(RunCourseTest, AWaitForRowsSeesACancellation) {
-  EXPECT_TRUE(absl::IsCancelled(course_.AwaitRows(1, [] { return true; })));
+  cancelled_ = true;
+  EXPECT_TRUE(absl::IsCancelled(course_.AwaitRows(1)));
+  EXPECT_EQ(phase(), RunPhase::kStopping);
 }
 
 TEST_F(RunCourseTest, ADoneRunDoesNotFail) {
-  course_.AddAllRows(8, milliseconds(0));
+  course_.AddAllRows(milliseconds(0));
   EXPECT_EQ(phase(), RunPhase::kComputing);
   course_.EndCompute(absl::OkStatus());
   EXPECT_TRUE(course_.AwaitComputed(std::chrono::hours(1)));
@@ -73,7 +74,7 @@ TEST_F(RunCourseTest, ComputeMayEndBeforeAllRowsAreSaidToBeThere) {
   course_.EndCompute(absl::OkStatus());
   EXPECT_EQ(phase(), RunPhase::kSending);
   EXPECT_NE(course_.entered(RunPhase::kComputing), Deadline());
-  course_.AddAllRows(8, milliseconds(0));
+  course_.AddAllRows(milliseconds(0));
   EXPECT_EQ(phase(), RunPhase::kSending);
 }
 
