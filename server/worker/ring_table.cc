@@ -182,11 +182,6 @@ absl::StatusOr<RingTable::Lease> RingTable::Take(const std::string& ring_id, int
   return Lease(this, ring);
 }
 
-RingTable::Lease::Lease(Lease&& other) noexcept
-    : table_(other.table_), ring_(std::move(other.ring_)) {
-  other.ring_ = nullptr;
-}
-
 RingTable::Lease::~Lease() {
   if (ring_ == nullptr) return;
   table_->Close(ring_->end.ring_id, ring_->end.generation);

@@ -40,7 +40,7 @@ class RingTable {
   // The use of a ring by one job.
   class Lease {
    public:
-    Lease(Lease&& other) noexcept;
+    Lease(Lease&&) = default;
     Lease& operator=(Lease&&) = delete;
     ~Lease();
 

@@ -71,6 +71,11 @@ absl::Status CheckSettings(const WorkerSettings& settings) {
   return http.cert.empty() ? absl::OkStatus() : CheckTlsFiles(http);
 }
 
+WorkerSettings WithHttpHost(WorkerSettings settings) {
+  if (settings.http_host.empty()) settings.http_host = settings.host;
+  return settings;
+}
+
 // A GPU's weights are not shared.
 std::string WeightFolder(const WorkerSettings& settings, const Device& device) {
   const bool shares = settings.share_memory && !settings.model_dir.empty() && device.host_memory();
@@ -82,7 +87,7 @@ std::string WeightFolder(const WorkerSettings& settings, const Device& device) {
 Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Status self_test,
                std::unique_ptr<ReadyFile> ready_file, std::unique_ptr<AuthTokens> tokens,
                int64_t memory_limit)
-    : settings_(settings),
+    : settings_(WithHttpHost(settings)),
       devices_(std::move(devices)),
       self_test_(std::move(self_test)),
       ready_file_(std::move(ready_file)),
@@ -136,10 +141,6 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerSettings& sett
 
 Worker::~Worker() { Stop(); }
 
-std::string Worker::http_host() const {
-  return settings_.http_host.empty() ? settings_.host : settings_.http_host;
-}
-
 absl::Status Worker::Listen() {
   std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
   if (!settings_.security.tls.ca.empty()) {
@@ -159,7 +160,7 @@ absl::Status Worker::Listen() {
   const TlsFiles tls = HttpTlsOf(settings_);
   ASSIGN_OR_RETURN(http_,
                    HttpEndpoint::Start(
-                       http_host(), settings_.http_port,
+                       settings_.http_host, settings_.http_port,
                        {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
                         {"/metrics", ForPrometheus(
                                          readers_,
@@ -173,11 +174,11 @@ absl::Status Worker::Listen() {
   const DeviceInfo info = devices_.main->info();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion,
                HostPort(settings_.host, grpc_.port), info.name, info.kernel,
-               state_.rings.transport(), HostPort(http_host(), http_->port()));
+               state_.rings.transport(), HostPort(settings_.http_host, http_->port()));
   if (!self_test_.ok()) spdlog::error("self-test: {}", std::string(self_test_.message()));
-  if (settings_.http.auth_token_file.empty() && !IsLoopback(http_host())) {
+  if (settings_.http.auth_token_file.empty() && !IsLoopback(settings_.http_host)) {
     spdlog::warn("no --auth-token-file: whoever reaches {} reads this worker's /metrics",
-                 HostPort(http_host(), http_->port()));
+                 HostPort(settings_.http_host, http_->port()));
   }
   return absl::OkStatus();
 }

@@ -55,9 +55,8 @@ class Worker {
   void SetReady(bool ready);
   void AwaitDrained();
   HttpReply ServeMetrics();
-  std::string http_host() const;
 
-  const WorkerSettings settings_;
+  const WorkerSettings settings_;  // http_host: never empty
   const WorkerDevices devices_;
   const absl::Status self_test_;
   const std::unique_ptr<ReadyFile> ready_file_;
