@@ -127,9 +127,9 @@ absl::StatusOr<FileInput::Block> FileInput::Prepare(int64_t begin, int64_t end) 
   return block;
 }
 
-absl::Status FileInput::Read(const Block& block) {
+absl::Status FileInput::Read(Block& block) {
   for (const auto& [tensor, file] : files_) {
-    std::vector<RowPiece> pieces = block.pieces.at(tensor);
+    std::vector<RowPiece>& pieces = block.pieces[tensor];
     const int64_t row_bytes = file.rows.row_bytes;
     if (store_.host_memory()) {
       RETURN_IF_ERROR(ReadRows(file.rows, pieces, store_.Row(tensor, 0)));

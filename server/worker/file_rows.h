@@ -70,7 +70,7 @@ class FileInput final : public InputSource {
     std::map<TensorKind, std::vector<RowPiece>> pieces;
   };
   absl::StatusOr<Block> Prepare(int64_t begin, int64_t end) const;
-  absl::Status Read(const Block& block);
+  absl::Status Read(Block& block);
 
   const std::map<TensorKind, RunFile>& files_;
   const RunWork& work_;
