@@ -72,14 +72,14 @@ class NotingStream : public testing::TypedRunStream {
     request = requests_[next_++];
     return true;
   }
-  bool Said(const v1::RunResponse& response, grpc::WriteOptions options) override {
-    said_.push_back(response);
+  bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions options) override {
+    responses_.push_back(response);
     last_ = options.is_last_message();
     return true;
   }
-  std::vector<v1::RunResponse::MessageCase> said() const {
+  std::vector<v1::RunResponse::MessageCase> responses() const {
     std::vector<v1::RunResponse::MessageCase> cases;
-    for (const v1::RunResponse& response : said_) cases.push_back(response.message_case());
+    for (const v1::RunResponse& response : responses_) cases.push_back(response.message_case());
     return cases;
   }
   bool last() const { return last_; }  // what was said last leaves with the status
@@ -87,7 +87,7 @@ class NotingStream : public testing::TypedRunStream {
  private:
   const std::vector<v1::RunRequest> requests_;
   size_t next_ = 0;
-  std::vector<v1::RunResponse> said_;
+  std::vector<v1::RunResponse> responses_;
   bool last_ = false;
 };
 

@@ -64,8 +64,8 @@ TEST(RunCall, AShortJobHasNoThreadButItsCalls) {
   const absl::Status status = RunCall(worker.state, context, stream).Serve();
   EXPECT_TRUE(status.ok()) << status;
   using Response = v1::RunResponse;
-  EXPECT_EQ(stream.said(), (std::vector{Response::kReady, Response::kComputed, Response::kFinal,
-                                        Response::kFigures}));
+  EXPECT_EQ(stream.responses(), (std::vector{Response::kReady, Response::kComputed,
+                                             Response::kFinal, Response::kFigures}));
   EXPECT_TRUE(stream.last());
   EXPECT_EQ(worker.state.threads.count(), 0);
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
@@ -115,7 +115,7 @@ TEST(RunCall, AJobWhoseModelIsNotReadKeepsTheDeviceFromNobody) {
   const absl::Status status = RunCall(worker.state, context, stream).Serve();
   EXPECT_FALSE(answered.HasBeenNotified());
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
+  EXPECT_EQ(stream.responses().back(), v1::RunResponse::kFigures);
   answered.Notify();
 }
 
@@ -127,7 +127,7 @@ TEST(RunCall, AShortJobWhoseRowsAreThereIsAnsweredInOneMessage) {
   grpc::ServerContext context;
   const absl::Status status = RunCall(worker.state, context, stream).Serve();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said(), std::vector{v1::RunResponse::kWhole});
+  EXPECT_EQ(stream.responses(), std::vector{v1::RunResponse::kWhole});
   EXPECT_TRUE(stream.last());
   EXPECT_EQ(worker.state.threads.count(), 0);
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
@@ -141,8 +141,8 @@ TEST(RunCall, AShortJobSaysThatItFailed) {
     OneWorker worker(device);
     grpc::ServerContext context;
     EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
-    EXPECT_EQ(stream.said().back(), v1::RunResponse::kFailed);
-    EXPECT_EQ(stream.said().size(), rows_there ? 1U : 2U);
+    EXPECT_EQ(stream.responses().back(), v1::RunResponse::kFailed);
+    EXPECT_EQ(stream.responses().size(), rows_there ? 1U : 2U);
   }
 }
 
@@ -160,8 +160,8 @@ TEST(RunCall, AWorkerThatTakesNoMemoryAwaitsItsRowsThoughTheyAreThere) {
   grpc::ServerContext context;
   const absl::Status status = RunCall(worker.state, context, stream).Serve();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said().front(), v1::RunResponse::kReady);
-  EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
+  EXPECT_EQ(stream.responses().front(), v1::RunResponse::kReady);
+  EXPECT_EQ(stream.responses().back(), v1::RunResponse::kFigures);
 }
 
 TEST(RunCall, AShortJobWhoseRowsDoNotComeEndsCancelled) {

@@ -38,7 +38,7 @@ class OpenStream : public testing::TypedRunStream {
         changed_.wait_for(lock, std::chrono::seconds(20), [this] { return failed_.has_value(); });
     return false;
   }
-  bool Said(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
+  bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
     const std::lock_guard lock(mutex_);
     if (response.has_failed()) failed_ = response.failed();
     changed_.notify_all();
@@ -65,25 +65,25 @@ class FullStream : public testing::TypedRunStream {
     if (more) request = requests_[next_++];
     return more;
   }
-  bool Said(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
+  bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
     if (!response.has_output()) return true;
     std::unique_lock lock(mutex_);
     full_ = true;
     changed_.notify_all();
-    return changed_.wait_for(lock, kLimit, [this] { return heard_; });
+    return changed_.wait_for(lock, kLimit, [this] { return failure_known_; });
   }
   bool AwaitFull() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kLimit, [this] { return full_; });
   }
-  void Hear() {
+  void NoteFailure() {
     const std::lock_guard lock(mutex_);
-    heard_ = true;
+    failure_known_ = true;
     changed_.notify_all();
   }
-  bool heard() {
+  bool failure_known() {
     const std::lock_guard lock(mutex_);
-    return heard_;
+    return failure_known_;
   }
 
  private:
@@ -92,7 +92,7 @@ class FullStream : public testing::TypedRunStream {
   size_t next_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool full_ = false, heard_ = false;
+  bool full_ = false, failure_known_ = false;
 };
 
 // Fails behind its first stretch, once the stretch's outputs are on their way.
@@ -124,10 +124,10 @@ TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
   FullStream stream(std::move(requests));
   LaterFailingDevice device(*MakeDevice({.threads = 1}), stream);
   OneWorker worker(device);
-  worker.state.calls.SetOnFailure([&] { stream.Hear(); });
+  worker.state.calls.SetOnFailure([&] { stream.NoteFailure(); });
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
-  EXPECT_TRUE(stream.heard());
+  EXPECT_TRUE(stream.failure_known());
   const std::vector<v1::RunFailure> failures = worker.state.calls.TakeFailures();
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].run(), 7u);
