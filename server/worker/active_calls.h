@@ -1,9 +1,12 @@
-// The Run calls that are open at a worker: how many, their end when the coordinator is lost, how
-// long those that were cancelled took to end, and how others failed.
+// The Run calls that are open at a worker: how many, their end when the coordinator is lost or says
+// nothing of their rows, how long those that were cancelled took to end, and how others failed.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <list>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -11,6 +14,8 @@
 #include "engine/base/mutex.h"
 #include "grpcpp/server_context.h"
 #include "hilbert_ring/v1/worker.pb.h"
+#include "server/process/deadline.h"
+#include "server/process/interval_thread.h"
 
 namespace hilbert_ring::server {
 
@@ -20,26 +25,34 @@ class ActiveCalls {
   // A call's place; gone with it. The context outlives it.
   class Entry {
    public:
-    Entry(ActiveCalls& calls, grpc::ServerContext& context) : calls_(calls) {
+    Entry(ActiveCalls& calls, grpc::ServerContext& context) : calls_(calls), context_(context) {
       const MutexLock lock(calls_.mutex_);
-      calls_.contexts_.push_front(&context);
-      place_ = calls_.contexts_.begin();
+      calls_.entries_.push_front(this);
+      place_ = calls_.entries_.begin();
     }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     ~Entry() {
       const MutexLock lock(calls_.mutex_);
-      calls_.contexts_.erase(place_);
+      calls_.entries_.erase(place_);
     }
 
+    // The call is cancelled, soon after, unless this is called again by then.
+    void ExpectFeedBy(Deadline due) { feed_due_ = due; }
+    bool starved() const { return starved_; }
+
    private:
+    friend class ActiveCalls;
     ActiveCalls& calls_;
-    std::list<grpc::ServerContext*>::iterator place_;
+    grpc::ServerContext& context_;
+    std::atomic<Deadline> feed_due_ = Deadline::max();
+    std::atomic<bool> starved_ = false;
+    std::list<Entry*>::iterator place_;
   };
 
   int count() const {
     const MutexLock lock(mutex_);
-    return static_cast<int>(contexts_.size());
+    return static_cast<int>(entries_.size());
   }
 
   // Seconds from a cancellation to the memory's release; a few are kept until they are taken.
@@ -73,17 +86,29 @@ class ActiveCalls {
   // They end, and free what they hold, within a tile.
   void CancelAll() {
     const MutexLock lock(mutex_);
-    for (grpc::ServerContext* context : contexts_) context->TryCancel();
+    for (Entry* entry : entries_) entry->context_.TryCancel();
   }
 
  private:
   static constexpr size_t kMostKept = 1024;
+  static constexpr std::chrono::milliseconds kFeedInterval{200};
+
+  // One watch of all runs, for a run's own threads may all wait for the coordinator.
+  void CancelStarved() {
+    const MutexLock lock(mutex_);
+    for (Entry* entry : entries_) {
+      if (Clock::now() <= entry->feed_due_.load() || entry->starved_.exchange(true)) continue;
+      entry->context_.TryCancel();
+    }
+  }
 
   mutable Mutex mutex_;
   std::vector<double> cancel_seconds_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::RunFailure> failures_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_failure_ ABSL_GUARDED_BY(mutex_);
-  std::list<grpc::ServerContext*> contexts_ ABSL_GUARDED_BY(mutex_);
+  std::list<Entry*> entries_ ABSL_GUARDED_BY(mutex_);
+  // Last: it uses all of the above.
+  IntervalThread watch_{kFeedInterval, [this](const std::stop_token&) { CancelStarved(); }};
 };
 
 }  // namespace hilbert_ring::server

@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/mutex.h"
 #include "grpcpp/server_context.h"
+#include "server/process/tokens.h"
 
 namespace hilbert_ring::server {
 
@@ -17,15 +19,30 @@ namespace hilbert_ring::server {
 class CoordinatorSecret {
  public:
   // A registration begins: the secret of the one before is good for nothing from here on.
-  void Expect();
-  void Set(std::string secret);
+  void Expect() {
+    const MutexLock lock(mutex_);
+    secret_.clear();
+    expected_ = true;
+  }
 
-  // UNAUTHENTICATED (JOIN_TOKEN); so are all before the first Set.
-  absl::Status Check(const grpc::ServerContextBase& context, absl::string_view call) const;
+  void Set(std::string secret) {
+    const MutexLock lock(mutex_);
+    secret_ = std::move(secret);
+    expected_ = false;
+    changed_.notify_all();
+  }
 
-  // As Check, of a call that may overtake the secret: waits so long for one that is expected.
-  absl::Status Await(const grpc::ServerContextBase& context, absl::string_view call,
-                     std::chrono::milliseconds limit) const;
+  // UNAUTHENTICATED (JOIN_TOKEN); so are all before the first Set. limit: of a wait for a secret
+  // that is expected, for a call that may overtake it.
+  absl::Status Check(const grpc::ServerContextBase& context, absl::string_view call,
+                     std::chrono::milliseconds limit = {}) const {
+    MutexLock lock(mutex_);
+    if (limit.count() > 0) {
+      changed_.wait_for(lock, limit,
+                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !expected_; });
+    }
+    return CheckCallToken(context, secret_, call);
+  }
 
  private:
   mutable Mutex mutex_;

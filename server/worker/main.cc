@@ -2,8 +2,10 @@
 #include <spdlog/spdlog.h>
 
 #include <string>
+#include <utility>
 
 #include "engine/base/end_process.h"
+#include "engine/base/return_if_error.h"
 #include "engine/base/standard_streams.h"
 #include "server/process/file_limit.h"
 #include "server/process/logging.h"
@@ -11,15 +13,18 @@
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
 #include "server/worker/self_test.h"
-#include "server/worker/worker_process.h"
+#include "server/worker/worker.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 absl::Status Run(const WorkerSettings& settings) {
-  const auto devices = MakeWorkerDevices(settings);
-  if (!devices.ok()) return devices.status();
-  return RunWorker(settings, *devices, SelfTest(*devices->main));
+  ASSIGN_OR_RETURN(WorkerDevices devices, MakeWorkerDevices(settings));
+  absl::Status self_test = SelfTest(*devices.main);
+  ASSIGN_OR_RETURN(const auto worker,
+                   Worker::Start(settings, std::move(devices), std::move(self_test)));
+  worker->Run();
+  return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {

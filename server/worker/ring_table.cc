@@ -76,15 +76,6 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
     given_up.push_back(known->second);
     rings_.erase(known);
   }
-  if (rings_.size() >= kMaxRings) {
-    // Rings of coordinators that are gone; a ring in use is closed by those who use it.
-    std::erase_if(rings_, [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      if (entry.second->leased) return false;
-      Abort(*entry.second);
-      given_up.push_back(entry.second);
-      return true;
-    });
-  }
   auto ring = std::make_shared<Ring>();
   ring->end = end;
   rings_[end.ring_id] = ring;
@@ -189,11 +180,6 @@ absl::StatusOr<RingTable::Lease> RingTable::Take(const std::string& ring_id, int
   }
   ring->leased = true;
   return Lease(this, ring);
-}
-
-RingTable::Lease::Lease(Lease&& other) noexcept
-    : table_(other.table_), ring_(std::move(other.ring_)) {
-  other.ring_ = nullptr;
 }
 
 RingTable::Lease::~Lease() {

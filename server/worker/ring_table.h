@@ -40,7 +40,7 @@ class RingTable {
   // The use of a ring by one job.
   class Lease {
    public:
-    Lease(Lease&& other) noexcept;
+    Lease(Lease&&) = default;
     Lease& operator=(Lease&&) = delete;
     ~Lease();
 
@@ -74,6 +74,8 @@ class RingTable {
   // This generation and older ones. A job that uses it sees ABORTED.
   void Close(const std::string& ring_id, int64_t generation);
 
+  const std::string& transport() const { return transport_.name; }
+
   // Rings that this worker is in.
   int count() const;
 
@@ -84,8 +86,6 @@ class RingTable {
   absl::StatusOr<Lease> Take(const std::string& ring_id, int64_t generation);
 
  private:
-  static constexpr size_t kMaxRings = 64;
-
   void Form(const std::shared_ptr<Ring>& ring, Deadline deadline);
   void Abort(Ring& ring) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Ring> Find(const std::string& ring_id, int64_t generation)

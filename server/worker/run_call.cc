@@ -1,24 +1,34 @@
+// The story of one run, in the order of its phases (run_phase.h):
+//
+//   Open       RunOpen -> what it computes (run_work.h), with the plan from its shards
+//   Read       its files are opened, an encoder's model is read
+//   AwaitLane  its turn on the device
+//   Allocate   memory, ring, shard (run_shard.h) -> RunReady
+//   Receive    rows come to the shard (shard_feed.h); compute begins with the first
+//   Compute    the plan; outputs leave as they become final (run_sender.h)
+//   End        figures or failure -> the call's status, and all memory is free
+//
+// A run has three threads: the call's own receives rows, then watches for cancellation; one
+// executes; one sends. A short run has its call's thread alone.
 #include "server/worker/run_call.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/deadline.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/shard/run_message.h"
-#include "server/worker/broken_device.h"
-#include "server/worker/delivered_rows.h"
-#include "server/worker/store_outputs.h"
+#include "server/worker/shard_feed.h"
+#include "server/worker/worker_device.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -29,63 +39,30 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPoll{10};  // until a cancellation is seen
 constexpr std::chrono::seconds kMemoryTimeout{5};
 constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within a tile
-constexpr double kShortFlops = 5e8;               // some milliseconds of a processor
-
-absl::Status WithTimeout(const absl::Status& error) {
-  return absl::IsDeadlineExceeded(error) ? wire::WithReason(error, wire::reason::kJobTimeout)
-                                         : error;
-}
 
 }  // namespace
 
-absl::Status RunCall::UnexpectedMessage(const char* expected) {
-  return absl::InvalidArgumentError(absl::StrCat("expected ", expected));
-}
-
-absl::Status RunCall::Malformed() {
-  return absl::InvalidArgumentError("a message of the Run stream is no RunRequest");
-}
-
-absl::Status RunCall::Cancelled() {
-  return absl::CancelledError("the coordinator cancelled the job");
-}
-
 absl::Status RunCall::Serve() {
   RETURN_IF_ERROR(Open());
-  // A file system that does not answer keeps this call, and not the device.
-  absl::Status status = OpenFiles();
-  if (status.ok()) status = work_->Read([this] { return look_.IsCancelled(); });
-  if (status.ok()) {
-    ASSIGN_OR_RETURN(turn_, AwaitTurn());
-    idle_bytes_ = ResidentBytes();
-    status = Allocate();
+  absl::Status status = Read();
+  if (status.ok()) status = AwaitLane();
+  if (status.ok()) status = Allocate();
+  if (!status.ok()) {
+    course_.Fail(status);
+  } else {
+    course_.Enter(RunPhase::kReceiving);
+    mode_ == RunMode::kThreads ? RunInThreads() : RunAlone();
   }
-  if (status.ok()) {
-    status = short_ ? WorkAlone() : Work();
+  status = course_.failure();
+  if (absl::IsDeadlineExceeded(status)) {
+    status = wire::WithReason(status, wire::reason::kJobTimeout);
   }
-  // Before the next job's turn, and all of it before that job can reserve it.
-  output_.reset();
-  ring_.reset();
-  if (files_ != nullptr) {
-    file_bytes_read_ = files_->bytes_read();
-    file_bytes_written_ = files_->bytes_written();
-  }
-  files_.reset();
-  store_.reset();
-  shared_.reset();
-  const WorkerCost cost = work_->cost();
-  work_.reset();
-  TrimMalloc(cost.resident_bytes());
-  reservation_.reset();
-  if (cancelled_at_) {
-    state_.calls.NoteCancelled(SecondsBetween(*cancelled_at_, Clock::now()));
-  }
-  CountEnd(status, cost);
-  const auto level =
-      status.ok() || absl::IsCancelled(status) ? spdlog::level::debug : spdlog::level::warn;
-  LogEvent(level, "run ended",
+  Release();
+  Count(status);
+  const bool is_fault = !status.ok() && !absl::IsCancelled(status);
+  LogEvent(is_fault ? spdlog::level::warn : spdlog::level::debug, "run ended",
            {{"job", open_.job_id()},
-            {"rank", int64_t{rank_}},
+            {"rank", int64_t{open_.rank()}},
             {"code", absl::StatusCodeToString(status.code())},
             {"error", std::string(status.message())},
             {"traceparent", open_.traceparent()}});
@@ -93,51 +70,15 @@ absl::Status RunCall::Serve() {
   return status;
 }
 
-std::optional<Deadline> RunCall::RowsDone() {
-  const MutexLock lock(mutex_);
-  return rows_done_;
-}
-
-void RunCall::CountEnd(const absl::Status& status, const WorkerCost& cost) {
-  if (state_.metrics == nullptr) return;
-  state_.metrics->CountRun(status.code());
-  if (cancelled_at_) {
-    state_.metrics->ObserveCancel(SecondsBetween(*cancelled_at_, Clock::now()));
-  }
-  const std::optional<Deadline> rows_done = RowsDone();
-  if (!status.ok() || !figures_.ok() || !rows_done) return;
-  state_.metrics->ObserveRun({.transport = transport_,
-                              .tokens = cost.tokens,
-                              .flops = figures_->flops,
-                              .flops_planned = cost.flops,
-                              .receive_seconds = SecondsBetween(ready_, *rows_done),
-                              .compute_seconds = figures_->compute_seconds,
-                              .exchange_seconds = figures_->exchange_seconds,
-                              .exposed_exchange_seconds = figures_->exposed_exchange_seconds,
-                              .bytes_sent = figures_->bytes_sent,
-                              .bytes_received = figures_->bytes_received,
-                              .bytes_received_planned = cost.bytes_received,
-                              .memory_peak_bytes = figures_->memory_peak_bytes,
-                              .memory_predicted_bytes = cost.resident_bytes(),
-                              .file_bytes_read = file_bytes_read_,
-                              .file_bytes_written = file_bytes_written_});
-}
-
 absl::Status RunCall::Open() {
   RunMessage<v1::RunRequest> message;
-  v1::RunRequest& request = message.fields;
   const bool came = stream_.Read(&message.buffer);
   if (place_ != nullptr && !place_->Open()) return place_->why();
-  if (came && !Split(message)) return Malformed();
-  if (!came || !request.has_open()) return UnexpectedMessage("RunOpen first");
-  const Deadline opened = std::chrono::steady_clock::now();
-  open_ = std::move(*request.mutable_open());
-  rank_ = open_.rank();
-  if (open_.workers() < 1 || open_.workers() > kMaxWorkers || rank_ < 0 ||
-      rank_ >= open_.workers()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank is ", rank_, ", workers is ", open_.workers()));
+  if (!came || !Split(message) || !message.fields.has_open()) {
+    return absl::InvalidArgumentError("expected RunOpen first");
   }
+  const Deadline opened = Clock::now();
+  open_ = std::move(*message.fields.mutable_open());
   if (open_.lane() < 0 || open_.lane() >= std::ssize(state_.lanes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("lane is ", open_.lane(), ", this worker has ", state_.lanes.size()));
@@ -156,18 +97,21 @@ absl::Status RunCall::Open() {
   return absl::OkStatus();
 }
 
-absl::Status RunCall::OpenFiles() {
-  if (open_.files_size() == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(files_, ShardFiles::Open(state_.data_root, open_, *work_));
-  return absl::OkStatus();
+// A file system that does not answer keeps this call, and not the device.
+absl::Status RunCall::Read() {
+  course_.Enter(RunPhase::kReading);
+  ASSIGN_OR_RETURN(files_, OpenRunFiles(state_.data_root, open_, *work_));
+  return work_->Read([this] { return course_.IsStopped(); });
 }
 
-absl::StatusOr<Lane::Turn> RunCall::AwaitTurn() {
-  const Deadline deadline = std::chrono::steady_clock::now() + kTurnTimeout;
+absl::Status RunCall::AwaitLane() {
+  course_.Enter(RunPhase::kQueued);
+  const Deadline deadline = Clock::now() + kTurnTimeout;
   while (true) {
-    if (Lane::Turn turn = lane_->AwaitTurn(kPoll)) return turn;
-    if (context_.IsCancelled()) return Cancelled();
-    if (std::chrono::steady_clock::now() > deadline) {
+    turn_ = lane_->AwaitTurn(kPoll);
+    if (turn_ != nullptr) return absl::OkStatus();
+    if (course_.IsStopped()) return RunCancelled();
+    if (Clock::now() > deadline) {
       return wire::ErrorOf(wire::reason::kWorkerBusy,
                            "the job before this one has not ended in time");
     }
@@ -175,205 +119,145 @@ absl::StatusOr<Lane::Turn> RunCall::AwaitTurn() {
 }
 
 absl::Status RunCall::Allocate() {
-  // A job of another lane that was given up may still have its memory for a moment.
+  course_.Enter(RunPhase::kAllocating);
+  idle_bytes_ = ResidentBytes();
+  RETURN_IF_ERROR(Reserve());
+  const auto tell_read = [this] {
+    v1::RunResponse response;
+    response.mutable_read();
+    return sender_->Write(response);
+  };
+  ASSIGN_OR_RETURN(RunShard shard,
+                   MakeRunShard(state_, open_, *work_, lane_->device(), files_, tell_read));
+  shard_.emplace(std::move(shard));
+  const auto stopped = [this] { return course_.IsStopped(); };
+  const absl::Status prepared = work_->Prepare(lane_->device(), stopped);
+  if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
+  mode_ = ModeOf({.in_place = shard_->input->in_place() && shard_->output->in_place(),
+                  .exchanges = work_->plan().costs.steps > 0,
+                  .projects_tiles = work_->shape().rows.Has(TensorKind::kTiles),
+                  .rows_there = open_.rows_there(),
+                  .flops = work_->cost().flops});
+  RunReplies replies(stream_, stopped,
+                     [this] { return shard_->input->file_bytes() + shard_->output->file_bytes(); });
+  sender_.emplace(std::move(replies), course_, *work_, *shard_->output, mode_,
+                  [this] { return Report(); });
+  if (mode_ == RunMode::kOneMessage) return absl::OkStatus();
+  v1::RunResponse response;
+  response.mutable_ready()->set_shares_memory(shard_->shared != nullptr);
+  return sender_->Write(response);
+}
+
+// A job of another lane that was given up may still have its memory for a moment.
+absl::Status RunCall::Reserve() {
   const int64_t bytes = work_->cost().resident_bytes();
-  const Deadline deadline = std::chrono::steady_clock::now() + kMemoryTimeout;
+  const Deadline deadline = Clock::now() + kMemoryTimeout;
   auto reservation = state_.memory.Reserve(bytes);
-  while (!reservation.ok() && bytes <= state_.memory.limit() &&
-         std::chrono::steady_clock::now() < deadline) {
-    if (context_.IsCancelled()) return Cancelled();
+  while (!reservation.ok() && bytes <= state_.memory.limit() && Clock::now() < deadline) {
+    if (course_.IsStopped()) return RunCancelled();
     std::this_thread::sleep_for(kPoll);
     reservation = state_.memory.Reserve(bytes);
   }
   RETURN_IF_ERROR(reservation.status());
   reservation_.emplace(*std::move(reservation));
-  const Plan& plan = work_->plan();
-  if (plan.costs.steps > 0) {
-    ASSIGN_OR_RETURN(auto ring, state_.rings.Take(open_.ring_id(), open_.generation()));
-    ring_.emplace(std::move(ring));
-    transport_ = ring_->communicator()->name();
-  }
-  RETURN_IF_ERROR(MakeStore());
-  if (files_ != nullptr) files_->Use(*store_);
-  absl::Status prepared = work_->Prepare(lane_->device(), [this] { return look_.IsCancelled(); });
-  if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
-  ASSIGN_OR_RETURN(Delivered delivered, DeliveredOf(open_, plan.spec.tokens));
-  output_.emplace(plan, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
-  ready_ = std::chrono::steady_clock::now();
-  short_ = IsShort();
-  whole_ = short_ && open_.rows_there();
-  if (whole_) return absl::OkStatus();
-  v1::RunResponse response;
-  response.mutable_ready()->set_shares_memory(shared_ != nullptr);
-  return Send(response);
-}
-
-// In the coordinator's memory if it offers some and this process can reach it.
-absl::Status RunCall::MakeStore() {
-  const ShardLayout layout(work_->plan(), rank_);
-  if (state_.share_memory && open_.has_shared_memory() &&
-      open_.shared_memory().bytes() >= layout.bytes()) {
-    auto shared = SharedMemory::Open(open_.shared_memory());
-    if (shared.ok()) {
-      shared_ = *std::move(shared);
-      store_ = ShardStore::Over(HostShard(shared_->data(), layout));
-      return absl::OkStatus();
-    }
-    spdlog::info("job {}, rank {}: rows come by the stream: {}", open_.job_id(), rank_,
-                 std::string(shared.status().message()));
-  }
-  auto store = ShardStore::Make(lane_->device(), work_->plan(), rank_);
-  if (!store.ok()) return wire::WithReason(store.status(), wire::reason::kWorkerMemory);
-  store_ = *std::move(store);
   return absl::OkStatus();
 }
 
-// Nothing is exchanged, sent or awaited once its rows are there.
-bool RunCall::IsShort() const {
-  return shared_ != nullptr && files_ == nullptr && work_->plan().costs.steps == 0 &&
-         !work_->shape().rows.Has(TensorKind::kTiles) && work_->cost().flops <= kShortFlops;
+absl::Status RunCall::Receive() {
+  ShardFeed feed(stream_, *shard_->input, course_, entry_, state_.feed_timeout);
+  absl::Status status = feed.Receive(open_);
+  if (!status.ok()) course_.Fail(status);
+  return status;
 }
 
-absl::Status RunCall::WorkAlone() {
-  absl::Status received = ReceiveRows();
-  if (!received.ok()) {
-    NoteCancelled();
-    return received;
+void RunCall::RunAlone() {
+  const absl::Status received = Receive();
+  if (received.ok()) {
+    Execute();
+  } else {
+    course_.EndCompute(received);
   }
-  Execute();
-  if (look_.IsCancelled()) {
-    NoteCancelled();
-    return Cancelled();
-  }
-  SendNews();
-  if (!figures_.ok()) return WithTimeout(figures_.status());
-  const MutexLock sending(sending_);
-  return sent_;
+  sender_->SendNews();
 }
 
-// Notes figures or failure.
-void RunCall::Execute() {
-  absl::StatusOr<Figures> figures = ExecuteJob();
-  const Deadline ended = std::chrono::steady_clock::now();
-  if (state_.device_broken && IsBroken(lane_->device(), figures.status())) {
-    state_.device_broken(figures.status());
-  }
-  const MutexLock lock(mutex_);
-  figures_ = std::move(figures);
-  executed_ = true;
-  if (rows_done_) {
-    compute_seconds_ = SecondsBetween(*rows_done_, ended);
-  }
-}
-
-absl::Status RunCall::Work() {
-  auto sender = state_.threads.Start([this] { SendUntilExecuted(); });
+void RunCall::RunInThreads() {
+  auto sender = state_.threads.Start([this] { sender_->SendUntilComputed(); });
   auto executor = state_.threads.Start([this] {
     Execute();
-    if (files_ != nullptr) turn_.reset();  // what is left is the disk's, which may hang
-    if (shared_ != nullptr && files_ == nullptr) SendNews();
-    changed_.notify_all();
-    TellFailure();
+    if (!shard_->output->holds_lane()) turn_.reset();
+    sender_->NoteComputed();
+    TellFailureBeside();
   });
-  absl::Status received = ReceiveRows();
-  if (!received.ok()) {
-    NoteCancelled();
-    arrived_.Close(received);
-    const MutexLock sending(sending_);
-    if (files_ != nullptr && !all_sent_) SendFailed(received);
-  }
-  if (shared_ == nullptr) TrimMalloc(work_->cost().resident_bytes());  // of messages
-  AwaitExecuted();
+  Receive().IgnoreError();                                                     // the course has it
+  if (!shard_->input->in_place()) TrimMalloc(work_->cost().resident_bytes());  // of messages
+  AwaitComputed();
   executor.Join();
-  if (figures_.ok() && ring_) {
-    ring_->Finish(work_->plan().costs.steps);
-    ring_.reset();
+  if (figures_.ok() && shard_->ring) {
+    shard_->ring->Finish(work_->plan().costs.steps);
+    shard_->ring.reset();
   }
   sender.Join();
-  RETURN_IF_ERROR(received);
-  if (context_.IsCancelled()) return Cancelled();
-  if (files_ != nullptr) {
-    const MutexLock sending(sending_);
-    RETURN_IF_ERROR(sent_);
-  }
-  if (!figures_.ok()) return WithTimeout(figures_.status());
-  const MutexLock sending(sending_);
-  return sent_;
 }
 
-void RunCall::NoteCancelled() {
-  if (!cancelled_at_) cancelled_at_ = std::chrono::steady_clock::now();
-  cancelled_ = true;
+// In the executor.
+void RunCall::Execute() {
+  figures_ = Compute();
+  if (state_.device_broken && IsBroken(lane_->device(), figures_.status())) {
+    state_.device_broken(figures_.status());
+  }
+  course_.EndCompute(figures_.status());
 }
 
-// In the executing thread.
-absl::StatusOr<Figures> RunCall::ExecuteJob() {
-  ExecuteControl control{
-      .deadline = [this] { return compute_due_.load(); },
-      // Another thread looks, unless there is none or it may hang in a file.
-      .cancelled =
-          [this] {
-            return cancelled_.load() || ((short_ || files_ != nullptr) && look_.IsCancelled());
-          },
-      .progress =
-          [this](double done) {
-            // The last call comes when all is computed and all buffers are still
-            // there.
-            if (done >= 1.0) resident_bytes_ = ResidentBytes();
-            const MutexLock lock(mutex_);
-            news_.fraction = std::max(news_.fraction, done);  // threads tell in any order
-          },
-      .waiting =
-          [this](int64_t step) {
-            const MutexLock lock(mutex_);
-            news_.waiting_step = step;
-          },
-      .await_rows = [this](int64_t rows) { return AwaitRows(rows); },
-      .rows_final =
-          [this](int64_t rows) {
-            {
-              const MutexLock lock(mutex_);
-              news_.rows_final = rows;
-            }
-            if (shared_ == nullptr || files_ != nullptr) {
-              changed_.notify_all();
-            } else if (!whole_ && rows < store_->rows()) {
-              SendNews();
-            }
-          }};
-  WorkControl work{.layer = [this](int64_t layer) {
-    const MutexLock lock(mutex_);
-    news_.layer = layer;
-  }};
-  if (shared_ != nullptr && open_.shared_memory().used()) {
-    std::memset(store_->Row(TensorKind::kOut, 0), 0,
-                static_cast<size_t>(store_->rows() * store_->layout().RowBytes(TensorKind::kOut)));
-  }
-  work.execute = std::move(control);
-  if (spans_) spans_->NoteIn(work);
-  return work_->Execute(*store_, lane_->device(), ring_ ? ring_->communicator() : nullptr,
-                        ring_ ? ring_->first_step() : 1, work);
+absl::StatusOr<Figures> RunCall::Compute() {
+  WorkControl control{
+      .execute = {.deadline = [this] { return course_.compute_due(); },
+                  .cancelled = [this] { return course_.IsStopped(); },
+                  .progress =
+                      [this](double done) {
+                        // The last call comes when all is computed and all buffers are still there.
+                        if (done >= 1.0) resident_bytes_ = ResidentBytes();
+                        course_.Note([done](RunProgress& progress) {  // threads tell in any order
+                          progress.fraction = std::max(progress.fraction, done);
+                        });
+                      },
+                  .waiting =
+                      [this](int64_t step) {
+                        course_.Note([step](RunProgress& now) { now.waiting_step = step; });
+                      },
+                  .await_rows = [this](int64_t rows) { return course_.AwaitRows(rows); },
+                  .rows_final =
+                      [this](int64_t rows) {
+                        course_.Note([rows](RunProgress& now) { now.rows_final = rows; });
+                        if (rows < shard_->store->rows()) sender_->NoteRowsFinal();
+                      }},
+      .layer = [this](int64_t layer) {
+        course_.Note([layer](RunProgress& now) { now.layer = layer; });
+      }};
+  if (spans_) spans_->NoteIn(control);
+  shard_->ClearOutputs();
+  auto& ring = shard_->ring;
+  return work_->Execute(*shard_->store, lane_->device(), ring ? ring->communicator() : nullptr,
+                        ring ? ring->first_step() : 1, control);
 }
 
-// Who reads files may not come back to close the gate.
-absl::Status RunCall::AwaitRows(int64_t rows) {
-  while (files_ != nullptr && !arrived_.AwaitFor(rows, kPoll)) {
-    if (context_.IsCancelled()) return Cancelled();
+// In the call's thread, which ends a compute that nobody wants.
+void RunCall::AwaitComputed() {
+  bool aborted = false;
+  while (!course_.AwaitComputed(kPoll)) {
+    if (!course_.IsStopped() || std::exchange(aborted, true)) continue;
+    if (shard_->ring) shard_->ring->communicator()->Abort("the job was cancelled");
   }
-  return arrived_.Await(rows);
 }
 
-// Until it has ended; a cancelled call makes it end.
-void RunCall::AwaitExecuted() {
-  MutexLock lock(mutex_);
-  bool told = false;
-  while (!changed_.wait_for(lock, kPoll,
-                            [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return executed_; })) {
-    if (told || (!cancelled_ && !context_.IsCancelled())) continue;
-    told = true;
-    NoteCancelled();
-    if (ring_) ring_->communicator()->Abort("the job was cancelled");
-  }
+// Before the next job's turn, and all of it before that job can reserve it.
+void RunCall::Release() {
+  sender_.reset();
+  shard_.reset();
+  files_ = {};
+  const int64_t bytes = work_->cost().resident_bytes();
+  work_.reset();
+  TrimMalloc(bytes);
+  reservation_.reset();
 }
 
 }  // namespace hilbert_ring::server

@@ -40,18 +40,18 @@ void RunSpans::NoteIn(WorkControl& control) {
   };
 }
 
-void RunSpans::Note(const What& what, Deadline begin, Deadline end) {
+void RunSpans::Note(const Label& label, Deadline begin, Deadline end) {
   const auto seconds = [this](Deadline at) {
     return std::chrono::duration<double>(at - opened_).count();
   };
   const MutexLock lock(mutex_);
   // Room is kept for that of receiving, which is noted last.
-  const int kept = what.kind == v1::Span::KIND_RECEIVE ? 0 : 1;
+  const int kept = label.kind == v1::Span::KIND_RECEIVE ? 0 : 1;
   if (std::ssize(spans_) >= most_ - kept) return;
   v1::Span& span = spans_.emplace_back();
-  span.set_kind(what.kind);
-  span.set_step(what.step);
-  span.set_layer(what.layer);
+  span.set_kind(label.kind);
+  span.set_step(label.step);
+  span.set_layer(label.layer);
   span.set_begin_seconds(seconds(begin));
   span.set_end_seconds(seconds(end));
 }

@@ -15,7 +15,7 @@ namespace hilbert_ring::server {
 // out, but for that of receiving.
 class RunSpans {
  public:
-  struct What {
+  struct Label {
     v1::Span::Kind kind = v1::Span::KIND_UNSPECIFIED;
     int64_t step = 0, layer = 0;
   };
@@ -26,7 +26,7 @@ class RunSpans {
   // `control` notes what is computed. This outlives the computation.
   void NoteIn(WorkControl& control);
 
-  void Note(const What& what, Deadline begin, Deadline end);
+  void Note(const Label& label, Deadline begin, Deadline end);
 
   void AddTo(v1::WorkerReport& report) const;
 

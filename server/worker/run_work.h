@@ -1,4 +1,4 @@
-// What a run computes on the rows of its shard: attention here, an encoder in encode_work.h.
+// What a run computes on the rows of its shard: attention here, an encoder in encode_run.h.
 #pragma once
 
 #include <cstdint>

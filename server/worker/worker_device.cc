@@ -3,10 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "engine/comm/communicator.h"
 #include "server/process/process_memory.h"
 
 namespace hilbert_ring::server {
@@ -62,6 +64,18 @@ std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {
 
 absl::Status CanEncode(Device& device) {
   return device.host_memory() ? absl::OkStatus() : device.row_math().status();
+}
+
+bool IsBroken(Device& device, const absl::Status& error) {
+  if (error.GetPayload(kMemoryInUse).has_value()) return true;
+  if (!absl::IsInternal(error) || device.host_memory()) return false;
+  constexpr int64_t kFloats = 16;
+  float copy[kFloats] = {};
+  const auto buffer = device.Allocate(sizeof(copy));
+  if (!buffer.ok()) return !absl::IsResourceExhausted(buffer.status());
+  auto* const floats = reinterpret_cast<float*>((*buffer)->data());
+  return !device.FillFloats(floats, kFloats, 1).ok() ||
+         !device.CopyOut(copy, floats, sizeof(copy)).ok() || copy[kFloats - 1] != 1;
 }
 
 absl::StatusOr<int64_t> JobMemoryLimit(const WorkerSettings& settings, Device& device) {

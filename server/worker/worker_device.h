@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/device/device.h"
 #include "server/process/settings.h"
@@ -27,6 +28,11 @@ std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device);
 
 // Whether it computes encoders: OK, or why the GPU does not. A device of a CPU does.
 absl::Status CanEncode(Device& device);
+
+// Whether the device, or the process with it, is of no use any more after this error of a job:
+// errors of a GPU's context outlast the call that met them, others do not. Asks the device where
+// the error leaves it open.
+bool IsBroken(Device& device, const absl::Status& error);
 
 // Memory for jobs: the setting, or else the GPU's limit or the worker's share of 80 % of the
 // machine's memory. Where weights of models lie on the GPU, --model-memory of its limit is theirs.

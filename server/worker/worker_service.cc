@@ -1,10 +1,12 @@
 #include "server/worker/worker_service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/base/return_if_error.h"
 #include "google/protobuf/descriptor.h"
 #include "grpcpp/support/method_handler.h"
 #include "wire/status.h"
@@ -37,71 +39,61 @@ WorkerService::WorkerService(WorkerState& state, CallGate& gate, const Coordinat
 }
 
 template <typename Handler>
-grpc::Status WorkerService::Counted(std::string_view method, const Handler& handler) {
-  return state_.metrics != nullptr ? state_.metrics->requests().Count(method, handler) : handler();
+grpc::Status WorkerService::Serve(const char* method, const grpc::ServerContext& context,
+                                  std::chrono::milliseconds secret_limit, const Handler& handler) {
+  const auto serve = [&] {
+    absl::Status status = secret_.Check(context, method, secret_limit);
+    if (status.ok()) status = handler();
+    return wire::ToGrpc(status);
+  };
+  return state_.metrics != nullptr ? state_.metrics->requests().Count(method, serve) : serve();
 }
 
 grpc::Status WorkerService::Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
                                   v1::GreetResponse* response) {
-  return Counted("Greet",
-                 [&] { return wire::ToGrpc(secret_.Await(*context, "Greet", kSecretLimit)); });
+  return Serve("Greet", *context, kSecretLimit, [] { return absl::OkStatus(); });
 }
 
 grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
                                         const v1::PrepareRingRequest* request,
                                         v1::PrepareRingResponse* response) {
-  return Counted("PrepareRing", [&] {
-    if (absl::Status status = secret_.Check(*context, "PrepareRing"); !status.ok()) {
-      return wire::ToGrpc(status);
-    }
+  return Serve("PrepareRing", *context, {}, [&]() -> absl::Status {
     const auto timeout =
         std::min(std::chrono::milliseconds(request->timeout_ms()), kLongestRingTimeout);
-    auto blob = state_.rings.Prepare({.ring_id = request->ring_id(),
-                                      .generation = request->generation(),
-                                      .rank = request->rank(),
-                                      .size = request->size()},
-                                     std::chrono::steady_clock::now() + timeout);
-    if (!blob.ok()) return wire::ToGrpc(blob.status());
-    response->set_blob(*std::move(blob));
-    return grpc::Status::OK;
+    ASSIGN_OR_RETURN(*response->mutable_blob(),
+                     state_.rings.Prepare({.ring_id = request->ring_id(),
+                                           .generation = request->generation(),
+                                           .rank = request->rank(),
+                                           .size = request->size()},
+                                          std::chrono::steady_clock::now() + timeout));
+    return absl::OkStatus();
   });
 }
 
 grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
                                         const v1::ConnectRingRequest* request,
                                         v1::ConnectRingResponse* response) {
-  return Counted("ConnectRing", [&] {
-    if (absl::Status status = secret_.Check(*context, "ConnectRing"); !status.ok()) {
-      return wire::ToGrpc(status);
-    }
-    return wire::ToGrpc(state_.rings.Connect(
+  return Serve("ConnectRing", *context, {}, [&] {
+    return state_.rings.Connect(
         request->ring_id(), request->generation(),
         std::vector<std::string>(request->blobs().begin(), request->blobs().end()),
-        std::chrono::steady_clock::now() + kLongestRingTimeout));
+        std::chrono::steady_clock::now() + kLongestRingTimeout);
   });
 }
 
 grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
                                       const v1::CloseRingRequest* request,
                                       v1::CloseRingResponse* response) {
-  return Counted("CloseRing", [&] {
-    if (absl::Status status = secret_.Check(*context, "CloseRing"); !status.ok()) {
-      return wire::ToGrpc(status);
-    }
+  return Serve("CloseRing", *context, {}, [&] {
     state_.rings.Close(request->ring_id(), request->generation());
-    return grpc::Status::OK;
+    return absl::OkStatus();
   });
 }
 
 grpc::Status WorkerService::RunRaw(grpc::ServerContext* context, Stream* stream) {
-  return Counted("Run", [&] {
-    if (absl::Status status = secret_.Check(*context, "Run"); !status.ok()) {
-      return wire::ToGrpc(status);
-    }
-    auto place = BlockingPlace::Enter(gate_, *context);
-    if (!place.ok()) return wire::ToGrpc(place.status());
-    const ActiveCalls::Entry entry(state_.calls, *context);
-    return wire::ToGrpc(RunCall(state_, *context, *stream, &*place).Serve());
+  return Serve("Run", *context, {}, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(BlockingPlace place, BlockingPlace::Enter(gate_, *context));
+    return RunCall(state_, *context, *stream, &place).Serve();
   });
 }
 

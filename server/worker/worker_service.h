@@ -26,8 +26,11 @@ class WorkerService : public v1::WorkerService::Service {
 
   // In place of Run: its messages are buffers.
   grpc::Status RunRaw(grpc::ServerContext* context, Stream* stream);
+  // Counts a call, and hands it on where the coordinator has made it. secret_limit: as of
+  // CoordinatorSecret.
   template <typename Handler>
-  grpc::Status Counted(std::string_view method, const Handler& handler);
+  grpc::Status Serve(const char* method, const grpc::ServerContext& context,
+                     std::chrono::milliseconds secret_limit, const Handler& handler);
 
   WorkerState& state_;
   CallGate& gate_;

@@ -10,7 +10,7 @@
 #include "server/process/logging.h"
 #include "server/process/stop_signals.h"
 #include "server/worker/self_test.h"
-#include "server/worker/worker_process.h"
+#include "server/worker/worker.h"
 #include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring::testing {
@@ -66,8 +66,10 @@ absl::Status Run(const server::WorkerSettings& settings) {
     express = std::make_unique<FaultyDevice>(std::move(express));
   }
   const bool at_once = std::getenv("HILBERT_RING_FAULT_AT_ONCE") != nullptr;
-  return server::RunWorker(settings, *devices,
-                           at_once ? server::SelfTest(*devices->main) : absl::OkStatus());
+  absl::Status self_test = at_once ? server::SelfTest(*devices->main) : absl::OkStatus();
+  const auto worker = server::Worker::Start(settings, *std::move(devices), std::move(self_test));
+  if (worker.ok()) (*worker)->Run();
+  return worker.status();
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "server/rows/row_messages.h"
 #include "server/rows/row_router.h"
 #include "server/shard/run_message.h"
-#include "server/worker/shard_rows.h"
+#include "server/worker/message_input.h"
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
 #include "tests/fuzz/target.h"
@@ -49,7 +49,7 @@ struct Shard {
   std::vector<std::byte> memory;
   const HostShard shard;
   std::unique_ptr<ShardStore> store;
-  server::ShardRows rows;
+  server::MessageInput rows;
 };
 
 class Job {
@@ -88,8 +88,8 @@ class Job {
     Require(status.ok() == ledger_.Complete(), "a job is complete when every row has come");
     if (!status.ok()) return;
     for (const auto& shard : shards_) {
-      Require(shard->rows.CheckComplete().ok(), "every row of a worker has come");
-      Require(shard->rows.prefix() == shard->store->rows(), "a worker may compute on all its rows");
+      Require(shard->rows.Finish(nullptr).ok(), "every row of a worker has come");
+      Require(shard->rows.rows() == shard->store->rows(), "a worker may compute on all its rows");
     }
   }
 

@@ -37,14 +37,14 @@ class TypedRunStream : public server::RunStream {
   bool Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) final {
     grpc::ByteBuffer buffer = message;
     v1::RunResponse response;
-    return wire::Parse(buffer, response) && Said(response, options);
+    return wire::Parse(buffer, response) && TakeResponse(response, options);
   }
 
  private:
   // The coordinator's next message; false when it says nothing more.
   virtual bool Next(v1::RunRequest& request) = 0;
   // What the worker says; false when it is not taken.
-  virtual bool Said(const v1::RunResponse& response, grpc::WriteOptions options) = 0;
+  virtual bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions options) = 0;
 
   const size_t slice_bytes_;
 };

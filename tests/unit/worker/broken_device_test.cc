@@ -1,11 +1,10 @@
-#include "server/worker/broken_device.h"
-
 #include <memory>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "engine/comm/communicator.h"
 #include "gtest/gtest.h"
+#include "server/worker/worker_device.h"
 #include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring::server {

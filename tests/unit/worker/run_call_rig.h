@@ -53,21 +53,14 @@ inline v1::RunRequest OpenOf(const JobSpec& spec) {
 }
 
 struct OneWorker {
-  explicit OneWorker(Device& device) { lanes.emplace_back(device); }
-  JobMemory memory{int64_t{64} << 20};
-  RingTable rings{MakeRingTransport({.host = "127.0.0.1"})};
-  Lanes lanes;
-  ActiveCalls calls;
-  KeptThreads threads;
-  FeedWatch feeds;
-  WorkerState state{.lanes = lanes,
-                    .memory = memory,
-                    .share_memory = true,
-                    .feed_timeout = std::chrono::hours(1),
-                    .rings = rings,
-                    .calls = calls,
-                    .threads = threads,
-                    .feeds = feeds};
+  explicit OneWorker(Device& device, bool shares = true) : share_memory(shares) {
+    state.lanes.emplace_back(device);
+  }
+  const bool share_memory;
+  WorkerState state{.memory = JobMemory(int64_t{64} << 20),
+                    .rings = RingTable(MakeRingTransport({.host = "127.0.0.1"})),
+                    .share_memory = share_memory,
+                    .feed_timeout = std::chrono::hours(1)};
 };
 
 // Gives out the messages and notes what is said.
@@ -79,14 +72,14 @@ class NotingStream : public testing::TypedRunStream {
     request = requests_[next_++];
     return true;
   }
-  bool Said(const v1::RunResponse& response, grpc::WriteOptions options) override {
-    said_.push_back(response);
+  bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions options) override {
+    responses_.push_back(response);
     last_ = options.is_last_message();
     return true;
   }
-  std::vector<v1::RunResponse::MessageCase> said() const {
+  std::vector<v1::RunResponse::MessageCase> responses() const {
     std::vector<v1::RunResponse::MessageCase> cases;
-    for (const v1::RunResponse& response : said_) cases.push_back(response.message_case());
+    for (const v1::RunResponse& response : responses_) cases.push_back(response.message_case());
     return cases;
   }
   bool last() const { return last_; }  // what was said last leaves with the status
@@ -94,7 +87,7 @@ class NotingStream : public testing::TypedRunStream {
  private:
   const std::vector<v1::RunRequest> requests_;
   size_t next_ = 0;
-  std::vector<v1::RunResponse> said_;
+  std::vector<v1::RunResponse> responses_;
   bool last_ = false;
 };
 

@@ -64,10 +64,10 @@ TEST(RunCall, AShortJobHasNoThreadButItsCalls) {
   const absl::Status status = RunCall(worker.state, context, stream).Serve();
   EXPECT_TRUE(status.ok()) << status;
   using Response = v1::RunResponse;
-  EXPECT_EQ(stream.said(), (std::vector{Response::kReady, Response::kComputed, Response::kFinal,
-                                        Response::kFigures}));
+  EXPECT_EQ(stream.responses(), (std::vector{Response::kReady, Response::kComputed,
+                                             Response::kFinal, Response::kFigures}));
   EXPECT_TRUE(stream.last());
-  EXPECT_EQ(worker.threads.count(), 0);
+  EXPECT_EQ(worker.state.threads.count(), 0);
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
 }
 
@@ -109,13 +109,13 @@ TEST(RunCall, AJobWhoseModelIsNotReadKeepsTheDeviceFromNobody) {
     EXPECT_TRUE(absl::IsInternal(RunCall(worker.state, context, stream).Serve()));
   });
   ASSERT_TRUE(asked.WaitForNotificationWithTimeout(absl::Seconds(20)));
-  EXPECT_EQ(worker.memory.used(), 0);
+  EXPECT_EQ(worker.state.memory.used(), 0);
   NotingStream stream(job.Requests());
   grpc::ServerContext context;
   const absl::Status status = RunCall(worker.state, context, stream).Serve();
   EXPECT_FALSE(answered.HasBeenNotified());
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
+  EXPECT_EQ(stream.responses().back(), v1::RunResponse::kFigures);
   answered.Notify();
 }
 
@@ -127,9 +127,9 @@ TEST(RunCall, AShortJobWhoseRowsAreThereIsAnsweredInOneMessage) {
   grpc::ServerContext context;
   const absl::Status status = RunCall(worker.state, context, stream).Serve();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said(), std::vector{v1::RunResponse::kWhole});
+  EXPECT_EQ(stream.responses(), std::vector{v1::RunResponse::kWhole});
   EXPECT_TRUE(stream.last());
-  EXPECT_EQ(worker.threads.count(), 0);
+  EXPECT_EQ(worker.state.threads.count(), 0);
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
 }
 
@@ -141,8 +141,8 @@ TEST(RunCall, AShortJobSaysThatItFailed) {
     OneWorker worker(device);
     grpc::ServerContext context;
     EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
-    EXPECT_EQ(stream.said().back(), v1::RunResponse::kFailed);
-    EXPECT_EQ(stream.said().size(), rows_there ? 1U : 2U);
+    EXPECT_EQ(stream.responses().back(), v1::RunResponse::kFailed);
+    EXPECT_EQ(stream.responses().size(), rows_there ? 1U : 2U);
   }
 }
 
@@ -156,20 +156,12 @@ TEST(RunCall, AWorkerThatTakesNoMemoryAwaitsItsRowsThoughTheyAreThere) {
   requests.emplace_back().mutable_done();
   NotingStream stream(std::move(requests));
   const auto device = *MakeDevice({.threads = 1});
-  OneWorker worker(*device);
-  WorkerState state{.lanes = worker.lanes,
-                    .memory = worker.memory,
-                    .share_memory = false,
-                    .feed_timeout = std::chrono::hours(1),
-                    .rings = worker.rings,
-                    .calls = worker.calls,
-                    .threads = worker.threads,
-                    .feeds = worker.feeds};
+  OneWorker worker(*device, /*shares=*/false);
   grpc::ServerContext context;
-  const absl::Status status = RunCall(state, context, stream).Serve();
+  const absl::Status status = RunCall(worker.state, context, stream).Serve();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said().front(), v1::RunResponse::kReady);
-  EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
+  EXPECT_EQ(stream.responses().front(), v1::RunResponse::kReady);
+  EXPECT_EQ(stream.responses().back(), v1::RunResponse::kFigures);
 }
 
 TEST(RunCall, AShortJobWhoseRowsDoNotComeEndsCancelled) {
@@ -181,7 +173,7 @@ TEST(RunCall, AShortJobWhoseRowsDoNotComeEndsCancelled) {
   OneWorker worker(*device);
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsCancelled(RunCall(worker.state, context, stream).Serve()));
-  EXPECT_EQ(worker.calls.TakeCancelled().size(), 1u);
+  EXPECT_EQ(worker.state.calls.TakeCancelled().size(), 1u);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class OpenStream : public testing::TypedRunStream {
         changed_.wait_for(lock, std::chrono::seconds(20), [this] { return failed_.has_value(); });
     return false;
   }
-  bool Said(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
+  bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
     const std::lock_guard lock(mutex_);
     if (response.has_failed()) failed_ = response.failed();
     changed_.notify_all();
@@ -65,25 +65,25 @@ class FullStream : public testing::TypedRunStream {
     if (more) request = requests_[next_++];
     return more;
   }
-  bool Said(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
+  bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
     if (!response.has_output()) return true;
     std::unique_lock lock(mutex_);
     full_ = true;
     changed_.notify_all();
-    return changed_.wait_for(lock, kLimit, [this] { return heard_; });
+    return changed_.wait_for(lock, kLimit, [this] { return failure_known_; });
   }
   bool AwaitFull() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kLimit, [this] { return full_; });
   }
-  void Hear() {
+  void NoteFailure() {
     const std::lock_guard lock(mutex_);
-    heard_ = true;
+    failure_known_ = true;
     changed_.notify_all();
   }
-  bool heard() {
+  bool failure_known() {
     const std::lock_guard lock(mutex_);
-    return heard_;
+    return failure_known_;
   }
 
  private:
@@ -92,7 +92,7 @@ class FullStream : public testing::TypedRunStream {
   size_t next_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool full_ = false, heard_ = false;
+  bool full_ = false, failure_known_ = false;
 };
 
 // Fails behind its first stretch, once the stretch's outputs are on their way.
@@ -124,16 +124,16 @@ TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
   FullStream stream(std::move(requests));
   LaterFailingDevice device(*MakeDevice({.threads = 1}), stream);
   OneWorker worker(device);
-  worker.calls.SetOnFailure([&] { stream.Hear(); });
+  worker.state.calls.SetOnFailure([&] { stream.NoteFailure(); });
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
-  EXPECT_TRUE(stream.heard());
-  const std::vector<v1::RunFailure> failures = worker.calls.TakeFailures();
+  EXPECT_TRUE(stream.failure_known());
+  const std::vector<v1::RunFailure> failures = worker.state.calls.TakeFailures();
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].run(), 7u);
   EXPECT_EQ(failures[0].failed().code(), static_cast<int>(absl::StatusCode::kDataLoss));
   EXPECT_EQ(failures[0].failed().message(), "the device failed");
-  EXPECT_TRUE(worker.calls.TakeFailures().empty());
+  EXPECT_TRUE(worker.state.calls.TakeFailures().empty());
 }
 
 TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
@@ -186,13 +186,13 @@ TEST(RunCall, WhatAJobComputesWithIsFreeBeforeItsReservation) {
   int64_t reserved_at_end = 0;
   worker.state.make_encode = [&](const v1::RunOpen&,
                                  int) -> absl::StatusOr<std::unique_ptr<RunWork>> {
-    return std::make_unique<NotingWork>(**MakeAttentionRun(open.open()), worker.memory,
+    return std::make_unique<NotingWork>(**MakeAttentionRun(open.open()), worker.state.memory,
                                         reserved_at_end);
   };
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsInternal(RunCall(worker.state, context, stream).Serve()));
   EXPECT_GT(reserved_at_end, 0);
-  EXPECT_EQ(worker.memory.used(), 0);
+  EXPECT_EQ(worker.state.memory.used(), 0);
 }
 
 // Computes nothing until it is told to stop.

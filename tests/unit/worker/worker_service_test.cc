@@ -46,15 +46,11 @@ class DeviceThatMayFail : public ForwardingDevice {
 class WorkerServiceTest : public ::testing::Test {
  protected:
   void Start(milliseconds feed_timeout, bool share_memory = false) {
-    for (int lane = 0; lane < kLanes; ++lane) lanes_.emplace_back(device_);
-    state_.emplace(WorkerState{.lanes = lanes_,
-                               .memory = memory_,
-                               .share_memory = share_memory,
-                               .feed_timeout = feed_timeout,
-                               .rings = rings_,
-                               .calls = calls_,
-                               .threads = threads_,
-                               .feeds = feeds_});
+    state_.reset(new WorkerState{.memory = JobMemory(kMemoryLimit),
+                                 .rings = RingTable(MakeRingTransport({.host = "127.0.0.1"})),
+                                 .share_memory = share_memory,
+                                 .feed_timeout = feed_timeout});
+    for (int lane = 0; lane < kLanes; ++lane) state_->lanes.emplace_back(device_);
     service_.emplace(*state_, gate_, secret_);
     auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
@@ -104,15 +100,9 @@ class WorkerServiceTest : public ::testing::Test {
   }
 
   DeviceThatMayFail device_{*MakeDevice({.threads = 1})};
-  JobMemory memory_{kMemoryLimit};
-  RingTable rings_{MakeRingTransport({.host = "127.0.0.1"})};
-  Lanes lanes_;
-  ActiveCalls calls_;
-  KeptThreads threads_;
-  FeedWatch feeds_;
   CoordinatorSecret secret_;
   CallGate gate_{{.calls_per_peer = 16, .open_timeout = kAnswerLimit}};
-  std::optional<WorkerState> state_;
+  std::unique_ptr<WorkerState> state_;
   std::optional<WorkerService> service_;
   GrpcEndpoint endpoint_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
@@ -147,7 +137,7 @@ TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
   EXPECT_TRUE(stub_->Greet(Context(secret, "Greet").get(), {}, &greeted).ok());
   v1::CloseRingResponse closed;
   EXPECT_TRUE(stub_->CloseRing(Context(secret, "CloseRing").get(), {}, &closed).ok());
-  EXPECT_EQ(memory_.used(), 0);
+  EXPECT_EQ(state_->memory.used(), 0);
   secret_.Expect();  // registers anew
   ExpectRefused(OpenAndSendNothing(secret));
 }
@@ -183,9 +173,9 @@ TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
   const auto seconds = std::chrono::steady_clock::now() - start;
   EXPECT_GE(seconds, milliseconds(300));
   EXPECT_LT(seconds, kAnswerLimit);
-  while (calls_.count() > 0) std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_EQ(memory_.used(), 0);
-  EXPECT_NE(lanes_.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+  while (state_->calls.count() > 0) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(state_->memory.used(), 0);
+  EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
 // The thread that sends has said all by then.
@@ -214,7 +204,7 @@ TEST_F(WorkerServiceTest, ARunThatHasFailedAndThatNobodyFeedsEnds) {
   EXPECT_TRUE(failed);
   const absl::Status status = wire::FromGrpc(run->Finish());
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
-  EXPECT_NE(lanes_.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+  EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
 // Whose call's thread waits for rows itself.
@@ -227,8 +217,8 @@ TEST_F(WorkerServiceTest, AShortRunThatNobodyFeedsEnds) {
   v1::RunRequest open = OpenRequest();
   *open.mutable_open()->mutable_shared_memory() = (*memory)->offer();
   EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret, open)));
-  EXPECT_EQ(threads_.count(), 0);
-  EXPECT_NE(lanes_.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+  EXPECT_EQ(state_->threads.count(), 0);
+  EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
 TEST_F(WorkerServiceTest, RunsOnLanesOfTheirOwnAreThereAtOnce) {
@@ -266,7 +256,7 @@ TEST_F(WorkerServiceTest, ARunThatIsToldOfItLives) {
     ASSERT_TRUE(run->Write(elsewhere)) << i;
     std::this_thread::sleep_for(milliseconds(100));
   }
-  EXPECT_EQ(calls_.count(), 1);
+  EXPECT_EQ(state_->calls.count(), 1);
   context->TryCancel();
   run->Finish();
 }

@@ -1,4 +1,4 @@
-#include "server/worker/delivered_rows.h"
+#include "server/worker/message_output.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-constexpr int64_t kTokens = 64;
+constexpr int64_t kJobTokens = 64;
 
 void Add(v1::DeliveredRows& rows, int64_t begin, int64_t end) {
   v1::SlotRange& range = *rows.add_slots();
@@ -27,12 +27,12 @@ TEST(DeliveredRows, AreThoseOfEachTensor) {
   v1::RunOpen open;
   v1::DeliveredRows& out = AddTensor(open, v1::TENSOR_OUT);
   Add(out, 0, 3);
-  Add(out, 60, kTokens);
+  Add(out, 60, kJobTokens);
   Add(AddTensor(open, v1::TENSOR_LSE), 7, 8);
-  const auto delivered = DeliveredOf(open, kTokens);
-  ASSERT_TRUE(delivered.ok()) << delivered.status();
-  EXPECT_THAT(delivered->of(TensorKind::kOut).ranges(), ElementsAre(Pair(0, 3), Pair(60, kTokens)));
-  EXPECT_THAT(delivered->of(TensorKind::kLse).ranges(), ElementsAre(Pair(7, 8)));
+  const Delivered delivered = DeliveredOf(open, kJobTokens);
+  EXPECT_THAT(delivered.of(TensorKind::kOut).ranges(),
+              ElementsAre(Pair(0, 3), Pair(60, kJobTokens)));
+  EXPECT_THAT(delivered.of(TensorKind::kLse).ranges(), ElementsAre(Pair(7, 8)));
 }
 
 }  // namespace

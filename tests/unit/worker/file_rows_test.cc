@@ -1,17 +1,19 @@
 // A worker's part of a job's files. Whole jobs are tests/service/by_reference_test.cc's.
-#include "server/worker/shard_files.h"
+#include "server/worker/file_rows.h"
 
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/device/device.h"
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/test_folder.h"
+#include "tests/unit/worker/run_call_rig.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
@@ -20,9 +22,9 @@ namespace {
 constexpr int64_t kTokens = 1 << 14;
 constexpr int64_t kDim = 256;  // OUT has 16 MiB, two blocks
 
-class ShardFilesTest : public ::testing::Test {
+class FileRowsTest : public ::testing::Test {
  protected:
-  ShardFilesTest() {
+  FileRowsTest() {
     v1::RunOpen open;
     *open.mutable_spec() =
         wire::EncodeJobSpec(PlainSpec({.tokens = kTokens, .heads = 1, .dim = kDim}));
@@ -44,39 +46,49 @@ class ShardFilesTest : public ::testing::Test {
     }
     work_ = *MakeAttentionRun(open);
     store_ = *ShardStore::Make(*device_, work_->plan(), 0);
-    auto files = ShardFiles::Open(folder_.path(), open, *work_);
+    auto files = OpenRunFiles(folder_.path(), open, *work_);
     EXPECT_TRUE(files.ok()) << files.status();
     files_ = *std::move(files);
-    files_->Use(*store_);
+    output_.emplace(files_.outputs, *work_, *store_);
+  }
+
+  // Replies of a run that notes how often it is asked whether it has ended.
+  RunReplies Replies(bool ended) {
+    return RunReplies(
+        stream_,
+        [this, ended] {
+          ++moved_;
+          return ended;
+        },
+        [this] { return output_->file_bytes(); });
   }
 
   testing::TestFolder folder_;
   std::unique_ptr<Device> device_ = *MakeDevice({.threads = 1});
   std::unique_ptr<RunWork> work_;
   std::unique_ptr<ShardStore> store_;
-  std::unique_ptr<ShardFiles> files_;
+  RunFiles files_;
+  std::optional<FileOutput> output_;
+  run_call_rig::NotingStream stream_{{}};
+  int moved_ = 0;
 };
 
-TEST_F(ShardFilesTest, OutputsAreWrittenAndBroughtToTheDisk) {
-  int moved = 0;
-  const auto count = [&] {
-    ++moved;
-    return absl::OkStatus();
-  };
-  EXPECT_TRUE(files_->Write(kTokens, count).ok());
-  EXPECT_EQ(files_->bytes_written(), kTokens * kDim * 4);
-  EXPECT_GT(moved, 1);
-  moved = 0;
-  EXPECT_TRUE(files_->Sync(count).ok());
-  EXPECT_GT(moved, 0);
+TEST_F(FileRowsTest, OutputsAreWrittenAndBroughtToTheDisk) {
+  RunReplies replies = Replies(/*ended=*/false);
+  EXPECT_TRUE(output_->Put(kTokens, replies, {}).ok());
+  EXPECT_EQ(output_->file_bytes(), kTokens * kDim * 4);
+  EXPECT_GT(moved_, 1);
+  moved_ = 0;
+  EXPECT_TRUE(output_->Finish(replies).ok());
+  EXPECT_GT(moved_, 0);
 }
 
-TEST_F(ShardFilesTest, AJobThatEndsIsNotWrittenToItsEnd) {
-  const auto ended = [] { return absl::CancelledError("the job was cancelled"); };
-  EXPECT_TRUE(absl::IsCancelled(files_->Write(kTokens, ended)));
-  EXPECT_GT(files_->bytes_written(), 0);
-  EXPECT_LT(files_->bytes_written(), kTokens * kDim * 4);
-  EXPECT_TRUE(absl::IsCancelled(files_->Sync(ended)));
+TEST_F(FileRowsTest, AJobThatEndsIsNotWrittenToItsEnd) {
+  RunReplies replies = Replies(/*ended=*/true);
+  EXPECT_TRUE(absl::IsCancelled(output_->Put(kTokens, replies, {})));
+  EXPECT_GT(output_->file_bytes(), 0);
+  EXPECT_LT(output_->file_bytes(), kTokens * kDim * 4);
+  EXPECT_TRUE(absl::IsCancelled(output_->Finish(replies)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/worker/shard_rows.h"
+#include "server/worker/message_input.h"
 
 #include <cstring>
 #include <memory>
@@ -10,7 +10,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-class ShardRowsTest : public ::testing::Test {
+class MessageInputTest : public ::testing::Test {
  protected:
   void SetUp() override {
     JobSpec spec = PlainSpec({.tokens = 10, .heads = 1, .dim = 8});
@@ -18,7 +18,7 @@ class ShardRowsTest : public ::testing::Test {
     plan_ = *MakePlan(spec, 1);
     device_ = *MakeDevice({.threads = 1});
     store_ = *ShardStore::Make(*device_, plan_, 0);
-    rows_ = std::make_unique<ShardRows>(plan_.spec, plan_, 0, *store_);
+    rows_ = std::make_unique<MessageInput>(plan_.spec, plan_, 0, *store_);
   }
 
   static v1::ShardRows Rows(v1::Tensor tensor, int64_t first, int64_t rows, char fill = 'r') {
@@ -55,16 +55,16 @@ class ShardRowsTest : public ::testing::Test {
   Plan plan_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<ShardStore> store_;
-  std::unique_ptr<ShardRows> rows_;
+  std::unique_ptr<MessageInput> rows_;
 };
 
-TEST_F(ShardRowsTest, PlacesRangesAndLists) {
+TEST_F(MessageInputTest, PlacesRangesAndLists) {
   ASSERT_TRUE(Place(Order(0, 4)).ok());
   ASSERT_TRUE(Place(Order(4, 6)).ok());
   EXPECT_EQ(store_->tokens()[9], 0x0101010101010101);
   ASSERT_TRUE(Place(Rows(v1::TENSOR_Q, 0, 10, 'q')).ok());
   ASSERT_TRUE(Place(Rows(v1::TENSOR_K, 0, 10, 'k')).ok());
-  EXPECT_FALSE(rows_->CheckComplete().ok());
+  EXPECT_FALSE(rows_->Finish(nullptr).ok());
   v1::ShardRows listed = Rows(v1::TENSOR_V, 0, 3);
   for (const int64_t row : {9, 0, 4}) listed.add_local_rows(row);
   listed.mutable_payload()->assign(std::string(32, 'a') + std::string(32, 'b') +
@@ -80,7 +80,7 @@ TEST_F(ShardRowsTest, PlacesRangesAndLists) {
   corrupt.set_crc32c(7);
   EXPECT_TRUE(absl::IsDataLoss(Place(corrupt)));
   ASSERT_TRUE(Place(Rows(v1::TENSOR_V, 0, 7)).ok());
-  EXPECT_TRUE(rows_->CheckComplete().ok());
+  EXPECT_TRUE(rows_->Finish(nullptr).ok());
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Whether a call was cancelled, to be asked as often as one likes: between the tiles of a short job
-// too.
+// Whether a call was cancelled, to be asked as often as one likes: between tiles too.
 #pragma once
 
 #include <atomic>
@@ -14,14 +13,14 @@ namespace hilbert_ring::server {
 
 // Thread-safe. grpc::ServerContext::IsCancelled() looks into the completion queue of the call,
 // which is a wait, and a system call, where another thread polls: 25 us on an AMD EPYC (2 cores), a
-// fifth of what 64 tokens compute. So it is asked once in kInterval, and a cancellation is seen so
-// much later at most.
-class CancelLook {
+// fifth of what 64 tokens compute. So it is asked once in kInterval by all threads of a run
+// together, and a cancellation is seen so much later at most.
+class RunCancellation {
  public:
-  static constexpr std::chrono::milliseconds kInterval{1};
+  static constexpr std::chrono::milliseconds kInterval{10};
 
-  // ask: from any thread that looks. `time` outlives it.
-  explicit CancelLook(std::function<bool()> ask, const TimeSource& time = SystemTime())
+  // ask: from any thread. `time` outlives it.
+  explicit RunCancellation(std::function<bool()> ask, const TimeSource& time = SystemTime())
       : ask_(std::move(ask)), time_(time), due_(time.Now() + kInterval) {}
 
   bool IsCancelled() const {

@@ -1,0 +1,28 @@
+// Outputs that leave in messages of the stream.
+#pragma once
+
+#include "engine/run/shard_store.h"
+#include "hilbert_ring/v1/worker.pb.h"
+#include "server/shard/output_rows.h"
+#include "server/worker/output_sink.h"
+#include "server/worker/run_work.h"
+#include "wire/slice_pool.h"
+
+namespace hilbert_ring::server {
+
+// What RunOpen says of outputs that the client has of an earlier execution. tokens: of the job.
+Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens);
+
+class MessageOutput final : public OutputSink {
+ public:
+  // Work and store outlive it.
+  MessageOutput(const RunWork& work, const ShardStore& store, const v1::RunOpen& open);
+
+  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
+
+ private:
+  OutputRows rows_;
+  wire::SlicePool pool_;  // the transport may hold a message for longer than there is the shard
+};
+
+}  // namespace hilbert_ring::server

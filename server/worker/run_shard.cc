@@ -1,0 +1,96 @@
+#include "server/worker/run_shard.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/return_if_error.h"
+#include "server/worker/message_input.h"
+#include "server/worker/message_output.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// The coordinator writes rows to the shard that it shares, and reads outputs there.
+class SharedInput final : public InputSource {
+ public:
+  absl::Status Take(const v1::RunRequest& message, const wire::Payload& /*payload*/) override {
+    if (!message.has_arrived()) return absl::InvalidArgumentError("expected RowsArrived");
+    rows_ = std::max(rows_, message.arrived().rows());
+    return absl::OkStatus();
+  }
+  int64_t rows() const override { return rows_; }
+  absl::Status Finish(const std::function<absl::Status(int64_t)>& /*come*/) override {
+    return absl::OkStatus();
+  }
+  bool in_place() const override { return true; }
+
+ private:
+  int64_t rows_ = 0;
+};
+
+class SharedOutput final : public OutputSink {
+ public:
+  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override {
+    v1::RunResponse response;
+    response.mutable_final()->set_rows(rows_final);
+    return replies.Write(response, options);
+  }
+  bool in_place() const override { return true; }
+};
+
+// The coordinator's memory if it offers some and this process can reach it, else null.
+std::shared_ptr<SharedMemory> OpenShared(const v1::RunOpen& open, const ShardLayout& layout) {
+  if (!open.has_shared_memory() || open.shared_memory().bytes() < layout.bytes()) return nullptr;
+  auto shared = SharedMemory::Open(open.shared_memory());
+  if (shared.ok()) return *std::move(shared);
+  spdlog::info("job {}, rank {}: rows come by the stream: {}", open.job_id(), open.rank(),
+               std::string(shared.status().message()));
+  return nullptr;
+}
+
+}  // namespace
+
+void RunShard::ClearOutputs() {
+  if (!used) return;
+  const int64_t bytes = store->rows() * store->layout().RowBytes(TensorKind::kOut);
+  std::memset(store->Row(TensorKind::kOut, 0), 0, static_cast<size_t>(bytes));
+}
+
+absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
+                                      const RunWork& work, Device& device, const RunFiles& files,
+                                      std::function<absl::Status()> read) {
+  RunShard shard;
+  if (work.plan().costs.steps > 0) {
+    ASSIGN_OR_RETURN(auto ring, state.rings.Take(open.ring_id(), open.generation()));
+    shard.ring.emplace(std::move(ring));
+    shard.transport = shard.ring->communicator()->name();
+  }
+  const ShardLayout layout(work.plan(), work.rank());
+  if (state.share_memory) shard.shared = OpenShared(open, layout);
+  if (shard.shared != nullptr) {
+    shard.store = ShardStore::Over(HostShard(shard.shared->data(), layout));
+    shard.used = open.shared_memory().used();
+  } else {
+    auto store = ShardStore::Make(device, work.plan(), work.rank());
+    if (!store.ok()) return wire::WithReason(store.status(), wire::reason::kWorkerMemory);
+    shard.store = *std::move(store);
+  }
+  if (!files.inputs.empty()) {
+    shard.input = std::make_unique<FileInput>(files.inputs, work, *shard.store, std::move(read));
+    shard.output = std::make_unique<FileOutput>(files.outputs, work, *shard.store);
+  } else if (shard.shared != nullptr) {
+    shard.input = std::make_unique<SharedInput>();
+    shard.output = std::make_unique<SharedOutput>();
+  } else {
+    shard.input =
+        std::make_unique<MessageInput>(work.shape(), work.plan(), work.rank(), *shard.store);
+    shard.output = std::make_unique<MessageOutput>(work, *shard.store, open);
+  }
+  return shard;
+}
+
+}  // namespace hilbert_ring::server

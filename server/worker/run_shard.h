@@ -1,0 +1,44 @@
+// What a run holds while it has its lane, beside its reservation: ring and shard, and the ways of
+// rows in and out. Here alone is decided which ways those are.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/device/device.h"
+#include "engine/run/shard_store.h"
+#include "hilbert_ring/v1/worker.pb.h"
+#include "server/shard/shared_memory.h"
+#include "server/worker/file_rows.h"
+#include "server/worker/input_source.h"
+#include "server/worker/output_sink.h"
+#include "server/worker/ring_table.h"
+#include "server/worker/run_work.h"
+#include "server/worker/worker_state.h"
+
+namespace hilbert_ring::server {
+
+struct RunShard {
+  std::optional<RingTable::Lease> ring;  // none: nothing is exchanged
+  std::string transport = "none";        // of the ring
+  std::shared_ptr<SharedMemory> shared;  // null: the shard is this process's alone
+  bool used = false;                     // a run before this one may have left outputs there
+  std::unique_ptr<ShardStore> store;
+  std::unique_ptr<InputSource> input;
+  std::unique_ptr<OutputSink> output;
+
+  // Before compute: leaves nothing of another run among the outputs.
+  void ClearOutputs();
+};
+
+// Work and files outlive it. read: called when all rows have been read from files.
+// RESOURCE_EXHAUSTED (WORKER_MEMORY), FAILED_PRECONDITION (RING_LEASED).
+absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
+                                      const RunWork& work, Device& device, const RunFiles& files,
+                                      std::function<absl::Status()> read);
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,36 @@
+// Rows in: takes a run's messages from its stream until all its rows are there.
+#pragma once
+
+#include <chrono>
+
+#include "absl/status/status.h"
+#include "server/worker/active_calls.h"
+#include "server/worker/input_source.h"
+#include "server/worker/run_course.h"
+#include "server/worker/run_replies.h"
+
+namespace hilbert_ring::server {
+
+// For the call's thread. All that it is made of outlives it.
+class ShardFeed {
+ public:
+  // timeout: a coordinator that says nothing for so long has the call cancelled.
+  ShardFeed(RunStream& stream, InputSource& input, RunCourse& course, ActiveCalls::Entry& entry,
+            std::chrono::milliseconds timeout)
+      : stream_(stream), input_(input), course_(course), entry_(entry), timeout_(timeout) {}
+
+  // Until RowsDone, and until the rows are there that no message has. The course hears how far they
+  // are. CANCELLED where the stream ends before; the input's errors.
+  absl::Status Receive(const v1::RunOpen& open);
+
+ private:
+  absl::Status AwaitDone();
+
+  RunStream& stream_;
+  InputSource& input_;
+  RunCourse& course_;
+  ActiveCalls::Entry& entry_;
+  const std::chrono::milliseconds timeout_;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,80 @@
+// The worker process put together: device, service, HTTP, registration, and the way down.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/access/auth_tokens.h"
+#include "server/access/callers.h"
+#include "server/files/mark_watch.h"
+#include "server/metrics/worker_metrics.h"
+#include "server/models/model_scan.h"
+#include "server/process/call_gate.h"
+#include "server/process/certificate_watch.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/http_endpoint.h"
+#include "server/process/ready_file.h"
+#include "server/process/settings.h"
+#include "server/worker/coordinator_secret.h"
+#include "server/worker/model_store.h"
+#include "server/worker/registration.h"
+#include "server/worker/worker_device.h"
+#include "server/worker/worker_service.h"
+#include "server/worker/worker_state.h"
+
+namespace hilbert_ring::server {
+
+class Worker {
+ public:
+  // Listens and registers. The coordinator hears the result of the self-test (self_test.h). Errors:
+  // an address that nobody else reaches, or that cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerSettings& settings,
+                                                       WorkerDevices devices,
+                                                       absl::Status self_test);
+  ~Worker();
+
+  // Waits for SIGTERM or SIGINT, which must be blocked in all threads, and stops.
+  void Run();
+
+  // Takes no more jobs, lets running ones end within the exit timeout (less when another stop
+  // signal comes), leaves the coordinator, then stops the server.
+  void Stop();
+
+ private:
+  Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Status self_test,
+         std::unique_ptr<ReadyFile> ready_file, std::unique_ptr<AuthTokens> tokens,
+         int64_t memory_limit);
+
+  absl::Status Listen();
+  void Register(const std::string& join_token, Calling calling);
+  v1::Heartbeat Beat();
+  void SetReady(bool ready);
+  void AwaitDrained();
+  HttpReply ServeMetrics();
+
+  const WorkerSettings settings_;  // http_host: never empty
+  const WorkerDevices devices_;
+  const absl::Status self_test_;
+  const std::unique_ptr<ReadyFile> ready_file_;
+  CertificateWatch certificates_;
+  Callers readers_;  // of /metrics
+  WorkerMetrics metrics_;
+  CoordinatorSecret secret_;
+  ModelStore models_;
+  WorkerState state_;
+  CallGate gate_;
+  WorkerService service_;
+  std::atomic<bool> registered_ = false;
+  std::atomic<bool> draining_ = false;
+  GrpcEndpoint grpc_;
+  std::unique_ptr<HttpEndpoint> http_;
+  std::optional<ModelScan> scan_;  // none: the worker gets no encoders
+  std::optional<MarkWatch> data_mark_;
+  std::optional<Registration> registration_;  // last: it uses all of the above
+};
+
+}  // namespace hilbert_ring::server
