@@ -1,13 +1,12 @@
 #include "client/cpp/attend_stream.h"
 
-#include <atomic>
-#include <utility>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
 #include "client/cpp/service.h"
-#include "client/cpp/stream_attempt.h"
+#include "client/cpp/stream_conversation.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
@@ -32,16 +31,10 @@ absl::Status Check(const AttendStreamCalls& calls) {
 absl::StatusOr<v1::Report> AttendStream(Connector connector, const AttendStreamCalls& calls,
                                         const JobOptions& options) {
   RETURN_IF_ERROR(Check(calls));
-  std::atomic<bool> begun = false;
-  JobOptions once = options;
-  once.final = [&](const absl::Status& failure) {
-    return begun || (options.final && options.final(failure));
+  const auto conversation = [&](const AttemptName& name, ProgressTeller& progress) {
+    return std::make_unique<StreamConversation>(calls, options, name, progress);
   };
-  const auto run = [&](const std::shared_ptr<grpc::Channel>& channel, absl::Time deadline,
-                       const AttemptName& name, ProgressTeller& progress) {
-    return StreamAttempt(calls, once, name, progress, begun).Run(channel, deadline);
-  };
-  return CallJob(connector, run, {.stream = true}, once);
+  return CallJob(connector, conversation, {.stream = true}, options);
 }
 
 }  // namespace

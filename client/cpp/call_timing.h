@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace hilbert_ring::client {
@@ -13,7 +14,14 @@ struct CallTiming {
   std::function<double()> random;             // in [0, 1); empty: drawn from a seed of the system
 };
 
-// The same, with the system's where one is empty.
+// A call that failed, and that is made again.
+struct CallRetry {
+  absl::Status failure;
+  int attempt = 0;      // that follows: 2, 3, ...
+  absl::Duration wait;  // until then
+};
+
+// The timing, with the system's where a function is empty.
 CallTiming WithDefaults(CallTiming timing);
 
 }  // namespace hilbert_ring::client

@@ -6,6 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/job_options.h"
+#include "client/cpp/with_message.h"
 #include "wire/status.h"
 #include "wire/transport.h"
 
@@ -36,6 +38,69 @@ bool EndedByTransport(const absl::Status& status) {
          absl::StrContains(status.message(), "RST_STREAM with error code 11");
 }
 
+bool MayHelp(const AttemptFailure& failure, RetryHistory& history) {
+  switch (failure.status.code()) {
+    case absl::StatusCode::kUnavailable:
+      history.connection_lost = true;
+      return true;
+    case absl::StatusCode::kAborted:
+      return wire::HasReason(failure.status, wire::reason::kWorkerLost);
+    case absl::StatusCode::kResourceExhausted:
+      return failure.pushback.has_value() || EndedByTransport(failure.status);
+    case absl::StatusCode::kAlreadyExists:
+      return history.connection_lost;
+    case absl::StatusCode::kDataLoss:
+      return failure.output_damaged && ++history.damaged_outputs <= kRetriesOfDamagedOutput;
+    default:
+      return false;
+  }
+}
+
+absl::Duration Backoff(const AttemptFailure& failure, double random, RetryHistory& history) {
+  const absl::Duration longest =
+      absl::IsUnavailable(failure.status) ? kLongestAway : kLongestBackoff;
+  return random *
+         std::min(longest, kFirstBackoff * (1 << std::min(history.backoffs++, kBackoffDoublings)));
+}
+
+std::optional<absl::Duration> WaitAfter(const AttemptFailure& failure, double random,
+                                        RetryHistory& history) {
+  if (!MayHelp(failure, history)) return std::nullopt;
+  if (!failure.pushback) return Backoff(failure, random, history);
+  const std::optional<absl::Duration> pushback = ParsePushback(*failure.pushback);
+  if (!pushback) return std::nullopt;
+  const absl::Duration wait = *pushback * (1 + kPushbackJitter * random);
+  if (*pushback < kLeastPushback) return std::max(wait, Backoff(failure, random, history));
+  history.backoffs = 0;
+  return wait;
+}
+
+// The service did not take the job, and did not say when to come back.
+bool Away(const AttemptFailure& failure) {
+  return absl::IsUnavailable(failure.status) && !failure.pushback;
+}
+
+bool Counts(const RetryPolicy& policy, const AttemptFailure& failure) {
+  if (failure.admitted || policy.max_attempts == 1) return true;
+  if (Away(failure)) return false;
+  const bool full =
+      absl::IsUnavailable(failure.status) || absl::IsResourceExhausted(failure.status);
+  return !full || policy.deadline == absl::InfiniteDuration();
+}
+
+absl::Duration OutageTimeout(const RetryPolicy& policy) {
+  const bool endless = policy.deadline == absl::InfiniteDuration();
+  return policy.outage_timeout.value_or(endless ? kOutageTimeout : absl::InfiniteDuration());
+}
+
+// The last error, and how many attempts led to it.
+absl::Status GaveUp(const RetryHistory& history, const absl::Status& status,
+                    const std::string& why) {
+  if (history.attempts == 1 && why.empty()) return status;
+  return WithMessage(status,
+                     absl::StrCat(status.message(), " (after ", AttemptsMade(history), why, ")"));
+}
+
 }  // namespace
 
 std::optional<std::string> PushbackOf(const grpc::ClientContext& context) {
@@ -48,42 +113,49 @@ std::optional<std::string> PushbackOf(const grpc::ClientContext& context) {
   return pushback;
 }
 
-std::optional<absl::Duration> RetrySchedule::WaitAfter(const AttemptFailure& failure) {
-  if (!MayHelp(failure)) return std::nullopt;
-  const absl::Duration longest =
-      absl::IsUnavailable(failure.status) ? kLongestAway : kLongestBackoff;
-  if (!failure.pushback) return Backoff(longest);
-  const std::optional<absl::Duration> pushback = ParsePushback(*failure.pushback);
-  if (!pushback) return std::nullopt;
-  const absl::Duration wait = *pushback * (1 + kPushbackJitter * random_());
-  if (*pushback < kLeastPushback) return std::max(wait, Backoff(longest));
-  backoffs_ = 0;
-  return wait;
+absl::Time RetryEnd(const RetryPolicy& policy, const RetryHistory& history) {
+  return std::min(policy.end, history.outage_end);
 }
 
-bool RetrySchedule::MayHelp(const AttemptFailure& failure) {
-  switch (failure.status.code()) {
-    case absl::StatusCode::kUnavailable:
-      connection_lost_ = true;
-      return true;
-    case absl::StatusCode::kAborted:
-      return wire::HasReason(failure.status, wire::reason::kWorkerLost);
-    case absl::StatusCode::kResourceExhausted:
-      return failure.pushback.has_value() || EndedByTransport(failure.status);
-    case absl::StatusCode::kAlreadyExists:
-      return connection_lost_;
-    case absl::StatusCode::kDataLoss:
-      return failure.output_damaged && ++damaged_outputs_ <= kRetriesOfDamagedOutput;
-    default:
-      return false;
+std::string AttemptsMade(const RetryHistory& history) {
+  return absl::StrCat(history.attempts, history.attempts == 1 ? " attempt" : " attempts");
+}
+
+absl::Status TooLate(const RetryPolicy& policy, const RetryHistory& history,
+                     const absl::Status& failure, absl::Time now, absl::Duration wait) {
+  if (history.outage_end < policy.end) {
+    return GaveUp(history, failure,
+                  absl::StrCat("; the service was away for its limit of ",
+                               absl::FormatDuration(OutageTimeout(policy))));
   }
+  if (wait == absl::InfiniteDuration()) {
+    return GaveUp(history, failure,
+                  absl::StrCat("; the service was away until the deadline of ",
+                               absl::FormatDuration(policy.deadline)));
+  }
+  return GaveUp(history, failure,
+                absl::StrCat("; the next would start in ", absl::FormatDuration(wait),
+                             ", the deadline is in ", absl::FormatDuration(policy.end - now)));
 }
 
-absl::Duration RetrySchedule::Backoff(absl::Duration longest) {
-  const absl::Duration limit =
-      std::min(longest, kFirstBackoff * (1 << std::min(backoffs_, kBackoffDoublings)));
-  ++backoffs_;
-  return limit * random_();
+RetryDecision DecideRetry(const RetryPolicy& policy, RetryHistory history,
+                          const AttemptFailure& failure, absl::Time now, double random) {
+  if (policy.final && policy.final(failure)) return {.history = history, .error = failure.status};
+  ++history.attempts;
+  const std::optional<absl::Duration> wait = WaitAfter(failure, random, history);
+  if (!Away(failure)) {
+    history.outage_end = absl::InfiniteFuture();
+  } else if (failure.admitted || history.outage_end == absl::InfiniteFuture()) {
+    history.outage_end = now + OutageTimeout(policy);
+  }
+  if (Counts(policy, failure)) ++history.counted;
+  if (!wait || history.counted >= policy.max_attempts) {
+    return {.history = history, .error = GaveUp(history, failure.status, "")};
+  }
+  if (now + *wait >= RetryEnd(policy, history)) {
+    return {.history = history, .error = TooLate(policy, history, failure.status, now, *wait)};
+  }
+  return {.history = history, .wait = wait};
 }
 
 }  // namespace hilbert_ring::client

@@ -1,4 +1,5 @@
-// When a job that failed is tried again, and how long the client waits before.
+// Whether a call that failed is made again, and when: DecideRetry. CallWithRetries
+// (client/cpp/call_with_retries.h) does what it says.
 //
 // - UNAVAILABLE (no coordinator, it starts, drains or stops, no worker, a connection lost):
 //   backoff, then as soon as there is a connection.
@@ -14,9 +15,13 @@
 // backoff; one that is negative or no number means that the service does not want another attempt.
 // Backoff is random between 0 and a limit that doubles from 100 ms to 5 s (UNAVAILABLE: 0.4 s), so
 // that the clients of a service that was gone do not come back at once.
+//
+// Attempts are bounded by their number, by the deadline of the call, and by the time that an outage
+// (UNAVAILABLE without a pushback) may take.
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -37,23 +42,47 @@ struct AttemptFailure {
 // Of a call that has ended. Several values are joined by commas, which make no number.
 std::optional<std::string> PushbackOf(const grpc::ClientContext& context);
 
-class RetrySchedule {
- public:
-  // random: in [0, 1).
-  explicit RetrySchedule(std::function<double()> random) : random_(std::move(random)) {}
-
-  // How long to wait before the next attempt; nothing when there must be none. Call once for each
-  // failure, in their order.
-  std::optional<absl::Duration> WaitAfter(const AttemptFailure& failure);
-
- private:
-  bool MayHelp(const AttemptFailure& failure);
-  absl::Duration Backoff(absl::Duration longest);
-
-  std::function<double()> random_;
-  bool connection_lost_ = false;  // by an attempt before
-  int damaged_outputs_ = 0;       // attempts that ended so
-  int backoffs_ = 0;              // in a row
+// What bounds the attempts of a call.
+struct RetryPolicy {
+  // 1: a failure is final. Attempts that find the service away do not count; with a deadline those
+  // that find it full do not count either.
+  int max_attempts = std::numeric_limits<int>::max();
+  absl::Duration deadline = absl::InfiniteDuration();  // as messages tell it
+  absl::Time end = absl::InfiniteFuture();             // when it passes
+  // Of one outage. Not given: until the deadline, or kOutageTimeout where there is none.
+  std::optional<absl::Duration> outage_timeout;
+  std::function<bool(const AttemptFailure&)> final;  // no other attempt follows; null: none is so
 };
+
+// What the failures of a call up to now have come to.
+struct RetryHistory {
+  int attempts = 0;                                // that failed
+  int counted = 0;                                 // of them, that max_attempts bounds
+  int backoffs = 0;                                // in a row
+  int damaged_outputs = 0;                         // attempts that ended so
+  bool connection_lost = false;                    // by one of them
+  absl::Time outage_end = absl::InfiniteFuture();  // finite: the service is away
+};
+
+struct RetryDecision {
+  RetryHistory history;                // the failure included, unless it is the policy's final one
+  std::optional<absl::Duration> wait;  // before another attempt; nothing: none follows
+  absl::Status error;                  // the call's, where none follows
+};
+
+// random: in [0, 1), drawn for this failure.
+RetryDecision DecideRetry(const RetryPolicy& policy, RetryHistory history,
+                          const AttemptFailure& failure, absl::Time now, double random);
+
+// When the deadline, or the time of the outage, is over.
+absl::Time RetryEnd(const RetryPolicy& policy, const RetryHistory& history);
+
+// The error of a call whose next attempt would start after RetryEnd: in `wait`, or, where that is
+// infinite, because there was no connection until then.
+absl::Status TooLate(const RetryPolicy& policy, const RetryHistory& history,
+                     const absl::Status& failure, absl::Time now, absl::Duration wait);
+
+// "1 attempt", "2 attempts".
+std::string AttemptsMade(const RetryHistory& history);
 
 }  // namespace hilbert_ring::client

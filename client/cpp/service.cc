@@ -7,14 +7,16 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/str_cat.h"
-#include "client/cpp/call_end.h"
+#include "client/cpp/call_with_retries.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/grpc_deadline.h"
+#include "client/cpp/job_options.h"
+#include "client/cpp/protocol_error.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/settled_channel.h"
+#include "client/cpp/steady_clock.h"
 #include "client/cpp/token_sender.h"
-#include "client/cpp/with_message.h"
+#include "engine/base/return_if_error.h"
 #include "grpc/grpc.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -60,76 +62,61 @@ absl::Status FailureOf(const grpc::Status& status) {
 template <typename Response>
 using ShortCall = absl::FunctionRef<grpc::Status(grpc::ClientContext& context, Response& response)>;
 
+// One attempt of a short call.
+template <typename Response>
+std::optional<AttemptFailure> Ask(ShortCall<Response> call, absl::Time deadline,
+                                  Response& response) {
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(deadline));
+  const grpc::Status status = call(context, response);
+  if (status.ok()) return std::nullopt;
+  return AttemptFailure{.status = FailureOf(status), .pushback = PushbackOf(context)};
+}
+
 template <typename Response>
 absl::StatusOr<Response> AskOnce(ShortCall<Response> call) {
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   Response response;
-  const grpc::Status status = call(context, response);
-  if (!status.ok()) return FailureOf(status);
+  const auto failure = Ask(call, SteadyNow() + kShortCallDeadline, response);
+  if (failure) return failure->status;
+  return response;
+}
+
+// longest: of each attempt.
+template <typename Response>
+absl::StatusOr<Response> AskWithRetries(const std::shared_ptr<grpc::Channel>& channel,
+                                        RetriedCall retried, absl::Duration longest,
+                                        ShortCall<Response> call) {
+  Response response;
+  retried.timing = WithDefaults(retried.timing);
+  retried.policy.end = retried.timing.now() + retried.policy.deadline;
+  retried.make = [&](absl::Time deadline) {
+    return Ask(call, std::min(deadline, SteadyNow() + longest), response);
+  };
+  Connector connector(channel);
+  RETURN_IF_ERROR(CallWithRetries(connector, retried));
   return response;
 }
 
 // Asked again after the time that a service names which makes too many plans.
-absl::StatusOr<v1::PlanResponse> PlanOf(const PlanOptions& options,
-                                        ShortCall<v1::PlanResponse> call) {
-  const CallTiming timing = WithDefaults(options.timing);
-  const absl::Time deadline = timing.now() + options.deadline;
-  RetrySchedule schedule(timing.random);
-  for (int attempt = 1;; ++attempt) {
-    grpc::ClientContext context;
-    context.set_deadline(GrpcDeadlineIn(deadline - timing.now()));
-    v1::PlanResponse response;
-    const grpc::Status status = call(context, response);
-    if (status.ok()) return response;
-    const absl::Status failure = FailureOf(status);
-    const std::optional<std::string> pushback = PushbackOf(context);
-    if (!pushback) return failure;  // a short call fails at once
-    const std::optional<absl::Duration> wait =
-        schedule.WaitAfter({.status = failure, .pushback = pushback});
-    if (!wait) return failure;
-    if (const absl::Duration left = deadline - timing.now(); *wait >= left) {
-      return WithMessage(failure,
-                         absl::StrCat(failure.message(), " (after ", attempt,
-                                      attempt == 1 ? " attempt" : " attempts",
-                                      "; the next would start in ", absl::FormatDuration(*wait),
-                                      ", the deadline is in ", absl::FormatDuration(left), ")"));
-    }
-    if (options.retry) options.retry({.failure = failure, .attempt = attempt + 1, .wait = *wait});
-    timing.sleep(*wait);
-  }
+RetriedCall PlanRetries(const PlanOptions& options) {
+  return {.policy = {.deadline = options.deadline,
+                     .final = [](const AttemptFailure& failure) { return !failure.pushback; }},
+          .timing = options.timing,
+          .tell = options.retry};
 }
 
 // A service that is there, and whose data root is not, answers so.
-template <typename Response>
-absl::StatusOr<Response> AskUntilThere(const std::shared_ptr<grpc::Channel>& channel,
-                                       const AskOptions& options, ShortCall<Response> call) {
-  const CallTiming timing = WithDefaults(options.timing);
-  const absl::Time begun = timing.now();
-  const absl::Duration longest = std::min(options.outage_timeout, options.deadline);
-  RetrySchedule schedule(timing.random);
-  Connector connector(channel);
-  while (true) {
-    grpc::ClientContext context;
-    const absl::Duration left = options.deadline - (timing.now() - begun);
-    context.set_deadline(GrpcDeadlineIn(std::min(left, kShortCallDeadline)));
-    Response response;
-    const grpc::Status status = call(context, response);
-    if (status.ok()) return response;
-    const absl::Status failure = FailureOf(status);
-    const bool away =
-        absl::IsUnavailable(failure) && !wire::HasReason(failure, wire::reason::kDataRootGone);
-    if (!away || longest == absl::ZeroDuration()) return failure;
-    const std::optional<absl::Duration> wait =
-        schedule.WaitAfter({.status = failure, .pushback = PushbackOf(context)});
-    if (wait && timing.now() - begun + *wait < longest) {
-      timing.sleep(*wait);
-      if (connector.Await(longest - (timing.now() - begun), nullptr)) continue;
-    }
-    return WithMessage(failure,
-                       absl::StrCat(failure.message(), " (the service was away for its limit of ",
-                                    absl::FormatDuration(longest), ")"));
-  }
+RetriedCall AskRetries(const AskOptions& options) {
+  const bool once = options.outage_timeout == absl::ZeroDuration();
+  return {.policy = {.max_attempts = once ? 1 : JobOptions().max_attempts,
+                     .deadline = options.deadline,
+                     .outage_timeout = options.outage_timeout,
+                     .final =
+                         [](const AttemptFailure& failure) {
+                           return !absl::IsUnavailable(failure.status) ||
+                                  wire::HasReason(failure.status, wire::reason::kDataRootGone);
+                         }},
+          .timing = options.timing};
 }
 
 // All its calls end at once with INVALID_ARGUMENT.
@@ -185,9 +172,10 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel
   v1::PlanRequest request;
   *request.mutable_spec() = wire::EncodeJobSpec(spec);
   request.set_workers(workers);
-  return PlanOf(options, [&](auto& context, auto& response) {
-    return v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
-  });
+  return AskWithRetries<v1::PlanResponse>(
+      channel, PlanRetries(options), options.deadline, [&](auto& context, auto& response) {
+        return v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
+      });
 }
 
 absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::Channel>& channel,
@@ -196,9 +184,10 @@ absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::C
   v1::PlanEncodeRequest request;
   *request.mutable_spec() = spec;
   request.set_workers(workers);
-  return PlanOf(options, [&](auto& context, auto& response) {
-    return v1::EncoderService::NewStub(channel)->PlanEncode(&context, request, &response);
-  });
+  return AskWithRetries<v1::PlanResponse>(
+      channel, PlanRetries(options), options.deadline, [&](auto& context, auto& response) {
+        return v1::EncoderService::NewStub(channel)->PlanEncode(&context, request, &response);
+      });
 }
 
 absl::StatusOr<v1::ListModelsResponse> RequestModels(
@@ -213,9 +202,10 @@ absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& cha
                                        const std::string& name, const AskOptions& options) {
   v1::GetModelRequest request;
   request.set_name(name);
-  return AskUntilThere<v1::Model>(channel, options, [&](auto& context, auto& answer) {
-    return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &answer);
-  });
+  return AskWithRetries<v1::Model>(
+      channel, AskRetries(options), kShortCallDeadline, [&](auto& context, auto& answer) {
+        return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &answer);
+      });
 }
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
@@ -228,8 +218,8 @@ absl::StatusOr<v1::GetClusterResponse> RequestCluster(
 
 absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
     const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options) {
-  return AskUntilThere<v1::GetDataRootResponse>(
-      channel, options, [&](auto& context, auto& response) {
+  return AskWithRetries<v1::GetDataRootResponse>(
+      channel, AskRetries(options), kShortCallDeadline, [&](auto& context, auto& response) {
         return v1::AttentionService::NewStub(channel)->GetDataRoot(
             &context, v1::GetDataRootRequest(), &response);
       });

@@ -32,13 +32,6 @@ inline constexpr int kStreamAheadBytes = 4 << 20;
 
 inline constexpr absl::Duration kShortCallDeadline = absl::Seconds(60);
 
-// A call that the service pushed back, and that is made again.
-struct CallRetry {
-  absl::Status failure;
-  int attempt = 0;      // that follows: 2, 3, ...
-  absl::Duration wait;  // until then
-};
-
 struct PlanOptions {
   absl::Duration deadline = kShortCallDeadline;  // of the whole call, all attempts together
   std::function<void(const CallRetry&)> retry;   // called before the wait; may be empty

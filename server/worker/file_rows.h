@@ -23,10 +23,10 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/files/descriptor.h"
 #include "server/files/row_transfer.h"
-#include "server/worker/input_source.h"
 #include "server/worker/message_input.h"
-#include "server/worker/output_sink.h"
 #include "server/worker/run_work.h"
+#include "server/worker/shard_input.h"
+#include "server/worker/shard_output.h"
 
 namespace hilbert_ring::server {
 
@@ -44,7 +44,7 @@ struct RunFiles {
 absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen& open,
                                       const RunWork& work);
 
-class FileInput final : public InputSource {
+class FileInput final : public ShardInput {
  public:
   // Files, work and store outlive it. read: called when all rows have been read.
   FileInput(const std::map<TensorKind, RunFile>& files, const RunWork& work, ShardStore& store,
@@ -81,7 +81,7 @@ class FileInput final : public InputSource {
   std::atomic<int64_t> bytes_read_ = 0;
 };
 
-class FileOutput final : public OutputSink {
+class FileOutput final : public ShardOutput {
  public:
   // Files, work and store outlive it.
   FileOutput(const std::map<TensorKind, RunFile>& files, const RunWork& work,

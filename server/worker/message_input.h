@@ -10,12 +10,12 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/shard/arrived_rows.h"
 #include "server/shard/job_shape.h"
-#include "server/worker/input_source.h"
+#include "server/worker/shard_input.h"
 #include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
-class MessageInput final : public InputSource {
+class MessageInput final : public ShardInput {
  public:
   // The store, of the rank's shard, must outlive it.
   MessageInput(const JobShape& shape, const Plan& plan, int rank, ShardStore& store);

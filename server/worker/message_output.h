@@ -4,8 +4,8 @@
 #include "engine/run/shard_store.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/shard/output_rows.h"
-#include "server/worker/output_sink.h"
 #include "server/worker/run_work.h"
+#include "server/worker/shard_output.h"
 #include "wire/slice_pool.h"
 
 namespace hilbert_ring::server {
@@ -13,7 +13,7 @@ namespace hilbert_ring::server {
 // What RunOpen says of outputs that the client has of an earlier execution. tokens: of the job.
 Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens);
 
-class MessageOutput final : public OutputSink {
+class MessageOutput final : public ShardOutput {
  public:
   // Work and store outlive it.
   MessageOutput(const RunWork& work, const ShardStore& store, const v1::RunOpen& open);

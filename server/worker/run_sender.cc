@@ -19,7 +19,7 @@ v1::RunFailed FailedOf(const absl::Status& error) {
   return failed;
 }
 
-RunSender::RunSender(RunReplies replies, RunCourse& course, RunWork& work, OutputSink& output,
+RunSender::RunSender(RunReplies replies, RunCourse& course, RunWork& work, ShardOutput& output,
                      RunMode mode, std::function<v1::WorkerReport()> report)
     : course_(course),
       work_(work),

@@ -9,11 +9,11 @@
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/worker/output_sink.h"
 #include "server/worker/run_course.h"
 #include "server/worker/run_phase.h"
 #include "server/worker/run_replies.h"
 #include "server/worker/run_work.h"
+#include "server/worker/shard_output.h"
 
 namespace hilbert_ring::server {
 
@@ -24,7 +24,7 @@ v1::RunFailed FailedOf(const absl::Status& error);
 class RunSender {
  public:
   // All but `replies` outlives it. report: asked for once, when all outputs have been put.
-  RunSender(RunReplies replies, RunCourse& course, RunWork& work, OutputSink& output, RunMode mode,
+  RunSender(RunReplies replies, RunCourse& course, RunWork& work, ShardOutput& output, RunMode mode,
             std::function<v1::WorkerReport()> report);
 
   // One message. None leaves once the run's failure is told.
@@ -50,7 +50,7 @@ class RunSender {
 
   RunCourse& course_;
   RunWork& work_;
-  OutputSink& output_;
+  ShardOutput& output_;
   const RunMode mode_;
   const std::function<v1::WorkerReport()> report_;
   Mutex sending_;  // held while messages are put together and written; before the course's

@@ -15,7 +15,7 @@ namespace hilbert_ring::server {
 namespace {
 
 // The coordinator writes rows to the shard that it shares, and reads outputs there.
-class SharedInput final : public InputSource {
+class SharedInput final : public ShardInput {
  public:
   absl::Status Take(const v1::RunRequest& message, const wire::Payload& /*payload*/) override {
     if (!message.has_arrived()) return absl::InvalidArgumentError("expected RowsArrived");
@@ -32,7 +32,7 @@ class SharedInput final : public InputSource {
   int64_t rows_ = 0;
 };
 
-class SharedOutput final : public OutputSink {
+class SharedOutput final : public ShardOutput {
  public:
   absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override {
     v1::RunResponse response;

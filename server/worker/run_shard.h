@@ -14,10 +14,10 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/shard/shared_memory.h"
 #include "server/worker/file_rows.h"
-#include "server/worker/input_source.h"
-#include "server/worker/output_sink.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/run_work.h"
+#include "server/worker/shard_input.h"
+#include "server/worker/shard_output.h"
 #include "server/worker/worker_state.h"
 
 namespace hilbert_ring::server {
@@ -28,8 +28,8 @@ struct RunShard {
   std::shared_ptr<SharedMemory> shared;  // null: the shard is this process's alone
   bool used = false;                     // a run before this one may have left outputs there
   std::unique_ptr<ShardStore> store;
-  std::unique_ptr<InputSource> input;
-  std::unique_ptr<OutputSink> output;
+  std::unique_ptr<ShardInput> input;
+  std::unique_ptr<ShardOutput> output;
 
   // Before compute: leaves nothing of another run among the outputs.
   void ClearOutputs();

@@ -5,9 +5,9 @@
 
 #include "absl/status/status.h"
 #include "server/worker/active_calls.h"
-#include "server/worker/input_source.h"
 #include "server/worker/run_course.h"
 #include "server/worker/run_replies.h"
+#include "server/worker/shard_input.h"
 
 namespace hilbert_ring::server {
 
@@ -15,7 +15,7 @@ namespace hilbert_ring::server {
 class ShardFeed {
  public:
   // timeout: a coordinator that says nothing for so long has the call cancelled.
-  ShardFeed(RunStream& stream, InputSource& input, RunCourse& course, ActiveCalls::Entry& entry,
+  ShardFeed(RunStream& stream, ShardInput& input, RunCourse& course, ActiveCalls::Entry& entry,
             std::chrono::milliseconds timeout)
       : stream_(stream), input_(input), course_(course), entry_(entry), timeout_(timeout) {}
 
@@ -27,7 +27,7 @@ class ShardFeed {
   absl::Status AwaitDone();
 
   RunStream& stream_;
-  InputSource& input_;
+  ShardInput& input_;
   RunCourse& course_;
   ActiveCalls::Entry& entry_;
   const std::chrono::milliseconds timeout_;

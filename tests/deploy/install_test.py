@@ -74,7 +74,7 @@ class Install(unittest.TestCase):
         self.assertEqual(folders, {
             "include/hilbert_ring/client/cpp", "include/hilbert_ring/engine/model/files",
             "include/hilbert_ring/engine/spec", "include/hilbert_ring/wire", "include/hilbert_ring/hilbert_ring/v1"})
-        internal = [name for name in headers if "worker" in name or "attempt.h" in name]
+        internal = [name for name in headers if "worker" in name or "conversation.h" in name]
         self.assertEqual(internal, [])
         self.assertEqual(self.installed("share/hilbert_ring/proto/**/*"), [
             "share/hilbert_ring/proto/hilbert_ring/v1/attention.proto",

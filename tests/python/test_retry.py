@@ -4,7 +4,7 @@ import math
 import pytest
 
 from hilbert_ring import errors
-from hilbert_ring._retry import Attempts, AttemptFailure, CallTiming, RetrySchedule
+from hilbert_ring._retry import AttemptFailure, CallTiming, Retries, RetryHistory, RetryPolicy, decide_retry
 
 
 def failure(kind, reason="", **more):
@@ -19,20 +19,32 @@ class Clock:
     def __init__(self):
         self.seconds = 1000.0
 
-    def attempts(self, deadline=None, outage_timeout=None, max_attempts=10, draw=1.0):
-        return Attempts(max_attempts=max_attempts, deadline=deadline,
-                        outage_timeout=outage_timeout,
-                        timing=CallTiming(now=lambda: self.seconds, random=lambda: draw))
+    def retries(self, deadline=math.inf, outage_timeout=None, max_attempts=10, draw=1.0):
+        return Retries(RetryPolicy(max_attempts, deadline, self.seconds + deadline, outage_timeout),
+                       CallTiming(now=lambda: self.seconds, random=lambda: draw))
+
+
+class Schedule:
+    """The decisions on one failure after another, all at one time."""
+
+    def __init__(self, drawn):
+        self.drawn, self.history = drawn, RetryHistory()
+
+    def wait_after(self, failure):
+        decision = decide_retry(RetryPolicy(1000), self.history, failure, 0.0, self.drawn)
+        assert (decision.wait is None) != (decision.error is None)
+        self.history = decision.history
+        return decision.wait
 
 
 def test_backoff_doubles_to_its_limit():
-    schedule = RetrySchedule(lambda: 1.0)
+    schedule = Schedule(1.0)
     waits = [schedule.wait_after(LOST) for _ in range(8)]
     assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
 
 
 def test_a_service_that_is_away_is_looked_for_within_a_second():
-    schedule = RetrySchedule(lambda: 1.0)
+    schedule = Schedule(1.0)
     assert max(schedule.wait_after(AWAY) for _ in range(8)) == pytest.approx(0.4)
 
 
@@ -44,122 +56,122 @@ def test_a_service_that_is_away_is_looked_for_within_a_second():
     failure(errors.FailedPreconditionError, "DOES_NOT_FIT"), failure(errors.InternalError),
     failure(errors.UnavailableError, "DRAINING", pushback=-0.001)])
 def test_what_is_final(final):
-    assert RetrySchedule(lambda: 1.0).wait_after(final) is None
+    assert Schedule(1.0).wait_after(final) is None
 
 
 def test_a_call_that_the_transport_had_no_memory_for_is_tried_again():
     words = "Received RST_STREAM with error code 11"
     ended = AttemptFailure(errors.ResourceExhaustedError(words))
-    assert RetrySchedule(lambda: 1.0).wait_after(ended) == pytest.approx(0.1)
+    assert Schedule(1.0).wait_after(ended) == pytest.approx(0.1)
     refused = AttemptFailure(errors.ResourceExhaustedError(words, reason="OVER_LIMIT"))
-    assert RetrySchedule(lambda: 1.0).wait_after(refused) is None
+    assert Schedule(1.0).wait_after(refused) is None
 
 
 def test_pushback_is_waited_for_and_up_to_a_quarter_more():
     full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=2)
-    assert RetrySchedule(lambda: 0.0).wait_after(full) == 2.0
-    assert RetrySchedule(lambda: 1.0).wait_after(full) == 2.5
+    assert Schedule(0.0).wait_after(full) == 2.0
+    assert Schedule(1.0).wait_after(full) == 2.5
 
 
 def test_an_attempt_that_still_runs_is_waited_for_after_a_lost_connection():
-    schedule = RetrySchedule(lambda: 1.0)
+    schedule = Schedule(1.0)
     schedule.wait_after(AWAY)
     assert schedule.wait_after(failure(errors.AlreadyExistsError, "JOB_RUNNING")) is not None
 
 
 def test_damaged_output_is_fetched_again_twice():
-    schedule = RetrySchedule(lambda: 1.0)
+    schedule = Schedule(1.0)
     damaged = failure(errors.DataLossError, output_damaged=True)
     assert [schedule.wait_after(damaged) is None for _ in range(3)] == [False, False, True]
 
 
 def test_max_attempts_counts_those_that_the_service_took():
-    attempts = Clock().attempts(max_attempts=3)
-    attempts.wait_after(LOST)
+    retries = Clock().retries(max_attempts=3)
+    retries.wait_after(LOST)
     for _ in range(5):
-        attempts.wait_after(AWAY)
-    attempts.wait_after(LOST)
+        retries.wait_after(AWAY)
+    retries.wait_after(LOST)
     with pytest.raises(errors.AbortedError, match=r"after 8 attempts") as raised:
-        attempts.wait_after(LOST)
+        retries.wait_after(LOST)
     assert raised.value.attempts == 8
     assert raised.value.reason == "WORKER_LOST"
 
 
 def test_a_job_that_was_lost_with_its_service_counts():
-    attempts = Clock().attempts(max_attempts=2)
+    retries = Clock().retries(max_attempts=2)
     lost = failure(errors.UnavailableError, admitted=True)
-    attempts.wait_after(lost)
+    retries.wait_after(lost)
     with pytest.raises(errors.UnavailableError, match="after 2 attempts"):
-        attempts.wait_after(lost)
+        retries.wait_after(lost)
 
 
 def test_a_full_service_counts_only_without_a_deadline():
     full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=0.01)
     with pytest.raises(errors.ResourceExhaustedError):
-        attempts = Clock().attempts(max_attempts=2)
-        attempts.wait_after(full)
-        attempts.wait_after(full)
-    attempts = Clock().attempts(max_attempts=2, deadline=60)
+        retries = Clock().retries(max_attempts=2)
+        retries.wait_after(full)
+        retries.wait_after(full)
+    retries = Clock().retries(max_attempts=2, deadline=60)
     for _ in range(20):
-        attempts.wait_after(full)
+        retries.wait_after(full)
 
 
 def test_an_outage_has_a_limit():
     clock = Clock()
-    attempts = clock.attempts()
-    attempts.wait_after(AWAY)
+    retries = clock.retries()
+    retries.wait_after(AWAY)
     clock.seconds += 29
-    assert attempts.time_left() == pytest.approx(1)
-    attempts.wait_after(AWAY)
+    assert retries.time_left() == pytest.approx(1)
+    retries.wait_after(AWAY)
     clock.seconds += 1
     with pytest.raises(errors.UnavailableError, match="away for its limit of 30 s"):
-        attempts.wait_after(AWAY)
+        retries.wait_after(AWAY)
 
 
 def test_an_outage_that_ended_is_forgotten():
     clock = Clock()
-    attempts = clock.attempts()
-    attempts.wait_after(AWAY)
+    retries = clock.retries()
+    retries.wait_after(AWAY)
     clock.seconds += 29
-    attempts.wait_after(LOST)
-    assert attempts.time_left() == math.inf
-    attempts.wait_after(AWAY)
-    assert attempts.time_left() == pytest.approx(30)
+    retries.wait_after(LOST)
+    assert retries.time_left() == math.inf
+    retries.wait_after(AWAY)
+    assert retries.time_left() == pytest.approx(30)
 
 
 def test_with_a_deadline_an_outage_may_take_until_then():
     clock = Clock()
-    attempts = clock.attempts(deadline=300)
+    retries = clock.retries(deadline=300)
     for _ in range(10):
-        attempts.wait_after(AWAY)
+        retries.wait_after(AWAY)
         clock.seconds += 29
-    assert attempts.deadline_left() == pytest.approx(10)
+    assert retries.deadline_left() == pytest.approx(10)
     with pytest.raises(errors.UnavailableError, match="until the deadline of 300 s"):
-        raise attempts.too_late(AWAY)
+        raise retries.too_late(AWAY)
 
 
 def test_a_wait_that_ends_after_the_deadline_is_not_begun():
-    attempts = Clock().attempts(deadline=5)
+    retries = Clock().retries(deadline=5)
     full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=6)
     with pytest.raises(errors.ResourceExhaustedError, match="the deadline is in 5 s"):
-        attempts.wait_after(full)
+        retries.wait_after(full)
 
 
 @pytest.mark.parametrize("reason", ["", "CLIENT_DEADLINE"])
 def test_the_deadline_is_named_once_it_has_passed(reason):
     clock = Clock()
-    attempts = clock.attempts(deadline=5)
+    retries = clock.retries(deadline=5)
     clock.seconds += 5
     with pytest.raises(errors.DeadlineExceededError, match="the job's deadline of 5 s passed: it failed"):
-        attempts.wait_after(failure(errors.DeadlineExceededError, reason))
+        retries.wait_after(failure(errors.DeadlineExceededError, reason))
 
 
 @pytest.mark.parametrize("reason, seconds", [
     ("JOB_TIMEOUT", 1), ("JOB_TIMEOUT", 5), ("CLIENT_IDLE", 5), ("CLIENT_DEADLINE", 1), ("", 1)])
 def test_a_limit_of_the_service_is_not_called_the_jobs_deadline(reason, seconds):
     clock = Clock()
-    attempts = clock.attempts(deadline=5)
+    retries = clock.retries(deadline=5)
     clock.seconds += seconds
     with pytest.raises(errors.DeadlineExceededError) as raised:
-        attempts.wait_after(failure(errors.DeadlineExceededError, reason))
+        retries.wait_after(failure(errors.DeadlineExceededError, reason))
     assert raised.value.message == "it failed"

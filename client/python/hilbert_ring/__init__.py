@@ -20,7 +20,7 @@ except ImportError as error:
                       "take /usr/bin/python3 where ./dev setup has run") from error
 
 from hilbert_ring import aio
-from hilbert_ring._attempt import Progress
+from hilbert_ring._conversation import Progress
 from hilbert_ring._default_client import use
 from hilbert_ring._encode import EncodeResult
 from hilbert_ring._job import AttendResult

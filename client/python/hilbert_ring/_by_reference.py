@@ -18,7 +18,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
-from hilbert_ring._attempt import JobCall
+from hilbert_ring._conversation import JobCall
 from hilbert_ring._chunks import Inputs, tensor_name
 from hilbert_ring._files import FileOutput, FilePart, NotInFile, flush, part_of
 from hilbert_ring._scratch import NoScratch, Scratch, check_room, lies_in_memory, make_scratch

@@ -235,13 +235,6 @@ def _pem(name: str, value: Optional[Pem]) -> Optional[PemText]:
     return PemText(name, f"{name}: {value}", _read(name, value))
 
 
-@dataclass
-class PushedBack(Exception):
-    """A short call that the service wants to be made again."""
-
-    failure: AttemptFailure
-
-
 def closed_error() -> CancelledError:
     """What calls of a client that was closed raise, and those of a program that was interrupted."""
     return CancelledError("the program was interrupted" if interrupted() else "the client was closed")
@@ -275,11 +268,3 @@ def failure_or_raise(ended: Exception, admitted: bool,
     if broken is not None:
         raise broken from None
     return failure_of(ended, admitted, closed)
-
-
-def short_failure(name: str, ended: Any, closed: bool) -> Exception:
-    """What a short call that ended with an RpcError raises: PushedBack, or the error."""
-    failure = failure_of(ended, False, closed)
-    if failure.pushback is not None and name in ("Plan", "PlanEncode"):
-        return PushedBack(failure)
-    return failure.error

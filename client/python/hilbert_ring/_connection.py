@@ -4,14 +4,14 @@ import math
 import threading
 import time
 import weakref
-from typing import Any, Iterator, Optional, Set, Type, TypeVar
+from typing import Any, Iterator, Optional, Set, Type, TypeVar, Union
 
 import grpc
 from google.protobuf.message import Message
 
-from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, keep_buffers, short_failure
+from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
-from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
+from hilbert_ring._retry import AttemptFailure, CallTiming
 from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T", bound=Message)
@@ -105,14 +105,17 @@ class Connection:
                 self._check_wanted()
             return _watched(call)
 
-    def short(self, name: str, request: Any, response: Type[T],
-              seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
-        """One message each way.
+    def short(self, name: str, request: Any, response: Type[T], seconds: Optional[float] = SHORT_CALL_SECONDS,
+              service: str = SERVICE) -> T:
+        """One message each way. Raises HilbertRingError: a subclass for each status."""
+        answer = self.ask(name, request, response, seconds, service)
+        if isinstance(answer, AttemptFailure):
+            raise answer.error
+        return answer
 
-        Raises:
-            PushedBack: the service has too much to do, and says when it is to be asked again.
-            HilbertRingError: a subclass for each other status.
-        """
+    def ask(self, name: str, request: Any, response: Type[T], seconds: Optional[float],
+            service: str) -> Union[T, AttemptFailure]:
+        """One attempt of a short call."""
         try:
             with self._calling():
                 method = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString,
@@ -124,21 +127,11 @@ class Connection:
             finally:
                 call.cancel()  # which ended, unless this thread was interrupted
         except grpc.RpcError as ended:
-            raise short_failure(name, ended, self.closed) from None
+            return failure_of(ended, False, self.closed)
         except grpc.FutureCancelledError:
             raise closed_error() from None
 
-    def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
-        """Returns when the next attempt may start: after `wait`, and with a connection.
-
-        Raises:
-            HilbertRingError: of the failure; there was no connection in time.
-        """
-        self.pause(wait)
-        if not self._connected_within(attempts.time_left()):
-            raise attempts.too_late(failure)
-
-    def _connected_within(self, seconds: float) -> bool:
+    def connected_within(self, seconds: float) -> bool:
         with self._lock:
             self._check_open()
             ready = grpc.channel_ready_future(self._channel)

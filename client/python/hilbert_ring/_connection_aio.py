@@ -3,14 +3,14 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Any, AsyncIterator, Iterator, Optional, Set, Tuple, Type, TypeVar
+from typing import Any, AsyncIterator, Iterator, Optional, Set, Tuple, Type, TypeVar, Union
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, keep_buffers, short_failure
-from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
+from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
+from hilbert_ring._retry import AttemptFailure, CallTiming
 from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T", bound=Message)
@@ -95,8 +95,15 @@ class AioConnection:
         begin = channel.stream_stream(method, response_deserializer=pb.AttendResponse.FromString)
         return self._noted(begin(requests, timeout=seconds, metadata=self._address.metadata()))
 
-    async def short(self, name: str, request: Any, response: Type[T],
-                    seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
+    async def short(self, name: str, request: Any, response: Type[T], seconds: Optional[float] = SHORT_CALL_SECONDS,
+                    service: str = SERVICE) -> T:
+        answer = await self.ask(name, request, response, seconds, service)
+        if isinstance(answer, AttemptFailure):
+            raise answer.error
+        return answer
+
+    async def ask(self, name: str, request: Any, response: Type[T], seconds: Optional[float],
+                  service: str) -> Union[T, AttemptFailure]:
         call = self._ready()[0].unary_unary(service + name, request_serializer=type(request).SerializeToString,
                                             response_deserializer=response.FromString)
         try:
@@ -104,14 +111,9 @@ class AioConnection:
                 answer: T = await self._noted(call(request, timeout=seconds, metadata=self._address.metadata()))
                 return answer
         except grpc.aio.AioRpcError as ended:
-            raise short_failure(name, ended, self.closed) from None
+            return failure_of(ended, False, self.closed)
 
-    async def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
-        await self.pause(wait)
-        if not await self._connected_within(attempts.time_left()):
-            raise attempts.too_late(failure)
-
-    async def _connected_within(self, seconds: float) -> bool:
+    async def connected_within(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
         while True:
             channel, ending = self._ready()

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from hilbert_ring._attempt import JobCall
+from hilbert_ring._conversation import JobCall
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct

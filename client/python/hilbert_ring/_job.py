@@ -1,17 +1,18 @@
 """From the arguments of `attend` to a job that can be called, and from its report to a result."""
+import math
 import secrets
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from hilbert_ring._attempt import JobCall, Progress
+from hilbert_ring._conversation import JobCall, Progress
 from hilbert_ring._channel import SERVICE
 from hilbert_ring._by_reference import CHOICES
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, checked_path, given_file, is_path, opened
-from hilbert_ring._retry import Attempts, CallTiming
+from hilbert_ring._retry import CallTiming, Retries, RetryPolicy
 from hilbert_ring._spec import boolean, check_text, choice, integer, make_spec, number, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
@@ -82,10 +83,11 @@ class AttendOptions:
         """Of the job; drawn where none is given."""
         return f"job-{secrets.token_hex(8)}" if self.job_id is None else self.job_id
 
-    def attempts(self, timing: CallTiming, begun: Optional[float] = None) -> Attempts:
-        """The attempts of a call that starts now, whose deadline runs since `begun`, or now."""
-        return Attempts(max_attempts=self.max_attempts, deadline=self.deadline,
-                        outage_timeout=self.outage_timeout, timing=timing, begun=begun)
+    def retries(self, timing: CallTiming, begun: Optional[float] = None) -> Retries:
+        """Of a call that starts now, whose deadline runs since `begun`, or now."""
+        deadline = math.inf if self.deadline is None else self.deadline
+        end = (timing.now() if begun is None else begun) + deadline
+        return Retries(RetryPolicy(self.max_attempts, deadline, end, self.outage_timeout), timing)
 
 
 def cancel_request(job_id: str, caller: Optional[str]) -> pb.CancelJobRequest:

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilbert_ring._assembled_rows import AssembledRows
-from hilbert_ring._attempt import JobCall
+from hilbert_ring._conversation import JobCall
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Reader, tensor_name
 from hilbert_ring._distinct import Places, later_that_meet
 from hilbert_ring._files import is_path
 from hilbert_ring._job import AttendOptions, AttendResult, attention_inputs, pattern_of, prepare, result_of
-from hilbert_ring._retry import Attempts, CallTiming
+from hilbert_ring._retry import CallTiming, Retries
 from hilbert_ring._tensors import Output
 from hilbert_ring.errors import HilbertRingError, InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Ordering
@@ -156,9 +156,9 @@ class ManyCall:
             last[job.alike] = pack, size + job.bytes, sequences + len(job.sequences)
         return packs
 
-    def attempts(self) -> Attempts:
+    def retries(self) -> Retries:
         """Of a pack that is called now."""
-        return self._options.attempts(self._timing, self._begun)
+        return self._options.retries(self._timing, self._begun)
 
     def next(self) -> Optional[Pack]:
         """What the lane runs now, its rows read; None: the lane ends. Reading may raise what is the caller's."""

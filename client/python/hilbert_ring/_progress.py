@@ -4,7 +4,7 @@ import time
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
 
-from hilbert_ring._attempt import Progress
+from hilbert_ring._conversation import Progress
 from hilbert_ring._job import ProgressOption
 
 _SCALE = 1000  # steps of the bar

@@ -1,4 +1,5 @@
-"""When a job that failed is tried again, and how long the client waits before.
+"""Whether a call that failed is made again, and when: decide_retry. call_with_retries does what it says. As
+client/cpp/retry.h.
 
 - UNAVAILABLE (no coordinator, it starts, drains or stops, no worker, a connection lost): backoff,
   then as soon as there is a connection.
@@ -13,12 +14,15 @@ Anything else is final. A pushback replaces the backoff with every code; with on
 wait is no shorter than the backoff; one that is negative means that the service does not want another
 attempt. Backoff is random between 0 and a limit that doubles from 100 ms to 5 s
 (UNAVAILABLE: 0.4 s).
+
+Attempts are bounded by their number, by the deadline of the call, and by the time that an outage (UNAVAILABLE without a
+pushback) may take.
 """
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import random
-from typing import Callable, Optional
+from typing import Callable, Optional, Tuple
 
 from hilbert_ring.errors import HilbertRingError, error_class
 
@@ -51,50 +55,130 @@ class CallTiming:
     random: Callable[[], float] = random
 
 
-class RetrySchedule:
-    """The waits between the attempts of one call."""
+def never_final(_: AttemptFailure) -> bool:
+    return False
 
-    def __init__(self, draw: Callable[[], float]) -> None:
-        self._draw = draw
-        self._connection_lost = False
-        self._damaged_outputs = 0
-        self._backoffs = 0  # in a row
 
-    def wait_after(self, failure: AttemptFailure) -> Optional[float]:
-        """Seconds before the next attempt; None: there must be none. Once for each failure."""
-        if not self._may_help(failure):
-            return None
-        longest = _LONGEST_AWAY if failure.error.code == "UNAVAILABLE" else _LONGEST_BACKOFF
-        if failure.pushback is None:
-            return self._backoff(longest)
-        if failure.pushback < 0:
-            return None
-        wait = failure.pushback * (1 + _PUSHBACK_JITTER * self._draw())
-        if failure.pushback < _LEAST_PUSHBACK:
-            return max(wait, self._backoff(longest))
-        self._backoffs = 0
-        return wait
+def answers(failure: AttemptFailure) -> bool:
+    """Whether the service is there: so is one whose data root is not."""
+    return failure.error.code != "UNAVAILABLE" or failure.error.reason == "DATA_ROOT_GONE"
 
-    def _may_help(self, failure: AttemptFailure) -> bool:
-        code = failure.error.code
-        if code == "UNAVAILABLE":
-            self._connection_lost = True
-            return True
-        if code == "ABORTED":
-            return failure.error.reason == "WORKER_LOST"
-        if code == "RESOURCE_EXHAUSTED":
-            return failure.pushback is not None or _ended_by_transport(failure.error)
-        if code == "ALREADY_EXISTS":
-            return self._connection_lost
-        if code == "DATA_LOSS" and failure.output_damaged:
-            self._damaged_outputs += 1
-            return self._damaged_outputs <= _RETRIES_OF_DAMAGED_OUTPUT
-        return False
 
-    def _backoff(self, longest: float) -> float:
-        limit: float = min(longest, _FIRST_BACKOFF * 2 ** min(self._backoffs, _BACKOFF_DOUBLINGS))
-        self._backoffs += 1
-        return limit * self._draw()
+def plans_later(name: str, failure: AttemptFailure) -> bool:
+    """Whether a call failed because the service makes too many plans."""
+    return name in ("Plan", "PlanEncode") and failure.pushback is not None
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """What bounds the attempts of a call.
+
+    Attributes:
+        max_attempts: 1: a failure is final. Attempts that find the service away do not count; with a deadline those
+            that find it full do not count either.
+        deadline: seconds, as messages tell it.
+        end: when it passes.
+        outage_timeout: seconds of one outage. None: until the deadline, or OUTAGE_SECONDS where there is none.
+        final: whether no other attempt follows a failure.
+    """
+
+    max_attempts: int
+    deadline: float = math.inf
+    end: float = math.inf
+    outage_timeout: Optional[float] = None
+    final: Callable[[AttemptFailure], bool] = never_final
+
+    @property
+    def outage_seconds(self) -> float:
+        if self.outage_timeout is not None:
+            return self.outage_timeout
+        return OUTAGE_SECONDS if self.deadline == math.inf else math.inf
+
+
+@dataclass(frozen=True)
+class RetryHistory:
+    """What the failures of a call up to now have come to."""
+
+    attempts: int = 0              # that failed
+    counted: int = 0               # of them, that max_attempts bounds
+    backoffs: int = 0              # in a row
+    damaged_outputs: int = 0       # attempts that ended so
+    connection_lost: bool = False  # by one of them
+    outage_end: float = math.inf   # finite: the service is away
+
+
+@dataclass(frozen=True)
+class RetryDecision:
+    history: RetryHistory                     # the failure included, unless it is the policy's final one
+    wait: Optional[float] = None              # seconds before another attempt; None: none follows
+    error: Optional[HilbertRingError] = None  # the call's, where none follows
+
+
+def decide_retry(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
+                 drawn: float) -> RetryDecision:
+    """drawn: in [0, 1), for this failure."""
+    if policy.final(failure):
+        return RetryDecision(history, error=failure.error)
+    code = failure.error.code
+    outage_end = math.inf
+    if _away(failure):
+        goes_on = history.outage_end < math.inf and not failure.admitted
+        outage_end = history.outage_end if goes_on else now + policy.outage_seconds
+    history = replace(
+        history, attempts=history.attempts + 1, counted=history.counted + _counts(policy, failure),
+        damaged_outputs=history.damaged_outputs + (code == "DATA_LOSS" and failure.output_damaged),
+        connection_lost=history.connection_lost or code == "UNAVAILABLE", outage_end=outage_end)
+    wait, backoffs = _wait_after(failure, history, drawn)
+    history = replace(history, backoffs=backoffs)
+    if wait is None or history.counted >= policy.max_attempts:
+        return RetryDecision(history, error=_gave_up(policy, history, failure, now, ""))
+    if now + wait >= retry_end(policy, history):
+        return RetryDecision(history, error=too_late(policy, history, failure, now, wait))
+    return RetryDecision(history, wait)
+
+
+def retry_end(policy: RetryPolicy, history: RetryHistory) -> float:
+    """When the deadline, or the time of the outage, is over."""
+    return min(policy.end, history.outage_end)
+
+
+def too_late(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
+             wait: float = math.inf) -> HilbertRingError:
+    """The error of a call whose next attempt would start after retry_end: in `wait`, or, where that is infinite, because
+    there was no connection until then."""
+    if history.outage_end < policy.end:
+        why = f"; the service was away for its limit of {policy.outage_seconds:g} s"
+    elif wait == math.inf:
+        why = f"; the service was away until the deadline of {policy.deadline:g} s"
+    else:
+        why = f"; the next would start in {wait:.3g} s, the deadline is in {policy.end - now:.3g} s"
+    return _gave_up(policy, history, failure, now, why)
+
+
+def _wait_after(failure: AttemptFailure, history: RetryHistory, drawn: float) -> Tuple[Optional[float], int]:
+    """Seconds, and backoffs in a row then."""
+    longest = _LONGEST_AWAY if failure.error.code == "UNAVAILABLE" else _LONGEST_BACKOFF
+    backoff: float = drawn * min(longest, _FIRST_BACKOFF * 2 ** min(history.backoffs, _BACKOFF_DOUBLINGS))
+    pushback = failure.pushback
+    if not _may_help(failure, history) or (pushback is not None and pushback < 0):
+        return None, history.backoffs
+    if pushback is None:
+        return backoff, history.backoffs + 1
+    wait = pushback * (1 + _PUSHBACK_JITTER * drawn)
+    return (max(wait, backoff), history.backoffs + 1) if pushback < _LEAST_PUSHBACK else (wait, 0)
+
+
+def _may_help(failure: AttemptFailure, history: RetryHistory) -> bool:
+    code = failure.error.code
+    if code == "ABORTED":
+        return failure.error.reason == "WORKER_LOST"
+    if code == "RESOURCE_EXHAUSTED":
+        return failure.pushback is not None or _ended_by_transport(failure.error)
+    if code == "ALREADY_EXISTS":
+        return history.connection_lost
+    if code == "DATA_LOSS":
+        return failure.output_damaged and history.damaged_outputs <= _RETRIES_OF_DAMAGED_OUTPUT
+    return code == "UNAVAILABLE"
 
 
 def _ended_by_transport(error: HilbertRingError) -> bool:
@@ -103,94 +187,59 @@ def _ended_by_transport(error: HilbertRingError) -> bool:
     return error.reason == error.code and "RST_STREAM with error code 11" in error.message
 
 
-class Attempts:
-    """Decides after each failed attempt of a call whether another one follows, and when."""
+def _away(failure: AttemptFailure) -> bool:
+    """The service did not take the job, and did not say when to come back."""
+    return failure.error.code == "UNAVAILABLE" and failure.pushback is None
 
-    def __init__(self, *, max_attempts: int, deadline: Optional[float],
-                 outage_timeout: Optional[float], timing: CallTiming, begun: Optional[float] = None) -> None:
-        """begun: since when the deadline runs; None: now."""
-        self._max_attempts = max_attempts
-        self._deadline = math.inf if deadline is None else deadline
-        self._outage_timeout = outage_timeout
-        self._now = timing.now
-        self._end = (timing.now() if begun is None else begun) + self._deadline
-        self._schedule = RetrySchedule(timing.random)
-        self._outage_end = math.inf  # finite: the service is away
-        self._counted = 0            # attempts that max_attempts bounds
-        self.made = 1                # or under way
+
+def _counts(policy: RetryPolicy, failure: AttemptFailure) -> bool:
+    if failure.admitted or policy.max_attempts == 1:
+        return True
+    full = failure.error.code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+    return not _away(failure) and (not full or policy.deadline == math.inf)
+
+
+def _gave_up(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
+             why: str) -> HilbertRingError:
+    """The last error, and how many attempts led to it."""
+    error, made = failure.error, history.attempts
+    message = error.message
+    own = error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE")  # no limit of the service
+    if own and now + _DEADLINE_EARLY >= policy.end:
+        message = f"the job's deadline of {policy.deadline:g} s passed: {message}"
+    if made > 1 or why:
+        message += f" (after {made} attempt{'s' if made > 1 else ''}{why})"
+    final = error_class(error.code)(message, reason=error.reason, field=error.field, limit=error.limit,
+                                    retry_after=error.retry_after, attempts=made)
+    final.code = error.code
+    return final
+
+
+class Retries:
+    """Those of one call, or of several on behalf of a job."""
+
+    def __init__(self, policy: RetryPolicy, timing: CallTiming) -> None:
+        self.policy = policy
+        self.history = RetryHistory()
+        self._timing = timing
 
     def deadline_left(self) -> Optional[float]:
         """Seconds for the attempt that starts now; None: no deadline."""
-        return None if self._end == math.inf else max(0.0, self._end - self._now())
+        return None if self.policy.end == math.inf else max(0.0, self.policy.end - self._timing.now())
 
     def time_left(self) -> float:
         """Seconds until the deadline or the end of what an outage may take."""
-        return min(self._end, self._outage_end) - self._now()
+        return retry_end(self.policy, self.history) - self._timing.now()
 
-    def wait_after(self, failure: AttemptFailure) -> float:
-        """Seconds before the next attempt.
+    def wait_after(self, failure: AttemptFailure, final: Callable[[AttemptFailure], bool] = never_final) -> float:
+        """Seconds before the next attempt. Raises HilbertRingError when none may follow."""
+        decision = decide_retry(replace(self.policy, final=final), self.history, failure, self._timing.now(),
+                                self._timing.random())
+        self.history = decision.history
+        if decision.error is not None:
+            raise decision.error
+        assert decision.wait is not None
+        return decision.wait
 
-        Raises:
-            HilbertRingError: of the attempt, and how many there were, when none may follow.
-        """
-        wait = self._schedule.wait_after(failure)
-        self._note_outage(failure)
-        if self._counts(failure):
-            self._counted += 1
-        if wait is None or self._counted >= self._max_attempts:
-            raise self._final(failure, "")
-        if wait >= self.time_left():
-            raise self.too_late(failure, wait)
-        self.made += 1
-        return wait
-
-    def too_late(self, failure: AttemptFailure, wait: float = math.inf) -> HilbertRingError:
-        """The error of a call whose next attempt, after `wait`, would not be in time."""
-        if self._outage_end < self._end:
-            return self._final(
-                failure, f"; the service was away for its limit of {self._outage_seconds():g} s")
-        if wait == math.inf:
-            return self._final(
-                failure, f"; the service was away until the deadline of {self._deadline:g} s")
-        left = self._end - self._now()
-        return self._final(
-            failure, f"; the next would start in {wait:.3g} s, the deadline is in {left:.3g} s")
-
-    @staticmethod
-    def _away(failure: AttemptFailure) -> bool:
-        return failure.error.code == "UNAVAILABLE" and failure.pushback is None
-
-    def _counts(self, failure: AttemptFailure) -> bool:
-        """Whether it counts against max_attempts. An outage is bounded by its time."""
-        if failure.admitted or self._max_attempts == 1:
-            return True
-        if self._away(failure):
-            return False
-        full = failure.error.code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
-        return not full or self._deadline == math.inf
-
-    def _note_outage(self, failure: AttemptFailure) -> None:
-        if not self._away(failure):
-            self._outage_end = math.inf
-        elif failure.admitted or self._outage_end == math.inf:
-            self._outage_end = self._now() + self._outage_seconds()
-
-    def _outage_seconds(self) -> float:
-        if self._outage_timeout is not None:
-            return self._outage_timeout
-        return OUTAGE_SECONDS if self._deadline == math.inf else math.inf
-
-    def _final(self, failure: AttemptFailure, why: str) -> HilbertRingError:
-        error = failure.error
-        message = error.message
-        own = error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE")  # no limit of the service
-        if own and self._now() + _DEADLINE_EARLY >= self._end:
-            message = f"the job's deadline of {self._deadline:g} s passed: {message}"
-        if self.made > 1 or why:
-            attempts = "1 attempt" if self.made == 1 else f"{self.made} attempts"
-            message += f" (after {attempts}{why})"
-        final = error_class(error.code)(
-            message, reason=error.reason, field=error.field, limit=error.limit,
-            retry_after=error.retry_after, attempts=self.made)
-        final.code = error.code
-        return final
+    def too_late(self, failure: AttemptFailure) -> HilbertRingError:
+        return too_late(self.policy, self.history, failure, self._timing.now())

@@ -1,16 +1,16 @@
 """A job without end as messages: blocks of rows in, blocks of results out.
 
-Nothing here waits: a client (blocking or asyncio) carries the messages.
+Nothing here reads, writes or waits: a carrier (_carrier_aio.py, _carrier_blocking.py) carries the messages.
 """
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Deque, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 import numpy as np
 from crc32c import crc32c
 
 from hilbert_ring._channel import SERVICE
-from hilbert_ring._chunks import Inputs, payload_limit, tensor_name
+from hilbert_ring._chunks import Inputs, Rows, payload_limit, tensor_name
 from hilbert_ring._job import AttendOptions, shape_of
 from hilbert_ring._spec import boolean, integer, make_spec, row_bytes
 from hilbert_ring._tensors import Output, Tensor, read_tensor
@@ -149,14 +149,12 @@ class _OpenBlock:
                              None if lse is None else lse.result())
 
 
-class StreamAttempt:
-    """The messages of one AttendStream call.
-
-    `chunks` and `input_ended` belong to whoever sends, `handle` and `finish` to whoever receives.
+class StreamConversation:
+    """The messages of one AttendStream.
 
     Attributes:
-        input_ended: whoever sends sets it once the caller has no more blocks, before the client's
-            side is closed, and the service ends the stream after that.
+        ended: the caller has no more blocks; the client's side is closed then, and the service ends the stream after
+            that.
     """
 
     method = SERVICE + "AttendStream"
@@ -174,7 +172,9 @@ class StreamAttempt:
         self._open: Deque[_OpenBlock] = deque()
         self._rows_sent = 0   # of the blocks that were begun
         self._rows_per_chunk = 0  # once it is admitted
-        self.input_ended = False
+        self._inputs: Inputs  # of the block that is being sent
+        self._queue: Deque[Rows] = deque()  # of it
+        self.ended = False
 
     @property
     def admitted(self) -> bool:
@@ -188,18 +188,38 @@ class StreamAttempt:
         message: bytes = request.SerializeToString()
         return message
 
-    def chunks(self, block: InputBlock) -> Iterator[bytes]:
-        """The messages of a block's rows, which follow those of the block before."""
+    @property
+    def wants_block(self) -> bool:
+        """All rows of the blocks up to now were sent."""
+        return self.admitted and not self._queue and not self.ended
+
+    def add_block(self, value: Any) -> None:
+        """The caller's block, whose rows follow those of the block before.
+
+        Raises:
+            InvalidArgumentError: as of StreamCall.block.
+        """
+        self._add(self._call.block(value))
+
+    def _add(self, block: InputBlock) -> None:
         base = self._rows_sent
         self._rows_sent += block.rows
         self._sent.append((base, block.rows))
-        inputs = Inputs(block.rows, self._sizes, {
+        self._inputs = Inputs(block.rows, self._sizes, {
             tensor: lambda first, count, read=read: read.rows(first - base, count)  # type: ignore
             for tensor, read in zip(_INPUTS, block.tensors)})
-        for first in range(base, base + block.rows, self._rows_per_chunk):
-            count = min(self._rows_per_chunk, base + block.rows - first)
-            for tensor in _INPUTS:
-                yield inputs.chunk((tensor, first, count))
+        end = base + block.rows
+        self._queue.extend((tensor, first, min(self._rows_per_chunk, end - first))
+                           for first in range(base, end, self._rows_per_chunk) for tensor in _INPUTS)
+
+    def next_rows(self) -> Optional[Rows]:
+        return self._queue.popleft() if self._queue else None
+
+    def message(self, rows: Rows) -> bytes:
+        return self._inputs.chunk(rows)
+
+    def sent(self, _: Rows) -> None:
+        """A stream's progress is what has come."""
 
     def handle(self, response: pb.AttendResponse) -> List[StreamedBlock]:
         """Takes a message of the service: the blocks whose results it completes.
@@ -210,7 +230,8 @@ class StreamAttempt:
         kind = response.WhichOneof("message")
         if kind == "admitted":
             self._admit(response.admitted)
-        elif kind == "output":
+            return []  # of a first block without rows with the next message
+        if kind == "output":
             self._place(response.output)
         elif kind == "epoch":
             self._state.epoch = response.epoch
@@ -222,6 +243,7 @@ class StreamAttempt:
         widest = max(self._sizes[tensor] for tensor in _INPUTS)
         rows = min(self._call.options.chunk_bytes, payload_limit(admitted)) // widest
         self._rows_per_chunk = max(1, min(rows, admitted.epoch_tokens))
+        self._add(self._call.first)
 
     def _place(self, chunk: pb.OutputChunk) -> None:
         tensor, payload, rows = chunk.tensor, chunk.payload, chunk.rows
@@ -279,7 +301,7 @@ class StreamAttempt:
         """
         if self._state.report is None:
             raise InternalError("the service ended the stream without a report")
-        if not self.input_ended:
+        if not self.ended:
             raise InternalError("the service ended the stream before its input had ended")
         if self._open or self._sent:
             raise DataLossError(f"of {self._rows_sent} rows that were sent "

@@ -1,11 +1,12 @@
 """Streams without end of the client for asyncio."""
 import asyncio
-from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Tuple, Union
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Optional, Tuple, Union
 
-from hilbert_ring._attempt_aio import AioCarrier
+from hilbert_ring._call_with_retries_aio import call_with_retries
+from hilbert_ring._carrier_aio import AioCarrier
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
+from hilbert_ring._stream import StreamCall, StreamConversation, StreamedBlock, StreamFigures, StreamState
 from hilbert_ring._torch_streams import CallerStreams
 
 Blocks = Union[Iterable[Tuple[Any, Any, Any]], AsyncIterable[Tuple[Any, Any, Any]]]
@@ -56,40 +57,22 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
     except StopAsyncIteration:
         return
     call = prepare(first)
-    attempts = call.options.attempts(connection.timing)
-    number = 0
-    while True:
-        carrier = _Carrier(StreamAttempt(call, number, state), call, rest)
-        async for block in carrier.run(connection, attempts.deadline_left(), endless=True):
-            yield block
-        failure = carrier.outcome
-        if not isinstance(failure, AttemptFailure):
-            return
-        if failure.admitted:
-            raise failure.error
-        await connection.come_back(attempts, failure, attempts.wait_after(failure))
-        number += 1
 
+    async def begin(number: int, seconds: Optional[float]) -> Union[AioCarrier, AttemptFailure]:
+        conversation = StreamConversation(call, number, state)
+        carrier = AioCarrier(connection, conversation, seconds, rest)
+        while not conversation.admitted:
+            if await carrier.receive() is None:
+                assert isinstance(carrier.outcome, AttemptFailure)  # for its input has not ended
+                return carrier.outcome
+        return carrier
 
-class _Carrier(AioCarrier[StreamAttempt]):
-    """Carries those of a stream."""
-
-    def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: AsyncIterator[Any]) -> None:
-        super().__init__(attempt)
-        self._call = call
-        self._rest = rest
-
-    async def _requests(self) -> AsyncIterator[bytes]:
-        yield self._attempt.open()
-        while not self._attempt.admitted and not self._over:
-            await self._change()
-        block = self._call.first
-        while not self._over:
-            chunks = self._attempt.chunks(block)
-            while (message := await asyncio.to_thread(next, chunks, None)) is not None:
-                yield message
-            try:
-                block = self._call.block(await self._rest.__anext__())
-            except StopAsyncIteration:
-                self._attempt.input_ended = True
-                return
+    carrier = await call_with_retries(connection, call.options.retries(connection.timing), begin)
+    try:
+        while (results := await carrier.receive()) is not None:
+            for block in results:
+                yield block
+    finally:
+        carrier.close()
+    if isinstance(carrier.outcome, AttemptFailure):
+        raise carrier.outcome.error

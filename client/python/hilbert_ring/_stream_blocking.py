@@ -1,10 +1,11 @@
 """Streams without end of the blocking client."""
-from typing import Any, Callable, Iterable, Iterator, Tuple
+from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, Union
 
-from hilbert_ring._attempt_blocking import BlockingCarrier
+from hilbert_ring._call_with_retries_blocking import call_with_retries
+from hilbert_ring._carrier_blocking import BlockingCarrier
 from hilbert_ring._connection import Connection
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
+from hilbert_ring._stream import StreamCall, StreamConversation, StreamedBlock, StreamFigures, StreamState
 from hilbert_ring._torch_streams import CallerStreams
 
 Blocks = Iterable[Tuple[Any, Any, Any]]
@@ -56,38 +57,21 @@ def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, p
     if first is _END:
         return
     call = prepare(first)
-    attempts = call.options.attempts(connection.timing)
-    number = 0
-    while True:
-        carrier = _Carrier(StreamAttempt(call, number, state), call, rest)
-        yield from carrier.run(connection, attempts.deadline_left(), endless=True)
-        failure = carrier.outcome
-        if not isinstance(failure, AttemptFailure):
-            return
-        if failure.admitted:
-            raise failure.error
-        connection.come_back(attempts, failure, attempts.wait_after(failure))
-        number += 1
 
+    def begin(number: int, seconds: Optional[float]) -> Union[BlockingCarrier, AttemptFailure]:
+        conversation = StreamConversation(call, number, state)
+        carrier = BlockingCarrier(connection, conversation, seconds, rest)
+        while not conversation.admitted:
+            if carrier.receive() is None:
+                assert isinstance(carrier.outcome, AttemptFailure)  # for its input has not ended
+                return carrier.outcome
+        return carrier
 
-class _Carrier(BlockingCarrier[StreamAttempt]):
-    """Carries those of a stream."""
-
-    def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: Iterator[Any]) -> None:
-        super().__init__(attempt)
-        self._call = call
-        self._rest = rest
-
-    def _requests(self) -> Iterator[bytes]:
-        yield self._attempt.open()
-        with self._changed:
-            # Until the call ends, which has a deadline.
-            self._changed.wait_for(lambda: self._attempt.admitted or self._over)
-        block = self._call.first
-        while not self._over:
-            yield from self._attempt.chunks(block)
-            value = next(self._rest, _END)
-            if value is _END:
-                self._attempt.input_ended = True
-                return
-            block = self._call.block(value)
+    carrier = call_with_retries(connection, call.options.retries(connection.timing), begin)
+    try:
+        while (results := carrier.receive()) is not None:
+            yield from results
+    finally:
+        carrier.close()
+    if isinstance(carrier.outcome, AttemptFailure):
+        raise carrier.outcome.error

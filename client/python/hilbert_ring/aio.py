@@ -17,12 +17,13 @@ from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence,
 
 from google.protobuf.message import Message
 
-from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
-from hilbert_ring._attempt_aio import AioAttempt
 from hilbert_ring._by_reference import ASK_SECONDS, Naming, naming_of, warn_of_sending
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
+from hilbert_ring._call_with_retries_aio import call_with_retries
+from hilbert_ring._carrier_aio import carry
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem,
                                    address_of, closed_error)
 from hilbert_ring._connection_aio import AioConnection
+from hilbert_ring._conversation import JobCall, JobConversations, Progress
 from hilbert_ring._distinct import check_shown
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._files import checked_path
@@ -31,13 +32,13 @@ from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, canc
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._model import model_request
 from hilbert_ring._progress import shown
-from hilbert_ring._retry import AttemptFailure, Attempts
+from hilbert_ring._retry import Retries, answers, plans_later
 from hilbert_ring._spec import integer, make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
 from hilbert_ring._stream_aio import AttendStream, Blocks, run_stream
 from hilbert_ring._threads_aio import in_thread, side_by_side, to_its_end, with_streams_of_call
 from hilbert_ring._torch_streams import CallerStreams
-from hilbert_ring.errors import HilbertRingError, UnavailableError
+from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -162,13 +163,13 @@ class Client:
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
         check_shown(self._shown, {"out": out, "lse": lse})
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering, pattern=pattern)
-        attempts = options.attempts(self._connection.timing)
+        retries = options.retries(self._connection.timing)
         request, why = curve_request(call), ""
         if request is not None:
-            plan = await self._ask("Plan", request, pb.PlanResponse, attempts)
+            plan = await self._ask("Plan", request, pb.PlanResponse, retries)
             call, why = with_curve(call, plan), plan.curve_why
         with shown(progress) as tell, closing(call):
-            call, report = await self._run_job(call, attempts, tell)
+            call, report = await self._run_job(call, retries, tell)
             return result_of(call, report, ordering, why)
 
     def attend_stream(
@@ -239,7 +240,7 @@ class Client:
         try:
             while (pack := await in_thread(call.next)) is not None:
                 try:
-                    call.done(pack, await self._run(pack.call, call.attempts(), None, pack.final))
+                    call.done(pack, await self._run(pack.call, call.retries(), None, pack.final))
                 except HilbertRingError as error:
                     if not call.failed(pack, error):
                         return
@@ -294,14 +295,14 @@ class Client:
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads,
                         attention_map_out)
-        attempts = options.attempts(self._connection.timing)
+        retries = options.retries(self._connection.timing)
         check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
-        found = await self._model_of(model, attempts)
+        found = await self._model_of(model, retries)
         # Files are read, and looked through.
         call = await in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
                                wanted=wanted, options=options)
         with shown(progress) as tell, closing(call):
-            call, report = await self._run_job(call, attempts, tell)
+            call, report = await self._run_job(call, retries, tell)
             return encoded(call, report)
 
     async def plan_encode(
@@ -322,10 +323,10 @@ class Client:
             message PlanResponse of proto/hilbert_ring/v1/attention.proto, of all layers.
         """
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads)
-        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._connection.timing)
-        found = await self._model_of(model, attempts)
+        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries(self._connection.timing)
+        found = await self._model_of(model, retries)
         request = prepare_plan(found, tiles, dtype=dtype, wanted=wanted, workers=workers)
-        return await self._planned("PlanEncode", request, attempts, ENCODER_SERVICE)
+        return await self._planned("PlanEncode", request, retries, ENCODER_SERVICE)
 
     async def models(self) -> List[encoder_pb.Model]:
         """The models of encoders that the service has, by name (message Model)."""
@@ -337,30 +338,30 @@ class Client:
         """One of them; raises NotFoundError where there is none of the name."""
         return await self._connection.short("GetModel", model_request(name), encoder_pb.Model, service=ENCODER_SERVICE)
 
-    async def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
-        return await self._ask("GetModel", model_request(name), encoder_pb.Model, attempts, ENCODER_SERVICE)
+    async def _model_of(self, name: str, retries: Retries) -> encoder_pb.Model:
+        return await self._ask("GetModel", model_request(name), encoder_pb.Model, retries, ENCODER_SERVICE)
 
     async def _run_job(
-            self, call: JobCall, attempts: Attempts,
+            self, call: JobCall, retries: Retries,
             tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
         """Without sending its tensors where that can be: the job as it was done."""
         naming = naming_of(call)
         if naming is not None:
             with closing(naming):
-                named = await self._named(call, naming, attempts)
+                named = await self._named(call, naming, retries)
                 if named is not None:
                     try:
-                        report = await self._run(named, attempts, tell, naming.may_send)
+                        report = await self._run(named, retries, tell, naming.may_send)
                         return await to_its_end(naming.stop, naming.take, named), report
                     except HilbertRingError as error:
                         warn_of_sending(error, naming.may_send)
-        return call, await self._run(call, attempts, tell)
+        return call, await self._run(call, retries, tell)
 
-    async def _named(self, call: JobCall, naming: Naming, attempts: Attempts) -> Optional[JobCall]:
+    async def _named(self, call: JobCall, naming: Naming, retries: Retries) -> Optional[JobCall]:
         """None: its tensors are to be sent."""
         try:
             if naming.in_files:
-                root = await self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+                root = await self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, retries)
             else:  # what fails here is told by the job's call, too, where it matters
                 root = await self._connection.short(
                     "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, ASK_SECONDS)
@@ -371,52 +372,30 @@ class Client:
         return await to_its_end(naming.stop, naming.name, root, self._data_root)
 
     async def _run(
-            self, call: JobCall, attempts: Attempts, tell: Optional[Callable[[Progress], None]],
+            self, call: JobCall, retries: Retries, tell: Optional[Callable[[Progress], None]],
             final: FrozenSet[str] = frozenset()) -> pb.Report:
         await to_its_end(lambda: None, call.make_room)
-        number = 0
-        teller = ProgressTeller(tell, call.progress(number))
-        while True:
-            attempt = AioAttempt(Attempt(call, number, teller))
-            async for _ in attempt.run(self._connection, attempts.deadline_left()):
-                pass
-            outcome = attempt.outcome
-            if not isinstance(outcome, AttemptFailure):
-                return outcome
-            if outcome.error.reason in final:
-                raise outcome.error
-            wait = attempts.wait_after(outcome)
-            number += 1
-            teller = ProgressTeller(tell, call.progress(number, outcome.error, wait))
-            teller.update()
-            await self._connection.come_back(attempts, outcome, wait)
+        conversations = JobConversations(call, tell)
+        return await call_with_retries(
+            self._connection, retries,
+            lambda number, seconds: carry(self._connection, conversations.begin(number), seconds),
+            lambda failure: failure.error.reason in final, conversations.tell)
 
-    async def _ask(
-            self, name: str, request: Any, response: Type[T], attempts: Attempts,
-            service: str = SERVICE) -> T:
+    async def _ask(self, name: str, request: Any, response: Type[T], retries: Retries, service: str = SERVICE) -> T:
         """A short call on behalf of a job: waits for a service that is away, as the job's call does."""
-        while True:
-            left = attempts.deadline_left()
-            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
-            try:
-                return await self._connection.short(name, request, response, seconds, service)
-            except PushedBack as pushed:
-                failure = pushed.failure
-            except UnavailableError as error:
-                if error.reason == "DATA_ROOT_GONE":
-                    raise
-                failure = AttemptFailure(error, admitted=False)
-            await self._connection.pause(attempts.wait_after(failure))
+        return await call_with_retries(
+            self._connection, retries,
+            lambda _, seconds: self._connection.ask(
+                name, request, response,
+                SHORT_CALL_SECONDS if seconds is None else min(seconds, SHORT_CALL_SECONDS), service),
+            lambda failure: answers(failure) and not plans_later(name, failure))
 
-    async def _planned(self, name: str, request: Any, attempts: Attempts, service: str = SERVICE) -> pb.PlanResponse:
+    async def _planned(self, name: str, request: Any, retries: Retries, service: str = SERVICE) -> pb.PlanResponse:
         """Waits for a service that makes too many plans."""
-        while True:
-            try:
-                return await self._connection.short(
-                    name, request, pb.PlanResponse, attempts.deadline_left(), service)
-            except PushedBack as pushed:
-                failure = pushed.failure
-            await self._connection.pause(attempts.wait_after(failure))
+        return await call_with_retries(
+            self._connection, retries,
+            lambda _, seconds: self._connection.ask(name, request, pb.PlanResponse, seconds, service),
+            lambda failure: not plans_later(name, failure))
 
     async def plan(
             self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
@@ -439,8 +418,8 @@ class Client:
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim,
                          dtype=dtype, ordering=ordering, **pattern)
         request = pb.PlanRequest(spec=spec, workers=integer("workers", workers, 32))
-        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._connection.timing)
-        return await self._planned("Plan", request, attempts)
+        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries(self._connection.timing)
+        return await self._planned("Plan", request, retries)
 
     async def jobs(self) -> List[pb.Job]:
         """The caller's jobs that wait or run, by job id (message Job)."""

@@ -25,11 +25,24 @@ AttemptFailure PushedBack(const std::string& pushback) {
   return failure;
 }
 
-RetrySchedule ScheduleWith(double random) {
-  return RetrySchedule([random] { return random; });
-}
+// The decisions on one failure after another, all at one time.
+class Schedule {
+ public:
+  explicit Schedule(double random) : random_(random) {}
 
-std::vector<int64_t> Milliseconds(RetrySchedule schedule, int failures,
+  std::optional<absl::Duration> WaitAfter(const AttemptFailure& failure) {
+    const RetryDecision decision = DecideRetry({}, history_, failure, absl::UnixEpoch(), random_);
+    EXPECT_EQ(decision.wait.has_value(), decision.error.ok());
+    history_ = decision.history;
+    return decision.wait;
+  }
+
+ private:
+  double random_;
+  RetryHistory history_;
+};
+
+std::vector<int64_t> Milliseconds(Schedule schedule, int failures,
                                   const AttemptFailure& failure = LostWorker()) {
   std::vector<int64_t> waits;
   waits.reserve(failures);
@@ -39,42 +52,42 @@ std::vector<int64_t> Milliseconds(RetrySchedule schedule, int failures,
   return waits;
 }
 
-TEST(RetrySchedule, BackoffDoublesItsLimitAndHasFullJitter) {
-  EXPECT_THAT(Milliseconds(ScheduleWith(0), 3), ElementsAre(0, 0, 0));
-  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 9),
+TEST(Retry, BackoffDoublesItsLimitAndHasFullJitter) {
+  EXPECT_THAT(Milliseconds(Schedule(0), 3), ElementsAre(0, 0, 0));
+  EXPECT_THAT(Milliseconds(Schedule(0.5), 9),
               ElementsAre(50, 100, 200, 400, 800, 1600, 2500, 2500, 2500));
-  EXPECT_THAT(Milliseconds(ScheduleWith(0.99), 8),
+  EXPECT_THAT(Milliseconds(Schedule(0.99), 8),
               ElementsAre(99, 198, 396, 792, 1584, 3168, 4950, 4950));
 }
 
-TEST(RetrySchedule, AServiceThatIsAwayIsTriedAgainWithinASecond) {
+TEST(Retry, AServiceThatIsAwayIsTriedAgainWithinASecond) {
   const AttemptFailure away = Failure(absl::StatusCode::kUnavailable, "NO_WORKERS");
-  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 6, away), ElementsAre(50, 100, 200, 200, 200, 200));
-  EXPECT_LT(Milliseconds(ScheduleWith(0.999), 1000, away).back(), 400);
+  EXPECT_THAT(Milliseconds(Schedule(0.5), 6, away), ElementsAre(50, 100, 200, 200, 200, 200));
+  EXPECT_LT(Milliseconds(Schedule(0.999), 1000, away).back(), 400);
 }
 
-TEST(RetrySchedule, PushbackIsObeyedWithAQuarterOfJitterAtMost) {
-  EXPECT_EQ(ScheduleWith(0).WaitAfter(PushedBack("2000")), absl::Milliseconds(2000));
-  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(PushedBack("2000")), absl::Milliseconds(2250));
-  const auto most = ScheduleWith(0.999).WaitAfter(PushedBack("2000"));
+TEST(Retry, PushbackIsObeyedWithAQuarterOfJitterAtMost) {
+  EXPECT_EQ(Schedule(0).WaitAfter(PushedBack("2000")), absl::Milliseconds(2000));
+  EXPECT_EQ(Schedule(0.5).WaitAfter(PushedBack("2000")), absl::Milliseconds(2250));
+  const auto most = Schedule(0.999).WaitAfter(PushedBack("2000"));
   EXPECT_GT(most, absl::Milliseconds(2499));
   EXPECT_LT(most, absl::Milliseconds(2500));
 }
 
-TEST(RetrySchedule, APushbackThatIsShortIsNoShorterThanTheBackoff) {
-  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 4, PushedBack("0")), ElementsAre(50, 100, 200, 400));
-  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 3, PushedBack("49")), ElementsAre(55, 100, 200));
-  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 3, PushedBack("80")), ElementsAre(90, 90, 90));
+TEST(Retry, APushbackThatIsShortIsNoShorterThanTheBackoff) {
+  EXPECT_THAT(Milliseconds(Schedule(0.5), 4, PushedBack("0")), ElementsAre(50, 100, 200, 400));
+  EXPECT_THAT(Milliseconds(Schedule(0.5), 3, PushedBack("49")), ElementsAre(55, 100, 200));
+  EXPECT_THAT(Milliseconds(Schedule(0.5), 3, PushedBack("80")), ElementsAre(90, 90, 90));
 }
 
-TEST(RetrySchedule, PushbackThatIsNegativeOrNoNumberEndsIt) {
+TEST(Retry, PushbackThatIsNegativeOrNoNumberEndsIt) {
   for (const char* pushback : {"-1", "", "soon", "1e3", "10ms", "5,6", "99999999999"}) {
-    EXPECT_EQ(ScheduleWith(0.5).WaitAfter(PushedBack(pushback)), std::nullopt) << pushback;
+    EXPECT_EQ(Schedule(0.5).WaitAfter(PushedBack(pushback)), std::nullopt) << pushback;
   }
 }
 
-TEST(RetrySchedule, PushbackGoesBeforeBackoffAndStartsItAfresh) {
-  RetrySchedule schedule = ScheduleWith(0.5);
+TEST(Retry, PushbackGoesBeforeBackoffAndStartsItAfresh) {
+  Schedule schedule(0.5);
   AttemptFailure draining = Failure(absl::StatusCode::kUnavailable, "DRAINING");
   schedule.WaitAfter(draining);
   EXPECT_EQ(schedule.WaitAfter(draining), absl::Milliseconds(100));
@@ -84,50 +97,49 @@ TEST(RetrySchedule, PushbackGoesBeforeBackoffAndStartsItAfresh) {
   EXPECT_EQ(schedule.WaitAfter(draining), absl::Milliseconds(50));
 }
 
-TEST(RetrySchedule, OverloadWithoutPushbackIsFinal) {
-  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(Failure(absl::StatusCode::kResourceExhausted)),
-            std::nullopt);
+TEST(Retry, OverloadWithoutPushbackIsFinal) {
+  EXPECT_EQ(Schedule(0.5).WaitAfter(Failure(absl::StatusCode::kResourceExhausted)), std::nullopt);
 }
 
-TEST(RetrySchedule, ACallThatTheTransportHadNoMemoryForIsTriedAgain) {
+TEST(Retry, ACallThatTheTransportHadNoMemoryForIsTriedAgain) {
   AttemptFailure ended{.status =
                            absl::ResourceExhaustedError("Received RST_STREAM with error code 11")};
-  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(ended), absl::Milliseconds(50));
+  EXPECT_EQ(Schedule(0.5).WaitAfter(ended), absl::Milliseconds(50));
   ended.status = wire::WithReason(std::move(ended.status), "OVER_LIMIT");
-  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(ended), std::nullopt);
+  EXPECT_EQ(Schedule(0.5).WaitAfter(ended), std::nullopt);
 }
 
-TEST(RetrySchedule, ALostWorkerIsTriedAgainAndAFencedAttemptNot) {
+TEST(Retry, ALostWorkerIsTriedAgainAndAFencedAttemptNot) {
   const auto wait = [](const std::string& reason) {
-    return ScheduleWith(0.5).WaitAfter(Failure(absl::StatusCode::kAborted, reason));
+    return Schedule(0.5).WaitAfter(Failure(absl::StatusCode::kAborted, reason));
   };
   EXPECT_EQ(wait("WORKER_LOST"), absl::Milliseconds(50));
   EXPECT_EQ(wait("ATTEMPT_FENCED"), std::nullopt);
   EXPECT_EQ(wait(""), std::nullopt);
 }
 
-TEST(RetrySchedule, OtherCodesAreFinal) {
+TEST(Retry, OtherCodesAreFinal) {
   using enum absl::StatusCode;
   for (const absl::StatusCode code :
        {kCancelled, kUnknown, kInvalidArgument, kDeadlineExceeded, kNotFound, kPermissionDenied,
         kFailedPrecondition, kOutOfRange, kUnimplemented, kInternal, kUnauthenticated}) {
     AttemptFailure failure = Failure(code);
-    EXPECT_EQ(ScheduleWith(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
+    EXPECT_EQ(Schedule(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
     failure.pushback = "10";  // nor does a pushback make them worth another attempt
-    EXPECT_EQ(ScheduleWith(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
+    EXPECT_EQ(Schedule(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
   }
 }
 
-TEST(RetrySchedule, ARunningJobIsTriedAgainOnceTheConnectionWasLost) {
-  RetrySchedule schedule = ScheduleWith(0.5);
+TEST(Retry, ARunningJobIsTriedAgainOnceTheConnectionWasLost) {
+  Schedule schedule(0.5);
   const AttemptFailure running = Failure(absl::StatusCode::kAlreadyExists, "JOB_RUNNING");
   EXPECT_EQ(schedule.WaitAfter(running), std::nullopt);
   schedule.WaitAfter(Failure(absl::StatusCode::kUnavailable));
   EXPECT_EQ(schedule.WaitAfter(running), absl::Milliseconds(100));
 }
 
-TEST(RetrySchedule, DamagedOutputIsTriedAgainTwice) {
-  RetrySchedule schedule = ScheduleWith(0.5);
+TEST(Retry, DamagedOutputIsTriedAgainTwice) {
+  Schedule schedule(0.5);
   AttemptFailure failure = Failure(absl::StatusCode::kDataLoss);
   EXPECT_EQ(schedule.WaitAfter(failure), std::nullopt);  // the service's own finding
   failure.output_damaged = true;

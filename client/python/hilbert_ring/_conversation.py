@@ -1,6 +1,7 @@
-"""One attempt of a job, as messages: what to send, and what to make of what comes.
+"""What is said in one call of a job, message by message: what to send, and what to make of what comes.
 
-Nothing here waits: a client (blocking or asyncio) carries the messages.
+Nothing here reads, writes or waits: a carrier (_carrier_aio.py, _carrier_blocking.py) carries the messages. As
+client/cpp/conversation.h.
 """
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -10,7 +11,7 @@ from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue, pay
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._files import FileOutput
 from hilbert_ring._tensors import Output
-from hilbert_ring.errors import InternalError
+from hilbert_ring.errors import HilbertRingError, InternalError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 # Input that is not longer follows its Open at once: the service reads as much ahead.
@@ -136,12 +137,17 @@ class JobCall:
                         by_reference=self.named)
 
 
-class Attempt:
+class JobConversation:
     """The messages of one Attend or Encode stream.
 
     `next_rows` and `message` belong to whoever sends, `handle` and `finish` to whoever receives;
     `handle` and `next_rows` must not run at the same time.
+
+    Attributes:
+        wants_block: rows are to be asked of the caller: a job has all of them.
     """
+
+    wants_block = False
 
     def __init__(self, call: JobCall, number: int, progress: ProgressTeller) -> None:
         self._call = call
@@ -244,3 +250,20 @@ class Attempt:
         self._report.rows_not_finite = first.rows_not_finite
         self._report.first_row_not_finite = first.first_not_finite
         return self._report
+
+
+class JobConversations:
+    """Those of a job's attempts, one after the other, and the progress that is told of them."""
+
+    def __init__(self, call: JobCall, tell: Optional[Callable[[Progress], None]]) -> None:
+        self._call = call
+        self._tell = tell
+        self._progress = ProgressTeller(tell, call.progress(0))
+
+    def begin(self, number: int) -> JobConversation:
+        return JobConversation(self._call, number, self._progress)
+
+    def tell(self, number: int, error: HilbertRingError, wait: float) -> None:
+        """Another attempt follows."""
+        self._progress = ProgressTeller(self._tell, self._call.progress(number, error, wait))
+        self._progress.update()

@@ -12,9 +12,9 @@
 namespace hilbert_ring::server {
 
 // For one thread, but for what any thread may ask.
-class InputSource {
+class ShardInput {
  public:
-  virtual ~InputSource() = default;
+  virtual ~ShardInput() = default;
 
   // Takes a message of the stream, with its payload beside it, that says of the order or of rows.
   virtual absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) = 0;

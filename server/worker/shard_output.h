@@ -11,9 +11,9 @@
 namespace hilbert_ring::server {
 
 // For one thread at a time, but for what any thread may ask.
-class OutputSink {
+class ShardOutput {
  public:
-  virtual ~OutputSink() = default;
+  virtual ~ShardOutput() = default;
 
   // Outputs of local rows [0, rows_final) are final: those that it has not had yet go where they
   // belong. Each call has more rows. options: of a message that says so.

@@ -1,0 +1,155 @@
+#include "client/cpp/carrier.h"
+
+#include <condition_variable>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "client/cpp/cancel_watch.h"
+#include "client/cpp/grpc_deadline.h"
+#include "client/cpp/protocol_error.h"
+#include "client/cpp/with_message.h"
+#include "engine/base/mutex.h"
+#include "engine/base/return_if_error.h"
+#include "grpcpp/client_context.h"
+#include "wire/payload_message.h"
+#include "wire/raw_stream.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using Sending = Conversation::Sending;
+
+absl::Status EndOf(const grpc::Status& status, const CancelWatch& watch) {
+  const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
+  // What this client asked for itself, gRPC says in its own words.
+  if (cancelled && watch.fired()) {
+    return WithMessage(wire::FromGrpc(status), "the caller ended the job");
+  }
+  // A service that stops cancels its calls, and says no word of its own; the caller did not ask for
+  // that.
+  if (cancelled && status.error_details().empty()) {
+    return absl::UnavailableError("the service ended the call");
+  }
+  return wire::FromGrpc(status);
+}
+
+// Runs once.
+class Carrier {
+ public:
+  Carrier(Conversation& conversation, const JobOptions& options)
+      : conversation_(conversation), options_(options) {}
+
+  std::variant<v1::Report, AttemptFailure> Run(grpc::Channel& channel, absl::Time deadline) {
+    if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
+    if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
+    CancelWatch watch(options_.cancelled, context_);
+    watch.Start();
+    context_.set_initial_metadata_corked(true);  // leaves with Open
+    stream_ = wire::OpenRawStream(channel, conversation_.method(), context_);
+    stream_->Write(wire::Serialize(conversation_.Open()));  // a failure shows in Finish
+    absl::Status local = SendReady({});  // what we found wrong; the service knows the rest
+    grpc::ByteBuffer message;
+    while (local.ok() && stream_->Read(&message)) {
+      local = Handle(message);
+      if (local.ok()) local = SendMore();
+    }
+    if (!local.ok()) context_.TryCancel();
+    if (sender_.joinable()) {
+      sender_.request_stop();
+      sender_.join();
+    }
+    const absl::Status remote = EndOf(stream_->Finish(), watch);
+    local.Update(sent_);
+    if (local.ok() && remote.ok()) {
+      absl::StatusOr<v1::Report> report = conversation_.Finish();
+      if (report.ok()) return *std::move(report);
+      local = report.status();
+    }
+    const bool admitted = conversation_.admitted();
+    if (local.ok()) {
+      return AttemptFailure{
+          .status = remote, .admitted = admitted, .pushback = PushbackOf(context_)};
+    }
+    return AttemptFailure{
+        .status = local, .admitted = admitted, .output_damaged = absl::IsDataLoss(local)};
+  }
+
+ private:
+  absl::Status Handle(grpc::ByteBuffer& message) {
+    v1::AttendResponse response;
+    wire::Payload payload;
+    if (wire::SplitPayload(message, wire::kOutputFields, *response.mutable_output(), payload)) {
+      return conversation_.Handle(response, payload);
+    }
+    if (!wire::Parse(message, response)) return ProtocolError("a message that is malformed");
+    return conversation_.Handle(response, wire::Payload(response.output().payload()));
+  }
+
+  // The receiving thread, after each message: rows are sent by a thread that does not keep it from
+  // the next one.
+  absl::Status SendMore() {
+    if (sender_.joinable()) {
+      { const MutexLock lock(mutex_); }  // it looks at sending(), or waits already
+      changed_.notify_one();
+    } else if (conversation_.sending() == Sending::kRows) {
+      sender_ = std::jthread([this](const std::stop_token& over) { SendAll(over); });
+    } else {
+      return SendReady({});
+    }
+    return absl::OkStatus();
+  }
+
+  // The sending thread.
+  void SendAll(const std::stop_token& over) {
+    while (sent_.ok() && !closed_ && !over.stop_requested()) {
+      sent_ = SendReady(over);
+      MutexLock lock(mutex_);
+      // Until the call ends, which has a deadline.
+      changed_.wait(lock, over, [this] {
+        return closed_ || !sent_.ok() || conversation_.sending() != Sending::kNothing;
+      });
+    }
+    if (!sent_.ok()) context_.TryCancel();
+  }
+
+  // Sends what there is now.
+  absl::Status SendReady(const std::stop_token& over) {
+    while (!closed_ && !over.stop_requested()) {
+      const Sending sending = conversation_.sending();
+      if (sending == Sending::kNothing) break;
+      if (sending == Sending::kEnd) {
+        stream_->WritesDone();
+        closed_ = true;
+        break;
+      }
+      ASSIGN_OR_RETURN(const auto message, conversation_.Next(over));
+      if (!message) continue;
+      closed_ = !stream_->Write(message->bytes, message->options);  // Finish says why
+      if (!closed_) conversation_.Sent();
+    }
+    return absl::OkStatus();
+  }
+
+  Conversation& conversation_;
+  const JobOptions& options_;
+  grpc::ClientContext context_;  // before the stream, which uses it
+  std::unique_ptr<wire::RawStream> stream_;
+  Mutex mutex_;  // of changed_ alone
+  std::condition_variable_any changed_;
+  // The sending thread's, once there is one:
+  bool closed_ = false;  // nothing is written any more
+  absl::Status sent_;
+  std::jthread sender_;  // last: it uses all above
+};
+
+}  // namespace
+
+std::variant<v1::Report, AttemptFailure> Carry(Conversation& conversation,
+                                               const std::shared_ptr<grpc::Channel>& channel,
+                                               absl::Time deadline, const JobOptions& options) {
+  return Carrier(conversation, options).Run(*channel, deadline);
+}
+
+}  // namespace hilbert_ring::client

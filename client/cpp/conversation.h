@@ -1,0 +1,51 @@
+// What a client says and hears in one call of a job, message by message. It reads and writes
+// nothing: a carrier (client/cpp/carrier.h) takes it what arrives, and sends what it wants sent.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/sync_stream.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "wire/payload.h"
+
+namespace hilbert_ring::client {
+
+// Which attempt of which job a call is.
+struct AttemptName {
+  std::string job_id;
+  int attempt = 0;
+};
+
+class Conversation {
+ public:
+  virtual ~Conversation() = default;
+
+  virtual const char* method() const = 0;  // "/hilbert_ring.v1.AttentionService/Attend"
+
+  // The receiving thread:
+  virtual v1::AttendRequest Open() = 0;
+  // What has arrived, an output's payload beside it. An error ends the call.
+  virtual absl::Status Handle(const v1::AttendResponse& response, const wire::Payload& payload) = 0;
+  // The call has ended well, and nothing is sent any more: the report, if all is there.
+  virtual absl::StatusOr<v1::Report> Finish() = 0;
+  virtual bool admitted() const = 0;
+
+  // The sending thread, which is another one, or the receiving one:
+  enum class Sending { kNothing, kRows, kEnd };  // for now; Next; no more, for good
+  virtual Sending sending() const = 0;           // changes in Handle and Next alone
+  struct Message {
+    grpc::ByteBuffer bytes;
+    grpc::WriteOptions options;
+  };
+  // While rows are sent; nothing: look at sending() again. May wait for the caller's rows, but not
+  // once `over`. An error ends the call.
+  virtual absl::StatusOr<std::optional<Message>> Next(const std::stop_token& over) = 0;
+  virtual void Sent() {}  // the transport has taken the message
+};
+
+}  // namespace hilbert_ring::client

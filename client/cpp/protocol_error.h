@@ -1,0 +1,15 @@
+// What a service says that no service of this protocol says.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::client {
+
+inline absl::Status ProtocolError(const std::string& what) {
+  return absl::InternalError(absl::StrCat("the service broke the protocol: ", what));
+}
+
+}  // namespace hilbert_ring::client

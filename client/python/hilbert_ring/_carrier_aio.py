@@ -1,0 +1,104 @@
+"""Conversations over streams of gRPC, for the client for asyncio."""
+import asyncio
+from typing import Any, AsyncIterator, Optional, Sequence, Union
+
+import grpc.aio
+
+from hilbert_ring._channel import failure_or_raise
+from hilbert_ring._connection_aio import AioConnection
+from hilbert_ring._conversation import JobConversation
+from hilbert_ring._retry import AttemptFailure
+from hilbert_ring._stream import StreamConversation, StreamedBlock
+from hilbert_ring.errors import HilbertRingError
+from hilbert_ring.v1 import attention_pb2 as pb
+
+
+class AioCarrier:
+    """Carries the messages of a conversation: gRPC's task asks for what is sent, the caller's takes what comes.
+
+    Attributes:
+        outcome: once the call is over: the report, or how it failed.
+    """
+
+    def __init__(self, connection: AioConnection, conversation: Union[JobConversation, StreamConversation],
+                 seconds: Optional[float], blocks: Any = None) -> None:
+        """blocks: of a stream without end, an asynchronous iterator of the caller's."""
+        self._connection = connection
+        self._conversation: Any = conversation
+        self._blocks = blocks
+        self._changed = asyncio.Event()  # there may be rows to send, or the call is over
+        self._over = False
+        self._broken: Optional[Exception] = None  # the caller's own error, of reading its tensors say
+        self.outcome: Union[pb.Report, AttemptFailure]
+        self._stream = connection.stream(conversation.method, self._requests(), seconds, blocks is not None)
+        self._messages = self._stream.__aiter__()
+
+    async def receive(self) -> Optional[Sequence[StreamedBlock]]:
+        """Takes a message: the results of a stream that it completes; None: the call is over."""
+        results: Optional[Sequence[StreamedBlock]] = None
+        with self._connection.reading():
+            try:
+                message = await self._next_message()
+                if message is None:
+                    self.outcome = self._conversation.finish()
+                else:
+                    results = self._conversation.handle(message)
+                    self._changed.set()
+            except asyncio.CancelledError:
+                if self._broken is None:
+                    raise
+                raise self._broken from None  # for which gRPC cancelled the call, not the caller its task
+            except (grpc.aio.AioRpcError, HilbertRingError) as ended:
+                self.outcome = failure_or_raise(ended, self._conversation.admitted, self._broken,
+                                                self._connection.closed)
+            finally:
+                if results is None:
+                    self.close()
+        return results
+
+    def close(self) -> None:
+        """Ends the call where it is."""
+        self._over = True
+        self._changed.set()
+        self._stream.cancel()
+
+    async def _next_message(self) -> Optional[pb.AttendResponse]:
+        try:
+            return await self._messages.__anext__()
+        except StopAsyncIteration:
+            return None
+
+    async def _requests(self) -> AsyncIterator[bytes]:
+        conversation = self._conversation
+        try:
+            yield conversation.open()
+            while not self._over and not conversation.ended:
+                if conversation.wants_block:
+                    await self._ask_block()
+                elif (rows := conversation.next_rows()) is not None:
+                    # In a thread, since rows of a mapped file are read from the disk.
+                    yield await asyncio.to_thread(conversation.message, rows)
+                    conversation.sent(rows)
+                else:
+                    self._changed.clear()
+                    await self._changed.wait()  # until the call ends, which has a deadline
+        except Exception as error:
+            self._broken = error
+            raise
+
+    async def _ask_block(self) -> None:
+        try:
+            value = await self._blocks.__anext__()
+        except StopAsyncIteration:
+            self._conversation.ended = True
+            return
+        self._conversation.add_block(value)
+
+
+async def carry(connection: AioConnection, conversation: JobConversation,
+                seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
+    """The call of a job, to its end."""
+    carrier = AioCarrier(connection, conversation, seconds)
+    while await carrier.receive() is not None:
+        pass
+    return carrier.outcome
