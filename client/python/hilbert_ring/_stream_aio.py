@@ -1,8 +1,8 @@
 """Streams without end of the client for asyncio."""
 import asyncio
+from itertools import count
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Optional, Tuple, Union
 
-from hilbert_ring._call_with_retries_aio import call_with_retries
 from hilbert_ring._carrier_aio import AioCarrier
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._retry import AttemptFailure
@@ -56,10 +56,10 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
         first = await rest.__anext__()
     except StopAsyncIteration:
         return
-    call = prepare(first)
+    call, numbers = prepare(first), count()
 
-    async def begin(number: int, seconds: Optional[float]) -> Union[AioCarrier, AttemptFailure]:
-        conversation = StreamConversation(call, number, state)
+    async def begin(seconds: Optional[float]) -> Union[AioCarrier, AttemptFailure]:
+        conversation = StreamConversation(call, next(numbers), state)
         carrier = AioCarrier(connection, conversation, seconds, rest)
         while not conversation.admitted:
             if await carrier.receive() is None:
@@ -67,7 +67,7 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
                 return carrier.outcome
         return carrier
 
-    carrier = await call_with_retries(connection, call.options.retries(connection.timing), begin)
+    carrier = await connection.call_with_retries(call.options.retries(connection.timing), begin)
     try:
         while (results := await carrier.receive()) is not None:
             for block in results:

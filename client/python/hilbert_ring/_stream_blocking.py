@@ -1,7 +1,7 @@
 """Streams without end of the blocking client."""
+from itertools import count
 from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, Union
 
-from hilbert_ring._call_with_retries_blocking import call_with_retries
 from hilbert_ring._carrier_blocking import BlockingCarrier
 from hilbert_ring._connection import Connection
 from hilbert_ring._retry import AttemptFailure
@@ -56,10 +56,10 @@ def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, p
     first = next(rest, _END)
     if first is _END:
         return
-    call = prepare(first)
+    call, numbers = prepare(first), count()
 
-    def begin(number: int, seconds: Optional[float]) -> Union[BlockingCarrier, AttemptFailure]:
-        conversation = StreamConversation(call, number, state)
+    def begin(seconds: Optional[float]) -> Union[BlockingCarrier, AttemptFailure]:
+        conversation = StreamConversation(call, next(numbers), state)
         carrier = BlockingCarrier(connection, conversation, seconds, rest)
         while not conversation.admitted:
             if carrier.receive() is None:
@@ -67,7 +67,7 @@ def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, p
                 return carrier.outcome
         return carrier
 
-    carrier = call_with_retries(connection, call.options.retries(connection.timing), begin)
+    carrier = connection.call_with_retries(call.options.retries(connection.timing), begin)
     try:
         while (results := carrier.receive()) is not None:
             yield from results
