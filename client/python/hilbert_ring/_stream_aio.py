@@ -1,7 +1,6 @@
 """Streams without end of the client for asyncio."""
 import asyncio
-from itertools import count
-from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Optional, Tuple, Union
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, List, Optional, Tuple, Union
 
 from hilbert_ring._carrier_aio import AioCarrier
 from hilbert_ring._connection_aio import AioConnection
@@ -56,23 +55,28 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
         first = await rest.__anext__()
     except StopAsyncIteration:
         return
-    call, numbers = prepare(first), count()
+    call = prepare(first)
+
+    carriers: List[AioCarrier] = []  # of the attempts
 
     async def begin(seconds: Optional[float]) -> Union[AioCarrier, AttemptFailure]:
-        conversation = StreamConversation(call, next(numbers), state)
+        conversation = StreamConversation(call, len(carriers), state)
         carrier = AioCarrier(connection, conversation, seconds, rest)
+        carriers.append(carrier)
         while not conversation.admitted:
             if await carrier.receive() is None:
+                carrier.close()
                 assert isinstance(carrier.outcome, AttemptFailure)  # for its input has not ended
                 return carrier.outcome
         return carrier
 
-    carrier = await connection.call_with_retries(call.options.retries(connection.timing), begin)
     try:
+        carrier = await connection.call_with_retries(call.options.retries(connection.timing), begin)
         while (results := await carrier.receive()) is not None:
             for block in results:
                 yield block
     finally:
-        carrier.close()
+        for made in carriers:
+            made.close()
     if isinstance(carrier.outcome, AttemptFailure):
         raise carrier.outcome.error

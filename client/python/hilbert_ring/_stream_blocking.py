@@ -1,6 +1,5 @@
 """Streams without end of the blocking client."""
-from itertools import count
-from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Union
 
 from hilbert_ring._carrier_blocking import BlockingCarrier
 from hilbert_ring._connection import Connection
@@ -56,22 +55,27 @@ def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, p
     first = next(rest, _END)
     if first is _END:
         return
-    call, numbers = prepare(first), count()
+    call = prepare(first)
+
+    carriers: List[BlockingCarrier] = []  # of the attempts
 
     def begin(seconds: Optional[float]) -> Union[BlockingCarrier, AttemptFailure]:
-        conversation = StreamConversation(call, next(numbers), state)
+        conversation = StreamConversation(call, len(carriers), state)
         carrier = BlockingCarrier(connection, conversation, seconds, rest)
+        carriers.append(carrier)
         while not conversation.admitted:
             if carrier.receive() is None:
+                carrier.close()
                 assert isinstance(carrier.outcome, AttemptFailure)  # for its input has not ended
                 return carrier.outcome
         return carrier
 
-    carrier = connection.call_with_retries(call.options.retries(connection.timing), begin)
     try:
+        carrier = connection.call_with_retries(call.options.retries(connection.timing), begin)
         while (results := carrier.receive()) is not None:
             yield from results
     finally:
-        carrier.close()
+        for made in carriers:
+            made.close()
     if isinstance(carrier.outcome, AttemptFailure):
         raise carrier.outcome.error
