@@ -114,8 +114,9 @@ class AioConnection:
         except grpc.aio.AioRpcError as ended:
             return failure_of(ended, False, self.closed)
 
-    async def call_with_retries(self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
-                                final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
+    async def call_with_retries(
+            self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
+            final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
         while isinstance(outcome := await make(retries.deadline_left()), AttemptFailure):
             wait = retries.wait_after(outcome, final)
             tell(outcome.error, wait)

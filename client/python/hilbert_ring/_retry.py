@@ -67,12 +67,12 @@ def tell_nobody(_error: HilbertRingError, _wait: float) -> None:
     pass
 
 
-def answers(failure: AttemptFailure) -> bool:
+def is_reachable(failure: AttemptFailure) -> bool:
     """Whether the service is there: so is one whose data root is not."""
     return failure.error.code != "UNAVAILABLE" or failure.error.reason == "DATA_ROOT_GONE"
 
 
-def plans_later(name: str, failure: AttemptFailure) -> bool:
+def is_plan_pushed_back(name: str, failure: AttemptFailure) -> bool:
     """Whether a call failed because the service makes too many plans."""
     return name in ("Plan", "PlanEncode") and failure.pushback is not None
 

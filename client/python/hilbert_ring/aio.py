@@ -31,7 +31,7 @@ from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, canc
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._model import model_request
 from hilbert_ring._progress import shown
-from hilbert_ring._retry import Retries, answers, plans_later
+from hilbert_ring._retry import Retries, is_reachable, is_plan_pushed_back
 from hilbert_ring._spec import integer, make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
 from hilbert_ring._stream_aio import AttendStream, Blocks, run_stream
@@ -386,14 +386,14 @@ class Client:
             return self._connection.ask(name, request, response, longest, service)
 
         answer: T = await self._connection.call_with_retries(
-            retries, ask, lambda failure: answers(failure) and not plans_later(name, failure))
+            retries, ask, lambda failure: is_reachable(failure) and not is_plan_pushed_back(name, failure))
         return answer
 
     async def _planned(self, name: str, request: Any, retries: Retries, service: str = SERVICE) -> pb.PlanResponse:
         """Waits for a service that makes too many plans."""
         return await self._connection.call_with_retries(
             retries, lambda seconds: self._connection.ask(name, request, pb.PlanResponse, seconds, service),
-            lambda failure: not plans_later(name, failure))
+            lambda failure: not is_plan_pushed_back(name, failure))
 
     async def plan(
             self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
