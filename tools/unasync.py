@@ -1,19 +1,16 @@
 #!/usr/bin/env python3
-"""Makes the blocking client, client.py, of that for asyncio, aio.py, and its other parts likewise."""
+"""Makes the blocking client, client.py, of that for asyncio, aio.py."""
 import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "client/python/hilbert_ring"
-MADE_OF = {PACKAGE / made: PACKAGE / source for made, source in (
-    ("client.py", "aio.py"), ("_call_with_retries_blocking.py", "_call_with_retries_aio.py"))}
+SOURCE, MADE = PACKAGE / "aio.py", PACKAGE / "client.py"
 REPLACED = {  # pattern: by what, in this order
-    r'\A"""The client for asyncio: .*?"""': '"""The blocking client."""',
+    r'\A""".*?"""': '# Made of aio.py by tools/unasync.py.\n"""The blocking client."""',
     ", for one event loop;": ". Thread-safe;",
     "an `async with`": "a `with`",
     r"\basync (def|for|with)\b": r"\1",
     r"\bawait ": "",
-    r"\bAwaitable\[([^\]]*\])\]": r"\1",
-    r"\bAwaitable, ": "",
     r"\b__a(enter|exit)__\b": r"__\1__",
     r"\b_connection_aio\b": "_connection",
     r"\bAioConnection\b": "Connection",
@@ -23,13 +20,11 @@ REPLACED = {  # pattern: by what, in this order
 
 
 def blocking(source):
-    """The text that is made of a file's."""
-    text = source.read_text()
+    """The text of client.py, of that of aio.py."""
     for pattern, by in REPLACED.items():
-        text = re.sub(pattern, by, text, flags=re.S)
-    return f"# Made of {source.name} by tools/unasync.py.\n{text}"
+        source = re.sub(pattern, by, source, flags=re.S)
+    return source
 
 
 if __name__ == "__main__":
-    for made, source in MADE_OF.items():
-        made.write_text(blocking(source))
+    MADE.write_text(blocking(SOURCE.read_text()))

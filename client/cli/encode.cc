@@ -138,9 +138,7 @@ int PlanJob(const GlobalOptions& global, const EncodeJob& job, int workers) {
   RetryTeller retries(global);
   const absl::StatusOr<v1::PlanResponse> plan = client::RequestEncodePlan(
       client::Connect(global.server, global.access), client::SpecOf(job), workers,
-      {.retry = [&retries](const client::CallRetry& retry) {
-        retries.Tell({.failure = retry.failure, .attempt = retry.attempt, .wait = retry.wait});
-      }});
+      {.retry = [&retries](const client::CallRetry& retry) { retries.Tell(retry); }});
   if (!plan.ok()) return ServiceFailed(global, plan.status());
   return PrintPlan(global, job.tokens(), *plan);
 }

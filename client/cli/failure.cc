@@ -83,7 +83,7 @@ int NotPrinted(const GlobalOptions& global, const absl::Status& status) {
   return kExitFailed;
 }
 
-void RetryTeller::Tell(const Retry& retry) {
+void RetryTeller::Tell(const client::CallRetry& retry) {
   const absl::Time now = client::SteadyNow();
   if (retry.failure == told_ && now - told_at_ < kTellAgain) return;
   told_ = retry.failure;

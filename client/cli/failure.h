@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/progress_line.h"
+#include "client/cpp/call_timing.h"
 
 namespace hilbert_ring::cli {
 
@@ -24,20 +25,12 @@ int NotPrinted(const GlobalOptions& global, const absl::Status& status);  // wha
 // not have is one.
 absl::Status WithWords(const absl::Status& status);
 
-// A call that failed and is made again.
-struct Retry {
-  absl::Status failure;
-  int attempt = 0;      // that follows: 2, 3, ...
-  absl::Duration wait;  // until then, at least
-  bool away = false;    // and until the service is back
-};
-
 // Says why a call is made again; the same reason once in ten seconds.
 class RetryTeller {
  public:
   explicit RetryTeller(const GlobalOptions& global) : global_(global) {}
 
-  void Tell(const Retry& retry);
+  void Tell(const client::CallRetry& retry);
 
  private:
   const GlobalOptions& global_;

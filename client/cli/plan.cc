@@ -25,9 +25,8 @@ int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
     response = wire::EncodePlan(*plan);
   } else {
     RetryTeller retries(global);
-    const client::PlanOptions options{.retry = [&retries](const client::CallRetry& retry) {
-      retries.Tell({.failure = retry.failure, .attempt = retry.attempt, .wait = retry.wait});
-    }};
+    const client::PlanOptions options{
+        .retry = [&retries](const client::CallRetry& retry) { retries.Tell(retry); }};
     absl::StatusOr<v1::PlanResponse> answer = client::RequestPlan(
         client::Connect(global.server, global.access), job->spec, command.workers, options);
     if (!answer.ok()) return ServiceFailed(global, answer.status());

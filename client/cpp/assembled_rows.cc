@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cpp/protocol_error.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 #include "wire/finite_rows.h"
@@ -20,29 +21,22 @@ AssembledRows::AssembledRows(const OutputTensor& output)
 absl::Status AssembledRows::Place(const v1::OutputChunk& chunk, const wire::Payload& payload) {
   const std::string name = wire::TensorName(tensor_);
   const int64_t rows = chunk.rows();
-  if (rows < 1 || rows > tokens_) {
-    return absl::InternalError(absl::StrCat(name, " chunk from the service: has ", rows,
-                                            " rows, expected 1 to ", tokens_));
-  }
-  if (payload.bytes() != rows * row_bytes_) {
-    return absl::InternalError(absl::StrCat(name, " chunk from the service: payload of ",
-                                            payload.bytes(), " bytes, expected ", rows * row_bytes_,
-                                            " for ", rows, " rows"));
-  }
-  if (chunk.tokens_size() != 0 && chunk.tokens_size() != rows) {
-    return absl::InternalError(absl::StrCat(name, " chunk from the service: lists ",
-                                            chunk.tokens_size(), " tokens for ", rows, " rows"));
+  const int listed = chunk.tokens_size();
+  if (rows < 1 || rows > tokens_ || payload.bytes() != rows * row_bytes_ ||
+      (listed != 0 && listed != rows)) {
+    return ProtocolError(absl::StrCat(
+        name, ": a chunk of ", rows, " rows, ", listed, " of listed tokens, in ", payload.bytes(),
+        " bytes, expected at most ", tokens_, " rows of ", row_bytes_, " bytes each"));
   }
   const uint32_t crc = payload.Crc32c();
   if (crc != chunk.crc32c()) {
     return absl::DataLossError(absl::StrFormat(
         "%s chunk from the service, first token %d: CRC32C of the payload is %#010x, "
         "the chunk says %#010x",
-        name, chunk.tokens_size() > 0 ? chunk.tokens(0) : chunk.first_token(), crc,
-        chunk.crc32c()));
+        name, listed > 0 ? chunk.tokens(0) : chunk.first_token(), crc, chunk.crc32c()));
   }
   wire::PayloadReader reader(payload);
-  if (chunk.tokens_size() == 0) return PlaceRange(chunk.first_token(), rows, reader);
+  if (listed == 0) return PlaceRange(chunk.first_token(), rows, reader);
   for (int64_t i = 0; i < rows; ++i) {
     RETURN_IF_ERROR(PlaceRange(chunk.tokens(static_cast<int>(i)), 1, reader));
   }
@@ -52,9 +46,8 @@ absl::Status AssembledRows::Place(const v1::OutputChunk& chunk, const wire::Payl
 absl::Status AssembledRows::PlaceRange(int64_t first_token, int64_t rows,
                                        wire::PayloadReader& payload) {
   if (first_token < 0 || first_token > tokens_ - rows) {
-    return absl::InternalError(absl::StrCat(wire::TensorName(tensor_),
-                                            " chunk from the service: ", rows, " rows from token ",
-                                            first_token, " lie outside [0, ", tokens_, ")"));
+    return ProtocolError(absl::StrCat(wire::TensorName(tensor_), ": ", rows, " rows from token ",
+                                      first_token, " on, of ", tokens_));
   }
   for (int64_t token = first_token; token < first_token + rows; ++token) {
     if (placed_[static_cast<size_t>(token)]) {

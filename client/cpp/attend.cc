@@ -1,11 +1,12 @@
 #include "client/cpp/attend.h"
 
-#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
+#include "client/cpp/job_request.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
@@ -20,19 +21,27 @@ bool HasCoordinates(const JobSpec& spec) {
 }
 
 InputTensor Input(const JobSpec& spec, v1::Tensor tensor, std::span<const std::byte> bytes) {
+  std::vector<int64_t> shape = {spec.tokens, spec.heads, spec.head_dim};
+  if (tensor != v1::TENSOR_Q) shape[1] = spec.kv_heads;
+  if (tensor == v1::TENSOR_V) shape[2] = spec.value_dim;
   return {.tensor = tensor,
           .rows = spec.tokens,
           .row_bytes = wire::TensorRowBytes(spec, tensor),
-          .bytes = bytes};
+          .bytes = bytes,
+          .type = spec.dtype,
+          .shape = std::move(shape)};
 }
 
 OutputTensor Output(const JobSpec& spec, v1::Tensor tensor, DataType type,
                     std::span<std::byte> data) {
+  std::vector<int64_t> shape = {spec.tokens, spec.heads};
+  if (tensor == v1::TENSOR_OUT) shape.push_back(spec.value_dim);
   return {.tensor = tensor,
           .rows = spec.tokens,
           .row_bytes = wire::TensorRowBytes(spec, tensor),
           .type = type,
-          .data = data};
+          .data = data,
+          .shape = std::move(shape)};
 }
 
 absl::Status CheckSize(v1::Tensor tensor, int64_t actual, int64_t expected) {
@@ -53,7 +62,10 @@ JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
   const JobSpec& spec = inputs.spec;
   JobTensors tensors;
   if (HasCoordinates(spec)) {
-    InputTensor coordinates = Input(spec, v1::TENSOR_COORDS, {});
+    InputTensor coordinates{.tensor = v1::TENSOR_COORDS,
+                            .rows = spec.tokens,
+                            .row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_COORDS),
+                            .shape = {spec.tokens, spec.ordering->coordinate_axes}};
     coordinates.read = [&inputs](int64_t first_row, std::span<std::byte> to) {
       // Aligned: a chunk's memory is its own.
       inputs.coordinates(first_row,
@@ -93,15 +105,19 @@ absl::Status CheckOutputs(const JobSpec& spec, const AttendOutputs& outputs) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Report> Attend(Connector& connector, const AttendInputs& inputs,
-                                  const AttendOutputs& outputs, const AttendOptions& options) {
-  RETURN_IF_ERROR(CheckInputs(inputs));
-  RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
+JobRequest RequestOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
   JobRequest request{
       .method = kMethod, .tensors = TensorsOf(inputs, outputs), .tokens = inputs.spec.tokens};
   *request.open.mutable_spec() = wire::EncodeJobSpec(inputs.spec);
   request.open.set_want_lse(!outputs.lse.empty());
-  return CallJob(connector, request, options);
+  return request;
+}
+
+absl::StatusOr<v1::Report> Attend(Connector& connector, const AttendInputs& inputs,
+                                  const AttendOutputs& outputs, const AttendOptions& options) {
+  RETURN_IF_ERROR(CheckInputs(inputs));
+  RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
+  return CallJob(connector, RequestOf(inputs, outputs), options);
 }
 
 absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs& inputs,

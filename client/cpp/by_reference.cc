@@ -12,7 +12,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/at_path.h"
-#include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
 #include "client/cpp/output_place.h"
 #include "client/cpp/service.h"
@@ -135,8 +134,7 @@ absl::StatusOr<v1::Report> AttendInFiles(const std::string& server, const JobSpe
   request.open.mutable_files()->Assign(files.begin(), files.end());
   request.open.set_want_lse(std::ranges::any_of(
       files, [](const v1::TensorFile& file) { return file.tensor() == v1::TENSOR_LSE; }));
-  Connector connector([&server, &options] { return Connect(server, options.access); });
-  return CallJob(connector, request, options);
+  return CallJob(server, request, options);
 }
 
 }  // namespace hilbert_ring::client

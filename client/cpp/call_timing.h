@@ -18,7 +18,8 @@ struct CallTiming {
 struct CallRetry {
   absl::Status failure;
   int attempt = 0;      // that follows: 2, 3, ...
-  absl::Duration wait;  // until then
+  absl::Duration wait;  // until then, at least
+  bool away = false;    // and until there is a connection
 };
 
 // The timing, with the system's where a function is empty.

@@ -28,15 +28,18 @@ absl::Status CallWithRetries(Connector& connector, const RetriedCall& call) {
   RetryHistory history;
   while (true) {
     // gRPC has its own clock, whichever ours is.
-    const auto failure = call.make(SteadyNow() + (call.policy.end - timing.now()));
+    const absl::Duration left = std::min(call.policy.end - timing.now(), call.longest_attempt);
+    const std::optional<AttemptFailure> failure = call.make(SteadyNow() + left);
     if (!failure) return absl::OkStatus();
     const RetryDecision decision =
         DecideRetry(call.policy, history, *failure, timing.now(), timing.random());
     if (!decision.wait) return decision.error;
     history = decision.history;
     if (call.tell) {
-      call.tell(
-          {.failure = failure->status, .attempt = history.attempts + 1, .wait = *decision.wait});
+      call.tell({.failure = failure->status,
+                 .attempt = history.attempts + 1,
+                 .wait = *decision.wait,
+                 .away = !connector.connected()});
     }
     Sleep(call, *decision.wait);
     const bool connected =

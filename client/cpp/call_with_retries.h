@@ -25,6 +25,7 @@ struct RetriedCall {
   // One attempt, over connector.channel(); nothing: it is done. deadline: of GrpcDeadline.
   std::function<std::optional<AttemptFailure>(absl::Time deadline)> make;
   std::function<void(const CallRetry&)> tell;  // called before each wait; may be empty
+  absl::Duration longest_attempt = absl::InfiniteDuration();
 };
 
 // OK once an attempt is done. Else the last one's error, and how many attempts there were, if there

@@ -1,11 +1,13 @@
 #include "client/cpp/carrier.h"
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
-#include "client/cpp/cancel_watch.h"
 #include "client/cpp/grpc_deadline.h"
 #include "client/cpp/protocol_error.h"
 #include "client/cpp/with_message.h"
@@ -20,6 +22,38 @@ namespace hilbert_ring::client {
 namespace {
 
 using Sending = Conversation::Sending;
+
+// Until destroyed. Asks `cancelled` ten times a second, in a thread of its own, if it is set.
+class CancelWatch {
+ public:
+  // Both must outlive the object.
+  CancelWatch(const std::function<bool()>& cancelled, grpc::ClientContext& context)
+      : cancelled_(cancelled), context_(context) {
+    if (cancelled_) thread_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+  }
+
+  // Whether it has cancelled the call.
+  bool fired() const { return fired_; }
+
+ private:
+  void Watch(const std::stop_token& stop) {
+    MutexLock lock(mutex_);
+    while (!wake_.wait_for(lock, stop, std::chrono::milliseconds(100),
+                           [&stop] { return stop.stop_requested(); })) {
+      if (!cancelled_()) continue;
+      fired_ = true;
+      context_.TryCancel();
+      return;
+    }
+  }
+
+  const std::function<bool()>& cancelled_;
+  grpc::ClientContext& context_;
+  std::atomic<bool> fired_ = false;
+  Mutex mutex_;  // of wake_ alone
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it uses all above
+};
 
 absl::Status EndOf(const grpc::Status& status, const CancelWatch& watch) {
   const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
@@ -45,7 +79,6 @@ class Carrier {
     if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
     if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
     CancelWatch watch(options_.cancelled, context_);
-    watch.Start();
     context_.set_initial_metadata_corked(true);  // leaves with Open
     stream_ = wire::OpenRawStream(channel, conversation_.method(), context_);
     stream_->Write(wire::Serialize(conversation_.Open()));  // a failure shows in Finish

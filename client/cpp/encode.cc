@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
+#include "client/cpp/job_request.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "engine/model/files/grid_positions.h"
@@ -103,8 +104,8 @@ OutputTensor Output(v1::Tensor tensor, const std::vector<int64_t>& shape,
   return {.tensor = tensor,
           .rows = shape.front(),
           .row_bytes = Product(shape) / shape.front() * kFloatBytes,
-          .type = DataType::kFloat32,
-          .data = data};
+          .data = data,
+          .shape = shape};
 }
 
 JobTensors TensorsOf(const EncodeInputs& inputs, const EncodeResults& results) {
@@ -114,16 +115,20 @@ JobTensors TensorsOf(const EncodeInputs& inputs, const EncodeResults& results) {
     tensors.ahead = {{.tensor = v1::TENSOR_TILE_COORDS,
                       .rows = job.tiles(),
                       .row_bytes = kCoordinateBytes,
-                      .read = [&inputs](int64_t first_row, std::span<std::byte> to) {
-                        // Aligned: a chunk's memory is its own.
-                        inputs.coordinates(first_row, {reinterpret_cast<double*>(to.data()),
-                                                       to.size() / sizeof(double)});
-                      }}};
+                      .read =
+                          [&inputs](int64_t first_row, std::span<std::byte> to) {
+                            // Aligned: a chunk's memory is its own.
+                            inputs.coordinates(first_row, {reinterpret_cast<double*>(to.data()),
+                                                           to.size() / sizeof(double)});
+                          },
+                      .shape = {job.tiles(), 2}}};
   }
   tensors.bands = {{.tensor = v1::TENSOR_TILES,
                     .rows = job.tiles(),
                     .row_bytes = job.config.tile_dim() * ElementBytes(job.dtype),
-                    .bytes = inputs.tiles}};
+                    .bytes = inputs.tiles,
+                    .type = job.dtype,
+                    .shape = {job.tiles(), job.config.tile_dim()}}};
   const bool pooled = job.outputs.pooling != Pooling::kNone;
   tensors.outputs = {
       Output(pooled ? v1::TENSOR_POOLED : v1::TENSOR_STATES, job.RowsShape(), results.rows)};
@@ -143,13 +148,17 @@ absl::StatusOr<v1::Report> Encode(Connector connector, const EncodeInputs& input
                                   const EncodeResults& results, const JobOptions& options) {
   RETURN_IF_ERROR(CheckEncode(inputs));
   RETURN_IF_ERROR(CheckResults(inputs.job, results));
-  JobRequest request{
-      .method = kMethod, .tensors = TensorsOf(inputs, results), .tokens = inputs.job.tokens()};
-  *request.open.mutable_encode() = SpecOf(inputs.job);
-  return CallJob(connector, request, options);
+  return CallJob(connector, RequestOf(inputs, results), options);
 }
 
 }  // namespace
+
+JobRequest RequestOf(const EncodeInputs& inputs, const EncodeResults& results) {
+  JobRequest request{
+      .method = kMethod, .tensors = TensorsOf(inputs, results), .tokens = inputs.job.tokens()};
+  *request.open.mutable_encode() = SpecOf(inputs.job);
+  return request;
+}
 
 v1::EncodeSpec SpecOf(const EncodeJob& job) {
   v1::EncodeSpec spec;
@@ -253,23 +262,12 @@ absl::StatusOr<v1::Report> EncodeInFiles(const std::string& server, const Encode
                                          const std::vector<v1::TensorFile>& files,
                                          const EncodeResults& results, const JobOptions& options) {
   RETURN_IF_ERROR(CheckEncode(inputs));
-  JobRequest request{
-      .method = kMethod, .tensors = TensorsOf(inputs, results), .tokens = inputs.job.tokens()};
-  JobTensors& tensors = request.tensors;
-  tensors.ahead.clear();
-  tensors.bands.clear();
-  std::erase_if(tensors.outputs, [&files](const OutputTensor& output) {
-    return std::ranges::any_of(
-        files, [&output](const v1::TensorFile& file) { return file.tensor() == output.tensor; });
-  });
-  for (const OutputTensor& output : tensors.outputs) {
+  const JobRequest request = InFiles(RequestOf(inputs, results), files);
+  for (const OutputTensor& output : request.tensors.outputs) {
     RETURN_IF_ERROR(CheckSize("a result that is in no file", std::ssize(output.data),
                               output.rows * output.row_bytes));
   }
-  *request.open.mutable_encode() = SpecOf(inputs.job);
-  request.open.mutable_files()->Assign(files.begin(), files.end());
-  Connector connector([&server, &options] { return Connect(server, options.access); });
-  return CallJob(connector, request, options);
+  return CallJob(server, request, options);
 }
 
 }  // namespace hilbert_ring::client

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/call_with_retries.h"
 #include "client/cpp/carrier.h"
+#include "client/cpp/job_conversation.h"
+#include "client/cpp/service.h"
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "wire/job_id.h"
@@ -81,7 +83,7 @@ absl::StatusOr<v1::Report> CallJob(Connector& connector, const NewConversation& 
     JobProgress next = begin;
     next.last_failure = retry.failure;
     next.wait = retry.wait;
-    next.away = !connector.connected();
+    next.away = retry.away;
     reset(std::move(next));
     progress.Update([](JobProgress&) {});
   };
@@ -107,6 +109,12 @@ absl::StatusOr<v1::Report> CallJob(Connector& connector, const JobRequest& reque
     return std::make_unique<JobConversation>(request, options, name, progress);
   };
   return CallJob(connector, conversation, begin, options);
+}
+
+absl::StatusOr<v1::Report> CallJob(const std::string& server, const JobRequest& request,
+                                   const JobOptions& options) {
+  Connector connector([&server, &options] { return Connect(server, options.access); });
+  return CallJob(connector, request, options);
 }
 
 }  // namespace hilbert_ring::client

@@ -13,7 +13,7 @@
 #include "client/cpp/conversation.h"
 #include "client/cpp/input_chunks.h"
 #include "client/cpp/job_options.h"
-#include "client/cpp/job_tensors.h"
+#include "client/cpp/job_request.h"
 #include "client/cpp/progress_teller.h"
 #include "client/cpp/resend_queue.h"
 #include "engine/base/mutex.h"
@@ -21,17 +21,6 @@
 #include "wire/slice_pool.h"
 
 namespace hilbert_ring::client {
-
-// A job as it is called for.
-struct JobRequest {
-  const char* method = nullptr;
-  v1::Open open;  // but for what an attempt says of itself
-  JobTensors tensors;
-  int64_t tokens = 0;
-
-  // Nothing is sent: the tensors lie in files.
-  bool by_reference() const { return open.files_size() > 0; }
-};
 
 class JobConversation : public Conversation {
  public:

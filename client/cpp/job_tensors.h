@@ -21,6 +21,8 @@ struct InputTensor {
   // Fills [rows, row_bytes] from first_row on. Called by one thread at a time, in order of rows;
   // then again, for any rows, when the service asks for them or the job is tried again.
   std::function<void(int64_t first_row, std::span<std::byte> to)> read;
+  DataType type = DataType::kFloat32;  // but of coordinates
+  std::vector<int64_t> shape;          // whose first axis is rows
 };
 
 // Where rows that come back are put.
@@ -30,6 +32,7 @@ struct OutputTensor {
   int64_t row_bytes = 0;
   DataType type = DataType::kFloat32;
   std::span<std::byte> data;  // [rows, row_bytes]
+  std::vector<int64_t> shape;
 };
 
 struct JobTensors {

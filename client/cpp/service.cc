@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "client/cpp/call_with_retries.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/grpc_deadline.h"
@@ -59,44 +58,6 @@ absl::Status FailureOf(const grpc::Status& status) {
   return wire::FromGrpc(status);
 }
 
-template <typename Response>
-using ShortCall = absl::FunctionRef<grpc::Status(grpc::ClientContext& context, Response& response)>;
-
-// One attempt of a short call.
-template <typename Response>
-std::optional<AttemptFailure> Ask(ShortCall<Response> call, absl::Time deadline,
-                                  Response& response) {
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadline(deadline));
-  const grpc::Status status = call(context, response);
-  if (status.ok()) return std::nullopt;
-  return AttemptFailure{.status = FailureOf(status), .pushback = PushbackOf(context)};
-}
-
-template <typename Response>
-absl::StatusOr<Response> AskOnce(ShortCall<Response> call) {
-  Response response;
-  const auto failure = Ask(call, SteadyNow() + kShortCallDeadline, response);
-  if (failure) return failure->status;
-  return response;
-}
-
-// longest: of each attempt.
-template <typename Response>
-absl::StatusOr<Response> AskWithRetries(const std::shared_ptr<grpc::Channel>& channel,
-                                        RetriedCall retried, absl::Duration longest,
-                                        ShortCall<Response> call) {
-  Response response;
-  retried.timing = WithDefaults(retried.timing);
-  retried.policy.end = retried.timing.now() + retried.policy.deadline;
-  retried.make = [&](absl::Time deadline) {
-    return Ask(call, std::min(deadline, SteadyNow() + longest), response);
-  };
-  Connector connector(channel);
-  RETURN_IF_ERROR(CallWithRetries(connector, retried));
-  return response;
-}
-
 // Asked again after the time that a service names which makes too many plans.
 RetriedCall PlanRetries(const PlanOptions& options) {
   return {.policy = {.deadline = options.deadline,
@@ -116,7 +77,30 @@ RetriedCall AskRetries(const AskOptions& options) {
                            return !absl::IsUnavailable(failure.status) ||
                                   wire::HasReason(failure.status, wire::reason::kDataRootGone);
                          }},
-          .timing = options.timing};
+          .timing = options.timing,
+          .longest_attempt = kShortCallDeadline};
+}
+
+// One message each way.
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> Ask(const std::shared_ptr<grpc::Channel>& channel,
+                             grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                          Response*),
+                             const Request& request, RetriedCall call = AskRetries({})) {
+  Stub stub(channel);
+  Response response;
+  call.timing = WithDefaults(call.timing);
+  call.policy.end = call.timing.now() + call.policy.deadline;
+  call.make = [&](absl::Time deadline) -> std::optional<AttemptFailure> {
+    grpc::ClientContext context;
+    context.set_deadline(GrpcDeadline(deadline));
+    const grpc::Status status = (stub.*method)(&context, request, &response);
+    if (status.ok()) return std::nullopt;
+    return AttemptFailure{.status = FailureOf(status), .pushback = PushbackOf(context)};
+  };
+  Connector connector(channel);
+  RETURN_IF_ERROR(CallWithRetries(connector, call));
+  return response;
 }
 
 // All its calls end at once with INVALID_ARGUMENT.
@@ -172,10 +156,7 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel
   v1::PlanRequest request;
   *request.mutable_spec() = wire::EncodeJobSpec(spec);
   request.set_workers(workers);
-  return AskWithRetries<v1::PlanResponse>(
-      channel, PlanRetries(options), options.deadline, [&](auto& context, auto& response) {
-        return v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
-      });
+  return Ask(channel, &v1::AttentionService::Stub::Plan, request, PlanRetries(options));
 }
 
 absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::Channel>& channel,
@@ -184,52 +165,34 @@ absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::C
   v1::PlanEncodeRequest request;
   *request.mutable_spec() = spec;
   request.set_workers(workers);
-  return AskWithRetries<v1::PlanResponse>(
-      channel, PlanRetries(options), options.deadline, [&](auto& context, auto& response) {
-        return v1::EncoderService::NewStub(channel)->PlanEncode(&context, request, &response);
-      });
+  return Ask(channel, &v1::EncoderService::Stub::PlanEncode, request, PlanRetries(options));
 }
 
 absl::StatusOr<v1::ListModelsResponse> RequestModels(
     const std::shared_ptr<grpc::Channel>& channel) {
-  return AskOnce<v1::ListModelsResponse>([&](auto& context, auto& response) {
-    return v1::EncoderService::NewStub(channel)->ListModels(&context, v1::ListModelsRequest(),
-                                                            &response);
-  });
+  return Ask(channel, &v1::EncoderService::Stub::ListModels, v1::ListModelsRequest());
 }
 
 absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
                                        const std::string& name, const AskOptions& options) {
   v1::GetModelRequest request;
   request.set_name(name);
-  return AskWithRetries<v1::Model>(
-      channel, AskRetries(options), kShortCallDeadline, [&](auto& context, auto& answer) {
-        return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &answer);
-      });
+  return Ask(channel, &v1::EncoderService::Stub::GetModel, request, AskRetries(options));
 }
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel) {
-  return AskOnce<v1::GetClusterResponse>([&](auto& context, auto& response) {
-    return v1::AttentionService::NewStub(channel)->GetCluster(&context, v1::GetClusterRequest(),
-                                                              &response);
-  });
+  return Ask(channel, &v1::AttentionService::Stub::GetCluster, v1::GetClusterRequest());
 }
 
 absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
     const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options) {
-  return AskWithRetries<v1::GetDataRootResponse>(
-      channel, AskRetries(options), kShortCallDeadline, [&](auto& context, auto& response) {
-        return v1::AttentionService::NewStub(channel)->GetDataRoot(
-            &context, v1::GetDataRootRequest(), &response);
-      });
+  return Ask(channel, &v1::AttentionService::Stub::GetDataRoot, v1::GetDataRootRequest(),
+             AskRetries(options));
 }
 
 absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Channel>& channel) {
-  return AskOnce<v1::ListJobsResponse>([&](auto& context, auto& response) {
-    return v1::AttentionService::NewStub(channel)->ListJobs(&context, v1::ListJobsRequest(),
-                                                            &response);
-  });
+  return Ask(channel, &v1::AttentionService::Stub::ListJobs, v1::ListJobsRequest());
 }
 
 absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel, const std::string& job_id,
@@ -237,10 +200,7 @@ absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel, const 
   v1::CancelJobRequest request;
   request.set_job_id(job_id);
   request.set_caller(caller);
-  return AskOnce<v1::CancelJobResponse>([&](auto& context, auto& response) {
-           return v1::AttentionService::NewStub(channel)->CancelJob(&context, request, &response);
-         })
-      .status();
+  return Ask(channel, &v1::AttentionService::Stub::CancelJob, request).status();
 }
 
 }  // namespace hilbert_ring::client

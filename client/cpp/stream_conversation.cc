@@ -72,21 +72,15 @@ absl::Status StreamConversation::Admit(const v1::Admitted& admitted) {
 absl::Status StreamConversation::Take(const v1::OutputChunk& chunk, const wire::Payload& payload) {
   const std::string name = wire::TensorName(chunk.tensor());
   const bool is_out = chunk.tensor() == v1::TENSOR_OUT;
-  if (!is_out && !(calls_.want_lse && chunk.tensor() == v1::TENSOR_LSE)) {
-    return ProtocolError(absl::StrCat("output of ", name, ", which was not asked for"));
-  }
+  const bool wanted = is_out || (calls_.want_lse && chunk.tensor() == v1::TENSOR_LSE);
   int64_t& taken = is_out ? out_rows_ : lse_rows_;
   const int64_t row_bytes = wire::TensorRowBytes(calls_.spec, chunk.tensor());
-  if (!chunk.tokens().empty()) return ProtocolError(name + ": rows of listed tokens");
-  if (chunk.first_token() != taken || chunk.rows() < 1 || chunk.rows() > wire::kMaxPayloadBytes ||
-      payload.bytes() != chunk.rows() * row_bytes) {
+  if (const int64_t sent = sent_rows_;
+      !wanted || !chunk.tokens().empty() || chunk.first_token() != taken || chunk.rows() < 1 ||
+      chunk.rows() > sent - taken || payload.bytes() != chunk.rows() * row_bytes) {
     return ProtocolError(absl::StrCat(name, ": ", chunk.rows(), " rows from ", chunk.first_token(),
                                       " on in ", payload.bytes(), " bytes, expected those from ",
-                                      taken, " on, of ", row_bytes, " bytes each"));
-  }
-  if (const int64_t sent = sent_rows_; chunk.rows() > sent - taken) {
-    return ProtocolError(absl::StrCat(name, ": ", chunk.rows(), " rows from ", taken,
-                                      " on, of which ", sent - taken, " were sent"));
+                                      taken, " on of ", sent, ", of ", row_bytes, " bytes each"));
   }
   if (payload.Crc32c() != chunk.crc32c()) {
     return absl::DataLossError(

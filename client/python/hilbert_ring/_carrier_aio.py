@@ -1,5 +1,6 @@
 """Conversations over streams of gRPC, for the client for asyncio."""
 import asyncio
+from contextlib import closing
 from typing import Any, AsyncIterator, Optional, Sequence, Union
 
 import grpc.aio
@@ -35,15 +36,15 @@ class AioCarrier:
 
     async def receive(self) -> Optional[Sequence[StreamedBlock]]:
         """Takes a message: the results of a stream that it completes; None: the call is over."""
-        results: Optional[Sequence[StreamedBlock]] = None
         with self._connection.reading():
             try:
                 message = await self._next_message()
                 if message is None:
                     self.outcome = self._conversation.finish()
-                else:
-                    results = self._conversation.handle(message)
-                    self._changed.set()
+                    return None
+                results: Sequence[StreamedBlock] = self._conversation.handle(message)
+                self._changed.set()
+                return results
             except asyncio.CancelledError:
                 if self._broken is None:
                     raise
@@ -51,10 +52,7 @@ class AioCarrier:
             except (grpc.aio.AioRpcError, HilbertRingError) as ended:
                 self.outcome = failure_or_raise(ended, self._conversation.admitted, self._broken,
                                                 self._connection.closed)
-            finally:
-                if results is None:
-                    self.close()
-        return results
+        return None
 
     def close(self) -> None:
         """Ends the call where it is."""
@@ -98,7 +96,7 @@ class AioCarrier:
 async def carry(connection: AioConnection, conversation: JobConversation,
                 seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
     """The call of a job, to its end."""
-    carrier = AioCarrier(connection, conversation, seconds)
-    while await carrier.receive() is not None:
-        pass
+    with closing(AioCarrier(connection, conversation, seconds)) as carrier:
+        while await carrier.receive() is not None:
+            pass
     return carrier.outcome

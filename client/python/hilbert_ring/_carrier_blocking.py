@@ -1,5 +1,6 @@
 """Conversations over streams of gRPC, for the blocking client."""
 import threading
+from contextlib import closing
 from typing import Any, Iterator, Optional, Sequence, Union
 
 import grpc
@@ -31,21 +32,18 @@ class BlockingCarrier:
         self._stream = connection.stream(conversation.method, self._requests(), seconds, blocks is not None)
 
     def receive(self) -> Optional[Sequence[StreamedBlock]]:
-        results: Optional[Sequence[StreamedBlock]] = None
         try:
             message = next(self._stream, None)
             if message is None:
                 self.outcome = self._conversation.finish()
-            else:
-                with self._changed:
-                    results = self._conversation.handle(message)
-                    self._changed.notify()
+                return None
+            with self._changed:
+                results: Sequence[StreamedBlock] = self._conversation.handle(message)
+                self._changed.notify()
+            return results
         except (grpc.RpcError, HilbertRingError) as ended:
             self.outcome = failure_or_raise(ended, self._conversation.admitted, self._broken, self._connection.closed)
-        finally:
-            if results is None:
-                self.close()
-        return results
+        return None
 
     def close(self) -> None:
         with self._changed:
@@ -88,7 +86,7 @@ class BlockingCarrier:
 
 def carry(connection: Connection, conversation: JobConversation,
           seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
-    carrier = BlockingCarrier(connection, conversation, seconds)
-    while carrier.receive() is not None:
-        pass
+    with closing(BlockingCarrier(connection, conversation, seconds)) as carrier:
+        while carrier.receive() is not None:
+            pass
     return carrier.outcome

@@ -4,16 +4,17 @@ import math
 import threading
 import time
 import weakref
-from typing import Any, Iterator, Optional, Set, Type, TypeVar, Union
+from typing import Any, Callable, Iterator, Optional, Set, Type, TypeVar, Union
 
 import grpc
 from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
-from hilbert_ring._retry import AttemptFailure, CallTiming
+from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, TellRetry, never_final, tell_nobody
 from hilbert_ring.v1 import attention_pb2 as pb
 
+R = TypeVar("R")
 T = TypeVar("T", bound=Message)
 
 # A thread of gRPC watches a channel's connection for two rounds of 0.2 s after nobody wants to know it, and
@@ -131,7 +132,28 @@ class Connection:
         except grpc.FutureCancelledError:
             raise closed_error() from None
 
-    def connected_within(self, seconds: float) -> bool:
+    def call_with_retries(self, retries: Retries, make: Callable[[Optional[float]], Union[R, AttemptFailure]],
+                          final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
+        """Makes a call until it is done, or decide_retry says that it has failed: the one loop in which this client
+        makes a call again, whichever call it is. As client/cpp/call_with_retries.h.
+
+        Args:
+            make: one attempt, which may take so many seconds; None: it has no deadline.
+            final: failures after which there is no other attempt, whatever decide_retry says of others.
+            tell: called before each wait.
+
+        Raises:
+            HilbertRingError: of the last attempt, and how many there were.
+        """
+        while isinstance(outcome := make(retries.deadline_left()), AttemptFailure):
+            wait = retries.wait_after(outcome, final)
+            tell(outcome.error, wait)
+            self.pause(wait)
+            if not self._connected_within(retries.time_left()):
+                raise retries.too_late(outcome)
+        return outcome
+
+    def _connected_within(self, seconds: float) -> bool:
         with self._lock:
             self._check_open()
             ready = grpc.channel_ready_future(self._channel)

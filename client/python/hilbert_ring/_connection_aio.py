@@ -3,16 +3,17 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Any, AsyncIterator, Iterator, Optional, Set, Tuple, Type, TypeVar, Union
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterator, Optional, Set, Tuple, Type, TypeVar, Union
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
-from hilbert_ring._retry import AttemptFailure, CallTiming
+from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, TellRetry, never_final, tell_nobody
 from hilbert_ring.v1 import attention_pb2 as pb
 
+R = TypeVar("R")
 T = TypeVar("T", bound=Message)
 
 
@@ -113,7 +114,18 @@ class AioConnection:
         except grpc.aio.AioRpcError as ended:
             return failure_of(ended, False, self.closed)
 
-    async def connected_within(self, seconds: float) -> bool:
+    async def call_with_retries(
+            self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
+            final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
+        while isinstance(outcome := await make(retries.deadline_left()), AttemptFailure):
+            wait = retries.wait_after(outcome, final)
+            tell(outcome.error, wait)
+            await self.pause(wait)
+            if not await self._connected_within(retries.time_left()):
+                raise retries.too_late(outcome)
+        return outcome
+
+    async def _connected_within(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
         while True:
             channel, ending = self._ready()

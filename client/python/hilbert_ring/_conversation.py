@@ -258,12 +258,14 @@ class JobConversations:
     def __init__(self, call: JobCall, tell: Optional[Callable[[Progress], None]]) -> None:
         self._call = call
         self._tell = tell
+        self._number = 0
         self._progress = ProgressTeller(tell, call.progress(0))
 
-    def begin(self, number: int) -> JobConversation:
-        return JobConversation(self._call, number, self._progress)
+    def begin(self) -> JobConversation:
+        return JobConversation(self._call, self._number, self._progress)
 
-    def tell(self, number: int, error: HilbertRingError, wait: float) -> None:
+    def tell(self, error: HilbertRingError, wait: float) -> None:
         """Another attempt follows."""
-        self._progress = ProgressTeller(self._tell, self._call.progress(number, error, wait))
+        self._number += 1
+        self._progress = ProgressTeller(self._tell, self._call.progress(self._number, error, wait))
         self._progress.update()

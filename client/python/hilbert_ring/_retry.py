@@ -1,4 +1,4 @@
-"""Whether a call that failed is made again, and when: decide_retry. call_with_retries does what it says. As
+"""Whether a call that failed is made again, and when: decide_retry. Connection.call_with_retries does what it says. As
 client/cpp/retry.h.
 
 - UNAVAILABLE (no coordinator, it starts, drains or stops, no worker, a connection lost): backoff,
@@ -55,16 +55,24 @@ class CallTiming:
     random: Callable[[], float] = random
 
 
+Final = Callable[[AttemptFailure], bool]              # whether no other attempt follows
+TellRetry = Callable[[HilbertRingError, float], None]  # of a failure, and of seconds until the next attempt
+
+
 def never_final(_: AttemptFailure) -> bool:
     return False
 
 
-def answers(failure: AttemptFailure) -> bool:
+def tell_nobody(_error: HilbertRingError, _wait: float) -> None:
+    pass
+
+
+def is_reachable(failure: AttemptFailure) -> bool:
     """Whether the service is there: so is one whose data root is not."""
     return failure.error.code != "UNAVAILABLE" or failure.error.reason == "DATA_ROOT_GONE"
 
 
-def plans_later(name: str, failure: AttemptFailure) -> bool:
+def is_plan_pushed_back(name: str, failure: AttemptFailure) -> bool:
     """Whether a call failed because the service makes too many plans."""
     return name in ("Plan", "PlanEncode") and failure.pushback is not None
 
@@ -79,14 +87,14 @@ class RetryPolicy:
         deadline: seconds, as messages tell it.
         end: when it passes.
         outage_timeout: seconds of one outage. None: until the deadline, or OUTAGE_SECONDS where there is none.
-        final: whether no other attempt follows a failure.
+        final: its error is the call's.
     """
 
     max_attempts: int
     deadline: float = math.inf
     end: float = math.inf
     outage_timeout: Optional[float] = None
-    final: Callable[[AttemptFailure], bool] = never_final
+    final: Final = never_final
 
     @property
     def outage_seconds(self) -> float:
@@ -231,7 +239,7 @@ class Retries:
         """Seconds until the deadline or the end of what an outage may take."""
         return retry_end(self.policy, self.history) - self._timing.now()
 
-    def wait_after(self, failure: AttemptFailure, final: Callable[[AttemptFailure], bool] = never_final) -> float:
+    def wait_after(self, failure: AttemptFailure, final: Final = never_final) -> float:
         """Seconds before the next attempt. Raises HilbertRingError when none may follow."""
         decision = decide_retry(replace(self.policy, final=final), self.history, failure, self._timing.now(),
                                 self._timing.random())

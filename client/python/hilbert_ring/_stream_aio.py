@@ -1,8 +1,7 @@
 """Streams without end of the client for asyncio."""
 import asyncio
-from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Optional, Tuple, Union
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, List, Optional, Tuple, Union
 
-from hilbert_ring._call_with_retries_aio import call_with_retries
 from hilbert_ring._carrier_aio import AioCarrier
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._retry import AttemptFailure
@@ -58,21 +57,26 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
         return
     call = prepare(first)
 
-    async def begin(number: int, seconds: Optional[float]) -> Union[AioCarrier, AttemptFailure]:
-        conversation = StreamConversation(call, number, state)
+    carriers: List[AioCarrier] = []  # of the attempts
+
+    async def begin(seconds: Optional[float]) -> Union[AioCarrier, AttemptFailure]:
+        conversation = StreamConversation(call, len(carriers), state)
         carrier = AioCarrier(connection, conversation, seconds, rest)
+        carriers.append(carrier)
         while not conversation.admitted:
             if await carrier.receive() is None:
+                carrier.close()
                 assert isinstance(carrier.outcome, AttemptFailure)  # for its input has not ended
                 return carrier.outcome
         return carrier
 
-    carrier = await call_with_retries(connection, call.options.retries(connection.timing), begin)
     try:
+        carrier = await connection.call_with_retries(call.options.retries(connection.timing), begin)
         while (results := await carrier.receive()) is not None:
             for block in results:
                 yield block
     finally:
-        carrier.close()
+        for made in carriers:
+            made.close()
     if isinstance(carrier.outcome, AttemptFailure):
         raise carrier.outcome.error

@@ -1,7 +1,6 @@
 """Streams without end of the blocking client."""
-from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Union
 
-from hilbert_ring._call_with_retries_blocking import call_with_retries
 from hilbert_ring._carrier_blocking import BlockingCarrier
 from hilbert_ring._connection import Connection
 from hilbert_ring._retry import AttemptFailure
@@ -58,20 +57,25 @@ def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, p
         return
     call = prepare(first)
 
-    def begin(number: int, seconds: Optional[float]) -> Union[BlockingCarrier, AttemptFailure]:
-        conversation = StreamConversation(call, number, state)
+    carriers: List[BlockingCarrier] = []  # of the attempts
+
+    def begin(seconds: Optional[float]) -> Union[BlockingCarrier, AttemptFailure]:
+        conversation = StreamConversation(call, len(carriers), state)
         carrier = BlockingCarrier(connection, conversation, seconds, rest)
+        carriers.append(carrier)
         while not conversation.admitted:
             if carrier.receive() is None:
+                carrier.close()
                 assert isinstance(carrier.outcome, AttemptFailure)  # for its input has not ended
                 return carrier.outcome
         return carrier
 
-    carrier = call_with_retries(connection, call.options.retries(connection.timing), begin)
     try:
+        carrier = connection.call_with_retries(call.options.retries(connection.timing), begin)
         while (results := carrier.receive()) is not None:
             yield from results
     finally:
-        carrier.close()
+        for made in carriers:
+            made.close()
     if isinstance(carrier.outcome, AttemptFailure):
         raise carrier.outcome.error

@@ -8,7 +8,6 @@ from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence,
 from google.protobuf.message import Message
 
 from hilbert_ring._by_reference import ASK_SECONDS, Naming, naming_of, warn_of_sending
-from hilbert_ring._call_with_retries_blocking import call_with_retries
 from hilbert_ring._carrier_blocking import carry
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem,
                                    address_of, closed_error)
@@ -22,7 +21,7 @@ from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, canc
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._model import model_request
 from hilbert_ring._progress import shown
-from hilbert_ring._retry import Retries, answers, plans_later
+from hilbert_ring._retry import Retries, is_reachable, is_plan_pushed_back
 from hilbert_ring._spec import integer, make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
 from hilbert_ring._stream_blocking import AttendStream, Blocks, run_stream
@@ -366,26 +365,25 @@ class Client:
             final: FrozenSet[str] = frozenset()) -> pb.Report:
         to_its_end(lambda: None, call.make_room)
         conversations = JobConversations(call, tell)
-        return call_with_retries(
-            self._connection, retries,
-            lambda number, seconds: carry(self._connection, conversations.begin(number), seconds),
+        return self._connection.call_with_retries(
+            retries, lambda seconds: carry(self._connection, conversations.begin(), seconds),
             lambda failure: failure.error.reason in final, conversations.tell)
 
     def _ask(self, name: str, request: Any, response: Type[T], retries: Retries, service: str = SERVICE) -> T:
         """A short call on behalf of a job: waits for a service that is away, as the job's call does."""
-        return call_with_retries(
-            self._connection, retries,
-            lambda _, seconds: self._connection.ask(
-                name, request, response,
-                SHORT_CALL_SECONDS if seconds is None else min(seconds, SHORT_CALL_SECONDS), service),
-            lambda failure: answers(failure) and not plans_later(name, failure))
+        def ask(seconds: Optional[float]) -> Any:
+            longest = SHORT_CALL_SECONDS if seconds is None else min(seconds, SHORT_CALL_SECONDS)
+            return self._connection.ask(name, request, response, longest, service)
+
+        answer: T = self._connection.call_with_retries(
+            retries, ask, lambda failure: is_reachable(failure) and not is_plan_pushed_back(name, failure))
+        return answer
 
     def _planned(self, name: str, request: Any, retries: Retries, service: str = SERVICE) -> pb.PlanResponse:
         """Waits for a service that makes too many plans."""
-        return call_with_retries(
-            self._connection, retries,
-            lambda _, seconds: self._connection.ask(name, request, pb.PlanResponse, seconds, service),
-            lambda failure: not plans_later(name, failure))
+        return self._connection.call_with_retries(
+            retries, lambda seconds: self._connection.ask(name, request, pb.PlanResponse, seconds, service),
+            lambda failure: not is_plan_pushed_back(name, failure))
 
     def plan(
             self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
