@@ -2,10 +2,11 @@
 // sends it back, by calls of gRPC as a coordinator makes them to a worker, and by shared memory.
 // The ways alternate by blocks of trips, so that a drift of the machine is in all of them.
 //
-//   hop_bench                    2,000 trips of each way and length
-//   hop_bench --trips 10000
-//   hop_bench --serve            only the process that sends back, for bench/hop_bench.py
+//   hop_bench                            2,000 trips of each way and length
+//   hop_bench --trips 10000 --apart      each process on a processor of its own
+//   hop_bench --serve                    only the process that sends back, for bench/hop_bench.py
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -201,7 +202,14 @@ void Run(Shared& shared, const std::string& address, int trips) {
   raw->Finish();
 }
 
-void Main(bool only_serve, int trips) {
+void StayOn(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  if (sched_setaffinity(0, sizeof(set), &set) != 0) throw std::runtime_error("sched_setaffinity");
+}
+
+void Main(bool only_serve, bool apart, int trips) {
   const int memory = memfd_create("hop_bench", MFD_CLOEXEC);
   int pipes[2];
   if (ftruncate(memory, sizeof(Shared)) != 0 || pipe(pipes) != 0) throw std::runtime_error("pipe");
@@ -209,6 +217,7 @@ void Main(bool only_serve, int trips) {
   if (mapped == MAP_FAILED) throw std::runtime_error("mmap");
   auto& shared = *static_cast<Shared*>(mapped);  // zeros
   const pid_t child = only_serve ? 0 : fork();
+  if (apart) StayOn(child == 0 ? 1 : 0);
   if (child == 0) Serve(shared, memory, only_serve ? STDOUT_FILENO : pipes[1]);
   close(pipes[1]);
   char address[64] = "";
@@ -222,14 +231,15 @@ void Main(bool only_serve, int trips) {
 }  // namespace hilbert_ring::bench
 
 int main(int argc, char** argv) {
-  bool only_serve = false;
+  bool only_serve = false, apart = false;
   int trips = 2000;
   CLI::App app("Round trips between two processes of one host.");
   app.add_flag("--serve", only_serve, "only the process that sends messages back");
+  app.add_flag("--apart", apart, "each process on a processor of its own");
   app.add_option("--trips", trips, "of each way and length")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
-    hilbert_ring::bench::Main(only_serve, trips);
+    hilbert_ring::bench::Main(only_serve, apart, trips);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "hop_bench: %s\n", error.what());
     return 1;

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What a hop between a Python process and a C++ process of one host costs: bench/hop_bench.cc, asked by Python.
 
-    hop_bench.py build/release/bench/hop_bench [--trips 2000]
+    hop_bench.py build/release/bench/hop_bench [--trips 2000] [--apart]
 
-It starts `hop_bench --serve`, which sends messages back. The ways alternate by blocks of trips.
+It starts `hop_bench --serve`, which sends messages back. The ways alternate by blocks of trips. With --apart each
+process stays on a processor of its own.
 """
 import argparse
 import ctypes
@@ -77,8 +78,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", help="hop_bench")
     parser.add_argument("--trips", type=int, default=2000, help="of each way and length")
+    parser.add_argument("--apart", action="store_true")
     given = parser.parse_args()
-    with subprocess.Popen([given.program, "--serve"], stdout=subprocess.PIPE, text=True) as server:
+    if given.apart:
+        os.sched_setaffinity(0, {0})
+    serve = [given.program, "--serve"] + ["--apart"] * given.apart
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:
         address, path = server.stdout.readline().split()
         channel = grpc.insecure_channel(address, options=OPTIONS)
         ways = {"gRPC unary call": channel.unary_unary("/hop.Echo/Unary"), "gRPC stream": stream_trip(channel),
