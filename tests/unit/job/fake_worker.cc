@@ -173,6 +173,7 @@ grpc::Status FakeWorker::Run(grpc::ServerContext* context, Stream* stream) {
   if (auto end = Reach(Moment::kReady, here)) return *end;
   while (!done && stream->Read(&request)) {
     if (request.has_rows()) Place(request.rows(), shard);
+    if (request.has_arrived()) arrived_ = request.arrived().rows();
     done = request.has_done();
     if (done || request.has_order()) continue;
     if (auto end = Reach(Moment::kFed, here)) return *end;

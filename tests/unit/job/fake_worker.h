@@ -74,6 +74,7 @@ class FakeWorker : public v1::WorkerService::Service {
   void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
 
   int runs() const { return runs_; }
+  int64_t arrived() const { return arrived_; }  // rows, as it was told last
   int rings() const { return rings_; }  // whose second half it was asked for
   std::vector<v1::RunOpen> opens() const;
 
@@ -92,6 +93,7 @@ class FakeWorker : public v1::WorkerService::Service {
   std::atomic<bool> turns_down_ = false, whole_ = false;
   std::atomic<float> error_ = 0;
   std::atomic<int> runs_ = 0, rings_ = 0;
+  std::atomic<int64_t> arrived_ = 0;
   mutable std::mutex mutex_;
   std::map<Moment, Action> actions_, each_;                                  // guarded by mutex_
   std::vector<v1::RunOpen> opens_;                                           // guarded by mutex_

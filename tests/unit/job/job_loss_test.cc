@@ -477,6 +477,17 @@ TEST(JobLoss, HeldRowsThatASlowClientStillReadsStayAsTheyWere) {
   EXPECT_EQ(client->RepeatedRows(), 0);
 }
 
+TEST(JobLoss, AStalledWorkerStaysLeftOutWhereOneThatFailedIsAskedAgain) {
+  JobRig rig;
+  rig.worker(0).At(Moment::kOpened, Say(absl::UnavailableError("it has a job"),
+                                        std::string(wire::reason::kWorkerBusy.name)));
+  rig.worker(1).At(Moment::kRowsDone, Break());
+  auto client = rig.Send();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 2);
+  EXPECT_EQ(rig.worker(0).runs(), 1);
+}
+
 TEST(FailureOf, AWorkersReasonIsOneOfOursOrNone) {
   v1::RunFailed failed;
   failed.set_code(static_cast<int>(absl::StatusCode::kInternal));

@@ -258,5 +258,22 @@ TEST(ServedJob, AClientThatGoesAwayEndsItsJob) {
   }));
 }
 
+TEST(ServedJob, APlanThatIsGivenUpForACancelSaysWhoCancelled) {
+  JobRig rig;
+  rig.HoldAt("validating -> sizing");
+  auto client = rig.Send();
+  ASSERT_TRUE(rig.AwaitHeld());
+  ASSERT_TRUE(rig.jobs().Cancel("caller", "job", "the test").ok());
+  rig.Release();
+  EXPECT_EQ(wire::ReasonOf(client->Await()), "CANCELLED_BY_CALLER");
+}
+
+TEST(ServedJob, AWorkerIsToldOfRowsBeforeAllHaveCome) {
+  JobRig rig({.workers = 1});
+  auto client = rig.Send(JobRig::Spec(kManyTokens));
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(rig.worker(0).arrived(), kManyTokens / 2);
+}
+
 }  // namespace
 }  // namespace hilbert_ring::testing
