@@ -26,7 +26,7 @@ namespace hilbert_ring {
 enum class SpanKind {
   kAttend,
   kReceiveBlocks,  // from posting to when they were found to be there
-  kWait,           // of that, posting, and with nothing to compute
+  kWait,           // posting transfers, and waiting for them with nothing to compute
   kMerge,          // zero keys, and partial results made final
 };
 
@@ -46,7 +46,7 @@ struct ExecuteControl {
   std::function<absl::Status(int64_t rows)> await_rows;
   // Told that local rows [0, rows) of OUT and LSE are final.
   std::function<void(int64_t rows)> rows_final;
-  // Told what went on from when to when, by the calling thread: a few times for each window and
+  // Told what went on from when to when, by the calling thread: a few times for each stretch and
   // each exchange step. step: 0 for the rank's own rows.
   std::function<void(SpanKind kind, int64_t step, Deadline begin, Deadline end)> span;
 };

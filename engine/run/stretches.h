@@ -9,8 +9,8 @@
 
 namespace hilbert_ring {
 
-// Slots (begin, end] of one range of the rank: a local segment is computed in the stretch that its
-// last slot lies in.
+// A local segment is computed in the stretch with begin < the segment's end <= end, by slots of one
+// range of the rank.
 struct Stretch {
   int64_t begin = 0, end = 0;
   int64_t rows_needed = 0;  // local rows [0, rows_needed) hold everything it reads

@@ -94,8 +94,8 @@ absl::StatusOr<bool> ClientStream::ReadBytes(grpc::ByteBuffer& message, const Jo
       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
   if (absl::Status why = stop.why(); !why.ok()) return why;
   const Clock::duration waited = waits ? time_.Now() - began : Clock::duration(0);
-  // The job stops here and now: were that left to the caller, another thread could name a
-  // consequence as the reason.
+  // The job stops at once: if the caller requested it later, another thread could give a
+  // consequence as its reason.
   if (!in_time) stop_.Request(sends_.Late(waited));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
   if (arrived_.empty()) return false;

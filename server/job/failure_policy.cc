@@ -104,7 +104,7 @@ Verdict Decide(const Failure& failure, const std::vector<Failure>& earlier,
       break;
   }
   if (verdict.without == nullptr) return verdict;
-  // Without it the status says so too, unless no others can take the job.
+  // Any worker may run a job of a status that is retried. For another status it must be another.
   if (MayRetry(failure.status) || fits_without(verdict.without)) {
     verdict.then = Verdict::Then::kRetryWithout;
   }

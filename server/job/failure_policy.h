@@ -1,8 +1,10 @@
 // What a job does when an execution of it fails: one pure function decides.
 //
-//   Failure failure = ...;                            // what ended the execution (job_run.h)
+//   Failure failure = execution.failure();            // what ended it (job_execution.h)
 //   const Verdict verdict = Decide(failure, history, fits_without);
 //   history.push_back(failure);
+//
+// ServedJob applies the limit of retries (CoordinatorSettings::max_retries) after it.
 //
 // A worker that breaks off, stalls or sends corrupt blocks is left out of this job, and backs off.
 // An error that may be the job's own asks for another worker's opinion. Workers that report each

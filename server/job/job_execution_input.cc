@@ -45,7 +45,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
 
 absl::Status JobExecution::Resume() {
   absl::Status status = job_.source.Resume(job_.input.Forget(job_.held.lost()));
-  job_.held = HeldRows();  // what it had is carried, and its outputs are computed anew
+  job_.held = HeldRows();  // the shards of this execution have its rows
   return status;
 }
 

@@ -4,7 +4,7 @@
 //   kQueued -grant-> kRing -> kStarting -> kReceiving -> kComputing -> kSending
 //                                                     -> kChecking -> kDone
 //
-//   kRing to kChecking -a worker was lost, retries are left-> kQueued
+//   kRing to kChecking -failure_policy.h decides to try again, retries are left-> kQueued
 //
 //   any but the last two -a stop, or another status-> kFailed
 //
@@ -13,6 +13,7 @@
 // says what the job as a whole waits for.
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 
 namespace hilbert_ring::server {
@@ -44,28 +45,36 @@ constexpr bool HasWorkers(JobPhase phase) {
 
 constexpr bool HasEnded(JobPhase phase) { return phase >= JobPhase::kDone; }
 
+struct JobTransition {
+  JobPhase before, after;
+};
+
+inline constexpr JobTransition kJobTransitions[] = {
+    // ServedJob decides:
+    {JobPhase::kOpen, JobPhase::kValidating},    // the first message is there
+    {JobPhase::kValidating, JobPhase::kSizing},  // its spec is right, its id is its own
+    {JobPhase::kSizing, JobPhase::kQueued},      // its sizes are known, its quota is reserved
+    {JobPhase::kQueued, JobPhase::kParked},      // no live workers can hold it
+    {JobPhase::kParked, JobPhase::kQueued},      // enough came
+    {JobPhase::kChecking, JobPhase::kDone},      // its outputs are committed, its report is made
+    // Scheduler decides: it grants workers.
+    {JobPhase::kQueued, JobPhase::kRing},
+    // JobExecution decides:
+    {JobPhase::kRing, JobPhase::kStarting},       // the ring is leased
+    {JobPhase::kStarting, JobPhase::kReceiving},  // workers are asked, the client is admitted
+    {JobPhase::kReceiving, JobPhase::kComputing},
+    {JobPhase::kComputing, JobPhase::kSending},
+    {JobPhase::kSending, JobPhase::kChecking},
+};
+
+// Beside these, failure_policy.h decides to try again, from any phase with workers, and a stop or
+// another status fails a job that has not ended.
 constexpr bool MayFollow(JobPhase before, JobPhase after) {
-  switch (after) {
-    case JobPhase::kOpen:
-      return false;
-    case JobPhase::kQueued:
-      return before == JobPhase::kSizing || before == JobPhase::kParked || HasWorkers(before);
-    case JobPhase::kParked:
-    case JobPhase::kRing:
-      return before == JobPhase::kQueued;
-    case JobPhase::kFailed:
-      return !HasEnded(before);
-    case JobPhase::kValidating:
-    case JobPhase::kSizing:
-    case JobPhase::kStarting:
-    case JobPhase::kReceiving:
-    case JobPhase::kComputing:
-    case JobPhase::kSending:
-    case JobPhase::kChecking:
-    case JobPhase::kDone:
-      return static_cast<int>(before) + 1 == static_cast<int>(after);
-  }
-  return false;
+  if (after == JobPhase::kFailed) return !HasEnded(before);
+  if (after == JobPhase::kQueued && HasWorkers(before)) return true;
+  return std::ranges::any_of(kJobTransitions, [&](const JobTransition& transition) {
+    return transition.before == before && transition.after == after;
+  });
 }
 
 }  // namespace hilbert_ring::server

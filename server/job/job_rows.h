@@ -2,7 +2,7 @@
 //
 //   source.Prepare(take);                // before the job has workers: what this process must read
 //   source.Feed(input, take, stop);      // the rows of one execution, until all have come
-//   sink.Take(rank, output, ...);        // outputs as workers finish them
+//   sink.Take(chunk, payload, ...);      // outputs as workers finish them
 //   sink.Commit(stop);                   // the job ended well
 //
 // A client's call and an epoch of a stream are client_rows.h, files are named_files.h.
@@ -74,7 +74,7 @@ class OutputSink {
                                     Clock::duration patience, const JobStop& stop,
                                     JobClient::SendMode mode) = 0;
 
-  // Outputs that workers wrote: the rows that are checked, and the rank of a token's worker.
+  // Takes the rows that are checked from outputs that workers wrote. of: the worker of a token.
   virtual absl::Status ReadBack(RowCheck& check,
                                 const std::function<std::shared_ptr<const Member>(int64_t)>& of) {
     return absl::OkStatus();

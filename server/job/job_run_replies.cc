@@ -156,7 +156,7 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
   return true;
 }
 
-// The first reason to stop counts. A worker that has left is missing anyway.
+// The first reason to stop counts. A worker that has left needs no exclusion.
 void JobRun::Fail(FailureKind kind, int rank, const absl::Status& status) {
   const auto& member = options_.members[rank];
   if (member->departed.stop_requested()) kind = FailureKind::kOther;

@@ -1,6 +1,6 @@
 // Hands the outputs of a shared shard on to the client, from where the worker wrote them.
 //
-//   OutputForwarder forwarder(std::move(outputs), memory, output, stop);
+//   OutputForwarder forwarder(std::move(outputs), memory, threads, output, stop);
 //   forwarder.Forward(rows_final);   // the worker says that more rows are final
 //   forwarder.End();                // it says nothing more: what is left is handed on
 //

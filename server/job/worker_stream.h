@@ -14,8 +14,8 @@
 //
 // The job's thread sends. The stream's own thread reads, and hands outputs on: a client that reads
 // slowly slows the worker, and nothing is kept here. Outputs of a shared shard that the client does
-// not take at once are handed on by a third thread (output_passer.h). A worker that is lost before
-// it has ended, and a write that fails, stop the job.
+// not take at once are handed on by a third thread (output_forwarder.h). A worker that is lost
+// before it has ended, and a write that fails, stop the job.
 //
 // Each field is the job's thread's, the reader's, or guarded by mutex_, as it says. The listener is
 // called without mutex_, and may lock before it asks the stream: a run's lock comes before a

@@ -106,7 +106,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddDuration(
       app, "--stall-timeout", s.stall_timeout,
       "a job none of whose workers makes progress for so long is tried again without the one "
-      "that hangs; so long is a file system beneath --data-root waited for");
+      "that hangs");
   AddBytes(app, "--copy-memory", s.copy_memory_bytes,
            "memory for copies of rows sent to workers of other hosts, from which a lost worker's "
            "part is computed anew; beyond it clients are asked to send rows again");

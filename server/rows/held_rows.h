@@ -1,9 +1,9 @@
 // Rows of a job that this process has, from an execution that ended: what the next one begins with.
 //
-//   HeldRows held(plan.shards, members, std::move(shards));   // an execution ended
+//   HeldRows held(plan.shards, members, std::move(shards), lane);   // an execution ended
 //   held.lost();                                               // slots that are not here
 //   ...                                                        // the next execution's plan
-//   HeldShard shard = held.Carry(plan, rank, member, pool).value();
+//   HeldShard shard = held.Carry(plan, rank, member, lane, pool).value();
 //
 // Rows lie by slot, and all executions have one order, so whole ranges are copied; what has been
 // copied is given back to the system at once, so that the rows are there once, not twice. A shard

@@ -6,7 +6,7 @@
 //   Allocate   memory, ring, shard (run_shard.h) -> RunReady
 //   Receive    rows come to the shard (shard_feed.h); compute begins with the first
 //   Compute    the plan; outputs leave as they become final (run_sender.h)
-//   End        figures or failure -> the call's status, and all memory is free
+//   Release    all memory is free; figures or failure became the call's status
 //
 // A run has three threads: the call's own receives rows, then watches for cancellation; one
 // executes; one sends. A short run has its call's thread alone.

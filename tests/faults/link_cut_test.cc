@@ -144,7 +144,7 @@ std::string CaseName(const ::testing::TestParamInfo<std::tuple<How, Moment>>& in
 std::vector<std::tuple<How, Moment>> Cuts() {
   constexpr How kHows[] = {How::kNobodyHearsIt, How::kItsLinkIsDown, How::kItIsFrozen};
   constexpr Moment kMoments[] = {
-      {Phase::kReceive, 0.3}, {Phase::kCompute, 0.1}, {Phase::kSend, 0.2}};
+      {Phase::kReceive, 0.3}, {Phase::kCompute, 0.1}, {Phase::kSend, 0.05}};
   std::vector<std::tuple<How, Moment>> cuts;
   for (int i = 0; i < 9; ++i) {
     if (i % 4 == 0 || DepthOfTests() == TestDepth::kAll)

@@ -1,11 +1,11 @@
 // One lane tile on its way through the keys of its task, for one Highway target.
 
 // Highway includes this once per target.
-#if defined(HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_
-#undef HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_
+#if defined(HILBERT_RING_DEVICE_CPU_TILE_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HILBERT_RING_DEVICE_CPU_TILE_PASS_INL_H_
+#undef HILBERT_RING_DEVICE_CPU_TILE_PASS_INL_H_
 #else
-#define HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_
+#define HILBERT_RING_DEVICE_CPU_TILE_PASS_INL_H_
 #endif
 
 #include <algorithm>
@@ -412,4 +412,4 @@ class TilePass {
 }  // namespace hilbert_ring
 HWY_AFTER_NAMESPACE();
 
-#endif  // HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_
+#endif  // HILBERT_RING_DEVICE_CPU_TILE_PASS_INL_H_
