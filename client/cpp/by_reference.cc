@@ -13,11 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/at_path.h"
 #include "client/cpp/job_call.h"
+#include "client/cpp/job_request.h"
 #include "client/cpp/output_place.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "nlohmann/json.hpp"
-#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::client {
@@ -129,11 +129,9 @@ absl::StatusOr<v1::Report> AttendInFiles(const std::string& server, const JobSpe
                                          const std::vector<v1::TensorFile>& files,
                                          const JobOptions& options) {
   RETURN_IF_ERROR(Validate(spec));
-  JobRequest request{.method = "/hilbert_ring.v1.AttentionService/Attend", .tokens = spec.tokens};
-  *request.open.mutable_spec() = wire::EncodeJobSpec(spec);
-  request.open.mutable_files()->Assign(files.begin(), files.end());
-  request.open.set_want_lse(std::ranges::any_of(
-      files, [](const v1::TensorFile& file) { return file.tensor() == v1::TENSOR_LSE; }));
+  const AttendInputs inputs{.spec = spec};
+  JobRequest request = InFiles(RequestOf(inputs, AttendOutputs{}), files);
+  request.tensors.outputs.clear();
   return CallJob(server, request, options);
 }
 

@@ -31,6 +31,7 @@ absl::Status CallWithRetries(Connector& connector, const RetriedCall& call) {
     const absl::Duration left = std::min(call.policy.end - timing.now(), call.longest_attempt);
     const std::optional<AttemptFailure> failure = call.make(SteadyNow() + left);
     if (!failure) return absl::OkStatus();
+    if (call.final && call.final(*failure)) return failure->status;
     const RetryDecision decision =
         DecideRetry(call.policy, history, *failure, timing.now(), timing.random());
     if (!decision.wait) return decision.error;

@@ -24,6 +24,8 @@ struct RetriedCall {
   std::function<bool()> cancelled;  // as of JobOptions
   // One attempt, over connector.channel(); nothing: it is done. deadline: of GrpcDeadline.
   std::function<std::optional<AttemptFailure>(absl::Time deadline)> make;
+  // Whether no other attempt follows, whatever retry.h says; may be empty.
+  std::function<bool(const AttemptFailure&)> final;
   std::function<void(const CallRetry&)> tell;  // called before each wait; may be empty
   absl::Duration longest_attempt = absl::InfiniteDuration();
 };

@@ -67,7 +67,7 @@ absl::StatusOr<v1::Report> CallJob(Connector& connector, const NewConversation& 
   call.policy.deadline = options.deadline;
   call.policy.end = call.timing.now() + options.deadline - options.spent;
   call.policy.outage_timeout = options.outage_timeout;
-  call.policy.final = [&](const AttemptFailure& failure) {
+  call.final = [&](const AttemptFailure& failure) {
     // Nothing is kept of a stream's rows.
     return (begin.stream && failure.admitted) || (options.final && options.final(failure.status));
   };

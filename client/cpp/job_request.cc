@@ -1,6 +1,6 @@
 #include "client/cpp/job_request.h"
 
-#include <algorithm>
+#include <vector>
 
 namespace hilbert_ring::client {
 
@@ -8,10 +8,11 @@ JobRequest InFiles(JobRequest request, const std::vector<v1::TensorFile>& files)
   request.open.mutable_files()->Assign(files.begin(), files.end());
   request.tensors.ahead.clear();
   request.tensors.bands.clear();
-  std::erase_if(request.tensors.outputs, [&files](const OutputTensor& output) {
-    return std::ranges::any_of(
-        files, [&output](const v1::TensorFile& file) { return file.tensor() == output.tensor; });
-  });
+  for (const v1::TensorFile& file : files) {
+    if (file.tensor() == v1::TENSOR_LSE) request.open.set_want_lse(true);
+    std::erase_if(request.tensors.outputs,
+                  [&file](const OutputTensor& output) { return output.tensor == file.tensor(); });
+  }
   return request;
 }
 

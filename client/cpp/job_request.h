@@ -25,7 +25,8 @@ struct JobRequest {
 JobRequest RequestOf(const AttendInputs& inputs, const AttendOutputs& outputs);
 JobRequest RequestOf(const EncodeInputs& inputs, const EncodeResults& results);
 
-// The same job, whose inputs lie in these files, and those of its outputs that the files name.
+// The same job, whose inputs lie in these files, and those of its outputs that the files name. LSE
+// is wanted where it is named.
 JobRequest InFiles(JobRequest request, const std::vector<v1::TensorFile>& files);
 
 }  // namespace hilbert_ring::client

@@ -140,7 +140,6 @@ absl::Status TooLate(const RetryPolicy& policy, const RetryHistory& history,
 
 RetryDecision DecideRetry(const RetryPolicy& policy, RetryHistory history,
                           const AttemptFailure& failure, absl::Time now, double random) {
-  if (policy.final && policy.final(failure)) return {.history = history, .error = failure.status};
   ++history.attempts;
   const std::optional<absl::Duration> wait = WaitAfter(failure, random, history);
   if (!Away(failure)) {

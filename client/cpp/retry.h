@@ -20,7 +20,6 @@
 // (UNAVAILABLE without a pushback) may take.
 #pragma once
 
-#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -51,7 +50,6 @@ struct RetryPolicy {
   absl::Time end = absl::InfiniteFuture();             // when it passes
   // Of one outage. Not given: until the deadline, or kOutageTimeout where there is none.
   std::optional<absl::Duration> outage_timeout;
-  std::function<bool(const AttemptFailure&)> final;  // no other attempt follows; null: none is so
 };
 
 // What the failures of a call up to now have come to.
@@ -65,7 +63,7 @@ struct RetryHistory {
 };
 
 struct RetryDecision {
-  RetryHistory history;                // the failure included, unless it is the policy's final one
+  RetryHistory history;                // the failure included
   std::optional<absl::Duration> wait;  // before another attempt; nothing: none follows
   absl::Status error;                  // the call's, where none follows
 };

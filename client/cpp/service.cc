@@ -60,9 +60,9 @@ absl::Status FailureOf(const grpc::Status& status) {
 
 // Asked again after the time that a service names which makes too many plans.
 RetriedCall PlanRetries(const PlanOptions& options) {
-  return {.policy = {.deadline = options.deadline,
-                     .final = [](const AttemptFailure& failure) { return !failure.pushback; }},
+  return {.policy = {.deadline = options.deadline},
           .timing = options.timing,
+          .final = [](const AttemptFailure& failure) { return !failure.pushback; },
           .tell = options.retry};
 }
 
@@ -71,13 +71,13 @@ RetriedCall AskRetries(const AskOptions& options) {
   const bool once = options.outage_timeout == absl::ZeroDuration();
   return {.policy = {.max_attempts = once ? 1 : JobOptions().max_attempts,
                      .deadline = options.deadline,
-                     .outage_timeout = options.outage_timeout,
-                     .final =
-                         [](const AttemptFailure& failure) {
-                           return !absl::IsUnavailable(failure.status) ||
-                                  wire::HasReason(failure.status, wire::reason::kDataRootGone);
-                         }},
+                     .outage_timeout = options.outage_timeout},
           .timing = options.timing,
+          .final =
+              [](const AttemptFailure& failure) {
+                return !absl::IsUnavailable(failure.status) ||
+                       wire::HasReason(failure.status, wire::reason::kDataRootGone);
+              },
           .longest_attempt = kShortCallDeadline};
 }
 

@@ -146,7 +146,9 @@ class Connection:
             HilbertRingError: of the last attempt, and how many there were.
         """
         while isinstance(outcome := make(retries.deadline_left()), AttemptFailure):
-            wait = retries.wait_after(outcome, final)
+            if final(outcome):
+                raise outcome.error
+            wait = retries.wait_after(outcome)
             tell(outcome.error, wait)
             self.pause(wait)
             if not self._connected_within(retries.time_left()):

@@ -118,7 +118,9 @@ class AioConnection:
             self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
             final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
         while isinstance(outcome := await make(retries.deadline_left()), AttemptFailure):
-            wait = retries.wait_after(outcome, final)
+            if final(outcome):
+                raise outcome.error
+            wait = retries.wait_after(outcome)
             tell(outcome.error, wait)
             await self.pause(wait)
             if not await self._connected_within(retries.time_left()):

@@ -55,7 +55,7 @@ class CallTiming:
     random: Callable[[], float] = random
 
 
-Final = Callable[[AttemptFailure], bool]              # whether no other attempt follows
+Final = Callable[[AttemptFailure], bool]               # whether no other attempt follows, whatever decide_retry says
 TellRetry = Callable[[HilbertRingError, float], None]  # of a failure, and of seconds until the next attempt
 
 
@@ -87,14 +87,12 @@ class RetryPolicy:
         deadline: seconds, as messages tell it.
         end: when it passes.
         outage_timeout: seconds of one outage. None: until the deadline, or OUTAGE_SECONDS where there is none.
-        final: its error is the call's.
     """
 
     max_attempts: int
     deadline: float = math.inf
     end: float = math.inf
     outage_timeout: Optional[float] = None
-    final: Final = never_final
 
     @property
     def outage_seconds(self) -> float:
@@ -117,7 +115,7 @@ class RetryHistory:
 
 @dataclass(frozen=True)
 class RetryDecision:
-    history: RetryHistory                     # the failure included, unless it is the policy's final one
+    history: RetryHistory                     # the failure included
     wait: Optional[float] = None              # seconds before another attempt; None: none follows
     error: Optional[HilbertRingError] = None  # the call's, where none follows
 
@@ -125,8 +123,6 @@ class RetryDecision:
 def decide_retry(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
                  drawn: float) -> RetryDecision:
     """drawn: in [0, 1), for this failure."""
-    if policy.final(failure):
-        return RetryDecision(history, error=failure.error)
     code = failure.error.code
     outage_end = math.inf
     if _away(failure):
@@ -239,10 +235,9 @@ class Retries:
         """Seconds until the deadline or the end of what an outage may take."""
         return retry_end(self.policy, self.history) - self._timing.now()
 
-    def wait_after(self, failure: AttemptFailure, final: Final = never_final) -> float:
+    def wait_after(self, failure: AttemptFailure) -> float:
         """Seconds before the next attempt. Raises HilbertRingError when none may follow."""
-        decision = decide_retry(replace(self.policy, final=final), self.history, failure, self._timing.now(),
-                                self._timing.random())
+        decision = decide_retry(self.policy, self.history, failure, self._timing.now(), self._timing.random())
         self.history = decision.history
         if decision.error is not None:
             raise decision.error
