@@ -28,7 +28,8 @@ class JobInput {
   // orders must outlive it.
   JobInput(const JobShape& shape, OrderCache& orders);
 
-  // Does nothing where it has begun. Errors here and in Accept: the order's (BAD_COORDINATES), and as of ChunkLedger::Accept.
+  // Does nothing where it has begun. Errors here and in Accept: the order's (BAD_COORDINATES), and
+  // as of ChunkLedger::Accept.
   absl::Status Begin();
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
                       Checksum checksum = Checksum::kToCheck);

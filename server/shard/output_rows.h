@@ -21,7 +21,8 @@
 
 namespace hilbert_ring::server {
 
-// Slots of a job whose outputs the client has, by tensor: a later execution does not send them again.
+// Slots of a job whose outputs the client has, by tensor: a later execution does not send them
+// again.
 class Delivered {
  public:
   explicit Delivered(int64_t tokens) : slots_(std::size(kOutputKinds), RowSet(tokens)) {}

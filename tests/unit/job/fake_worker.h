@@ -75,7 +75,7 @@ class FakeWorker : public v1::WorkerService::Service {
 
   int runs() const { return runs_; }
   int64_t arrived() const { return arrived_; }  // rows, as it was told last
-  int rings() const { return rings_; }  // whose second half it was asked for
+  int rings() const { return rings_; }          // whose second half it was asked for
   std::vector<v1::RunOpen> opens() const;
 
   grpc::Status PrepareRing(grpc::ServerContext* context, const v1::PrepareRingRequest* request,
