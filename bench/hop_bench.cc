@@ -1,5 +1,5 @@
-// What one hop between two processes of a host costs: the round trip of a message to a process that
-// sends it back, by calls of gRPC as a coordinator makes them to a worker, and by shared memory.
+// This program measures one hop between two processes of a host: the round trip of a message, by
+// calls of gRPC as a coordinator makes them to a worker, and by shared memory.
 // The ways alternate by blocks of trips, so that a drift of the machine is in all of them.
 //
 //   hop_bench                            2,000 trips of each way and length

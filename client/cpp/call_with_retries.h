@@ -20,9 +20,10 @@ namespace hilbert_ring::client {
 
 struct RetriedCall {
   RetryPolicy policy;
-  CallTiming timing;                // of WithDefaults
+  CallTiming timing;                // from WithDefaults
   std::function<bool()> cancelled;  // as of JobOptions
-  // One attempt, over connector.channel(); nothing: it is done. deadline: of GrpcDeadline.
+  // Makes one attempt over connector.channel(). Returns nothing when the call is done. deadline:
+  // for GrpcDeadline.
   std::function<std::optional<AttemptFailure>(absl::Time deadline)> make;
   // Whether no other attempt follows, whatever retry.h says; may be empty.
   std::function<bool(const AttemptFailure&)> final;

@@ -50,19 +50,18 @@ class CancelWatch {
   const std::function<bool()>& cancelled_;
   grpc::ClientContext& context_;
   std::atomic<bool> fired_ = false;
-  Mutex mutex_;  // of wake_ alone
+  Mutex mutex_;  // guards wake_ only
   std::condition_variable_any wake_;
   std::jthread thread_;  // last: it uses all above
 };
 
 absl::Status EndOf(const grpc::Status& status, const CancelWatch& watch) {
   const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
-  // What this client asked for itself, gRPC says in its own words.
+  // gRPC's message does not name the caller, who ended the call.
   if (cancelled && watch.fired()) {
     return WithMessage(wire::FromGrpc(status), "the caller ended the job");
   }
-  // A service that stops cancels its calls, and says no word of its own; the caller did not ask for
-  // that.
+  // A service that stops cancels its calls without details. The caller did not ask for that.
   if (cancelled && status.error_details().empty()) {
     return absl::UnavailableError("the service ended the call");
   }
@@ -82,7 +81,7 @@ class Carrier {
     context_.set_initial_metadata_corked(true);  // leaves with Open
     stream_ = wire::OpenRawStream(channel, conversation_.method(), context_);
     stream_->Write(wire::Serialize(conversation_.Open()));  // a failure shows in Finish
-    absl::Status local = SendReady({});  // what we found wrong; the service knows the rest
+    absl::Status local = SendReady({});                     // this client's errors
     grpc::ByteBuffer message;
     while (local.ok() && stream_->Read(&message)) {
       local = Handle(message);
@@ -169,7 +168,7 @@ class Carrier {
   const JobOptions& options_;
   grpc::ClientContext context_;  // before the stream, which uses it
   std::unique_ptr<wire::RawStream> stream_;
-  Mutex mutex_;  // of changed_ alone
+  Mutex mutex_;  // guards changed_ only
   std::condition_variable_any changed_;
   // The sending thread's, once there is one:
   bool closed_ = false;  // nothing is written any more

@@ -1,5 +1,5 @@
-// What a client says and hears in one call of a job, message by message. It reads and writes
-// nothing: a carrier (client/cpp/carrier.h) takes it what arrives, and sends what it wants sent.
+// A conversation is a client's side of one call of a job, message by message. It does no input or
+// output: a carrier (client/cpp/carrier.h) gives it each response, and sends its requests.
 #pragma once
 
 #include <optional>
@@ -29,9 +29,9 @@ class Conversation {
 
   // The receiving thread:
   virtual v1::AttendRequest Open() = 0;
-  // What has arrived, an output's payload beside it. An error ends the call.
+  // Takes a response; the payload of an output lies beside it. An error ends the call.
   virtual absl::Status Handle(const v1::AttendResponse& response, const wire::Payload& payload) = 0;
-  // The call has ended well, and nothing is sent any more: the report, if all is there.
+  // Returns the report, if all outputs have come. The call has ended well, and sends nothing more.
   virtual absl::StatusOr<v1::Report> Finish() = 0;
   virtual bool admitted() const = 0;
 

@@ -24,7 +24,7 @@ namespace {
 // In files: pooled vectors are few, and sent.
 bool Handed(const OutputTensor& output) { return output.tensor != v1::TENSOR_POOLED; }
 
-// Of what a job would send and receive as chunks, and has in scratch files in place of that.
+// Counts the tensors that lie in scratch files instead of chunks.
 int64_t HandedBytes(const JobTensors& tensors) {
   int64_t bytes = tensors.input_bytes();
   for (const OutputTensor& output : tensors.outputs) {

@@ -1,4 +1,4 @@
-// What is said in one call of Attend or Encode, from Open to the report.
+// The conversation of Attend and Encode, from Open to the report.
 #pragma once
 
 #include <atomic>

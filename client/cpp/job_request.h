@@ -1,4 +1,4 @@
-// A job as it is called for, whichever it is.
+// A call's job, of attention or of an encoder.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What is said in one call of AttendStream, from Open to the report.
+// The conversation of AttendStream, from Open to the report.
 #pragma once
 
 #include <atomic>

@@ -65,7 +65,6 @@ struct JobRecord {
   JobMemory::Reservation* order_memory = nullptr;  // of coordinates, and the order made of them
   bool begun = false;                              // it was executed before
   bool admitted = false;                           // the client was told
-  int retries = 0;
 };
 
 // Of an execution that ended well.

@@ -36,9 +36,9 @@ class RowSource {
 
   virtual ~RowSource() = default;
 
-  // Whether the worker can have the rows, and the error if no live worker can.
+  // Whether the worker can take the rows, and an error if no live worker can.
   virtual bool Reaches(const Member& worker) const { return true; }
-  virtual absl::Status ReachesNone(const Members& live) const { return absl::OkStatus(); }
+  virtual absl::Status CheckReachable(const Members& live) const { return absl::OkStatus(); }
 
   // Workers read the rows themselves: none are sent or held here, and none are lost with a worker.
   virtual bool ReadByWorkers() const { return false; }

@@ -185,7 +185,7 @@ absl::Status NamedFiles::CheckUnchanged() const {
   return absl::OkStatus();
 }
 
-absl::Status NamedFiles::ReachesNone(const Members& live) const {
+absl::Status NamedFiles::CheckReachable(const Members& live) const {
   if (std::ranges::any_of(live, [this](const auto& worker) { return Reaches(*worker); })) {
     return absl::OkStatus();
   }

@@ -42,7 +42,7 @@ class NamedFiles : public RowSource, public OutputSink {
                                                           const JobWork& work);
 
   bool Reaches(const Member& worker) const override { return worker.sees_data_root; }
-  absl::Status ReachesNone(const Members& live) const override;
+  absl::Status CheckReachable(const Members& live) const override;
   bool ReadByWorkers() const override { return true; }
 
   // Inputs are as they were; outputs are there, empty. This process reads COORDS and TILE_COORDS.

@@ -122,13 +122,11 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
     auto figures = Execute(then);
     const absl::Status& status = figures.status();
     if (status.ok() || !client_.stop().why().ok() || then == Verdict::Then::kFail) return figures;
-    if (job_->retries == services_.limits.settings.max_retries) {
-      return wire::WithReason(
-          absl::Status(status.code(),
-                       absl::StrCat(status.message(), "; tried ", job_->retries + 1, " times")),
-          wire::ReasonOf(status));
+    if (std::ssize(failures_) > services_.limits.settings.max_retries) {
+      return wire::WithReason(absl::Status(status.code(), absl::StrCat(status.message(), "; tried ",
+                                                                       failures_.size(), " times")),
+                              wire::ReasonOf(status));
     }
-    ++job_->retries;
     services_.observers.metrics.CountRetry(wire::ReasonOf(status));
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
     course_.Enter(JobPhase::kQueued);

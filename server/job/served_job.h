@@ -114,7 +114,7 @@ class ServedJob {
   size_t live_before_ = 0;         // workers when the execution began
   Members hung_;                   // that this job leaves out from here on
   Members failed_;                 // likewise, as long as it can do without them
-  std::vector<Failure> failures_;  // of its executions
+  std::vector<Failure> failures_;  // of its executions; each but the last was tried again
   // Workers that back off if others end the job well, and why.
   std::vector<std::pair<std::shared_ptr<const Member>, absl::Status>> undecided_;
   std::optional<Plan> plan_;      // over the grant's members

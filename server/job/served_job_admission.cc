@@ -67,7 +67,7 @@ bool ServedJob::CanRunOn(const Member& member) const {
 }
 
 absl::Status ServedJob::NobodyCan() const {
-  RETURN_IF_ERROR(source_->ReachesNone(services_.cluster.membership.Live()));
+  RETURN_IF_ERROR(source_->CheckReachable(services_.cluster.membership.Live()));
   return work_->NobodyCan();
 }
 

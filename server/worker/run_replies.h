@@ -1,4 +1,4 @@
-// What a run says on its stream.
+// The messages of a run on its stream.
 #pragma once
 
 #include <chrono>

@@ -75,12 +75,12 @@ void RunSender::NoteComputed() {
   course_.Wake();
 }
 
-// The status could follow only when all rows have come.
+// A failure is sent at once: the status waits until all rows have come.
 void RunSender::WriteFailure(const absl::Status& why) {
   if (std::exchange(told_failure_, true) || absl::IsCancelled(why)) return;
   v1::RunResponse response;
   *response.mutable_failed() = FailedOf(why);
-  replies_.Write(response).IgnoreError();  // the status says it too
+  replies_.Write(response).IgnoreError();  // the status follows with the same error
 }
 
 absl::Status RunSender::PutOutputs(int64_t rows_final, grpc::WriteOptions options) {

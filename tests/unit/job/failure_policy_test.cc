@@ -99,5 +99,31 @@ TEST_F(FailurePolicyTest, ReportsWithoutAPatternLeaveNobodyOut) {
   EXPECT_EQ(After(Cut({}), {Cut({"a>b"})}), "all") << "those who reported have left";
 }
 
+TEST(FailureOf, AWorkersReasonIsOneOfOursOrNone) {
+  v1::RunFailed failed;
+  failed.set_code(static_cast<int>(absl::StatusCode::kInternal));
+  failed.set_message("broken");
+  failed.set_reason("MADE_UP_4711");
+  absl::Status failure = FailureOf("worker:1", StatusOf(failed));
+  EXPECT_EQ(failure.message(), "worker worker:1: broken");
+  EXPECT_EQ(wire::ReasonOf(failure), "INTERNAL");
+  failed.set_reason(std::string(wire::reason::kWorkerBusy.name));
+  failure = FailureOf("worker:1", StatusOf(failed));
+  EXPECT_EQ(wire::ReasonOf(failure), wire::reason::kWorkerBusy.name);
+}
+
+TEST(MayRetry, TellsWorkersFailuresFromJobs) {
+  for (const wire::Reason* reason : {&wire::reason::kWorkerLost, &wire::reason::kWorkerDataLoss}) {
+    EXPECT_TRUE(MayRetry(wire::ErrorOf(*reason, "")));
+  }
+  for (const wire::Reason* reason :
+       {&wire::reason::kJobTimeout, &wire::reason::kClientIdle, &wire::reason::kRowsLost,
+        &wire::reason::kRowMismatch, &wire::reason::kClientCancelled}) {
+    EXPECT_FALSE(MayRetry(wire::ErrorOf(*reason, ""))) << reason->name;
+  }
+  EXPECT_FALSE(MayRetry(absl::OkStatus()));
+  EXPECT_FALSE(MayRetry(absl::InternalError("")));
+}
+
 }  // namespace
 }  // namespace hilbert_ring::server

@@ -4,7 +4,6 @@
 #include "engine/base/peer_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/job/failure_policy.h"
 #include "server/job/job_execution.h"
 #include "tests/unit/job/job_rig.h"
 #include "wire/status.h"
@@ -486,32 +485,6 @@ TEST(JobLoss, AStalledWorkerStaysLeftOutWhereOneThatFailedIsAskedAgain) {
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 2);
   EXPECT_EQ(rig.worker(0).runs(), 1);
-}
-
-TEST(FailureOf, AWorkersReasonIsOneOfOursOrNone) {
-  v1::RunFailed failed;
-  failed.set_code(static_cast<int>(absl::StatusCode::kInternal));
-  failed.set_message("broken");
-  failed.set_reason("MADE_UP_4711");
-  absl::Status failure = server::FailureOf("worker:1", server::StatusOf(failed));
-  EXPECT_EQ(failure.message(), "worker worker:1: broken");
-  EXPECT_EQ(wire::ReasonOf(failure), "INTERNAL");
-  failed.set_reason(std::string(wire::reason::kWorkerBusy.name));
-  failure = server::FailureOf("worker:1", server::StatusOf(failed));
-  EXPECT_EQ(wire::ReasonOf(failure), wire::reason::kWorkerBusy.name);
-}
-
-TEST(MayRetry, TellsWorkersFailuresFromJobs) {
-  for (const wire::Reason* reason : {&wire::reason::kWorkerLost, &wire::reason::kWorkerDataLoss}) {
-    EXPECT_TRUE(server::MayRetry(wire::ErrorOf(*reason, "")));
-  }
-  for (const wire::Reason* reason :
-       {&wire::reason::kJobTimeout, &wire::reason::kClientIdle, &wire::reason::kRowsLost,
-        &wire::reason::kRowMismatch, &wire::reason::kClientCancelled}) {
-    EXPECT_FALSE(server::MayRetry(wire::ErrorOf(*reason, ""))) << reason->name;
-  }
-  EXPECT_FALSE(server::MayRetry(absl::OkStatus()));
-  EXPECT_FALSE(server::MayRetry(absl::InternalError("")));
 }
 
 }  // namespace
