@@ -1,4 +1,4 @@
-"""What is said in one call of a job, message by message: what to send, and what to make of what comes.
+"""A client's side of one call of a job, message by message: what to send, and how to take what comes.
 
 Nothing here reads, writes or waits: a carrier (_carrier_aio.py, _carrier_blocking.py) carries the messages. As
 client/cpp/conversation.h.
