@@ -1,5 +1,5 @@
 // One table between absl::Status and grpc::Status. A status that leaves the service carries a
-// google.rpc.ErrorInfo with a reason (wire/reason.h), and a retry pushback where one is known.
+// google.rpc.ErrorInfo with a reason (wire/reason.h), and a retry retry_after where one is known.
 #pragma once
 
 #include <string>

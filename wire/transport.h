@@ -18,7 +18,7 @@ inline constexpr int kLookaheadBytes = 1 << 20;
 inline constexpr int kMostSpansOfAJob = 1 << 15;
 
 // The trailing metadata by which a refused call learns in how many milliseconds to come again.
-inline constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
+inline constexpr char kRetryAfterKey[] = "grpc-retry-pushback-ms";
 
 // Channel arguments, for channels and servers alike. A chunk is one frame, not 64 of 16 KiB, and is
 // read in few calls.

@@ -13,12 +13,12 @@ inline std::string_view NameOf(v1::ClusterWorker::State state) {
       return "up";
     case v1::ClusterWorker::STATE_DRAINING:
       return "draining";
-    case v1::ClusterWorker::STATE_DISTRUSTED:
-      return "distrusted";
+    case v1::ClusterWorker::STATE_QUARANTINED:
+      return "quarantined";
     case v1::ClusterWorker::STATE_JOINING:
       return "joining";
-    case v1::ClusterWorker::STATE_RESTING:
-      return "resting";
+    case v1::ClusterWorker::STATE_BACKING_OFF:
+      return "backing_off";
     default:
       return "unknown";  // of a service that is newer than this program
   }

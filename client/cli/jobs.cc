@@ -25,8 +25,8 @@ const char* StateName(v1::Job::State state) {
       return "computing";
     case v1::Job::STATE_SENDING:
       return "sending";
-    case v1::Job::STATE_PARKED:
-      return "parked";
+    case v1::Job::STATE_WAITING_FOR_WORKERS:
+      return "waiting_for_workers";
     case v1::Job::STATE_STARTING:
       return "starting";
     case v1::Job::STATE_CHECKING:

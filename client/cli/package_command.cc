@@ -109,7 +109,7 @@ constexpr absl::Duration kImportTime = absl::Seconds(60);
 constexpr size_t kMostErrorBytes = 1 << 16;
 
 // Options of the command line that the package has as variables.
-constexpr const char* kHandedOn[][2] = {{"--server", "HILBERT_RING_SERVER"},
+constexpr const char* kPassedOn[][2] = {{"--server", "HILBERT_RING_SERVER"},
                                         {"--tls", "HILBERT_RING_TLS"},
                                         {"--ca", "HILBERT_RING_CA"},
                                         {"--cert", "HILBERT_RING_CERT"},
@@ -243,7 +243,7 @@ int PackageCommandAt(const CLI::App& app, int argc, char** argv) {
 
 int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
                       const std::vector<std::string>& words) {
-  for (const auto& [flag, variable] : kHandedOn) {
+  for (const auto& [flag, variable] : kPassedOn) {
     const CLI::Option* option = app.get_option_no_throw(flag);
     if (option != nullptr && option->count() > 0) {
       setenv(variable, option->as<std::string>().c_str(), 1);

@@ -27,14 +27,14 @@ struct Access {
   std::string token_file, token;
   bool insecure = false;  // a token may go to another host without TLS
   // While a call is open the service is pinged after so long a silence, 10 s to a day. 0: 10 s, and
-  // kRestingKeepalive on channels of ConnectForStream.
+  // kIdleKeepalive on channels of ConnectForStream.
   absl::Duration keepalive_interval = absl::ZeroDuration();
   std::map<std::string, std::string> pipes;  // the text of each file that is a pipe, by path
 };
 
 // A stream may rest for long with nothing due. Servers and proxies of gRPC's defaults end the
-// connection of a client that pings a resting call more often than every 5 minutes.
-inline constexpr absl::Duration kRestingKeepalive = absl::Seconds(330);
+// connection of a client that pings an idle call more often than every 5 minutes.
+inline constexpr absl::Duration kIdleKeepalive = absl::Seconds(330);
 
 // Reads those of the files that are pipes, as of <(...), which can be read once. Waits for their
 // writers. INVALID_ARGUMENT, as of CheckAccess.

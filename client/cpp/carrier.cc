@@ -102,7 +102,7 @@ class Carrier {
     const bool admitted = conversation_.admitted();
     if (local.ok()) {
       return AttemptFailure{
-          .status = remote, .admitted = admitted, .pushback = PushbackOf(context_)};
+          .status = remote, .admitted = admitted, .retry_after = RetryAfterOf(context_)};
     }
     return AttemptFailure{
         .status = local, .admitted = admitted, .output_damaged = absl::IsDataLoss(local)};

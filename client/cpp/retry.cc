@@ -19,13 +19,13 @@ constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
 // Of a service that is away: the job goes on within a second of its return.
 constexpr absl::Duration kLongestAway = absl::Milliseconds(400);
 constexpr int kBackoffDoublings = 6;  // from the first to the longest
-constexpr double kPushbackJitter = 0.25;
+constexpr double kRetryAfterJitter = 0.25;
 // Half of the first backoff's limit. The service's own is 80 ms or more.
-constexpr absl::Duration kLeastPushback = absl::Milliseconds(50);
+constexpr absl::Duration kLeastRetryAfter = absl::Milliseconds(50);
 constexpr int kRetriesOfDamagedOutput = 2;
 
 // 32 bits, as gRPC's own clients read it.
-std::optional<absl::Duration> ParsePushback(const std::string& milliseconds) {
+std::optional<absl::Duration> ParseRetryAfter(const std::string& milliseconds) {
   int32_t value = 0;
   if (!absl::SimpleAtoi(milliseconds, &value) || value < 0) return std::nullopt;
   return absl::Milliseconds(value);
@@ -46,7 +46,7 @@ bool MayHelp(const AttemptFailure& failure, RetryHistory& history) {
     case absl::StatusCode::kAborted:
       return wire::HasReason(failure.status, wire::reason::kWorkerLost);
     case absl::StatusCode::kResourceExhausted:
-      return failure.pushback.has_value() || EndedByTransport(failure.status);
+      return failure.retry_after.has_value() || EndedByTransport(failure.status);
     case absl::StatusCode::kAlreadyExists:
       return history.connection_lost;
     case absl::StatusCode::kDataLoss:
@@ -66,18 +66,18 @@ absl::Duration Backoff(const AttemptFailure& failure, double random, RetryHistor
 std::optional<absl::Duration> WaitAfter(const AttemptFailure& failure, double random,
                                         RetryHistory& history) {
   if (!MayHelp(failure, history)) return std::nullopt;
-  if (!failure.pushback) return Backoff(failure, random, history);
-  const std::optional<absl::Duration> pushback = ParsePushback(*failure.pushback);
-  if (!pushback) return std::nullopt;
-  const absl::Duration wait = *pushback * (1 + kPushbackJitter * random);
-  if (*pushback < kLeastPushback) return std::max(wait, Backoff(failure, random, history));
+  if (!failure.retry_after) return Backoff(failure, random, history);
+  const std::optional<absl::Duration> retry_after = ParseRetryAfter(*failure.retry_after);
+  if (!retry_after) return std::nullopt;
+  const absl::Duration wait = *retry_after * (1 + kRetryAfterJitter * random);
+  if (*retry_after < kLeastRetryAfter) return std::max(wait, Backoff(failure, random, history));
   history.backoffs = 0;
   return wait;
 }
 
 // The service did not take the job, and did not say when to come back.
 bool Away(const AttemptFailure& failure) {
-  return absl::IsUnavailable(failure.status) && !failure.pushback;
+  return absl::IsUnavailable(failure.status) && !failure.retry_after;
 }
 
 bool Counts(const RetryPolicy& policy, const AttemptFailure& failure) {
@@ -103,14 +103,14 @@ absl::Status GaveUp(const RetryHistory& history, const absl::Status& status,
 
 }  // namespace
 
-std::optional<std::string> PushbackOf(const grpc::ClientContext& context) {
-  std::optional<std::string> pushback;
+std::optional<std::string> RetryAfterOf(const grpc::ClientContext& context) {
+  std::optional<std::string> retry_after;
   const auto& metadata = context.GetServerTrailingMetadata();
-  for (auto [entry, end] = metadata.equal_range(wire::kPushbackKey); entry != end; ++entry) {
-    pushback = absl::StrCat(pushback ? *pushback + "," : "",
-                            std::string(entry->second.data(), entry->second.size()));
+  for (auto [entry, end] = metadata.equal_range(wire::kRetryAfterKey); entry != end; ++entry) {
+    retry_after = absl::StrCat(retry_after ? *retry_after + "," : "",
+                               std::string(entry->second.data(), entry->second.size()));
   }
-  return pushback;
+  return retry_after;
 }
 
 absl::Time RetryEnd(const RetryPolicy& policy, const RetryHistory& history) {

@@ -62,7 +62,7 @@ absl::Status FailureOf(const grpc::Status& status) {
 RetriedCall PlanRetries(const PlanOptions& options) {
   return {.policy = {.deadline = options.deadline},
           .timing = options.timing,
-          .final = [](const AttemptFailure& failure) { return !failure.pushback; },
+          .final = [](const AttemptFailure& failure) { return !failure.retry_after; },
           .tell = options.retry};
 }
 
@@ -96,7 +96,7 @@ absl::StatusOr<Response> Ask(const std::shared_ptr<grpc::Channel>& channel,
     context.set_deadline(GrpcDeadline(deadline));
     const grpc::Status status = (stub.*method)(&context, request, &response);
     if (status.ok()) return std::nullopt;
-    return AttemptFailure{.status = FailureOf(status), .pushback = PushbackOf(context)};
+    return AttemptFailure{.status = FailureOf(status), .retry_after = RetryAfterOf(context)};
   };
   Connector connector(channel);
   RETURN_IF_ERROR(CallWithRetries(connector, call));
@@ -147,7 +147,7 @@ std::shared_ptr<grpc::Channel> ConnectForStream(const std::string& server, const
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamAheadBytes);
-  return ConnectWith(arguments, server, access, kRestingKeepalive);
+  return ConnectWith(arguments, server, access, kIdleKeepalive);
 }
 
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,

@@ -39,7 +39,7 @@ struct PlanOptions {
 };
 
 // The plan of a job over `workers` (0: as many as the service has now). A service that makes too
-// many plans (RESOURCE_EXHAUSTED with a pushback) is asked again after the time that it names.
+// many plans (RESOURCE_EXHAUSTED with a retry-after) is asked again after the time that it names.
 // Errors of the service, and UNAVAILABLE when there is none.
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
                                              const JobSpec& spec, int workers,

@@ -136,7 +136,7 @@ void Membership::Reached(const Member& member) {
     const auto seat = Find(member);
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
     const bool passed = member.self_test.empty();
-    seat->state = passed ? v1::ClusterWorker::STATE_UP : v1::ClusterWorker::STATE_DISTRUSTED;
+    seat->state = passed ? v1::ClusterWorker::STATE_UP : v1::ClusterWorker::STATE_QUARANTINED;
     seat->reason = passed ? "" : absl::StrCat("failed its self-test: ", member.self_test);
     joined = std::exchange(seat->joined, true);
   }
@@ -221,7 +221,7 @@ void Membership::Failed(const Member& member, const std::string& why) {
     ++seat->failures;
     seat->reason =
         absl::StrCat("failed ", seat->failures, " jobs in a row: ", wire::EscapeControls(why));
-    member.rests_until = (time_.Now() + rest).time_since_epoch();
+    member.backs_off_until = (time_.Now() + rest).time_since_epoch();
   }
   spdlog::warn("worker {} gets no jobs for {} ms, for it failed one: {}", member.address,
                rest.count(), why);
@@ -241,7 +241,7 @@ void Membership::Worked(const Members& members) {
     if (seat == seats_.end() || seat->failures == 0) continue;
     seat->failures = 0;
     seat->reason.clear();
-    member->rests_until = Clock::duration(0);
+    member->backs_off_until = Clock::duration(0);
   }
 }
 
@@ -274,8 +274,8 @@ void Membership::Leave(const Member& member) {
       "its stream ended");
 }
 
-bool Membership::Distrust(const Member& member) {
-  if (!Close(member, v1::ClusterWorker::STATE_DISTRUSTED)) return false;
+bool Membership::Quarantine(const Member& member) {
+  if (!Close(member, v1::ClusterWorker::STATE_QUARANTINED)) return false;
   spdlog::error(
       "worker {} sent a wrong row and gets no more jobs: start it anew, on another "
       "machine if it happens again",
@@ -395,8 +395,8 @@ std::vector<v1::ClusterWorker> Membership::Describe() const {
     worker.set_seconds_since_heartbeat(SecondsBetween(seat.beat, time_.Now()));
     worker.set_job_id(seat.job_id);
     const bool rests = seat.state == v1::ClusterWorker::STATE_UP &&
-                       seat.member->rests_until.load() > time_.Now().time_since_epoch();
-    worker.set_state(rests ? v1::ClusterWorker::STATE_RESTING : seat.state);
+                       seat.member->backs_off_until.load() > time_.Now().time_since_epoch();
+    worker.set_state(rests ? v1::ClusterWorker::STATE_BACKING_OFF : seat.state);
     worker.set_reason(seat.reason);
     worker.set_transport(seat.member->transport);
     worker.set_metrics_address(MetricsAddress(*seat.member));

@@ -54,7 +54,7 @@ struct Member {
   // It has found the mark of the coordinator's data root in its own.
   mutable std::atomic<bool> sees_data_root = false;
   // It failed jobs and gets none before; since the clock's epoch.
-  mutable std::atomic<Clock::duration> rests_until = Clock::duration(0);
+  mutable std::atomic<Clock::duration> backs_off_until = Clock::duration(0);
   // It ended a job well last; likewise.
   mutable std::atomic<Clock::duration> worked_at = Clock::duration(0);
 };
@@ -109,7 +109,7 @@ class Membership {
 
   // It sent what is wrong: it takes no more jobs until it is started anew. False when it took none
   // any more: it had left or was leaving, and another process may have its address by now.
-  bool Distrust(const Member& member);
+  bool Quarantine(const Member& member);
 
   // It failed a job or a ring that others need not have failed: it rests for a second, twice as
   // long each time in a row, for a minute at most.
@@ -122,7 +122,7 @@ class Membership {
   void Worked(const Members& members);
 
   // Those that take jobs, in the order in which they registered. Of those that rest see
-  // rests_until.
+  // backs_off_until.
   Members Live() const;
 
   // Addresses of those that joined and are registered, whatever they do.

@@ -6,18 +6,19 @@
 
 namespace hilbert_ring::server {
 
-Suspects::Suspects(std::function<void(const Member&)> distrust) : distrust_(std::move(distrust)) {}
+Suspects::Suspects(std::function<void(const Member&)> quarantine)
+    : quarantine_(std::move(quarantine)) {}
 
 bool Suspects::Note(const std::shared_ptr<const Member>& worker, int64_t job) {
   {
     const MutexLock lock(mutex_);
     std::erase_if(records_, [](const auto& record) { return record.first.expired(); });
     Record& record = records_.try_emplace(worker, Record{.job = job}).first->second;
-    if (record.distrusted) return true;
+    if (record.quarantined) return true;
     if (record.job == job) return false;
-    record.distrusted = true;
+    record.quarantined = true;
   }
-  distrust_(*worker);
+  quarantine_(*worker);
   return true;
 }
 

@@ -1,5 +1,5 @@
 // Workers that sent a row that is not what the definition says. One wrong row may be chance; a
-// worker that sends wrong rows in two jobs is distrusted: it gets no more, and where this process
+// worker that sends wrong rows in two jobs is quarantined: it gets no more, and where this process
 // spawned it another takes its place.
 #pragma once
 
@@ -18,22 +18,22 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class Suspects {
  public:
-  // `distrust` is called without locks held, once for each worker that is distrusted.
-  explicit Suspects(std::function<void(const Member&)> distrust);
+  // `quarantine` is called without locks held, once for each worker that is quarantined.
+  explicit Suspects(std::function<void(const Member&)> quarantine);
 
   // What a job is known by here: its id is the client's choice, who may give all of them one.
   int64_t NumberJob() { return ++jobs_; }
 
-  // The worker sent a wrong row in the job of that number. True when it is distrusted: the job is
+  // The worker sent a wrong row in the job of that number. True when it is quarantined: the job is
   // not the first.
   bool Note(const std::shared_ptr<const Member>& worker, int64_t job);
 
  private:
   struct Record {
     int64_t job;  // the first
-    bool distrusted = false;
+    bool quarantined = false;
   };
-  const std::function<void(const Member&)> distrust_;
+  const std::function<void(const Member&)> quarantine_;
   std::atomic<int64_t> jobs_ = 0;
   Mutex mutex_;
   // Of members that are there.

@@ -324,8 +324,8 @@ absl::Status Coordinator::StartWorkers() {
   return absl::OkStatus();
 }
 
-void Coordinator::Distrust(const Member& worker) {
-  if (!membership_.Distrust(worker)) return;
+void Coordinator::Quarantine(const Member& worker) {
+  if (!membership_.Quarantine(worker)) return;
   WorkerProcesses* const spawned = Spawned();
   const int port = PortAt(loopback_, worker.address);
   if (spawned != nullptr && port != 0) spawned->Replace(port);
@@ -347,7 +347,7 @@ HttpReply Coordinator::Ready() {
   if (draining_) return {.status = 503, .body = "stopping\n"};
   std::string excluded;
   for (const v1::ClusterWorker& worker : membership_.Describe()) {
-    if (worker.state() != v1::ClusterWorker::STATE_DISTRUSTED || worker.reason().empty()) continue;
+    if (worker.state() != v1::ClusterWorker::STATE_QUARANTINED || worker.reason().empty()) continue;
     absl::StrAppend(&excluded, "worker ", worker.address(), " ", worker.reason(), "\n");
   }
   if (ready_) return {.body = absl::StrCat("ok\n", excluded)};

@@ -55,7 +55,7 @@ class Coordinator {
 
   absl::Status Listen();
   absl::Status StartWorkers();
-  void Distrust(const Member& worker);
+  void Quarantine(const Member& worker);
   std::set<int> PortsOfMembers() const;
   WorkerProcesses* Spawned();  // null where none are
   std::map<std::string, HttpEndpoint::Handler> HttpRoutes();
@@ -101,7 +101,7 @@ class Coordinator {
   Membership membership_;
   CallGate membership_gate_;
   MembershipService membership_service_;
-  Suspects suspects_{[this](const Member& worker) { Distrust(worker); }};
+  Suspects suspects_{[this](const Member& worker) { Quarantine(worker); }};
   const JobServices services_;
   PlanGate caller_plans_;
   JobCalls calls_;

@@ -19,9 +19,9 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Pushback: a client that was refused comes back when about half of the work is predicted to be
+// Retry-after: a client that was refused comes back when about half of the work is predicted to be
 // done, each at a time of its own.
-constexpr double kLeastPushback = 0.1, kMostPushback = 60;  // seconds
+constexpr double kLeastRetryAfter = 0.1, kMostRetryAfter = 60;  // seconds
 constexpr double kJitter = 0.2;
 // A client that does not read its outputs does not see the status behind them.
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
@@ -51,10 +51,11 @@ constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
 
 }  // namespace
 
-std::chrono::milliseconds Pushback(double seconds_of_work) {
+std::chrono::milliseconds RetryAfter(double seconds_of_work) {
   thread_local std::mt19937_64 random(DrawBits());
   const double jitter = std::uniform_real_distribution(1 - kJitter, 1 + kJitter)(random);
-  const double seconds = std::clamp(seconds_of_work / 2, kLeastPushback, kMostPushback) * jitter;
+  const double seconds =
+      std::clamp(seconds_of_work / 2, kLeastRetryAfter, kMostRetryAfter) * jitter;
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));
 }
 
@@ -152,9 +153,9 @@ void JobCalls::Refuse(Call& call, const absl::Status& why) {
 
 void JobCalls::EndWith(Call& call, const absl::Status& error) {
   const bool later = wire::MayHelpLater(error);
-  call.stream->End(error, later
-                              ? std::optional(Pushback(services_.cluster.scheduler.SecondsOfWork()))
-                              : std::nullopt);
+  call.stream->End(error,
+                   later ? std::optional(RetryAfter(services_.cluster.scheduler.SecondsOfWork()))
+                         : std::nullopt);
 }
 
 // bytes: that moved through this process's memory.

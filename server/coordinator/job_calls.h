@@ -28,7 +28,7 @@
 namespace hilbert_ring::server {
 
 // For how long a client that was refused stays away, where so much work is predicted.
-std::chrono::milliseconds Pushback(double seconds_of_work);
+std::chrono::milliseconds RetryAfter(double seconds_of_work);
 
 // Any thread.
 class JobCalls {

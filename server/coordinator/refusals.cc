@@ -23,7 +23,8 @@ grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerCon
   const absl::Status why =
       wire::ErrorOf(wire::reason::kTooManyCalls,
                     absl::StrCat(plans.most(), " plans are being made, which is the limit"));
-  context.AddTrailingMetadata(wire::kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
+  context.AddTrailingMetadata(wire::kRetryAfterKey,
+                              std::to_string(RetryAfter(kPlanSeconds).count()));
   return Refuse(metrics, why);
 }
 

@@ -158,7 +158,7 @@ void WarmUp::Run() {
 absl::Status WarmUp::RunJob(const Members& live) {
   const auto now = services_.observers.time.Now().time_since_epoch();
   const auto can = [this, now](const std::shared_ptr<const Member>& worker) {
-    return services_.cluster.membership.Idle(*worker) && worker->rests_until.load() <= now &&
+    return services_.cluster.membership.Idle(*worker) && worker->backs_off_until.load() <= now &&
            worker->memory_limit_bytes >= kRunOverheadBytes + kMostJobBytes;
   };
   const int workers = std::max(needed_, static_cast<int>(std::ranges::count_if(live, can)));

@@ -240,7 +240,7 @@ void ClientStream::End(const v1::Report& report) {
 void ClientStream::End(const absl::Status& status,
                        std::optional<std::chrono::milliseconds> retry_after) {
   if (retry_after) {
-    context_->AddTrailingMetadata(wire::kPushbackKey, std::to_string(retry_after->count()));
+    context_->AddTrailingMetadata(wire::kRetryAfterKey, std::to_string(retry_after->count()));
   }
   Finish(wire::ToGrpc(status));
 }

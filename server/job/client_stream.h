@@ -88,7 +88,7 @@ class ClientStream : public JobClient,
   // taken what was written before; with the stop's reason if it does not.
   void End(const v1::Report& report);
 
-  // Ends the call with an error. retry_after goes along as pushback.
+  // Ends the call with an error. retry_after goes along as retry_after.
   void End(const absl::Status& status, std::optional<std::chrono::milliseconds> retry_after);
 
   // Waits until the status has left; a client that does not take it in time is cut off.

@@ -14,8 +14,8 @@ std::string_view NameOf(JobPhase phase) {
       return "sizing";
     case JobPhase::kQueued:
       return "queued";
-    case JobPhase::kParked:
-      return "parked";
+    case JobPhase::kWaitingForWorkers:
+      return "waiting_for_workers";
     case JobPhase::kRing:
       return "ring";
     case JobPhase::kStarting:

@@ -265,12 +265,12 @@ absl::Status JobExecution::Check(JobRun& run) {
   }
   const RowCheck::Mismatch& wrong = *verdict.mismatch;
   services_.observers.metrics.CountMismatch(wrong.worker->address);
-  const bool distrusted = services_.cluster.suspects.Note(wrong.worker, job_.number);
+  const bool quarantined = services_.cluster.suspects.Note(wrong.worker, job_.number);
   return wire::ErrorOf(
       wire::reason::kRowMismatch,
       absl::StrCat(
           wrong.What(), " (--check-rows); worker ", wrong.worker->address,
-          distrusted ? " sent it, not for the first time, and gets no more jobs" : " sent it"));
+          quarantined ? " sent it, not for the first time, and gets no more jobs" : " sent it"));
 }
 
 absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& chunk,

@@ -1,6 +1,6 @@
 // The course of a job, as code: its phases, and which may follow which.
 //
-//   kOpen -> kValidating -> kSizing -> kQueued <-> kParked
+//   kOpen -> kValidating -> kSizing -> kQueued <-> kWaitingForWorkers
 //   kQueued -grant-> kRing -> kStarting -> kReceiving -> kComputing -> kSending
 //                                                     -> kChecking -> kDone
 //
@@ -19,19 +19,19 @@
 namespace hilbert_ring::server {
 
 enum class JobPhase {
-  kOpen,        // for its first message
-  kValidating,  // its spec is checked, and its id is taken
-  kSizing,      // on how many workers it could run
-  kQueued,      // for its turn
-  kParked,      // for workers: those that are up cannot hold it
-  kRing,        // for the communicator of its workers
-  kStarting,    // until they hold their memory, and the client is admitted
-  kReceiving,   // until all rows are there
-  kComputing,   // until every worker has computed its part
-  kSending,     // until the client has all outputs
-  kChecking,    // rows are computed again
-  kDone,        // its report is on its way
-  kFailed,      // its status is
+  kOpen,               // for its first message
+  kValidating,         // its spec is checked, and its id is taken
+  kSizing,             // on how many workers it could run
+  kQueued,             // for its turn
+  kWaitingForWorkers,  // for workers: those that are up cannot hold it
+  kRing,               // for the communicator of its workers
+  kStarting,           // until they hold their memory, and the client is admitted
+  kReceiving,          // until all rows are there
+  kComputing,          // until every worker has computed its part
+  kSending,            // until the client has all outputs
+  kChecking,           // rows are computed again
+  kDone,               // its report is on its way
+  kFailed,             // its status is
 };
 inline constexpr int kJobPhases = 13;
 
@@ -54,9 +54,9 @@ inline constexpr JobTransition kJobTransitions[] = {
     {JobPhase::kOpen, JobPhase::kValidating},    // the first message is there
     {JobPhase::kValidating, JobPhase::kSizing},  // its spec is right, its id is its own
     {JobPhase::kSizing, JobPhase::kQueued},      // its sizes are known, its quota is reserved
-    {JobPhase::kQueued, JobPhase::kParked},      // no live workers can hold it
-    {JobPhase::kParked, JobPhase::kQueued},      // enough came
-    {JobPhase::kChecking, JobPhase::kDone},      // its outputs are committed, its report is made
+    {JobPhase::kQueued, JobPhase::kWaitingForWorkers},  // no live workers can hold it
+    {JobPhase::kWaitingForWorkers, JobPhase::kQueued},  // enough came
+    {JobPhase::kChecking, JobPhase::kDone},  // its outputs are committed, its report is made
     // Scheduler decides: it grants workers.
     {JobPhase::kQueued, JobPhase::kRing},
     // JobExecution decides:

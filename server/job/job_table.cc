@@ -24,8 +24,8 @@ v1::Job::State StateOf(JobPhase phase) {
     case JobPhase::kSizing:
     case JobPhase::kQueued:
       return v1::Job::STATE_QUEUED;
-    case JobPhase::kParked:
-      return v1::Job::STATE_PARKED;
+    case JobPhase::kWaitingForWorkers:
+      return v1::Job::STATE_WAITING_FOR_WORKERS;
     case JobPhase::kRing:
     case JobPhase::kStarting:
       return v1::Job::STATE_STARTING;

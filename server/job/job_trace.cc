@@ -12,7 +12,7 @@ constexpr size_t kMostOfARank = 1024;
 v1::Span::Kind KindOf(JobPhase phase) {
   switch (phase) {
     case JobPhase::kQueued:
-    case JobPhase::kParked:
+    case JobPhase::kWaitingForWorkers:
       return v1::Span::KIND_QUEUE;
     case JobPhase::kRing:
       return v1::Span::KIND_RING;

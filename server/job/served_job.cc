@@ -236,14 +236,15 @@ absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
       auto sizes = Sizes();
       if (!sizes.ok()) {
         place.GiveBack();
-        if (course_.phase() != JobPhase::kParked) course_.Enter(JobPhase::kParked);
+        if (course_.phase() != JobPhase::kWaitingForWorkers)
+          course_.Enter(JobPhase::kWaitingForWorkers);
         if (Now() >= enough) return NotEnough(sizes.status());
         absl::Status why = services_.cluster.membership.AwaitChange(seen, enough, client_.stop());
         if (!why.ok()) return why;
         continue;
       }
       place.WaitAgain(*std::move(sizes), LeftOut());
-      if (course_.phase() == JobPhase::kParked) course_.Enter(JobPhase::kQueued);
+      if (course_.phase() == JobPhase::kWaitingForWorkers) course_.Enter(JobPhase::kQueued);
     }
     enough = Now() + services_.limits.settings.recovery_timeout;
     absl::Status status = AwaitGrant(place, std::min(turn, Now() + kTurnLimit));

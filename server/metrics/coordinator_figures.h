@@ -21,8 +21,8 @@ struct WorkerSeries {
   double heartbeat_age_seconds = 0;
   int64_t memory_limit_bytes = 0, memory_used_bytes = 0, memory_resident_bytes = 0;
 };
-inline constexpr std::string_view kWorkerStates[] = {"joining", "up", "resting", "draining",
-                                                     "distrusted"};
+inline constexpr std::string_view kWorkerStates[] = {"joining", "up", "backing_off", "draining",
+                                                     "quarantined"};
 
 struct MemoryAccount {
   std::string_view account;

@@ -99,7 +99,7 @@ std::vector<Scheduler::Ticket*> Scheduler::InTurn(Clock::time_point now) {
   };
   std::vector<Turn> turns;
   for (Ticket& job : jobs_) {
-    if (job.grant || job.parked || !job.put_out.ok()) continue;
+    if (job.grant || job.waiting_for_workers || !job.put_out.ok()) continue;
     turns.push_back(
         {.job = &job,
          .given = given_[job.request.caller],
@@ -186,7 +186,7 @@ Scheduler::Start Scheduler::Earliest(const Ticket& job, const JobSize& size,
   for (Seat* seat : seats) {
     const int64_t bytes = size.BytesOn(*seat->member), limit = seat->member->memory_limit_bytes;
     if (limit < bytes) continue;
-    Clock::time_point at = std::max(now, Clock::time_point(seat->member->rests_until.load()));
+    Clock::time_point at = std::max(now, Clock::time_point(seat->member->backs_off_until.load()));
     const auto await = [&](const Ticket* other) {
       if (other != nullptr) at = std::max(at, EndOf(other->end, other->size.seconds, now));
     };
@@ -242,7 +242,7 @@ bool Scheduler::TryExpress(Ticket& job, const std::vector<Seat*>& seats, Clock::
     const bool in_time =
         !reserved || now + Duration(size.SecondsOfOneThread(member)) <= reserved->at;
     if (!in_time && bytes > limit - reserved->size.BytesOn(member)) continue;
-    if (Clock::time_point(member.rests_until.load()) > now) continue;
+    if (Clock::time_point(member.backs_off_until.load()) > now) continue;
     if (seat->bytes <= limit - bytes) best = seat;
   }
   if (best == nullptr) return false;
@@ -311,7 +311,7 @@ void Scheduler::ForgetIdle(const std::string& caller) {
 void Scheduler::Place::GiveBack() {
   const MutexLock lock(scheduler_->mutex_);
   scheduler_->Refund(*job_);
-  job_->parked = true;
+  job_->waiting_for_workers = true;
   scheduler_->Dispatch();
 }
 
@@ -320,7 +320,7 @@ void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& with
   scheduler_->Refund(*job_);
   job_->request.sizes = std::move(sizes);
   job_->without = without;
-  job_->parked = false;
+  job_->waiting_for_workers = false;
   scheduler_->Dispatch();
 }
 

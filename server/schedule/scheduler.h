@@ -128,9 +128,9 @@ class Scheduler {
     JobRequest request;
     Members without;
     Clock::time_point entered;
-    bool again = false;    // it had workers before
-    bool parked = false;   // and wants none now
-    absl::Status put_out;  // of the queue, by another caller's job; OK: it was not
+    bool again = false;                // it had workers before
+    bool waiting_for_workers = false;  // and wants none now
+    absl::Status put_out;              // of the queue, by another caller's job; OK: it was not
     std::optional<Grant> grant;
     JobSize size;           // of the grant
     Clock::time_point end;  // of the grant, predicted

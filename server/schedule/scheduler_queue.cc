@@ -56,7 +56,7 @@ bool Scheduler::HasRoom(const std::string& caller) const {
   }
   const Clock::duration now = time_.Now().time_since_epoch();
   return std::any_of(seats_.begin(), seats_.end(), [now](const Seat& seat) {
-    return seat.job == nullptr && seat.member->rests_until.load() <= now;
+    return seat.job == nullptr && seat.member->backs_off_until.load() <= now;
   });
 }
 

@@ -89,7 +89,7 @@ TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
     EXPECT_EQ(WorkersUp(*cluster), trusted);
     for (const auto& [address, state] : States(*cluster)) {
       if (state == v1::ClusterWorker::STATE_UP) continue;
-      EXPECT_EQ(state, v1::ClusterWorker::STATE_DISTRUSTED);
+      EXPECT_EQ(state, v1::ClusterWorker::STATE_QUARANTINED);
       EXPECT_THAT(std::string(wrong.status.message()), HasSubstr(address));
     }
   }

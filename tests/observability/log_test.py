@@ -46,7 +46,7 @@ class Logs(unittest.TestCase):
         self.assertEqual({line["traceparent"] for line in runs}, {TRACE})
         self.assertEqual({line["process"] for line in runs}, {"worker"})
 
-    def test_what_strangers_have_grpc_say_is_a_line_of_the_log_and_one_alone(self):
+    def test_what_unauthenticated_callers_have_grpc_say_is_a_line_of_the_log_and_one_alone(self):
         with tempfile.TemporaryDirectory() as folder:
             cert, key = f"{folder}/tls.crt", f"{folder}/tls.key"
             subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",

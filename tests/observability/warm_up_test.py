@@ -54,7 +54,7 @@ class WarmUp(unittest.TestCase):
             self.assertRegex(service.log.read_text(), rf"{FAILED} and gets no jobs: OUT of token")
             self.assertIn("failed its self-test", service.get("/"))
             seen = Exposition(service.get("/metrics"))
-            self.assertEqual(seen.total("hilbert_ring_workers", state="distrusted"), 1)
+            self.assertEqual(seen.total("hilbert_ring_workers", state="quarantined"), 1)
             self.assertEqual(seen.total("hilbert_ring_workers_up"), 1)
             self.assertEqual(seen.total("hilbert_ring_jobs_total"), 0)
 

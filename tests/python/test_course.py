@@ -381,8 +381,8 @@ def test_a_full_queue_is_waited_for(monkeypatch):
         assert seen[-1].last_failure.reason == "QUEUE_FULL"
         failures = {progress.attempt: progress for progress in seen if progress.attempt > 0}
         for progress in failures.values():
-            pushback = progress.last_failure.retry_after
-            assert pushback <= progress.wait <= 1.25 * pushback and progress.wait in waits
+            retry_after = progress.last_failure.retry_after
+            assert retry_after <= progress.wait <= 1.25 * retry_after and progress.wait in waits
         for thread in threads:
             thread.join(UNTIL)
         assert ends == ["CANCELLED_BY_CALLER"] * 2

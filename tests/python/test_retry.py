@@ -54,7 +54,7 @@ def test_a_service_that_is_away_is_looked_for_within_a_second():
     failure(errors.ResourceExhaustedError, "WORKER_MEMORY"),
     failure(errors.DataLossError, "ROW_MISMATCH"), failure(errors.AlreadyExistsError),
     failure(errors.FailedPreconditionError, "DOES_NOT_FIT"), failure(errors.InternalError),
-    failure(errors.UnavailableError, "DRAINING", pushback=-0.001)])
+    failure(errors.UnavailableError, "DRAINING", retry_after=-0.001)])
 def test_what_is_final(final):
     assert Schedule(1.0).wait_after(final) is None
 
@@ -67,8 +67,8 @@ def test_a_call_that_the_transport_had_no_memory_for_is_tried_again():
     assert Schedule(1.0).wait_after(refused) is None
 
 
-def test_pushback_is_waited_for_and_up_to_a_quarter_more():
-    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=2)
+def test_retry_after_is_waited_for_and_up_to_a_quarter_more():
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", retry_after=2)
     assert Schedule(0.0).wait_after(full) == 2.0
     assert Schedule(1.0).wait_after(full) == 2.5
 
@@ -106,7 +106,7 @@ def test_a_job_that_was_lost_with_its_service_counts():
 
 
 def test_a_full_service_counts_only_without_a_deadline():
-    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=0.01)
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", retry_after=0.01)
     with pytest.raises(errors.ResourceExhaustedError):
         retries = Clock().retries(max_attempts=2)
         retries.wait_after(full)
@@ -152,7 +152,7 @@ def test_with_a_deadline_an_outage_may_take_until_then():
 
 def test_a_wait_that_ends_after_the_deadline_is_not_begun():
     retries = Clock().retries(deadline=5)
-    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=6)
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", retry_after=6)
     with pytest.raises(errors.ResourceExhaustedError, match="the deadline is in 5 s"):
         retries.wait_after(full)
 

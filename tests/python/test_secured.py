@@ -79,7 +79,7 @@ def test_a_job_by_tls_with_a_token(connected, folder, tmp_path):
 
 
 @pytest.mark.parametrize("shown", [{}, {"token": "token-of-nobody-0123456789"}])
-def test_a_stranger_gets_nothing(connected, shown):
+def test_an_unauthenticated_caller_gets_nothing(connected, shown):
     client = connected(**shown)
     for call in (client.status, client.jobs, lambda: client.cancel("job"),
                  lambda: client.plan(tokens=8, heads=1, head_dim=16, segments=[8]),

@@ -136,9 +136,9 @@ Table WorkerPort() {
 }
 
 // By path of the coordinator's HTTP port.
-const std::map<std::string, int> kForStrangers = {{"/livez", 200},   {"/readyz", 200},
-                                                  {"/metrics", 401}, {"/", 401},
-                                                  {"/targets", 401}, {"/none", 404}};
+const std::map<std::string, int> kUnauthenticatedAnswers = {{"/livez", 200},   {"/readyz", 200},
+                                                            {"/metrics", 401}, {"/", 401},
+                                                            {"/targets", 401}, {"/none", 404}};
 const std::map<std::string, int> kForSubmitters = {{"/livez", 200},   {"/readyz", 200},
                                                    {"/metrics", 403}, {"/", 200},
                                                    {"/targets", 403}, {"/none", 404}};
@@ -147,16 +147,16 @@ const std::map<std::string, int> kForObservers = {{"/livez", 200},   {"/readyz",
                                                   {"/targets", 200}, {"/none", 404}};
 
 // Authorization headers of those who have no token, or none that is known.
-const std::vector<std::string> kStrangers = {"", "Bearer token-of-somebody-012345",
-                                             absl::StrCat("Basic ", kObserver)};
+const std::vector<std::string> kUnauthenticatedTokens = {"", "Bearer token-of-somebody-012345",
+                                                         absl::StrCat("Basic ", kObserver)};
 
 // By path of a worker's HTTP port.
-const std::map<std::string, int> kOfWorkerForStrangers = {{"/livez", 200},   {"/metrics", 401},
-                                                          {"/readyz", 404},  {"/", 404},
-                                                          {"/targets", 404}, {"/none", 404}};
+const std::map<std::string, int> kOfWorkerUnauthenticated = {{"/livez", 200},   {"/metrics", 401},
+                                                             {"/readyz", 404},  {"/", 404},
+                                                             {"/targets", 404}, {"/none", 404}};
 
 std::map<std::string, int> OfWorker(int metrics) {
-  std::map<std::string, int> statuses = kOfWorkerForStrangers;
+  std::map<std::string, int> statuses = kOfWorkerUnauthenticated;
   statuses["/metrics"] = metrics;
   return statuses;
 }
@@ -190,15 +190,15 @@ class ScanTest : public TlsFixture {
   std::map<std::string, int> ScanHttp(int port, const std::string& ca,
                                       const std::string& authorization = "") const {
     std::map<std::string, int> statuses;
-    for (const auto& [path, of_strangers] : kForStrangers) {
+    for (const auto& [path, of_unauthenticated] : kUnauthenticatedAnswers) {
       statuses[path] = HttpStatus(port, path, ca, authorization);
     }
     return statuses;
   }
   // A worker's port, for all who come: strangers, a submitter and an observer.
   void ExpectTokensOfWorker(int port, const std::string& ca) const {
-    for (const std::string& shown : kStrangers) {
-      EXPECT_EQ(ScanHttp(port, ca, shown), kOfWorkerForStrangers) << shown;
+    for (const std::string& shown : kUnauthenticatedTokens) {
+      EXPECT_EQ(ScanHttp(port, ca, shown), kOfWorkerUnauthenticated) << shown;
     }
     EXPECT_EQ(ScanHttp(port, ca, absl::StrCat("Bearer ", kToken)), OfWorker(403));
     EXPECT_EQ(ScanHttp(port, ca, absl::StrCat("Bearer ", kObserver)), OfWorker(200));
@@ -209,7 +209,7 @@ class ScanTest : public TlsFixture {
     ASSERT_TRUE(seen.ok()) << seen.status();
     EXPECT_THAT(seen->body, ::testing::HasSubstr(absl::StrCat(
                                 "hilbert_ring_calls_refused_total{reason=\"AUTH_TOKEN\"} ",
-                                kStrangers.size())));
+                                kUnauthenticatedTokens.size())));
     EXPECT_THAT(seen->body,
                 ::testing::HasSubstr("hilbert_ring_calls_refused_total{reason=\"ROLE\"} 1\n"));
   }
@@ -259,8 +259,8 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   EXPECT_EQ(Scan(Tls(worker, worker_)), Of(WorkerPort()));
 
   const int http = service->http_port();
-  for (const std::string& shown : kStrangers) {
-    EXPECT_EQ(ScanHttp(http, ca_, shown), kForStrangers) << shown;
+  for (const std::string& shown : kUnauthenticatedTokens) {
+    EXPECT_EQ(ScanHttp(http, ca_, shown), kUnauthenticatedAnswers) << shown;
   }
   EXPECT_EQ(ScanHttp(http, ca_, absl::StrCat("Bearer ", kToken)), kForSubmitters);
   EXPECT_EQ(ScanHttp(http, ca_, absl::StrCat("Bearer ", kObserver)), kForObservers);
@@ -282,7 +282,7 @@ TEST_F(ScanTest, WithTokensOnTheLoopbackAddress) {
   EXPECT_EQ(Scan(Plain(service->grpc_port())), Of(Public("UNAUTHENTICATED", "UNIMPLEMENTED")));
   EXPECT_EQ(Scan(Plain(service->membership_port())), Of(Membership("UNAUTHENTICATED")));
   EXPECT_EQ(Scan(Plain(service->worker_port(0))), Of(WorkerPort()));
-  EXPECT_EQ(ScanHttp(service->http_port(), ""), kForStrangers);
+  EXPECT_EQ(ScanHttp(service->http_port(), ""), kUnauthenticatedAnswers);
   ExpectTokensOfWorker(HttpPortOfAWorker(service->http_port(), ""), "");
 }
 

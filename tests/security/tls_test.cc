@@ -36,7 +36,7 @@ class Tls : public TlsFixture {
   client::Access Caller() const {
     return {.tls = true, .ca = ca_, .cert = caller_.cert, .key = caller_.key};
   }
-  const CertificateAuthority stranger_;
+  const CertificateAuthority unauthenticated_;
 };
 
 absl::Status Ask(const std::string& address, const client::Access& access) {
@@ -64,8 +64,8 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
 
   const Identity expired = Issue("expired", {.valid_from = -7200, .valid_until = -3600});
   const Identity unborn = Issue("unborn", {.valid_from = 3600, .valid_until = 7200});
-  const Identity strange = IssueBy(stranger_, "strange", {});
-  stranger_.WriteTo(folder_ / "strange_ca.crt");
+  const Identity strange = IssueBy(unauthenticated_, "strange", {});
+  unauthenticated_.WriteTo(folder_ / "strange_ca.crt");
   const auto with = [&](const Identity& identity) {
     client::Access access = Caller();
     access.cert = identity.cert;
@@ -123,8 +123,9 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
     return std::vector<std::string>{"--tls-cert=" + identity.cert, "--tls-key=" + identity.key,
                                     "--tls-ca=" + ca, "--tls-peer-name=coordinator"};
   };
-  stranger_.WriteTo(folder_ / "strange_ca.crt");
-  const Identity strange = IssueBy(stranger_, "strange", {.alternative_names = "DNS:worker"});
+  unauthenticated_.WriteTo(folder_ / "strange_ca.crt");
+  const Identity strange =
+      IssueBy(unauthenticated_, "strange", {.alternative_names = "DNS:worker"});
   const Identity expired =
       Issue("expired", {.alternative_names = "DNS:worker", .valid_until = -60});
   const Identity misnamed = Issue("misnamed", {.alternative_names = "DNS:caller,IP:127.0.0.1"});

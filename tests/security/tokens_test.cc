@@ -103,7 +103,7 @@ class OpenJob {
   }
   bool admitted() const { return admitted_; }
   absl::Status Finish() { return call_.Finish(); }
-  bool pushback() const { return call_.pushback_ms().has_value(); }
+  bool retry_after() const { return call_.retry_after_ms().has_value(); }
 
  private:
   const std::unique_ptr<v1::AttentionService::Stub> stub_;
@@ -166,7 +166,7 @@ TEST_F(Tokens, HaveQuotas) {
     OpenJob many(ChannelAs("lab"), "b", 2001);
     const absl::Status status = many.Finish();
     EXPECT_EQ(ReasonOf(status), "QUOTA") << status;
-    EXPECT_TRUE(many.pushback()) << "it is told when to come back";
+    EXPECT_TRUE(many.retry_after()) << "it is told when to come back";
     OpenJob never(ChannelAs("lab"), "b", 3001);
     EXPECT_EQ(ReasonOf(never.Finish()), "OVER_QUOTA");
   }

@@ -127,7 +127,7 @@ TEST(Callers, CallsOfAPeerAreCapped) {
   const absl::Status status = refused->Finish();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_EQ(wire::ReasonOf(status), "TOO_MANY_CALLS");
-  EXPECT_TRUE(refused->pushback_ms().has_value());
+  EXPECT_TRUE(refused->retry_after_ms().has_value());
   waiting.reset();
   EXPECT_TRUE(Await([&] { return open()->Read(&response); }));
 }
@@ -196,7 +196,7 @@ TEST(Callers, JobsThatWaitAreBoundedTogether) {
   EXPECT_EQ(eager.size(), 15u) << "15 x 1 MiB, and 5 MiB until the first message has come";
   ASSERT_NE(eager.refused(), nullptr);
   EXPECT_EQ(wire::ReasonOf(eager.refused()->Finish()), "WAITING_MEMORY");
-  EXPECT_TRUE(eager.refused()->pushback_ms().has_value());
+  EXPECT_TRUE(eager.refused()->retry_after_ms().has_value());
   if (kResidentBytesAreTheSanitizers) return;
   EXPECT_LT(SettledBytes(cluster->coordinator()) - before, 15 * kMiB + 16 * kMiB)
       << "16 MiB: threads and connections";
@@ -221,7 +221,7 @@ TEST(Callers, CoordinatesOfAllJobsTogetherAreBounded) {
   }
   RawCall refused(*stub, std::chrono::seconds(60)), never(*stub, std::chrono::seconds(60));
   EXPECT_EQ(wire::ReasonOf(open(refused, 100'000)), "WAITING_MEMORY");
-  EXPECT_TRUE(refused.pushback_ms().has_value());
+  EXPECT_TRUE(refused.retry_after_ms().has_value());
   EXPECT_TRUE(absl::IsFailedPrecondition(open(never, 300'000))) << "a job has a quarter";
   calls.pop_back();
   EXPECT_TRUE(Await([&] {

@@ -127,15 +127,16 @@ absl::Status RawCall::Finish() {
   return wire::FromGrpc(stream_->Finish());
 }
 
-std::optional<int> RawCall::pushback_ms() const {
+std::optional<int> RawCall::retry_after_ms() const {
   const auto& trailers = context_.GetServerTrailingMetadata();
   const auto found = trailers.find("grpc-retry-pushback-ms");
-  int pushback = 0;
+  int retry_after = 0;
   if (found == trailers.end() ||
-      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &pushback)) {
+      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()),
+                        &retry_after)) {
     return std::nullopt;
   }
-  return pushback;
+  return retry_after;
 }
 
 std::map<v1::Tensor, std::string> EncodeTensors(const JobSpec& spec, const EngineInputs& inputs) {

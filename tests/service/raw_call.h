@@ -48,7 +48,7 @@ class RawCall {
   absl::Status Finish();
 
   // After Finish: how long the service asks a client to wait before it tries again, if it does.
-  std::optional<int> pushback_ms() const;
+  std::optional<int> retry_after_ms() const;
 
   // Reads on to the end and puts the outputs together.
   absl::StatusOr<ServiceResult> Collect(const JobSpec& spec);

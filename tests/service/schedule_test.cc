@@ -41,7 +41,7 @@ TEST(Schedule, SmallJobsAreComputedAtOnceAndAFullQueueIsRefused) {
   EXPECT_TRUE(response.has_queued());
   refused.Open(PlainSpec());
   EXPECT_TRUE(absl::IsResourceExhausted(refused.Finish()));
-  EXPECT_TRUE(refused.pushback_ms().has_value());
+  EXPECT_TRUE(refused.retry_after_ms().has_value());
   running.pop_back();
   EXPECT_TRUE(waiting.AwaitAdmitted());
 }

@@ -88,7 +88,7 @@ TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   }
   EXPECT_GT(HeldBytes(*cluster), 4 * 3 * kMiB / 2);
   EXPECT_EQ(wire::ReasonOf(streams[4]->Finish()), "WAITING_MEMORY");
-  EXPECT_TRUE(streams[4]->pushback_ms().has_value());
+  EXPECT_TRUE(streams[4]->retry_after_ms().has_value());
   for (int i = 0; i < 4; ++i) {
     streams[i]->Cancel();
     EXPECT_TRUE(absl::IsCancelled(streams[i]->Finish()));

@@ -52,7 +52,7 @@ double Seconds(Clock::duration time) { return std::chrono::duration<double>(time
 // What calls of a part of the run came to. Thread-safe.
 class Outcome {
  public:
-  void Count(const absl::Status& status, bool pushback, int64_t tokens, double seconds) {
+  void Count(const absl::Status& status, bool retry_after, int64_t tokens, double seconds) {
     const std::lock_guard lock(mutex_);
     if (status.ok()) {
       ++done_;
@@ -62,7 +62,7 @@ class Outcome {
     }
     if (absl::IsResourceExhausted(status)) {
       ++refused_;
-      if (!pushback) ++without_pushback_;
+      if (!retry_after) ++without_retry_after_;
       refused_seconds_.push_back(seconds);
       return;
     }
@@ -74,7 +74,7 @@ class Outcome {
 
   // Calls that ended neither right nor refused with a time to wait.
   int Wrong() const {
-    int wrong = without_pushback_;
+    int wrong = without_retry_after_;
     for (const auto& [what, count] : others_) wrong += count;
     return wrong;
   }
@@ -82,11 +82,12 @@ class Outcome {
   void Print(const char* part, double seconds) const {
     std::printf(
         "| %s | %.1f s | done %d (%.1f jobs/s, %.0f tokens/s) | seconds of a job: median "
-        "%.3f, p99 %.3f | refused %d (%d without pushback) | seconds of a refusal: median "
+        "%.3f, p99 %.3f | refused %d (%d without retry-after) | seconds of a refusal: median "
         "%.4f, p99 %.4f |\n",
         part, seconds, done_, done_ / seconds, static_cast<double>(tokens_) / seconds,
         Percentile(done_seconds_, 0.5), Percentile(done_seconds_, 0.99), refused_,
-        without_pushback_, Percentile(refused_seconds_, 0.5), Percentile(refused_seconds_, 0.99));
+        without_retry_after_, Percentile(refused_seconds_, 0.5),
+        Percentile(refused_seconds_, 0.99));
     for (const auto& [what, count] : others_) std::printf("  %d x %s\n", count, what.c_str());
     std::fflush(stdout);
   }
@@ -94,7 +95,7 @@ class Outcome {
  private:
   std::mutex mutex_;
   // Guarded by mutex_ while calls are under way:
-  int done_ = 0, refused_ = 0, without_pushback_ = 0;
+  int done_ = 0, refused_ = 0, without_retry_after_ = 0;
   int64_t tokens_ = 0;
   std::vector<double> done_seconds_, refused_seconds_;
   std::map<std::string, int> others_;
@@ -125,7 +126,7 @@ void CallOnce(v1::AttentionService::Stub& stub, const FaultJob& job, Outcome& ou
   if (status.ok() && rows != job.spec.tokens) {
     status = absl::DataLossError(absl::StrCat(rows, " of ", job.spec.tokens, " rows came"));
   }
-  outcome.Count(status, call.pushback_ms().has_value(), job.spec.tokens,
+  outcome.Count(status, call.retry_after_ms().has_value(), job.spec.tokens,
                 Seconds(Clock::now() - start));
 }
 

@@ -8,7 +8,7 @@ scratch files of its data root, which lies in memory too, and the job names thes
     naming.close()                     # in any case
 
 That both see the same folder is shown by a file of the service's in it, whose random word the
-service tells. As client/cpp/by_reference.cc and client/cpp/handed.cc.
+service tells. As client/cpp/by_reference.cc and client/cpp/shared_memory_job.cc.
 """
 import io
 import os
@@ -32,15 +32,15 @@ CHOICES = ("auto", "always", "never")
 
 # Of a job's arrays, at least. Jobs of 2 MiB took from a quarter of to five times the time of sending,
 # of 8 MiB 0.70 to 0.96 of it, of 32 MiB 0.69 to 0.80, at a third to a half of the client's processor time
-# (Intel Xeon with AMX, 2 cores, load 17 to 20; bench/handed_arrays.py).
-HANDED_BYTES = 8 << 20
+# (Intel Xeon with AMX, 2 cores, load 17 to 20; bench/shared_arrays.py).
+SHARED_BYTES = 8 << 20
 ASK_SECONDS = 5.0  # for the data root: a service that does not answer is not on this host
 
 # A job that failed so may well be done where its tensors are sent.
 _MAY_SEND: FrozenSet[str] = frozenset({
     "NO_DATA_ROOT", "DATA_ROOT_GONE", "FILE_PATH", "FILE_NOT_FOUND", "FILE_NOT_PERMITTED", "FILE_MISSHAPEN"})
 # What a full disk in memory makes of a job may be no error where its tensors are sent.
-_MAY_SEND_HANDED: FrozenSet[str] = frozenset({"FILE_NO_SPACE", "FILE_IO"})
+_MAY_SEND_SHARED: FrozenSet[str] = frozenset({"FILE_NO_SPACE", "FILE_IO"})
 _ARGUMENTS = {pb.TENSOR_COORDS: "ordering.coords", pb.TENSOR_TILE_COORDS: "coords",
               pb.TENSOR_STATES: "out", pb.TENSOR_ATTENTION_MAP: "attention_map_out"}
 _MARK_BYTES = 128
@@ -71,7 +71,7 @@ def naming_of(call: JobCall) -> Optional["Naming"]:
     if fault is not None and call.by_reference == "always":
         raise fault
     naming = Naming(call, parts, fault is None)
-    return naming if fault is None or naming.may_be_handed() else None
+    return naming if fault is None or naming.may_share_memory() else None
 
 
 def _parts(call: JobCall) -> Tuple[Parts, Optional[FailedPreconditionError]]:
@@ -131,14 +131,14 @@ class Naming:
         """The reasons of the named job's failure after which its tensors are sent."""
         if self._call.by_reference != "auto":
             return frozenset()
-        return _MAY_SEND if self._scratch is None else _MAY_SEND | _MAY_SEND_HANDED
+        return _MAY_SEND if self._scratch is None else _MAY_SEND | _MAY_SEND_SHARED
 
-    def may_be_handed(self) -> bool:
+    def may_share_memory(self) -> bool:
         """Its other tensors lie in memory, and are worth a scratch file."""
         call = self._call
         size = call.inputs.total_bytes() + sum(
             output.nbytes for tensor, output in call.outputs.items() if tensor != pb.TENSOR_POOLED)
-        return size >= HANDED_BYTES and all(
+        return size >= SHARED_BYTES and all(
             tensor in self._parts or _in_memory(call.arrays[tensor]) for tensor in call.inputs.readers)
 
     def name(self, root: pb.GetDataRootResponse, seen: Optional[Path]) -> Optional[JobCall]:
@@ -183,7 +183,7 @@ class Naming:
                 scratched[tensor] = output
         written = [tensor for tensor in call.inputs.readers if tensor not in self._parts]
         if written or scratched:
-            if not self.may_be_handed() or not lies_in_memory(folder):
+            if not self.may_share_memory() or not lies_in_memory(folder):
                 return None
             self._hand_over(folder, os.stat(mark).st_uid, written, scratched, opening)
         return replace(call, open=opening, inputs=Inputs(call.inputs.rows, {}, {}), outputs=sent,

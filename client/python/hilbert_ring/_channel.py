@@ -17,7 +17,7 @@ from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._server_address import checked_server
 from hilbert_ring._spec import boolean
 from hilbert_ring.errors import (CancelledError, DataLossError, HilbertRingError, InvalidArgumentError,
-                                 UnavailableError, error_of, pushback_of)
+                                 UnavailableError, error_of, retry_after_of)
 
 SERVICE = "/hilbert_ring.v1.AttentionService/"
 ENCODER_SERVICE = "/hilbert_ring.v1.EncoderService/"
@@ -57,9 +57,9 @@ OPTIONS: List[Tuple[str, int]] = [
     ("grpc.http2.max_pings_without_data", 0),
 ]
 # A call is pinged after so many seconds of silence. A stream may rest for long with nothing due: servers and proxies of
-# gRPC's defaults end the connection of a client that pings a resting call more often than every 5 minutes.
+# gRPC's defaults end the connection of a client that pings an idle call more often than every 5 minutes.
 _KEEPALIVE_SECONDS = 10.0
-_RESTING_KEEPALIVE_SECONDS = 330.0
+_IDLE_KEEPALIVE_SECONDS = 330.0
 _LEAST_KEEPALIVE, _MOST_KEEPALIVE = 10, 86_400
 # Of calls whose length has no bound: of what the service sends, so much lies here at most that was not asked for.
 # Other channels take more and more ahead from a service that sends fast.
@@ -113,7 +113,7 @@ class Address:
 
     def channel_options(self, endless: bool = False) -> List[Tuple[str, Union[int, str]]]:
         """endless: of a channel for calls whose length has no bound."""
-        silence = _RESTING_KEEPALIVE_SECONDS if endless else _KEEPALIVE_SECONDS
+        silence = _IDLE_KEEPALIVE_SECONDS if endless else _KEEPALIVE_SECONDS
         if self.keepalive_interval is not None:
             silence = self.keepalive_interval
         return [*self.options, *(STREAM_OPTIONS if endless else ()), ("grpc.keepalive_time_ms", round(silence * 1000))]
@@ -253,7 +253,7 @@ def failure_of(ended: Any, admitted: bool, closed: bool = False) -> AttemptFailu
         error = closed_error() if closed else UnavailableError("the service ended the call")
     if code == grpc.StatusCode.INTERNAL and ended.details() == _NEVER_BEGAN:
         error = UnavailableError("the connection was lost before the call began")
-    return AttemptFailure(error, admitted, pushback=pushback_of(trailing))
+    return AttemptFailure(error, admitted, retry_after=retry_after_of(trailing))
 
 
 def failure_or_raise(ended: Exception, admitted: bool,

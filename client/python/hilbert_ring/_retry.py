@@ -4,19 +4,19 @@ client/cpp/retry.h.
 - UNAVAILABLE (no coordinator, it starts, drains or stops, no worker, a connection lost): backoff,
   then as soon as there is a connection.
 - ABORTED with reason WORKER_LOST: backoff.
-- RESOURCE_EXHAUSTED with a pushback: the pushback and up to a quarter more. Of the service's
+- RESOURCE_EXHAUSTED with a retry-after: the retry-after and up to a quarter more. Of the service's
   transport, which has no reason: backoff.
 - ALREADY_EXISTS after an UNAVAILABLE (the service has not noticed that the connection is lost):
   backoff.
 - DATA_LOSS found in the output by the client: backoff, twice at most.
 
-Anything else is final. A pushback replaces the backoff with every code; with one below 50 ms the
+Anything else is final. A retry-after replaces the backoff with every code; with one below 50 ms the
 wait is no shorter than the backoff; one that is negative means that the service does not want another
 attempt. Backoff is random between 0 and a limit that doubles from 100 ms to 5 s
 (UNAVAILABLE: 0.4 s).
 
 Attempts are bounded by their number, by the deadline of the call, and by the time that an outage (UNAVAILABLE without a
-pushback) may take.
+retry_after) may take.
 """
 import math
 import time
@@ -30,8 +30,8 @@ _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
 _LONGEST_AWAY = 0.4  # of a service that is away: the job goes on within a second of its return
 _BACKOFF_DOUBLINGS = 6
-_PUSHBACK_JITTER = 0.25
-_LEAST_PUSHBACK = 0.05  # half of the first backoff's limit
+_RETRY_AFTER_JITTER = 0.25
+_LEAST_RETRY_AFTER = 0.05  # half of the first backoff's limit
 _RETRIES_OF_DAMAGED_OUTPUT = 2
 _DEADLINE_EARLY = 0.1  # gRPC's is reckoned from a time that was read before ours
 OUTAGE_SECONDS = 30.0
@@ -44,7 +44,7 @@ class AttemptFailure:
     error: HilbertRingError
     admitted: bool = False        # the service took the job
     output_damaged: bool = False  # found by the client: corrupt, repeated or missing rows
-    pushback: Optional[float] = None  # seconds; below 0: the service wants no other attempt
+    retry_after: Optional[float] = None  # seconds; below 0: the service wants no other attempt
 
 
 @dataclass
@@ -74,7 +74,7 @@ def is_reachable(failure: AttemptFailure) -> bool:
 
 def is_plan_pushed_back(name: str, failure: AttemptFailure) -> bool:
     """Whether a call failed because the service makes too many plans."""
-    return name in ("Plan", "PlanEncode") and failure.pushback is not None
+    return name in ("Plan", "PlanEncode") and failure.retry_after is not None
 
 
 @dataclass(frozen=True)
@@ -163,13 +163,13 @@ def _wait_after(failure: AttemptFailure, history: RetryHistory, drawn: float) ->
     """Seconds, and backoffs in a row then."""
     longest = _LONGEST_AWAY if failure.error.code == "UNAVAILABLE" else _LONGEST_BACKOFF
     backoff: float = drawn * min(longest, _FIRST_BACKOFF * 2 ** min(history.backoffs, _BACKOFF_DOUBLINGS))
-    pushback = failure.pushback
-    if not _may_help(failure, history) or (pushback is not None and pushback < 0):
+    retry_after = failure.retry_after
+    if not _may_help(failure, history) or (retry_after is not None and retry_after < 0):
         return None, history.backoffs
-    if pushback is None:
+    if retry_after is None:
         return backoff, history.backoffs + 1
-    wait = pushback * (1 + _PUSHBACK_JITTER * drawn)
-    return (max(wait, backoff), history.backoffs + 1) if pushback < _LEAST_PUSHBACK else (wait, 0)
+    wait = retry_after * (1 + _RETRY_AFTER_JITTER * drawn)
+    return (max(wait, backoff), history.backoffs + 1) if retry_after < _LEAST_RETRY_AFTER else (wait, 0)
 
 
 def _may_help(failure: AttemptFailure, history: RetryHistory) -> bool:
@@ -177,7 +177,7 @@ def _may_help(failure: AttemptFailure, history: RetryHistory) -> bool:
     if code == "ABORTED":
         return failure.error.reason == "WORKER_LOST"
     if code == "RESOURCE_EXHAUSTED":
-        return failure.pushback is not None or _ended_by_transport(failure.error)
+        return failure.retry_after is not None or _ended_by_transport(failure.error)
     if code == "ALREADY_EXISTS":
         return history.connection_lost
     if code == "DATA_LOSS":
@@ -193,7 +193,7 @@ def _ended_by_transport(error: HilbertRingError) -> bool:
 
 def _away(failure: AttemptFailure) -> bool:
     """The service did not take the job, and did not say when to come back."""
-    return failure.error.code == "UNAVAILABLE" and failure.pushback is None
+    return failure.error.code == "UNAVAILABLE" and failure.retry_after is None
 
 
 def _counts(policy: RetryPolicy, failure: AttemptFailure) -> bool:

@@ -14,7 +14,7 @@ import grpc
 from hilbert_ring._descriptors import names_of
 
 _DOMAIN = "hilbert-ring"
-_PUSHBACK = "grpc-retry-pushback-ms"
+_RETRY_AFTER = "grpc-retry-pushback-ms"
 _Status = names_of("google/rpc/status.proto")["Status"]
 _ErrorInfo = names_of("google/rpc/error_details.proto")["ErrorInfo"]
 
@@ -164,8 +164,8 @@ def error_of(code: grpc.StatusCode, details: Optional[str],
             values.update(_info_of(value))
     kind = error_class(code.name)
     message = _with_brackets(details or "") or "the service gave no reason"
-    pushback = pushback_of(metadata)
-    error = kind(message, retry_after=pushback if pushback is not None and pushback >= 0 else None,
+    retry_after = retry_after_of(metadata)
+    error = kind(message, retry_after=retry_after if retry_after is not None and retry_after >= 0 else None,
                  **values)  # type: ignore[arg-type]
     if kind is HilbertRingError:
         error.code = code.name
@@ -190,6 +190,6 @@ def _info_of(details: bytes) -> Dict[str, Any]:
     return {}
 
 
-def pushback_of(trailing: Metadata) -> Optional[float]:
+def retry_after_of(trailing: Metadata) -> Optional[float]:
     """Seconds after which the service wants another attempt; below 0: it wants none; None: it does not say."""
-    return next((int(value) / 1000 for key, value in trailing if key == _PUSHBACK), None)
+    return next((int(value) / 1000 for key, value in trailing if key == _RETRY_AFTER), None)

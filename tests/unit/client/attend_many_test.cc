@@ -140,7 +140,7 @@ TEST_F(AttendManyTest, AServiceThatIsAwayFailsAllJobs) {
 
 TEST_F(AttendManyTest, ACallWithoutRoomWaitsForOthers) {
   FakeBehaviour full = Refusing(absl::ResourceExhaustedError("one job has room"), "QUOTA");
-  full.pushback = "1";
+  full.retry_after = "1";
   const std::vector<FakeBehaviour> first(4, full);
   ExpectEchoed(Run({.earlier_calls = first}, {.chunk_bytes = 1 << 10}), {0, 1, 2, 3});
   EXPECT_EQ(calls_.size(), 8u);

@@ -25,8 +25,8 @@ grpc::Status Status(absl::StatusCode code, const std::string& reason = "") {
 }
 
 FakeBehaviour Refuse(absl::StatusCode code, const std::string& reason = "",
-                     std::optional<std::string> pushback = std::nullopt) {
-  return {.refuse = Status(code, reason), .pushback = std::move(pushback)};
+                     std::optional<std::string> retry_after = std::nullopt) {
+  return {.refuse = Status(code, reason), .retry_after = std::move(retry_after)};
 }
 
 FakeBehaviour Gone() { return Refuse(absl::StatusCode::kUnavailable, "NO_WORKERS"); }
@@ -184,7 +184,7 @@ TEST(AttendRetry, AttemptsAreBounded) {
 
 TEST(AttendRetry, NoWaitPassesTheDeadline) {
   const FakeService service({.refuse = Status(absl::StatusCode::kUnavailable, "DRAINING"),
-                             .pushback = "40000"});  // 45 s with jitter
+                             .retry_after = "40000"});  // 45 s with jitter
   ManualTiming timing;
   const absl::Status status = EchoJob()
                                   .Attend(service.address(), {.deadline = absl::Seconds(110),

@@ -108,7 +108,7 @@ TEST(Cli, AttendTellsOfEachRetry) {
                               absl::UnavailableError("no worker is there"), "NO_WORKERS"))},
                          {.refuse = wire::ToGrpc(wire::WithReason(
                               absl::ResourceExhaustedError("8 jobs wait"), "QUEUE_FULL")),
-                          .pushback = "10"}}});
+                          .retry_after = "10"}}});
   const TestFiles files;
   const std::string attend = absl::StrCat("attend --server ", service.address(),
                                           GoldenInputs("dense"), " --out ", files.Path("out.npy"));

@@ -176,7 +176,7 @@ grpc::Status FakeEncoder::PlanEncode(grpc::ServerContext* context,
                                      v1::PlanResponse* response) {
   const std::lock_guard lock(mutex_);
   if (plans_++ == 0) {
-    context->AddTrailingMetadata(wire::kPushbackKey, "1");
+    context->AddTrailingMetadata(wire::kRetryAfterKey, "1");
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "plans are being made"};
   }
   planned_ = request->spec();

@@ -225,8 +225,8 @@ grpc::Status FakeService::Attend(grpc::ServerContext* context, Stream* stream) {
   const FakeBehaviour& behaviour =
       call < behaviour_.earlier_calls.size() ? behaviour_.earlier_calls[call] : behaviour_;
   grpc::Status status = FakeCall(behaviour, context, stream, record).Run();
-  if (!status.ok() && behaviour.pushback) {
-    context->AddTrailingMetadata("grpc-retry-pushback-ms", *behaviour.pushback);
+  if (!status.ok() && behaviour.retry_after) {
+    context->AddTrailingMetadata("grpc-retry-pushback-ms", *behaviour.retry_after);
   }
   const std::lock_guard lock(mutex_);
   records_[call] = std::move(record);
@@ -236,8 +236,8 @@ grpc::Status FakeService::Attend(grpc::ServerContext* context, Stream* stream) {
 grpc::Status FakeService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                v1::PlanResponse* response) {
   if (++plans_ <= behaviour_.refused_plans) {
-    if (behaviour_.pushback) {
-      context->AddTrailingMetadata("grpc-retry-pushback-ms", *behaviour_.pushback);
+    if (behaviour_.retry_after) {
+      context->AddTrailingMetadata("grpc-retry-pushback-ms", *behaviour_.retry_after);
     }
     return *behaviour_.refuse;
   }

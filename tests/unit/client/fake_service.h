@@ -34,11 +34,12 @@ struct FakeBehaviour {
   // forgotten first.
   std::vector<v1::Resend> resends;
   int resend_after_chunks = 0;
-  bool await_close = false;             // reads until the client closes its side, after the report
-  std::optional<std::string> pushback;  // along with `refuse` or `fail`
+  bool await_close = false;  // reads until the client closes its side, after the report
+  std::optional<std::string> retry_after;  // along with `refuse` or `fail`
   std::vector<FakeBehaviour>
-      earlier_calls;      // the first calls go so, one each; those after as above
-  int refused_plans = 0;  // calls of Plan that get `refuse`, with `pushback`, before one is served
+      earlier_calls;  // the first calls go so, one each; those after as above
+  int refused_plans =
+      0;  // calls of Plan that get `refuse`, with `retry_after`, before one is served
   // Of GetDataRoot; null: the service knows no such call.
   std::function<grpc::Status(grpc::ServerContext&, v1::GetDataRootResponse&)> data_root;
 };

@@ -19,9 +19,9 @@ AttemptFailure Failure(absl::StatusCode code, const std::string& reason = "") {
 
 AttemptFailure LostWorker() { return Failure(absl::StatusCode::kAborted, "WORKER_LOST"); }
 
-AttemptFailure PushedBack(const std::string& pushback) {
+AttemptFailure PushedBack(const std::string& retry_after) {
   AttemptFailure failure = Failure(absl::StatusCode::kResourceExhausted);
-  failure.pushback = pushback;
+  failure.retry_after = retry_after;
   return failure;
 }
 
@@ -66,7 +66,7 @@ TEST(Retry, AServiceThatIsAwayIsTriedAgainWithinASecond) {
   EXPECT_LT(Milliseconds(Schedule(0.999), 1000, away).back(), 400);
 }
 
-TEST(Retry, PushbackIsObeyedWithAQuarterOfJitterAtMost) {
+TEST(Retry, RetryAfterIsObeyedWithAQuarterOfJitterAtMost) {
   EXPECT_EQ(Schedule(0).WaitAfter(PushedBack("2000")), absl::Milliseconds(2000));
   EXPECT_EQ(Schedule(0.5).WaitAfter(PushedBack("2000")), absl::Milliseconds(2250));
   const auto most = Schedule(0.999).WaitAfter(PushedBack("2000"));
@@ -74,30 +74,30 @@ TEST(Retry, PushbackIsObeyedWithAQuarterOfJitterAtMost) {
   EXPECT_LT(most, absl::Milliseconds(2500));
 }
 
-TEST(Retry, APushbackThatIsShortIsNoShorterThanTheBackoff) {
+TEST(Retry, ARetryAfterThatIsShortIsNoShorterThanTheBackoff) {
   EXPECT_THAT(Milliseconds(Schedule(0.5), 4, PushedBack("0")), ElementsAre(50, 100, 200, 400));
   EXPECT_THAT(Milliseconds(Schedule(0.5), 3, PushedBack("49")), ElementsAre(55, 100, 200));
   EXPECT_THAT(Milliseconds(Schedule(0.5), 3, PushedBack("80")), ElementsAre(90, 90, 90));
 }
 
-TEST(Retry, PushbackThatIsNegativeOrNoNumberEndsIt) {
-  for (const char* pushback : {"-1", "", "soon", "1e3", "10ms", "5,6", "99999999999"}) {
-    EXPECT_EQ(Schedule(0.5).WaitAfter(PushedBack(pushback)), std::nullopt) << pushback;
+TEST(Retry, RetryAfterThatIsNegativeOrNoNumberEndsIt) {
+  for (const char* retry_after : {"-1", "", "soon", "1e3", "10ms", "5,6", "99999999999"}) {
+    EXPECT_EQ(Schedule(0.5).WaitAfter(PushedBack(retry_after)), std::nullopt) << retry_after;
   }
 }
 
-TEST(Retry, PushbackGoesBeforeBackoffAndStartsItAfresh) {
+TEST(Retry, RetryAfterGoesBeforeBackoffAndStartsItAfresh) {
   Schedule schedule(0.5);
   AttemptFailure draining = Failure(absl::StatusCode::kUnavailable, "DRAINING");
   schedule.WaitAfter(draining);
   EXPECT_EQ(schedule.WaitAfter(draining), absl::Milliseconds(100));
-  draining.pushback = "800";
+  draining.retry_after = "800";
   EXPECT_EQ(schedule.WaitAfter(draining), absl::Milliseconds(900));
-  draining.pushback.reset();
+  draining.retry_after.reset();
   EXPECT_EQ(schedule.WaitAfter(draining), absl::Milliseconds(50));
 }
 
-TEST(Retry, OverloadWithoutPushbackIsFinal) {
+TEST(Retry, OverloadWithoutRetryAfterIsFinal) {
   EXPECT_EQ(Schedule(0.5).WaitAfter(Failure(absl::StatusCode::kResourceExhausted)), std::nullopt);
 }
 
@@ -125,7 +125,7 @@ TEST(Retry, OtherCodesAreFinal) {
         kFailedPrecondition, kOutOfRange, kUnimplemented, kInternal, kUnauthenticated}) {
     AttemptFailure failure = Failure(code);
     EXPECT_EQ(Schedule(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
-    failure.pushback = "10";  // nor does a pushback make them worth another attempt
+    failure.retry_after = "10";  // nor does a retry_after make them worth another attempt
     EXPECT_EQ(Schedule(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
   }
 }

@@ -26,10 +26,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-FakeBehaviour RefusesPlans(int plans, std::optional<std::string> pushback) {
+FakeBehaviour RefusesPlans(int plans, std::optional<std::string> retry_after) {
   return {.refuse = wire::ToGrpc(wire::WithReason(
               absl::ResourceExhaustedError("2 plans are being made"), "TOO_MANY_CALLS")),
-          .pushback = std::move(pushback),
+          .retry_after = std::move(retry_after),
           .refused_plans = plans};
 }
 
@@ -80,7 +80,7 @@ TEST(Service, APlanThatIsPushedBackIsAskedForAgain) {
   EXPECT_EQ(plan->workers_size(), 3);
   EXPECT_EQ(service.plans(), 3);
   EXPECT_THAT(attempts, ElementsAre(2, 3));
-  // The pushback and an eighth more: half of a quarter.
+  // The retry_after and an eighth more: half of a quarter.
   EXPECT_THAT(timing.slept, ElementsAre(absl::Milliseconds(450), absl::Milliseconds(450)));
 }
 

@@ -46,7 +46,7 @@ std::shared_ptr<const Member> Join(Membership& membership, const std::string& ad
 }
 
 Clock::duration RestOf(const Member& member) {
-  return member.rests_until.load() - Clock::now().time_since_epoch();
+  return member.backs_off_until.load() - Clock::now().time_since_epoch();
 }
 
 TEST(Membership, NewsEndTheWaitForThem) {
@@ -135,7 +135,7 @@ TEST(Membership, OneThatCannotBeReachedTakesNoJobsAndSaysWhy) {
   EXPECT_EQ(membership.Describe()[0].reason(), "");
 }
 
-TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
+TEST(Membership, ThoseThatDrainOrAreQuarantinedStayAndTakeNoJobs) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
   const auto a = Join(membership, "127.0.0.1:1");
@@ -145,20 +145,21 @@ TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
   draining.set_draining(true);
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(membership.Beat(*a, draining));
-    EXPECT_EQ(membership.Distrust(*b), i == 0) << "once";
+    EXPECT_EQ(membership.Quarantine(*b), i == 0) << "once";
   }
-  EXPECT_FALSE(membership.Distrust(*a)) << "it drains: nobody is to be put in its place";
+  EXPECT_FALSE(membership.Quarantine(*a)) << "it drains: nobody is to be put in its place";
   EXPECT_EQ(membership.Live(), (Members{c}));
   EXPECT_EQ(counts.closed, 2);
   EXPECT_EQ(counts.left, 0);
   const std::vector<v1::ClusterWorker> workers = membership.Describe();
   ASSERT_EQ(workers.size(), 3u);
   EXPECT_EQ(workers[0].state(), v1::ClusterWorker::STATE_DRAINING);
-  EXPECT_EQ(workers[1].state(), v1::ClusterWorker::STATE_DISTRUSTED);
+  EXPECT_EQ(workers[1].state(), v1::ClusterWorker::STATE_QUARANTINED);
   EXPECT_EQ(workers[2].state(), v1::ClusterWorker::STATE_UP);
   // Another process in its place starts with a clean sheet.
   const auto anew = Join(membership, "127.0.0.1:2");
-  EXPECT_FALSE(membership.Distrust(*b)) << "a late verdict is not on the one that has its address";
+  EXPECT_FALSE(membership.Quarantine(*b))
+      << "a late verdict is not on the one that has its address";
   EXPECT_EQ(membership.Live(), (Members{c, anew}));
 }
 
@@ -173,7 +174,7 @@ TEST(Membership, AWorkerWhoseSelfTestFailedTakesNoJobsAndIsNamed) {
   membership.Reached(**member);
   EXPECT_TRUE(membership.Live().empty());
   const v1::ClusterWorker worker = membership.Describe().at(0);
-  EXPECT_EQ(worker.state(), v1::ClusterWorker::STATE_DISTRUSTED);
+  EXPECT_EQ(worker.state(), v1::ClusterWorker::STATE_QUARANTINED);
   EXPECT_EQ(worker.reason(), "failed its self-test: OUT of token 7 is 1");
   EXPECT_THAT(log.text(), HasSubstr("worker 127.0.0.1:1 failed its self-test"));
   const auto anew = Join(membership, "127.0.0.1:1");
@@ -217,7 +218,7 @@ TEST(Membership, FailuresInARowRestLongerAndSuccessForgetsThem) {
                                     "one: its connection broke"));
   EXPECT_GT(RestOf(*member), milliseconds(0));
   EXPECT_LE(RestOf(*member), milliseconds(1000));
-  EXPECT_EQ(membership.Describe()[0].state(), v1::ClusterWorker::STATE_RESTING);
+  EXPECT_EQ(membership.Describe()[0].state(), v1::ClusterWorker::STATE_BACKING_OFF);
   EXPECT_THAT(membership.Describe()[0].reason(), HasSubstr("its connection broke"));
   membership.Failed(*member, "again");
   EXPECT_GT(RestOf(*member), milliseconds(1000));

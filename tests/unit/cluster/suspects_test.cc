@@ -9,9 +9,9 @@
 namespace hilbert_ring::server {
 namespace {
 
-TEST(Suspects, AreDistrustedAfterWrongRowsInTwoJobs) {
-  std::vector<const Member*> distrusted;
-  Suspects suspects([&](const Member& worker) { distrusted.push_back(&worker); });
+TEST(Suspects, AreQuarantinedAfterWrongRowsInTwoJobs) {
+  std::vector<const Member*> quarantined;
+  Suspects suspects([&](const Member& worker) { quarantined.push_back(&worker); });
   const auto a = std::make_shared<Member>();
   const auto b = std::make_shared<Member>();
   std::vector<int64_t> jobs(6);
@@ -19,10 +19,10 @@ TEST(Suspects, AreDistrustedAfterWrongRowsInTwoJobs) {
   EXPECT_FALSE(suspects.Note(a, jobs[1]));
   EXPECT_FALSE(suspects.Note(b, jobs[1]));
   EXPECT_FALSE(suspects.Note(a, jobs[1]));  // another attempt of it
-  EXPECT_TRUE(distrusted.empty());
+  EXPECT_TRUE(quarantined.empty());
   EXPECT_TRUE(suspects.Note(a, jobs[2]));
   EXPECT_TRUE(suspects.Note(a, jobs[3]));
-  EXPECT_EQ(distrusted, (std::vector<const Member*>{a.get()}));
+  EXPECT_EQ(quarantined, (std::vector<const Member*>{a.get()}));
   // Another process in its place starts with a clean sheet.
   EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), jobs[4]));
   EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), jobs[5]));

@@ -108,7 +108,7 @@ JobRig::JobRig(const JobRigOptions& options)
                          return std::shared_ptr<grpc::Channel>();
                        }},
                   time_),
-      suspects_([this](const Member& member) { membership_.Distrust(member); }) {
+      suspects_([this](const Member& member) { membership_.Quarantine(member); }) {
   for (int i = 0; i < options.workers; ++i) {
     // Where nobody listens: what is said to a worker goes by its stub.
     const std::string host = options.local ? "127.0.0.1" : "192.0.2.1";
@@ -215,7 +215,7 @@ v1::ClusterWorker JobRig::Describe(int index) {
 }
 
 bool JobRig::backs_off(int index) const {
-  return members_[index]->rests_until.load() > server::Clock::duration(0);
+  return members_[index]->backs_off_until.load() > server::Clock::duration(0);
 }
 
 int JobRig::failures(int index) const {

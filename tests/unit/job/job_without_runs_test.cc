@@ -95,7 +95,7 @@ TEST(FormingRing, OfAJobThatIsCancelledIsGivenUp) {
 
 TEST(Check, EndsWhenTheJobIsCancelled) {
   JobRig rig({.settings = {.check_rows = kRowsToCheck}});
-  rig.worker(1).set_error(1);  // which a check finds that goes on: in two jobs, for distrust
+  rig.worker(1).set_error(1);  // which a check finds that goes on: in two jobs, for quarantine
   for (const std::string job : {"first", "second"}) {
     rig.HoldAt("sending -> checking");
     auto client = rig.Send(JobRig::Spec(), {.job_id = job});

@@ -108,7 +108,7 @@ TEST(RogueWorkers, WrongNumbersAreFoundAndNamed) {
   // The second job with wrong rows: it gets no more.
   auto third = rig.Send(JobRig::Spec(), {.job_id = "third"});
   EXPECT_EQ(wire::ReasonOf(rig.Await(*third)), "ROW_MISMATCH");
-  EXPECT_EQ(rig.Describe(1).state(), v1::ClusterWorker::STATE_DISTRUSTED);
+  EXPECT_EQ(rig.Describe(1).state(), v1::ClusterWorker::STATE_QUARANTINED);
   auto fourth = rig.Send(JobRig::Spec(), {.job_id = "fourth"});
   ASSERT_TRUE(rig.Await(*fourth).ok());
   EXPECT_EQ(fourth->report().workers_size(), 1);

@@ -150,15 +150,15 @@ TEST(ServedJob, AJobThatLostAllItsWorkersIsParkedUntilOthersCome) {
   ASSERT_TRUE(holds[0].AwaitHeld() && holds[1].AwaitHeld());
   rig.Leave(0);
   rig.Leave(1);
-  ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(JobPhase::kParked) == 1; }));
-  EXPECT_EQ(rig.jobs().List("caller")[0].state(), v1::Job::STATE_PARKED);
+  ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(JobPhase::kWaitingForWorkers) == 1; }));
+  EXPECT_EQ(rig.jobs().List("caller")[0].state(), v1::Job::STATE_WAITING_FOR_WORKERS);
   EXPECT_EQ(rig.jobs().List("caller")[0].workers(), 0);
   rig.Join(0);
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_THAT(rig.Phases(),
               ElementsAre("sizing", "queued", "ring", "starting", "receiving", "computing",
-                          "queued", "parked", "queued", "ring", "starting", "receiving",
-                          "computing", "sending", "checking", "done"));
+                          "queued", "waiting_for_workers", "queued", "ring", "starting",
+                          "receiving", "computing", "sending", "checking", "done"));
   EXPECT_EQ(client->WrongRows(), 0);
   EXPECT_EQ(client->resends(), 0) << "the rows are here";
 }
@@ -170,7 +170,7 @@ TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
   auto client = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
   rig.Leave(0);
-  ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(JobPhase::kParked) == 1; }));
+  ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(JobPhase::kWaitingForWorkers) == 1; }));
   ASSERT_TRUE(rig.time().AwaitWait(std::chrono::minutes(3)));
   rig.time().Advance(std::chrono::minutes(2));
   ASSERT_TRUE(rig.time().AwaitWait(std::chrono::minutes(1)));
@@ -230,7 +230,7 @@ TEST(ServedJob, ACancelEndsAJobThatWaitsOrIsParked) {
     } else {
       second = rig.Open(PlainSpec({.tokens = 65536, .heads = 1, .dim = 8}), {.job_id = "second"});
     }
-    const JobPhase phase = parked ? JobPhase::kParked : JobPhase::kQueued;
+    const JobPhase phase = parked ? JobPhase::kWaitingForWorkers : JobPhase::kQueued;
     const std::string job = parked ? "first" : "second";
     ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(phase) == 1; }));
     ASSERT_TRUE(rig.jobs().Cancel("caller", job, "the test").ok());

@@ -109,16 +109,16 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
   CoordinatorFigures figures;
   figures.ready = true;
   figures.jobs_queued = 4;
-  figures.jobs_in_phase = {{"parked", 2}};
+  figures.jobs_in_phase = {{"waiting_for_workers", 2}};
   figures.workers = {{.worker = "a:1", .device = "a \"fast\" one", .state = "up"},
-                     {.worker = "b:1", .state = "resting"}};
+                     {.worker = "b:1", .state = "backing_off"}};
   figures.memory = {{"waiting", 5, 50}};
   ExpectLines(
       metrics.Serialize(figures, "1.2.3"),
       {"hilbert_ring_ready 1", "hilbert_ring_jobs_queued 4",
-       "hilbert_ring_jobs_in_phase{phase=\"parked\"} 2", "hilbert_ring_workers_up 1",
-       "hilbert_ring_workers{state=\"resting\"} 1", "hilbert_ring_workers{state=\"distrusted\"} 0",
-       "hilbert_ring_worker_up{worker=\"b:1\"} 0",
+       "hilbert_ring_jobs_in_phase{phase=\"waiting_for_workers\"} 2", "hilbert_ring_workers_up 1",
+       "hilbert_ring_workers{state=\"backing_off\"} 1",
+       "hilbert_ring_workers{state=\"quarantined\"} 0", "hilbert_ring_worker_up{worker=\"b:1\"} 0",
        "hilbert_ring_coordinator_memory_limit_bytes{account=\"waiting\"} 50",
        "hilbert_ring_build_info{version=\"1.2.3\"} 1"});
   EXPECT_THAT(metrics.Serialize(figures, ""), HasSubstr("device=\"a \\\"fast\\\" one\""));

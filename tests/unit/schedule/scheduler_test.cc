@@ -161,13 +161,13 @@ TEST_F(SchedulerTest, TheMemoryOfWorkersDecides) {
 // One that failed a job gets none for a while, unless nothing else holds the job: then it waits.
 TEST_F(SchedulerTest, WorkersThatRestAreLeftOutUntilTheyHaveRested) {
   Start(2);
-  live_[0]->rests_until = (Clock::now() + std::chrono::hours(1)).time_since_epoch();
+  live_[0]->backs_off_until = (Clock::now() + std::chrono::hours(1)).time_since_epoch();
   auto job = Enter("x", {{1, 10, 10}, {2, 6, 10}});
   ASSERT_TRUE(Now(job).has_value());
   EXPECT_EQ(Now(job)->members, (Members{live_[1]}));
   auto waiting = Enter("x", {{1, 0.1, kGiB}});
   EXPECT_FALSE(Now(waiting).has_value()) << "nor an express lane";
-  live_[0]->rests_until = Clock::now().time_since_epoch();
+  live_[0]->backs_off_until = Clock::now().time_since_epoch();
   scheduler_->Changed();
   ASSERT_TRUE(Now(waiting).has_value());
   EXPECT_EQ(Now(waiting)->members, (Members{live_[0]}));
@@ -257,13 +257,13 @@ TEST_F(SchedulerTest, AFullQueueIsShared) {
 TEST_F(SchedulerTest, RoomOfAWorkerThatHasRestedIsFound) {
   Start(1, 0);
   scheduler_->Changed();
-  live_[0]->rests_until = (Clock::now() + std::chrono::milliseconds(300)).time_since_epoch();
+  live_[0]->backs_off_until = (Clock::now() + std::chrono::milliseconds(300)).time_since_epoch();
   EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL") << "while it rests";
   const JobStop stop;
   EXPECT_TRUE(scheduler_->AwaitRoom("x", stop, Clock::now() + std::chrono::seconds(60)).ok());
   EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
   EXPECT_LT(Clock::now().time_since_epoch(),
-            live_[0]->rests_until.load() + std::chrono::seconds(30));
+            live_[0]->backs_off_until.load() + std::chrono::seconds(30));
 }
 
 TEST_F(SchedulerTest, RoomIsWaitedFor) {

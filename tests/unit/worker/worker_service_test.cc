@@ -143,7 +143,7 @@ TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
 }
 
 // A stranger holds no thread for longer than its call takes: no message is waited for.
-TEST_F(WorkerServiceTest, AStrangersRunEndsThoughNothingIsSent) {
+TEST_F(WorkerServiceTest, AnUnauthenticatedRunEndsThoughNothingIsSent) {
   Start(milliseconds(60'000));
   const auto context = Context("", "Run");
   const auto run = stub_->Run(context.get());

@@ -84,7 +84,7 @@ def percentile(ascending: Sequence[float], part: int) -> Any:
 
 
 def small_job(client: Client, tokens: int) -> Callable[[], Any]:
-    """A job whose failure is final, so that pushbacks are counted."""
+    """A job whose failure is final, so that refusals are counted."""
     rows = [RepeatedRows((tokens, 4, 32), seed) for seed in range(3)]
     return lambda: client.attend(*rows, segments=[tokens], lse=False, progress=False,
                                  max_attempts=1, deadline=60)

@@ -50,7 +50,7 @@ def local():
 @pytest.fixture
 def client(local, monkeypatch):
     """Small jobs are handed over, too."""
-    monkeypatch.setattr(_by_reference, "HANDED_BYTES", 1)
+    monkeypatch.setattr(_by_reference, "SHARED_BYTES", 1)
     return local._client
 
 
@@ -192,7 +192,7 @@ def test_asyncio(local, client):
 
 def test_small_jobs_are_sent(local):
     assert not local._client.attend(*tensors(), **PATTERN).report.by_reference
-    rows = _by_reference.HANDED_BYTES // (4 * 512 * 4 + 8 * 4)
+    rows = _by_reference.SHARED_BYTES // (4 * 512 * 4 + 8 * 4)
     for tokens, handed in ((rows, False), (rows + 1, True)):
         values = tensors((tokens, 8, 64))
         result = local._client.attend(*values, segments=[64], progress=False)
@@ -243,7 +243,7 @@ def test_what_a_killed_client_leaves_is_removed_by_the_next(local, client):
     script = f"""
 import numpy, os, signal, hilbert_ring
 from hilbert_ring import _by_reference
-_by_reference.HANDED_BYTES = 1
+_by_reference.SHARED_BYTES = 1
 def die(progress):
     if progress.admitted:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -334,7 +334,7 @@ def test_a_full_disk_in_memory_falls_back_to_sending(local, client, monkeypatch,
 def test_a_root_on_a_disk_is_not_for_scratch(tmp_path, monkeypatch):
     if _scratch.lies_in_memory(str(tmp_path)):
         pytest.skip("the tests' folder lies in memory")
-    monkeypatch.setattr(_by_reference, "HANDED_BYTES", 1)
+    monkeypatch.setattr(_by_reference, "SHARED_BYTES", 1)
     with started(data_root=tmp_path) as (_, client):
         assert not client.attend(*tensors(), **PATTERN).report.by_reference
 

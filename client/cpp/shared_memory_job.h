@@ -1,8 +1,8 @@
 // Jobs whose tensors lie in memory, handed to a service on this host: they are written to scratch
 // files of its data root, which lies in memory too, and no row passes a socket.
 //
-//   report = AttendHanded(server, inputs, outputs);   // as Attend, and by Attend where it must be
-//   report = EncodeHanded(server, inputs, results);   // as Encode, and by Encode where it must be
+//   report = AttendSharedMemory(server, inputs, outputs);
+//   report = EncodeSharedMemory(server, inputs, results);
 //
 // docs/adr/0010-scratch-files.md says why so.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace hilbert_ring::client {
 
-struct HandedOptions {
+struct SharedMemoryOptions {
   // Of inputs, coordinates included, and outputs but pooled vectors: smaller jobs are sent
   // (docs/performance.md).
   int64_t least_bytes = 8 << 20;
@@ -33,16 +33,16 @@ struct HandedOptions {
 
 // As Attend, with its errors. The report's by_reference says whether the tensors were handed.
 // AttendInputs::sent is told of nothing where they are. DATA_LOSS, too: an output is not whole.
-absl::StatusOr<v1::Report> AttendHanded(const std::string& server, const AttendInputs& inputs,
-                                        const AttendOutputs& outputs,
-                                        const AttendOptions& options = {},
-                                        const HandedOptions& handed = {});
+absl::StatusOr<v1::Report> AttendSharedMemory(const std::string& server, const AttendInputs& inputs,
+                                              const AttendOutputs& outputs,
+                                              const AttendOptions& options = {},
+                                              const SharedMemoryOptions& handed = {});
 
 // As Encode, with its errors, likewise. Tiles, coordinates, states and maps are handed; pooled
 // vectors, which are few, are sent.
-absl::StatusOr<v1::Report> EncodeHanded(const std::string& server, const EncodeInputs& inputs,
-                                        const EncodeResults& results,
-                                        const JobOptions& options = {},
-                                        const HandedOptions& handed = {});
+absl::StatusOr<v1::Report> EncodeSharedMemory(const std::string& server, const EncodeInputs& inputs,
+                                              const EncodeResults& results,
+                                              const JobOptions& options = {},
+                                              const SharedMemoryOptions& handed = {});
 
 }  // namespace hilbert_ring::client

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Arrays in memory handed to a service on the same host beside the same arrays sent, by the Python client.
 
-    handed_arrays.py [--tokens 256,1024,4096,65536,425984] [--rounds 5]
+    shared_arrays.py [--tokens 256,1024,4096,65536,425984] [--rounds 5]
 
 `./dev bench python` builds what it needs and calls this. Each round runs every length both ways, one after the
 other, the first of the two in turn; the first round is not counted. The published configuration, float32, no order.
@@ -58,7 +58,7 @@ def main():
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     lengths = [int(tokens) for tokens in given.tokens.split(",")]
-    _by_reference.HANDED_BYTES = 1  # whatever is shorter than what is handed by default, too
+    _by_reference.SHARED_BYTES = 1  # whatever is shorter than what is handed by default, too
     random = np.random.default_rng(1)
     arrays = [random.standard_normal((max(lengths), HEADS, DIM), dtype="f4") for _ in "qkv"]
     measured = {tokens: {how: [] for how in WAYS} for tokens in lengths}

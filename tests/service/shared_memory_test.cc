@@ -1,6 +1,4 @@
 // Tensors and tiles in memory, handed to a service whose data root lies in memory.
-#include "client/cpp/handed.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "client/cpp/scratch.h"
 #include "client/cpp/service.h"
+#include "client/cpp/shared_memory_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
@@ -30,7 +29,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-class HandedTest : public ByReferenceTest {
+class SharedMemoryTest : public ByReferenceTest {
  protected:
   void SetUp() override {
     if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no file can be made in /dev/shm";
@@ -63,7 +62,7 @@ class HandedTest : public ByReferenceTest {
 
   std::string in_memory_;
 };
-INSTANTIATE_TEST_SUITE_P(Places, HandedTest, ::testing::Values(WorkerPlace::kLocal),
+INSTANTIATE_TEST_SUITE_P(Places, SharedMemoryTest, ::testing::Values(WorkerPlace::kLocal),
                          [](const auto& info) { return PlaceName(info.param); });
 
 std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
@@ -85,7 +84,7 @@ struct Outputs {
   std::vector<std::byte> out, lse;
 };
 
-TEST_P(HandedTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
+TEST_P(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
   Start();
   JobSpec spec = PlainSpec({.tokens = 3000, .heads = 4, .dim = 16, .segment = 512});
   for (const bool coordinates : {false, true}) {
@@ -104,7 +103,7 @@ TEST_P(HandedTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_FALSE(expected->by_reference());
     const double received = RowBytesOf(*cluster_).received;
-    const auto report = client::AttendHanded(
+    const auto report = client::AttendSharedMemory(
         cluster_->address(), inputs, {handed.out, handed.lse}, {},
         {.least_bytes = 1, .sent = [](const absl::Status& why) { ADD_FAILURE() << why; }});
     ASSERT_TRUE(report.ok()) << report.status();
@@ -114,13 +113,13 @@ TEST_P(HandedTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
     EXPECT_EQ(handed.lse, sent.lse);
     EXPECT_THAT(Left(), IsEmpty());
     const auto short_one =
-        client::AttendHanded(cluster_->address(), inputs, {small.out, small.lse});
+        client::AttendSharedMemory(cluster_->address(), inputs, {small.out, small.lse});
     ASSERT_TRUE(short_one.ok()) << short_one.status();
     EXPECT_FALSE(short_one->by_reference());
   }
 }
 
-TEST_P(HandedTest, WhatAKilledClientLeftIsRemovedAndWhatOneHoldsStays) {
+TEST_P(SharedMemoryTest, WhatAKilledClientLeftIsRemovedAndWhatOneHoldsStays) {
   const std::string users = Users();
   std::filesystem::create_directories(users + "/0123456789abcdef");
   std::ofstream(users + "/0123456789abcdef/q") << "rows";
@@ -138,7 +137,7 @@ TEST_P(HandedTest, WhatAKilledClientLeftIsRemovedAndWhatOneHoldsStays) {
   EXPECT_THAT(Left(), IsEmpty());
 }
 
-TEST_P(HandedTest, OutputsOfAnotherSizeAreRefused) {
+TEST_P(SharedMemoryTest, OutputsOfAnotherSizeAreRefused) {
   const JobSpec spec = PlainSpec();
   auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
   const client::AttendInputs inputs = InputsOf(spec, tensors);
@@ -146,13 +145,13 @@ TEST_P(HandedTest, OutputsOfAnotherSizeAreRefused) {
   for (const auto cut : {&Outputs::out, &Outputs::lse}) {
     Outputs small(spec);
     (small.*cut).pop_back();
-    const auto refused = client::AttendHanded(cluster_->address(), inputs, {small.out, small.lse},
-                                              {}, {.least_bytes = 1});
+    const auto refused = client::AttendSharedMemory(cluster_->address(), inputs,
+                                                    {small.out, small.lse}, {}, {.least_bytes = 1});
     EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
   }
 }
 
-TEST_P(HandedTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
+TEST_P(SharedMemoryTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
   Start();
   JobSpec spec = PlainSpec();
   spec.ordering = Ordering{.coordinate_axes = 2};
@@ -164,7 +163,7 @@ TEST_P(HandedTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
     std::iota(values.begin(), values.end(), 0U);
   };
   Outputs outputs(spec);
-  const auto report = client::AttendHanded(
+  const auto report = client::AttendSharedMemory(
       cluster_->address(), inputs, {outputs.out, outputs.lse},
       {.deadline = absl::Minutes(1), .timing = {.now = [&] { return now; }}}, {.least_bytes = 1});
   EXPECT_TRUE(absl::IsDeadlineExceeded(report.status())) << report.status();
@@ -208,11 +207,11 @@ class EncoderJob {
   }
 };
 
-class EncodeHandedTest : public HandedTest {
+class EncodeSharedMemoryTest : public SharedMemoryTest {
  protected:
   void StartWithModels() { Start({"--model-dir=" + ModelsOfCases()}); }
 };
-INSTANTIATE_TEST_SUITE_P(Places, EncodeHandedTest, ::testing::Values(WorkerPlace::kLocal),
+INSTANTIATE_TEST_SUITE_P(Places, EncodeSharedMemoryTest, ::testing::Values(WorkerPlace::kLocal),
                          [](const auto& info) { return PlaceName(info.param); });
 
 // Of a case: all states, or pooled vectors and a map where it has them.
@@ -228,7 +227,7 @@ EncoderOutputs OutputsOf(const EncoderJob& job) {
   return outputs;
 }
 
-TEST_P(EncodeHandedTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
+TEST_P(EncodeSharedMemoryTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
   StartWithModels();
   int64_t pooled = 0;
   for (const std::string& name : EncoderCaseNames()) {
@@ -236,7 +235,7 @@ TEST_P(EncodeHandedTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
     EncoderJob job(*cluster_, name);
     job.inputs.job.outputs = OutputsOf(job);
     const RowBytes before = RowBytesOf(*cluster_);
-    const auto report = client::EncodeHanded(
+    const auto report = client::EncodeSharedMemory(
         cluster_->address(), job.inputs, job.Results(), {},
         {.least_bytes = 1, .sent = [](const absl::Status& why) { ADD_FAILURE() << why; }});
     ASSERT_TRUE(report.ok()) << report.status();
@@ -257,7 +256,7 @@ TEST_P(EncodeHandedTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
   EXPECT_GT(pooled, 0);
 }
 
-TEST_P(EncodeHandedTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
+TEST_P(EncodeSharedMemoryTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
   StartWithModels();
   EncoderJob job(*cluster_, "slide_small");
   const std::string moved = in_memory_ + "/moved";
@@ -270,14 +269,14 @@ TEST_P(EncodeHandedTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
   };
   absl::Status why;
   bool written = false;
-  client::HandedOptions handed;
+  client::SharedMemoryOptions handed;
   handed.least_bytes = 1;
   handed.sent = [&](const absl::Status& status) {
     why = status;
     written = !std::filesystem::is_empty(moved);
   };
   const auto report =
-      client::EncodeHanded(cluster_->address(), job.inputs, job.Results(), {}, handed);
+      client::EncodeSharedMemory(cluster_->address(), job.inputs, job.Results(), {}, handed);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->by_reference());
   EXPECT_TRUE(wire::HasReason(why, wire::reason::kFileNotFound)) << why;

@@ -1,4 +1,4 @@
-#include "client/cpp/handed.h"
+#include "client/cpp/shared_memory_job.h"
 
 #include <sys/stat.h>
 
@@ -22,13 +22,13 @@ namespace hilbert_ring::client {
 namespace {
 
 // In files: pooled vectors are few, and sent.
-bool Handed(const OutputTensor& output) { return output.tensor != v1::TENSOR_POOLED; }
+bool Shared(const OutputTensor& output) { return output.tensor != v1::TENSOR_POOLED; }
 
 // Counts the tensors that lie in scratch files instead of chunks.
-int64_t HandedBytes(const JobTensors& tensors) {
+int64_t SharedBytes(const JobTensors& tensors) {
   int64_t bytes = tensors.input_bytes();
   for (const OutputTensor& output : tensors.outputs) {
-    if (Handed(output)) bytes += std::ssize(output.data);
+    if (Shared(output)) bytes += std::ssize(output.data);
   }
   return bytes;
 }
@@ -74,7 +74,7 @@ absl::Status WriteCoordinates(const InputTensor& coordinates, const Scratch& scr
 absl::StatusOr<ScratchFiles> HandOver(const std::string& server, const JobTensors& tensors,
                                       const Access& access, const DataRootOptions& root) {
   ASSIGN_OR_RETURN(const SeenFolder seen, FindFolder(Connect(server, access), root));
-  RETURN_IF_ERROR(CheckMemoryRoom(seen.path, HandedBytes(tensors)));
+  RETURN_IF_ERROR(CheckMemoryRoom(seen.path, SharedBytes(tensors)));
   struct stat mark = {};
   if (stat(seen.mark_path.c_str(), &mark) != 0) return absl::ErrnoToStatus(errno, seen.mark_path);
   ASSIGN_OR_RETURN(Scratch scratch, Scratch::Make(seen.path, mark.st_uid));
@@ -88,21 +88,22 @@ absl::StatusOr<ScratchFiles> HandOver(const std::string& server, const JobTensor
     made.files.push_back(RawFileOf(made.scratch, input.tensor, input.type, input.shape));
   }
   for (const OutputTensor& output : tensors.outputs) {
-    if (!Handed(output)) continue;
+    if (!Shared(output)) continue;
     made.files.push_back(RawFileOf(made.scratch, output.tensor, output.type, output.shape));
   }
   return made;
 }
 
 // A job that failed so may be done where its tensors are sent.
-bool MaySendHanded(const absl::Status& failure) {
+bool MaySendSharedMemory(const absl::Status& failure) {
   return MaySend(failure) || wire::HasReason(failure, wire::reason::kFileNoSpace) ||
          wire::HasReason(failure, wire::reason::kFileIo);
 }
 
 // What time handing over took counts against the job's deadline.
 absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const JobRequest& request,
-                                      const JobOptions& options, const HandedOptions& handed) {
+                                      const JobOptions& options,
+                                      const SharedMemoryOptions& handed) {
   const JobTensors& tensors = request.tensors;
   const CallTiming timing = WithDefaults(options.timing);
   const absl::Time begun = timing.now();
@@ -115,23 +116,23 @@ absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const JobReques
     if (handed.sent && !why.ok()) handed.sent(why);
     return CallJob(server, request, from_now());
   };
-  if (HandedBytes(tensors) < handed.least_bytes) return send(absl::OkStatus());
+  if (SharedBytes(tensors) < handed.least_bytes) return send(absl::OkStatus());
   DataRootOptions root = handed.root;
   root.deadline = std::min(root.deadline, options.deadline - options.spent);
   absl::StatusOr<ScratchFiles> made = HandOver(server, tensors, options.access, root);
   if (!made.ok()) return send(made.status());
   JobOptions in_files = from_now();
   in_files.final = [&options](const absl::Status& failure) {
-    return MaySendHanded(failure) || (options.final && options.final(failure));
+    return MaySendSharedMemory(failure) || (options.final && options.final(failure));
   };
   absl::StatusOr<v1::Report> report = CallJob(server, InFiles(request, made->files), in_files);
   if (!report.ok()) {
-    if (!MaySendHanded(report.status())) return report;
+    if (!MaySendSharedMemory(report.status())) return report;
     made = report.status();  // the files go: a job that is sent may need their memory
     return send(report.status());
   }
   for (const OutputTensor& output : tensors.outputs) {
-    if (!Handed(output)) continue;
+    if (!Shared(output)) continue;
     RETURN_IF_ERROR(made->scratch.Read(wire::TensorName(output.tensor), output.data));
   }
   return report;
@@ -139,17 +140,19 @@ absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const JobReques
 
 }  // namespace
 
-absl::StatusOr<v1::Report> AttendHanded(const std::string& server, const AttendInputs& inputs,
-                                        const AttendOutputs& outputs, const AttendOptions& options,
-                                        const HandedOptions& handed) {
+absl::StatusOr<v1::Report> AttendSharedMemory(const std::string& server, const AttendInputs& inputs,
+                                              const AttendOutputs& outputs,
+                                              const AttendOptions& options,
+                                              const SharedMemoryOptions& handed) {
   RETURN_IF_ERROR(CheckInputs(inputs));
   RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
   return HandOrSend(server, RequestOf(inputs, outputs), options, handed);
 }
 
-absl::StatusOr<v1::Report> EncodeHanded(const std::string& server, const EncodeInputs& inputs,
-                                        const EncodeResults& results, const JobOptions& options,
-                                        const HandedOptions& handed) {
+absl::StatusOr<v1::Report> EncodeSharedMemory(const std::string& server, const EncodeInputs& inputs,
+                                              const EncodeResults& results,
+                                              const JobOptions& options,
+                                              const SharedMemoryOptions& handed) {
   RETURN_IF_ERROR(CheckEncode(inputs));
   RETURN_IF_ERROR(CheckResults(inputs.job, results));
   return HandOrSend(server, RequestOf(inputs, results), options, handed);
