@@ -26,7 +26,6 @@ absl::Status BadOpen(const std::string& message) {
 
 bool IsInteger(NpyType type) { return type >= NpyType::kInt16 && type <= NpyType::kUInt64; }
 
-// Of an input's file, in what it may come.
 absl::Status CheckType(const std::string& path, const JobArray& array, NpyType type) {
   const bool right = array.numbers == JobArray::Numbers::kIntegers ? IsInteger(type)
                      : array.numbers == JobArray::Numbers::kFloat64
@@ -66,7 +65,6 @@ absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::st
   }
 }
 
-// Coordinates as chunks have them.
 template <typename Integer>
 absl::Status Narrow(const std::string& path, const std::string& bytes, int64_t first, int axes,
                     std::string& narrow) {

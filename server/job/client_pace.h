@@ -1,14 +1,13 @@
-// Whether a client keeps up, in one direction: rows that it sends, or outputs that it reads.
+// Whether a client keeps up in one direction: rows that it sends, or outputs that it reads.
 //
 //   ClientPace pace(limits, "sent");
-//   const Deadline due = pace.Due(now, 0);    // from here on the client is waited for
-//   pace.Moved(now - began, bytes);           // it came
-//   return pace.Late(now - began);            // it did not come by then
+//   const Deadline due = pace.Due(now, 0);    // the wait for the client begins
+//   pace.Moved(now - began, bytes);           // it moved in time
+//   return pace.Late(now - began);            // it did not
 //
-// Only time in which nothing but the client was waited for counts. Of that time a client may take
-// what its bytes take at the least rate, and beyond it the idle timeout, once: what it falls behind
-// adds up until it has caught up. So neither a client that is silent nor one that sends a row now
-// and then keeps its workers for long.
+// Only time counts in which the job waits for its client alone. A client may take the time of its
+// bytes at the least rate plus the idle timeout once: delays add up until it has caught up. A
+// client that moves one row now and then therefore cannot keep its workers for long.
 #pragma once
 
 #include <chrono>
@@ -22,25 +21,22 @@ namespace hilbert_ring::server {
 
 struct PaceLimits {
   std::chrono::milliseconds idle{300'000};
-  int64_t bytes_per_second = 0;  // the least rate; 0: none, any progress counts
+  int64_t bytes_per_second = 0;  // the least rate; 0: any progress counts
 };
 
-// Pure: it has no clock of its own. Not thread-safe.
+// Not thread-safe.
 class ClientPace {
  public:
-  // what: "sent" or "read", for messages.
+  // what: "sent" or "read", for error texts.
   ClientPace(const PaceLimits& limits, std::string what)
       : limits_(limits), what_(std::move(what)) {}
 
-  // Until when the client is waited for that is waited for from `now` on, to take so many bytes; 0
-  // where they are not known.
+  // The end of a wait for `bytes` that begins now. bytes: 0 if unknown.
   Deadline Due(Clock::time_point now, int64_t bytes) const;
 
-  // The client moved so many bytes after it was waited for so long.
   void Moved(Clock::duration waited, int64_t bytes);
 
-  // Why a client that was waited for so long, until it was due, loses its job: DEADLINE_EXCEEDED,
-  // as CLIENT_IDLE, naming its rate if it moved something in that time.
+  // DEADLINE_EXCEEDED (CLIENT_IDLE) of a client that was waited for until it was due.
   absl::Status Late(Clock::duration waited) const;
 
  private:
@@ -49,7 +45,7 @@ class ClientPace {
   PaceLimits limits_;
   std::string what_;
   Clock::duration behind_{0};
-  // Since it last was not behind:
+  // Sums since the client was last on time:
   Clock::duration waited_{0};
   int64_t bytes_ = 0;
 };

@@ -27,13 +27,13 @@ absl::Status ClientRows::Resume(const std::vector<JobInput::Missing>& missing) {
       range.set_first_row(tokens.begin);
       range.set_rows(tokens.end - tokens.begin);
     }
-    // Sent even if this execution ends: the rows are forgotten, and no other one asks for them.
+    // Not this execution's stop: no later execution requests these rows again.
     RETURN_IF_ERROR(client_.Write(response, client_.stop()));
   }
   return absl::OkStatus();
 }
 
-// A client that can send rows again keeps its side open; the others close it behind the last row.
+// A client that can send rows again keeps its side open; others close it behind the last row.
 absl::Status ClientRows::Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) {
   ClientMessage message;
   const bool stays_open = open_.can_resend() || resumed_;

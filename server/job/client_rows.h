@@ -1,4 +1,4 @@
-// Rows that a client sends, and outputs that it takes: over its call, or in an epoch of a stream.
+// A job's rows and outputs over its client: a call, or an epoch of a stream.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace hilbert_ring::server {
 
 class ClientRows : public RowSource, public OutputSink {
  public:
-  // Both outlive it. open: the job's.
+  // Both outlive it.
   ClientRows(JobClient& client, const v1::Open& open) : client_(client), open_(open) {}
 
   bool AwaitArrived(int64_t bytes, JobClient::Input input) override {

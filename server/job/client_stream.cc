@@ -14,11 +14,10 @@ namespace {
 constexpr size_t kReadAhead = 4;  // messages
 constexpr std::chrono::milliseconds kUnreadLimit{500};
 constexpr std::chrono::milliseconds kArrivalLimit{5};
-// A client that has said that its rows follow does nothing else, but may have to wait for a
-// processor.
+// For a client whose rows follow: it may have to wait for a processor.
 constexpr std::chrono::milliseconds kFollowingLimit{100};
 
-// The first write has the call's metadata with it, and is not taken before those have left.
+// The transport takes the first write only when the call's metadata has left.
 grpc::WriteOptions OptionsOf(ClientStream::SendMode mode, int64_t written_bytes) {
   grpc::WriteOptions options;
   if (mode != ClientStream::SendMode::kNow && written_bytes > 0) options.set_buffer_hint();
@@ -68,7 +67,7 @@ bool ClientStream::EnoughArrived() const {
   return arrived_bytes_ >= awaited_bytes_ || ended_ || arrived_.size() >= read_ahead_;
 }
 
-// By the system's time: what is awaited is on its way, and who does not send it is found by Read.
+// By the system's time: Read finds a client that does not send what it announced.
 bool ClientStream::AwaitArrived(int64_t bytes, Input input) {
   MutexLock lock(mutex_);
   if (arrived_.empty() && input == Input::kMayFollow) return false;
@@ -94,8 +93,7 @@ absl::StatusOr<bool> ClientStream::ReadBytes(grpc::ByteBuffer& message, const Jo
       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
   if (absl::Status why = stop.why(); !why.ok()) return why;
   const Clock::duration waited = waits ? time_.Now() - began : Clock::duration(0);
-  // The job stops at once: if the caller requested it later, another thread could give a
-  // consequence as its reason.
+  // At once: by the time the caller did it, another thread could give a consequence as the reason.
   if (!in_time) stop_.Request(sends_.Late(waited));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
   if (arrived_.empty()) return false;
@@ -171,7 +169,7 @@ bool ClientStream::Hold(const v1::OutputChunk& chunk, std::string_view payload) 
 absl::Status ClientStream::AwaitTaken(const JobStop& stop) {
   MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
-  written_.notify_one();  // it is not used
+  written_.notify_one();  // for the next writer
   return turn.status();
 }
 
@@ -192,14 +190,13 @@ absl::StatusOr<bool> ClientStream::AwaitTurn(MutexLock& lock, Clock::duration pa
     if (status.ok()) status = stop_.why();
     if (!status.ok() || write_ != Operation::kPending) break;
     const Clock::time_point now = time_.Now();
-    // One that still sends rows may read when it has sent them all.
+    // A client may read only after it has sent all rows.
     const Deadline due = std::max(write_due_, arrived_at_ + idle_);
     if (now >= due) {
       stop_.Request(reads_.Late(now - write_began_));
       continue;
     }
     if (now >= patient) return false;
-    // Another message may be the one that is waited for by then.
     time_.WaitUntil(
         written_, lock, stop.token(), std::min(patient, due),
         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return write_ != Operation::kPending; });
@@ -209,7 +206,7 @@ absl::StatusOr<bool> ClientStream::AwaitTurn(MutexLock& lock, Clock::duration pa
     status = stop_.why();
   }
   if (status.ok()) return true;
-  written_.notify_one();  // the turn is another's
+  written_.notify_one();  // for the next writer
   return status;
 }
 
@@ -248,7 +245,7 @@ void ClientStream::End(const absl::Status& status,
 void ClientStream::AwaitDone(std::chrono::milliseconds limit) {
   MutexLock lock(mutex_);
   const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; };
-  // The rows of a write that nobody reads are of a job that has ended.
+  // An unread write holds rows of a job that has ended.
   if (write_ == Operation::kPending) limit = std::min(limit, kUnreadLimit);
   if (changed_.wait_for(lock, limit, done)) return;
   context_->TryCancel();
@@ -266,7 +263,7 @@ void ClientStream::OnReadDone(bool ok) {
     ended_ = true;
   }
   if (EnoughArrived()) changed_.notify_all();
-  // Where all has come that the client sends, a read would end with the call, and wake a thread.
+  // A read behind the last row would end with the call and wake a thread.
   if (awaited_bytes_ > 0 && arrived_bytes_ >= awaited_bytes_) sated_ = true;
   const bool read = ClaimRead();
   lock.unlock();
@@ -289,8 +286,7 @@ void ClientStream::OnWriteDone(bool ok) {
 void ClientStream::OnCancel() { stop_.Request(Gone()); }
 
 absl::Status ClientStream::Gone() const {
-  // The client's clock and ours differ a little.
-  constexpr auto kSlack = std::chrono::milliseconds(50);
+  constexpr auto kSlack = std::chrono::milliseconds(50);  // between the clocks of client and host
   const bool late = context_->deadline() <= std::chrono::system_clock::now() + kSlack;
   return late ? wire::ErrorOf(wire::reason::kClientDeadline, "the client's deadline passed")
               : wire::ErrorOf(wire::reason::kClientCancelled, "the client cancelled the job");

@@ -1,19 +1,16 @@
-// The client's side of one job: gRPC's callbacks turned into reads and writes that block, have a
-// deadline, and end at once when the job must stop.
+// A job's call over gRPC's callbacks: reads and writes that block, have a deadline, and end at once
+// when the job must stop. A blocking call of gRPC could not end while its client is silent.
 //
 //   auto stream = ClientStream::Make(context);            // its reactor
 //   stream->AwaitFirst(began);                // no thread waits for the first message
 //   stream->ReadAhead();                      // once the job has its workers
 //   absl::StatusOr<bool> more = stream->Read(message, stop);
-//   stream->Write(response, stop);            // waits for the message before it to be taken
-//   stream->End(status, {});                  // once, whatever is still under way
+//   stream->Write(response, stop);            // waits until the message before is taken
+//   stream->End(status, {});                  // once, also during a read or write
 //
-// Before the job has its workers nothing but the first message is read; then a few messages are
-// read ahead, and one is being written: nothing else is buffered. A client that does not read stops
-// Write, one that is not read from stops sending, by HTTP/2 flow control. How long it may do so is
-// its pace's to say, which counts from when a message was handed to the transport, not from when
-// somebody wanted to write. Calls that block (gRPC's synchronous service) cannot end while they
-// read; that a job can fail while its client is silent is why this is built on callbacks.
+// Before the job has its workers only the first message is read, then a few are read ahead. One
+// message is being written. HTTP/2 flow control bounds all others. The pace counts from when the
+// transport gets a message, not from when a thread wants to write.
 #pragma once
 
 #include <chrono>
@@ -43,38 +40,35 @@ namespace hilbert_ring::server {
 class ClientStream : public JobClient,
                      public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // Lives until gRPC is done with it and nobody holds it. How long the client takes goes by `time`,
-  // which outlives it.
+  // Lives until gRPC and every holder are done with it. `time` outlives it.
   static std::shared_ptr<ClientStream> Make(grpc::CallbackServerContext* context,
                                             const PaceLimits& limits,
                                             const TimeSource& time = SystemTime());
 
-  // Reads the first message. Calls `began` when it is there or none will come, on a thread of
-  // gRPC's, which must not be blocked. Once, before any Read.
+  // Calls `began` when the first message or the end is there, on a thread of gRPC's that must not
+  // be blocked. Once, before any Read.
   void AwaitFirst(std::function<void()> began);
 
-  // Of the first message, once it is there.
+  // Bytes of the first message, once it is there.
   int64_t first_bytes();
 
   void ReadAhead() override;
 
-  // Whether a message is there, or none will come, by `due`. By the thread that reads.
+  // Whether a message or the end is there by `due`. Called by the reading thread.
   bool AwaitMessage(Deadline due);
 
-  // What the call may take before that, in the account of all calls that wait. Of whoever holds the
-  // call's place.
+  // The call's share of the memory of all waiting calls, until ReadAhead.
   std::optional<JobMemory::Reservation>& waiting() { return waiting_; }
 
   JobStop& stop() override { return stop_; }
 
-  // False when the client has closed its side. The stop's reason is DEADLINE_EXCEEDED when nothing
-  // came at the client's pace, or too little in all (CLIENT_IDLE). INVALID_ARGUMENT
-  // (INVALID_OPEN) for bytes that are no request.
+  // False when the client has closed its side. DEADLINE_EXCEEDED (CLIENT_IDLE), also as the stop's
+  // reason, if the client is behind its pace; INVALID_ARGUMENT (INVALID_OPEN) for bytes that are no
+  // request.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
   bool AwaitArrived(int64_t bytes, Input input) override;
 
-  // Messages are taken by the transport, which the client's reading makes room in.
   using JobClient::Write;
   absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
                      SendMode mode) override;
@@ -84,14 +78,13 @@ class ClientStream : public JobClient,
   absl::Status AwaitTaken(const JobStop& stop) override;
   void Offer(const v1::AttendResponse& response) override;
 
-  // Ends the call with OK and the report, with the outputs that leave with it, once the client has
-  // taken what was written before; with the stop's reason if it does not.
+  // Ends the call with OK, held outputs and the report, once the message before is taken; with the
+  // stop's reason otherwise.
   void End(const v1::Report& report);
 
-  // Ends the call with an error. retry_after goes along as retry_after.
   void End(const absl::Status& status, std::optional<std::chrono::milliseconds> retry_after);
 
-  // Waits until the status has left; a client that does not take it in time is cut off.
+  // Waits until the status has left; cuts off a client that does not take it in time.
   void AwaitDone(std::chrono::milliseconds limit);
 
  private:
@@ -107,21 +100,21 @@ class ClientStream : public JobClient,
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
-  absl::Status Gone() const;  // why the call ends where the client is not there any more
+  absl::Status Gone() const;  // why a call ends whose client has left
 
-  // Until the transport has taken the message before; false when it has not within the patience.
+  // Waits for the message before; false if it is not taken within the patience.
   absl::StatusOr<bool> AwaitTurn(MutexLock& lock, Clock::duration patience, const JobStop& stop)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The message becomes outgoing_, whose write the caller starts when it has unlocked: gRPC may
-  // call back before StartWrite returns, as it may before StartRead does.
+  // Makes the message outgoing_. The caller unlocks before it starts the write: gRPC may call back
+  // before StartWrite (or StartRead) returns.
   void Prepare(grpc::ByteBuffer response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<bool> ReadBytes(grpc::ByteBuffer& message, const JobStop& stop);
-  // Whether the next read is to be started: none is under way, and not enough has arrived.
+  // True if the caller is to start a read.
   bool ClaimRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes an output that leaves with the report; false where too much would.
+  // Keeps an output for the report; false if that exceeds kMostHeldBytes.
   bool Hold(const v1::OutputChunk& chunk, std::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the reader is to look: at each message, or when it has what it awaits.
+  // Whether to wake the reader: at each message, or when AwaitArrived has its bytes.
   bool EnoughArrived() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   enum class Operation { kPending, kDone, kFailed };
@@ -135,21 +128,20 @@ class ClientStream : public JobClient,
   std::optional<JobMemory::Reservation> waiting_;
 
   Mutex mutex_;
-  std::condition_variable_any changed_;  // what has arrived, and the call's end
-  std::condition_variable_any written_;  // one waits for its turn to write
-  grpc::ByteBuffer incoming_;            // gRPC's while reading_
-  grpc::ByteBuffer outgoing_;            // gRPC's while write_ is kPending
+  std::condition_variable_any changed_;                           // of arrived_, ended_ and done_
+  std::condition_variable_any written_;                           // of write_
+  grpc::ByteBuffer incoming_;                                     // gRPC's while reading_
+  grpc::ByteBuffer outgoing_;                                     // gRPC's while write_ is kPending
   std::deque<grpc::ByteBuffer> arrived_ ABSL_GUARDED_BY(mutex_);  // not yet read
   int64_t arrived_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t awaited_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: any
   size_t read_ahead_ ABSL_GUARDED_BY(mutex_) = 0;      // messages
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
-  // What was awaited has come: nothing more is read until somebody wants more.
-  bool sated_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<v1::OutputChunk> held_ ABSL_GUARDED_BY(mutex_);  // they leave with the report
+  bool sated_ ABSL_GUARDED_BY(mutex_) = false;  // reads nothing more until a Read waits
+  std::vector<v1::OutputChunk> held_ ABSL_GUARDED_BY(mutex_);  // outputs that leave with the report
   int64_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;            // nothing more comes
-  Clock::time_point arrived_at_ ABSL_GUARDED_BY(mutex_);  // when something came last
+  Clock::time_point arrived_at_ ABSL_GUARDED_BY(mutex_);  // of the last message
   Operation write_ ABSL_GUARDED_BY(mutex_) = Operation::kDone;
   Clock::time_point write_began_ ABSL_GUARDED_BY(mutex_);
   Deadline write_due_ ABSL_GUARDED_BY(mutex_);

@@ -29,7 +29,6 @@ JobShape ShapeOf(const EncodeJob& job, const JobSpec& attention) {
           std::make_shared<SlideRows>(job.slide_tiles, job.config.class_token ? 1 : 0)};
 }
 
-// Of a row of POOLED.
 int64_t PooledRowBytes(const EncodeJob& job) {
   return std::ssize(job.outputs.states) * job.config.embed_dim *
          static_cast<int64_t>(sizeof(float));
@@ -40,8 +39,7 @@ int64_t PooledBytes(const EncodeJob& job) {
   return SaturatingMultiply(std::ssize(job.slide_tiles), PooledRowBytes(job));
 }
 
-// 24 bytes a number: the workers' sums in float64, those of the state that is put together, its
-// means, and all means.
+// 24 bytes a float: sums of the workers and of one state in float64, that state's means, all means.
 int64_t ResultBytes(const EncodeJob& job) { return SaturatingMultiply(PooledBytes(job), 6); }
 
 class EncodeWork : public JobWork {
@@ -157,7 +155,7 @@ class EncodeWork : public JobWork {
   }
 
  private:
-  // As clients have them: no axis of one state, and none of heads where their mean is wanted.
+  // Without the axis of a single state, or of heads if the client wants their mean.
   std::vector<int64_t> StatesShape(int64_t rows) const {
     const int64_t states = std::ssize(job_.outputs.states);
     if (states == 1) return {rows, job_.config.embed_dim};
@@ -170,9 +168,9 @@ class EncodeWork : public JobWork {
 
   v1::EncodeSpec message_;  // with digest and states
   const EncodeJob job_;
-  const std::optional<LayerNorm> norm_;  // where slides are pooled
+  const std::optional<LayerNorm> norm_;  // if slides are pooled
   const EncodeWorkOptions options_;
-  const int64_t weight_bytes_, widened_weight_bytes_;  // the latter without products of bfloat16
+  const int64_t weight_bytes_, widened_weight_bytes_;  // with and without products of bfloat16
   PooledParts parts_;
 };
 

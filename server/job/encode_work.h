@@ -1,4 +1,4 @@
-// An encoder's job, as the course of a job knows it (job_work.h).
+// The JobWork of an encoder's job.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,16 @@
 
 namespace hilbert_ring::server {
 
-// Plans an encoder's job over so many workers of so many threads.
+// Plans an encoder's job over workers of `threads` each.
 Planner EncodePlanner(const EncodeJob& job, int threads, std::function<bool()> cancelled);
 
-// threads: of the worker that has most. Errors of ModelCatalog::Open and DecodeEncodeSpec;
-// OUT_OF_RANGE (INVALID_SPEC): a row of results does not go into a chunk, or pooled results take
-// more than max_result_bytes here.
+// Errors of ModelCatalog::Open and DecodeEncodeSpec; OUT_OF_RANGE (INVALID_SPEC): a row of results
+// exceeds a chunk, or pooled results exceed max_result_bytes.
 struct EncodeWorkOptions {
   SpecLimits limits;
-  int threads = 1;
+  int threads = 1;  // of the worker with most
   int64_t max_result_bytes = int64_t{1} << 30;
-  int check_rows = 0;  // of attention's jobs: the report says that none of this one was
+  int check_rows = 0;  // the report notes that an encoder's rows are not checked
 };
 absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& spec,
                                                         ModelCatalog& models,

@@ -16,12 +16,12 @@ using Worker = std::shared_ptr<const Member>;
 bool MeansLoss(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
          code == absl::StatusCode::kCancelled || code == absl::StatusCode::kFailedPrecondition ||
-         code == absl::StatusCode::kUnauthenticated;  // it has registered anew meanwhile
+         code == absl::StatusCode::kUnauthenticated;  // it has registered anew
 }
 
 bool IsOfFiles(const absl::Status& error) { return wire::ReasonOf(error).starts_with("FILE_"); }
 
-// Another worker may find the same, or has a better disk.
+// Errors that depend on the worker's disk.
 bool IsOfADisk(const absl::Status& error) {
   const std::string reason = wire::ReasonOf(error);
   return IsOfFiles(error) || reason.starts_with("MODEL_") || reason.starts_with("DATA_ROOT_") ||
@@ -39,11 +39,11 @@ bool HasCorruptBlocks(const absl::Status& error) {
 // A status of the transport carries no details.
 bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
 
-// A worker's clock is not ours, and neither counts from the same moment.
+// Half the limit: the clocks of worker and coordinator differ, and start at different moments.
 bool IsOver(const ComputeTime& time) { return 2 * time.taken >= time.limit; }
 
-// The worker that the job's reports are about most, as reporter or as peer; null: there is none
-// with more than one. Among equals a peer comes before its reporter, earlier reports come first.
+// The worker in most reports, as reporter or peer; null unless it is in two (in one, if slow).
+// Among equals a peer comes before its reporter, an earlier report before a later.
 Worker MostReported(const std::vector<PeerReport>& reports, bool slow) {
   Worker most;
   int64_t most_often = slow ? 0 : 1;
@@ -62,13 +62,13 @@ Worker MostReported(const std::vector<PeerReport>& reports, bool slow) {
   return most;
 }
 
-// The worker to leave out for the reports of this failure and the earlier ones.
+// The worker to exclude after this failure's and earlier reports.
 Worker CutOff(const Failure& failure, const std::vector<Failure>& earlier) {
   std::vector<PeerReport> reports;
   for (const Failure& before : earlier) {
     reports.insert(reports.end(), before.reports.begin(), before.reports.end());
   }
-  if (reports.empty() && !failure.slow) return nullptr;  // it may have been a moment's
+  if (reports.empty() && !failure.slow) return nullptr;  // it may be transient
   reports.insert(reports.end(), failure.reports.begin(), failure.reports.end());
   return MostReported(reports, failure.slow);
 }
@@ -97,14 +97,14 @@ Verdict Decide(const Failure& failure, const std::vector<Failure>& earlier,
       break;
     case FailureKind::kEither:
       verdict.without = failure.worker;
-      if (AnotherFailedSo(failure, earlier)) return verdict;  // it is the job's
+      if (AnotherFailedSo(failure, earlier)) return verdict;  // the error is the job's
       break;
     case FailureKind::kRing:
       verdict.without = CutOff(failure, earlier);
       break;
   }
   if (verdict.without == nullptr) return verdict;
-  // Any worker may run a job of a status that is retried. For another status it must be another.
+  // A status that is retried may run anywhere; another needs other workers.
   if (MayRetry(failure.status) || fits_without(verdict.without)) {
     verdict.then = Verdict::Then::kRetryWithout;
   }
@@ -120,7 +120,7 @@ bool MayRetry(const absl::Status& status) {
 FailureKind KindOf(const grpc::Status& status, const ComputeTime& time) {
   if (!SaidByWorker(status)) return FailureKind::kWorker;
   const absl::Status error = wire::FromGrpc(status);
-  // It does not get rid of a job that we know nothing of.
+  // The worker holds on to a job that the coordinator does not know.
   if (wire::HasReason(error, wire::reason::kWorkerBusy)) return FailureKind::kStall;
   if (absl::IsDeadlineExceeded(error) && IsOver(time)) return FailureKind::kOther;
   return ReportsALoss(error) || HasCorruptBlocks(error) ? FailureKind::kRing : FailureKind::kEither;
@@ -144,13 +144,13 @@ absl::Status LostWorker(const std::string& address, absl::string_view how) {
 absl::Status FailureOf(const std::string& address, const grpc::Status& status) {
   if (status.ok()) return LostWorker(address, "its stream ended without figures");
   const absl::Status error = wire::FromGrpc(status);
-  // The transport's status of a worker that has no thread for the call.
+  // Also a status of the transport, if the worker has no thread for the call.
   const bool full = absl::IsResourceExhausted(error);
   if (!SaidByWorker(status) && !full) return LostWorker(address, error.message());
   const std::string message = absl::StrCat("worker ", address, ": ", error.message());
   if (ReportsALoss(error)) return wire::ErrorOf(wire::reason::kWorkerLost, message);
   if (HasCorruptBlocks(error)) return wire::ErrorOf(wire::reason::kWorkerDataLoss, message);
-  // A reason is a label of metrics: an unknown name is dropped, the code stays.
+  // A reason is a label of metrics: an unknown name is dropped.
   const wire::Reason* const reason = wire::FindReason(wire::ReasonOf(error));
   const absl::Status failure(error.code(), message);
   return reason == nullptr ? failure : wire::WithReason(failure, *reason);

@@ -1,14 +1,13 @@
-// What a job does when an execution of it fails: one pure function decides.
+// What a job does when an execution fails.
 //
-//   Failure failure = execution.failure();            // what ended it (job_execution.h)
+//   Failure failure = execution.failure();
 //   const Verdict verdict = Decide(failure, history, fits_without);
 //   history.push_back(failure);
 //
-// ServedJob applies the limit of retries (CoordinatorSettings::max_retries) after it.
-//
-// A worker that breaks off, stalls or sends corrupt blocks is left out of this job, and backs off.
-// An error that may be the job's own asks for another worker's opinion. Workers that report each
-// other are tried once more together; then the job does without the one that is reported most.
+// ServedJob then applies CoordinatorSettings::max_retries. The job excludes a worker that breaks
+// off, stalls or sends corrupt blocks; the worker backs off. An error that may be the job's own is
+// tried on another worker. Workers that report each other are tried together once more; then the
+// job excludes the worker with most reports.
 #pragma once
 
 #include <memory>
@@ -26,23 +25,21 @@
 namespace hilbert_ring::server {
 
 enum class FailureKind {
-  kOther,   // of the job, its client, or a worker that left: the status says whether to try again
-  kWorker,  // a worker broke off, left something out, or sent what cannot be
+  kOther,   // of the job, its client, or a worker that left: the status decides
+  kWorker,  // a worker broke off, omitted rows, or sent an invalid message
   kStall,   // a worker made no progress, though it waited for no peer
   kEither,  // a worker's error that may be the job's
-  kRing,    // workers report that they lost a peer
+  kRing,    // workers lost a peer
 };
 
-// A worker lost a peer in the exchange.
-struct PeerReport {
+struct PeerReport {  // a worker lost a peer in the exchange
   std::shared_ptr<const Member> by;
-  std::shared_ptr<const Member> of;  // null: it names no peer
+  std::shared_ptr<const Member> of;  // null: unknown
 };
 
-// What ended an execution.
 struct Failure {
   FailureKind kind = FailureKind::kOther;
-  absl::Status status;                   // of the job, if it is not tried again
+  absl::Status status;                   // the job's, if it is not tried again
   std::shared_ptr<const Member> worker;  // of kWorker, kStall and kEither
   std::vector<PeerReport> reports;       // of kRing
   bool slow = false;                     // another such failure would take too long
@@ -51,40 +48,34 @@ struct Failure {
 struct Verdict {
   enum class Then { kFail, kRetryWithAll, kRetryWithout };
   Then then = Then::kFail;
-  std::shared_ptr<const Member> without;  // the worker to leave out; null: none
-  // When the worker backs off: at once, or when the job has ended well without it.
+  std::shared_ptr<const Member> without;  // the worker to exclude; null: no worker
   enum class BackOff { kNow, kIfOthersSucceed } back_off = BackOff::kIfOthersSucceed;
 };
 
-// earlier: the job's failures before this one. fits_without: whether the job fits the live workers
-// without this one.
+// earlier: the job's failures before. fits_without: whether the job fits the other live workers.
 Verdict Decide(const Failure& failure, const std::vector<Failure>& earlier,
                absl::FunctionRef<bool(const std::shared_ptr<const Member>&)> fits_without);
 
-// A failure of workers, which other workers, or the same ones once more, need not share.
+// Whether other workers, or the same workers later, may succeed.
 bool MayRetry(const absl::Status& status);
 
-// A job's time, by the coordinator's clock.
-struct ComputeTime {
+struct ComputeTime {  // by the coordinator's clock
   Clock::duration taken{0}, limit{0};
 };
 
-// The failure of a worker's stream that ended with this status; OK means without figures. A
-// worker's report of a peer is kRing.
+// Of a worker's stream that ended with this status; OK means without figures.
 FailureKind KindOf(const grpc::Status& status, const ComputeTime& time);
 
-// The status that the stream would have ended with.
 grpc::Status StatusOf(const v1::RunFailed& failed);
 
-// A worker lacks memory that its heartbeats reported.
+// Whether a worker lacks memory that its heartbeats reported.
 bool LacksWhatItHas(const absl::Status& error);
 
-// WORKER_LOST, with the address and how.
+// WORKER_LOST.
 absl::Status LostWorker(const std::string& address, absl::string_view how);
 
-// The status of a job whose worker ended its stream so. The end of its connection, and its report
-// of a lost peer, is WORKER_LOST; corrupt blocks are WORKER_DATA_LOSS; other errors keep their
-// reason.
+// The job's status for a worker's: WORKER_LOST for a lost connection or peer, WORKER_DATA_LOSS for
+// corrupt blocks, otherwise the worker's error with its reason.
 absl::Status FailureOf(const std::string& address, const grpc::Status& status);
 
 }  // namespace hilbert_ring::server

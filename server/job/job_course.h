@@ -1,4 +1,4 @@
-// Where a job is in its course, and how far, for whoever asks: ListJobs, metrics, the log.
+// A job's phase and progress, for ListJobs, metrics and the log.
 #pragma once
 
 #include <algorithm>
@@ -14,21 +14,21 @@
 
 namespace hilbert_ring::server {
 
-// Written by the job's call, read by any thread once the job has its id.
+// Written by the job's thread, read by any thread once the job has its id.
 class JobCourse {
  public:
   explicit JobCourse(const TimeSource& time = SystemTime()) : time_(time), opened_(time.Now()) {}
 
-  // While nobody else knows of the job, as ShowIn and SetStream.
+  // SetJob, ShowIn and SetStream: before another thread knows the job.
   void SetJob(std::string job_id, int64_t tokens) {
     job_id_ = std::move(job_id);
     tokens_ = tokens;
   }
 
-  // Of an epoch of a stream: the stream's course shows it. The stream outlives it.
+  // Mirrors an epoch in its stream's course, which outlives it.
   void ShowIn(JobCourse& stream) { shown_in_ = &stream; }
 
-  // Of a stream, between its epochs and as they are.
+  // A stream's phase is its epoch's.
   void Show(JobPhase phase, int workers, double fraction) {
     workers_ = workers;
     fraction_ = fraction;
@@ -40,12 +40,11 @@ class JobCourse {
   }
   void SetStream() { stream_ = true; }
 
-  // Moves on, on so many workers, and logs it. False where no way leads there: that is a mistake of
-  // ours, logged as an error, and the job is taken to be there.
+  // Logs the move. False, and an error in the log, for a move that job_phase.h excludes.
   bool Enter(JobPhase phase, int workers = 0);
 
-  // Of the phase's work, 0 to 1. What is said of another phase than the job's is not kept: phases
-  // overlap in what workers do.
+  // fraction: of the phase's work, 0 to 1. Dropped if the job is in another phase: workers'
+  // phases overlap.
   void Advance(JobPhase phase, double fraction) {
     if (phase_ != phase) return;
     fraction_ = std::clamp(fraction, 0.0, 1.0);
@@ -53,14 +52,14 @@ class JobCourse {
   }
 
   JobPhase phase() const { return phase_; }
-  int64_t tokens() const { return tokens_; }  // of a stream: of the epochs that are done
+  int64_t tokens() const { return tokens_; }  // of a stream: of finished epochs
   bool stream() const { return stream_; }
-  int64_t epochs() const { return epochs_; }  // of a stream: that are done
-  int workers() const { return workers_; }    // 0 where it has none
+  int64_t epochs() const { return epochs_; }  // of a stream: finished
+  int workers() const { return workers_; }
   double fraction() const { return fraction_; }
   Clock::time_point opened() const { return opened_; }
 
-  // When it entered which phase; the first kMostPassages. The job's call alone may ask.
+  // The first kMostPassages; for the job's thread alone.
   struct Passage {
     JobPhase phase;
     Clock::time_point at;
