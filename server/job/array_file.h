@@ -13,10 +13,8 @@
 
 namespace hilbert_ring::server {
 
-// FILE_MISSHAPEN.
 absl::Status Misshapen(const std::string& path, const std::string& what);
 
-// The type of a job's numbers in a file.
 wire::NpyType TypeOf(DataType dtype);
 
 // Place and type of a file's numbers.

@@ -1,13 +1,11 @@
 // Whether a client keeps up in one direction: rows that it sends, or outputs that it reads.
 //
-//   ClientPace pace(limits, "sent");
 //   const Deadline due = pace.Due(now, 0);    // the wait for the client begins
 //   pace.Moved(now - began, bytes);           // it moved in time
 //   return pace.Late(now - began);            // it did not
 //
-// Only time counts in which the job waits for its client alone. A client may take the time of its
-// bytes at the least rate plus the idle timeout once: delays add up until it has caught up. A
-// client that moves one row now and then therefore cannot keep its workers for long.
+// Time counts only while the job waits for its client alone. A client may take the time of its
+// bytes at the least rate plus the idle timeout once: delays add up until it has caught up.
 #pragma once
 
 #include <chrono>
@@ -27,7 +25,7 @@ struct PaceLimits {
 // Not thread-safe.
 class ClientPace {
  public:
-  // what: "sent" or "read", for error texts.
+  // what: "sent" or "read".
   ClientPace(const PaceLimits& limits, std::string what)
       : limits_(limits), what_(std::move(what)) {}
 

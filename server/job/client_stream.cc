@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kReadAhead = 4;  // messages
 constexpr std::chrono::milliseconds kUnreadLimit{500};
 constexpr std::chrono::milliseconds kArrivalLimit{5};
-// For a client whose rows follow: it may have to wait for a processor.
+// A client whose rows follow may have to wait for a processor.
 constexpr std::chrono::milliseconds kFollowingLimit{100};
 
 // The transport takes the first write only when the call's metadata has left.

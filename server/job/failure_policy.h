@@ -1,13 +1,8 @@
-// What a job does when an execution fails.
+// The decision after a failed execution. ServedJob then applies CoordinatorSettings::max_retries.
 //
-//   Failure failure = execution.failure();
-//   const Verdict verdict = Decide(failure, history, fits_without);
-//   history.push_back(failure);
-//
-// ServedJob then applies CoordinatorSettings::max_retries. The job excludes a worker that breaks
-// off, stalls or sends corrupt blocks; the worker backs off. An error that may be the job's own is
-// tried on another worker. Workers that report each other are tried together once more; then the
-// job excludes the worker with most reports.
+// The job excludes a worker that breaks off, stalls or sends corrupt blocks; the worker backs off.
+// An error that may be the job's own is tried on another worker. Workers that report each other are
+// tried together once more; then the job excludes the worker with most reports.
 #pragma once
 
 #include <memory>
@@ -63,7 +58,7 @@ struct ComputeTime {  // by the coordinator's clock
   Clock::duration taken{0}, limit{0};
 };
 
-// Of a worker's stream that ended with this status; OK means without figures.
+// OK as a worker's stream's status means "without figures".
 FailureKind KindOf(const grpc::Status& status, const ComputeTime& time);
 
 grpc::Status StatusOf(const v1::RunFailed& failed);

@@ -34,7 +34,7 @@ class JobClient {
     kWithReport,  // in the report's message, up to kMostHeldBytes; more is written before
   };
 
-  // What the transport takes though the client reads nothing.
+  // The transport takes about this much though the client reads nothing.
   static constexpr int64_t kMostHeldBytes = 64 << 10;
 
   virtual ~JobClient() = default;

@@ -1,4 +1,4 @@
-// A job's phase and progress, for ListJobs, metrics and the log.
+// The phase and progress of a job: ListJobs, metrics and the log show them.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class JobCourse {
   }
   void SetStream() { stream_ = true; }
 
-  // Logs the move. False, and an error in the log, for a move that job_phase.h excludes.
+  // Logs the move. Returns false for a move that job_phase.h excludes, and logs an error.
   bool Enter(JobPhase phase, int workers = 0);
 
   // fraction: of the phase's work, 0 to 1. Dropped if the job is in another phase: workers'

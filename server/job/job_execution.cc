@@ -14,12 +14,12 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Beyond a worker's own limit on its compute.
+// Above a worker's own limit.
 constexpr auto kComputeSlack = std::chrono::seconds(30);
 
 constexpr int64_t kFewBytes = 1 << 20;
 
-// Outputs of few rows. A trace is long, and leaves in one message with the report.
+// A trace is long, and leaves in the report's message.
 JobClient::SendMode SendModeOf(const v1::Open& open) {
   return open.input_follows() && !open.want_trace() ? JobClient::SendMode::kWithReport
                                                     : JobClient::SendMode::kWithNext;
@@ -29,8 +29,7 @@ bool NoCoordinates(const JobSpec& spec) {
   return !spec.ordering || spec.ordering->coordinate_axes == 0;
 }
 
-// Of a ring that could not be formed: the one that the payload names, while all are there. Null
-// where a worker has left, and the ring failed for that.
+// The member that the payload names. Null if a member has left: the ring failed because of that.
 std::shared_ptr<const Member> Named(const absl::Status& error, const char* payload,
                                     const Members& members) {
   const auto address = error.GetPayload(payload);
@@ -116,11 +115,11 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
     }
     return std::move(figures_);
   }
-  // The first reason counts, also for the streams that still run.
+  // Before the streams see it: the first reason counts.
   stop_.Request(status);
   job_.held = run.End();
   if (failure_.kind == FailureKind::kOther) failure_ = run.failure();
-  if (job_.source.ReadByWorkers()) job_.held = HeldRows();  // they are read again
+  if (job_.source.ReadByWorkers()) job_.held = HeldRows();  // the next execution reads them again
   return stop_.why();
 }
 
@@ -182,8 +181,7 @@ absl::Status JobExecution::Start(JobRun& run) {
   return status.ok() && !rows_first_ ? Admit(stop_) : status;
 }
 
-// What the worker is told then is RunOpen alone. All rows have arrived, so that it is not kept
-// waiting for a client.
+// Then the worker gets RunOpen alone, and does not wait for the client: all rows have arrived.
 bool JobExecution::RowsComeFirst() {
   return members_.size() == 1 && job_.open.input_follows() && job_.open.can_resend() &&
          job_.work.model().empty() && NoCoordinates(job_.spec) &&
@@ -191,8 +189,7 @@ bool JobExecution::RowsComeFirst() {
                                   JobClient::Input::kFollows);
 }
 
-// All that the client is told may be in the report's message: its outputs are few, and nothing
-// that takes long is behind them.
+// Whether all messages may be in the report's: outputs are few, and no check is due.
 bool JobExecution::FitsOneAnswer() const {
   return job_.open.one_answer() && send_mode_ == JobClient::SendMode::kWithReport && !job_.check &&
          job_.work.shape().BytesOf(kOutputKinds) <= JobClient::kMostHeldBytes;
@@ -205,11 +202,10 @@ absl::Status JobExecution::Compute(JobRun& run) {
 
 absl::Status JobExecution::Send(JobRun& run) {
   Enter(JobPhase::kSending);
-  NoteSent(0);  // rows that left before
+  NoteSent(0);  // counts rows of earlier executions
   RETURN_IF_ERROR(run.AwaitEnd());
   RETURN_IF_ERROR(SendResults());
-  // The last output may be a part of a shard: while a client does not take it, its memory is in
-  // use.
+  // The last output may be part of a shard, whose memory is in use until the client takes it.
   return client_.AwaitTaken(stop_);
 }
 
@@ -229,13 +225,12 @@ absl::Status JobExecution::Admit(const JobStop& stop) {
   admitted.set_job_id(job_.open.job_id());
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members_.size()));
-  // An execution that ends before it could say so leaves it to the next.
+  // After an error the next execution sends it.
   absl::Status status = client_.Write(response, stop);
   job_.admitted = status.ok();
   return status;
 }
 
-// All outputs have left by now, but the client does not have its report.
 absl::Status JobExecution::Check(JobRun& run) {
   Enter(JobPhase::kChecking);
   if (!job_.check) return absl::OkStatus();
@@ -243,8 +238,8 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (shards.empty()) {
     if (job_.sink.BytesByWorkers()) {
       figures_.check_note =
-          "--check-rows: no row was computed again, for the workers read and wrote files where the "
-          "coordinator does not see their memory";
+          "--check-rows: no row was computed again because the workers read and wrote files where "
+          "the coordinator does not see their memory";
     }
     return absl::OkStatus();
   }
@@ -278,7 +273,6 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
                                               const std::shared_ptr<const void>& owner,
                                               Clock::duration patience) {
   const Clock::time_point begun = sent_ ? Now() : Clock::time_point();
-  // Those of few rows are there at once, and the report is right behind them.
   absl::StatusOr<bool> handed = job_.sink.Take(chunk, payload, owner, patience, stop_, send_mode_);
   if (!handed.ok() || !*handed) return handed;
   if (sent_) sent_->Add(rank, begun, Now());
@@ -299,7 +293,7 @@ void JobExecution::NoteSent(int64_t rows) {
 
 void JobExecution::SendProgress(double fraction, int64_t layer) {
   job_.course.Advance(JobPhase::kComputing, fraction);
-  if (one_answer_ && !job_.admitted) return;  // the job's own thread hears its worker
+  if (one_answer_ && !job_.admitted) return;  // its worker answers soon
   v1::AttendResponse response;
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);

@@ -1,10 +1,7 @@
-// One execution of a job, on workers that were given to it:
+// One execution of a job, from the ring to the check of rows, on the workers of one grant.
 //
-//   ring -> start: Run streams, memory, Admitted -> receive: rows that are here already, chunks as
-//   they come -> compute -> send: the last outputs -> check of rows
-//
-// An execution that fails leaves what the next one needs: which rows have come, those of them that
-// this process holds, and what the client has of the outputs.
+// A failed execution leaves to the next: which rows have come, the rows that this process holds,
+// and which outputs the client has.
 #pragma once
 
 #include <atomic>
@@ -32,9 +29,9 @@
 
 namespace hilbert_ring::server {
 
-// What a job is, and what lasts from one execution to the next.
+// A job, and the state that lasts from one execution to the next.
 struct JobRecord {
-  // All that is pointed to must outlive it.
+  // References outlive it.
   JobRecord(v1::Open opened, JobWork& job_work, RowSource& rows, OutputSink& outputs,
             OrderCache& orders, JobCourse& how_far)
       : open(std::move(opened)),
@@ -47,32 +44,32 @@ struct JobRecord {
         course(how_far),
         check(work.MakeCheck()) {}
 
-  const v1::Open open;  // without what it is to compute
-  int64_t number = 0;   // that no other job has, whatever clients call them
+  const v1::Open open;  // without the spec
+  int64_t number = 0;   // unique, unlike the ids of clients
   JobWork& work;
   RowSource& source;
   OutputSink& sink;
   const JobSpec& spec;
-  std::string traceparent;  // the caller's; empty: none
+  std::string traceparent;  // the caller's, or empty
   JobInput input;
   HeldRows held;
   Delivered delivered;
   JobCourse& course;
-  const std::shared_ptr<RowCheck> check;           // null: none is asked for
-  std::atomic<int64_t> rows_sent = 0;              // of outputs
-  int64_t bytes_received = 0;                      // payload, of the client's
-  std::atomic<int64_t> bytes_sent = 0;             // payload, to the client
-  JobMemory::Reservation* order_memory = nullptr;  // of coordinates, and the order made of them
-  bool begun = false;                              // it was executed before
-  bool admitted = false;                           // the client was told
+  const std::shared_ptr<RowCheck> check;           // null: no rows to check
+  std::atomic<int64_t> rows_sent = 0;              // outputs
+  int64_t bytes_received = 0;                      // payload
+  std::atomic<int64_t> bytes_sent = 0;             // payload
+  JobMemory::Reservation* order_memory = nullptr;  // of coordinates and their order
+  bool begun = false;                              // an execution came before
+  bool admitted = false;                           // the client got Admitted
 };
 
-// Of an execution that ended well.
+// Figures of a successful execution.
 struct ExecutionFigures {
-  int64_t rows_checked = 0;     // and found right
-  int64_t rows_not_judged = 0;  // of those that were to be checked
-  std::string check_note;       // of the report; empty: none
-  double ring_seconds = 0;      // until there was one; hardly any where it was there before
+  int64_t rows_checked = 0;     // right ones
+  int64_t rows_not_judged = 0;  // chosen, but could not be judged
+  std::string check_note;       // for the report
+  double ring_seconds = 0;      // to lease the ring
   double receive_seconds = 0, compute_seconds = 0, send_seconds = 0;
   int64_t ring_generation = 0;
   std::vector<v1::WorkerReport> workers;  // by rank
@@ -80,23 +77,20 @@ struct ExecutionFigures {
 
 class JobExecution {
  public:
-  // All must outlive it; the grant's members are the plan's ranks.
+  // References outlive it. The grant's members are the plan's ranks.
   JobExecution(const JobServices& services, JobClient& client, JobRecord& job, const Plan& plan,
                const Grant& grant);
 
-  // Errors: of the client or of a worker, as failure() tells.
+  // Returns errors of the client or a worker, which failure() explains.
   absl::StatusOr<ExecutionFigures> Run();
 
-  // After an error.
   const Failure& failure() const { return failure_; }
 
  private:
   absl::StatusOr<ExecutionFigures> Execute();
 
-  // The failure of an execution whose ring could not be formed.
   Failure NoRing(const absl::Status& why, Clock::duration took) const;
 
-  // The steps of an execution once it has its ring; each enters its phase.
   absl::Status RunWith(JobRun& run);
   absl::Status Start(JobRun& run);
   absl::Status Receive(JobRun& run);
@@ -127,14 +121,14 @@ class JobExecution {
   const Members& members_;
   const int lane_;
   JobStop stop_;        // of this execution: the client's, or a worker's failure
-  Deadline ready_due_;  // of the workers
-  bool few_ = false;    // so few rows that they come while the workers make ready
-  JobClient::SendMode send_mode_ = JobClient::SendMode::kNow;  // outputs
-  bool rows_first_ = false;     // they are in the shard before the worker hears of the job
-  bool one_answer_ = false;     // then: the client need not hear that it is admitted
+  Deadline ready_due_;  // for the workers
+  bool few_ = false;    // the rows may come before the workers are ready
+  JobClient::SendMode send_mode_ = JobClient::SendMode::kNow;  // for outputs
+  bool rows_first_ = false;     // the worker gets the rows with the request
+  bool one_answer_ = false;     // then Admitted is not sent if the answer is fast
   Clock::time_point received_;  // all rows
   Clock::time_point run_opened_;
-  std::optional<SendSpans> sent_;    // of jobs that want a trace
+  std::optional<SendSpans> sent_;    // for a trace
   std::optional<RowRouter> router_;  // once the order is known
   ExecutionFigures figures_;
   Failure failure_;

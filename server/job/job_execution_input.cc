@@ -1,4 +1,4 @@
-// What an execution does until all rows are at its workers.
+// Steps of an execution until its workers have all rows.
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -10,8 +10,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Until the client of a small job is told that it is admitted: the report may come first. A person
-// does not see so long a wait, and a job of 64 tokens that shares its worker takes less.
+// A report this fast saves the message Admitted. A job of 64 tokens on a shared worker takes less.
 constexpr auto kAnswerLimit = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -25,8 +24,8 @@ absl::Status JobExecution::Receive(JobRun& run) {
     run.OpenWithRows();
     ready_due_ = Now() + job_.work.start_timeout();
     const bool said = one_answer_ && run.AnswersWithin(kAnswerLimit);
-    // Sent though its worker has failed: the client counts that as an attempt. It is the first
-    // message, and so waits for nobody.
+    // Not the execution's stop: a client counts an attempt even if the worker has failed. The first
+    // message never waits for the client.
     if (!said) status = Admit(client_.stop());
   }
   if (status.ok() && few_) {
@@ -45,11 +44,10 @@ absl::Status JobExecution::Receive(JobRun& run) {
 
 absl::Status JobExecution::Resume() {
   absl::Status status = job_.source.Resume(job_.input.Forget(job_.held.lost()));
-  job_.held = HeldRows();  // the shards of this execution have its rows
+  job_.held = HeldRows();  // the new shards have its rows
   return status;
 }
 
-// From here on rows have places.
 absl::Status JobExecution::PlaceRows(JobRun& run) {
   router_.emplace(job_.work.shape(), plan_.shards, job_.input.order());
   RETURN_IF_ERROR(run.SendOrder(*router_));
@@ -58,7 +56,7 @@ absl::Status JobExecution::PlaceRows(JobRun& run) {
 
 absl::Status JobExecution::FeedRows(JobRun& run) {
   const Clock::time_point start = Now();
-  // All at once: this thread then wakes once, and not for each message.
+  // Saves this thread a wake-up for each message.
   if (few_ && !rows_first_) {
     job_.source.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kMayFollow);
   }

@@ -1,4 +1,3 @@
-// The ids of jobs that callers choose.
 #pragma once
 
 #include <string>
@@ -7,7 +6,7 @@
 
 namespace hilbert_ring::server {
 
-// INVALID_ARGUMENT, naming the field, the id's start and the limit. An empty id is right.
+// INVALID_ARGUMENT unless the id is short and printable. An empty id is valid.
 absl::Status CheckJobId(const std::string& job_id);
 
 }  // namespace hilbert_ring::server

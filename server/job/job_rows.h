@@ -1,11 +1,11 @@
-// Where the rows of a job come from, and where its outputs go: one interface each.
+// A source of a job's rows, and a sink of its outputs.
 //
-//   source.Prepare(take);                // before the job has workers: what this process must read
-//   source.Feed(input, take, stop);      // the rows of one execution, until all have come
-//   sink.Take(chunk, payload, ...);      // outputs as workers finish them
+//   source.Prepare(take);                // before the job has workers
+//   source.Feed(input, take, stop);      // in each execution, until all rows have come
+//   sink.Take(chunk, payload, ...);
 //   sink.Commit(stop);                   // the job ended well
 //
-// A client's call and an epoch of a stream are client_rows.h, files are named_files.h.
+// Implementations: client_rows.h (a call, an epoch of a stream) and named_files.h.
 #pragma once
 
 #include <cstdint>
@@ -31,26 +31,24 @@ namespace hilbert_ring::server {
 
 class RowSource {
  public:
-  // Takes a message with rows. Its errors end what calls it.
   using TakeRows = std::function<absl::Status(const ClientMessage& message)>;
 
   virtual ~RowSource() = default;
 
-  // Whether the worker can take the rows, and an error if no live worker can.
+  // Whether the worker can take the rows; an error if no live worker can.
   virtual bool Reaches(const Member& worker) const { return true; }
   virtual absl::Status CheckReachable(const Members& live) const { return absl::OkStatus(); }
 
-  // Workers read the rows themselves: none are sent or held here, and none are lost with a worker.
+  // Rows are then not sent, held, or lost with a worker.
   virtual bool ReadByWorkers() const { return false; }
 
-  // Before each execution, while the job has no workers. The first time, takes the rows that this
-  // process must read itself.
+  // Before each execution, without workers. The first call takes the rows that this process reads.
   virtual absl::Status Prepare(const TakeRows& take) { return absl::OkStatus(); }
 
-  // Whether the bytes of all rows have arrived, for a job on one worker whose rows are few.
+  // Works as JobClient::AwaitArrived, for a small job.
   virtual bool AwaitArrived(int64_t bytes, JobClient::Input input) { return false; }
 
-  // Another execution begins: asks for rows again that were lost. ROWS_LOST where nobody has them.
+  // Before another execution: requests lost rows again. ROWS_LOST if the source cannot.
   virtual absl::Status Resume(const std::vector<JobInput::Missing>& missing) {
     return absl::OkStatus();
   }
@@ -65,22 +63,22 @@ class OutputSink {
  public:
   virtual ~OutputSink() = default;
 
-  // Of outputs that workers write themselves; nothing where outputs pass through Take.
+  // Bytes of outputs that workers write; empty if outputs pass through Take.
   virtual std::optional<int64_t> BytesByWorkers() const { return std::nullopt; }
 
-  // An output, as JobClient::Write.
+  // Works as JobClient::Write.
   virtual absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner,
                                     Clock::duration patience, const JobStop& stop,
                                     JobClient::SendMode mode) = 0;
 
-  // Takes the rows that are checked from outputs that workers wrote. of: the worker of a token.
+  // Passes rows of written outputs to the check. of: a token's worker.
   virtual absl::Status ReadBack(RowCheck& check,
                                 const std::function<std::shared_ptr<const Member>(int64_t)>& of) {
     return absl::OkStatus();
   }
 
-  // The job ended well: its outputs are whole from here on.
+  // Makes the outputs of a successful job whole.
   virtual absl::Status Commit(const JobStop& stop) { return absl::OkStatus(); }
 };
 

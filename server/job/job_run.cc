@@ -1,4 +1,4 @@
-// A run's way out: streams, order and rows. What the workers answer is job_run_replies.cc's.
+// Streams, order and rows of a run; job_run_replies.cc has the workers' replies.
 #include "server/job/job_run.h"
 
 #include <algorithm>
@@ -15,7 +15,6 @@ namespace {
 
 constexpr auto kForLong = std::chrono::hours(24 * 365);
 
-// In the exchange, by rank.
 std::vector<int64_t> ReceivedBytes(const Plan& plan) {
   std::vector<int64_t> bytes;
   for (const WorkerCost& worker : plan.costs.workers) bytes.push_back(worker.bytes_received);
@@ -63,7 +62,7 @@ void JobRun::Make() {
 
 void JobRun::Open() {
   if (streams_.empty()) Make();
-  // A worker may send outputs before the next one's stream is open.
+  // A copy: a worker may send outputs before the next stream is open.
   const Delivered delivered = *options_.delivered;
   for (const auto& stream : streams_) {
     if (!stop_.why().ok()) return;
@@ -122,8 +121,7 @@ absl::Status JobRun::SendHeld(const RowRouter& router, const JobInput& input) {
   return absl::OkStatus();
 }
 
-// From the shards that are here: rows that have come are noted for those that share them, and sent
-// to the others.
+// Notes rows in shared shards, and sends rows of the others.
 absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter& router,
                                   const JobInput& input) {
   if (ranks.empty()) return absl::OkStatus();
@@ -181,7 +179,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
       messages.try_emplace(rank, chunk.tensor(), row_bytes, streams_[rank]->pool());
     }
   }
-  // First what is held, all of it, so that it is there whatever becomes of this execution.
+  // First all that is held, so that it survives this execution.
   wire::PayloadReader held(payload);
   wire::PayloadReader sent(payload);
   for (const RowRun& run : runs) {
@@ -195,7 +193,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   }
   RETURN_IF_ERROR(WriteRows(messages));
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendArrived());
-  // Rows may come for long before a worker gets any: it is told that the job is fed.
+  // A worker without rows of its own for a while must know that the job is fed.
   const Clock::time_point now = options_.time->Now();
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendKeepalive(now));
   return absl::OkStatus();
@@ -222,7 +220,6 @@ absl::Status JobRun::AwaitRead() {
 absl::Status JobRun::AwaitEnd() {
   {
     const MutexLock lock(mutex_);
-    // The exchange is over.
     for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
       watch_.Waits(rank, 0, options_.time->Now());
     }
@@ -231,7 +228,7 @@ absl::Status JobRun::AwaitEnd() {
       {.done = &WorkerReplies::ended, .late = "did not send all its output", .computing = true},
       options_.time->Now() + kForLong));
   RETURN_IF_ERROR(CheckAllOut());
-  // Only now: a worker that has not ended its job may still write to its shard.
+  // Only now: a worker may write to its shard until its job ends.
   for (const auto& stream : streams_) {
     if (stream->shard().held()) options_.shards->Keep(stream->shard().memory());
   }

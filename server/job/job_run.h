@@ -1,27 +1,23 @@
-// The workers' side of one execution of a job: a Run stream to each, rows in, outputs and figures
-// out.
+// The workers' side of one execution: a Run stream to each worker.
 //
 //   JobRun run(options, stop);
-//   run.Open();                     // every worker is asked to
-//   run.AwaitReady(deadline);       // and holds its memory
-//   run.SendOrder(router);          // for jobs with an ordering
-//   run.SendHeld(router, input);    // rows that an execution before this one left here
+//   run.Open();                     // sends RunOpen
+//   run.AwaitReady(deadline);       // the workers hold their memory
+//   run.SendOrder(router);
+//   run.SendHeld(router, input);    // rows of an earlier execution
 //   run.Send(chunk, payload, router);  // blocks while a worker is behind
 //   run.FinishRows();               // compute starts
 //   run.AwaitComputed(deadline);    // outputs go to options.output as they come
 //   run.AwaitEnd();
 //   HeldRows held = run.End();      // for another execution
 //
-// A worker of this host has its shard in memory that is shared with this process: its rows are
-// written there and its outputs read there, and its stream only says how far. Others are sent rows,
-// of which a copy is held here while there is memory for copies.
+// Rows and outputs of a worker on this host lie in shared memory; its stream only reports progress.
+// Other workers get messages, of which a copy is held while there is memory for it.
 //
-// A stream has what one worker says (worker_stream.h); this class has what they say together: that
-// all have come so far, that none moves (stall_watch.h), who failed first, and which outputs have
-// gone. When a worker fails, is lost or stalls, the execution's stop is requested with the reason;
-// when the stop is requested, by whomever, all streams are cancelled. A worker that sends its
-// outputs and fails says so by a heartbeat too (open_runs.h), for nothing is read from its stream
-// while the client does not take them.
+// A WorkerStream has one worker's replies. This class waits for all of them, finds stalls
+// (stall_watch.h), keeps the first failure and notes the outputs that left. A failure requests the
+// execution's stop, and any stop cancels all streams. While the client does not take a worker's
+// outputs its stream is not read; then a heartbeat reports its failure (open_runs.h).
 #pragma once
 
 #include <chrono>
@@ -50,88 +46,78 @@ namespace hilbert_ring::server {
 
 class JobRun : private WorkerStream::Listener {
  public:
-  // The stop must outlive the run.
   JobRun(JobRunOptions options, JobStop& stop);
 
-  // Cancels what is still under way and waits for it.
   ~JobRun() override;
 
-  // Opens the streams. Each of these is called by one thread.
+  // One thread calls Open and all below.
   void Open();
 
-  // In place of Open, for a job on one worker whose shard is offered, and whose rows are known to
-  // come before the worker needs any: makes the shard, then, when order and rows have been sent,
-  // opens the stream with them. What the worker says the waits below hear themselves.
+  // Open in two halves, for a job on one worker with an offered shard whose rows come first: order
+  // and rows are sent between them. The waits below then read the worker's messages themselves.
   void Make();
   void OpenWithRows();
 
-  // After Make: the stream may be opened so.
+  // After Make.
   bool MayOpenWithRows() const;
 
-  // After OpenWithRows: hears the worker until it has said something, for so long at most, by the
-  // system's time: it is a wait that only saves a message. Whether that was its whole answer.
+  // Waits for the first message after OpenWithRows; true if it is the whole answer. By the system's
+  // time: the wait only saves a message.
   bool AnswersWithin(std::chrono::milliseconds limit);
 
-  // Waits until all workers are ready. Errors here and below: the stop's reason.
+  // Errors here and below: the stop's reason.
   absl::Status AwaitReady(Deadline deadline);
 
-  // Where order and rows were sent before the workers were ready: sends them once more to those
-  // that do not share memory after all.
+  // Sends order and rows of a job whose rows came first to workers that could not map the shard.
   absl::Status SendAgain(const RowRouter& router, const JobInput& input);
 
-  // router: outlives the run.
   absl::Status SendOrder(const RowRouter& router);
 
-  // After SendOrder. Also gives up shards that are neither shared nor held as copies.
+  // After SendOrder. Releases shards that are neither shared nor copies.
   absl::Status SendHeld(const RowRouter& router, const JobInput& input);
 
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
 
-  // After that: until workers that read their rows themselves have them.
+  // Waits, after FinishRows, for workers that read rows themselves.
   absl::Status AwaitRead();
 
-  // Until every worker has computed its part. Time in which a worker's reader waits for the client
-  // is added to the deadline, for it may keep the worker's word from it.
+  // Adds the time in which a worker's reader waits for the client to the deadline: until then the
+  // worker's report may be unread.
   absl::Status AwaitComputed(Deadline deadline);
 
-  // Until every worker's outputs have gone to `output` and it has said its figures. Takes as long
-  // as the client takes to read; one that does not read is an error of `output`. A worker that
-  // hands nothing over, though the client would take it, stalls whatever it says. INTERNAL: a
-  // worker has left outputs out.
+  // Waits until all outputs have gone to `output` and all figures have come, at the client's pace.
+  // A worker that passes nothing on though the client would take it stalls, whatever it reports.
+  // INTERNAL: a worker has omitted outputs.
   absl::Status AwaitEnd();
 
-  // Cancels what is still under way, waits for it, and hands over the rows that are here.
+  // Cancels the streams, waits for them, and returns the rows that are here.
   HeldRows End();
 
-  // After an error: what ended the run.
+  // After an error.
   Failure failure() const;
 
-  // After AwaitEnd, by rank: shards with the rows that the client sent, or nothing at all where one
-  // of them is not here.
+  // After AwaitEnd, by rank: shards with the client's rows; empty unless all are here.
   std::vector<HostShard> Shards() const;
 
   // After AwaitEnd, by rank.
   std::vector<v1::WorkerReport> Reports() const;
 
-  // From the last row to the last result, by the clock of the worker that took longest: when we
-  // hear of it depends on how fast the client reads.
+  // The longest time from last row to last result, by workers' clocks: reports may come late.
   double compute_seconds() const;
 
  private:
   struct Awaited {  // of every worker
     bool WorkerReplies::*done;
-    const char* late;  // what one did that has not done it by the deadline
-    // Then they compute: what is late is the job, and one that stalls is lost.
-    bool computing = false;
+    const char* late;        // of a worker that has not, by the deadline
+    bool computing = false;  // looks for stalls; a late worker means that the job takes too long
   };
-  struct Found {  // while they are awaited
+  struct Found {  // a late or stalled worker
     FailureKind kind;
     int rank;
     absl::Status status;
   };
 
-  // WorkerStream::Listener:
   void Changed() override;
   void Progressed(int rank, const v1::RunProgress& progress) override;
   void Moved(int rank) override;
@@ -164,17 +150,17 @@ class JobRun : private WorkerStream::Listener {
 
   const JobRunOptions options_;
   JobStop& stop_;
-  // Comes before a stream's lock. Also guards *options_.delivered while there are streams.
+  // Locked before a stream's. Guards *options_.delivered too, while there are streams.
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   StallWatch watch_ ABSL_GUARDED_BY(mutex_);
   std::vector<ProgressNews> news_ ABSL_GUARDED_BY(mutex_);  // by rank
-  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);          // last progress
+  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);          // the last progress
   Failure failure_ ABSL_GUARDED_BY(mutex_);                 // the first
   std::vector<PeerReport> reports_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open
-  bool polls_ = false;                      // the job's thread, what the worker says: no other does
-  std::unique_ptr<OpenRuns::Place> place_;  // last: it uses all of the above
+  std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank
+  bool polls_ = false;  // the job's thread reads the worker's messages, no reader does
+  std::unique_ptr<OpenRuns::Place> place_;  // last: its callbacks use all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -1,4 +1,4 @@
-// What a run of a job is given. job_run.h says what it does with it.
+// The options of a JobRun.
 #pragma once
 
 #include <chrono>
@@ -24,38 +24,37 @@
 
 namespace hilbert_ring::server {
 
-// What is pointed to outlives the run.
+// The objects behind pointers outlive the run.
 struct JobRunOptions {
   std::string job_id;
   const Plan* plan = nullptr;
-  JobWork* work = nullptr;  // that the plan is of
-  Members members;          // by rank
-  std::string ring_id;      // empty: the plan exchanges nothing
+  JobWork* work = nullptr;
+  Members members;      // by rank
+  std::string ring_id;  // empty: no exchange
   int64_t generation = 0;
   bool want_lse = false;
-  bool want_trace = false;  // the workers' reports have spans
-  std::string traceparent;  // the caller's; empty: none
-  int lane = 0;             // of the workers
+  bool want_trace = false;  // spans in the workers' reports
+  std::string traceparent;  // the caller's, or empty
+  int lane = 0;
   std::chrono::milliseconds compute_timeout{0};
-  std::chrono::milliseconds stall_timeout{0};  // without progress of any worker
+  std::chrono::milliseconds stall_timeout{0};  // of all workers
   bool share_memory = true;
   SharedMemoryPool* shards = nullptr;
   KeptThreads* threads = nullptr;
-  JobMemory* copies = nullptr;     // what copies of workers' rows may take; null: there are none
-  HeldRows* held = nullptr;        // of the execution before this one
-  Delivered* delivered = nullptr;  // slots that the client has; the run adds to it
+  JobMemory* copies = nullptr;     // for copies of workers' rows; null: no copies
+  HeldRows* held = nullptr;        // of the previous execution
+  Delivered* delivered = nullptr;  // slots that the client has; the run adds to them
   const RowSource* source = nullptr;
   const OutputSink* sink = nullptr;
-  OpenRuns* runs = nullptr;  // where it is heard of while it is open
+  OpenRuns* runs = nullptr;  // passes workers' heartbeats on
   const TimeSource* time = &SystemTime();
-  // Called by several threads. False when the client has not made room for it within `patience`. An
-  // error ends the job. The payload lies beside the chunk and lives as long as its owner.
+  // Thread-safe. False if the client has not made room within `patience`; an error ends the job.
+  // `owner` keeps the payload alive.
   std::function<absl::StatusOr<bool>(
       int rank, const v1::OutputChunk& chunk, std::string_view payload,
       const std::shared_ptr<const void>& owner, Clock::duration patience)>
       output;
-  // Mean over the workers, and the layers of an encoder that all have computed; seldom, and does
-  // not block.
+  // fraction: mean of the workers. layer: computed by all. Seldom called; does not block.
   std::function<void(double fraction, int64_t layer)> progress;
 };
 

@@ -1,5 +1,4 @@
-// What the workers of a run answer, together: how far they are, whose outputs have gone, and how
-// they fail.
+// The workers' replies: progress, outputs, and failures.
 #include <algorithm>
 #include <optional>
 
@@ -15,7 +14,7 @@ namespace {
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
 constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
-// Until it is looked whether the time is over, by whichever clock that goes.
+// Between two looks at the job's clock, which may be a test's.
 constexpr auto kPollInterval = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -58,7 +57,7 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
   return stop_.why();
 }
 
-// As the wait for those who hear: until all did, or the stop or the time, which `until` is by.
+// Waits as Await does, but reads the worker's messages itself.
 bool JobRun::Poll(const Awaited& awaited, Deadline until) {
   const TimeSource& time = *options_.time;
   WorkerStream& stream = *streams_.front();
@@ -71,7 +70,6 @@ bool JobRun::Poll(const Awaited& awaited, Deadline until) {
   return true;
 }
 
-// The first whose time is over.
 std::optional<JobRun::Found> JobRun::FindLate(const Awaited& awaited, Deadline deadline) {
   const Clock::time_point now = options_.time->Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
@@ -102,7 +100,7 @@ std::optional<JobRun::Found> JobRun::FindStalled(const Awaited& awaited) {
                  absl::StrCat("no worker of the job made progress for ",
                               options_.stall_timeout.count(), " ms, and this one ",
                               waits ? absl::StrCat("waits in exchange step ", stall->waiting_step)
-                                    : "waits for nobody"))};
+                                    : "waits for no peer"))};
 }
 
 void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
@@ -156,7 +154,7 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
   return true;
 }
 
-// The first reason to stop counts. A worker that has left needs no exclusion.
+// A worker that has left needs no exclusion.
 void JobRun::Fail(FailureKind kind, int rank, const absl::Status& status) {
   const auto& member = options_.members[rank];
   if (member->departed.stop_requested()) kind = FailureKind::kOther;
@@ -170,7 +168,7 @@ void JobRun::Fail(FailureKind kind, int rank, const absl::Status& status) {
 }
 
 void JobRun::NoteReport(int rank, const absl::Status& error) {
-  if (!stop_.why().ok()) return;  // the end of the others' runs makes it say so
+  if (!stop_.why().ok()) return;  // the end of the others' runs causes it
   const auto peer = PeerOf(error);
   const bool there = peer && *peer != rank && *peer < std::ssize(options_.members);
   const MutexLock lock(mutex_);
@@ -195,8 +193,7 @@ void JobRun::Failed(int rank, const grpc::Status& status) {
     return Fail(FailureKind::kWorker, *peer, failure);  // the sender of corrupt blocks
   }
   NoteReport(rank, error);
-  // A worker whose peer died says so before we hear of the death itself: that gets a moment, so
-  // that the right one is named.
+  // A peer's report may come before its worker's death is noticed: waits a moment for the culprit.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kCulpritLimit);
   Fail(kind, rank, failure);
 }
@@ -207,7 +204,7 @@ void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed
   }
 }
 
-// A worker may end well without all of its outputs.
+// Finds outputs that a worker omitted though it ended well.
 absl::Status JobRun::CheckAllOut() {
   if (const auto bytes = options_.sink->BytesByWorkers()) return CheckWritten(*bytes);
   MutexLock lock(mutex_);
@@ -230,20 +227,20 @@ absl::Status JobRun::CheckAllOut() {
 }
 
 absl::Status JobRun::CheckWritten(int64_t bytes) {
-  uint64_t written = 0;  // workers may say any number
+  uint64_t written = 0;  // workers may report any number
   for (const v1::WorkerReport& report : Reports()) {
     written += static_cast<uint64_t>(report.file_bytes_written());
   }
   if (written == static_cast<uint64_t>(bytes)) return absl::OkStatus();
   absl::Status wrong = absl::InternalError(
       absl::StrCat("the workers wrote ", written, " bytes of outputs, expected ", bytes));
-  // Of several it is not known whose rows are missing.
+  // Among several workers the culprit is unknown.
   if (options_.members.size() == 1) Misbehaved(0, wrong);
   return wrong;
 }
 
-// The job's thread waits in a write until the worker takes the rows, and looks at nothing
-// meanwhile: whoever brings news of workers looks for it.
+// Called with news of workers: the job's thread itself blocks in a write until the worker takes the
+// rows.
 void JobRun::LookAtWrites() {
   if (!stop_.why().ok()) return;
   const Clock::time_point now = options_.time->Now();

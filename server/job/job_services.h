@@ -1,4 +1,4 @@
-// What all jobs of a coordinator share.
+// Services that all jobs of a coordinator share.
 #pragma once
 
 #include "engine/order/order_cache.h"
@@ -36,15 +36,15 @@ struct JobStores {
   ModelCatalog& models;
   SharedMemoryPool& shards;
   KeptThreads& threads;
-  JobMemory& copies;          // of rows that workers elsewhere have
-  JobMemory& order_memory;    // of coordinates, and the orders made of them
-  DataRoot* const data_root;  // null: the service takes no files
+  JobMemory& copies;          // of rows of workers on other hosts
+  JobMemory& order_memory;    // of coordinates and their orders
+  DataRoot* const data_root;  // null: jobs on files are refused
 };
 
 struct JobLimits {
   const CoordinatorSettings& settings;
   Quotas& quotas;
-  PlanGate& plans;  // of jobs
+  PlanGate& plans;
 };
 
 struct JobObservers {

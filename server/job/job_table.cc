@@ -6,9 +6,9 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Of a client that tries once a second for a fortnight.
+// A try a second for a fortnight.
 constexpr int kMostAttempt = 1'000'000;
-// By a client that did not reach the service while the job still ran there.
+// Tries of a client that did not reach the service while the job still ran.
 constexpr int kMostSkipped = 10'000;
 
 absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
@@ -68,8 +68,7 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                            absl::StrCat("attempt is ", attempt, ", must be at most ", kMostSkipped,
                                         " above that of the job which runs under this id, ", runs));
     }
-    // Its entry cannot go meanwhile: that needs this lock. A stop only tells, it never waits for
-    // jobs.
+    // The entry stays while this lock is held; a stop waits for no job.
     found->second.stop->Request(Fenced(job_id, runs, attempt));
   }
   jobs_[key] = {attempt, stop, course};
@@ -80,7 +79,7 @@ JobTable::Entry::~Entry() {
   if (table_ == nullptr) return;
   const MutexLock lock(table_->mutex_);
   const auto found = table_->jobs_.find(key_);
-  // A newer attempt may have the place by now.
+  // A newer attempt may have replaced it.
   if (found != table_->jobs_.end() && found->second.stop == stop_) table_->jobs_.erase(found);
 }
 

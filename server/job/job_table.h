@@ -1,5 +1,4 @@
-// The jobs that run or wait, by caller and job id: an attempt is not run twice, a newer attempt
-// ends the older one, and a caller sees and ends its own.
+// Jobs that run or wait, by caller and job id. A newer attempt of a job ends the older one.
 #pragma once
 
 #include <array>
@@ -20,7 +19,6 @@
 
 namespace hilbert_ring::server {
 
-// Of a job that is no longer there.
 struct EndedJob {
   std::string caller;
   std::string job_id;
@@ -35,7 +33,7 @@ class JobTable {
  public:
   explicit JobTable(const TimeSource& time = SystemTime()) : time_(time) {}
 
-  // A job's place in the table; gone with it.
+  // A job's place in the table until it is destroyed.
   class Entry {
    public:
     Entry(Entry&& other) noexcept
@@ -54,28 +52,25 @@ class JobTable {
     JobStop* stop_;
   };
 
-  // `stop` and `course` must outlive the entry. ALREADY_EXISTS (JOB_RUNNING) when this attempt
-  // runs already; ABORTED (ATTEMPT_FENCED) when a newer one does. An older one is stopped with
-  // ABORTED.
+  // `stop` and `course` outlive the entry. ALREADY_EXISTS (JOB_RUNNING) for a running attempt;
+  // ABORTED (ATTEMPT_FENCED) for an older one, also as the stop's reason of an attempt that this
+  // one replaces.
   absl::StatusOr<Entry> Enter(const std::string& caller, const std::string& job_id, int attempt,
                               JobStop* stop, const JobCourse* course);
 
-  // The caller's jobs, by job id, or those of all.
+  // By job id.
   std::vector<v1::Job> List(const std::string& caller) const;
   std::vector<v1::Job> ListAll() const;
 
-  // The last kMostEnded are kept.
   void NoteEnded(EndedJob job);
-  std::vector<EndedJob> Ended() const;  // the newest first
+  std::vector<EndedJob> Ended() const;  // the last kMostEnded, newest first
 
-  // Of all callers, by JobPhase. A job is here once its spec is valid.
+  // Jobs of all callers with a valid spec, by JobPhase.
   std::array<int, kJobPhases> CountByPhase() const;
 
-  // Stops a job of the caller with CANCELLED (CANCELLED_BY_CALLER), `by` whom. NOT_FOUND
-  // (JOB_NOT_FOUND).
+  // Stops the job with CANCELLED (CANCELLED_BY_CALLER). NOT_FOUND (JOB_NOT_FOUND).
   absl::Status Cancel(const std::string& caller, const std::string& job_id, const std::string& by);
 
-  // Stops all jobs.
   void StopAll(const absl::Status& why);
 
  private:
@@ -91,7 +86,7 @@ class JobTable {
 
   const TimeSource& time_;
   mutable Mutex mutex_;
-  std::list<EndedJob> ended_ ABSL_GUARDED_BY(mutex_);  // the newest first
+  std::list<EndedJob> ended_ ABSL_GUARDED_BY(mutex_);  // newest first
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -96,7 +96,7 @@ class Stall : public ::testing::Test {
 TEST_F(Stall, TheWorkerThatWaitsForNobodyIsTheCulprit) {
   Begin(0, 1);
   rig_.time().Advance(seconds(20));
-  ExpectEnd(0, "waits for nobody", true);
+  ExpectEnd(0, "waits for no peer", true);
 }
 
 TEST_F(Stall, WhereAllWaitTheOneInTheEarliestStepIsLost) {
@@ -244,7 +244,7 @@ TEST(JobClock, AWorkerThatRepeatsItsProgressHasNotMoved) {
   }));
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().workers_size(), 1);
-  EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
+  EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for no peer")));
 }
 
 // Its client reads nothing for longer than workers may stand still, and than they may compute.
