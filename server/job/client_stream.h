@@ -8,9 +8,9 @@
 //   stream->Write(response, stop);            // waits until the message before is taken
 //   stream->End(status, {});                  // once, also during a read or write
 //
-// Before the job has its workers only the first message is read, then a few are read ahead. One
-// message is being written. HTTP/2 flow control bounds all others. The pace counts from when the
-// transport gets a message, not from when a thread wants to write.
+// Before the job has its workers only the first message is read, then a few are read ahead. The
+// transport has at most a message to write; HTTP/2 flow control bounds all others. The pace counts
+// from when the transport gets a message, not from when a thread wants to write.
 #pragma once
 
 #include <chrono>

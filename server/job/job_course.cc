@@ -2,38 +2,16 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
+
 namespace hilbert_ring::server {
 
 std::string_view NameOf(JobPhase phase) {
-  switch (phase) {
-    case JobPhase::kOpen:
-      return "open";
-    case JobPhase::kValidating:
-      return "validating";
-    case JobPhase::kSizing:
-      return "sizing";
-    case JobPhase::kQueued:
-      return "queued";
-    case JobPhase::kWaitingForWorkers:
-      return "waiting_for_workers";
-    case JobPhase::kRing:
-      return "ring";
-    case JobPhase::kStarting:
-      return "starting";
-    case JobPhase::kReceiving:
-      return "receiving";
-    case JobPhase::kComputing:
-      return "computing";
-    case JobPhase::kSending:
-      return "sending";
-    case JobPhase::kChecking:
-      return "checking";
-    case JobPhase::kDone:
-      return "done";
-    case JobPhase::kFailed:
-      return "failed";
-  }
-  return "";
+  static constexpr std::array<std::string_view, kJobPhases> kNames = {
+      "open",     "validating", "sizing",    "queued",    "waiting_for_workers",
+      "ring",     "starting",   "receiving", "computing", "sending",
+      "checking", "done",       "failed"};
+  return kNames[static_cast<size_t>(phase)];
 }
 
 bool JobCourse::Enter(JobPhase phase, int workers) {

@@ -59,7 +59,7 @@ class JobCourse {
   double fraction() const { return fraction_; }
   Clock::time_point opened() const { return opened_; }
 
-  // The first kMostPassages; for the job's thread alone.
+  // The first kMostPassages; only the job's thread may ask.
   struct Passage {
     JobPhase phase;
     Clock::time_point at;

@@ -1,4 +1,4 @@
-// One execution of a job, from the ring to the check of rows, on the workers of one grant.
+// An execution of a job, from the ring to the check of rows, on the workers of a grant.
 //
 // A failed execution leaves to the next: which rows have come, the rows that this process holds,
 // and which outputs the client has.

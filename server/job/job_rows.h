@@ -45,7 +45,7 @@ class RowSource {
   // Before each execution, without workers. The first call takes the rows that this process reads.
   virtual absl::Status Prepare(const TakeRows& take) { return absl::OkStatus(); }
 
-  // Works as JobClient::AwaitArrived, for a small job.
+  // Works as JobClient::AwaitArrived.
   virtual bool AwaitArrived(int64_t bytes, JobClient::Input input) { return false; }
 
   // Before another execution: requests lost rows again. ROWS_LOST if the source cannot.

@@ -50,11 +50,11 @@ class JobRun : private WorkerStream::Listener {
 
   ~JobRun() override;
 
-  // One thread calls Open and all below.
+  // The job's thread calls Open and all below.
   void Open();
 
-  // Open in two halves, for a job on one worker with an offered shard whose rows come first: order
-  // and rows are sent between them. The waits below then read the worker's messages themselves.
+  // Open in two halves if rows come first, on a single worker with an offered shard: order and rows
+  // are sent between them. The waits below then read the worker's messages themselves.
   void Make();
   void OpenWithRows();
 
@@ -79,7 +79,7 @@ class JobRun : private WorkerStream::Listener {
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
 
-  // Waits, after FinishRows, for workers that read rows themselves.
+  // Waits after FinishRows until workers that read rows themselves have them.
   absl::Status AwaitRead();
 
   // Adds the time in which a worker's reader waits for the client to the deadline: until then the

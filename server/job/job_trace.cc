@@ -65,7 +65,7 @@ void Shift(std::vector<v1::WorkerReport>& workers, double seconds) {
 
 void AddPhases(const JobCourse& course, v1::Report& report) {
   const std::vector<JobCourse::Passage>& passages = course.passages();
-  for (size_t i = 0; i + 1 < passages.size(); ++i) {  // the last goes on, and is the check
+  for (size_t i = 0; i + 1 < passages.size(); ++i) {  // the last phase is the check, and goes on
     const v1::Span::Kind kind = KindOf(passages[i].phase);
     if (kind == v1::Span::KIND_UNSPECIFIED) continue;
     v1::Span& span = *report.add_spans();

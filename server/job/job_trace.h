@@ -1,4 +1,4 @@
-// What the report of a job that asked for it says of when things went on.
+// Spans of time for the report of a job with want_trace.
 #pragma once
 
 #include <vector>
@@ -10,15 +10,15 @@
 
 namespace hilbert_ring::server {
 
-// The outputs of each worker on their way to the client: chunks that follow each other within a
-// millisecond are one span. Thread-safe.
+// Spans in which a worker's outputs went to the client; gaps of at most 1 ms are closed.
+// Thread-safe.
 class SendSpans {
  public:
   explicit SendSpans(int workers) : of_ranks_(workers) {}
 
   void Add(int rank, Clock::time_point begin, Clock::time_point end);
 
-  // Adds them to the reports, by rank, in seconds since `opened`.
+  // In seconds since `opened`.
   void AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point opened) const;
 
  private:
@@ -29,10 +29,9 @@ class SendSpans {
   std::vector<std::vector<Sent>> of_ranks_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Workers' spans count from when their run was opened; the job's from when it was.
+// Moves workers' spans from the opening of their run to the opening of the job.
 void Shift(std::vector<v1::WorkerReport>& workers, double seconds);
 
-// The phases that the job passed through.
 void AddPhases(const JobCourse& course, v1::Report& report);
 
 }  // namespace hilbert_ring::server

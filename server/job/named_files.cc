@@ -55,8 +55,7 @@ absl::StatusOr<std::unique_ptr<NamedFiles>> NamedFiles::Open(DataRoot* root, con
                                                              const v1::Open& open,
                                                              const JobWork& work) {
   if (root == nullptr) {
-    return wire::ErrorOf(wire::reason::kNoDataRoot,
-                         "files: the service takes none, for it has no --data-root");
+    return wire::ErrorOf(wire::reason::kNoDataRoot, "files: the service has no --data-root");
   }
   ASSIGN_OR_RETURN(const std::string folder, FolderOf(caller));
   ASSIGN_OR_RETURN(const Descriptor reached, root->Reach());
@@ -66,7 +65,7 @@ absl::StatusOr<std::unique_ptr<NamedFiles>> NamedFiles::Open(DataRoot* root, con
   std::stable_partition(inputs_first.begin(), inputs_first.end(),
                         [](const v1::TensorFile* file) { return !IsOutput(file->tensor()); });
   for (const v1::TensorFile* const file : inputs_first) {
-    // Before the folder is put before it, which would make it right.
+    // The caller's own path: the folder before it would make an absolute path valid.
     RETURN_IF_ERROR(CheckFilePath(file->path()));
     const std::string path =
         folder.empty() ? file->path() : absl::StrCat(folder, "/", file->path());
@@ -83,7 +82,7 @@ absl::Status NamedFiles::Take(const v1::TensorFile& file, const std::string& pat
     return BadOpen(absl::StrCat("files: ", name, " is named twice"));
   }
   if (work_.ArrayOf(file.tensor()).shape.empty()) {
-    return BadOpen(absl::StrCat("files: ", name, " is none of the job's tensors in files"));
+    return BadOpen(absl::StrCat("files: ", name, " is not among the job's tensors in files"));
   }
   return IsOutput(file.tensor()) ? TakeOutput(file, path, root) : TakeInput(file, path, root);
 }
@@ -111,14 +110,15 @@ absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::strin
   const JobArray array = work_.ArrayOf(file.tensor());
   NpyType type =
       array.numbers == JobArray::Numbers::kOfJob ? TypeOf(array.dtype) : NpyType::kFloat32;
-  // bfloat16 leaves as it came: inputs have been taken by now.
+  // bfloat16 has the type of the input; inputs come first.
   const auto q = inputs_.find(v1::TENSOR_Q);
   if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
   Wanted wanted{.path = path,
                 .row_bytes = work_.shape().rows[*wire::TensorKindOf(file.tensor())],
                 .rows = array.shape.front()};
-  if (!file.has_raw()) wanted.header = wire::FormatNpyHeader(type, array.shape);
-  if (file.has_raw()) {
+  if (!file.has_raw()) {
+    wanted.header = wire::FormatNpyHeader(type, array.shape);
+  } else {
     ASSIGN_OR_RETURN(const ArrayBegin begin, BeginOfRaw(file.raw(), path, array));
     if (begin.offset != 0) {
       return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ", begin.offset,
@@ -133,7 +133,7 @@ absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::strin
 absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
   const auto missing = [](v1::Tensor tensor) {
     return BadOpen(absl::StrCat("files: ", wire::TensorName(tensor),
-                                " is missing; all of a job's tensors are named, or none"));
+                                " is missing; a job's tensors are all in files or all sent"));
   };
   const bool coords = !work_.ArrayOf(v1::TENSOR_COORDS).shape.empty();
   if (coords && !inputs_.contains(v1::TENSOR_COORDS)) return missing(v1::TENSOR_COORDS);
@@ -153,7 +153,7 @@ absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
   return absl::OkStatus();
 }
 
-// An output that takes an input's name, or another output's, would not be what its caller thinks.
+// An output in the place of an input or another output would destroy it.
 absl::Status NamedFiles::CheckDistinct(int root) const {
   std::set<std::string> paths;
   for (const auto& [tensor, wanted] : wanted_) {
@@ -190,8 +190,8 @@ absl::Status NamedFiles::CheckReachable(const Members& live) const {
     return absl::OkStatus();
   }
   return wire::ErrorOf(wire::reason::kDataRootGone,
-                       absl::StrCat("files: none of ", live.size(),
-                                    " workers that are up has found the mark of this service's "
+                       absl::StrCat("files: ", live.size(),
+                                    " workers are up, and each lacks the mark of this service's "
                                     "--data-root in its own"));
 }
 
@@ -230,7 +230,7 @@ absl::Status NamedFiles::MakeOutputs() {
 
 void NamedFiles::AddTo(v1::RunOpen& open) const {
   for (const auto& [tensor, input] : inputs_) {
-    if (tensor == v1::TENSOR_COORDS) continue;  // the order is made of them here
+    if (tensor == v1::TENSOR_COORDS) continue;  // the coordinator makes the order of them
     v1::ShardFile& file = *open.add_files();
     file.set_tensor(tensor);
     file.set_path(input.path);
@@ -307,7 +307,7 @@ absl::Status NamedFiles::ReadBack(RowCheck& check,
 
 absl::Status NamedFiles::Commit(const JobStop& stop) {
   RETURN_IF_ERROR(CheckUnchanged());
-  // What takes long, before the first of them gets its name.
+  // All slow steps come before the first output gets its name.
   for (const auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Sync());
   RETURN_IF_ERROR(stop.why());
   for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Commit());

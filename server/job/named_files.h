@@ -1,9 +1,7 @@
-// The files of a job that names them instead of sending tensors (Open.files), at the coordinator.
-// Workers read and write them. A mount that hangs holds the job's thread, which has no workers
-// then.
+// Files of a job that passes its tensors by path (Open.files). Workers read and write them. A mount
+// that hangs holds the job's thread, which has no workers then.
 //
-// Each execution has output files of its own: a worker of one that was given up may still write,
-// but not into what gets the name.
+// Each execution has its own output files: a worker of an earlier one may still write to its own.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +25,16 @@
 
 namespace hilbert_ring::server {
 
-// The caller's folder beneath the root; empty: the root itself. FILE_PATH for a caller whose name
-// is no folder's.
+// The caller's folder beneath the root; empty: the root. FILE_PATH for a name that cannot be a
+// folder's.
 absl::StatusOr<std::string> FolderOf(const Caller& caller);
 
 // Used by one thread at a time.
 class NamedFiles : public RowSource, public OutputSink {
  public:
-  // root: null where the service has none (NO_DATA_ROOT). INVALID_OPEN: a tensor that the job does
-  // not have, is named twice, or is missing; FILE_MISSHAPEN; errors of DataRoot::Reach, OpenFile
-  // and CheckReplaceable. Root and work outlive the files.
+  // root: null without --data-root (NO_DATA_ROOT). INVALID_OPEN for a tensor that is unknown,
+  // missing or passed twice; FILE_MISSHAPEN; errors of DataRoot::Reach, OpenFile and
+  // CheckReplaceable. Root and work outlive the files.
   static absl::StatusOr<std::unique_ptr<NamedFiles>> Open(DataRoot* root, const Caller& caller,
                                                           const v1::Open& open,
                                                           const JobWork& work);
@@ -45,8 +43,8 @@ class NamedFiles : public RowSource, public OutputSink {
   absl::Status CheckReachable(const Members& live) const override;
   bool ReadByWorkers() const override { return true; }
 
-  // Inputs are as they were; outputs are there, empty. This process reads COORDS and TILE_COORDS.
-  // FILE_CHANGED, errors of OutputFile::Create and ReadRows, BAD_COORDINATES.
+  // Checks inputs, makes empty outputs, and reads COORDS and TILE_COORDS. FILE_CHANGED, errors of
+  // OutputFile::Create and ReadRows, BAD_COORDINATES.
   absl::Status Prepare(const TakeRows& take) override;
 
   absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) override {
@@ -61,8 +59,8 @@ class NamedFiles : public RowSource, public OutputSink {
   absl::Status ReadBack(RowCheck& check,
                         const std::function<std::shared_ptr<const Member>(int64_t)>& of) override;
 
-  // FILE_CHANGED where an input was written to meanwhile; errors of OutputFile::Commit; the stop's
-  // reason: then no output has its name.
+  // FILE_CHANGED if an input was written to; errors of OutputFile::Commit; the stop's reason,
+  // before an output gets its name.
   absl::Status Commit(const JobStop& stop) override;
 
  private:
@@ -86,13 +84,13 @@ class NamedFiles : public RowSource, public OutputSink {
   absl::Status CheckDistinct(int root) const;
   absl::Status CheckUnchanged() const;
   absl::Status MakeOutputs();
-  // Rows from this one on, as many as go into a chunk.
+  // Reads as many rows from this one on as fit a chunk.
   absl::StatusOr<std::string> ReadChunk(v1::Tensor tensor, int64_t first_row,
                                         v1::Chunk& chunk) const;
 
   DataRoot& root_;
   const JobWork& work_;
-  bool taken_ = false;  // the rows that this process reads
+  bool taken_ = false;  // this process has read its rows
   std::map<v1::Tensor, Input> inputs_;
   std::map<v1::Tensor, Wanted> wanted_;
   std::map<v1::Tensor, OutputFile> outputs_;  // of the execution

@@ -39,7 +39,7 @@ v1::RunRequest OpenRequest(const JobRunOptions& options, int rank, const WorkerS
   open.set_compute_timeout_ms(options.compute_timeout.count());
   options.source->AddTo(open);
   if (shard.offered()) *open.mutable_shared_memory() = shard.memory()->offer();
-  // Where memory is shared this process leaves them out, but the offer may be turned down.
+  // Also for an offered shard, which the worker may turn down.
   for (const TensorKind tensor : kOutputKinds) {
     if (delivered.of(tensor).count() == 0) continue;
     v1::DeliveredRows& rows = *open.add_delivered();

@@ -1,5 +1,4 @@
-// The first message to a worker of a run: what the job is, which part of it is the worker's, and
-// how its rows come.
+// The first message of a run to a worker.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace hilbert_ring::server {
 
-// shard: the rank's, made. run: this run's number. delivered: what is left out of the outputs.
+// shard: the rank's, made. delivered: outputs to omit.
 v1::RunRequest OpenRequest(const JobRunOptions& options, int rank, const WorkerShard& shard,
                            uint64_t run, const Delivered& delivered);
 

@@ -6,7 +6,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Of the thread that hears the worker, with a client that does not take outputs.
+// The reader's patience with a client that does not take outputs.
 constexpr auto kPatience = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -37,7 +37,7 @@ bool OutputForwarder::IsNews(int64_t rows_final) {
   return rows_final > rows_final_;
 }
 
-// Of rows that are final, as many as the client takes; false when it does not take them all.
+// False if the client does not take all final rows.
 absl::StatusOr<bool> OutputForwarder::ForwardFinal(int64_t rows_final, Clock::duration patience) {
   while (cut_ || (cut_ = outputs_.Next(rows_final, chunk_, payload_))) {
     absl::StatusOr<bool> handed =
@@ -48,7 +48,7 @@ absl::StatusOr<bool> OutputForwarder::ForwardFinal(int64_t rows_final, Clock::du
   return true;
 }
 
-// Until the caller has heard of all rows, and the client has them.
+// Runs until the client has all rows.
 void OutputForwarder::ForwardRest() {
   int64_t passed = 0;
   while (stop_.why().ok()) {

@@ -1,7 +1,4 @@
-// Workers' parts of an encoder's pooled states, as they came.
-//
-//   parts.Add(rank, state, part);
-//   parts.AddTo(state, pool);
+// Workers' sums of an encoder's pooled states.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +12,12 @@
 
 namespace hilbert_ring::server {
 
-// Used by several threads at once.
+// Thread-safe.
 class PooledParts {
  public:
   void Add(int rank, int64_t state, PooledPart part);
 
-  // In the order of the ranks, so that the same parts give the same bits.
+  // In the order of ranks, so that the bits are reproducible.
   void AddTo(int64_t state, SlidePool& pool) const;
 
   void Clear();

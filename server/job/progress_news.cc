@@ -5,8 +5,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Within which outputs come to a disk that takes 10 MB/s, and one that does not answer answers
-// again: the coordinator gives it as long for the outputs' names (JobFiles::kCommitLimit).
+// A disk takes 10 MB/s, and may hang this long, as at the commit (JobFiles::kCommitLimit).
 constexpr auto kDiskLimit = std::chrono::minutes(10);
 constexpr int64_t kSlowDiskBytesPerMillisecond = 10'000;
 

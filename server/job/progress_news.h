@@ -1,8 +1,8 @@
-// Whether a worker that tells its progress moves. It is told what the worker says and what time it
-// is, and neither waits nor locks.
+// Whether a worker moves, by the progress that it reports. Takes the time from its caller, neither
+// waits nor locks.
 //
-// One that says the same again has not moved, and neither has one that goes back. Of files alone a
-// worker may say for long no more than that it still reads them, or brings them to the disk.
+// A worker that repeats its progress or goes back does not move. While it reads or writes files it
+// may repeat itself for the time that a slow disk takes.
 #pragma once
 
 #include <chrono>
@@ -17,26 +17,25 @@ namespace hilbert_ring::server {
 class ProgressNews {
  public:
   enum class Does {
-    kReads,  // its rows, from files
+    kReads,  // rows from files
     kComputes,
-    kHandsOver,  // it has computed: its outputs and figures are still to come
+    kHandsOver,  // sends outputs and figures
   };
 
-  // file_bytes: that the workers of the job write, or nothing where it has no files.
+  // file_bytes: written by all workers; empty for a job without files.
   explicit ProgressNews(std::optional<int64_t> file_bytes) : file_bytes_(file_bytes) {}
 
-  // A wait for the workers begins.
   void Begin(Clock::time_point now) { bytes_at_ = now; }
 
   bool Moves(const v1::RunProgress& progress, Does does, Clock::time_point now);
 
-  // That it has ever told, and the step that it told last.
+  // The largest progress, with the last step.
   const v1::RunProgress& furthest() const { return furthest_; }
 
  private:
   const std::optional<int64_t> file_bytes_;
   v1::RunProgress furthest_;
-  Clock::time_point bytes_at_;  // when there were more of files
+  Clock::time_point bytes_at_;  // of the last growth of file_bytes
 };
 
 }  // namespace hilbert_ring::server

@@ -14,15 +14,14 @@
 namespace hilbert_ring::server {
 namespace {
 
-// After a worker was lost, for another in its place, which finds its rows where they lie.
+// A wait for a worker in the place of a lost worker: it finds the rows where they are.
 constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
-// A worker's stream may end before its heartbeats' does.
+// A worker's stream may end before its heartbeats do.
 constexpr auto kNewsLimit = std::chrono::milliseconds(200);
-// Until it is looked again whether those that are there are still the same.
+// Between two looks at which workers are live.
 constexpr auto kTurnLimit = std::chrono::seconds(1);
 
-// Members of a ring before this one keep their ranks where as many are given again, so that the
-// rows that they have stay where they are.
+// Keeps the ranks of earlier members if their number is the same, so that their rows need not move.
 Members InOldRanks(const Members& before, Members now) {
   if (before.size() != now.size()) return now;
   for (size_t rank = 0; rank < before.size(); ++rank) {
@@ -44,8 +43,6 @@ ServedJob::ServedJob(const JobServices& services, JobClient& client, Caller call
       course_(services.observers.time),
       opened_(services.observers.time.Now()) {}
 
-ServedJob::~ServedJob() = default;
-
 absl::StatusOr<v1::Report> ServedJob::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
@@ -55,7 +52,7 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
     status = entry.ok() ? RunJob() : entry.status();
     course_.Enter(status.ok() ? JobPhase::kDone : JobPhase::kFailed);
   }
-  // When several things went wrong, the first of them is the reason for the others.
+  // Later errors may follow from the stop.
   if (absl::Status why = client_.stop().why();
       !status.ok() && !why.ok() && !absl::StartsWith(status.message(), why.message())) {
     status = why;
@@ -94,7 +91,7 @@ absl::Status ServedJob::RunJob() {
     return executed.status();
   }
   ExecutionFigures& figures = *executed;
-  // The disk may take long, and the workers have done all that they can.
+  // After the workers are free: the disk may be slow.
   const Clock::time_point begun = Now();
   RETURN_IF_ERROR(sink_->Commit(client_.stop()));
   figures.send_seconds += SecondsBetween(begun, Now());
@@ -102,7 +99,7 @@ absl::Status ServedJob::RunJob() {
   return absl::OkStatus();
 }
 
-// The workers are free when it returns.
+// The workers are free on return.
 absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
   job_.emplace(open_, *work_, *source_, *sink_, services_.memory.orders, course_);
   job_->number = services_.cluster.suspects.NumberJob();
@@ -137,7 +134,7 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
   }
 }
 
-// While the job has no workers: a mount that hangs holds this thread alone.
+// Runs without workers: a mount that hangs holds this thread alone.
 absl::Status ServedJob::Prepare() {
   return source_->Prepare([this](const ClientMessage& message) {
     const v1::Chunk& chunk = message.request.chunk();
@@ -184,7 +181,7 @@ Verdict::Then ServedJob::Judge(const Failure& failure) {
   return verdict.then;
 }
 
-// What others have done was no fault of the job.
+// The job was not at fault if other workers succeed.
 void ServedJob::NoteSuccess() {
   for (const auto& [worker, error] : undecided_) {
     if (std::ranges::find(grant_.members, worker) != grant_.members.end()) continue;
@@ -192,7 +189,7 @@ void ServedJob::NoteSuccess() {
   }
 }
 
-// Nobody backs off for what may be the job's fault. But a worker must have what it reports.
+// The job may be at fault, except that a worker must have the memory that it reports.
 void ServedJob::NoteUndecided() {
   for (const auto& [worker, error] : undecided_) {
     if (LacksWhatItHas(error)) services_.cluster.membership.NoteFailure(*worker, Why(error));
@@ -203,8 +200,8 @@ std::string ServedJob::Why(const absl::Status& status) const {
   return absl::StrCat("job ", open_.job_id(), ": ", status.message());
 }
 
-// For the news of who is gone, then for a worker in the place of one that was lost: its rows are
-// there. After a moment for those that live, until they can hold the job.
+// Waits for the news which worker is lost, then a moment for a worker in its place, which
+// finds the rows, then until live workers can hold the job.
 absl::Status ServedJob::AwaitOthers(Scheduler::Place& place) {
   const Clock::time_point start = Now();
   const auto lost = [this] {
@@ -225,8 +222,8 @@ absl::Status ServedJob::AwaitOthers(Scheduler::Place& place) {
   return AwaitWorkers(place);
 }
 
-// Workers may come and go meanwhile. Too few are waited for so long; enough that are busy, as long
-// as any job waits for its turn.
+// Workers may come and go. Too few workers are waited for until recovery_timeout, busy ones until
+// queue_timeout.
 absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
   const Deadline turn = Now() + services_.limits.settings.queue_timeout;
   Deadline enough = Now() + services_.limits.settings.recovery_timeout;
@@ -238,7 +235,13 @@ absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
         place.GiveBack();
         if (course_.phase() != JobPhase::kWaitingForWorkers)
           course_.Enter(JobPhase::kWaitingForWorkers);
-        if (Now() >= enough) return NotEnough(sizes.status());
+        if (Now() >= enough) {
+          return wire::ErrorOf(
+              wire::reason::kNoWorkers,
+              absl::StrCat("workers were lost, and the live ones could not take the job within ",
+                           services_.limits.settings.recovery_timeout.count(),
+                           " ms: ", sizes.status().message()));
+        }
         absl::Status why = services_.cluster.membership.AwaitChange(seen, enough, client_.stop());
         if (!why.ok()) return why;
         continue;
@@ -248,7 +251,7 @@ absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
     }
     enough = Now() + services_.limits.settings.recovery_timeout;
     absl::Status status = AwaitGrant(place, std::min(turn, Now() + kTurnLimit));
-    // Not one that was put out of the queue, which is no matter of time.
+    // A place that left the queue for another reason is final.
     const bool late = wire::HasReason(status, wire::reason::kQueueTimeout);
     if (!late || Now() >= turn) return status;
     if (asked_ != services_.cluster.membership.Live()) asked_.clear();
@@ -261,7 +264,7 @@ absl::Status ServedJob::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
     if (known || (job_ && job_->admitted)) return;
     v1::AttendResponse response;
     response.mutable_queued()->set_position(before);
-    client_.Offer(response);  // a client that does not read must not keep workers meanwhile
+    client_.Offer(response);  // a client that does not read must not keep workers
   });
   if (!grant.ok()) return grant.status();
   grant->members = InOldRanks(grant_.members, std::move(grant->members));
@@ -275,13 +278,6 @@ absl::Status ServedJob::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
       open_.job_id(), spec().tokens, spec().heads, spec().branches.size(), grant_.members.size(),
       grant_.express() ? " (express)" : "", plan_->costs.steps);
   return absl::OkStatus();
-}
-
-absl::Status ServedJob::NotEnough(const absl::Status& why) const {
-  return wire::ErrorOf(
-      wire::reason::kNoWorkers,
-      absl::StrCat("workers were lost, and those that live could not take the job within ",
-                   services_.limits.settings.recovery_timeout.count(), " ms: ", why.message()));
 }
 
 }  // namespace hilbert_ring::server

@@ -1,19 +1,16 @@
-// The story of one job at the coordinator, whichever method brought it.
+// A job at the coordinator, from Open to its report.
 //
 //   ServedJob(services, client, caller, traceparent, JobMethod::kEncode).Run()
-//
-//   Open -> validated -> sized for the live workers -> given some -> an execution
-//   (job_execution.h), and others where workers are lost -> Report
 //
 // | question | file |
 // | --- | --- |
 // | which phase follows which | job_phase.h |
-// | the course from Open to Report, and its one loop | served_job.cc |
-// | what Open must be | served_job_open.cc |
+// | the course and its loop over executions | served_job.cc |
+// | checks of Open | served_job_open.cc |
 // | quotas, memory, numbers of workers | served_job_admission.cc |
 // | the steps of an execution | job_execution.cc |
-// | what follows when an execution fails | failure_policy.h |
-// | where rows come from and outputs go | job_rows.h |
+// | the decision after a failed execution | failure_policy.h |
+// | sources of rows, sinks of outputs | job_rows.h |
 // | report, metrics, line of the log | served_job_report.cc |
 #pragma once
 
@@ -39,26 +36,23 @@ enum class JobMethod { kAttend, kEncode, kAttendStream };
 
 class ServedJob {
  public:
-  // caller: whose job ids these are.
   // traceparent: the caller's trace, or empty.
   ServedJob(const JobServices& services, JobClient& client, Caller caller,
             std::string traceparent = "", JobMethod method = JobMethod::kAttend);
-  ~ServedJob();
 
-  // The job is an epoch of a stream, whose course shows it. Before Run; it outlives the job.
+  // Makes the job an epoch of a stream, whose course shows it and outlives it. Before Run.
   void ShowIn(JobCourse& stream) {
     course_.ShowIn(stream);
     epoch_ = true;
   }
 
-  // In place of Run: what would refuse the job before it waits for its turn.
+  // In place of Run: the checks before the queue.
   absl::Status Try();
 
-  // The whole job: its report, to be sent with the status. All that it held is free when this
-  // returns.
+  // Runs the job. Everything that it held is free on return.
   absl::StatusOr<v1::Report> Run();
 
-  // Of all its tensors; 0 where its spec was refused.
+  // 0 for a refused spec.
   int64_t client_bytes() const { return work_ == nullptr ? 0 : work_->client_bytes(); }
 
  private:
@@ -66,7 +60,6 @@ class ServedJob {
   absl::Status ReadOpen();
   absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;
   absl::Status OpenRows();
-  absl::StatusOr<std::unique_ptr<JobWork>> ReadModel() const;
   absl::Status CheckRowSizes() const;
   absl::Status RunJob();
   absl::Status ReserveQuota();
@@ -76,7 +69,6 @@ class ServedJob {
   absl::StatusOr<std::vector<JobSize>> SizesWithout(const Members& without);
   Planner MakePlanner() const;
   bool CanRunOn(const Member& member) const;
-  absl::Status NobodyCan() const;
   const JobSpec& spec() const { return work_->spec(); }
   int64_t tokens() const { return work_ == nullptr ? 0 : spec().tokens; }
   Members LeftOut() const;
@@ -89,7 +81,6 @@ class ServedJob {
   absl::StatusOr<ExecutionFigures> Execute(Verdict::Then& then);
   absl::Status AwaitOthers(Scheduler::Place& place);
   absl::Status AwaitWorkers(Scheduler::Place& place);
-  absl::Status NotEnough(const absl::Status& why) const;
   v1::Report MakeReport(ExecutionFigures figures);
   void NoteEnd(const absl::Status& status);
 
@@ -99,26 +90,26 @@ class ServedJob {
   const std::string traceparent_;
   const JobMethod method_;
 
-  v1::Open open_;                      // without what it is to compute, once there is work
-  std::unique_ptr<JobWork> work_;      // once it is validated
-  std::shared_ptr<RowSource> source_;  // shared where one object is both
+  v1::Open open_;                      // without the spec, once there is work_
+  std::unique_ptr<JobWork> work_;      // once validated
+  std::shared_ptr<RowSource> source_;  // may be the same object as sink_
   std::shared_ptr<OutputSink> sink_;
   JobCourse course_;
-  bool epoch_ = false;  // of a stream, which has a line of the log itself
+  bool epoch_ = false;  // the stream has a line of the log itself
   std::optional<Quotas::Share> quota_;
-  std::optional<JobMemory::Reservation> order_memory_;   // of jobs with coordinates
-  std::optional<JobMemory::Reservation> result_memory_;  // of results that are put together here
-  Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
-  int position_ = -1;  // in the queue, as the client knows it
+  std::optional<JobMemory::Reservation> order_memory_;  // of jobs with coordinates
+  std::optional<JobMemory::Reservation> result_memory_;
+  Members asked_;      // live when the job was sized; empty: sizes are due again
+  int position_ = -1;  // in the queue; the client has it
   Grant grant_;
   size_t live_before_ = 0;         // workers when the execution began
-  Members hung_;                   // that this job leaves out from here on
-  Members failed_;                 // likewise, as long as it can do without them
-  std::vector<Failure> failures_;  // of its executions; each but the last was tried again
-  // Workers that back off if others end the job well, and why.
+  Members hung_;                   // excluded to the end
+  Members failed_;                 // excluded while others can hold the job
+  std::vector<Failure> failures_;  // of its executions
+  // Workers that back off if others end the job well, with their errors.
   std::vector<std::pair<std::shared_ptr<const Member>, absl::Status>> undecided_;
   std::optional<Plan> plan_;      // over the grant's members
-  std::optional<JobRecord> job_;  // once it starts
+  std::optional<JobRecord> job_;  // after admission
   JobSeconds seconds_;
   v1::Report report_;
   const Clock::time_point opened_;

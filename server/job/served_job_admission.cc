@@ -1,5 +1,4 @@
-// What a job is granted before it waits for its turn: its share of quotas and memory, and the
-// numbers of workers that it could run on.
+// Admission before the queue: quota, memory, and the numbers of workers that can run the job.
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +20,7 @@ absl::Status ServedJob::ReserveQuota() {
   return absl::OkStatus();
 }
 
-// Of all jobs together; before the job waits for its turn, so that it does not wait in vain.
+// Before the queue, so that the job does not wait in vain.
 absl::Status ServedJob::ReserveOrder() {
   if (work_->result_bytes() > 0) {
     auto reserved = services_.memory.order_memory.Reserve(work_->result_bytes());
@@ -53,8 +52,7 @@ Planner ServedJob::MakePlanner() const {
   return work_->MakePlanner([this] { return !client_.stop().why().ok(); });
 }
 
-// On how many of the workers that are up it could run. What cannot run on them at all is refused,
-// saying what would hold it.
+// An error names what would hold a job that cannot run at all.
 absl::StatusOr<std::vector<JobSize>> ServedJob::Sizes() {
   auto sizes = SizesWithout(LeftOut());
   if (sizes.ok() || failed_.empty()) return sizes;
@@ -64,11 +62,6 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::Sizes() {
 
 bool ServedJob::CanRunOn(const Member& member) const {
   return work_->CanRunOn(member) && source_->Reaches(member);
-}
-
-absl::Status ServedJob::NobodyCan() const {
-  RETURN_IF_ERROR(source_->CheckReachable(services_.cluster.membership.Live()));
-  return work_->NobodyCan();
 }
 
 Members ServedJob::LeftOut() const {
@@ -88,7 +81,10 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
     return wire::ErrorOf(wire::reason::kNoWorkers, "no worker is there");
   }
   std::erase_if(live, [this](const auto& member) { return !CanRunOn(*member); });
-  if (live.empty()) return NobodyCan();
+  if (live.empty()) {
+    RETURN_IF_ERROR(source_->CheckReachable(there));
+    return work_->NobodyCan();
+  }
   int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));
   const int asked = services_.limits.settings.job_workers;
   if (asked > 0) workers = std::min(asked, workers);

@@ -1,4 +1,4 @@
-// What a job is, from its first message on until it is known what it computes, and on which files.
+// The first message: the work, its rows, and their limits.
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +21,7 @@ absl::Status BadOpen(const std::string& message) {
   return wire::ErrorOf(wire::reason::kInvalidOpen, message);
 }
 
-// Of one job.
+// The share of a single job.
 int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
   return settings.total_order_memory_limit_bytes / 4;
 }
@@ -73,7 +73,11 @@ absl::Status ServedJob::OpenRows() {
 absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
   if (method_ == JobMethod::kEncode) {
     if (!open_.has_encode()) return BadOpen("Open has no encode, which Encode takes");
-    return ReadModel();
+    return MakeEncodeWork(open_.encode(), services_.memory.models,
+                          {.limits = LimitsOf(services_.limits.settings),
+                           .threads = MostThreads(services_.cluster.membership.Live()),
+                           .max_result_bytes = OrderMemoryLimit(services_.limits.settings),
+                           .check_rows = services_.limits.settings.check_rows});
   }
   if (open_.has_encode()) return BadOpen("Open has encode, which Attend does not take");
   ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
@@ -82,16 +86,6 @@ absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
   }
   return MakeAttentionWork(
       spec, {.want_lse = open_.want_lse(), .check_rows = services_.limits.settings.check_rows});
-}
-
-// The model's weights are read where they are new.
-absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::ReadModel() const {
-  const EncodeWorkOptions options = {
-      .limits = LimitsOf(services_.limits.settings),
-      .threads = MostThreads(services_.cluster.membership.Live()),
-      .max_result_bytes = OrderMemoryLimit(services_.limits.settings),
-      .check_rows = services_.limits.settings.check_rows};
-  return MakeEncodeWork(open_.encode(), services_.memory.models, options);
 }
 
 absl::Status ServedJob::CheckRowSizes() const {

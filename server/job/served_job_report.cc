@@ -1,4 +1,4 @@
-// What is said of a job at its end: its report, its share of the metrics, its line of the log.
+// The end of a job: report, metrics and log.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -16,7 +16,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Of workers that write their outputs themselves.
+// Counts rows of workers that write outputs themselves.
 void AddNotFinite(const v1::WorkerReport& worker, v1::Report& report) {
   if (worker.rows_not_finite() <= 0) return;
   const bool first = report.rows_not_finite() == 0 ||
@@ -66,8 +66,7 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
     AddNotFinite(worker, report);
     if (!worker.library_refusal().empty()) {
       report.add_notes(absl::StrCat("worker ", worker.worker(),
-                                    " computed with its own kernels what "
-                                    "is for the library: ",
+                                    " computed with its own kernels because the library refused: ",
                                     worker.library_refusal()));
     }
     if (!grant_.express())
@@ -88,7 +87,7 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
 
 void ServedJob::NoteEnd(const absl::Status& status) {
   seconds_.total = SecondsBetween(opened_, Now());
-  const int workers = static_cast<int>(grant_.members.size());  // of the last execution
+  const int workers = static_cast<int>(grant_.members.size());  // in the last execution
   services_.observers.jobs.NoteEnded({.caller = caller_.name,
                                       .job_id = open_.job_id(),
                                       .code = absl::StatusCodeToString(status.code()),

@@ -1,9 +1,4 @@
-// What streams without end hold of the coordinator's memory.
-//
-//   // Until the share goes:
-//   auto share = memory.Reserve(caller, bytes, "the stream");
-//
-// A caller gets half of it at most, so that others have room.
+// The coordinator's memory for streams. A caller (Caller::turns) gets at most half of it.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +14,9 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe. Must outlive what is reserved of it.
+// Thread-safe. Outlives its shares.
 class StreamMemory {
  public:
-  // Given back with it.
   class Share {
    public:
     Share(Share&& other) noexcept
@@ -43,8 +37,7 @@ class StreamMemory {
 
   explicit StreamMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // Callers are told apart as the scheduler does it (Caller::turns). RESOURCE_EXHAUSTED
-  // (WAITING_MEMORY), naming what takes it, bytes, use, limit and setting.
+  // RESOURCE_EXHAUSTED (WAITING_MEMORY), whose message begins with `what`.
   absl::StatusOr<Share> Reserve(const Caller& caller, int64_t bytes, absl::string_view what);
 
   int64_t used() const;
@@ -54,7 +47,7 @@ class StreamMemory {
   const int64_t limit_;
   mutable Mutex mutex_;
   int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, int64_t> used_by_ ABSL_GUARDED_BY(mutex_);  // callers that have some
+  std::map<std::string, int64_t> used_by_ ABSL_GUARDED_BY(mutex_);  // positive counts
 };
 
 }  // namespace hilbert_ring::server

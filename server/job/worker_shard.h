@@ -1,15 +1,13 @@
-// A worker's shard as this process has it: in memory that both share, as a copy of the rows that
-// are sent, or not at all.
+// A worker's shard in this process: in memory that both share, a copy of the rows, or not held.
 //
 //   WorkerShard shard(options, rank);
-//   shard.Make();                      // with the rows that the execution before this one left
-//   shard.Keep(kind, run, payload);    // rows of a chunk, written to their places
+//   shard.Make();                      // with rows of the previous execution
+//   shard.Keep(kind, run, payload);    // rows of a chunk
 //   shard.prefix();                    // how far the rows have come
 //   HeldShard held = shard.Release();  // for the next execution
 //
-// Used by the job's thread alone. Make comes before the worker hears of the memory, and a shard
-// that is offered stays until the worker has turned it down: a worker's outputs may be read from
-// rows() by another thread meanwhile.
+// Only the job's thread uses it. An offered shard stays until the worker turns it down, because
+// another thread may read outputs from rows().
 #pragma once
 
 #include <cstdint>
@@ -28,32 +26,31 @@ namespace hilbert_ring::server {
 
 class WorkerShard {
  public:
-  // options outlive it.
+  // Options outlive it.
   WorkerShard(const JobRunOptions& options, int rank) : options_(options), rank_(rank) {}
 
-  // Where memory cannot be had, rows are sent and not held; but rows that are held already must not
-  // be lost that way: then an error, as of HeldRows::Carry.
+  // Without memory rows are sent and not held; but if that lost held rows it is an error, as of
+  // HeldRows::Carry.
   absl::Status Make();
 
   bool held() const { return shard_.rows.has_value(); }
 
-  // To the worker, to be its shard.
+  // Offered to the worker as its shard.
   bool offered() const { return arrived_.has_value(); }
 
-  // Of a shard that is held.
+  // If held.
   const HostShard& rows() const { return *shard_.rows; }
   const std::shared_ptr<SharedMemory>& memory() const { return shard_.memory; }
 
-  // Takes the run's rows from the payload, also where they are not held.
+  // Takes the run's rows from the payload, also if not held.
   absl::Status Keep(TensorKind tensor, const RowRun& run, wire::PayloadReader& payload);
 
-  // Rows of an offered shard are there.
   void NoteArrived(const RowRun& run) { arrived_->Add(run.local_row, run.rows); }
 
-  // Rows of an offered shard that have come, from the first on.
+  // Rows that have come, from the first on, of an offered shard.
   int64_t prefix() const { return arrived_->prefix(); }
 
-  // The worker has a shard of its own: this one stays as a copy if there is memory for that.
+  // The worker has its own shard: keeps this one as a copy if there is memory.
   void BecomeCopy();
 
   HeldShard Release() { return std::move(shard_); }

@@ -18,7 +18,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr auto kKeepaliveInterval = std::chrono::seconds(10);
-// For the reader to find out why a write failed.
+// In this time the reader finds the reason of a failed write.
 constexpr auto kReasonLimit = std::chrono::seconds(5);
 
 constexpr char kMethod[] = "/hilbert_ring.v1.WorkerService/Run";
@@ -37,7 +37,7 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
       replies_({.read = !options.source->ReadByWorkers()}),
       departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
 
-// Of one that has done its part nothing more is wanted.
+// A worker that has done its part may leave.
 void WorkerStream::NoteDeparted() {
   if (member().left_in_order || replies().ended) return;
   stop_.Request(LostWorker(member().address, "its heartbeats or its connection ended"));
@@ -70,7 +70,7 @@ void WorkerStream::Begin() {
   sent_at_ = options_.time->Now();
 }
 
-// Should a message not leave, the end of the stream says why.
+// If the message does not leave, the stream's end gives the reason.
 void WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   Begin();
   call_ = wire::OpenRawStream(*member().channel, kMethod, context_);
@@ -109,7 +109,7 @@ Clock::duration WorkerStream::WritingFor(Clock::time_point now) const {
 absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
   sent_at_ = options_.time->Now();
   if (WriteNow(message, options)) return absl::OkStatus();
-  // The stream has ended; why, its reader finds out, unless the worker has ended it well.
+  // The reader finds the reason, unless the worker ended the stream well.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
   listener_.Misbehaved(rank_,
                        LostWorker(member().address, "its stream ended while rows were sent"));
@@ -129,11 +129,11 @@ absl::Status WorkerStream::SendOrder(const RowRouter& router) {
   return status;
 }
 
-// Before it is settled the worker may still turn the memory down; FinishRows says it all then.
+// Not before Settle: the worker may turn the memory down. FinishRows reports all rows then.
 absl::Status WorkerStream::SendArrived() {
   if (route_ != RowRoute::kSharedMemory || shard_.prefix() == sent_prefix_) return absl::OkStatus();
   sent_prefix_ = shard_.prefix();
-  if (sent_prefix_ == shard_.rows().rows()) return absl::OkStatus();  // FinishRows says so
+  if (sent_prefix_ == shard_.rows().rows()) return absl::OkStatus();  // FinishRows reports it
   v1::RunRequest request;
   request.mutable_arrived()->set_rows(sent_prefix_);
   return Write(wire::Serialize(request));
@@ -206,7 +206,7 @@ void WorkerStream::Poll(std::chrono::system_clock::time_point until) {
 
 void WorkerStream::EndReading(const absl::Status& status) {
   if (!status.ok()) {
-    // Whatever else is wrong has requested the stop.
+    // Other errors have requested the stop themselves.
     if (absl::IsInternal(status)) listener_.Misbehaved(rank_, status);
     stop_.Request(status);
     context_.TryCancel();
@@ -214,7 +214,7 @@ void WorkerStream::EndReading(const absl::Status& status) {
   const grpc::Status ended = polled_ ? polled_->Finish() : call_->Finish();
   if (!ended.ok() || !replies().reported) listener_.Failed(rank_, ended);
   if (forwarder_ && forwarder_->has_thread()) {
-    listener_.Forwarding(rank_, true);  // that the worker is silent now is no stall
+    listener_.Forwarding(rank_, true);  // its silence is no stall
     forwarder_->End();
   }
   Note([](WorkerReplies& replies) { replies.ended = true; });
@@ -286,7 +286,7 @@ absl::Status WorkerStream::HandleWhole(v1::RunWhole& whole) {
   return HandleFinal(final);
 }
 
-// In one piece, in memory of its own: the message before it may still be on its way to the client.
+// Copies the payload to memory of its own: the one before may still be on its way to the client.
 absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& message) {
   const auto most = MostPayloadBytes(options_.plan->rows, options_.plan->spec.tokens);
   if (message.payload.bytes() > most) {
@@ -333,7 +333,7 @@ void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
   const Clock::time_point now = options_.time->Now();
   Note([&](WorkerReplies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     replies.computed = replies.read = true;
-    // A worker cannot have computed for longer than we have waited for it.
+    // At most as long as the coordinator has waited.
     if (computed.seconds() > 0 && finished_ != Clock::time_point()) {
       replies.compute_seconds = std::min(computed.seconds(), SecondsBetween(finished_, now));
     }

@@ -1,31 +1,28 @@
-// One worker's part in a run: its Run stream, its shard, and what it has said.
+// A worker's part in a run: its Run stream, its shard, and its replies.
 //
 //   WorkerStream stream(options, rank, listener, stop);
 //   stream.Make(delivered);           // its shard
-//   stream.Open(run, delivered);      // its memory is offered, and its reader begins
-//   stream.Settle();                  // all workers are ready: it is known who shares memory
+//   stream.Open(run, delivered);      // starts its reader
+//   stream.Settle();                  // all workers are ready: who shares memory is known
 //   stream.SendOrder(router);
-//   stream.shard().Keep(...);         // rows of a chunk that this process holds
+//   stream.shard().Keep(...);         // rows of a chunk
 //   stream.Write(message);            // rows for a worker that shares no memory
 //   stream.SendArrived();
 //   stream.FinishRows();
 //   stream.CancelUnlessEnded();
-//   stream.Join();
+//   stream.Join();                    // before the destructor
 //
-// The job's thread sends. The stream's own thread reads, and hands outputs on: a client that reads
-// slowly slows the worker, and nothing is kept here. Outputs of a shared shard that the client does
-// not take at once are handed on by a third thread (output_forwarder.h). A worker that is lost
-// before it has ended, and a write that fails, stop the job.
+// The job's thread sends. The reader forwards outputs, so that a slow client slows the worker; of a
+// shared shard a third thread may do it (output_forwarder.h). A worker that is lost before its end,
+// and a failed write, stop the job.
 //
-// Each field is the job's thread's, the reader's, or guarded by mutex_, as it says. The listener is
-// called without mutex_, and may lock before it asks the stream: a run's lock comes before a
-// stream's.
+// The listener is called without mutex_, and may lock before it asks the stream: a run's lock comes
+// before a stream's.
 //
-// A small job, whose rows are in its shard already, needs no reader: its thread has nothing to do
-// but to hear what the worker says, and what it hears itself no other thread has to wake it for.
+// A small job, whose rows are in its shard already, needs no reader to wake its thread:
 //
 //   stream.OpenWithRows(run);         // in place of Open
-//   stream.Poll(until);               // again and again, in place of waiting for the reader
+//   stream.Poll(until);               // again and again
 #pragma once
 
 #include <atomic>
@@ -55,112 +52,103 @@
 
 namespace hilbert_ring::server {
 
-// What a worker has reported.
 struct WorkerReplies {
   bool ready = false;
   bool shares = false;  // its shard's memory
-  bool read = false;    // it has all rows that it reads itself
+  bool read = false;    // all rows that it reads itself are there
   bool computed = false;
   bool reported = false;       // its figures
   bool ended = false;          // its call, and its outputs have gone
-  double compute_seconds = 0;  // since the last row, by its clock, no longer than we have waited
+  double compute_seconds = 0;  // since the last row, by its clock, at most the time of the wait
 };
 
 class WorkerStream {
  public:
-  // Called by the stream's threads.
+  // The reading thread calls it.
   class Listener {
    public:
     virtual ~Listener() = default;
 
-    // The worker is ready, has computed or has ended: who waits for that looks again.
+    // The worker is ready, has computed or has ended.
     virtual void Changed() = 0;
     virtual void Progressed(int rank, const v1::RunProgress& progress) = 0;
     virtual void Moved(int rank) = 0;
-    // The reader waits for the client, and hears nothing of the worker, or does so no more.
+    // Whether the reader waits for the client.
     virtual void Forwarding(int rank, bool forwarding) = 0;
-    // An output for the client; as OutputForwarder::Output.
+    // An OutputForwarder::Output.
     virtual absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk,
                                         std::string_view payload,
                                         const std::shared_ptr<const void>& owner,
                                         int64_t first_slot, Clock::duration patience) = 0;
-    // It sent what cannot be, or ended before its time. The stop has been requested when this
-    // returns, with this reason if there was none before.
+    // An invalid message, or an early end. Both functions request the stop before they return.
     virtual void Misbehaved(int rank, const absl::Status& how) = 0;
-    // The worker said so, or its stream ended so, which is not well without figures either. The
-    // stop has been requested when this returns.
+    // An error that the worker reported, or that ended its stream; OK: without figures.
     virtual void Failed(int rank, const grpc::Status& status) = 0;
   };
 
-  // All must outlive the stream.
+  // References outlive the stream.
   WorkerStream(const JobRunOptions& options, int rank, Listener& listener, JobStop& stop);
 
-  // After Join.
-  ~WorkerStream() = default;
+  // The job's thread calls the following:
 
-  // The next are the job's thread's.
-
-  // The shard. delivered: what is left out of the outputs. Errors: HELD_ROWS_MEMORY.
+  // delivered: outputs to omit. Errors: HELD_ROWS_MEMORY.
   absl::Status Make(const Delivered& delivered);
 
-  // Sends RunOpen. run: this run's number.
+  // Sends RunOpen.
   void Open(uint64_t run, const Delivered& delivered);
 
-  // The same, once the order and all rows are in a shard that is offered, and nothing is delivered
-  // yet. The worker is then told of no rows, unless it turns the memory down.
+  // Open, once order and all rows are in an offered shard and nothing is delivered. No message of
+  // rows follows, unless the worker turns the memory down.
   void OpenWithRows(uint64_t run);
 
-  // After OpenWithRows: hears one message or the end, if any comes by then.
+  // After OpenWithRows: handles one message or the end, if it comes by then.
   void Poll(std::chrono::system_clock::time_point until);
 
-  // The worker is ready: from here on it is settled whether it shares its shard.
+  // The worker is ready: fixes whether it shares its shard.
   void Settle();
 
-  // Rows go by messages. Workers that were offered memory take none until it is settled that they
-  // do not share it.
+  // Rows go by messages. False until Settle for a worker that was offered memory.
   bool takes_messages() const { return route_ == RowRoute::kMessages; }
 
-  // It was offered memory and has turned it down.
   bool turned_down() const { return shard_.offered() && takes_messages(); }
 
   WorkerShard& shard() { return shard_; }
   const WorkerShard& shard() const { return shard_; }
 
-  // Errors here and below: the stop's reason.
-  // message: a RunRequest (server/shard/run_message.h).
+  // Errors here and below: the stop's reason. message: a RunRequest (server/shard/run_message.h).
   absl::Status Write(const grpc::ByteBuffer& message, grpc::WriteOptions options = {});
 
-  // Of payloads to and from this worker, each of MostPayloadBytes of the job.
+  // Payloads to and from this worker, each of the job's MostPayloadBytes.
   wire::SlicePool& pool() { return pool_; }
 
-  // Written to shared memory or sent, by how rows go.
+  // To shared memory or by messages.
   absl::Status SendOrder(const RowRouter& router);
 
-  // How far the rows of a shared shard have come, where that is news.
+  // Reports new rows of a shared shard.
   absl::Status SendArrived();
 
-  // That rows come for others, where the worker has heard nothing for long.
+  // Sent while other workers get rows, after a long silence.
   absl::Status SendKeepalive(Clock::time_point now);
 
   absl::Status FinishRows();
 
-  // Any thread.
-  void CancelUnlessEnded();
-
-  // Any thread: how long the write that is under way has waited for the worker; 0 where none is.
-  Clock::duration WritingFor(Clock::time_point now) const;
-
-  // Waits for the reader, which ends when the call does; where there is none, hears until then.
+  // Waits for the end of the call.
   void Join();
 
-  // After Join: the shard, for the next execution.
+  // After Join.
   HeldShard Release();
 
-  // Any thread: what the worker has said.
+  // Any thread may call the following:
+
+  void CancelUnlessEnded();
+
+  // Time of a write that waits for the worker; 0 without one.
+  Clock::duration WritingFor(Clock::time_point now) const;
+
   WorkerReplies replies() const;
   v1::WorkerReport report() const;
 
-  // Any thread: since all rows are there, by our clock; 0 before.
+  // Since all rows are there, by our clock; 0 before.
   Clock::duration ComputingFor(Clock::time_point now) const;
 
  private:
@@ -171,9 +159,9 @@ class WorkerStream {
   bool WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options);
   void NoteFinished();
   void NoteDeparted();
-  void Note(absl::FunctionRef<void(WorkerReplies&)> change);  // called with mutex_ held
+  void Note(absl::FunctionRef<void(WorkerReplies&)> change);  // with mutex_ held
 
-  // The reader's, or the job's thread's where there is none.
+  // The reader, or the job's thread without one, calls the following:
   void Read();
   void EndReading(const absl::Status& status);
   absl::Status Handle(RunMessage<v1::RunResponse>& message);
@@ -190,7 +178,7 @@ class WorkerStream {
   JobStop& stop_;
   grpc::ClientContext context_;
   const std::stop_callback<std::function<void()>> cancel_;
-  // Of an open stream one of them: one thread writes and one reads, or one does both.
+  // Either is open: call_ for a writer and a reader, polled_ for a single thread.
   std::unique_ptr<wire::RawStream> call_;
   std::optional<wire::PolledStream> polled_;
   wire::SlicePool pool_;
@@ -199,15 +187,14 @@ class WorkerStream {
   WorkerShard shard_;
   RowRoute route_ = RowRoute::kUnsettled;
   int64_t sent_prefix_ = 0;
-  bool opened_with_rows_ = false;  // with RunOpen, that all are there
-  Clock::time_point sent_at_;      // anything
+  bool opened_with_rows_ = false;
+  Clock::time_point sent_at_;  // the last message
   static constexpr Clock::duration kNoWrite = Clock::duration::min();
-  std::atomic<Clock::duration> writing_since_ = kNoWrite;  // read by any thread
+  std::atomic<Clock::duration> writing_since_ = kNoWrite;  // for any thread
   RunMessage<v1::RunResponse> polled_message_;
   KeptThreads::Task reader_;
 
-  // The reader's: outputs of an offered shard, until it is turned down. Set before the reader
-  // begins.
+  // Forwards an offered shard until it is turned down. Set before the reader starts, then its own.
   std::optional<OutputForwarder> forwarder_;
 
   mutable Mutex mutex_;  // held over no call
