@@ -1,5 +1,5 @@
-// The Run calls that are open at a worker: how many, their end when the coordinator is lost or says
-// nothing of their rows, how long those that were cancelled took to end, and how others failed.
+// The open Run calls of a worker: their number, their end without news of their coordinator, and
+// figures of cancelled and failed calls.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class ActiveCalls {
  public:
-  // A call's place; gone with it. The context outlives it.
+  // A call's place until it is destroyed. The context outlives it.
   class Entry {
    public:
     Entry(ActiveCalls& calls, grpc::ServerContext& context) : calls_(calls), context_(context) {
@@ -37,7 +37,7 @@ class ActiveCalls {
       calls_.entries_.erase(place_);
     }
 
-    // The call is cancelled, soon after, unless this is called again by then.
+    // Cancels the call soon after `due`, unless this is called again by then.
     void ExpectFeedBy(Deadline due) { feed_due_ = due; }
     bool starved() const { return starved_; }
 
@@ -55,7 +55,7 @@ class ActiveCalls {
     return static_cast<int>(entries_.size());
   }
 
-  // Seconds from a cancellation to the memory's release; a few are kept until they are taken.
+  // Seconds from a cancellation to the memory's release, the first kMostKept until taken.
   void NoteCancelled(double seconds) {
     const MutexLock lock(mutex_);
     if (cancel_seconds_.size() < kMostKept) cancel_seconds_.push_back(seconds);
@@ -65,8 +65,7 @@ class ActiveCalls {
     return std::exchange(cancel_seconds_, {});
   }
 
-  // A failure that the coordinator must hear of beside the call's stream; a few are kept until they
-  // are taken.
+  // Failures that a heartbeat reports too, the first kMostKept until taken.
   void NoteFailed(v1::RunFailure failure) {
     const MutexLock lock(mutex_);
     if (failures_.size() < kMostKept) failures_.push_back(std::move(failure));
@@ -77,13 +76,13 @@ class ActiveCalls {
     return std::exchange(failures_, {});
   }
 
-  // Called with each failure, by any thread; it must not call back. Null: nobody is.
+  // Called by any thread, with the lock: it must not call back. Null: no call.
   void SetOnFailure(std::function<void()> on_failure) {
     const MutexLock lock(mutex_);
     on_failure_ = std::move(on_failure);
   }
 
-  // They end, and free what they hold, within a tile.
+  // Calls end, and free their memory, within a tile.
   void CancelAll() {
     const MutexLock lock(mutex_);
     for (Entry* entry : entries_) entry->context_.TryCancel();
@@ -93,7 +92,7 @@ class ActiveCalls {
   static constexpr size_t kMostKept = 1024;
   static constexpr std::chrono::milliseconds kFeedInterval{200};
 
-  // One watch of all runs, for a run's own threads may all wait for the coordinator.
+  // A watch of all runs, because a run's own threads may all wait for the coordinator.
   void CancelStarved() {
     const MutexLock lock(mutex_);
     for (Entry* entry : entries_) {
@@ -107,8 +106,8 @@ class ActiveCalls {
   std::vector<v1::RunFailure> failures_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_failure_ ABSL_GUARDED_BY(mutex_);
   std::list<Entry*> entries_ ABSL_GUARDED_BY(mutex_);
-  // Last: it uses all of the above.
-  IntervalThread watch_{kFeedInterval, [this](const std::stop_token&) { CancelStarved(); }};
+  IntervalThread watch_{kFeedInterval,
+                        [this](const std::stop_token&) { CancelStarved(); }};  // last
 };
 
 }  // namespace hilbert_ring::server

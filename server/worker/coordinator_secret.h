@@ -1,5 +1,4 @@
-// What the coordinator's calls to this worker are made with, as the coordinator has told: calls
-// made with anything else are refused.
+// The secret that authenticates the coordinator's calls to this worker.
 #pragma once
 
 #include <chrono>
@@ -18,7 +17,7 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class CoordinatorSecret {
  public:
-  // A registration begins: the secret of the one before is good for nothing from here on.
+  // A registration begins: the earlier secret is void.
   void Expect() {
     const MutexLock lock(mutex_);
     secret_.clear();
@@ -32,8 +31,8 @@ class CoordinatorSecret {
     changed_.notify_all();
   }
 
-  // UNAUTHENTICATED (JOIN_TOKEN); so are all before the first Set. limit: of a wait for a secret
-  // that is expected, for a call that may overtake it.
+  // UNAUTHENTICATED (JOIN_TOKEN), also before the first Set. limit: of a wait for the secret after
+  // Expect, which a call may overtake.
   absl::Status Check(const grpc::ServerContextBase& context, absl::string_view call,
                      std::chrono::milliseconds limit = {}) const {
     MutexLock lock(mutex_);

@@ -18,14 +18,13 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
 
-constexpr int64_t kPieceRows = 4096;                // that are waited for at once
-constexpr int64_t kPooledBytes = int64_t{2} << 20;  // of a message
+constexpr int64_t kPieceRows = 4096;                // waited for together
+constexpr int64_t kPooledBytes = int64_t{2} << 20;  // in a message
 
 JobShape ShapeOf(const EncodeJob& job, const EncoderPlan& plan) {
   return {plan.attention.spec, RowSizesOf(job), std::make_shared<SlideRows>(plan.rows)};
 }
 
-// As this worker computes it.
 Plan PlanHere(const EncodeJob& job, const EncoderPlan& plan, int threads,
               const ModelStore& models) {
   Plan whole = PlanOfJob(job, plan, threads);
@@ -61,10 +60,10 @@ class EncodeRun : public RunWork {
 
   const EncodeJob job_;
   const EncoderPlan plan_;
-  std::optional<EncoderFolder> folder_;  // until the model is there
+  std::optional<EncoderFolder> folder_;  // until the model is loaded
   ModelStore& models_;
   std::shared_ptr<const EncoderModel> model_;
-  std::unique_ptr<EncoderRank> rank_;  // last of what it uses
+  std::unique_ptr<EncoderRank> rank_;  // last: uses the members above
   std::vector<v1::PooledSums> pooled_;
 };
 
@@ -74,7 +73,7 @@ absl::Status EncodeRun::Load(const std::function<bool()>& cancelled) {
   return absl::OkStatus();
 }
 
-// Where a job before this one has the memory for models, its turn comes first.
+// Without memory for the model a job before this one may have it: Prepare loads again.
 absl::Status EncodeRun::Read(const std::function<bool()>& cancelled) {
   absl::Status loaded = Load(cancelled);
   return absl::IsResourceExhausted(loaded) ? absl::OkStatus() : loaded;
@@ -87,7 +86,6 @@ absl::Status EncodeRun::Prepare(Device& device, const std::function<bool()>& can
   return absl::OkStatus();
 }
 
-// Local rows [begin, end) of one range of the shard.
 absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_t end,
                                   const EncoderControl& control) {
   for (const ShardRange& range : plan_.attention.shards.OfRank(rank())) {
@@ -119,7 +117,7 @@ absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_
   return absl::OkStatus();
 }
 
-// As they come: tiles are projected while later ones are on their way.
+// Projects tiles while later ones are on their way.
 absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl& execute,
                                    const EncoderControl& control) {
   for (int64_t begin = 0; begin < store.rows();) {
@@ -131,7 +129,7 @@ absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl
   return absl::OkStatus();
 }
 
-// A row of the store has the wanted states in their order; a state may stand at several places.
+// A row of the store has the wanted states in their order; a state may appear twice.
 absl::Status EncodeRun::KeepStates(ShardStore& store, Device& device, const StateRows& rows) const {
   const auto& states = job_.outputs.states;
   const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
@@ -182,7 +180,7 @@ absl::StatusOr<Figures> EncodeRun::Execute(ShardStore& store, Device& device,
       .cancelled = execute.cancelled,
       .progress =
           [&execute](double done) {
-            // The end is told below, while all memory is still there.
+            // 1 is reported below, while all memory is still there.
             if (execute.progress) execute.progress(std::min(done, 0.999));
           },
       .waiting = execute.waiting,

@@ -1,4 +1,4 @@
-// An encoder's part of a run (run_work.h).
+// The RunWork of an encoder's job.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace hilbert_ring::server {
 
-// Of a RunOpen with encode. Errors of ModelCatalog::Open, DecodeEncodeSpec and MakeEncoderPlan.
-// threads: of the device that will compute it, which is the store's. The store outlives the run.
+// Errors of ModelCatalog::Open, DecodeEncodeSpec and MakeEncoderPlan. threads: of the device. The
+// store outlives the run.
 absl::StatusOr<std::unique_ptr<RunWork>> MakeEncodeRun(const v1::RunOpen& open, ModelStore& models,
                                                        int threads);
 

@@ -19,10 +19,10 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Of the shard, read or written between two looks at what has changed: small enough that compute
-// begins soon, large enough that rows which an ordering scatters have neighbours.
+// A block of the shard: small enough that compute begins soon, large enough that scattered rows
+// have neighbours in the file.
 constexpr int64_t kBlockBytes = 8 << 20;
-// Blocks that the system is told of before they are read: 32 MiB keep a disk busy.
+// Read-ahead of 32 MiB, which keeps a disk busy.
 constexpr size_t kBlocksAhead = 4;
 constexpr int64_t kSyncBytes = 64 << 20;
 
@@ -49,19 +49,17 @@ absl::StatusOr<RunFile> Open(int root, const v1::ShardFile& file, const RowSizes
   return RunFile{std::move(opened), rows};
 }
 
-// Rows of a block of all tensors.
 int64_t BlockRows(const std::map<TensorKind, RunFile>& files) {
   int64_t of_row = 1;
   for (const auto& [tensor, file] : files) of_row += file.rows.row_bytes;
   return std::max<int64_t>(1, kBlockBytes / of_row);
 }
 
-// Local rows [begin, end), with their places in the file of all rows, in its order.
+// Local rows [begin, end) in the order of the file.
 absl::StatusOr<std::vector<RowPiece>> PiecesOf(const RunWork& work, std::span<const int64_t> tokens,
                                                TensorKind tensor, int64_t begin, int64_t end) {
   const JobShape& shape = work.shape();
-  // Outputs are queries' rows.
-  const bool in_order = shape.InOrder(IsInput(tensor) ? tensor : TensorKind::kQ);
+  const bool in_order = shape.InOrder(IsInput(tensor) ? tensor : TensorKind::kQ);  // outputs as Q
   const bool tiles = shape.slides != nullptr && IsInput(tensor);
   std::vector<RowPiece> pieces;
   if (!in_order) {
@@ -214,7 +212,7 @@ void FileOutput::AddTo(v1::WorkerReport& report) const {
   report.set_first_row_not_finite(first_not_finite_);
 }
 
-// Piece by piece, so that a slow disk is seen to move.
+// Syncs by pieces, so that a slow disk is seen to move.
 absl::Status FileOutput::Finish(RunReplies& replies) {
   for (const auto& [tensor, file] : files_) {
     const int64_t end = file.rows.offset + work_.shape().spec.tokens * work_.shape().rows[tensor];

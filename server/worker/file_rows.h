@@ -1,12 +1,12 @@
-// The rows of a run whose tensors lie in files (RunOpen.files): they are read from there straight
-// to their places in the shard, and outputs are written from theirs.
+// Rows in files (RunOpen.files): inputs are read straight to their places in the shard, outputs are
+// written from theirs.
 //
 //   ASSIGN_OR_RETURN(RunFiles files, OpenRunFiles(root, open, work));
 //   FileInput input(files.inputs, work, store, say);
 //   FileOutput output(files.outputs, work, store);
 //
-// Rows are read in the order of the shard, so that compute begins with the first; those of a piece
-// of the shard in the order of the file.
+// Inputs are read in the order of the shard, so that compute begins with the first, and within a
+// block in the order of the file.
 #pragma once
 
 #include <atomic>
@@ -39,14 +39,14 @@ struct RunFiles {
   std::map<TensorKind, RunFile> inputs, outputs;
 };
 
-// root: of this worker's --data-root; empty: it has none. No files where RunOpen has none. Errors:
-// DATA_ROOT_GONE, as of OpenFile, FILE_CHANGED where a file is not the one that is meant.
+// Opens the files of RunOpen. root: this worker's --data-root, or empty. Errors: DATA_ROOT_GONE,
+// errors of OpenFile, FILE_CHANGED for another file than the coordinator's.
 absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen& open,
                                       const RunWork& work);
 
 class FileInput final : public ShardInput {
  public:
-  // Files, work and store outlive it. read: called when all rows have been read.
+  // References outlive it. read: called when all rows have been read.
   FileInput(const std::map<TensorKind, RunFile>& files, const RunWork& work, ShardStore& store,
             std::function<absl::Status()> read)
       : files_(files),
@@ -55,17 +55,17 @@ class FileInput final : public ShardInput {
         order_(work.shape(), work.plan(), work.rank(), store),
         read_(std::move(read)) {}
 
-  // Parts of the order.
+  // Takes parts of the order.
   absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) override;
   int64_t rows() const override { return 0; }
 
-  // Reads them. Errors of ReadRows.
+  // Reads the rows. Errors of ReadRows.
   absl::Status Finish(const std::function<absl::Status(int64_t rows)>& come) override;
 
   int64_t file_bytes() const override { return bytes_read_; }
 
  private:
-  struct Block {  // of the shard: rows that are read together
+  struct Block {  // rows of the shard that are read together
     int64_t begin = 0, end = 0;
     std::map<TensorKind, std::vector<RowPiece>> pieces;
   };
@@ -77,26 +77,25 @@ class FileInput final : public ShardInput {
   ShardStore& store_;
   MessageInput order_;
   const std::function<absl::Status()> read_;
-  std::vector<std::byte> staging_;  // of a device's rows
+  std::vector<std::byte> staging_;  // for a device's rows
   std::atomic<int64_t> bytes_read_ = 0;
 };
 
 class FileOutput final : public ShardOutput {
  public:
-  // Files, work and store outlive it.
+  // References outlive it.
   FileOutput(const std::map<TensorKind, RunFile>& files, const RunWork& work,
              const ShardStore& store)
       : files_(files), work_(work), store_(store) {}
 
-  // Errors of WriteRows.
   absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
 
-  // Outputs are on the disk.
+  // Brings outputs to the disk.
   absl::Status Finish(RunReplies& replies) override;
 
   void AddTo(v1::WorkerReport& report) const override;
 
-  // What is left then is the disk's, which may hang.
+  // The disk may hang, and needs no device.
   bool holds_lane() const override { return false; }
 
   int64_t file_bytes() const override { return bytes_written_; }
@@ -109,10 +108,10 @@ class FileOutput final : public ShardOutput {
   const std::map<TensorKind, RunFile>& files_;
   const RunWork& work_;
   const ShardStore& store_;
-  std::vector<std::byte> staging_;  // of a device's rows
+  std::vector<std::byte> staging_;  // for a device's rows
   int64_t written_ = 0;             // local rows
   std::atomic<int64_t> bytes_written_ = 0;
-  // Of OUT, or of an encoder's STATES; the first of them by its token.
+  // In OUT or STATES; the first by token.
   int64_t rows_not_finite_ = 0, first_not_finite_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// A device, which takes one job at a time.
+// A device that computes one job at a time.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ class Lane {
 
   Device& device() const { return device_; }
 
-  // A job's hold of the device; the next one's begins when it is destroyed. Empty: not held.
+  // A job's hold of the device, until it is destroyed.
   struct End {
     void operator()(Lane* lane) const { lane->EndTurn(); }
   };
   using Turn = std::unique_ptr<Lane, End>;
 
-  // Waits so long for the turn; empty when it has not come. Thread-safe.
+  // Empty if the turn has not come by then. Thread-safe.
   Turn AwaitTurn(std::chrono::milliseconds limit) {
     MutexLock lock(mutex_);
     if (!ended_.wait_for(lock, limit,
@@ -46,8 +46,7 @@ class Lane {
   bool taken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Of a worker: its own, whose device has all its threads; then express lanes, whose devices have
-// one thread each, for short jobs beside others.
+// The worker's own lane, with all threads, then express lanes of one thread each.
 using Lanes = std::deque<Lane>;
 
 }  // namespace hilbert_ring::server

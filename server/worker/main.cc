@@ -1,4 +1,4 @@
-// hilbert-ring-worker: holds shards of jobs and computes them.
+// hilbert-ring-worker.
 #include <spdlog/spdlog.h>
 
 #include <string>

@@ -27,7 +27,6 @@ MessageInput::MessageInput(const JobShape& shape, const Plan& plan, int rank, Sh
       store_(store),
       arrived_(store.rows(), rows_.inputs(), shape.UnsentRows(plan.shards, rank)) {}
 
-// In one piece.
 const void* MessageInput::Whole(const wire::Payload& payload) {
   if (payload.parts().size() == 1) return payload.parts().front().data();
   whole_.resize(static_cast<size_t>(payload.bytes()));

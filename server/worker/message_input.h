@@ -1,4 +1,4 @@
-// Rows that come in messages of the stream, checked and written at their places in the shard.
+// Rows that come in messages: checks them and writes them to their places in the shard.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,16 @@ namespace hilbert_ring::server {
 
 class MessageInput final : public ShardInput {
  public:
-  // The store, of the rank's shard, must outlive it.
+  // The store, of the rank's shard, outlives it.
   MessageInput(const JobShape& shape, const Plan& plan, int rank, ShardStore& store);
 
   absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) override;
   int64_t rows() const override { return arrived_.prefix(); }
 
-  // INVALID_ARGUMENT unless all rows and the whole order have come.
+  // INVALID_ARGUMENT unless all rows and the order have come.
   absl::Status Finish(const std::function<absl::Status(int64_t rows)>& come) override;
 
-  // The payload is read where it lies. INVALID_ARGUMENT for parts or rows that are misshapen or out
-  // of the shard; DATA_LOSS (CHECKSUM_MISMATCH).
+  // INVALID_ARGUMENT for misshapen parts or rows outside the shard; DATA_LOSS (CHECKSUM_MISMATCH).
   absl::Status Place(const v1::OrderPart& part, const wire::Payload& tokens);
   absl::Status Place(const v1::ShardRows& rows, const wire::Payload& payload);
 
@@ -38,7 +37,7 @@ class MessageInput final : public ShardInput {
   ShardStore& store_;
   ArrivedRows arrived_;
   int64_t ordered_ = 0;      // tokens of the order
-  std::vector<char> whole_;  // a payload for a device that takes one piece
+  std::vector<char> whole_;  // a payload for a device
 };
 
 }  // namespace hilbert_ring::server

@@ -11,7 +11,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Rows in a device's memory are copied to host memory that is used again with the next read.
+// Copies rows of a device to host memory, which the next read reuses.
 OutputSource SourceOf(const ShardStore& store) {
   return {.tokens = store.tokens(),
           .read = [&store, copied = std::make_shared<std::string>()](

@@ -1,4 +1,4 @@
-// Outputs that leave in messages of the stream.
+// Outputs that leave in messages.
 #pragma once
 
 #include "engine/run/shard_store.h"
@@ -10,19 +10,19 @@
 
 namespace hilbert_ring::server {
 
-// What RunOpen says of outputs that the client has of an earlier execution. tokens: of the job.
+// Outputs that the client has from earlier executions. tokens: of the job.
 Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens);
 
 class MessageOutput final : public ShardOutput {
  public:
-  // Work and store outlive it.
+  // References outlive it.
   MessageOutput(const RunWork& work, const ShardStore& store, const v1::RunOpen& open);
 
   absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
 
  private:
   OutputRows rows_;
-  wire::SlicePool pool_;  // the transport may hold a message for longer than there is the shard
+  wire::SlicePool pool_;  // the transport may hold a message longer than the run holds its shard
 };
 
 }  // namespace hilbert_ring::server

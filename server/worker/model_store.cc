@@ -14,8 +14,8 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{10};  // until a cancellation is seen
-constexpr size_t kLoadsAtOnce = 4;              // each takes memory of its own for a while
+constexpr std::chrono::milliseconds kPoll{10};  // between two looks at cancellation
+constexpr size_t kLoadsAtOnce = 4;              // each takes extra memory for a while
 
 }  // namespace
 
@@ -28,7 +28,7 @@ ModelStore::ModelStore(std::string folder, int64_t limit_bytes, std::string shar
   if (!share_folder_.empty()) WeightMemory::RemoveUnused(share_folder_);
 }
 
-// Weights that cannot be shared are this process's own.
+// Falls back to private memory.
 absl::StatusOr<std::unique_ptr<WeightMemory>> ModelStore::MemoryFor(
     const std::string& key, int64_t bytes, std::chrono::seconds wait) const {
   if (share_folder_.empty()) return WeightMemory::Private(bytes);
@@ -55,7 +55,6 @@ int ModelStore::count() const {
   return static_cast<int>(loaded_.size());
 }
 
-// Null where it is not loaded.
 std::shared_ptr<const EncoderModel> ModelStore::Find(const EncoderFolder& folder,
                                                      DataType compute) {
   const auto found = std::ranges::find_if(loaded_, [&](const auto& model) {
@@ -66,7 +65,7 @@ std::shared_ptr<const EncoderModel> ModelStore::Find(const EncoderFolder& folder
   return loaded_.front();
 }
 
-// Models that jobs have stay: their memory would not be free.
+// Models in use stay: erasing them would not free their memory.
 absl::StatusOr<bool> ModelStore::Begin(const Loading& wanted) {
   const size_t at_once = gpu_ != nullptr ? 1 : kLoadsAtOnce;
   const bool is_loading = std::ranges::any_of(loading_, [&](const Loading& loading) {

@@ -1,4 +1,4 @@
-// Models that this worker has loaded, for the jobs that want them next.
+// Models that this worker has loaded, kept for later jobs.
 //
 //   ModelStore store("/srv/models", bytes);
 //   ASSIGN_OR_RETURN(const EncoderFolder folder, store.catalog().Open(name, digest));
@@ -24,11 +24,10 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class ModelStore {
  public:
-  // folder: empty where there are none. limit_bytes: of the weights of all models together, those
-  // included that other processes have too. share_folder: of a file system in memory, where
-  // processes of this host share them (weight_memory.h); empty: they do not. Files there that
-  // nobody has are removed. gpu: whose memory weights lie in, and which outlives the store and its
-  // models; null: the host's. A GPU's are not shared.
+  // folder: of models, or empty. limit_bytes: of all weights, shared ones included. share_folder:
+  // on a file system in memory, where processes of this host share weights (weight_memory.h), or
+  // empty; unused files there are removed. gpu: holds the weights, which are then not shared, and
+  // outlives the store and its models; null: the host's memory does.
   ModelStore(std::string folder, int64_t limit_bytes, std::string share_folder = "",
              Device* gpu = nullptr);
 
@@ -36,30 +35,29 @@ class ModelStore {
   DataType ProductsOf(DataType compute) const { return ProductsOn(gpu_, compute); }
   int64_t limit() const { return limit_; }
 
-  // The folder's version, loaded now or before. Versions are loaded beside each other, some at a
-  // time, so that one whose files do not answer holds up no other; of one on a GPU, one at a time.
-  // Those that were not used for longest, and that no job has, make room; where those that are
-  // being loaded have it, it is waited for. `cancelled` is asked until loading begins: CANCELLED.
-  // RESOURCE_EXHAUSTED (WORKER_MEMORY), FAILED_PRECONDITION (MODEL_UNUSABLE), UNAVAILABLE
-  // (MODEL_UNUSABLE): it changes.
+  // Returns the folder's version, loading it if necessary: some at a time, so that a file system
+  // that hangs does not delay others; on a GPU one at a time. Models that no job uses make room,
+  // the least recently used first; loads wait for the room of other loads. `cancelled` is asked
+  // until loading begins: CANCELLED. RESOURCE_EXHAUSTED (WORKER_MEMORY), FAILED_PRECONDITION
+  // (MODEL_UNUSABLE), UNAVAILABLE (MODEL_UNUSABLE) for files that change.
   absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
       const EncoderFolder& folder, DataType compute,
       const std::function<bool()>& cancelled = nullptr);
 
-  int64_t bytes() const;  // of those that are loaded
+  int64_t bytes() const;  // of loaded models
   int count() const;
 
  private:
-  // What is being loaded, and the memory that is kept for it.
-  struct Loading {
+  struct Loading {  // memory reserved for a load
     std::string digest;
     DataType compute;
     int64_t bytes;
   };
 
+  // Null if not loaded.
   std::shared_ptr<const EncoderModel> Find(const EncoderFolder& folder, DataType compute)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Keeps memory for a version. False: not yet.
+  // Reserves memory for a load; false: not yet.
   absl::StatusOr<bool> Begin(const Loading& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<const EncoderModel>> Read(const EncoderFolder& folder,
                                                            DataType compute);
@@ -75,7 +73,7 @@ class ModelStore {
   ConditionVariable ended_;  // a load
   std::list<Loading> loading_ ABSL_GUARDED_BY(mutex_);
   std::list<std::shared_ptr<const EncoderModel>> loaded_
-      ABSL_GUARDED_BY(mutex_);  // the last used first
+      ABSL_GUARDED_BY(mutex_);  // most recently used first
 };
 
 }  // namespace hilbert_ring::server

@@ -18,22 +18,21 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstInterval{200};
 constexpr milliseconds kFirstPause{50};
-constexpr milliseconds kLongestPause{2000};  // of a worker that is refused
-// Nobody is there yet, or for a moment: jobs may wait for this worker as soon as somebody is.
+constexpr milliseconds kLongestPause{2000};  // if refused
+// The coordinator is away: jobs may wait for this worker as soon as it is back.
 constexpr milliseconds kLongestUnreachedPause{250};
-// A coordinator that does not answer is given up after so many intervals, twice as late as it gives
-// up a worker, but not before this.
+// Silence after which this worker gives the coordinator up: twice the coordinator's own limit.
 constexpr int kSilentIntervals = 8;
 constexpr milliseconds kLeastAnswerLimit{2000};
 
-// Statuses of the transport carry no details.
+// A status of the transport has no details.
 bool Unreached(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty();
 }
 
 std::string Explained(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
-    return "no workers are taken there: --coordinator names the coordinator's membership port "
+    return "the port takes no workers: --coordinator names the coordinator's membership port "
            "(8003 if it is not set otherwise)";
   }
   return status.error_message();
@@ -87,7 +86,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   up_ = false;
   told_.clear();
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-  // A fresh channel: one that was refused waits longer and longer before it tries again.
+  // A new channel, because a refused channel backs off longer and longer.
   const auto stub = v1::MembershipService::NewStub(Dial(coordinator_, kLeastAnswerLimit, calling_));
   const auto stream = stub->Register(&context);
   std::atomic<Clock::rep> heard = Clock::now().time_since_epoch().count();
@@ -117,7 +116,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
         std::max(kLeastAnswerLimit, kSilentIntervals * milliseconds(interval_ms));
     if (Clock::now().time_since_epoch() - Clock::duration(heard) > limit) break;
   }
-  // A call that the coordinator has ended keeps the coordinator's status, which says why.
+  // A call that the coordinator ended keeps its status, which has the reason.
   if (written && !ended) context.TryCancel();
   reader.join();
   return stream->Finish();

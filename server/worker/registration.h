@@ -1,6 +1,6 @@
-// Keeps this worker registered with its coordinator: a stream of heartbeats, taken up again
-// whenever it ends: after a growing pause where the coordinator refuses it, within 250 ms of the
-// coordinator's start where there is none.
+// Registers this worker with its coordinator by a stream of heartbeats, and again when it ends:
+// with growing pauses if the coordinator refuses, within 250 ms of its start if it is away. The
+// destructor ends the stream, by which the coordinator knows that the worker has left.
 #pragma once
 
 #include <chrono>
@@ -19,29 +19,25 @@ namespace hilbert_ring::server {
 
 class Registration {
  public:
-  // up: called each time that the coordinator has reached this worker.
-  // lost: called when the stream of a registration ends, or the coordinator answers no more.
+  // up: after each registration. lost: when a registration ends, or the coordinator falls silent.
   struct Hooks {
-    std::function<v1::Heartbeat()> heartbeat;  // asked for each beat
+    std::function<v1::Heartbeat()> heartbeat;  // for each beat
     std::function<void()> up, lost;
-    // Of the coordinator's data root; told with each reply. May be empty.
+    // With each reply, of the coordinator's data root. May be empty.
     std::function<void(const std::string& data_mark_file)> data_mark_file = {};
   };
 
-  // join_token: empty where the coordinator asks for none. The secret, which must outlive this, is
-  // told what the coordinator's calls are made with. calling: how the coordinator is called.
+  // join_token: or empty. The secret, which outlives this, gets the secret of the coordinator's
+  // calls. calling: how to call the coordinator.
   Registration(const std::string& coordinator, const std::string& join_token,
                CoordinatorSecret& secret, Hooks hooks, Calling calling = {});
 
-  // Ends the stream: the coordinator then knows that the worker has left.
-  ~Registration() = default;
-
-  // The next beat goes now.
+  // Sends the next beat at once.
   void BeatNow();
 
  private:
   void KeepUp(const std::stop_token& stop);
-  // One stream, to its end; the reason. `answered` says whether the coordinator took us.
+  // Runs one stream to its end. answered: the coordinator has replied.
   grpc::Status Beat(const std::stop_token& stop, bool& answered);
   void Take(v1::HeartbeatReply& reply);
   void Sleep(const std::stop_token& stop, std::chrono::milliseconds time);
@@ -50,12 +46,12 @@ class Registration {
   CoordinatorSecret& secret_;
   const Calling calling_;
   const Hooks hooks_;
-  bool up_ = false;   // of this stream; the reading thread's
-  std::string told_;  // reason in the log; likewise
+  bool up_ = false;   // in this stream; the reader's
+  std::string told_;  // reason in the log; the reader's
   Mutex mutex_;
   std::condition_variable_any wake_;
   bool beat_now_ ABSL_GUARDED_BY(mutex_) = false;
-  std::jthread thread_;  // last: it uses all of the above
+  std::jthread thread_;  // last: uses the members above
 };
 
 }  // namespace hilbert_ring::server

@@ -11,12 +11,12 @@
 
 namespace hilbert_ring::server {
 
-// Guarded by the table's mutex, but for the communicator in the hands of its lease.
+// Guarded by the table's mutex, except for the communicator of a lease.
 struct RingTable::Ring {
   RingEnd end;
-  std::optional<std::string> own;                 // our blob
-  std::optional<std::vector<std::string>> blobs;  // of all, by rank
-  std::unique_ptr<Communicator> communicator;     // when connected
+  std::optional<std::string> own;                 // the blob of this rank
+  std::optional<std::vector<std::string>> blobs;  // by rank
+  std::unique_ptr<Communicator> communicator;     // once connected
   absl::Status failure;
   bool closed = false;
   bool leased = false;
@@ -80,7 +80,7 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
   ring->end = end;
   rings_[end.ring_id] = ring;
   std::thread([this, ring, deadline] { Form(ring, deadline); }).detach();
-  ++forming_;  // before the thread can count itself out, which takes the lock
+  ++forming_;  // the thread needs the lock to count itself out
   const bool in_time =
       changed_.wait_until(lock, deadline, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return ring->own.has_value() || ring->settled();
@@ -152,7 +152,7 @@ absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
 }
 
 void RingTable::Close(const std::string& ring_id, int64_t generation) {
-  std::shared_ptr<Ring> ring;  // destroyed without the lock, unless a job or a thread still has it
+  std::shared_ptr<Ring> ring;  // destroyed without the lock, unless a job or a thread has it
   const MutexLock lock(mutex_);
   const auto found = rings_.find(ring_id);
   if (found == rings_.end() || found->second->end.generation > generation) return;

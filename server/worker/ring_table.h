@@ -1,12 +1,12 @@
 // This worker's ends of rings, by ring id.
 //
-//   table.Prepare({...}, deadline);            // PrepareRing: our address for the peers
-//   table.Connect(id, generation, blobs, d);   // ConnectRing: theirs; connected to all on return
+//   table.Prepare({...}, deadline);            // PrepareRing: our address
+//   table.Connect(id, generation, blobs, d);   // ConnectRing: returns when connected to the peers
 //   auto lease = table.Take(id, generation);   // Run: the communicator, for one job
-//   lease->Finish(steps);                      // the job ended well; else the ring is given up
+//   lease->Finish(steps);                      // after success; else the ring is closed
 //   table.Close(id, generation);               // CloseRing
 //
-// A ring has a generation: what is said of an older one than we know is refused.
+// Requests for an older generation of a ring than the known one are refused.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class RingTable {
   struct Ring;
 
  public:
-  // The use of a ring by one job.
+  // A job's use of a ring; closes the ring unless finished.
   class Lease {
    public:
     Lease(Lease&&) = default;
@@ -47,7 +47,7 @@ class RingTable {
     Communicator* communicator() const;
     int64_t first_step() const;
 
-    // The job ended well and used `steps` step numbers from first_step on.
+    // The job succeeded, and used `steps` step numbers from first_step on.
     void Finish(int64_t steps);
 
    private:
@@ -62,27 +62,25 @@ class RingTable {
   // Closes all rings and waits for their threads.
   ~RingTable();
 
-  // FAILED_PRECONDITION (RING_LEASED) when this or a newer generation is known,
-  // INVALID_ARGUMENT for a rank outside the ring or fewer than two, and the transport's errors. An
-  // older generation is closed.
+  // Closes an older generation. FAILED_PRECONDITION (RING_LEASED) if this or a newer one is known,
+  // INVALID_ARGUMENT for a rank outside the ring or fewer than 2 ranks, the transport's errors.
   absl::StatusOr<std::string> Prepare(const RingEnd& end, Deadline deadline);
 
-  // FAILED_PRECONDITION (RING_LEASED) when that generation is not being formed.
+  // FAILED_PRECONDITION (RING_LEASED) unless that generation is being formed.
   absl::Status Connect(const std::string& ring_id, int64_t generation,
                        std::vector<std::string> blobs, Deadline deadline);
 
-  // This generation and older ones. A job that uses it sees ABORTED.
+  // Closes this generation and older ones. A job that uses it gets ABORTED.
   void Close(const std::string& ring_id, int64_t generation);
 
   const std::string& transport() const { return transport_.name; }
 
-  // Rings that this worker is in.
   int count() const;
 
-  // Of a coordinator that is gone: nobody else would.
+  // When the coordinator is lost.
   void CloseAll();
 
-  // FAILED_PRECONDITION when the ring is not there in that generation, or another job has it.
+  // FAILED_PRECONDITION (RING_LEASED) without that generation, or if another job has it.
   absl::StatusOr<Lease> Take(const std::string& ring_id, int64_t generation);
 
  private:
@@ -94,7 +92,7 @@ class RingTable {
   const RingTransport transport_;
   mutable Mutex mutex_;
   ConditionVariable changed_;
-  // Shared: a thread that forms a ring, or a job, may outlive the entry.
+  // Shared, because a job or a thread that forms the ring may outlive the entry.
   std::map<std::string, std::shared_ptr<Ring>> rings_ ABSL_GUARDED_BY(mutex_);
   int forming_ ABSL_GUARDED_BY(mutex_) = 0;  // threads
 };

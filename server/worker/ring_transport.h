@@ -1,5 +1,4 @@
-// What rings of this worker are made of. A ring's workers all have the same transport; the
-// coordinator knows each one's by its name.
+// The transport of this worker's rings. All workers of a ring have the same, known by its name.
 #pragma once
 
 #include <functional>
@@ -15,26 +14,26 @@ namespace hilbert_ring::server {
 struct RingRequest {
   int rank = 0;
   int size = 2;
-  std::string ring;  // unique name of ring and generation
+  std::string ring;  // unique, of ring and generation
   Deadline deadline;
   std::function<bool()> cancelled;
 };
 
 struct RingTransport {
   std::string name;  // "gloo", "nccl"
-  // Joins the ring; blocks until it stands. Called by several threads, for different rings.
+  // Blocks until the ring stands. Thread-safe.
   std::function<absl::StatusOr<std::unique_ptr<Communicator>>(const RingRequest& request,
                                                               const AllGather& all_gather)>
       join;
 };
 
 struct RingTransportOptions {
-  std::string host;                // that peers reach this worker at
-  std::optional<int> cuda_device;  // ordinal of the GPU that computes; none: the processor does
+  std::string host;                // the address for peers
+  std::optional<int> cuda_device;  // ordinal; empty: the CPU computes
   int max_ctas = 0;                // of NcclOptions
 };
 
-// NCCL between GPUs; else Gloo, with a checksum of every block.
+// NCCL between GPUs; otherwise Gloo, with a checksum for each block.
 RingTransport MakeRingTransport(const RingTransportOptions& options);
 
 }  // namespace hilbert_ring::server

@@ -1,15 +1,15 @@
-// The story of one run, in the order of its phases (run_phase.h):
+// The course of a run, by phases (run_phase.h):
 //
-//   Open       RunOpen -> what it computes (run_work.h), with the plan from its shards
-//   Read       its files are opened, an encoder's model is read
+//   Open       RunOpen -> its work (run_work.h), with the plan from its shards
+//   Read       opens files, reads an encoder's model
 //   AwaitLane  its turn on the device
 //   Allocate   memory, ring, shard (run_shard.h) -> RunReady
 //   Receive    rows come to the shard (shard_feed.h); compute begins with the first
-//   Compute    the plan; outputs leave as they become final (run_sender.h)
-//   Release    all memory is free; figures or failure became the call's status
+//   Compute    runs the plan; final outputs leave (run_sender.h)
+//   Release    frees all memory
 //
-// A run has three threads: the call's own receives rows, then watches for cancellation; one
-// executes; one sends. A short run has its call's thread alone.
+// The call's thread receives rows, then watches for cancellation; an executor computes; a sender
+// sends. A short run has the call's thread alone.
 #include "server/worker/run_call.h"
 
 #include <spdlog/spdlog.h>
@@ -36,7 +36,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPoll{10};  // until a cancellation is seen
+constexpr milliseconds kPoll{10};  // between two looks at cancellation
 constexpr std::chrono::seconds kMemoryTimeout{5};
 constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within a tile
 
@@ -97,7 +97,7 @@ absl::Status RunCall::Open() {
   return absl::OkStatus();
 }
 
-// A file system that does not answer keeps this call, and not the device.
+// A file system that hangs holds this call, but not the device.
 absl::Status RunCall::Read() {
   course_.Enter(RunPhase::kReading);
   ASSIGN_OR_RETURN(files_, OpenRunFiles(state_.data_root, open_, *work_));
@@ -148,7 +148,7 @@ absl::Status RunCall::Allocate() {
   return sender_->Write(response);
 }
 
-// A job of another lane that was given up may still have its memory for a moment.
+// A cancelled job of another lane may hold its memory for a moment.
 absl::Status RunCall::Reserve() {
   const int64_t bytes = work_->cost().resident_bytes();
   const Deadline deadline = Clock::now() + kMemoryTimeout;
@@ -188,8 +188,8 @@ void RunCall::RunInThreads() {
     sender_->NoteComputed();
     TellFailureBeside();
   });
-  Receive().IgnoreError();                                                     // the course has it
-  if (!shard_->input->in_place()) TrimMalloc(work_->cost().resident_bytes());  // of messages
+  Receive().IgnoreError();                                                     // course_ has it
+  if (!shard_->input->in_place()) TrimMalloc(work_->cost().resident_bytes());  // messages
   AwaitComputed();
   executor.Join();
   if (figures_.ok() && shard_->ring) {
@@ -199,7 +199,6 @@ void RunCall::RunInThreads() {
   sender.Join();
 }
 
-// In the executor.
 void RunCall::Execute() {
   figures_ = Compute();
   if (state_.device_broken && IsBroken(lane_->device(), figures_.status())) {
@@ -214,9 +213,9 @@ absl::StatusOr<Figures> RunCall::Compute() {
                   .cancelled = [this] { return course_.IsStopped(); },
                   .progress =
                       [this](double done) {
-                        // The last call comes when all is computed and all buffers are still there.
+                        // At 1 all is computed and all buffers are still there.
                         if (done >= 1.0) resident_bytes_ = ResidentBytes();
-                        course_.Note([done](RunProgress& progress) {  // threads tell in any order
+                        course_.Note([done](RunProgress& progress) {  // threads report in any order
                           progress.fraction = std::max(progress.fraction, done);
                         });
                       },
@@ -240,7 +239,7 @@ absl::StatusOr<Figures> RunCall::Compute() {
                         ring ? ring->first_step() : 1, control);
 }
 
-// In the call's thread, which ends a compute that nobody wants.
+// Ends a cancelled compute that waits for peers.
 void RunCall::AwaitComputed() {
   bool aborted = false;
   while (!course_.AwaitComputed(kPoll)) {
@@ -249,7 +248,7 @@ void RunCall::AwaitComputed() {
   }
 }
 
-// Before the next job's turn, and all of it before that job can reserve it.
+// Ends before the next job's turn.
 void RunCall::Release() {
   sender_.reset();
   shard_.reset();

@@ -1,5 +1,4 @@
-// One run: a job's part at this worker. run_call.cc tells its story in order; run_phase.h has its
-// phases.
+// A run: a job's part at this worker. run_phase.h has its phases.
 #pragma once
 
 #include <atomic>
@@ -28,12 +27,12 @@ namespace hilbert_ring::server {
 
 class RunCall {
  public:
-  // place: opened with the first message; null: none is needed.
+  // place: opened with the first message; may be null.
   RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream,
           BlockingPlace* place = nullptr)
       : state_(state), context_(context), stream_(stream), place_(place) {}
 
-  // The whole run, in the call's thread. All its memory is free when the call is destroyed.
+  // Runs in the call's thread. All memory is free when the call is destroyed.
   absl::Status Serve();
 
  private:
@@ -63,14 +62,14 @@ class RunCall {
   v1::RunOpen open_;
   Lane* lane_ = nullptr;
   std::unique_ptr<RunWork> work_;
-  RunFiles files_;   // that the job names
-  Lane::Turn turn_;  // given back by the executor where outputs leave without the device
+  RunFiles files_;   // passed by path
+  Lane::Turn turn_;  // the executor returns it if outputs leave without the device
   std::optional<JobMemory::Reservation> reservation_;
   std::optional<RunShard> shard_;
   std::optional<RunSender> sender_;
-  std::optional<RunSpans> spans_;  // where they are asked for
+  std::optional<RunSpans> spans_;  // for a trace
   RunMode mode_ = RunMode::kThreads;
-  int64_t idle_bytes_ = 0;                   // of the process, before the run's memory
+  int64_t idle_bytes_ = 0;                   // of the process, before the run
   std::atomic<int64_t> resident_bytes_ = 0;  // at the end of compute
   // The executor's until kSending, then the sender's.
   absl::StatusOr<Figures> figures_ = absl::InternalError("not run");

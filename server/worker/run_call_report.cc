@@ -1,4 +1,4 @@
-// What is told of a run: to the coordinator, and in this worker's metrics.
+// Reports of a run: to the coordinator, and in this worker's metrics.
 #include <algorithm>
 
 #include "server/worker/run_call.h"
@@ -6,11 +6,11 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr size_t kMostRefusalBytes = 128;  // of which the coordinator takes no more
+constexpr size_t kMostRefusalBytes = 128;  // the coordinator takes no more
 
 }  // namespace
 
-// In the sender.
+// Called by the sender.
 v1::WorkerReport RunCall::Report() {
   const WorkerCost& cost = work_->cost();
   const DeviceInfo device = lane_->device().info();
@@ -42,7 +42,7 @@ v1::WorkerReport RunCall::Report() {
   return report_;
 }
 
-// In the executor: the sender may wait for a client that does not read.
+// Called by the executor: the sender may wait for a client that does not read.
 void RunCall::TellFailureBeside() {
   const absl::Status failure = course_.failure();
   if (failure.ok() || absl::IsCancelled(failure) || shard_->output->in_place() ||

@@ -1,4 +1,4 @@
-// Whether a call was cancelled, to be asked as often as one likes: between tiles too.
+// Whether a call was cancelled, cheap enough to ask between tiles.
 #pragma once
 
 #include <atomic>
@@ -11,15 +11,14 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe. grpc::ServerContext::IsCancelled() looks into the completion queue of the call,
-// which is a wait, and a system call, where another thread polls: 25 us on an AMD EPYC (2 cores), a
-// fifth of what 64 tokens compute. So it is asked once in kInterval by all threads of a run
-// together, and a cancellation is seen so much later at most.
+// Thread-safe. grpc::ServerContext::IsCancelled() makes a system call, and waits while another
+// thread polls: 25 us on an AMD EPYC (2 cores), a fifth of the compute of 64 tokens. All threads of
+// a run together therefore call it once in kInterval.
 class RunCancellation {
  public:
   static constexpr std::chrono::milliseconds kInterval{10};
 
-  // ask: from any thread. `time` outlives it.
+  // ask: thread-safe. `time` outlives it.
   explicit RunCancellation(std::function<bool()> ask, const TimeSource& time = SystemTime())
       : ask_(std::move(ask)), time_(time), due_(time.Now() + kInterval) {}
 
@@ -35,7 +34,7 @@ class RunCancellation {
  private:
   const std::function<bool()> ask_;
   const TimeSource& time_;
-  mutable std::atomic<Deadline> due_;  // of the next time that it is asked
+  mutable std::atomic<Deadline> due_;  // of the next call
   mutable std::atomic<bool> cancelled_ = false;
 };
 

@@ -1,5 +1,4 @@
-// Where a run is in its course (run_phase.h), how far its parts are, and why it failed: what its
-// threads tell each other.
+// The phase of a run (run_phase.h), its progress and its failure, shared by its threads.
 #pragma once
 
 #include <array>
@@ -23,10 +22,10 @@ inline absl::Status RunCancelled() {
 }
 
 struct RunProgress {
-  int64_t rows_final = 0;  // local rows of the outputs
+  int64_t rows_final = 0;  // of outputs
   double fraction = 0;     // of the compute
   int64_t waiting_step = 0;
-  int64_t layer = 0;       // of an encoder, that was computed
+  int64_t layer = 0;       // last computed, of an encoder
   int64_t file_bytes = 0;  // read and written
 };
 
@@ -39,36 +38,34 @@ struct RunNews {
 // Thread-safe.
 class RunCourse {
  public:
-  // cancelled: whether the coordinator has cancelled the call (run_cancellation.h).
+  // cancelled: whether the coordinator has cancelled the call; thread-safe.
   explicit RunCourse(std::function<bool()> cancelled) : cancellation_(std::move(cancelled)) {}
 
-  // A phase that may not follow is not entered: a failure came first.
+  // No effect if the phase may not follow: a failure came first.
   void Enter(RunPhase phase);
 
-  // The first failure counts. None counts once the run is done.
+  // The first failure counts; no effect once the run is done.
   void Fail(absl::Status why);
 
-  // Compute has returned. Where RowsDone is not read yet, all rows are there all the same. The
-  // sender does not wake.
+  // Compute has returned, with all rows there even if RowsDone is unread. Does not wake the sender.
   void EndCompute(const absl::Status& status);
 
   // Local rows [0, rows) are there.
   void AddRows(int64_t rows);
 
-  // All rows of the shard are there. compute_limit: from now on; 0: none.
+  // All rows are there. compute_limit: from now on; 0: no limit.
   void AddAllRows(std::chrono::milliseconds compute_limit);
 
-  // Until local rows [0, rows) are there. The run's failure if they do not come.
+  // Waits for local rows [0, rows). Returns the run's failure if they do not come.
   absl::Status AwaitRows(int64_t rows);
 
-  // change: of the RunProgress.
   template <typename Change>
   void Note(const Change& change) {
     const MutexLock lock(mutex_);
     change(progress_);
   }
 
-  // Whether it has failed; a cancellation is a failure too. For any thread, between tiles.
+  // Whether the run has failed, a cancellation included. Any thread may ask between tiles.
   bool IsStopped();
   Deadline compute_due() const { return compute_due_; }
 
@@ -78,9 +75,9 @@ class RunCourse {
 
   // Wakes the sender.
   void Wake() { changed_.notify_all(); }
-  // Until the phase is another than that of `seen`, or more rows are final, or the time has passed.
+  // Waits until the phase differs from `seen`, more rows are final, or the time has passed.
   RunNews AwaitNews(const RunNews& seen, std::chrono::milliseconds limit);
-  // Whether compute has returned.
+  // Waits; true once compute has returned.
   bool AwaitComputed(std::chrono::milliseconds limit);
 
  private:

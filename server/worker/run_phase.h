@@ -1,12 +1,11 @@
-// The course of a run at a worker, as code: its phases, what may follow which, and who decides.
+// The phases of a run at a worker: what it waits for as a whole.
 //
 //   kOpening -> kReading -> kQueued -> kAllocating -> kReceiving -> kComputing -> kSending -> kDone
 //
 //   kReceiving, kComputing -a failure, a cancellation-> kStopping -compute returns-> kFailed
 //   any other but the last two -a failure-> kFailed
 //
-// A phase says what the run as a whole waits for. Compute begins in kReceiving, with the first rows
-// that are there, and outputs leave in all phases from kReceiving on, as they become final.
+// Compute begins in kReceiving, with the first rows. Final outputs leave from kReceiving on.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +14,16 @@
 namespace hilbert_ring::server {
 
 enum class RunPhase {
-  kOpening,     // for RunOpen
-  kReading,     // files are opened and a model is read, without the device
-  kQueued,      // for its lane
+  kOpening,     // RunOpen
+  kReading,     // files and model, without the device
+  kQueued,      // its lane
   kAllocating,  // memory, ring, shard
-  kReceiving,   // until all rows are there
-  kComputing,   // until all is computed
-  kSending,     // until outputs and figures have left
+  kReceiving,   // all rows
+  kComputing,   // the last result
+  kSending,     // outputs and figures that leave
   kDone,        // the status follows
-  kStopping,    // it has failed, and compute still returns
-  kFailed,      // likewise
+  kStopping,    // compute returns after a failure
+  kFailed,      // the status follows
 };
 inline constexpr int kRunPhases = 10;
 
@@ -32,26 +31,26 @@ struct RunTransition {
   RunPhase before, after;
 };
 
-// Threads: the call's own (receives rows), the executor and the sender. A short run has the call's
-// alone, which does the part of all.
+// The threads are the call's own, the executor and the sender; in a short run the call's thread
+// does the part of all.
 inline constexpr RunTransition kRunTransitions[] = {
     // The call's thread decides:
-    {RunPhase::kOpening, RunPhase::kReading},       // RunOpen is right
-    {RunPhase::kReading, RunPhase::kQueued},        // what it needs of files is there
-    {RunPhase::kQueued, RunPhase::kAllocating},     // the lane is free
-    {RunPhase::kAllocating, RunPhase::kReceiving},  // it holds all its memory and its ring
-    {RunPhase::kReceiving, RunPhase::kComputing},   // RowsDone: all rows are there
+    {RunPhase::kOpening, RunPhase::kReading},
+    {RunPhase::kReading, RunPhase::kQueued},
+    {RunPhase::kQueued, RunPhase::kAllocating},
+    {RunPhase::kAllocating, RunPhase::kReceiving},
+    {RunPhase::kReceiving, RunPhase::kComputing},  // RowsDone
     {RunPhase::kOpening, RunPhase::kFailed},
     {RunPhase::kReading, RunPhase::kFailed},
     {RunPhase::kQueued, RunPhase::kFailed},
     {RunPhase::kAllocating, RunPhase::kFailed},
     // The executor decides:
-    {RunPhase::kComputing, RunPhase::kSending},  // the last result is there
-    {RunPhase::kStopping, RunPhase::kFailed},    // it has returned
+    {RunPhase::kComputing, RunPhase::kSending},
+    {RunPhase::kStopping, RunPhase::kFailed},
     // The sender decides:
-    {RunPhase::kSending, RunPhase::kDone},    // the figures have left
-    {RunPhase::kSending, RunPhase::kFailed},  // outputs have no place
-    // The first of the three that fails, or that sees a cancellation, decides:
+    {RunPhase::kSending, RunPhase::kDone},    // figures have left
+    {RunPhase::kSending, RunPhase::kFailed},  // an output could not leave
+    // The first of the three that fails or sees a cancellation decides:
     {RunPhase::kReceiving, RunPhase::kStopping},
     {RunPhase::kComputing, RunPhase::kStopping},
 };
@@ -66,18 +65,17 @@ constexpr bool HasEnded(RunPhase phase) {
   return phase == RunPhase::kDone || phase == RunPhase::kFailed;
 }
 
-// Compute has returned, or never began.
+// Whether compute has returned, or never began.
 constexpr bool HasComputed(RunPhase phase) {
   return phase == RunPhase::kSending || HasEnded(phase);
 }
 
-// Where a failure leads to.
 constexpr RunPhase PhaseAfterFailure(RunPhase phase) {
   const bool computes = phase == RunPhase::kReceiving || phase == RunPhase::kComputing;
   return computes || phase == RunPhase::kStopping ? RunPhase::kStopping : RunPhase::kFailed;
 }
 
-// What the sender tells the coordinator next.
+// The sender's next message.
 enum class RunReply { kNothing, kProgress, kEnd, kFailure };
 
 constexpr RunReply ReplyIn(RunPhase phase) {
@@ -95,25 +93,24 @@ constexpr RunReply ReplyIn(RunPhase phase) {
   }
 }
 
-// How a run is served. To hand a short one on from thread to thread would take longer than its
-// compute.
+// Threads of a run. Passing a short run on to other threads takes longer than its compute.
 enum class RunMode {
-  kThreads,     // it has an executor and a sender
-  kCallThread,  // the call's thread does all
-  kOneMessage,  // likewise, and all that it says is one message (RunWhole)
+  kThreads,     // executor and sender
+  kCallThread,  // the call's thread alone
+  kOneMessage,  // the call's thread, with one message out (RunWhole)
 };
 
 struct RunTraits {
-  bool in_place = false;  // rows and outputs lie where coordinator and worker both reach them
+  bool in_place = false;  // rows and outputs lie in shared memory
   bool exchanges = false;
   bool projects_tiles = false;
-  bool rows_there = false;  // when it was opened
+  bool rows_there = false;  // with RunOpen
   double flops = 0;
 };
 
-constexpr double kShortFlops = 5e8;  // some milliseconds of a processor
+constexpr double kShortFlops = 5e8;  // some milliseconds of a CPU
 
-// A short run exchanges, sends and awaits nothing once its rows are there.
+// A short run does not exchange, send or wait once its rows are there.
 constexpr RunMode ModeOf(const RunTraits& run) {
   const bool is_short =
       run.in_place && !run.exchanges && !run.projects_tiles && run.flops <= kShortFlops;

@@ -1,4 +1,4 @@
-// The messages of a run on its stream.
+// Messages of a run to the coordinator.
 #pragma once
 
 #include <chrono>
@@ -15,19 +15,19 @@
 
 namespace hilbert_ring::server {
 
-// Of RunResponses and RunRequests (server/shard/run_message.h).
+// Carries RunResponses and RunRequests (server/shard/run_message.h).
 using RunStream = grpc::ServerReaderWriterInterface<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// For one thread at a time.
+// Used by one thread at a time.
 class RunReplies {
  public:
   static constexpr std::chrono::milliseconds kProgressInterval{200};
 
-  // stopped: whether the run has failed. file_bytes: read and written so far.
+  // stopped: whether the run has failed. file_bytes: read and written.
   RunReplies(RunStream& stream, std::function<bool()> stopped, std::function<int64_t()> file_bytes)
       : stream_(stream), stopped_(std::move(stopped)), file_bytes_(std::move(file_bytes)) {}
 
-  // CANCELLED where the stream has ended.
+  // CANCELLED if the stream has ended.
   absl::Status Write(const grpc::ByteBuffer& message, grpc::WriteOptions options = {}) {
     return stream_.Write(message, options) ? absl::OkStatus() : RunCancelled();
   }
@@ -35,7 +35,7 @@ class RunReplies {
     return Write(wire::Serialize(response), options);
   }
 
-  // Writes it now and then, where it is new.
+  // At intervals, if it is new.
   absl::Status WriteProgress(RunProgress progress) {
     progress.file_bytes = file_bytes_();
     const bool is_new = progress.fraction > written_.fraction ||
@@ -44,8 +44,8 @@ class RunReplies {
     return is_new ? WriteIfDue(progress) : absl::OkStatus();
   }
 
-  // Now and then, while outputs are written or brought to the disk by the thread that would say
-  // more: that the run still moves. CANCELLED where it has failed.
+  // At intervals, while this thread writes outputs to a disk: shows that the run moves. CANCELLED
+  // if it has failed.
   absl::Status WriteMoved() {
     if (stopped_()) return RunCancelled();
     RunProgress progress = written_;

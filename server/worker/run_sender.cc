@@ -75,12 +75,12 @@ void RunSender::NoteComputed() {
   course_.Wake();
 }
 
-// A failure is sent at once: the status waits until all rows have come.
+// Sent at once, because the status waits until all rows have come.
 void RunSender::WriteFailure(const absl::Status& why) {
   if (std::exchange(told_failure_, true) || absl::IsCancelled(why)) return;
   v1::RunResponse response;
   *response.mutable_failed() = FailedOf(why);
-  replies_.Write(response).IgnoreError();  // the status follows with the same error
+  replies_.Write(response).IgnoreError();  // the status has the same error
 }
 
 absl::Status RunSender::PutOutputs(int64_t rows_final, grpc::WriteOptions options) {
@@ -89,7 +89,7 @@ absl::Status RunSender::PutOutputs(int64_t rows_final, grpc::WriteOptions option
   return output_.Put(rows_final, replies_, options);
 }
 
-// The last messages leave together, and where the status follows at once, with it.
+// Buffers the last messages to leave together, with the status if it follows at once.
 absl::Status RunSender::WriteEnd(int64_t rows_final) {
   const double seconds =
       SecondsBetween(course_.entered(RunPhase::kComputing), course_.entered(RunPhase::kSending));

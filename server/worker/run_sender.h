@@ -1,5 +1,4 @@
-// Messages out: what a run tells the coordinator, by its sender thread, and where there is none, or
-// that one may wait, by others.
+// Sends a run's messages to the coordinator, mostly from the sender thread.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +16,26 @@
 
 namespace hilbert_ring::server {
 
-// As the coordinator hears of it.
 v1::RunFailed FailedOf(const absl::Status& error);
 
 // Thread-safe.
 class RunSender {
  public:
-  // All but `replies` outlives it. report: asked for once, when all outputs have been put.
+  // References outlive it. report: called once, after all outputs.
   RunSender(RunReplies replies, RunCourse& course, RunWork& work, ShardOutput& output, RunMode mode,
             std::function<v1::WorkerReport()> report);
 
-  // One message. None leaves once the run's failure is told.
+  // No message leaves after the run's failure.
   absl::Status Write(const v1::RunResponse& response);
 
-  // Writes what the course has news of (ReplyIn). What cannot be written or put fails the run.
+  // Writes the course's news (ReplyIn). An error fails the run.
   void SendNews();
 
-  // The sender thread: as news come, until compute has returned.
+  // The sender thread: sends news until compute has returned.
   void SendUntilComputed();
 
-  // By the executor: more rows are final and others follow, or compute has returned. It waits
-  // neither for the coordinator nor for a disk: where outputs stay in place it sends, else it wakes
-  // the sender.
+  // Called by the executor: more rows are final, or compute has returned. Sends itself if outputs
+  // stay in place, otherwise wakes the sender: it must not wait for the coordinator or a disk.
   void NoteRowsFinal();
   void NoteComputed();
 
@@ -53,9 +50,9 @@ class RunSender {
   ShardOutput& output_;
   const RunMode mode_;
   const std::function<v1::WorkerReport()> report_;
-  Mutex sending_;  // held while messages are put together and written; before the course's
+  Mutex sending_;  // over a message's making and writing; before the course's
   RunReplies replies_ ABSL_GUARDED_BY(sending_);
-  int64_t rows_put_ ABSL_GUARDED_BY(sending_) = 0;  // local rows of the outputs
+  int64_t rows_put_ ABSL_GUARDED_BY(sending_) = 0;  // local rows
   bool told_failure_ ABSL_GUARDED_BY(sending_) = false;
 };
 

@@ -14,7 +14,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The coordinator writes rows to the shard that it shares, and reads outputs there.
+// The coordinator writes rows to the shared shard and reads outputs there.
 class SharedInput final : public ShardInput {
  public:
   absl::Status Take(const v1::RunRequest& message, const wire::Payload& /*payload*/) override {
@@ -42,7 +42,7 @@ class SharedOutput final : public ShardOutput {
   bool in_place() const override { return true; }
 };
 
-// The coordinator's memory if it offers some and this process can reach it, else null.
+// Null unless the coordinator offers memory that this process can map.
 std::shared_ptr<SharedMemory> OpenShared(const v1::RunOpen& open, const ShardLayout& layout) {
   if (!open.has_shared_memory() || open.shared_memory().bytes() < layout.bytes()) return nullptr;
   auto shared = SharedMemory::Open(open.shared_memory());

@@ -1,5 +1,5 @@
-// What a run holds while it has its lane, beside its reservation: ring and shard, and the ways of
-// rows in and out. Here alone is decided which ways those are.
+// Ring, shard and the ways of rows in and out, which a run holds while it has its lane.
+// MakeRunShard alone chooses the ways.
 #pragma once
 
 #include <functional>
@@ -23,19 +23,19 @@
 namespace hilbert_ring::server {
 
 struct RunShard {
-  std::optional<RingTable::Lease> ring;  // none: nothing is exchanged
+  std::optional<RingTable::Lease> ring;  // empty: no exchange
   std::string transport = "none";        // of the ring
-  std::shared_ptr<SharedMemory> shared;  // null: the shard is this process's alone
-  bool used = false;                     // a run before this one may have left outputs there
+  std::shared_ptr<SharedMemory> shared;  // null: not shared
+  bool used = false;                     // may contain outputs of an earlier run
   std::unique_ptr<ShardStore> store;
   std::unique_ptr<ShardInput> input;
   std::unique_ptr<ShardOutput> output;
 
-  // Before compute: leaves nothing of another run among the outputs.
+  // Before compute: removes outputs of an earlier run.
   void ClearOutputs();
 };
 
-// Work and files outlive it. read: called when all rows have been read from files.
+// References outlive it. read: called when all rows have been read from files.
 // RESOURCE_EXHAUSTED (WORKER_MEMORY), FAILED_PRECONDITION (RING_LEASED).
 absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
                                       const RunWork& work, Device& device, const RunFiles& files,

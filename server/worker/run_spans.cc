@@ -45,7 +45,7 @@ void RunSpans::Note(const Label& label, Deadline begin, Deadline end) {
     return std::chrono::duration<double>(at - opened_).count();
   };
   const MutexLock lock(mutex_);
-  // Room is kept for that of receiving, which is noted last.
+  // Receiving is noted last, and has room of its own.
   const int kept = label.kind == v1::Span::KIND_RECEIVE ? 0 : 1;
   if (std::ssize(spans_) >= most_ - kept) return;
   v1::Span& span = spans_.emplace_back();

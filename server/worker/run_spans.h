@@ -1,4 +1,4 @@
-// When the parts of a run took place, for a job that wants a trace.
+// Spans of time in a run's trace.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe. It keeps this worker's part of the spans that a job may have; later ones are left
-// out, but for that of receiving.
+// Thread-safe. Keeps this worker's share of a job's spans, and drops later ones except receiving.
 class RunSpans {
  public:
   struct Label {
@@ -20,10 +19,10 @@ class RunSpans {
     int64_t step = 0, layer = 0;
   };
 
-  // opened: what their seconds count from. workers: of the job, 1 at least.
+  // opened: the origin of times. workers: of the job, at least 1.
   RunSpans(Deadline opened, int workers);
 
-  // `control` notes what is computed. This outlives the computation.
+  // Makes `control` note spans. Outlives the computation.
   void NoteIn(WorkControl& control);
 
   void Note(const Label& label, Deadline begin, Deadline end);

@@ -1,4 +1,4 @@
-// What a run computes on the rows of its shard: attention here, an encoder in encode_run.h.
+// The computation of a run: attention (here) or an encoder (encode_run.h).
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace hilbert_ring::server {
 
-// What it tells while it computes.
+// Callbacks of a computation.
 struct WorkControl {
   ExecuteControl execute;
-  std::function<void(int64_t layer)> layer;  // of an encoder: it was computed
-  // As of EncoderControl; empty: nobody wants them.
+  std::function<void(int64_t layer)> layer;  // of an encoder, computed
+  // As in EncoderControl; may be empty.
   std::function<void(int64_t layer, SpanKind kind, int64_t step, Deadline begin, Deadline end)>
       attention_span;
   std::function<void(int64_t layer, Deadline begin, Deadline end)> rows_span;
@@ -33,27 +33,25 @@ class RunWork {
 
   const JobShape& shape() const { return shape_; }
 
-  // Of the job, with what it takes and does in all.
+  // The whole job's plan.
   const Plan& plan() const { return plan_; }
   int rank() const { return rank_; }
   const WorkerCost& cost() const { return plan_.costs.workers[rank_]; }
 
-  // Before it has the device: reads what it needs of files, which may take for ever. `cancelled`
-  // may be asked meanwhile.
+  // Without the device: reads files, which may hang. May ask `cancelled`.
   virtual absl::Status Read(const std::function<bool()>& cancelled) { return absl::OkStatus(); }
 
-  // On the device: takes what it needs beside the shard. RESOURCE_EXHAUSTED without memory.
-  // `cancelled` may be asked meanwhile.
+  // On the device: takes memory beside the shard. RESOURCE_EXHAUSTED. May ask `cancelled`.
   virtual absl::Status Prepare(Device& device, const std::function<bool()>& cancelled) {
     return absl::OkStatus();
   }
 
-  // Errors of the engine's Execute. The communicator may be null where the plan has no exchange.
+  // Errors of the engine's Execute. communicator: null without exchange.
   virtual absl::StatusOr<Figures> Execute(ShardStore& store, Device& device,
                                           Communicator* communicator, int64_t first_step,
                                           const WorkControl& control) = 0;
 
-  // After that: this rank's part of what the coordinator puts together, in messages.
+  // After Execute: this rank's part of results that the coordinator puts together.
   virtual std::vector<v1::PooledSums> TakePooled() { return {}; }
 
  protected:
@@ -66,10 +64,9 @@ class RunWork {
   const int rank_;
 };
 
-// The shards of a job that RunOpen says.
 Shards ShardsOf(const v1::RunOpen& open);
 
-// Of a RunOpen with a spec: INVALID_ARGUMENT and OUT_OF_RANGE where spec, shards or rank are wrong.
+// INVALID_ARGUMENT and OUT_OF_RANGE for a wrong spec, shards or rank.
 absl::StatusOr<std::unique_ptr<RunWork>> MakeAttentionRun(const v1::RunOpen& open);
 
 }  // namespace hilbert_ring::server

@@ -17,8 +17,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int64_t kTokens = 64, kHeadDim = 64;  // of one head
-
+constexpr int64_t kTokens = 64, kHeadDim = 64;
 class StoredRows final : public RowSource {
  public:
   StoredRows(DataType dtype, std::minstd_rand& random)

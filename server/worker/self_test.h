@@ -1,6 +1,5 @@
-// A small attention of known input on the worker's own device, before the worker registers. Each
-// row of the outputs is compared with the engine's reference, within the tolerance of --check-rows.
-// The coordinator gives no jobs to a worker that failed.
+// A small attention of known input on the worker's device, before the worker registers. A worker
+// that fails gets no jobs.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,7 +7,8 @@
 
 namespace hilbert_ring::server {
 
-// In float32 and in bfloat16. Errors of the device; INTERNAL, which names the row: it is wrong.
+// Compares rows in float32 and bfloat16 with engine/reference, within the tolerance of
+// --check-rows. Errors of the device; INTERNAL for a wrong row.
 absl::Status SelfTest(Device& device);
 
 }  // namespace hilbert_ring::server

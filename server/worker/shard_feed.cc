@@ -27,7 +27,7 @@ absl::Status ShardFeed::Receive(const v1::RunOpen& open) {
     const absl::Status done = AwaitDone();
     entry_.ExpectFeedBy(Deadline::max());
     if (entry_.starved()) {
-      spdlog::warn("job {}, rank {}: nothing was heard of its rows for {} ms (--feed-timeout)",
+      spdlog::warn("job {}, rank {}: no rows and no news of them for {} ms (--feed-timeout)",
                    open.job_id(), open.rank(), timeout_.count());
     }
     RETURN_IF_ERROR(done);

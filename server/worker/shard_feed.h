@@ -1,4 +1,4 @@
-// Rows in: takes a run's messages from its stream until all its rows are there.
+// Takes a run's messages from its stream until all its rows are there.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,16 @@
 
 namespace hilbert_ring::server {
 
-// For the call's thread. All that it is made of outlives it.
+// Used by the call's thread. References outlive it.
 class ShardFeed {
  public:
-  // timeout: a coordinator that says nothing for so long has the call cancelled.
+  // timeout: cancels the call after the coordinator's silence.
   ShardFeed(RunStream& stream, ShardInput& input, RunCourse& course, ActiveCalls::Entry& entry,
             std::chrono::milliseconds timeout)
       : stream_(stream), input_(input), course_(course), entry_(entry), timeout_(timeout) {}
 
-  // Until RowsDone, and until the rows are there that no message has. The course hears how far they
-  // are. CANCELLED where the stream ends before; the input's errors.
+  // Until RowsDone and the last row. Reports rows to the course. CANCELLED if the stream ends
+  // before; the input's errors.
   absl::Status Receive(const v1::RunOpen& open);
 
  private:

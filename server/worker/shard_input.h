@@ -1,5 +1,5 @@
-// Where the rows of a run's shard come from: messages of its stream (message_input.h), memory that
-// it shares with the coordinator (run_shard.cc), or files (file_rows.h).
+// A source of rows for a run's shard: messages (message_input.h), memory shared with the
+// coordinator (run_shard.cc), or files (file_rows.h).
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,26 @@
 
 namespace hilbert_ring::server {
 
-// For one thread, but for what any thread may ask.
+// Not thread-safe, except file_bytes.
 class ShardInput {
  public:
   virtual ~ShardInput() = default;
 
-  // Takes a message of the stream, with its payload beside it, that says of the order or of rows.
+  // Takes a message about order or rows.
   virtual absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) = 0;
 
   // Local rows [0, rows()) are there.
   virtual int64_t rows() const = 0;
 
-  // The coordinator has said all: brings what is left. come: told that local rows [0, rows) have
-  // come, while others still do; its first error ends this.
+  // After the coordinator's last message: brings the other rows. come: called when local rows
+  // [0, rows) are there; its first error ends this.
   virtual absl::Status Finish(const std::function<absl::Status(int64_t rows)>& come) = 0;
 
   // Rows are written where they lie by who sends them: nothing passes this process.
+  // Whether the coordinator writes rows to their places.
   virtual bool in_place() const { return false; }
 
-  virtual int64_t file_bytes() const { return 0; }  // read so far; any thread
+  virtual int64_t file_bytes() const { return 0; }  // read so far
 };
 
 }  // namespace hilbert_ring::server

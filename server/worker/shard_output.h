@@ -1,5 +1,5 @@
-// Where the outputs of a run go: into messages of its stream (message_output.h), memory that it
-// shares with the coordinator (run_shard.cc), or files (file_rows.h).
+// A sink of a run's outputs: messages (message_output.h), memory shared with the coordinator
+// (run_shard.cc), or files (file_rows.h).
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,26 @@
 
 namespace hilbert_ring::server {
 
-// For one thread at a time, but for what any thread may ask.
+// Used by one thread at a time, except file_bytes.
 class ShardOutput {
  public:
   virtual ~ShardOutput() = default;
 
-  // Outputs of local rows [0, rows_final) are final: those that it has not had yet go where they
-  // belong. Each call has more rows. options: of a message that says so.
+  // Takes new outputs up to local row rows_final, which grows. options: of the message.
   virtual absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) = 0;
 
-  // All outputs have been put.
+  // After the last Put.
   virtual absl::Status Finish(RunReplies& /*replies*/) { return absl::OkStatus(); }
 
   virtual void AddTo(v1::WorkerReport& /*report*/) const {}
 
-  // Outputs leave from where they are made: to put them waits for nobody.
+  // Whether Put does not wait: the coordinator reads outputs in their places.
   virtual bool in_place() const { return false; }
 
-  // The run keeps its lane until its outputs have left.
+  // Whether the run keeps its lane until its outputs have left.
   virtual bool holds_lane() const { return true; }
 
-  virtual int64_t file_bytes() const { return 0; }  // written so far; any thread
+  virtual int64_t file_bytes() const { return 0; }  // written so far
 };
 
 }  // namespace hilbert_ring::server

@@ -29,25 +29,25 @@ constexpr int kBrokenDevice = 3;  // exit status
 constexpr std::chrono::milliseconds kModelScanInterval{1000};
 constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
-// As long as a coordinator that answers no more keeps its jobs here (registration.cc).
+// The limit of a silent coordinator (registration.cc).
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
-constexpr std::chrono::milliseconds kEndLimit{5000};  // when no job is waited for any more
+constexpr std::chrono::milliseconds kEndLimit{5000};  // once jobs are not waited for
 constexpr int kMostRunsOfHost = 64;
-// Of NCCL's blocks. A block of the Hopper kernels has nearly all registers of its multiprocessor,
-// so that NCCL's take multiprocessors of their own.
+// Blocks of NCCL. A block of the Hopper kernels takes nearly all registers of its multiprocessor,
+// so NCCL's blocks need multiprocessors of their own.
 constexpr int kExchangeBlocks = 8;
-constexpr int kMaxBlockingCalls = 512;  // jobs, rings, and what a former coordinator left behind
-constexpr int kOtherThreads = 2;        // kept beside those of jobs
+constexpr int kMaxBlockingCalls = 512;  // jobs, rings, and calls of a former coordinator
+constexpr int kOtherThreads = 2;        // beside the jobs'
 
-// Nothing is freed: a GPU may still write. The coordinator gives the jobs to others, and whoever
-// started this process starts another.
+// Frees nothing, because a GPU may still write. The coordinator moves the jobs, and a supervisor
+// restarts this process.
 void EndAtOnce(const absl::Status& error) {
   spdlog::critical("the device is broken, this process ends: {}", std::string(error.message()));
   FlushLog();
   std::_Exit(kBrokenDevice);
 }
 
-// The HTTP port's own certificate, else the process's.
+// The HTTP port's own certificate, or the process's.
 TlsFiles HttpTlsOf(const WorkerSettings& settings) {
   TlsFiles files{.cert = settings.security.tls.cert, .key = settings.security.tls.key};
   if (settings.http.cert.empty()) return files;
@@ -76,7 +76,6 @@ WorkerSettings WithHttpHost(WorkerSettings settings) {
   return settings;
 }
 
-// A GPU's weights are not shared.
 std::string WeightFolder(const WorkerSettings& settings, const Device& device) {
   const bool shares = settings.share_memory && !settings.model_dir.empty() && device.host_memory();
   return shares ? kSharedFolder : "";
@@ -177,7 +176,7 @@ absl::Status Worker::Listen() {
                state_.rings.transport(), HostPort(settings_.http_host, http_->port()));
   if (!self_test_.ok()) spdlog::error("self-test: {}", std::string(self_test_.message()));
   if (settings_.http.auth_token_file.empty() && !IsLoopback(settings_.http_host)) {
-    spdlog::warn("no --auth-token-file: whoever reaches {} reads this worker's /metrics",
+    spdlog::warn("no --auth-token-file: unauthenticated callers of {} read this worker's /metrics",
                  HostPort(settings_.http_host, http_->port()));
   }
   return absl::OkStatus();
@@ -275,8 +274,7 @@ void Worker::Run() {
   Stop();
 }
 
-// The coordinator hears of it meanwhile; a job that it gave us just before is tried again
-// elsewhere.
+// The coordinator retries jobs elsewhere that it gave just before it knew.
 void Worker::AwaitDrained() {
   constexpr std::chrono::milliseconds kPoll{20};
   const auto deadline = std::chrono::steady_clock::now() + settings_.exit_timeout;

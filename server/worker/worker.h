@@ -1,4 +1,4 @@
-// The worker process put together: device, service, HTTP, registration, and the way down.
+// The worker process: device, service, HTTP, registration, shutdown.
 #pragma once
 
 #include <atomic>
@@ -30,18 +30,18 @@ namespace hilbert_ring::server {
 
 class Worker {
  public:
-  // Listens and registers. The coordinator hears the result of the self-test (self_test.h). Errors:
-  // an address that nobody else reaches, or that cannot be listened on.
+  // Listens and registers, with the result of the self-test. Errors: an address that other hosts
+  // cannot reach or this one cannot bind.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerSettings& settings,
                                                        WorkerDevices devices,
                                                        absl::Status self_test);
   ~Worker();
 
-  // Waits for SIGTERM or SIGINT, which must be blocked in all threads, and stops.
+  // Waits for SIGTERM or SIGINT, blocked in all threads, then stops.
   void Run();
 
-  // Takes no more jobs, lets running ones end within the exit timeout (less when another stop
-  // signal comes), leaves the coordinator, then stops the server.
+  // Takes no more jobs, waits the exit timeout for running ones (less after another stop signal),
+  // leaves the coordinator, and stops the server.
   void Stop();
 
  private:
@@ -56,7 +56,7 @@ class Worker {
   void AwaitDrained();
   HttpReply ServeMetrics();
 
-  const WorkerSettings settings_;  // http_host: never empty
+  const WorkerSettings settings_;  // http_host is set
   const WorkerDevices devices_;
   const absl::Status self_test_;
   const std::unique_ptr<ReadyFile> ready_file_;
@@ -72,9 +72,9 @@ class Worker {
   std::atomic<bool> draining_ = false;
   GrpcEndpoint grpc_;
   std::unique_ptr<HttpEndpoint> http_;
-  std::optional<ModelScan> scan_;  // none: the worker gets no encoders
+  std::optional<ModelScan> scan_;  // empty: no encoders
   std::optional<MarkWatch> data_mark_;
-  std::optional<Registration> registration_;  // last: it uses all of the above
+  std::optional<Registration> registration_;  // last: uses the members above
 };
 
 }  // namespace hilbert_ring::server

@@ -15,7 +15,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr double kMemoryShare = 0.8;
-constexpr int kMostExpressLanes = 255;  // a thread is kept for each
+constexpr int kMostExpressLanes = 255;  // each keeps a thread
 
 AttentionKernel KernelNamed(const std::string& name) {
   if (name == "cudnn") return AttentionKernel::kCudnn;

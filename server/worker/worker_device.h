@@ -1,4 +1,4 @@
-// The devices of a worker, as its settings say.
+// The devices of a worker.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,25 @@ namespace hilbert_ring::server {
 
 struct WorkerDevices {
   std::unique_ptr<Device> main;
-  // Of the same kind, with one thread each, for short jobs beside others: with the main one as many
-  // as that has threads, one at least and 255 at most, and one where it is a GPU.
+  // Devices of one thread for short jobs: as many as main has other threads, 1 to 255; 1 on a GPU.
   std::vector<std::unique_ptr<Device>> express;
 };
 
-// "auto" takes a GPU, or the CPU where there is none and says why in the log. Errors of MakeDevice.
+// "auto" takes a GPU, or logs why not and takes the CPU. Errors of MakeDevice.
 absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings);
 
-// The ordinal of the worker's GPU; nothing where the processor computes.
+// The ordinal of the worker's GPU; empty if the CPU computes.
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device);
 
-// Whether it computes encoders: OK, or why the GPU does not. A device of a CPU does.
+// OK, or why the GPU does not compute encoders.
 absl::Status CanEncode(Device& device);
 
-// Whether the device, or the process with it, is of no use any more after this error of a job:
-// errors of a GPU's context outlast the call that met them, others do not. Asks the device where
-// the error leaves it open.
+// Whether the device is unusable after this error of a job: errors of a GPU's context outlast the
+// call, others do not. Asks the device if the error does not decide.
 bool IsBroken(Device& device, const absl::Status& error);
 
-// Memory for jobs: the setting, or else the GPU's limit or the worker's share of 80 % of the
-// machine's memory. Where weights of models lie on the GPU, --model-memory of its limit is theirs.
-// INVALID_ARGUMENT, naming the setting: nothing is left.
+// Memory for jobs: the setting, the GPU's limit less --model-memory for weights on it, or the
+// worker's share of 80 % of the machine's memory. INVALID_ARGUMENT if nothing is left.
 absl::StatusOr<int64_t> JobMemoryLimit(const WorkerSettings& settings, Device& device);
 
 }  // namespace hilbert_ring::server

@@ -14,10 +14,9 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A coordinator says less.
+// A coordinator sends less.
 constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};
-
-// The secret may be on its way beside a greeting that is made with it.
+// A greeting may overtake the secret that authenticates it.
 constexpr std::chrono::milliseconds kSecretLimit{1000};
 
 }  // namespace
@@ -31,7 +30,7 @@ WorkerService::WorkerService(WorkerState& state, CallGate& gate, const Coordinat
                       ->FindServiceByName("WorkerService")
                       ->FindMethodByName("Run")
                       ->index();
-  // What gRPC does for methods whose requests are streamed: the handler is the service's from here.
+  // This is how gRPC registers methods with streamed requests; the service owns the handler.
   MarkMethodStreamed(run,
                      new Handler([](WorkerService* service, grpc::ServerContext* context,
                                     Stream* stream) { return service->RunRaw(context, stream); },

@@ -1,4 +1,4 @@
-// The worker's service: handlers that only check, call and encode.
+// The worker's gRPC service.
 #pragma once
 
 #include "hilbert_ring/v1/worker.grpc.pb.h"
@@ -9,7 +9,7 @@ namespace hilbert_ring::server {
 
 class WorkerService : public v1::WorkerService::Service {
  public:
-  // gate: whose Run calls may be open. secret: of the coordinator, whose calls alone are taken.
+  // gate: of Run calls. secret: the coordinator's, which alone may call.
   WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret);
 
   grpc::Status Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
@@ -26,8 +26,7 @@ class WorkerService : public v1::WorkerService::Service {
 
   // In place of Run: its messages are buffers.
   grpc::Status RunRaw(grpc::ServerContext* context, Stream* stream);
-  // Counts a call, and hands it on where the coordinator has made it. secret_limit: as of
-  // CoordinatorSecret.
+  // Counts and authenticates a call. secret_limit: of CoordinatorSecret::Check.
   template <typename Handler>
   grpc::Status Serve(const char* method, const grpc::ServerContext& context,
                      std::chrono::milliseconds secret_limit, const Handler& handler);

@@ -1,4 +1,4 @@
-// What all jobs of a worker share.
+// State that all jobs of a worker share.
 #pragma once
 
 #include <chrono>
@@ -23,17 +23,16 @@ struct WorkerState {
   JobMemory memory;
   RingTable rings;
   const bool share_memory = true;
-  // A job whose rows are awaited and of which the coordinator says nothing for so long ends.
+  // A run ends after this silence of a coordinator that owes it rows.
   const std::chrono::milliseconds feed_timeout;
-  // Told of an error that a GPU does not recover from within its process: what it hung on may still
-  // be written to, and every later call fails. Null: not told.
+  // Called with an error after which a GPU is unusable in this process and may still write to
+  // memory. May be null.
   std::function<void(const absl::Status&)> device_broken = nullptr;
-  WorkerMetrics* metrics = nullptr;  // null: nobody counts
-  // The work of a run with `encode`, on a device of so many threads. Null: the worker has no
-  // models.
+  WorkerMetrics* metrics = nullptr;  // may be null
+  // Makes the work of a run with `encode`, on a device of `threads`. Null: no models.
   std::function<absl::StatusOr<std::unique_ptr<RunWork>>(const v1::RunOpen& open, int threads)>
       make_encode = nullptr;
-  std::string data_root = {};  // of files that jobs name; empty: none
+  std::string data_root = {};  // of files passed by path; empty: no files
   Lanes lanes = {};
   ActiveCalls calls = {};
   KeptThreads threads = {};
