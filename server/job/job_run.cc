@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "server/rows/row_pass.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {

@@ -1,4 +1,4 @@
-// Which rows of which tensor have come, and whether a chunk may come now. Pure.
+// The rows of each tensor that have come, and checks of chunks.
 #pragma once
 
 #include <cstddef>
@@ -14,37 +14,36 @@
 
 namespace hilbert_ring::server {
 
-// Whether a payload's checksum is to be looked at: rows that lie in this process were, as they
-// came.
+// kChecked: rows were checked when they came to this process.
 enum class Checksum { kToCheck, kChecked };
 
 class ChunkLedger {
  public:
-  // Scattered ranges of a tensor that are remembered at once: 24 MiB.
+  // Ranges of a tensor: 24 MiB.
   static constexpr size_t kMaxFragments = size_t{1} << 19;
 
   explicit ChunkLedger(const JobShape& shape);
 
-  // Checks a chunk, whose payload lies beside it, and notes its rows. CHUNK_MISSHAPEN for a tensor
-  // that the job does not take, rows before all of COORDS, past the end, that came before, or in
-  // too many ranges, and for a payload that is not rows x row bytes; CHECKSUM_MISMATCH.
+  // Checks a chunk and notes its rows. CHUNK_MISSHAPEN for an unknown tensor, rows before all of
+  // COORDS, past the end, repeated or in too many ranges, and a payload of another size;
+  // CHECKSUM_MISMATCH.
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
                       Checksum checksum = Checksum::kToCheck);
 
-  bool Complete(v1::Tensor tensor) const;  // true of a tensor that the job does not take
+  bool Complete(v1::Tensor tensor) const;  // true for an unknown tensor
   bool Complete() const;
 
-  // Rows of a tensor that the job takes.
+  // tensor: of the job.
   const RowSet& Rows(v1::Tensor tensor) const { return tensors_.at(tensor).rows; }
 
-  // Rows [begin, end) are gone: they may, and must, come again.
+  // Rows [begin, end) are lost, and must come again.
   void Forget(v1::Tensor tensor, int64_t begin, int64_t end);
 
-  // Of the rows of all tensors, those that have come.
+  // The part of all rows that has come.
   double fraction() const;
 
-  // Unless every row has come, naming tensor and first rows: INVALID_ARGUMENT (CHUNK_MISSING), or
-  // ABORTED (ROWS_LOST) where rows came, were forgotten, and have not come again.
+  // INVALID_ARGUMENT (CHUNK_MISSING) for missing rows, ABORTED (ROWS_LOST) if forgotten rows did
+  // not come again.
   absl::Status CheckComplete() const;
 
  private:
@@ -55,8 +54,8 @@ class ChunkLedger {
   static absl::Status CheckRows(const v1::Chunk& chunk, int64_t bytes, const Taken& tensor);
   std::string Names() const;
 
-  std::map<v1::Tensor, Taken> tensors_;  // that the job takes
-  std::map<v1::Tensor, RowSet> gone_;    // forgotten, and not come again
+  std::map<v1::Tensor, Taken> tensors_;  // of the job
+  std::map<v1::Tensor, RowSet> gone_;    // forgotten rows that have not come again
 };
 
 }  // namespace hilbert_ring::server

@@ -5,7 +5,7 @@
 namespace hilbert_ring::server {
 
 int64_t Coordinates::MemoryBytes(const JobSpec& spec) {
-  // 8 bytes a coordinate, the order and 32 a token while it is sorted.
+  // 8 bytes a coordinate, the order, and 32 a token for sorting.
   return OrderBytes(spec) + spec.tokens * (8 * int64_t{spec.ordering->coordinate_axes} + 32);
 }
 

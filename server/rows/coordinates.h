@@ -1,4 +1,4 @@
-// The coordinates of a job's tokens, collected from COORDS chunks.
+// Coordinates of a job's tokens, collected from COORDS chunks.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace hilbert_ring::server {
 
 class Coordinates {
  public:
-  // Memory that coordinates and the order made of them take at their most.
+  // The most that coordinates and their order take.
   static int64_t MemoryBytes(const JobSpec& spec);
 
-  // Of these, what is left once the order is made.
+  // The order's part of it.
   static int64_t OrderBytes(const JobSpec& spec);
 
-  // The spec's ordering has coordinates.
+  // The ordering has coordinates.
   explicit Coordinates(const JobSpec& spec);
 
-  // Places the rows of a chunk that the ledger accepted.
+  // The ledger has accepted the chunk.
   void Place(const v1::Chunk& chunk, const wire::Payload& payload);
 
   // [tokens, axes], row-major.

@@ -1,15 +1,13 @@
-// Rows of a job that this process has, from an execution that ended: what the next one begins with.
+// Rows of a failed execution in this process, with which the next one begins.
 //
-//   HeldRows held(plan.shards, members, std::move(shards), lane);   // an execution ended
+//   HeldRows held(plan.shards, members, std::move(shards), lane);   // of the failed execution
 //   held.lost();                                               // slots that are not here
-//   ...                                                        // the next execution's plan
-//   HeldShard shard = held.Carry(plan, rank, member, lane, pool).value();
+//   HeldShard shard = held.Carry(plan, rank, member, lane, pool).value();   // for the next
 //
-// Rows lie by slot, and all executions have one order, so whole ranges are copied; what has been
-// copied is given back to the system at once, so that the rows are there once, not twice. A shard
-// that a worker had, and that the same worker has again on the same lane, stays where it is: a lane
-// takes one job at a time, so what it still wrote for the old execution it wrote before the new
-// one. No other worker gets memory that somebody may still write to.
+// Rows lie by slot, and all executions have one order: whole ranges are copied, and their old pages
+// freed at once, so that memory holds rows once. The same worker on the same lane keeps its shard,
+// because a lane ends one job before the next: its old writes are over. No other worker gets memory
+// to which a worker may still write.
 #pragma once
 
 #include <memory>
@@ -26,28 +24,26 @@
 
 namespace hilbert_ring::server {
 
-// One worker's shard in memory of this process; both are empty where it is not held.
+// Empty if not held.
 struct HeldShard {
-  std::shared_ptr<SharedMemory> memory;  // shared with outputs on their way to the client
+  std::shared_ptr<SharedMemory> memory;  // outputs on their way share it
   std::optional<HostShard> rows;
-  // Of a shard that its worker has for itself.
+  // If the worker has a shard of its own.
   std::unique_ptr<JobMemory::Reservation> copy;
 };
 
 class HeldRows {
  public:
-  HeldRows() = default;  // of a job that has not begun: nothing is lost
-  // lane: of the workers, that it ran on.
+  HeldRows() = default;  // before the first execution
+  // lane: of the workers.
   HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, int lane);
 
-  // The job was not executed before.
   bool empty() const { return by_rank_.empty(); }
 
   // Slots of shards that were not held.
   const std::vector<RowSpan>& lost() const { return lost_; }
 
-  // A shard for a rank of the next execution with all rows of it that are held. Errors as of
-  // SharedMemory's.
+  // Makes a shard of the next execution, with all held rows. Errors of SharedMemory.
   absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member, int lane,
                                   SharedMemoryPool& pool);
 
@@ -56,7 +52,7 @@ class HeldRows {
 
   Shards shards_;
   Members members_;                 // by rank
-  std::vector<HeldShard> by_rank_;  // empty: the job was not executed before
+  std::vector<HeldShard> by_rank_;  // empty: no execution before
   int lane_ = 0;
   std::vector<RowSpan> lost_;
 };

@@ -1,13 +1,12 @@
-// What a job's client has sent: which rows have come, and the order that its coordinates make.
+// The input of a job: which rows have come, and the order.
 //
 //   JobInput input(shape, orders);
-//   input.Begin();                      // the order, where it needs no coordinates
-//   input.Accept(chunk, payload);       // checked and taken down
+//   input.Begin();                      // makes an order without coordinates
+//   input.Accept(chunk, payload);
 //   if (input.order_known()) ...        // rows can be placed
 //   input.CheckComplete();
 //
-// It outlives the executions of the job: rows that went down with a worker are forgotten and come
-// again.
+// It outlives executions: rows that are lost with a worker are forgotten and come again.
 #pragma once
 
 #include <memory>
@@ -25,11 +24,10 @@ namespace hilbert_ring::server {
 
 class JobInput {
  public:
-  // orders must outlive it.
+  // `orders` outlives it.
   JobInput(const JobShape& shape, OrderCache& orders);
 
-  // Does nothing where it has begun. Errors here and in Accept: the order's (BAD_COORDINATES), and
-  // as of ChunkLedger::Accept.
+  // Once. Errors here and in Accept: the order's (BAD_COORDINATES), and those of ChunkLedger.
   absl::Status Begin();
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
                       Checksum checksum = Checksum::kToCheck);
@@ -40,12 +38,11 @@ class JobInput {
 
   const RowSet& Rows(v1::Tensor tensor) const { return ledger_.Rows(tensor); }
   bool Complete() const { return ledger_.Complete(); }
-  double fraction() const { return ledger_.fraction(); }  // of all rows, those that have come
+  double fraction() const { return ledger_.fraction(); }
   absl::Status CheckComplete() const { return ledger_.CheckComplete(); }
 
-  // Rows in these slots are gone. Forgets them, and says of each tensor which tokens
-  // must come again: of those that had come. With an ordering that scatters a tensor's tokens over
-  // the slots all of its rows are meant.
+  // Forgets the rows in these slots, and returns the tokens that must come again, by tensor: all
+  // of them if an ordering scatters them over the slots.
   struct Missing {
     v1::Tensor tensor;
     std::vector<RowSpan> tokens;
@@ -58,9 +55,9 @@ class JobInput {
   const JobShape shape_;
   OrderCache& orders_;
   ChunkLedger ledger_;
-  std::optional<Coordinates> coordinates_;  // until all are there
+  std::optional<Coordinates> coordinates_;  // until the order is known
   bool order_known_ = false;
-  std::shared_ptr<const Permutation> order_;  // shared with the cache
+  std::shared_ptr<const Permutation> order_;
 };
 
 }  // namespace hilbert_ring::server

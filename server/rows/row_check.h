@@ -1,10 +1,9 @@
-// Rows of a job, drawn at random, that are computed again by the definition and compared with what
-// the client is sent: a second opinion on order, plan, exchange and kernels together, which sees
-// what checksums of bytes on their way cannot.
+// Rows drawn at random, computed again by the definition and compared with the client's outputs:
+// finds errors of order, plan, exchange and kernels, which checksums do not.
 //
 //   RowCheck check(spec, rows, seed);
-//   check.Take(chunk, payload, worker);              // outputs on their way to the client
-//   auto wrong = check.Compare(router, order, shards, stop);   // when all of them have left
+//   check.Take(chunk, payload, worker);                        // outputs that leave
+//   auto wrong = check.Compare(router, order, shards, stop);   // when all have left
 #pragma once
 
 #include <cstdint>
@@ -30,39 +29,37 @@ namespace hilbert_ring::server {
 
 class RowCheck {
  public:
-  // Of all rows, where there are fewer than `rows`.
+  // Draws `rows` rows, at most all.
   RowCheck(const JobSpec& spec, int64_t rows, uint64_t seed);
 
-  // Keeps the drawn rows among the chunk's, which `worker` has sent. Thread-safe.
+  // Keeps the chunk's drawn rows. worker: their sender. Thread-safe.
   void Take(const v1::OutputChunk& chunk, std::string_view payload,
             const std::shared_ptr<const Member>& worker);
 
-  // The row that is off most.
+  // The row with the largest deviation.
   struct Mismatch {
-    // "OUT of token 7, head 0, dim 3 is 1, computed again in float64 it is 2 ..."
     std::string What() const;
 
     Deviation deviation;
     v1::Tensor tensor = v1::TENSOR_OUT;
-    std::shared_ptr<const Member> worker;  // that sent it
+    std::shared_ptr<const Member> worker;  // its sender
   };
 
   struct Verdict {
     std::optional<Mismatch> mismatch;
     int64_t judged = 0;
-    // Rows of which some head sees what is not finite, or whose scores leave float32.
-    int64_t not_judged = 0;
+    int64_t not_judged = 0;  // rows with a head that sees infinities, or scores beyond float32
   };
 
-  // shards: of all ranks, with the rows that the client sent. Takes the time of two float64
-  // softmaxes over all that the drawn rows see. Errors: the stop's reason.
+  // shards: of all ranks. Takes two float64 softmaxes over everything that the drawn rows see.
+  // Errors: the stop's reason.
   absl::StatusOr<Verdict> Compare(const RowRouter& router, const Permutation& order,
                                   std::span<const HostShard> shards, const JobStop& stop) const;
 
-  // Drawn, rising.
+  // Drawn tokens, rising.
   const std::vector<int64_t>& tokens() const { return tokens_; }
 
-  // Drawn ones that have left, which are those that Compare looks at.
+  // The number of drawn rows that have left.
   int64_t rows() const;
 
  private:
@@ -77,7 +74,7 @@ class RowCheck {
             const std::shared_ptr<const Member>& worker);
 
   const JobSpec spec_;
-  const std::vector<int64_t> tokens_;  // ascending
+  const std::vector<int64_t> tokens_;  // rising
   mutable Mutex mutex_;
   std::map<int64_t, Row> rows_ ABSL_GUARDED_BY(mutex_);  // by token
 };

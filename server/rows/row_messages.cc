@@ -12,7 +12,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Bytes of a listed row number on the wire: 7 bits each, rows are below 2^40.
+// 7 bits a byte; rows are below 2^40.
 constexpr int64_t kListedRowBytes = 6;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Rows for a worker that shares no memory with the coordinator, gathered into messages.
+// Messages with rows of a chunk for a worker that shares no memory.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,20 @@
 
 namespace hilbert_ring::server {
 
-// The messages of one chunk to one worker.
 class RowMessages {
  public:
-  // pool: whose buffers hold MostPayloadBytes of the job; outlives the messages' making.
+  // pool: of the job's MostPayloadBytes; outlives this.
   RowMessages(v1::Tensor tensor, int64_t row_bytes, wire::SlicePool& pool);
 
-  // Takes the run's rows from the payload; runs come in the order of the chunk.
+  // Takes a run's rows from the payload, in the chunk's order.
   void Add(const RowRun& run, wire::PayloadReader& payload);
 
-  // All that was added, as RunRequests, each with a checksum: rows that follow each other as a
-  // range, others listed.
+  // Returns RunRequests with checksums; consecutive rows as a range, others listed.
   std::vector<grpc::ByteBuffer> Take();
 
  private:
   struct Message {
-    v1::ShardRows fields;  // but the payload
+    v1::ShardRows fields;  // without the payload
     std::shared_ptr<char[]> payload;
   };
 
@@ -36,7 +34,7 @@ class RowMessages {
 
   v1::Tensor tensor_;
   int64_t row_bytes_;
-  int64_t most_rows_;  // of a message
+  int64_t most_rows_;  // in a message
   wire::SlicePool& pool_;
   std::vector<Message> messages_;
 };

@@ -4,6 +4,7 @@
 #include <bit>
 #include <iterator>
 
+#include "engine/base/return_if_error.h"
 #include "server/shard/run_message.h"
 #include "wire/codec.h"
 #include "wire/payload_message.h"
@@ -49,7 +50,7 @@ std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_
   order_->Slots(first_row, slots);
   const ShardRange* range = nullptr;
   for (const int64_t slot : slots) {
-    // Neighbours along a curve are mostly neighbours in the same range.
+    // Neighbours along a curve are mostly in the same range.
     if (range == nullptr || slot < range->begin || slot >= range->end) range = &shards_.Find(slot);
     AddRun({.rank = range->rank, .local_row = range->LocalRow(slot), .rows = 1}, runs);
   }
@@ -89,6 +90,17 @@ bool RowRouter::SendOrder(int rank, wire::SlicePool& pool,
     }
   }
   return true;
+}
+
+absl::Status VisitPlaces(const RowRouter& router, v1::Tensor tensor, const RowSet& rows,
+                         int64_t piece,
+                         const std::function<absl::Status(const std::vector<RowRun>&)>& visit) {
+  for (const auto& [begin, end] : rows.ranges()) {
+    for (int64_t row = begin; row < end; row += piece) {
+      RETURN_IF_ERROR(visit(router.Runs(tensor, row, std::min(piece, end - row))));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hilbert_ring::server

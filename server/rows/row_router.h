@@ -1,4 +1,4 @@
-// From a client's chunk to the workers that own its rows. Pure.
+// The places of a chunk's rows in the workers' shards.
 #pragma once
 
 #include <cstdint>
@@ -7,38 +7,38 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "engine/order/permutation.h"
 #include "engine/plan/shards.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/shard/job_shape.h"
+#include "server/shard/row_set.h"
 #include "wire/slice_pool.h"
 
 namespace hilbert_ring::server {
 
-// Rows of a chunk that follow each other there and in a worker's shard.
+// Rows that follow each other in a chunk and in a worker's shard.
 struct RowRun {
   int rank = 0;
-  int64_t local_row = 0;  // of the first
+  int64_t local_row = 0;  // of the first row
   int64_t rows = 0;
 };
 
 class RowRouter {
  public:
-  // `shards` must outlive the router.
+  // `shards` outlives the router.
   RowRouter(JobShape shape, const Shards& shards, std::shared_ptr<const Permutation> order)
       : shape_(std::move(shape)), shards_(shards), order_(std::move(order)) {}
 
-  // Where rows [first_row, first_row + rows) of a tensor that lies in shards go, in their order.
+  // Places of rows [first_row, first_row + rows), in their order.
   std::vector<RowRun> Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const;
 
-  // Where one row goes.
   RowRun Find(v1::Tensor tensor, int64_t row) const;
 
-  // For jobs with an ordering, nothing otherwise: the tokens of a rank's slots, written by local
-  // row or sent in parts, as RunRequests. Sending ends early and returns false when `send` does.
-  // pool: whose buffers hold MostPayloadBytes of the job.
+  // The tokens of a rank's slots, by local row, in memory or as RunRequests; nothing without an
+  // ordering. SendOrder returns false when `send` does. pool: of the job's MostPayloadBytes.
   void WriteOrder(int rank, std::span<int64_t> tokens) const;
   bool SendOrder(int rank, wire::SlicePool& pool,
                  const std::function<bool(const grpc::ByteBuffer&)>& send) const;
@@ -48,7 +48,13 @@ class RowRouter {
 
   const JobShape shape_;
   const Shards& shards_;
-  const std::shared_ptr<const Permutation> order_;  // shared with the cache of orders
+  const std::shared_ptr<const Permutation> order_;  // the cache shares it
 };
+
+// Visits the places of all `rows` in their order, at most `piece` rows at a time, so that each row
+// is routed once and memory holds a piece. Ends with the first error.
+absl::Status VisitPlaces(const RowRouter& router, v1::Tensor tensor, const RowSet& rows,
+                         int64_t piece,
+                         const std::function<absl::Status(const std::vector<RowRun>&)>& visit);
 
 }  // namespace hilbert_ring::server

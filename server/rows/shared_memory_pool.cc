@@ -12,7 +12,7 @@ SharedMemoryPool::SharedMemoryPool(std::chrono::milliseconds keep)
     : keep_(keep), thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemoryPool::Take(int64_t bytes) {
-  std::list<Kept> freed;  // outside of the lock
+  std::list<Kept> freed;  // freed without the lock
   {
     const MutexLock lock(mutex_);
     const auto suits = [bytes](const Kept& kept) {
@@ -41,8 +41,8 @@ void SharedMemoryPool::Keep(std::shared_ptr<SharedMemory> memory) {
 }
 
 void SharedMemoryPool::Run(const std::stop_token& stop) {
-  // Small jobs take and keep memory at each moment: that does not wake the thread, which looks
-  // again when what it saw last would be due.
+  // Small jobs take and keep memory all the time without waking the thread: it looks again when the
+  // oldest was due.
   MutexLock lock(mutex_);
   while (true) {
     sleeps_ = kept_.empty();

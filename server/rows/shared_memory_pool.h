@@ -1,9 +1,9 @@
-// Shards of ended jobs, kept for a moment for the next one: jobs that follow each other do not pay
-// for fresh pages, which can cost as much processor time as bringing the rows.
+// Shards of ended jobs, kept for a moment for later jobs: fresh pages can cost as much processor
+// time as the rows.
 //
 //   auto memory = pool.Take(bytes).value();
 //   ...                                  // a job
-//   pool.Keep(memory);                   // when nobody will write to it any more
+//   pool.Keep(memory);                   // when no process writes to it any more
 //
 // Thread-safe.
 #pragma once
@@ -26,17 +26,16 @@ namespace hilbert_ring::server {
 
 class SharedMemoryPool {
  public:
-  // Memory that was not taken again within `keep` goes back to the system.
+  // Frees memory that is not taken within `keep`.
   explicit SharedMemoryPool(std::chrono::milliseconds keep);
 
-  // Memory of at least `bytes`, and at most a quarter more: kept or fresh. Where nothing that is
-  // kept will do, all of it is freed first. Errors as of SharedMemory::Create.
+  // Memory of `bytes` to a quarter more, kept or fresh. Without a fit all kept memory is freed
+  // first. Errors of SharedMemory::Create.
   absl::StatusOr<std::shared_ptr<SharedMemory>> Take(int64_t bytes);
 
-  // Others may still hold and read it: it is not handed out before they have let go.
+  // Others may still read it: Take waits until they let go.
   void Keep(std::shared_ptr<SharedMemory> memory);
 
-  // How often memory was kept, and how often it had to be made.
   int64_t hits() const { return hits_; }
   int64_t misses() const { return misses_; }
 
@@ -52,9 +51,9 @@ class SharedMemoryPool {
   std::atomic<int64_t> hits_ = 0, misses_ = 0;
   Mutex mutex_;
   std::condition_variable_any changed_;
-  std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // the one to be freed first is first
-  bool sleeps_ ABSL_GUARDED_BY(mutex_) = false;   // the thread, until something is kept
-  std::jthread thread_;                           // last: it uses all above
+  std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  bool sleeps_ ABSL_GUARDED_BY(mutex_) = false;   // the thread, while nothing is kept
+  std::jthread thread_;                           // last: uses the members above
 };
 
 }  // namespace hilbert_ring::server

@@ -1,4 +1,4 @@
-// How far the rows of a shard have come, as a prefix: what compute may begin with.
+// The prefix of a shard's rows that have come, with which compute may begin.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace hilbert_ring::server {
 
-// Counts rows by blocks of local rows, so that rows may come in any order. Pure.
+// Rows may come in any order: counts them by blocks of local rows.
 class ArrivedRows {
  public:
-  // tensors: whose rows are waited for; 1 to 16. unsent: local rows that count as arrived.
+  // tensors: to wait for; 1 to 16. unsent: local rows that count as arrived.
   ArrivedRows(int64_t rows, int tensors, std::span<const int64_t> unsent = {});
 
-  // Local rows [first, first + count) of one of the tensors have come; each comes once.
+  // Local rows [first, first + count) of a tensor have come, each once.
   void Add(int64_t first, int64_t count);
 
   // Local rows [0, prefix()) of all tensors are there, in whole blocks.
@@ -22,7 +22,7 @@ class ArrivedRows {
  private:
   int64_t rows_;
   int64_t prefix_ = 0;
-  std::vector<int32_t> missing_;  // [blocks]: rows of all tensors together
+  std::vector<int32_t> missing_;  // by block, all tensors together
 };
 
 }  // namespace hilbert_ring::server

@@ -1,4 +1,4 @@
-// What jobs hold of a process's memory, against its limit.
+// Reservations of a process's memory, against its limit.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,6 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class JobMemory {
  public:
-  // Gives its bytes back when it goes.
   class Reservation {
    public:
     Reservation(Reservation&& other) noexcept : memory_(other.memory_), bytes_(other.bytes_) {
@@ -27,7 +26,6 @@ class JobMemory {
       if (memory_ != nullptr) memory_->used_ -= bytes_;
     }
 
-    // Gives back what is beyond `bytes`.
     void Shrink(int64_t bytes) {
       if (memory_ == nullptr || bytes >= bytes_) return;
       memory_->used_ -= bytes_ - bytes;
@@ -43,7 +41,7 @@ class JobMemory {
 
   explicit JobMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // RESOURCE_EXHAUSTED (WORKER_MEMORY), naming bytes, use and limit.
+  // RESOURCE_EXHAUSTED (WORKER_MEMORY).
   absl::StatusOr<Reservation> Reserve(int64_t bytes);
 
   int64_t used() const { return used_; }

@@ -1,5 +1,4 @@
-// The rows of a job: how many its client sends of each tensor, what they take, and at which slots
-// they lie.
+// The rows of a job: their number and size by tensor, and their slots.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +21,26 @@ struct JobShape {
 
   JobSpec spec;                             // of the attention
   RowSizes rows;                            // of all tensors of the job
-  std::shared_ptr<const SlideRows> slides;  // of an encoder's job, else null
+  std::shared_ptr<const SlideRows> slides;  // null without an encoder
 
-  // Rows that the client sends of a tensor of kInputKinds.
+  // tensor: of kInputKinds.
   int64_t RowsOf(TensorKind tensor) const {
     const bool tiles = tensor == TensorKind::kTiles || tensor == TensorKind::kTileCoords;
     return tiles && slides != nullptr ? slides->tiles() : spec.tokens;
   }
 
-  // Of all rows of the tensors.
   int64_t BytesOf(std::span<const TensorKind> tensors) const {
     int64_t bytes = 0;
     for (const TensorKind tensor : tensors) bytes += RowsOf(tensor) * rows[tensor];
     return bytes;
   }
 
-  // Whether row i of the tensor lies at slot i, where there are no slides.
+  // Whether row i of the tensor has slot i. Without slides.
   bool InOrder(TensorKind tensor) const {
     return !spec.ordering || (tensor == TensorKind::kQ && spec.ordering->scope == OrderScope::kKv);
   }
 
-  // Local rows of a rank's shard that no client sends, rising: class tokens. They count as arrived.
+  // Local rows that no client sends (class tokens), rising.
   std::vector<int64_t> UnsentRows(const Shards& shards, int rank) const;
 };
 

@@ -8,10 +8,10 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Bytes of a listed token on the wire: 7 bits each, tokens are below 2^40.
+// 7 bits a byte; tokens are below 2^40.
 constexpr int64_t kListedTokenBytes = 6;
 
-// Outputs are queries' rows: under kKv their slots are tokens.
+// Outputs have the slots of queries.
 bool SlotsAreTokens(const JobSpec& spec) {
   return !spec.ordering || spec.ordering->scope == OrderScope::kKv;
 }
@@ -36,8 +36,8 @@ bool OutputRows::Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_vi
   return false;
 }
 
-// Moves the cursor to the next local row of [0, rows_final) that is not delivered, and says up to
-// which slot of its range none is.
+// Moves the cursor to the next local row below rows_final that is not delivered. undelivered: the
+// slots from there on.
 bool OutputRows::SkipDelivered(const RowSet& delivered, Cursor& cursor, int64_t rows_final,
                                RowSpan& undelivered) const {
   const std::vector<ShardRange>& ranges = plan_.shards.OfRank(rank_);

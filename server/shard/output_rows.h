@@ -1,4 +1,4 @@
-// A shard's outputs as chunks that name their tokens.
+// A shard's outputs as chunks with their tokens.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,11 @@
 
 namespace hilbert_ring::server {
 
-// Slots of a job whose outputs the client has, by tensor: a later execution does not send them
-// again.
+// Slots whose outputs the client has, by tensor: later executions omit them.
 class Delivered {
  public:
   explicit Delivered(int64_t tokens) : slots_(std::size(kOutputKinds), RowSet(tokens)) {}
 
-  // tensor: of kOutputKinds.
   RowSet& of(TensorKind tensor) { return slots_[Place(tensor)]; }
   const RowSet& of(TensorKind tensor) const { return slots_[Place(tensor)]; }
 
@@ -38,23 +36,21 @@ class Delivered {
   std::vector<RowSet> slots_;  // by place in kOutputKinds
 };
 
-// Where OutputRows finds a shard's rows.
 struct OutputSource {
-  std::span<const int64_t> tokens;  // of the shard's slots; jobs with an ordering alone need them
-  // Rows of an output, where they stay until the next call.
+  std::span<const int64_t> tokens;  // of the shard's slots; only for jobs with an ordering
+  // The rows stay valid until the next call.
   std::function<absl::StatusOr<std::string_view>(TensorKind tensor, int64_t local_row,
                                                  int64_t rows)>
       read;
 };
 
-// The shard's memory outlives the source, and what is read stays where it is.
+// The shard's memory outlives the source, and its rows stay valid.
 OutputSource SourceOf(const HostShard& shard);
 
-// In the order of the shard: rows of each output that the job has, as they become final; of LSE if
-// wanted.
+// Chunks of each output in the order of the shard.
 class OutputRows {
  public:
-  // plan must outlive it. Rows of `delivered` are left out.
+  // The plan outlives it. Omits rows of `delivered`.
   OutputRows(const Plan& plan, int rank, OutputSource source, bool want_lse, Delivered delivered)
       : plan_(plan),
         rank_(rank),
@@ -62,11 +58,11 @@ class OutputRows {
         want_lse_(want_lse),
         delivered_(std::move(delivered)) {}
 
-  // The next chunk of local rows [0, rows_final), without its payload, which is where the source
-  // has it; false when there is none, or when it could not be read: then status() says why.
+  // Returns the next chunk of local rows [0, rows_final), with its payload beside it; false without
+  // another, or after an error of the source (status()).
   [[nodiscard]] bool Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload);
 
-  // Of the last chunk's first row; the others follow it.
+  // The slot of the last chunk's first row.
   int64_t first_slot() const { return first_slot_; }
 
   const absl::Status& status() const { return status_; }

@@ -12,16 +12,14 @@ struct RowSpan {
   bool operator==(const RowSpan&) const = default;
 };
 
-// Its ranges neither overlap nor touch. Pure.
 class RowSet {
  public:
   explicit RowSet(int64_t size) : size_(size) {}
 
-  // Adds [begin, end), within [0, size) and not empty; false when some of it is there already, and
-  // then nothing changes.
+  // Adds [begin, end), not empty; false without effect if a row of it is there already.
   bool Add(int64_t begin, int64_t end);
 
-  // Takes out what is there of [begin, end).
+  // Removes the rows of [begin, end) that are there.
   void Remove(int64_t begin, int64_t end);
 
   int64_t size() const { return size_; }
@@ -29,7 +27,7 @@ class RowSet {
   size_t fragments() const { return ranges_.size(); }
   const std::map<int64_t, int64_t>& ranges() const { return ranges_; }  // begin -> end
 
-  // The first rows from `row` on that are not there; empty at size() when all are.
+  // The first missing rows from `row` on; empty at size() without any.
   RowSpan GapFrom(int64_t row) const;
 
  private:

@@ -1,6 +1,5 @@
-// Messages of a worker's Run stream as buffers: the same bytes as the generated classes write and
-// read, with rows, tokens of the order and outputs in buffers of the transport
-// (wire/payload_message.h).
+// Messages of a Run stream as buffers. Rows, tokens of the order and outputs stay in the
+// transport's buffers (wire/payload_message.h); the bytes are those of the generated classes.
 //
 //   call->Write(JoinRows(rows, pool.Copy(payload)));          // RunRequest{rows}
 //   while (stream.Read(&message.buffer)) {
@@ -19,9 +18,8 @@
 
 namespace hilbert_ring::server {
 
-// One that was read. The payload of rows, an order part or an output lies beside the other fields,
-// as a rule in the buffer: whatever its own field says, these are its bytes, as long as this
-// message is not changed.
+// A received message. The payload of rows, an order part or an output lies beside `fields`, mostly
+// in the buffer, and is valid while the message is unchanged.
 template <typename Message>
 struct RunMessage {
   grpc::ByteBuffer buffer;
@@ -29,19 +27,18 @@ struct RunMessage {
   wire::Payload payload;
 };
 
-// Reads the buffer; false when it holds no such message.
+// False if the buffer holds no such message.
 [[nodiscard]] bool Split(RunMessage<v1::RunRequest>& message);
 [[nodiscard]] bool Split(RunMessage<v1::RunResponse>& message);
 
-// To a worker.
 grpc::ByteBuffer JoinRows(const v1::ShardRows& rows, const grpc::Slice& payload);
 grpc::ByteBuffer JoinOrder(const v1::OrderPart& part, const grpc::Slice& tokens);
 
-// From a worker. first_slot: of the output's rows.
+// first_slot: of the output's rows.
 grpc::ByteBuffer JoinOutput(const v1::OutputChunk& output, int64_t first_slot,
                             const grpc::Slice& payload);
 
-// The largest payload of a message of a job with so many rows of these sizes, or of its order.
+// The largest payload of a message with `rows` rows of these sizes, or of the order.
 int64_t MostPayloadBytes(const RowSizes& sizes, int64_t rows);
 
 }  // namespace hilbert_ring::server

@@ -23,18 +23,17 @@ namespace {
 constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kMostBytes = int64_t{1} << 62;
 
-// Runs of this length and more are written by a system call, which takes half the time of writing
-// to fresh pages through the mapping: no page is cleared first, none faults.
+// From this length on a system call writes in half the time of the mapping, because no page is
+// cleared first or faults.
 constexpr int64_t kLeastFileWrite = 4 * kPageBytes;
 constexpr size_t kBatch = 256;                       // parts of a system call
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;  // so that a mapped page is always there
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;  // a mapped page is always there
 
 int64_t MappedBytes(int64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + kPageBytes;
 }
 
-// Up to here all pages are mapped at once: the faults of a small job's shard are a good part of its
-// time.
+// Up to this size all pages are mapped at once, because faults take much of a small job's time.
 constexpr int64_t kPopulatedBytes = 1 << 20;
 
 absl::Status SystemError(const char* what) {
@@ -69,7 +68,7 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Open(const v1::Share
   memory->descriptor_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (memory->descriptor_ < 0) return SystemError(path.c_str());
   struct stat file = {};
-  // Another container may have a process of that number, and that may have such a descriptor.
+  // Another container may have another process of that number.
   if (fstat(memory->descriptor_, &file) != 0 || file.st_size != MappedBytes(offer.bytes()) ||
       fcntl(memory->descriptor_, F_GET_SEALS) != kSeals) {
     return absl::FailedPreconditionError(absl::StrCat("shared memory: ", path, " is another file"));
@@ -118,7 +117,7 @@ void SharedMemory::Discard(const std::byte* from, int64_t bytes) {
   const int64_t begin = (from - data_ + kPageBytes - 1) / kPageBytes * kPageBytes;
   const int64_t end = (from - data_ + bytes) / kPageBytes * kPageBytes;
   if (begin >= end) return;
-  // Where that fails the pages are freed with the rest.
+  // On failure the pages are freed with the memory.
   (void)fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, end - begin);
 }
 

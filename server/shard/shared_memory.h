@@ -1,11 +1,11 @@
-// Memory that coordinator and worker of one host share: the worker's shard.
+// Memory of a worker's shard that coordinator and worker of a host share.
 //
 //   auto memory = SharedMemory::Create(bytes).value();          // coordinator
 //   offer = memory->offer();                                    // goes to the worker
 //   auto memory = SharedMemory::Open(offer).value();            // worker
 //
-// It is anonymous memory (memfd) that both map: rows that one writes the other sees, without a
-// socket between. It lives as long as one of them holds it, so that rows outlive a dead worker.
+// Both map the same anonymous memory (memfd), which lives while either holds it: rows outlive a
+// dead worker.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,10 @@ namespace hilbert_ring::server {
 
 class SharedMemory {
  public:
-  // Zero-filled; takes memory as it is written. RESOURCE_EXHAUSTED, with the system's reason.
+  // Zero-filled; pages are taken when written. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(int64_t bytes);
 
-  // FAILED_PRECONDITION where this process cannot reach the memory that is meant: another host,
-  // another container, another user.
+  // FAILED_PRECONDITION if this process cannot reach the memory: another host, container or user.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Open(const v1::SharedMemory& offer);
 
   ~SharedMemory();
@@ -33,23 +32,22 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
 
-  // Copies the next `bytes` of a payload to `to`, in this memory. RESOURCE_EXHAUSTED when the
-  // system has no page for them.
+  // Copies `bytes` of the payload to `to`, in this memory. RESOURCE_EXHAUSTED without a page.
   absl::Status Write(std::byte* to, wire::PayloadReader& from, int64_t bytes);
 
-  // Gives the whole pages of [from, from + bytes) back to the system; what was there is zero.
+  // Returns the whole pages of [from, from + bytes) to the system; they become zero.
   void Discard(const std::byte* from, int64_t bytes);
 
   int64_t bytes() const { return bytes_; }
 
-  // Whether outputs of a shard may lie in it, as its offers say. Fresh memory is not used.
+  // The memory may contain outputs of a shard, which later offers report.
   void MarkUsed() { used_ = true; }
   v1::SharedMemory offer() const;
 
  private:
   SharedMemory() = default;
   absl::Status Map();
-  std::byte* tail() const;  // the page behind the bytes, which holds the mark
+  std::byte* tail() const;  // the page behind the bytes: the mark
 
   int descriptor_ = -1;
   std::byte* data_ = nullptr;
@@ -57,7 +55,7 @@ class SharedMemory {
   bool used_ = false;
 };
 
-// Whether a worker at this address may be on this host, so that an offer is worth its while.
+// Whether a worker at this address may be on this host.
 bool MayShareMemory(const std::string& address);
 
 }  // namespace hilbert_ring::server

@@ -8,8 +8,6 @@
 
 namespace hilbert_ring::server {
 
-EpochClient::EpochClient(const v1::Open& open, const Parts& parts) : open_(open), parts_(parts) {}
-
 absl::StatusOr<bool> EpochClient::Read(ClientMessage& message, const JobStop& stop) {
   RETURN_IF_ERROR(stop.why());
   if (!std::exchange(opened_, true)) {
@@ -19,7 +17,7 @@ absl::StatusOr<bool> EpochClient::Read(ClientMessage& message, const JobStop& st
   if (parts_.rows == nullptr) return false;
   const int64_t tokens = parts_.span.end - parts_.span.begin;
   if (pieces_.empty() && band_ < tokens) {
-    // As many rows of each tensor as make a chunk of the widest.
+    // The next band: as many rows of each tensor as the widest has in a chunk.
     const int64_t rows = std::min(RowsOfChunk(), tokens - band_);
     for (const TensorKind tensor : kStreamed) pieces_.push_back({tensor, band_, rows});
     band_ += rows;

@@ -1,6 +1,5 @@
-// The client of an epoch's job: its rows are those of the stream that are there, its outputs go
-// into the epoch's buffer. Rows that a job loses with a worker are read again from where they lie;
-// the stream's client knows nothing of that.
+// The client of an epoch's job: rows come from the stream's memory, also again after a loss of
+// workers; outputs go to the epoch's buffer.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +21,22 @@ class EpochClient : public JobClient {
  public:
   struct Parts {
     JobStop* stop = nullptr;           // the stream's
-    const StreamRows* rows = nullptr;  // null: none are read, where a job is tried out
+    const StreamRows* rows = nullptr;  // null: only Open is read
     RowSpan span;                      // of the stream
     EpochBuffer* outputs = nullptr;
   };
 
-  // open: of the epoch's job. All that the parts name outlives it.
-  EpochClient(const v1::Open& open, const Parts& parts);
+  // open: of the epoch's job. The parts outlive it.
+  EpochClient(const v1::Open& open, const Parts& parts) : open_(open), parts_(parts) {}
 
   JobStop& stop() override { return *parts_.stop; }
   void ReadAhead() override {}
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
 
-  // Open, then the rows of Q, K and V in bands, then those that were asked for again.
+  // Open, then rows of Q, K and V in bands, then rows that were lost.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
-  // Takes what it is asked for again; the stream's client hears of an epoch when it is done.
+  // Takes requests for lost rows, and drops other messages.
   using JobClient::Write;
   absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
                      SendMode mode) override;
@@ -57,9 +56,9 @@ class EpochClient : public JobClient {
   const v1::Open open_;
   const Parts parts_;
   bool opened_ = false;
-  // By the thread that reads, which is also the one that asks for rows again:
-  int64_t band_ = 0;          // rows of each tensor that are read, or in pieces_
-  std::deque<Piece> pieces_;  // to be read next: of a band, or again
+  // The reading thread's, which also requests lost rows:
+  int64_t band_ = 0;          // rows of each tensor, read or in pieces_
+  std::deque<Piece> pieces_;  // to be read
 };
 
 }  // namespace hilbert_ring::server

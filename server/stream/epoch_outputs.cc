@@ -129,7 +129,7 @@ absl::Status EpochOutputs::SendRows(const Leaving& leaving, const JobStop& stop)
   v1::AttendResponse response;
   *response.mutable_epoch() = leaving.epoch;
   RETURN_IF_ERROR(client_.Write(response, stop));
-  return client_.AwaitTaken(stop);  // then the buffer is free
+  return client_.AwaitTaken(stop);  // the buffer is free then
 }
 
 absl::Status EpochOutputs::SendChunk(const Leaving& leaving, v1::Tensor tensor, int64_t first_row,

@@ -1,12 +1,12 @@
-// Outputs of a stream: those of the epoch that is computed are put together here, while those of
-// the one before leave for the client, in order of tokens.
+// Outputs of a stream: an epoch's are collected while those of the epoch before leave, in the order
+// of tokens.
 //
 //   EpochOutputs outputs(epochs, client);
-//   outputs.Send();                                  // a thread of its own, until the last epoch
+//   outputs.Send(stop);                              // a thread of its own
 //   ASSIGN_OR_RETURN(EpochBuffer* buffer, outputs.Await(stop));   // the epochs' thread
 //   buffer->Place(chunk, payload);                   // threads of the epoch's job
-//   outputs.Leave(*buffer, epoch);                   // it is done
-//   outputs.End();                                   // there is no other one
+//   outputs.Leave(*buffer, epoch);                   // the epoch is done
+//   outputs.End();                                   // after the last epoch
 #pragma once
 
 #include <array>
@@ -28,15 +28,15 @@
 
 namespace hilbert_ring::server {
 
-// Outputs of one epoch, by its tokens. Thread-safe.
+// Outputs of an epoch, by its tokens. Thread-safe.
 class EpochBuffer {
  public:
   explicit EpochBuffer(const Epochs& epochs);
 
-  // Rows that come once more, from another execution, take the place of the first.
+  // Rows of another execution replace earlier ones.
   absl::Status Place(const v1::OutputChunk& chunk, std::string_view payload);
 
-  // Rows of OUT or LSE, once no job places any.
+  // Rows of OUT or LSE, once no job places rows.
   std::string_view At(v1::Tensor tensor, int64_t first_row, int64_t rows) const;
 
   int64_t row_bytes(v1::Tensor tensor) const;
@@ -49,10 +49,10 @@ class EpochBuffer {
   }
 
   const int64_t most_rows_, out_row_bytes_, lse_row_bytes_;
-  // [most_rows, out_row_bytes], then [most_rows, lse_row_bytes]. Shared with the transport, as long
-  // as it has messages that were made from it.
+  // [most_rows, out_row_bytes], then [most_rows, lse_row_bytes]. Messages in the transport share
+  // it.
   const std::shared_ptr<std::byte[]> bytes_;
-  Mutex placing_;  // its jobs' threads write one after the other
+  Mutex placing_;  // serializes the job's threads
 };
 
 class EpochOutputs {
@@ -60,17 +60,15 @@ class EpochOutputs {
   // Both outlive it.
   EpochOutputs(const Epochs& epochs, JobClient& client);
 
-  // A buffer that nothing is sent from. Errors: the stop's reason.
+  // Returns a free buffer. Errors: the stop's reason.
   absl::StatusOr<EpochBuffer*> Await(const JobStop& stop);
 
-  // Its first `tokens` rows, as those of the stream from first_token on, and then the epoch's
-  // message.
+  // Sends the buffer's rows, then the epoch's message.
   void Leave(EpochBuffer& buffer, const v1::Epoch& epoch);
 
-  // No other epoch leaves.
   void End();
 
-  // Sends what leaves, until the end. Errors as of JobClient::Write.
+  // Sends buffers until the end. Errors as of JobClient::Write.
   absl::Status Send(const JobStop& stop);
 
   int64_t bytes_sent() const;

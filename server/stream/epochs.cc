@@ -13,14 +13,14 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int64_t kNone = std::numeric_limits<int64_t>::max();  // beyond every limit
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();  // exceeds every limit
 
 int64_t CommonMultiple(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a / std::gcd(a, b), b, &product) ? kNone : product;
 }
 
-// What an epoch must be a multiple of; kNone where it has more than 2^63 tokens.
+// An epoch's tokens are a multiple of this; kNone beyond 2^63.
 int64_t MultipleOf(const JobSpec& spec) {
   int64_t multiple = 1;
   if (!spec.sequence_lengths.empty()) {
@@ -87,7 +87,7 @@ absl::StatusOr<Epochs> Epochs::Make(const JobSpec& spec, const EpochLimits& limi
                        "tokens");
   }
   RETURN_IF_ERROR(CheckOrder(spec));
-  // All but the tokens, for which any number does where no sequences must add up to it.
+  // Checks all but the tokens: any number does, except that sequences must add up to it.
   JobSpec any = spec;
   any.tokens = spec.sequence_lengths.empty() ? 1 : MultipleOf(spec);
   if (absl::Status status = Validate(any, limits.spec); !status.ok()) {

@@ -1,15 +1,14 @@
-// How a stream without end is cut into epochs, each of which is a job. Pure.
+// The cut of a stream into epochs, each of which is a job.
 //
 //   ASSIGN_OR_RETURN(const Epochs epochs, Epochs::Make(spec, {.most_bytes = settings...}));
 //   epochs.tokens();                 // of every epoch but the last
-//   epochs.DueAt(0, rows, false);    // rows of the epoch that begins at row 0; 0: more must come
-//   epochs.SpecOf(tokens);           // the job of an epoch of so many
+//   epochs.DueAt(0, rows, false);    // rows of the epoch from row 0 on; 0: wait for more
+//   epochs.SpecOf(tokens);           // the epoch's job
 //
-// An epoch is a common multiple of all segments, and of the ordering's window, so that no segment
-// lies over two of them; of packed sequences, whose lengths repeat, it is a multiple of their sum.
-// The last epoch has what is left. Where zero keys fill a segment that runs short up to the length
-// of a segment or of the sequence, whichever is less, no epoch may be shorter than the longest
-// segment: one is due when as many rows have come behind it, and the last one takes those too.
+// An epoch is a common multiple of all segments and the ordering's window, or of the sum of packed
+// sequences, so that no segment crosses its end. The last epoch has the rest. If zero keys fill
+// short segments, no epoch may be shorter than the longest segment: an epoch is due when as many
+// rows have come behind it, and the last epoch takes these too.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +19,11 @@
 
 namespace hilbert_ring::server {
 
-// Of rows in a message, to an epoch's job and of its outputs.
+// The size of a message of rows or outputs.
 inline constexpr int64_t kStreamChunkBytes = 1 << 20;
 
 struct EpochLimits {
-  int64_t asked = 0;       // tokens, by the client; 0: as many as fit
+  int64_t asked = 0;       // tokens; 0: as many as fit
   int64_t most_bytes = 0;  // of an epoch's rows and outputs
   bool want_lse = false;
   SpecLimits spec;
@@ -32,36 +31,33 @@ struct EpochLimits {
 
 class Epochs {
  public:
-  // spec: of the stream, without tokens. INVALID_ARGUMENT, OUT_OF_RANGE (INVALID_SPEC): it is
-  // wrong, or has an order that a stream has not; INVALID_ARGUMENT (INVALID_OPEN): what was asked
-  // is no multiple of what it must be; FAILED_PRECONDITION (DOES_NOT_FIT): the smallest epoch takes
-  // more than most_bytes, naming what it takes.
+  // spec: of the stream, without tokens. INVALID_ARGUMENT, OUT_OF_RANGE (INVALID_SPEC) for a wrong
+  // spec or ordering; INVALID_ARGUMENT (INVALID_OPEN) if `asked` is not a multiple;
+  // FAILED_PRECONDITION (DOES_NOT_FIT) if the smallest epoch exceeds most_bytes.
   static absl::StatusOr<Epochs> Make(const JobSpec& spec, const EpochLimits& limits);
 
-  int64_t tokens() const { return tokens_; }      // of each but the last
-  int64_t multiple() const { return multiple_; }  // that tokens() is a multiple of
-  int64_t behind() const { return behind_; }      // rows that must follow before one is due
-  int64_t most_tokens() const { return tokens_ + behind_; }  // of the last one
+  int64_t tokens() const { return tokens_; }                 // of all but the last
+  int64_t multiple() const { return multiple_; }             // divides tokens()
+  int64_t behind() const { return behind_; }                 // rows that follow before one is due
+  int64_t most_tokens() const { return tokens_ + behind_; }  // of the last
 
   int64_t input_row_bytes() const { return input_row_bytes_; }    // of Q, K and V
-  int64_t output_row_bytes() const { return output_row_bytes_; }  // of OUT, and LSE where wanted
+  int64_t output_row_bytes() const { return output_row_bytes_; }  // of OUT, and LSE if wanted
 
-  // Rows that are held at once: of an epoch that is computed, and of the one that comes.
+  // Rows in memory: of the epoch that is computed, and of the next.
   int64_t held_rows() const { return 2 * tokens_ + behind_; }
 
-  // All that a stream holds: those, and outputs of an epoch that is computed and of one that
-  // leaves.
+  // Memory of a stream: these rows, and outputs of two epochs.
   int64_t held_bytes() const {
     return held_rows() * input_row_bytes_ + 2 * most_tokens() * output_row_bytes_;
   }
 
-  // Half of it, or less: a multiple still. False where that is the smallest already.
+  // Makes epochs half as long or shorter; false at the smallest.
   bool Halve();
 
-  // Of rows up to `come` of all tensors, ended or not: those of the epoch that begins at `begin`.
+  // Tokens of the epoch from `begin` on. come: rows of all tensors.
   int64_t DueAt(int64_t begin, int64_t come, bool ended) const;
 
-  // tokens: 1 to most_tokens().
   JobSpec SpecOf(int64_t tokens) const;
 
  private:

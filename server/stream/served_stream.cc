@@ -20,7 +20,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Between tries of an epoch that found the queue full.
+// Between tries of an epoch while the queue is full.
 constexpr auto kAgain = std::chrono::milliseconds(100);
 constexpr int kMostNotes = 16;
 
@@ -64,9 +64,9 @@ absl::StatusOr<v1::Report> ServedStream::Run() {
     status = entry.ok() ? RunStream() : entry.status();
     course_.Show(status.ok() ? JobPhase::kDone : JobPhase::kFailed, 0, 0);
   }
-  // When several things went wrong, the first of them is the reason for the others.
+  // Later errors may follow from the stop.
   if (absl::Status why = client_.stop().why(); !status.ok() && !why.ok()) status = why;
-  // Of epochs each is counted as a job.
+  // A failed epoch is counted as a job already.
   if (!status.ok() && !epoch_failed_) {
     services_.observers.metrics.CountJob(status.code(), wire::ReasonOf(status));
   }
@@ -101,7 +101,7 @@ absl::Status ServedStream::CheckOpen() const {
   }
   if (open_.has_encode()) return BadOpen("Open has encode, which AttendStream does not take");
   if (open_.files_size() > 0) {
-    return BadOpen("files: a stream's rows are sent; for files there is Attend");
+    return BadOpen("files: a stream's rows must be sent; Attend reads files");
   }
   if (open_.want_trace()) return BadOpen("want_trace: a stream has no trace");
   return absl::OkStatus();
@@ -114,7 +114,7 @@ absl::Status ServedStream::RunStream() {
   rows_.emplace(*epochs_);
   outputs_.emplace(*epochs_, client_);
   RETURN_IF_ERROR(Admit());
-  // Whoever fails ends the others.
+  // The first failure stops all.
   const auto begin = [this](absl::Status (ServedStream::*part)()) {
     return services_.memory.threads.Start([this, part] {
       if (absl::Status status = (this->*part)(); !status.ok()) client_.stop().Request(status);
@@ -135,16 +135,11 @@ absl::Status ServedStream::RunStream() {
   return absl::OkStatus();
 }
 
-// What would refuse an epoch's job.
-absl::Status ServedStream::TryEpoch() {
-  EpochClient client(OpenOf(epochs_->most_tokens()), {.stop = &client_.stop()});
-  return ServedJob(epoch_services_, client, caller_).Try();
-}
-
-// On the workers that are there, and into the caller's quota.
+// Fits an epoch to the live workers and the caller's quota.
 absl::Status ServedStream::FitEpoch() {
   while (true) {
-    absl::Status status = TryEpoch();
+    EpochClient client(OpenOf(epochs_->most_tokens()), {.stop = &client_.stop()});
+    absl::Status status = ServedJob(epoch_services_, client, caller_).Try();
     if (status.ok()) status = ReserveQuota();
     const bool too_large = wire::HasReason(status, wire::reason::kDoesNotFit) ||
                            wire::HasReason(status, wire::reason::kOverQuota);
@@ -215,7 +210,7 @@ absl::Status ServedStream::Compute() {
   }
 }
 
-// A job that finds no room fails; a stream that has begun waits for it.
+// A job without room fails; a stream that has begun waits for it.
 absl::StatusOr<v1::Report> ServedStream::RunEpoch(const RowSpan& span, EpochBuffer& buffer) {
   const CoordinatorSettings& settings = services_.limits.settings;
   const Clock::time_point start = services_.observers.time.Now();

@@ -1,17 +1,15 @@
-// The story of one stream without end at the coordinator.
+// A stream at the coordinator, from Open to its report.
 //
 //   ServedStream(services, memory, stream, caller, traceparent).Run()
 //
-//   Open -> cut into epochs, the first one tried out -> memory -> Admitted
-//   -> three threads: rows are received; epochs are computed, a job each (served_job.h); outputs of
-//      epochs that are done are sent -> Report
+//   Open -> epochs, the first one tried out -> memory -> Admitted -> a thread receives rows, one
+//   computes epochs as jobs (served_job.h), one sends outputs of finished epochs -> Report
 //
-// An epoch's job begins when its rows are there, so that a client that is slow keeps no worker;
-// they stay here until it is done, so that workers may be lost; and its outputs leave when it is
-// done, so that none comes twice. What is held is as many rows as two epochs have, and as many
-// outputs: a client that does not read stops the sender, and by that the epochs, and by that the
-// receiver, which its transport notices. A stream whose first rows are long in coming gives its
-// memory back, and takes it once more when they have come.
+// An epoch's job begins when its rows are there, so that a slow client keeps no worker. Rows stay
+// until it is done, so that workers may be lost; outputs leave when it is done, so that they leave
+// once. Memory holds rows and outputs of two epochs: a client that does not read stops the sender,
+// then the epochs, then the receiver, which its transport notices. A stream returns its memory
+// while its first rows do not come.
 #pragma once
 
 #include <memory>
@@ -35,27 +33,24 @@ namespace hilbert_ring::server {
 
 class ServedStream {
  public:
-  // memory: of all streams. All must outlive it.
+  // memory: of all streams. References outlive it.
   ServedStream(const JobServices& services, StreamMemory& memory, ClientStream& client,
                Caller caller, std::string traceparent);
 
-  // The whole stream: its report, to be sent with the status. All that it held is free when this
-  // returns.
+  // Runs the stream. Everything that it held is free on return.
   absl::StatusOr<v1::Report> Run();
 
-  // That it held at once.
   int64_t held_bytes() const { return epochs_ ? epochs_->held_bytes() : 0; }
 
  private:
   absl::Status ReadOpen();
   absl::Status CheckOpen() const;
   absl::Status RunStream();
-  absl::Status TryEpoch();
   absl::Status FitEpoch();
   absl::Status ReserveQuota();
   absl::Status ReserveMemory();
   absl::Status Admit();
-  // The three threads' parts.
+  // The three threads:
   absl::Status Receive();
   absl::Status Compute();
   absl::Status Send();
@@ -71,7 +66,7 @@ class ServedStream {
   const Caller caller_;
   const std::string traceparent_;
 
-  // Of the epochs' jobs, which are no jobs of the caller's beside the stream.
+  // The epochs' jobs are not the caller's.
   JobTable epoch_table_;
   Quotas epoch_quotas_;
   const JobServices epoch_services_;
@@ -84,7 +79,7 @@ class ServedStream {
   std::optional<StreamRows> rows_;
   std::optional<EpochOutputs> outputs_;
   bool epoch_failed_ = false;
-  int64_t bytes_received_ = 0;  // the receiver's, until it has ended
+  int64_t bytes_received_ = 0;  // the receiver's until it ends
   v1::Report report_;
   const Clock::time_point opened_;
 };

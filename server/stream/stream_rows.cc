@@ -12,7 +12,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The place of a tensor among kStreamed; -1 for others.
+// -1: not of kStreamed.
 int IndexOf(v1::Tensor tensor) {
   for (size_t i = 0; i < std::size(kStreamed); ++i) {
     if (wire::TensorOf(kStreamed[i]) == tensor) return static_cast<int>(i);
@@ -85,7 +85,7 @@ absl::Status StreamRows::Accept(const v1::Chunk& chunk, const wire::Payload& pay
     return end - released_ <= held_rows_;
   });
   if (!room) return stop.why();
-  lock.unlock();  // nobody else writes, and nobody reads these rows yet
+  lock.unlock();  // no other thread writes or reads these rows
   wire::PayloadReader from(payload);
   for (int64_t row = chunk.first_row(); row < end;) {
     const int64_t at = row % held_rows_;

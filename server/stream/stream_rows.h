@@ -1,14 +1,14 @@
-// Rows of a stream between its client and its epochs, in memory of a fixed size: those of the epoch
-// that is computed, which stay until it is done, and those of the next one, which come meanwhile.
+// Rows of a stream between its client and its epochs, in memory of fixed size: rows of the epoch
+// that is computed, until it is done, and of the next.
 //
 //   rows.Accept(chunk, payload, stop);              // the receiver: waits for room
-//   rows.End();                                     // it has closed its side
-//   auto epoch = rows.AwaitEpoch(stop);             // the epochs' thread: one after the other
-//   rows.At(TensorKind::kQ, epoch->begin, count);   // any number of times, until
+//   rows.End();                                     // the client has closed its side
+//   auto epoch = rows.AwaitEpoch(stop);             // the epochs' thread
+//   rows.At(TensorKind::kQ, epoch->begin, count);   // any number of times
 //   rows.Release(*epoch);
 //
-// Rows of each tensor come in order. A tensor may be as many rows ahead of the others as an epoch
-// has: so there is always room for what the epoch that comes still lacks.
+// Rows of a tensor come in order, at most an epoch ahead of the other tensors: so there is always
+// room for the rows that the next epoch lacks.
 #pragma once
 
 #include <array>
@@ -32,44 +32,39 @@ namespace hilbert_ring::server {
 
 inline constexpr TensorKind kStreamed[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV};
 
-// Accept and End: by one thread. All else by another.
+// The receiver calls Accept and End, the epochs' thread all else.
 class StreamRows {
  public:
-  // epochs outlives it.
   explicit StreamRows(const Epochs& epochs);
 
-  // Checks a chunk, whose payload lies beside it, and copies its rows. CHUNK_MISSHAPEN,
-  // CHECKSUM_MISMATCH, or the stop's reason if the stop is requested while there is no room.
+  // Checks a chunk and copies its payload. CHUNK_MISSHAPEN, CHECKSUM_MISMATCH, or the stop's reason
+  // while there is no room.
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload, const JobStop& stop);
 
-  // Nothing more comes. INVALID_ARGUMENT (CHUNK_MISSING) where one tensor has more rows than
-  // another.
+  // INVALID_ARGUMENT (CHUNK_MISSING) if one tensor has more rows than another.
   absl::Status End();
 
-  // The rows of the next epoch, once they are there; none of an ended stream's last one: begin is
-  // its end then. Errors: the stop's reason.
+  // The next epoch's rows, once they are there; empty after the last. Errors: the stop's reason.
   absl::StatusOr<RowSpan> AwaitEpoch(const JobStop& stop);
 
-  // Rows of the epoch that was awaited last, where they lie.
+  // Rows of the last awaited epoch, in place.
   wire::Payload At(TensorKind kind, int64_t first_row, int64_t rows) const;
 
   int64_t widest_row_bytes() const;
 
-  // They may make room for others.
+  // Makes room.
   void Release(const RowSpan& epoch);
 
  private:
   struct Tensor {
     int64_t row_bytes = 0;
-    // [held_rows, row_bytes]: row i lies at i modulo held_rows. Pages that no row was written to
-    // take no memory.
+    // [held_rows, row_bytes]: row i has place i modulo held_rows. Unwritten pages take no memory.
     std::unique_ptr<std::byte[]> bytes;
-    int64_t come = 0;  // rows, so far; its writer alone changes it
+    int64_t come = 0;  // changed by its writer alone
   };
 
   absl::Status Check(const v1::Chunk& chunk, const wire::Payload& payload) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of all tensors.
   int64_t Come() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Epochs& epochs_;
@@ -77,7 +72,7 @@ class StreamRows {
   Mutex mutex_;
   std::condition_variable_any changed_;
   std::array<Tensor, std::size(kStreamed)> tensors_;  // `come` is guarded by mutex_
-  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;      // rows before it have made room
+  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;      // rows before it made room
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,5 +1,3 @@
-#include "server/rows/row_pass.h"
-
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -8,6 +6,7 @@
 #include "engine/order/permutation.h"
 #include "engine/plan/plan.h"
 #include "gtest/gtest.h"
+#include "server/rows/row_router.h"
 #include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::server {
