@@ -17,7 +17,6 @@ absl::Status Misshapen(const std::string& path, const std::string& what);
 
 wire::NpyType TypeOf(DataType dtype);
 
-// Place and type of a file's numbers.
 struct ArrayBegin {
   int64_t offset = 0;  // bytes
   wire::NpyType type = wire::NpyType::kFloat32;

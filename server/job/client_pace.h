@@ -25,7 +25,6 @@ struct PaceLimits {
 // Not thread-safe.
 class ClientPace {
  public:
-  // what: "sent" or "read".
   ClientPace(const PaceLimits& limits, std::string what)
       : limits_(limits), what_(std::move(what)) {}
 

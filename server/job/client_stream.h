@@ -49,7 +49,6 @@ class ClientStream : public JobClient,
   // be blocked. Once, before any Read.
   void AwaitFirst(std::function<void()> began);
 
-  // Bytes of the first message, once it is there.
   int64_t first_bytes();
 
   void ReadAhead() override;
@@ -109,8 +108,7 @@ class ClientStream : public JobClient,
   // before StartWrite (or StartRead) returns.
   void Prepare(grpc::ByteBuffer response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<bool> ReadBytes(grpc::ByteBuffer& message, const JobStop& stop);
-  // True if the caller is to start a read.
-  bool ClaimRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ClaimRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // true if the caller is to start a read
   // Keeps an output for the report; false if that exceeds kMostHeldBytes.
   bool Hold(const v1::OutputChunk& chunk, std::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -13,7 +13,6 @@
 
 namespace hilbert_ring::server {
 
-// Plans an encoder's job over workers of `threads` each.
 Planner EncodePlanner(const EncodeJob& job, int threads, std::function<bool()> cancelled);
 
 // Errors of ModelCatalog::Open and DecodeEncodeSpec; OUT_OF_RANGE (INVALID_SPEC): a row of results

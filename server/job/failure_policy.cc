@@ -21,7 +21,6 @@ bool MeansLoss(absl::StatusCode code) {
 
 bool IsOfFiles(const absl::Status& error) { return wire::ReasonOf(error).starts_with("FILE_"); }
 
-// Errors that depend on the worker's disk.
 bool IsOfADisk(const absl::Status& error) {
   const std::string reason = wire::ReasonOf(error);
   return IsOfFiles(error) || reason.starts_with("MODEL_") || reason.starts_with("DATA_ROOT_") ||
@@ -62,7 +61,6 @@ Worker MostReported(const std::vector<PeerReport>& reports, bool slow) {
   return most;
 }
 
-// The worker to exclude after this failure's and earlier reports.
 Worker CutOff(const Failure& failure, const std::vector<Failure>& earlier) {
   std::vector<PeerReport> reports;
   for (const Failure& before : earlier) {

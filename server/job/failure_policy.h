@@ -66,7 +66,6 @@ grpc::Status StatusOf(const v1::RunFailed& failed);
 // Whether a worker lacks memory that its heartbeats reported.
 bool LacksWhatItHas(const absl::Status& error);
 
-// WORKER_LOST.
 absl::Status LostWorker(const std::string& address, absl::string_view how);
 
 // The job's status for a worker's: WORKER_LOST for a lost connection or peer, WORKER_DATA_LOSS for

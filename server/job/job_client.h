@@ -42,8 +42,7 @@ class JobClient {
   // Requested when the client cancels or leaves, or its deadline passes.
   virtual JobStop& stop() = 0;
 
-  // From here on messages are read before Read asks for them.
-  virtual void ReadAhead() = 0;
+  virtual void ReadAhead() = 0;  // from here on messages are read before Read asks for them
 
   // False when nothing more comes. Ends also when `stop` is requested, which the client's own stop
   // must request; no message is lost. Not thread-safe.

@@ -28,7 +28,6 @@ class JobCourse {
   // Mirrors an epoch in its stream's course, which outlives it.
   void ShowIn(JobCourse& stream) { shown_in_ = &stream; }
 
-  // A stream's phase is its epoch's.
   void Show(JobPhase phase, int workers, double fraction) {
     workers_ = workers;
     fraction_ = fraction;

@@ -14,7 +14,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Above a worker's own limit.
 constexpr auto kComputeSlack = std::chrono::seconds(30);
 
 constexpr int64_t kFewBytes = 1 << 20;

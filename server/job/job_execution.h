@@ -29,7 +29,6 @@
 
 namespace hilbert_ring::server {
 
-// A job, and the state that lasts from one execution to the next.
 struct JobRecord {
   // References outlive it.
   JobRecord(v1::Open opened, JobWork& job_work, RowSource& rows, OutputSink& outputs,
@@ -81,7 +80,6 @@ class JobExecution {
   JobExecution(const JobServices& services, JobClient& client, JobRecord& job, const Plan& plan,
                const Grant& grant);
 
-  // Returns errors of the client or a worker, which failure() explains.
   absl::StatusOr<ExecutionFigures> Run();
 
   const Failure& failure() const { return failure_; }

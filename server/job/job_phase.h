@@ -30,7 +30,6 @@ enum class JobPhase {
 };
 inline constexpr int kJobPhases = 13;
 
-// "queued".
 std::string_view NameOf(JobPhase phase);
 
 constexpr bool HasWorkers(JobPhase phase) {

@@ -45,7 +45,6 @@ class RowSource {
   // Before each execution, without workers. The first call takes the rows that this process reads.
   virtual absl::Status Prepare(const TakeRows& take) { return absl::OkStatus(); }
 
-  // Works as JobClient::AwaitArrived.
   virtual bool AwaitArrived(int64_t bytes, JobClient::Input input) { return false; }
 
   // Before another execution: requests lost rows again. ROWS_LOST if the source cannot.
@@ -53,7 +52,6 @@ class RowSource {
     return absl::OkStatus();
   }
 
-  // Takes rows until the input is complete.
   virtual absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) = 0;
 
   virtual void AddTo(v1::RunOpen& open) const {}
@@ -66,7 +64,6 @@ class OutputSink {
   // Bytes of outputs that workers write; empty if outputs pass through Take.
   virtual std::optional<int64_t> BytesByWorkers() const { return std::nullopt; }
 
-  // Works as JobClient::Write.
   virtual absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner,
                                     Clock::duration patience, const JobStop& stop,

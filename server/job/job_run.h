@@ -50,23 +50,20 @@ class JobRun : private WorkerStream::Listener {
 
   ~JobRun() override;
 
-  // The job's thread calls Open and all below.
-  void Open();
+  void Open();  // the job's thread calls Open and all below
 
   // Open in two halves if rows come first, on a single worker with an offered shard: order and rows
   // are sent between them. The waits below then read the worker's messages themselves.
   void Make();
   void OpenWithRows();
 
-  // After Make.
   bool MayOpenWithRows() const;
 
   // Waits for the first message after OpenWithRows; true if it is the whole answer. By the system's
   // time: the wait only saves a message.
   bool AnswersWithin(std::chrono::milliseconds limit);
 
-  // Errors here and below: the stop's reason.
-  absl::Status AwaitReady(Deadline deadline);
+  absl::Status AwaitReady(Deadline deadline);  // errors here and below: the stop's reason
 
   // Sends order and rows of a job whose rows came first to workers that could not map the shard.
   absl::Status SendAgain(const RowRouter& router, const JobInput& input);
@@ -91,16 +88,13 @@ class JobRun : private WorkerStream::Listener {
   // INTERNAL: a worker has omitted outputs.
   absl::Status AwaitEnd();
 
-  // Cancels the streams, waits for them, and returns the rows that are here.
-  HeldRows End();
+  HeldRows End();  // cancels the streams, waits for them, and returns the rows that are here
 
-  // After an error.
   Failure failure() const;
 
   // After AwaitEnd, by rank: shards with the client's rows; empty unless all are here.
   std::vector<HostShard> Shards() const;
 
-  // After AwaitEnd, by rank.
   std::vector<v1::WorkerReport> Reports() const;
 
   // The longest time from last row to last result, by workers' clocks: reports may come late.

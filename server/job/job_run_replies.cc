@@ -57,7 +57,6 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
   return stop_.why();
 }
 
-// Waits as Await does, but reads the worker's messages itself.
 bool JobRun::Poll(const Awaited& awaited, Deadline until) {
   const TimeSource& time = *options_.time;
   WorkerStream& stream = *streams_.front();

@@ -6,8 +6,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A try a second for a fortnight.
-constexpr int kMostAttempt = 1'000'000;
+constexpr int kMostAttempt = 1'000'000;  // a try a second for a fortnight
 // Tries of a client that did not reach the service while the job still ran.
 constexpr int kMostSkipped = 10'000;
 

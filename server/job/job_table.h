@@ -58,7 +58,6 @@ class JobTable {
   absl::StatusOr<Entry> Enter(const std::string& caller, const std::string& job_id, int attempt,
                               JobStop* stop, const JobCourse* course);
 
-  // By job id.
   std::vector<v1::Job> List(const std::string& caller) const;
   std::vector<v1::Job> ListAll() const;
 

@@ -10,15 +10,13 @@
 
 namespace hilbert_ring::server {
 
-// Spans in which a worker's outputs went to the client; gaps of at most 1 ms are closed.
-// Thread-safe.
+// Outputs on their way, by rank; gaps of at most 1 ms are closed. Thread-safe.
 class SendSpans {
  public:
   explicit SendSpans(int workers) : of_ranks_(workers) {}
 
   void Add(int rank, Clock::time_point begin, Clock::time_point end);
 
-  // In seconds since `opened`.
   void AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point opened) const;
 
  private:

@@ -21,7 +21,6 @@
 
 namespace hilbert_ring::server {
 
-// A tensor as an array in a file.
 struct JobArray {
   enum class Numbers { kOfJob, kFloat32, kFloat64, kIntegers };
   std::vector<int64_t> shape;  // empty: the job does not have it in files
@@ -41,13 +40,11 @@ class JobWork {
   const JobShape& shape() const { return shape_; }
   const JobSpec& spec() const { return shape_.spec; }
 
-  // The model's name of an encoder's job.
   virtual std::string model() const { return ""; }
 
   virtual Planner MakePlanner(std::function<bool()> cancelled) const = 0;
 
-  // Payload from and to the client; saturates.
-  virtual int64_t client_bytes() const = 0;
+  virtual int64_t client_bytes() const = 0;  // payload from and to the client; saturates
 
   // The coordinator's memory for results that it puts together.
   virtual int64_t result_bytes() const { return 0; }
@@ -61,7 +58,6 @@ class JobWork {
   // Null: no rows are checked (--check-rows).
   virtual std::shared_ptr<RowCheck> MakeCheck() const { return nullptr; }
 
-  // Checks the values in a chunk of the right shape.
   virtual absl::Status CheckChunk(const v1::Chunk& chunk, const wire::Payload& payload) const {
     return absl::OkStatus();
   }
@@ -69,7 +65,6 @@ class JobWork {
   // A worker waits for memory, perhaps of a cancelled job that is ending, and loads a model.
   virtual std::chrono::seconds start_timeout() const { return std::chrono::seconds(60); }
 
-  // Adds the computation to a worker's request.
   virtual void Describe(v1::RunOpen& open) const = 0;
 
   // Workers' parts of results that are put together here; BeginExecution drops earlier parts.

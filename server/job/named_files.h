@@ -25,8 +25,7 @@
 
 namespace hilbert_ring::server {
 
-// The caller's folder beneath the root; empty: the root. FILE_PATH for a name that cannot be a
-// folder's.
+// The caller's folder beneath the root, or empty for the root itself. FILE_PATH.
 absl::StatusOr<std::string> FolderOf(const Caller& caller);
 
 // Used by one thread at a time.

@@ -1,9 +1,5 @@
 // Forwards outputs of a shared shard to the client, from where the worker wrote them.
 //
-//   OutputForwarder forwarder(std::move(outputs), memory, threads, output, stop);
-//   forwarder.Forward(rows_final);   // more rows are final
-//   forwarder.End();                 // waits for the last output
-//
 // The thread that reads the worker's messages forwards while the client takes outputs at once. Then
 // a thread of the forwarder's own takes over, and the first goes on reading.
 #pragma once
@@ -39,8 +35,7 @@ class OutputForwarder {
   // Local rows [0, rows_final) are final. Errors of the output.
   absl::Status Forward(int64_t rows_final);
 
-  // Whether more rows are final than at the last Forward.
-  bool IsNews(int64_t rows_final);
+  bool IsNews(int64_t rows_final);  // whether more rows are final than at the last Forward
 
   // Then Forward does not wait for the client.
   bool has_thread() const { return thread_.joinable(); }
@@ -58,9 +53,8 @@ class OutputForwarder {
   const Output output_;
   JobStop& stop_;
 
-  // The forwarding thread's: the caller's, then thread_'s.
-  OutputRows outputs_;
-  bool cut_ = false;  // chunk_ is not yet taken
+  OutputRows outputs_;  // the forwarding thread's: the caller's, then thread_'s
+  bool cut_ = false;    // chunk_ is not yet taken
   v1::OutputChunk chunk_;
   std::string_view payload_;
 

@@ -5,7 +5,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A disk takes 10 MB/s, and may hang this long, as at the commit (JobFiles::kCommitLimit).
+// A disk takes 10 MB/s, and may hang this long.
 constexpr auto kDiskLimit = std::chrono::minutes(10);
 constexpr int64_t kSlowDiskBytesPerMillisecond = 10'000;
 

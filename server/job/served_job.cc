@@ -14,12 +14,11 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A wait for a worker in the place of a lost worker: it finds the rows where they are.
+// A new worker in the place of a lost worker finds the rows where they are.
 constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
 // A worker's stream may end before its heartbeats do.
 constexpr auto kNewsLimit = std::chrono::milliseconds(200);
-// Between two looks at which workers are live.
-constexpr auto kTurnLimit = std::chrono::seconds(1);
+constexpr auto kTurnLimit = std::chrono::seconds(1);  // between two looks at which workers are live
 
 // Keeps the ranks of earlier members if their number is the same, so that their rows need not move.
 Members InOldRanks(const Members& before, Members now) {
@@ -99,7 +98,6 @@ absl::Status ServedJob::RunJob() {
   return absl::OkStatus();
 }
 
-// The workers are free on return.
 absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
   job_.emplace(open_, *work_, *source_, *sink_, services_.memory.orders, course_);
   job_->number = services_.cluster.suspects.NumberJob();

@@ -1,7 +1,4 @@
 // A job at the coordinator, from Open to its report.
-//
-//   ServedJob(services, client, caller, traceparent, JobMethod::kEncode).Run()
-//
 // | question | file |
 // | --- | --- |
 // | which phase follows which | job_phase.h |
@@ -46,8 +43,7 @@ class ServedJob {
     epoch_ = true;
   }
 
-  // In place of Run: the checks before the queue.
-  absl::Status Try();
+  absl::Status Try();  // in place of Run: the checks before the queue
 
   // Runs the job. Everything that it held is free on return.
   absl::StatusOr<v1::Report> Run();

@@ -35,8 +35,7 @@ class StallWatch {
   // While the worker's outputs go to the client, which may be slow.
   void Forwarding(int rank, bool forwarding, Clock::time_point now);
 
-  // Time of that since Begin.
-  Clock::duration ForwardedFor(int rank, Clock::time_point now) const;
+  Clock::duration ForwardedFor(int rank, Clock::time_point now) const;  // time of that since Begin
 
   // awaited: by rank. Empty if an awaited worker may still move.
   std::optional<Stall> Find(const std::vector<bool>& awaited, Clock::time_point now) const;

@@ -1,11 +1,5 @@
 // A worker's shard in this process: in memory that both share, a copy of the rows, or not held.
 //
-//   WorkerShard shard(options, rank);
-//   shard.Make();                      // with rows of the previous execution
-//   shard.Keep(kind, run, payload);    // rows of a chunk
-//   shard.prefix();                    // how far the rows have come
-//   HeldShard held = shard.Release();  // for the next execution
-//
 // Only the job's thread uses it. An offered shard stays until the worker turns it down, because
 // another thread may read outputs from rows().
 #pragma once
@@ -35,11 +29,9 @@ class WorkerShard {
 
   bool held() const { return shard_.rows.has_value(); }
 
-  // Offered to the worker as its shard.
-  bool offered() const { return arrived_.has_value(); }
+  bool offered() const { return arrived_.has_value(); }  // offered to the worker as its shard
 
-  // If held.
-  const HostShard& rows() const { return *shard_.rows; }
+  const HostShard& rows() const { return *shard_.rows; }  // if held
   const std::shared_ptr<SharedMemory>& memory() const { return shard_.memory; }
 
   // Takes the run's rows from the payload, also if not held.
@@ -50,8 +42,7 @@ class WorkerShard {
   // Rows that have come, from the first on, of an offered shard.
   int64_t prefix() const { return arrived_->prefix(); }
 
-  // The worker has its own shard: keeps this one as a copy if there is memory.
-  void BecomeCopy();
+  void BecomeCopy();  // the worker has its own shard: keeps this one as a copy if there is memory
 
   HeldShard Release() { return std::move(shard_); }
 

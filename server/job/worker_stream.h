@@ -64,18 +64,15 @@ struct WorkerReplies {
 
 class WorkerStream {
  public:
-  // The reading thread calls it.
   class Listener {
    public:
     virtual ~Listener() = default;
 
-    // The worker is ready, has computed or has ended.
-    virtual void Changed() = 0;
+    virtual void Changed() = 0;  // the worker is ready, has computed or has ended
     virtual void Progressed(int rank, const v1::RunProgress& progress) = 0;
     virtual void Moved(int rank) = 0;
     // Whether the reader waits for the client.
     virtual void Forwarding(int rank, bool forwarding) = 0;
-    // An OutputForwarder::Output.
     virtual absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk,
                                         std::string_view payload,
                                         const std::shared_ptr<const void>& owner,
@@ -94,7 +91,6 @@ class WorkerStream {
   // delivered: outputs to omit. Errors: HELD_ROWS_MEMORY.
   absl::Status Make(const Delivered& delivered);
 
-  // Sends RunOpen.
   void Open(uint64_t run, const Delivered& delivered);
 
   // Open, once order and all rows are in an offered shard and nothing is delivered. No message of
@@ -104,8 +100,7 @@ class WorkerStream {
   // After OpenWithRows: handles one message or the end, if it comes by then.
   void Poll(std::chrono::system_clock::time_point until);
 
-  // The worker is ready: fixes whether it shares its shard.
-  void Settle();
+  void Settle();  // the worker is ready: fixes whether it shares its shard
 
   // Rows go by messages. False until Settle for a worker that was offered memory.
   bool takes_messages() const { return route_ == RowRoute::kMessages; }
@@ -121,22 +116,18 @@ class WorkerStream {
   // Payloads to and from this worker, each of the job's MostPayloadBytes.
   wire::SlicePool& pool() { return pool_; }
 
-  // To shared memory or by messages.
-  absl::Status SendOrder(const RowRouter& router);
+  absl::Status SendOrder(const RowRouter& router);  // to shared memory or by messages
 
-  // Reports new rows of a shared shard.
-  absl::Status SendArrived();
+  absl::Status SendArrived();  // reports new rows of a shared shard
 
   // Sent while other workers get rows, after a long silence.
   absl::Status SendKeepalive(Clock::time_point now);
 
   absl::Status FinishRows();
 
-  // Waits for the end of the call.
   void Join();
 
-  // After Join.
-  HeldShard Release();
+  HeldShard Release();  // after Join
 
   // Any thread may call the following:
 

@@ -19,8 +19,7 @@ enum class Checksum { kToCheck, kChecked };
 
 class ChunkLedger {
  public:
-  // Ranges of a tensor: 24 MiB.
-  static constexpr size_t kMaxFragments = size_t{1} << 19;
+  static constexpr size_t kMaxFragments = size_t{1} << 19;  // ranges of a tensor: 24 MiB
 
   explicit ChunkLedger(const JobShape& shape);
 
@@ -33,13 +32,11 @@ class ChunkLedger {
   bool Complete(v1::Tensor tensor) const;  // true for an unknown tensor
   bool Complete() const;
 
-  // tensor: of the job.
   const RowSet& Rows(v1::Tensor tensor) const { return tensors_.at(tensor).rows; }
 
   // Rows [begin, end) are lost, and must come again.
   void Forget(v1::Tensor tensor, int64_t begin, int64_t end);
 
-  // The part of all rows that has come.
   double fraction() const;
 
   // INVALID_ARGUMENT (CHUNK_MISSING) for missing rows, ABORTED (ROWS_LOST) if forgotten rows did

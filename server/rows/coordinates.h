@@ -16,17 +16,13 @@ class Coordinates {
   // The most that coordinates and their order take.
   static int64_t MemoryBytes(const JobSpec& spec);
 
-  // The order's part of it.
   static int64_t OrderBytes(const JobSpec& spec);
 
-  // The ordering has coordinates.
   explicit Coordinates(const JobSpec& spec);
 
-  // The ledger has accepted the chunk.
   void Place(const v1::Chunk& chunk, const wire::Payload& payload);
 
-  // [tokens, axes], row-major.
-  const std::vector<int64_t>& values() const { return values_; }
+  const std::vector<int64_t>& values() const { return values_; }  // [tokens, axes], row-major
 
  private:
   int64_t axes_;

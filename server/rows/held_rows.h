@@ -1,9 +1,5 @@
 // Rows of a failed execution in this process, with which the next one begins.
 //
-//   HeldRows held(plan.shards, members, std::move(shards), lane);   // of the failed execution
-//   held.lost();                                               // slots that are not here
-//   HeldShard shard = held.Carry(plan, rank, member, lane, pool).value();   // for the next
-//
 // Rows lie by slot, and all executions have one order: whole ranges are copied, and their old pages
 // freed at once, so that memory holds rows once. The same worker on the same lane keeps its shard,
 // because a lane ends one job before the next: its old writes are over. No other worker gets memory
@@ -28,8 +24,7 @@ namespace hilbert_ring::server {
 struct HeldShard {
   std::shared_ptr<SharedMemory> memory;  // outputs on their way share it
   std::optional<HostShard> rows;
-  // If the worker has a shard of its own.
-  std::unique_ptr<JobMemory::Reservation> copy;
+  std::unique_ptr<JobMemory::Reservation> copy;  // if the worker has a shard of its own
 };
 
 class HeldRows {
@@ -40,8 +35,7 @@ class HeldRows {
 
   bool empty() const { return by_rank_.empty(); }
 
-  // Slots of shards that were not held.
-  const std::vector<RowSpan>& lost() const { return lost_; }
+  const std::vector<RowSpan>& lost() const { return lost_; }  // slots of shards that were not held
 
   // Makes a shard of the next execution, with all held rows. Errors of SharedMemory.
   absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member, int lane,

@@ -1,11 +1,5 @@
 // The input of a job: which rows have come, and the order.
 //
-//   JobInput input(shape, orders);
-//   input.Begin();                      // makes an order without coordinates
-//   input.Accept(chunk, payload);
-//   if (input.order_known()) ...        // rows can be placed
-//   input.CheckComplete();
-//
 // It outlives executions: rows that are lost with a worker are forgotten and come again.
 #pragma once
 
@@ -24,8 +18,7 @@ namespace hilbert_ring::server {
 
 class JobInput {
  public:
-  // `orders` outlives it.
-  JobInput(const JobShape& shape, OrderCache& orders);
+  JobInput(const JobShape& shape, OrderCache& orders);  // `orders` outlives it
 
   // Once. Errors here and in Accept: the order's (BAD_COORDINATES), and those of ChunkLedger.
   absl::Status Begin();

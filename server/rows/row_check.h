@@ -1,9 +1,5 @@
 // Rows drawn at random, computed again by the definition and compared with the client's outputs:
 // finds errors of order, plan, exchange and kernels, which checksums do not.
-//
-//   RowCheck check(spec, rows, seed);
-//   check.Take(chunk, payload, worker);                        // outputs that leave
-//   auto wrong = check.Compare(router, order, shards, stop);   // when all have left
 #pragma once
 
 #include <cstdint>
@@ -29,8 +25,7 @@ namespace hilbert_ring::server {
 
 class RowCheck {
  public:
-  // Draws `rows` rows, at most all.
-  RowCheck(const JobSpec& spec, int64_t rows, uint64_t seed);
+  RowCheck(const JobSpec& spec, int64_t rows, uint64_t seed);  // draws `rows` rows, at most all
 
   // Keeps the chunk's drawn rows. worker: their sender. Thread-safe.
   void Take(const v1::OutputChunk& chunk, std::string_view payload,
@@ -56,10 +51,8 @@ class RowCheck {
   absl::StatusOr<Verdict> Compare(const RowRouter& router, const Permutation& order,
                                   std::span<const HostShard> shards, const JobStop& stop) const;
 
-  // Drawn tokens, rising.
   const std::vector<int64_t>& tokens() const { return tokens_; }
 
-  // The number of drawn rows that have left.
   int64_t rows() const;
 
  private:

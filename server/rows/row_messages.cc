@@ -12,8 +12,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// 7 bits a byte; rows are below 2^40.
-constexpr int64_t kListedRowBytes = 6;
+constexpr int64_t kListedRowBytes = 6;  // 7 bits a byte; rows are below 2^40
 
 }  // namespace
 

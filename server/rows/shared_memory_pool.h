@@ -1,11 +1,5 @@
 // Shards of ended jobs, kept for a moment for later jobs: fresh pages can cost as much processor
-// time as the rows.
-//
-//   auto memory = pool.Take(bytes).value();
-//   ...                                  // a job
-//   pool.Keep(memory);                   // when no process writes to it any more
-//
-// Thread-safe.
+// time as the rows. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -41,8 +41,7 @@ class JobMemory {
 
   explicit JobMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // RESOURCE_EXHAUSTED (WORKER_MEMORY).
-  absl::StatusOr<Reservation> Reserve(int64_t bytes);
+  absl::StatusOr<Reservation> Reserve(int64_t bytes);  // RESOURCE_EXHAUSTED (WORKER_MEMORY)
 
   int64_t used() const { return used_; }
   int64_t limit() const { return limit_; }

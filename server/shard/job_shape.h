@@ -23,7 +23,6 @@ struct JobShape {
   RowSizes rows;                            // of all tensors of the job
   std::shared_ptr<const SlideRows> slides;  // null without an encoder
 
-  // tensor: of kInputKinds.
   int64_t RowsOf(TensorKind tensor) const {
     const bool tiles = tensor == TensorKind::kTiles || tensor == TensorKind::kTileCoords;
     return tiles && slides != nullptr ? slides->tiles() : spec.tokens;

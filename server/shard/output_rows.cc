@@ -8,8 +8,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// 7 bits a byte; tokens are below 2^40.
-constexpr int64_t kListedTokenBytes = 6;
+constexpr int64_t kListedTokenBytes = 6;  // 7 bits a byte; tokens are below 2^40
 
 // Outputs have the slots of queries.
 bool SlotsAreTokens(const JobSpec& spec) {

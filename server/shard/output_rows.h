@@ -62,8 +62,7 @@ class OutputRows {
   // another, or after an error of the source (status()).
   [[nodiscard]] bool Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload);
 
-  // The slot of the last chunk's first row.
-  int64_t first_slot() const { return first_slot_; }
+  int64_t first_slot() const { return first_slot_; }  // the slot of the last chunk's first row
 
   const absl::Status& status() const { return status_; }
 

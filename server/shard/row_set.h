@@ -19,7 +19,6 @@ class RowSet {
   // Adds [begin, end), not empty; false without effect if a row of it is there already.
   bool Add(int64_t begin, int64_t end);
 
-  // Removes the rows of [begin, end) that are there.
   void Remove(int64_t begin, int64_t end);
 
   int64_t size() const { return size_; }

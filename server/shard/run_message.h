@@ -1,11 +1,5 @@
 // Messages of a Run stream as buffers. Rows, tokens of the order and outputs stay in the
 // transport's buffers (wire/payload_message.h); the bytes are those of the generated classes.
-//
-//   call->Write(JoinRows(rows, pool.Copy(payload)));          // RunRequest{rows}
-//   while (stream.Read(&message.buffer)) {
-//     if (!Split(message)) ...                                // no RunRequest
-//     Place(message.fields.rows(), message.payload);
-//   }
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,5 @@
 // Memory of a worker's shard that coordinator and worker of a host share.
 //
-//   auto memory = SharedMemory::Create(bytes).value();          // coordinator
-//   offer = memory->offer();                                    // goes to the worker
-//   auto memory = SharedMemory::Open(offer).value();            // worker
-//
 // Both map the same anonymous memory (memfd), which lives while either holds it: rows outlive a
 // dead worker.
 #pragma once

@@ -57,8 +57,7 @@ class EpochBuffer {
 
 class EpochOutputs {
  public:
-  // Both outlive it.
-  EpochOutputs(const Epochs& epochs, JobClient& client);
+  EpochOutputs(const Epochs& epochs, JobClient& client);  // both outlive it
 
   // Returns a free buffer. Errors: the stop's reason.
   absl::StatusOr<EpochBuffer*> Await(const JobStop& stop);
@@ -68,7 +67,6 @@ class EpochOutputs {
 
   void End();
 
-  // Sends buffers until the end. Errors as of JobClient::Write.
   absl::Status Send(const JobStop& stop);
 
   int64_t bytes_sent() const;

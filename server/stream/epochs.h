@@ -19,8 +19,7 @@
 
 namespace hilbert_ring::server {
 
-// The size of a message of rows or outputs.
-inline constexpr int64_t kStreamChunkBytes = 1 << 20;
+inline constexpr int64_t kStreamChunkBytes = 1 << 20;  // the size of a message of rows or outputs
 
 struct EpochLimits {
   int64_t asked = 0;       // tokens; 0: as many as fit
@@ -52,8 +51,7 @@ class Epochs {
     return held_rows() * input_row_bytes_ + 2 * most_tokens() * output_row_bytes_;
   }
 
-  // Makes epochs half as long or shorter; false at the smallest.
-  bool Halve();
+  bool Halve();  // makes epochs half as long or shorter; false at the smallest
 
   // Tokens of the epoch from `begin` on. come: rows of all tensors.
   int64_t DueAt(int64_t begin, int64_t come, bool ended) const;

@@ -1,7 +1,5 @@
 // A stream at the coordinator, from Open to its report.
 //
-//   ServedStream(services, memory, stream, caller, traceparent).Run()
-//
 //   Open -> epochs, the first one tried out -> memory -> Admitted -> a thread receives rows, one
 //   computes epochs as jobs (served_job.h), one sends outputs of finished epochs -> Report
 //
@@ -66,8 +64,7 @@ class ServedStream {
   const Caller caller_;
   const std::string traceparent_;
 
-  // The epochs' jobs are not the caller's.
-  JobTable epoch_table_;
+  JobTable epoch_table_;  // the epochs' jobs are not the caller's
   Quotas epoch_quotas_;
   const JobServices epoch_services_;
 

@@ -41,8 +41,7 @@ class StreamRows {
   // while there is no room.
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload, const JobStop& stop);
 
-  // INVALID_ARGUMENT (CHUNK_MISSING) if one tensor has more rows than another.
-  absl::Status End();
+  absl::Status End();  // INVALID_ARGUMENT (CHUNK_MISSING) if one tensor has more rows than another
 
   // The next epoch's rows, once they are there; empty after the last. Errors: the stop's reason.
   absl::StatusOr<RowSpan> AwaitEpoch(const JobStop& stop);
@@ -52,7 +51,6 @@ class StreamRows {
 
   int64_t widest_row_bytes() const;
 
-  // Makes room.
   void Release(const RowSpan& epoch);
 
  private:

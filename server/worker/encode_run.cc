@@ -117,7 +117,6 @@ absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_
   return absl::OkStatus();
 }
 
-// Projects tiles while later ones are on their way.
 absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl& execute,
                                    const EncoderControl& control) {
   for (int64_t begin = 0; begin < store.rows();) {

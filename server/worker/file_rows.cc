@@ -22,8 +22,7 @@ namespace {
 // A block of the shard: small enough that compute begins soon, large enough that scattered rows
 // have neighbours in the file.
 constexpr int64_t kBlockBytes = 8 << 20;
-// Read-ahead of 32 MiB, which keeps a disk busy.
-constexpr size_t kBlocksAhead = 4;
+constexpr size_t kBlocksAhead = 4;  // read-ahead of 32 MiB, which keeps a disk busy
 constexpr int64_t kSyncBytes = 64 << 20;
 
 absl::StatusOr<RunFile> Open(int root, const v1::ShardFile& file, const RowSizes& sizes) {

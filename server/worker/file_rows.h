@@ -1,12 +1,6 @@
-// Rows in files (RunOpen.files): inputs are read straight to their places in the shard, outputs are
-// written from theirs.
-//
-//   ASSIGN_OR_RETURN(RunFiles files, OpenRunFiles(root, open, work));
-//   FileInput input(files.inputs, work, store, say);
-//   FileOutput output(files.outputs, work, store);
-//
-// Inputs are read in the order of the shard, so that compute begins with the first, and within a
-// block in the order of the file.
+// Rows in files (RunOpen.files), read straight to their places in the shard and written from there.
+// Inputs are read by blocks in the order of the shard, so that compute begins with the first, and
+// within a block in the order of the file.
 #pragma once
 
 #include <atomic>
@@ -55,11 +49,9 @@ class FileInput final : public ShardInput {
         order_(work.shape(), work.plan(), work.rank(), store),
         read_(std::move(read)) {}
 
-  // Takes parts of the order.
   absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) override;
   int64_t rows() const override { return 0; }
 
-  // Reads the rows. Errors of ReadRows.
   absl::Status Finish(const std::function<absl::Status(int64_t rows)>& come) override;
 
   int64_t file_bytes() const override { return bytes_read_; }
@@ -90,13 +82,11 @@ class FileOutput final : public ShardOutput {
 
   absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
 
-  // Brings outputs to the disk.
   absl::Status Finish(RunReplies& replies) override;
 
   void AddTo(v1::WorkerReport& report) const override;
 
-  // The disk may hang, and needs no device.
-  bool holds_lane() const override { return false; }
+  bool holds_lane() const override { return false; }  // the disk may hang, and needs no device
 
   int64_t file_bytes() const override { return bytes_written_; }
 
@@ -111,8 +101,7 @@ class FileOutput final : public ShardOutput {
   std::vector<std::byte> staging_;  // for a device's rows
   int64_t written_ = 0;             // local rows
   std::atomic<int64_t> bytes_written_ = 0;
-  // In OUT or STATES; the first by token.
-  int64_t rows_not_finite_ = 0, first_not_finite_ = 0;
+  int64_t rows_not_finite_ = 0, first_not_finite_ = 0;  // in OUT or STATES; the first by token
 };
 
 }  // namespace hilbert_ring::server

@@ -1,8 +1,4 @@
 // Models that this worker has loaded, kept for later jobs.
-//
-//   ModelStore store("/srv/models", bytes);
-//   ASSIGN_OR_RETURN(const EncoderFolder folder, store.catalog().Open(name, digest));
-//   ASSIGN_OR_RETURN(const auto model, store.Load(folder, DataType::kBFloat16));
 #pragma once
 
 #include <chrono>
@@ -35,11 +31,10 @@ class ModelStore {
   DataType ProductsOf(DataType compute) const { return ProductsOn(gpu_, compute); }
   int64_t limit() const { return limit_; }
 
-  // Returns the folder's version, loading it if necessary: some at a time, so that a file system
-  // that hangs does not delay others; on a GPU one at a time. Models that no job uses make room,
-  // the least recently used first; loads wait for the room of other loads. `cancelled` is asked
-  // until loading begins: CANCELLED. RESOURCE_EXHAUSTED (WORKER_MEMORY), FAILED_PRECONDITION
-  // (MODEL_UNUSABLE), UNAVAILABLE (MODEL_UNUSABLE) for files that change.
+  // Returns the folder's version, loading it if necessary: a few at once, because a file system may
+  // hang; on a GPU one. Models that no job uses make room, the least recently used first; loads
+  // wait for each other's room, and ask `cancelled` until then: CANCELLED. RESOURCE_EXHAUSTED
+  // (WORKER_MEMORY), FAILED_PRECONDITION or, if files change, UNAVAILABLE (MODEL_UNUSABLE).
   absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
       const EncoderFolder& folder, DataType compute,
       const std::function<bool()>& cancelled = nullptr);

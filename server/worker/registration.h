@@ -32,7 +32,6 @@ class Registration {
   Registration(const std::string& coordinator, const std::string& join_token,
                CoordinatorSecret& secret, Hooks hooks, Calling calling = {});
 
-  // Sends the next beat at once.
   void BeatNow();
 
  private:

@@ -59,8 +59,7 @@ class RingTable {
 
   explicit RingTable(RingTransport transport) : transport_(std::move(transport)) {}
 
-  // Closes all rings and waits for their threads.
-  ~RingTable();
+  ~RingTable();  // closes all rings and waits for their threads
 
   // Closes an older generation. FAILED_PRECONDITION (RING_LEASED) if this or a newer one is known,
   // INVALID_ARGUMENT for a rank outside the ring or fewer than 2 ranks, the transport's errors.
@@ -77,8 +76,7 @@ class RingTable {
 
   int count() const;
 
-  // When the coordinator is lost.
-  void CloseAll();
+  void CloseAll();  // when the coordinator is lost
 
   // FAILED_PRECONDITION (RING_LEASED) without that generation, or if another job has it.
   absl::StatusOr<Lease> Take(const std::string& ring_id, int64_t generation);

@@ -10,7 +10,6 @@ constexpr size_t kMostRefusalBytes = 128;  // the coordinator takes no more
 
 }  // namespace
 
-// Called by the sender.
 v1::WorkerReport RunCall::Report() {
   const WorkerCost& cost = work_->cost();
   const DeviceInfo device = lane_->device().info();

@@ -41,16 +41,13 @@ class RunCourse {
   // cancelled: whether the coordinator has cancelled the call; thread-safe.
   explicit RunCourse(std::function<bool()> cancelled) : cancellation_(std::move(cancelled)) {}
 
-  // No effect if the phase may not follow: a failure came first.
-  void Enter(RunPhase phase);
+  void Enter(RunPhase phase);  // no effect if the phase may not follow: a failure came first
 
-  // The first failure counts; no effect once the run is done.
-  void Fail(absl::Status why);
+  void Fail(absl::Status why);  // the first failure counts; no effect once the run is done
 
   // Compute has returned, with all rows there even if RowsDone is unread. Does not wake the sender.
   void EndCompute(const absl::Status& status);
 
-  // Local rows [0, rows) are there.
   void AddRows(int64_t rows);
 
   // All rows are there. compute_limit: from now on; 0: no limit.
@@ -73,12 +70,10 @@ class RunCourse {
   absl::Status failure() const { return news().failure; }
   Deadline entered(RunPhase phase) const;  // Deadline(): never
 
-  // Wakes the sender.
   void Wake() { changed_.notify_all(); }
   // Waits until the phase differs from `seen`, more rows are final, or the time has passed.
   RunNews AwaitNews(const RunNews& seen, std::chrono::milliseconds limit);
-  // Waits; true once compute has returned.
-  bool AwaitComputed(std::chrono::milliseconds limit);
+  bool AwaitComputed(std::chrono::milliseconds limit);  // waits; true once compute has returned
 
  private:
   bool Move(RunPhase phase) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

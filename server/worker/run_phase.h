@@ -75,7 +75,6 @@ constexpr RunPhase PhaseAfterFailure(RunPhase phase) {
   return computes || phase == RunPhase::kStopping ? RunPhase::kStopping : RunPhase::kFailed;
 }
 
-// The sender's next message.
 enum class RunReply { kNothing, kProgress, kEnd, kFailure };
 
 constexpr RunReply ReplyIn(RunPhase phase) {

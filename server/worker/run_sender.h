@@ -25,13 +25,11 @@ class RunSender {
   RunSender(RunReplies replies, RunCourse& course, RunWork& work, ShardOutput& output, RunMode mode,
             std::function<v1::WorkerReport()> report);
 
-  // No message leaves after the run's failure.
-  absl::Status Write(const v1::RunResponse& response);
+  absl::Status Write(const v1::RunResponse& response);  // no message leaves after the run's failure
 
   // Writes the course's news (ReplyIn). An error fails the run.
   void SendNews();
 
-  // The sender thread: sends news until compute has returned.
   void SendUntilComputed();
 
   // Called by the executor: more rows are final, or compute has returned. Sends itself if outputs

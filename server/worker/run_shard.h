@@ -31,8 +31,7 @@ struct RunShard {
   std::unique_ptr<ShardInput> input;
   std::unique_ptr<ShardOutput> output;
 
-  // Before compute: removes outputs of an earlier run.
-  void ClearOutputs();
+  void ClearOutputs();  // before compute: removes outputs of an earlier run
 };
 
 // References outlive it. read: called when all rows have been read from files.

@@ -17,7 +17,6 @@
 
 namespace hilbert_ring::server {
 
-// Callbacks of a computation.
 struct WorkControl {
   ExecuteControl execute;
   std::function<void(int64_t layer)> layer;  // of an encoder, computed
@@ -33,7 +32,6 @@ class RunWork {
 
   const JobShape& shape() const { return shape_; }
 
-  // The whole job's plan.
   const Plan& plan() const { return plan_; }
   int rank() const { return rank_; }
   const WorkerCost& cost() const { return plan_.costs.workers[rank_]; }

@@ -19,14 +19,12 @@ class ShardInput {
   // Takes a message about order or rows.
   virtual absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) = 0;
 
-  // Local rows [0, rows()) are there.
-  virtual int64_t rows() const = 0;
+  virtual int64_t rows() const = 0;  // local rows [0, rows()) are there
 
   // After the coordinator's last message: brings the other rows. come: called when local rows
   // [0, rows) are there; its first error ends this.
   virtual absl::Status Finish(const std::function<absl::Status(int64_t rows)>& come) = 0;
 
-  // Rows are written where they lie by who sends them: nothing passes this process.
   // Whether the coordinator writes rows to their places.
   virtual bool in_place() const { return false; }
 

@@ -29,7 +29,6 @@ constexpr int kBrokenDevice = 3;  // exit status
 constexpr std::chrono::milliseconds kModelScanInterval{1000};
 constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
-// The limit of a silent coordinator (registration.cc).
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
 constexpr std::chrono::milliseconds kEndLimit{5000};  // once jobs are not waited for
 constexpr int kMostRunsOfHost = 64;
@@ -47,7 +46,6 @@ void EndAtOnce(const absl::Status& error) {
   std::_Exit(kBrokenDevice);
 }
 
-// The HTTP port's own certificate, or the process's.
 TlsFiles HttpTlsOf(const WorkerSettings& settings) {
   TlsFiles files{.cert = settings.security.tls.cert, .key = settings.security.tls.key};
   if (settings.http.cert.empty()) return files;

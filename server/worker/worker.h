@@ -37,8 +37,7 @@ class Worker {
                                                        absl::Status self_test);
   ~Worker();
 
-  // Waits for SIGTERM or SIGINT, blocked in all threads, then stops.
-  void Run();
+  void Run();  // waits for SIGTERM or SIGINT, blocked in all threads, then stops
 
   // Takes no more jobs, waits the exit timeout for running ones (less after another stop signal),
   // leaves the coordinator, and stops the server.

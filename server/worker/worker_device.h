@@ -22,11 +22,9 @@ struct WorkerDevices {
 // "auto" takes a GPU, or logs why not and takes the CPU. Errors of MakeDevice.
 absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings);
 
-// The ordinal of the worker's GPU; empty if the CPU computes.
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device);
 
-// OK, or why the GPU does not compute encoders.
-absl::Status CanEncode(Device& device);
+absl::Status CanEncode(Device& device);  // OK, or why the GPU does not compute encoders
 
 // Whether the device is unusable after this error of a job: errors of a GPU's context outlast the
 // call, others do not. Asks the device if the error does not decide.

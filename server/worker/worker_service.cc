@@ -14,8 +14,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A coordinator sends less.
-constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};
+constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};  // a coordinator sends less
 // A greeting may overtake the secret that authenticates it.
 constexpr std::chrono::milliseconds kSecretLimit{1000};
 
