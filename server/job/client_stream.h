@@ -4,7 +4,6 @@
 //   auto stream = ClientStream::Make(context);            // its reactor
 //   stream->AwaitFirst(began);                // no thread waits for the first message
 //   stream->ReadAhead();                      // once the job has its workers
-//   absl::StatusOr<bool> more = stream->Read(message, stop);
 //   stream->Write(response, stop);            // waits until the message before is taken
 //   stream->End(status, {});                  // once, also during a read or write
 //
@@ -56,7 +55,7 @@ class ClientStream : public JobClient,
   // Whether a message or the end is there by `due`. Called by the reading thread.
   bool AwaitMessage(Deadline due);
 
-  // The call's share of the memory of all waiting calls, until ReadAhead.
+  // Memory of the waiting call until ReadAhead, for the holder of the call's place.
   std::optional<JobMemory::Reservation>& waiting() { return waiting_; }
 
   JobStop& stop() override { return stop_; }

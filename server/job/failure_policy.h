@@ -1,5 +1,4 @@
 // The decision after a failed execution. ServedJob then applies CoordinatorSettings::max_retries.
-//
 // The job excludes a worker that breaks off, stalls or sends corrupt blocks; the worker backs off.
 // An error that may be the job's own is tried on another worker. Workers that report each other are
 // tried together once more; then the job excludes the worker with most reports.

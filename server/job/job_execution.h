@@ -1,7 +1,6 @@
-// An execution of a job, from the ring to the check of rows, on the workers of a grant.
-//
-// A failed execution leaves to the next: which rows have come, the rows that this process holds,
-// and which outputs the client has.
+// An execution of a job, from the ring to the check of rows, on the workers of a grant. A failed
+// execution leaves to the next: which rows have come, the rows that this process holds, and which
+// outputs the client has.
 #pragma once
 
 #include <atomic>

@@ -1,11 +1,5 @@
-// A source of a job's rows, and a sink of its outputs.
-//
-//   source.Prepare(take);                // before the job has workers
-//   source.Feed(input, take, stop);      // in each execution, until all rows have come
-//   sink.Take(chunk, payload, ...);
-//   sink.Commit(stop);                   // the job ended well
-//
-// Implementations: client_rows.h (a call, an epoch of a stream) and named_files.h.
+// A source of a job's rows, and a sink of its outputs. Implementations: client_rows.h (a call, an
+// epoch of a stream) and named_files.h.
 #pragma once
 
 #include <cstdint>

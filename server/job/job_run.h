@@ -1,15 +1,10 @@
 // The workers' side of one execution: a Run stream to each worker.
 //
-//   JobRun run(options, stop);
-//   run.Open();                     // sends RunOpen
-//   run.AwaitReady(deadline);       // the workers hold their memory
-//   run.SendOrder(router);
-//   run.SendHeld(router, input);    // rows of an earlier execution
+//   run.Open();                        // then AwaitReady: the workers hold their memory
+//   run.SendOrder(router);             // then SendHeld: rows of an earlier execution
 //   run.Send(chunk, payload, router);  // blocks while a worker is behind
-//   run.FinishRows();               // compute starts
-//   run.AwaitComputed(deadline);    // outputs go to options.output as they come
-//   run.AwaitEnd();
-//   HeldRows held = run.End();      // for another execution
+//   run.FinishRows();                  // compute starts; then AwaitComputed and AwaitEnd
+//   HeldRows held = run.End();         // for another execution
 //
 // Rows and outputs of a worker on this host lie in shared memory; its stream only reports progress.
 // Other workers get messages, of which a copy is held while there is memory for it.

@@ -33,7 +33,6 @@ class JobTable {
  public:
   explicit JobTable(const TimeSource& time = SystemTime()) : time_(time) {}
 
-  // A job's place in the table until it is destroyed.
   class Entry {
    public:
     Entry(Entry&& other) noexcept

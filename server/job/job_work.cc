@@ -1,9 +1,9 @@
 #include "server/job/job_work.h"
 
-#include <limits>
 #include <utility>
 
 #include "engine/base/random_bits.h"
+#include "engine/base/saturating.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
@@ -24,8 +24,7 @@ class AttentionWork : public JobWork {
     of_row += shape().rows[TensorKind::kOut];
     if (options_.want_lse) of_row += shape().rows[TensorKind::kLse];
     of_row += wire::TensorRowBytes(spec(), v1::TENSOR_COORDS);
-    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-    return spec().tokens > kMost / of_row ? kMost : spec().tokens * of_row;
+    return SaturatingMultiply(spec().tokens, of_row);
   }
 
   std::shared_ptr<RowCheck> MakeCheck() const override {

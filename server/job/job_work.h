@@ -31,7 +31,6 @@ struct JobArray {
 // Describe and TakePooled may be called by several threads at once.
 class JobWork {
  public:
-  // `owner` keeps the payload alive.
   using Output = std::function<absl::Status(const v1::OutputChunk& chunk, std::string_view payload,
                                             const std::shared_ptr<const void>& owner)>;
 
@@ -71,7 +70,6 @@ class JobWork {
   virtual void BeginExecution() {}
   virtual absl::Status TakePooled(int rank, const v1::PooledSums& pooled);
 
-  // Sends these results once all workers have ended.
   virtual absl::Status SendResults(const Output& output) { return absl::OkStatus(); }
 
   virtual void AddTo(v1::Report& report) const {}

@@ -1,7 +1,6 @@
 // Files of a job that passes its tensors by path (Open.files). Workers read and write them. A mount
-// that hangs holds the job's thread, which has no workers then.
-//
-// Each execution has its own output files: a worker of an earlier one may still write to its own.
+// that hangs holds the job's thread, which has no workers then. Each execution has its own output
+// files: a worker of an earlier one may still write to its own.
 #pragma once
 
 #include <cstdint>
@@ -83,7 +82,6 @@ class NamedFiles : public RowSource, public OutputSink {
   absl::Status CheckDistinct(int root) const;
   absl::Status CheckUnchanged() const;
   absl::Status MakeOutputs();
-  // Reads as many rows from this one on as fit a chunk.
   absl::StatusOr<std::string> ReadChunk(v1::Tensor tensor, int64_t first_row,
                                         v1::Chunk& chunk) const;
 

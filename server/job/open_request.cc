@@ -3,17 +3,6 @@
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
-namespace {
-
-void AddRanges(const RowSet& slots, google::protobuf::RepeatedPtrField<v1::SlotRange>& ranges) {
-  for (const auto& [begin, end] : slots.ranges()) {
-    v1::SlotRange& range = *ranges.Add();
-    range.set_begin(begin);
-    range.set_end(end);
-  }
-}
-
-}  // namespace
 
 v1::RunRequest OpenRequest(const JobRunOptions& options, int rank, const WorkerShard& shard,
                            uint64_t run, const Delivered& delivered) {
@@ -44,7 +33,11 @@ v1::RunRequest OpenRequest(const JobRunOptions& options, int rank, const WorkerS
     if (delivered.of(tensor).count() == 0) continue;
     v1::DeliveredRows& rows = *open.add_delivered();
     rows.set_tensor(wire::TensorOf(tensor));
-    AddRanges(delivered.of(tensor), *rows.mutable_slots());
+    for (const auto& [begin, end] : delivered.of(tensor).ranges()) {
+      v1::SlotRange& range = *rows.add_slots();
+      range.set_begin(begin);
+      range.set_end(end);
+    }
   }
   return request;
 }

@@ -48,7 +48,6 @@ absl::StatusOr<bool> OutputForwarder::ForwardFinal(int64_t rows_final, Clock::du
   return true;
 }
 
-// Runs until the client has all rows.
 void OutputForwarder::ForwardRest() {
   int64_t passed = 0;
   while (stop_.why().ok()) {

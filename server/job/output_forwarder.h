@@ -1,7 +1,6 @@
-// Forwards outputs of a shared shard to the client, from where the worker wrote them.
-//
-// The thread that reads the worker's messages forwards while the client takes outputs at once. Then
-// a thread of the forwarder's own takes over, and the first goes on reading.
+// Forwards outputs of a shared shard to the client, from where the worker wrote them. The thread
+// that reads the worker's messages forwards while the client takes outputs at once. Then a thread
+// of the forwarder's own takes over, and the first goes on reading.
 #pragma once
 
 #include <condition_variable>

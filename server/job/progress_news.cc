@@ -9,10 +9,6 @@ namespace {
 constexpr auto kDiskLimit = std::chrono::minutes(10);
 constexpr int64_t kSlowDiskBytesPerMillisecond = 10'000;
 
-Clock::duration LimitOf(int64_t file_bytes) {
-  return kDiskLimit + std::chrono::milliseconds(file_bytes / kSlowDiskBytesPerMillisecond);
-}
-
 }  // namespace
 
 bool ProgressNews::Moves(const v1::RunProgress& progress, Does does, Clock::time_point now) {
@@ -25,7 +21,9 @@ bool ProgressNews::Moves(const v1::RunProgress& progress, Does does, Clock::time
   furthest_.set_layer(std::max(progress.layer(), furthest_.layer()));
   furthest_.set_file_bytes(std::max(progress.file_bytes(), furthest_.file_bytes()));
   furthest_.set_waiting_step(progress.waiting_step());
-  return computes || (file_bytes_ && now - bytes_at_ < LimitOf(*file_bytes_));
+  if (computes || !file_bytes_) return computes;
+  const std::chrono::milliseconds transfer(*file_bytes_ / kSlowDiskBytesPerMillisecond);
+  return now - bytes_at_ < kDiskLimit + transfer;
 }
 
 }  // namespace hilbert_ring::server

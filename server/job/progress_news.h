@@ -1,8 +1,6 @@
-// Whether a worker moves, by the progress that it reports. Takes the time from its caller, neither
+// Whether a worker's progress shows that it moves. A worker that repeats its progress or goes back
+// does not, except for the time of a slow disk while it reads or writes files. This class neither
 // waits nor locks.
-//
-// A worker that repeats its progress or goes back does not move. While it reads or writes files it
-// may repeat itself for the time that a slow disk takes.
 #pragma once
 
 #include <chrono>

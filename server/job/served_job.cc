@@ -14,7 +14,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A new worker in the place of a lost worker finds the rows where they are.
+// A new worker in the place of a lost worker finds its rows in place.
 constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
 // A worker's stream may end before its heartbeats do.
 constexpr auto kNewsLimit = std::chrono::milliseconds(200);

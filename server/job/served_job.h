@@ -1,14 +1,13 @@
 // A job at the coordinator, from Open to its report.
-// | question | file |
-// | --- | --- |
-// | which phase follows which | job_phase.h |
-// | the course and its loop over executions | served_job.cc |
-// | checks of Open | served_job_open.cc |
-// | quotas, memory, numbers of workers | served_job_admission.cc |
-// | the steps of an execution | job_execution.cc |
-// | the decision after a failed execution | failure_policy.h |
-// | sources of rows, sinks of outputs | job_rows.h |
-// | report, metrics, line of the log | served_job_report.cc |
+//
+//   job_phase.h                which phase follows which
+//   served_job.cc              the course, and its loop over executions
+//   served_job_open.cc         checks of Open
+//   served_job_admission.cc    quotas, memory, numbers of workers
+//   job_execution.cc           the steps of an execution
+//   failure_policy.h           the decision after a failed execution
+//   job_rows.h                 sources of rows, sinks of outputs
+//   served_job_report.cc       report, metrics, line of the log
 #pragma once
 
 #include <memory>
@@ -33,7 +32,6 @@ enum class JobMethod { kAttend, kEncode, kAttendStream };
 
 class ServedJob {
  public:
-  // traceparent: the caller's trace, or empty.
   ServedJob(const JobServices& services, JobClient& client, Caller caller,
             std::string traceparent = "", JobMethod method = JobMethod::kAttend);
 
@@ -48,7 +46,6 @@ class ServedJob {
   // Runs the job. Everything that it held is free on return.
   absl::StatusOr<v1::Report> Run();
 
-  // 0 for a refused spec.
   int64_t client_bytes() const { return work_ == nullptr ? 0 : work_->client_bytes(); }
 
  private:

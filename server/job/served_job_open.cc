@@ -21,7 +21,6 @@ absl::Status BadOpen(const std::string& message) {
   return wire::ErrorOf(wire::reason::kInvalidOpen, message);
 }
 
-// The share of a single job.
 int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
   return settings.total_order_memory_limit_bytes / 4;
 }

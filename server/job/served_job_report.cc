@@ -16,7 +16,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Counts rows of workers that write outputs themselves.
 void AddNotFinite(const v1::WorkerReport& worker, v1::Report& report) {
   if (worker.rows_not_finite() <= 0) return;
   const bool first = report.rows_not_finite() == 0 ||

@@ -1,8 +1,6 @@
-// Finds the worker of a run that holds the others up. Takes the time from its caller, neither waits
-// nor locks.
-//
-// A run stalls if no awaited worker moves. The culprit waits for no peer, or in the earliest step
-// of the exchange. A worker whose outputs wait for the client does not count.
+// Finds the worker that holds a run up. A run stalls if no awaited worker moves; the culprit waits
+// for no peer, or in the earliest step of the exchange. A worker whose outputs wait for the client
+// does not count. The watch neither waits nor locks.
 #pragma once
 
 #include <chrono>

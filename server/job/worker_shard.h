@@ -1,5 +1,4 @@
 // A worker's shard in this process: in memory that both share, a copy of the rows, or not held.
-//
 // Only the job's thread uses it. An offered shard stays until the worker turns it down, because
 // another thread may read outputs from rows().
 #pragma once

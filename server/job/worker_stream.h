@@ -1,15 +1,10 @@
 // A worker's part in a run: its Run stream, its shard, and its replies.
 //
-//   WorkerStream stream(options, rank, listener, stop);
 //   stream.Make(delivered);           // its shard
 //   stream.Open(run, delivered);      // starts its reader
 //   stream.Settle();                  // all workers are ready: who shares memory is known
-//   stream.SendOrder(router);
-//   stream.shard().Keep(...);         // rows of a chunk
-//   stream.Write(message);            // rows for a worker that shares no memory
-//   stream.SendArrived();
+//   stream.SendOrder(router);         // then rows by Write, or by shard().Keep and SendArrived
 //   stream.FinishRows();
-//   stream.CancelUnlessEnded();
 //   stream.Join();                    // before the destructor
 //
 // The job's thread sends. The reader forwards outputs, so that a slow client slows the worker; of a
@@ -19,10 +14,8 @@
 // The listener is called without mutex_, and may lock before it asks the stream: a run's lock comes
 // before a stream's.
 //
-// A small job, whose rows are in its shard already, needs no reader to wake its thread:
-//
-//   stream.OpenWithRows(run);         // in place of Open
-//   stream.Poll(until);               // again and again
+// A small job, whose rows are in its shard already, needs no reader to wake its thread: it calls
+// OpenWithRows in place of Open, and Poll again and again.
 #pragma once
 
 #include <atomic>

@@ -23,9 +23,8 @@ class ChunkLedger {
 
   explicit ChunkLedger(const JobShape& shape);
 
-  // Checks a chunk and notes its rows. CHUNK_MISSHAPEN for an unknown tensor, rows before all of
-  // COORDS, past the end, repeated or in too many ranges, and a payload of another size;
-  // CHECKSUM_MISMATCH.
+  // Checks a chunk and notes its rows. CHUNK_MISSHAPEN for rows that are unknown, before COORDS,
+  // repeated, in too many ranges or of another size; CHECKSUM_MISMATCH.
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
                       Checksum checksum = Checksum::kToCheck);
 

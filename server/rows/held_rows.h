@@ -1,9 +1,8 @@
-// Rows of a failed execution in this process, with which the next one begins.
-//
-// Rows lie by slot, and all executions have one order: whole ranges are copied, and their old pages
-// freed at once, so that memory holds rows once. The same worker on the same lane keeps its shard,
-// because a lane ends one job before the next: its old writes are over. No other worker gets memory
-// to which a worker may still write.
+// Rows of a failed execution in this process, with which the next one begins. Rows lie by slot, and
+// all executions have one order: whole ranges are copied, and their old pages freed at once, so
+// that memory holds rows once. The same worker on the same lane keeps its shard, because a lane
+// ends one job before the next: its old writes are over. No other worker gets memory to which a
+// worker may still write.
 #pragma once
 
 #include <memory>
@@ -20,7 +19,6 @@
 
 namespace hilbert_ring::server {
 
-// Empty if not held.
 struct HeldShard {
   std::shared_ptr<SharedMemory> memory;  // outputs on their way share it
   std::optional<HostShard> rows;

@@ -1,6 +1,5 @@
-// The input of a job: which rows have come, and the order.
-//
-// It outlives executions: rows that are lost with a worker are forgotten and come again.
+// The input of a job: which rows have come, and the order. It outlives executions: rows that are
+// lost with a worker are forgotten and come again.
 #pragma once
 
 #include <memory>

@@ -13,7 +13,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A tensor's rows in the workers' shards.
 class PlacedRows final : public RowSource {
  public:
   PlacedRows(const JobSpec& spec, v1::Tensor tensor, const RowRouter& router,

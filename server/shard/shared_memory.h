@@ -1,7 +1,5 @@
-// Memory of a worker's shard that coordinator and worker of a host share.
-//
-// Both map the same anonymous memory (memfd), which lives while either holds it: rows outlive a
-// dead worker.
+// Memory of a worker's shard that coordinator and worker of a host share. Both map the same
+// anonymous memory (memfd), which lives while either holds it: rows outlive a dead worker.
 #pragma once
 
 #include <cstddef>

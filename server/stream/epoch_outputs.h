@@ -49,8 +49,7 @@ class EpochBuffer {
   }
 
   const int64_t most_rows_, out_row_bytes_, lse_row_bytes_;
-  // [most_rows, out_row_bytes], then [most_rows, lse_row_bytes]. Messages in the transport share
-  // it.
+  // [most_rows, out_row_bytes], [most_rows, lse_row_bytes]; messages in the transport share it.
   const std::shared_ptr<std::byte[]> bytes_;
   Mutex placing_;  // serializes the job's threads
 };

@@ -1,14 +1,8 @@
-// The cut of a stream into epochs, each of which is a job.
-//
-//   ASSIGN_OR_RETURN(const Epochs epochs, Epochs::Make(spec, {.most_bytes = settings...}));
-//   epochs.tokens();                 // of every epoch but the last
-//   epochs.DueAt(0, rows, false);    // rows of the epoch from row 0 on; 0: wait for more
-//   epochs.SpecOf(tokens);           // the epoch's job
-//
-// An epoch is a common multiple of all segments and the ordering's window, or of the sum of packed
-// sequences, so that no segment crosses its end. The last epoch has the rest. If zero keys fill
-// short segments, no epoch may be shorter than the longest segment: an epoch is due when as many
-// rows have come behind it, and the last epoch takes these too.
+// The cut of a stream into epochs, each of which is a job. An epoch is a common multiple of all
+// segments and the ordering's window, or of the sum of packed sequences, so that no segment crosses
+// its end. The last epoch has the rest. If zero keys fill short segments, no epoch may be shorter
+// than the longest segment: an epoch is due when as many rows have come behind it, and the last
+// epoch takes these too.
 #pragma once
 
 #include <cstdint>

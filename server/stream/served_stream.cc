@@ -135,7 +135,6 @@ absl::Status ServedStream::RunStream() {
   return absl::OkStatus();
 }
 
-// Fits an epoch to the live workers and the caller's quota.
 absl::Status ServedStream::FitEpoch() {
   while (true) {
     EpochClient client(OpenOf(epochs_->most_tokens()), {.stop = &client_.stop()});

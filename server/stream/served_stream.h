@@ -48,7 +48,6 @@ class ServedStream {
   absl::Status ReserveQuota();
   absl::Status ReserveMemory();
   absl::Status Admit();
-  // The three threads:
   absl::Status Receive();
   absl::Status Compute();
   absl::Status Send();

@@ -1,4 +1,3 @@
-// hilbert-ring-worker.
 #include <spdlog/spdlog.h>
 
 #include <string>

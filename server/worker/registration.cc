@@ -55,11 +55,6 @@ void Registration::BeatNow() {
   wake_.notify_all();
 }
 
-void Registration::Sleep(const std::stop_token& stop, milliseconds time) {
-  MutexLock lock(mutex_);
-  wake_.wait_for(lock, stop, time, []() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return false; });
-}
-
 void Registration::KeepUp(const std::stop_token& stop) {
   milliseconds pause = kFirstPause;
   std::string last_reason;
@@ -74,7 +69,8 @@ void Registration::KeepUp(const std::stop_token& stop) {
       last_reason = reason;
     }
     if (answered) pause = kFirstPause;
-    Sleep(stop, pause);
+    MutexLock lock(mutex_);
+    wake_.wait_for(lock, stop, pause, [] { return false; });
     pause = std::min(2 * pause, Unreached(status) ? kLongestUnreachedPause : kLongestPause);
   }
 }

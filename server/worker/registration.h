@@ -39,7 +39,6 @@ class Registration {
   // Runs one stream to its end. answered: the coordinator has replied.
   grpc::Status Beat(const std::stop_token& stop, bool& answered);
   void Take(v1::HeartbeatReply& reply);
-  void Sleep(const std::stop_token& stop, std::chrono::milliseconds time);
 
   const std::string coordinator_, join_token_;
   CoordinatorSecret& secret_;

@@ -2,7 +2,7 @@
 //
 //   table.Prepare({...}, deadline);            // PrepareRing: our address
 //   table.Connect(id, generation, blobs, d);   // ConnectRing: returns when connected to the peers
-//   auto lease = table.Take(id, generation);   // Run: the communicator, for one job
+//   auto lease = table.Take(id, generation);   // Run: the communicator of a job
 //   lease->Finish(steps);                      // after success; else the ring is closed
 //   table.Close(id, generation);               // CloseRing
 //

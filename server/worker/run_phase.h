@@ -31,8 +31,6 @@ struct RunTransition {
   RunPhase before, after;
 };
 
-// The threads are the call's own, the executor and the sender; in a short run the call's thread
-// does the part of all.
 inline constexpr RunTransition kRunTransitions[] = {
     // The call's thread decides:
     {RunPhase::kOpening, RunPhase::kReading},

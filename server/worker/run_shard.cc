@@ -14,7 +14,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The coordinator writes rows to the shared shard and reads outputs there.
 class SharedInput final : public ShardInput {
  public:
   absl::Status Take(const v1::RunRequest& message, const wire::Payload& /*payload*/) override {

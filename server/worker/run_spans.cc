@@ -1,8 +1,8 @@
 #include "server/worker/run_spans.h"
 
-#include <chrono>
 #include <iterator>
 
+#include "server/process/deadline.h"
 #include "wire/transport.h"
 
 namespace hilbert_ring::server {
@@ -41,9 +41,6 @@ void RunSpans::NoteIn(WorkControl& control) {
 }
 
 void RunSpans::Note(const Label& label, Deadline begin, Deadline end) {
-  const auto seconds = [this](Deadline at) {
-    return std::chrono::duration<double>(at - opened_).count();
-  };
   const MutexLock lock(mutex_);
   // Receiving is noted last, and has room of its own.
   const int kept = label.kind == v1::Span::KIND_RECEIVE ? 0 : 1;
@@ -52,8 +49,8 @@ void RunSpans::Note(const Label& label, Deadline begin, Deadline end) {
   span.set_kind(label.kind);
   span.set_step(label.step);
   span.set_layer(label.layer);
-  span.set_begin_seconds(seconds(begin));
-  span.set_end_seconds(seconds(end));
+  span.set_begin_seconds(SecondsBetween(opened_, begin));
+  span.set_end_seconds(SecondsBetween(opened_, end));
 }
 
 void RunSpans::AddTo(v1::WorkerReport& report) const {

@@ -18,7 +18,6 @@ class ShardOutput {
   // Takes new outputs up to local row rows_final, which grows. options: of the message.
   virtual absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) = 0;
 
-  // After the last Put.
   virtual absl::Status Finish(RunReplies& /*replies*/) { return absl::OkStatus(); }
 
   virtual void AddTo(v1::WorkerReport& /*report*/) const {}

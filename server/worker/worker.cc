@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kModelScanInterval{1000};
 constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
-constexpr std::chrono::milliseconds kEndLimit{5000};  // once jobs are not waited for
+constexpr std::chrono::milliseconds kEndLimit{5000};  // after the wait for jobs
 constexpr int kMostRunsOfHost = 64;
 // Blocks of NCCL. A block of the Hopper kernels takes nearly all registers of its multiprocessor,
 // so NCCL's blocks need multiprocessors of their own.

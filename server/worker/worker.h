@@ -30,8 +30,7 @@ namespace hilbert_ring::server {
 
 class Worker {
  public:
-  // Listens and registers, with the result of the self-test. Errors: an address that other hosts
-  // cannot reach or this one cannot bind.
+  // Listens and registers. Errors: an address that others cannot reach or this host cannot bind.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerSettings& settings,
                                                        WorkerDevices devices,
                                                        absl::Status self_test);
