@@ -22,8 +22,7 @@ struct PaceLimits {
   int64_t bytes_per_second = 0;  // the least rate; 0: any progress counts
 };
 
-// Not thread-safe.
-class ClientPace {
+class ClientPace {  // not thread-safe
  public:
   ClientPace(const PaceLimits& limits, std::string what)
       : limits_(limits), what_(std::move(what)) {}

@@ -55,7 +55,7 @@ class ClientStream : public JobClient,
   // Whether a message or the end is there by `due`. Called by the reading thread.
   bool AwaitMessage(Deadline due);
 
-  // Memory of the waiting call until ReadAhead, for the holder of the call's place.
+  // Memory of the waiting call until ReadAhead. The holder of the call's place uses it.
   std::optional<JobMemory::Reservation>& waiting() { return waiting_; }
 
   JobStop& stop() override { return stop_; }

@@ -14,8 +14,7 @@
 
 namespace hilbert_ring::server {
 
-// Written by the job's thread, read by any thread once the job has its id.
-class JobCourse {
+class JobCourse {  // written by the job's thread, read by any thread once the job has its id
  public:
   explicit JobCourse(const TimeSource& time = SystemTime()) : time_(time), opened_(time.Now()) {}
 
@@ -58,8 +57,7 @@ class JobCourse {
   double fraction() const { return fraction_; }
   Clock::time_point opened() const { return opened_; }
 
-  // The first kMostPassages; only the job's thread may ask.
-  struct Passage {
+  struct Passage {  // the first kMostPassages; only the job's thread may ask
     JobPhase phase;
     Clock::time_point at;
   };

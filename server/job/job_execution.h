@@ -62,8 +62,7 @@ struct JobRecord {
   bool admitted = false;                           // the client got Admitted
 };
 
-// Figures of a successful execution.
-struct ExecutionFigures {
+struct ExecutionFigures {       // of a successful execution
   int64_t rows_checked = 0;     // right ones
   int64_t rows_not_judged = 0;  // chosen, but could not be judged
   std::string check_note;       // for the report

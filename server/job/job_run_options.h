@@ -24,8 +24,7 @@
 
 namespace hilbert_ring::server {
 
-// The objects behind pointers outlive the run.
-struct JobRunOptions {
+struct JobRunOptions {  // the objects behind pointers outlive the run
   std::string job_id;
   const Plan* plan = nullptr;
   JobWork* work = nullptr;

@@ -28,8 +28,7 @@ struct EndedJob {
   JobSeconds seconds;
 };
 
-// Thread-safe.
-class JobTable {
+class JobTable {  // thread-safe
  public:
   explicit JobTable(const TimeSource& time = SystemTime()) : time_(time) {}
 

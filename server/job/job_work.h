@@ -28,8 +28,7 @@ struct JobArray {
   DataType dtype = DataType::kFloat32;  // of kOfJob
 };
 
-// Describe and TakePooled may be called by several threads at once.
-class JobWork {
+class JobWork {  // Describe and TakePooled may be called by several threads at once
  public:
   using Output = std::function<absl::Status(const v1::OutputChunk& chunk, std::string_view payload,
                                             const std::shared_ptr<const void>& owner)>;

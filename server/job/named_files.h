@@ -27,8 +27,7 @@ namespace hilbert_ring::server {
 // The caller's folder beneath the root, or empty for the root itself. FILE_PATH.
 absl::StatusOr<std::string> FolderOf(const Caller& caller);
 
-// Used by one thread at a time.
-class NamedFiles : public RowSource, public OutputSink {
+class NamedFiles : public RowSource, public OutputSink {  // used by one thread at a time
  public:
   // root: null without --data-root (NO_DATA_ROOT). INVALID_OPEN for a tensor that is unknown,
   // missing or passed twice; FILE_MISSHAPEN; errors of DataRoot::Reach, OpenFile and

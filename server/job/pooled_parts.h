@@ -12,8 +12,7 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe.
-class PooledParts {
+class PooledParts {  // thread-safe
  public:
   void Add(int rank, int64_t state, PooledPart part);
 

@@ -31,8 +31,7 @@ class RowCheck {
   void Take(const v1::OutputChunk& chunk, std::string_view payload,
             const std::shared_ptr<const Member>& worker);
 
-  // The row with the largest deviation.
-  struct Mismatch {
+  struct Mismatch {  // the row with the largest deviation
     std::string What() const;
 
     Deviation deviation;

@@ -19,8 +19,7 @@
 
 namespace hilbert_ring::server {
 
-// Rows that follow each other in a chunk and in a worker's shard.
-struct RowRun {
+struct RowRun {  // rows that follow each other in a chunk and in a worker's shard
   int rank = 0;
   int64_t local_row = 0;  // of the first row
   int64_t rows = 0;

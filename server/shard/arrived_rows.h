@@ -7,8 +7,7 @@
 
 namespace hilbert_ring::server {
 
-// Rows may come in any order: counts them by blocks of local rows.
-class ArrivedRows {
+class ArrivedRows {  // rows may come in any order: counts them by blocks of local rows
  public:
   // tensors: to wait for; 1 to 16. unsent: local rows that count as arrived.
   ArrivedRows(int64_t rows, int tensors, std::span<const int64_t> unsent = {});

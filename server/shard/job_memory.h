@@ -9,8 +9,7 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe.
-class JobMemory {
+class JobMemory {  // thread-safe
  public:
   class Reservation {
    public:

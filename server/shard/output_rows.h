@@ -21,8 +21,7 @@
 
 namespace hilbert_ring::server {
 
-// Slots whose outputs the client has, by tensor: later executions omit them.
-class Delivered {
+class Delivered {  // slots whose outputs the client has, by tensor: later executions omit them
  public:
   explicit Delivered(int64_t tokens) : slots_(std::size(kOutputKinds), RowSet(tokens)) {}
 
@@ -47,8 +46,7 @@ struct OutputSource {
 // The shard's memory outlives the source, and its rows stay valid.
 OutputSource SourceOf(const HostShard& shard);
 
-// Chunks of each output in the order of the shard.
-class OutputRows {
+class OutputRows {  // chunks of each output in the order of the shard
  public:
   // The plan outlives it. Omits rows of `delivered`.
   OutputRows(const Plan& plan, int rank, OutputSource source, bool want_lse, Delivered delivered)

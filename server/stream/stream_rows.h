@@ -32,8 +32,7 @@ namespace hilbert_ring::server {
 
 inline constexpr TensorKind kStreamed[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV};
 
-// The receiver calls Accept and End, the epochs' thread all else.
-class StreamRows {
+class StreamRows {  // the receiver calls Accept and End, the epochs' thread all else
  public:
   explicit StreamRows(const Epochs& epochs);
 

@@ -19,8 +19,7 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe.
-class ActiveCalls {
+class ActiveCalls {  // thread-safe
  public:
   // A call's place until it is destroyed. The context outlives it.
   class Entry {

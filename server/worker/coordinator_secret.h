@@ -14,8 +14,7 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe.
-class CoordinatorSecret {
+class CoordinatorSecret {  // thread-safe
  public:
   // A registration begins: the earlier secret is void.
   void Expect() {

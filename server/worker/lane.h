@@ -17,8 +17,7 @@ class Lane {
 
   Device& device() const { return device_; }
 
-  // A job's hold of the device, until it is destroyed.
-  struct End {
+  struct End {  // a job's hold of the device, until it is destroyed
     void operator()(Lane* lane) const { lane->EndTurn(); }
   };
   using Turn = std::unique_ptr<Lane, End>;

@@ -17,8 +17,7 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe.
-class ModelStore {
+class ModelStore {  // thread-safe
  public:
   // folder: of models, or empty. limit_bytes: of all weights, shared ones included. share_folder:
   // on a file system in memory, where processes of this host share weights (weight_memory.h), or

@@ -31,14 +31,12 @@ struct RingEnd {
   int size = 1;
 };
 
-// Thread-safe.
-class RingTable {
+class RingTable {  // thread-safe
  private:
   struct Ring;
 
  public:
-  // A job's use of a ring; closes the ring unless finished.
-  class Lease {
+  class Lease {  // a job's use of a ring; closes the ring unless finished
    public:
     Lease(Lease&&) = default;
     Lease& operator=(Lease&&) = delete;

@@ -35,8 +35,7 @@ struct RunNews {
   absl::Status failure;
 };
 
-// Thread-safe.
-class RunCourse {
+class RunCourse {  // thread-safe
  public:
   // cancelled: whether the coordinator has cancelled the call; thread-safe.
   explicit RunCourse(std::function<bool()> cancelled) : cancellation_(std::move(cancelled)) {}

@@ -18,8 +18,7 @@ namespace hilbert_ring::server {
 // Carries RunResponses and RunRequests (server/shard/run_message.h).
 using RunStream = grpc::ServerReaderWriterInterface<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// Used by one thread at a time.
-class RunReplies {
+class RunReplies {  // used by one thread at a time
  public:
   static constexpr std::chrono::milliseconds kProgressInterval{200};
 

@@ -18,8 +18,7 @@ namespace hilbert_ring::server {
 
 v1::RunFailed FailedOf(const absl::Status& error);
 
-// Thread-safe.
-class RunSender {
+class RunSender {  // thread-safe
  public:
   // References outlive it. report: called once, after all outputs.
   RunSender(RunReplies replies, RunCourse& course, RunWork& work, ShardOutput& output, RunMode mode,

@@ -11,8 +11,7 @@
 
 namespace hilbert_ring::server {
 
-// Not thread-safe, except file_bytes.
-class ShardInput {
+class ShardInput {  // not thread-safe, except file_bytes
  public:
   virtual ~ShardInput() = default;
 

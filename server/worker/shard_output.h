@@ -10,8 +10,7 @@
 
 namespace hilbert_ring::server {
 
-// Used by one thread at a time, except file_bytes.
-class ShardOutput {
+class ShardOutput {  // used by one thread at a time, except file_bytes
  public:
   virtual ~ShardOutput() = default;
 
