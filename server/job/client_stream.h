@@ -111,7 +111,6 @@ class ClientStream : public JobClient,
   // Keeps an output for the report; false if that exceeds kMostHeldBytes.
   bool Hold(const v1::OutputChunk& chunk, std::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether to wake the reader: at each message, or when AwaitArrived has its bytes.
   bool EnoughArrived() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   enum class Operation { kPending, kDone, kFailed };

@@ -50,7 +50,6 @@ struct Verdict {
 Verdict Decide(const Failure& failure, const std::vector<Failure>& earlier,
                absl::FunctionRef<bool(const std::shared_ptr<const Member>&)> fits_without);
 
-// Whether other workers, or the same workers later, may succeed.
 bool MayRetry(const absl::Status& status);
 
 struct ComputeTime {  // by the coordinator's clock
@@ -62,7 +61,6 @@ FailureKind KindOf(const grpc::Status& status, const ComputeTime& time);
 
 grpc::Status StatusOf(const v1::RunFailed& failed);
 
-// Whether a worker lacks memory that its heartbeats reported.
 bool LacksWhatItHas(const absl::Status& error);
 
 absl::Status LostWorker(const std::string& address, absl::string_view how);

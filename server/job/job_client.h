@@ -39,7 +39,6 @@ class JobClient {
 
   virtual ~JobClient() = default;
 
-  // Requested when the client cancels or leaves, or its deadline passes.
   virtual JobStop& stop() = 0;
 
   virtual void ReadAhead() = 0;  // from here on messages are read before Read asks for them
@@ -76,7 +75,6 @@ class JobClient {
   // Waits until every message is taken and its memory no longer in use. Errors as of Write.
   virtual absl::Status AwaitTaken(const JobStop& stop) = 0;
 
-  // Drops the message unless the one before is taken.
   virtual void Offer(const v1::AttendResponse& response) = 0;
 };
 

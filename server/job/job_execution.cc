@@ -224,7 +224,6 @@ absl::Status JobExecution::Admit(const JobStop& stop) {
   admitted.set_job_id(job_.open.job_id());
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members_.size()));
-  // After an error the next execution sends it.
   absl::Status status = client_.Write(response, stop);
   job_.admitted = status.ok();
   return status;

@@ -1,3 +1,4 @@
+// Ids of jobs, which callers choose.
 #pragma once
 
 #include <string>

@@ -33,7 +33,6 @@ class RowSource {
   virtual bool Reaches(const Member& worker) const { return true; }
   virtual absl::Status CheckReachable(const Members& live) const { return absl::OkStatus(); }
 
-  // Rows are then not sent, held, or lost with a worker.
   virtual bool ReadByWorkers() const { return false; }
 
   // Before each execution, without workers. The first call takes the rows that this process reads.
@@ -69,7 +68,6 @@ class OutputSink {
     return absl::OkStatus();
   }
 
-  // Makes the outputs of a successful job whole.
   virtual absl::Status Commit(const JobStop& stop) { return absl::OkStatus(); }
 };
 

@@ -71,7 +71,6 @@ class JobRun : private WorkerStream::Listener {
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
 
-  // Waits after FinishRows until workers that read rows themselves have them.
   absl::Status AwaitRead();
 
   // Adds the time in which a worker's reader waits for the client to the deadline: until then the

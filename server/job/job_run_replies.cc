@@ -203,7 +203,6 @@ void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed
   }
 }
 
-// Finds outputs that a worker omitted though it ended well.
 absl::Status JobRun::CheckAllOut() {
   if (const auto bytes = options_.sink->BytesByWorkers()) return CheckWritten(*bytes);
   MutexLock lock(mutex_);

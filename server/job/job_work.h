@@ -44,7 +44,6 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
 
   virtual int64_t client_bytes() const = 0;  // payload from and to the client; saturates
 
-  // The coordinator's memory for results that it puts together.
   virtual int64_t result_bytes() const { return 0; }
 
   virtual JobArray ArrayOf(v1::Tensor tensor) const = 0;

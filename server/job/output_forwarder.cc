@@ -6,7 +6,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The reader's patience with a client that does not take outputs.
 constexpr auto kPatience = std::chrono::milliseconds(100);
 
 }  // namespace

@@ -36,7 +36,6 @@ class OutputForwarder {
 
   bool IsNews(int64_t rows_final);  // whether more rows are final than at the last Forward
 
-  // Then Forward does not wait for the client.
   bool has_thread() const { return thread_.joinable(); }
 
   // Waits for the thread to forward the last final row, or for the stop. Required before the

@@ -179,7 +179,6 @@ Verdict::Then ServedJob::Judge(const Failure& failure) {
   return verdict.then;
 }
 
-// The job was not at fault if other workers succeed.
 void ServedJob::NoteSuccess() {
   for (const auto& [worker, error] : undecided_) {
     if (std::ranges::find(grant_.members, worker) != grant_.members.end()) continue;

@@ -20,7 +20,6 @@ absl::Status ServedJob::ReserveQuota() {
   return absl::OkStatus();
 }
 
-// Before the queue, so that the job does not wait in vain.
 absl::Status ServedJob::ReserveOrder() {
   if (work_->result_bytes() > 0) {
     auto reserved = services_.memory.order_memory.Reserve(work_->result_bytes());

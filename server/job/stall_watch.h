@@ -30,7 +30,6 @@ class StallWatch {
   // step: of the exchange; 0: the worker computes.
   void Waits(int rank, int64_t step, Clock::time_point now);
 
-  // While the worker's outputs go to the client, which may be slow.
   void Forwarding(int rank, bool forwarding, Clock::time_point now);
 
   Clock::duration ForwardedFor(int rank, Clock::time_point now) const;  // time of that since Begin

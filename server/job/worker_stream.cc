@@ -333,7 +333,6 @@ void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
   const Clock::time_point now = options_.time->Now();
   Note([&](WorkerReplies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     replies.computed = replies.read = true;
-    // At most as long as the coordinator has waited.
     if (computed.seconds() > 0 && finished_ != Clock::time_point()) {
       replies.compute_seconds = std::min(computed.seconds(), SecondsBetween(finished_, now));
     }

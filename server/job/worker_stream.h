@@ -126,13 +126,11 @@ class WorkerStream {
 
   void CancelUnlessEnded();
 
-  // Time of a write that waits for the worker; 0 without one.
   Clock::duration WritingFor(Clock::time_point now) const;
 
   WorkerReplies replies() const;
   v1::WorkerReport report() const;
 
-  // Since all rows are there, by our clock; 0 before.
   Clock::duration ComputingFor(Clock::time_point now) const;
 
  private:

@@ -13,7 +13,6 @@ namespace hilbert_ring::server {
 
 class Coordinates {
  public:
-  // The most that coordinates and their order take.
   static int64_t MemoryBytes(const JobSpec& spec);
 
   static int64_t OrderBytes(const JobSpec& spec);

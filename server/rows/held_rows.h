@@ -35,7 +35,6 @@ class HeldRows {
 
   const std::vector<RowSpan>& lost() const { return lost_; }  // slots of shards that were not held
 
-  // Makes a shard of the next execution, with all held rows. Errors of SharedMemory.
   absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member, int lane,
                                   SharedMemoryPool& pool);
 

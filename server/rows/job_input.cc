@@ -11,7 +11,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Adds the rows of [wanted.begin, wanted.end) that have come.
 void AddCommon(const RowSet& rows, RowSpan wanted, std::vector<RowSpan>& common) {
   auto range = rows.ranges().upper_bound(wanted.begin);
   if (range != rows.ranges().begin()) --range;

@@ -18,7 +18,6 @@ class RowMessages {
   // pool: of the job's MostPayloadBytes; outlives this.
   RowMessages(v1::Tensor tensor, int64_t row_bytes, wire::SlicePool& pool);
 
-  // Takes a run's rows from the payload, in the chunk's order.
   void Add(const RowRun& run, wire::PayloadReader& payload);
 
   // Returns RunRequests with checksums; consecutive rows as a range, others listed.

@@ -21,7 +21,6 @@ struct RunMessage {
   wire::Payload payload;
 };
 
-// False if the buffer holds no such message.
 [[nodiscard]] bool Split(RunMessage<v1::RunRequest>& message);
 [[nodiscard]] bool Split(RunMessage<v1::RunResponse>& message);
 

@@ -17,7 +17,6 @@ absl::StatusOr<bool> EpochClient::Read(ClientMessage& message, const JobStop& st
   if (parts_.rows == nullptr) return false;
   const int64_t tokens = parts_.span.end - parts_.span.begin;
   if (pieces_.empty() && band_ < tokens) {
-    // The next band: as many rows of each tensor as the widest has in a chunk.
     const int64_t rows = std::min(RowsOfChunk(), tokens - band_);
     for (const TensorKind tensor : kStreamed) pieces_.push_back({tensor, band_, rows});
     band_ += rows;

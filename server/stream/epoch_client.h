@@ -36,7 +36,6 @@ class EpochClient : public JobClient {
   // Open, then rows of Q, K and V in bands, then rows that were lost.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
-  // Takes requests for lost rows, and drops other messages.
   using JobClient::Write;
   absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
                      SendMode mode) override;

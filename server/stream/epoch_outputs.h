@@ -61,7 +61,6 @@ class EpochOutputs {
   // Returns a free buffer. Errors: the stop's reason.
   absl::StatusOr<EpochBuffer*> Await(const JobStop& stop);
 
-  // Sends the buffer's rows, then the epoch's message.
   void Leave(EpochBuffer& buffer, const v1::Epoch& epoch);
 
   void End();

@@ -114,7 +114,6 @@ absl::Status ServedStream::RunStream() {
   rows_.emplace(*epochs_);
   outputs_.emplace(*epochs_, client_);
   RETURN_IF_ERROR(Admit());
-  // The first failure stops all.
   const auto begin = [this](absl::Status (ServedStream::*part)()) {
     return services_.memory.threads.Start([this, part] {
       if (absl::Status status = (this->*part)(); !status.ok()) client_.stop().Request(status);

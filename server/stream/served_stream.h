@@ -35,7 +35,6 @@ class ServedStream {
   ServedStream(const JobServices& services, StreamMemory& memory, ClientStream& client,
                Caller caller, std::string traceparent);
 
-  // Runs the stream. Everything that it held is free on return.
   absl::StatusOr<v1::Report> Run();
 
   int64_t held_bytes() const { return epochs_ ? epochs_->held_bytes() : 0; }

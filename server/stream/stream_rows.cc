@@ -12,7 +12,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// -1: not of kStreamed.
 int IndexOf(v1::Tensor tensor) {
   for (size_t i = 0; i < std::size(kStreamed); ++i) {
     if (wire::TensorOf(kStreamed[i]) == tensor) return static_cast<int>(i);

@@ -81,7 +81,6 @@ class ActiveCalls {  // thread-safe
     on_failure_ = std::move(on_failure);
   }
 
-  // Calls end, and free their memory, within a tile.
   void CancelAll() {
     const MutexLock lock(mutex_);
     for (Entry* entry : entries_) entry->context_.TryCancel();

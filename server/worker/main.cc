@@ -1,3 +1,4 @@
+// hilbert-ring-worker.
 #include <spdlog/spdlog.h>
 
 #include <string>

@@ -28,7 +28,6 @@ ModelStore::ModelStore(std::string folder, int64_t limit_bytes, std::string shar
   if (!share_folder_.empty()) WeightMemory::RemoveUnused(share_folder_);
 }
 
-// Falls back to private memory.
 absl::StatusOr<std::unique_ptr<WeightMemory>> ModelStore::MemoryFor(
     const std::string& key, int64_t bytes, std::chrono::seconds wait) const {
   if (share_folder_.empty()) return WeightMemory::Private(bytes);

@@ -48,7 +48,6 @@ class ModelStore {  // thread-safe
     int64_t bytes;
   };
 
-  // Null if not loaded.
   std::shared_ptr<const EncoderModel> Find(const EncoderFolder& folder, DataType compute)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reserves memory for a load; false: not yet.

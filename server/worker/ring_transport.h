@@ -33,7 +33,6 @@ struct RingTransportOptions {
   int max_ctas = 0;                // of NcclOptions
 };
 
-// NCCL between GPUs; otherwise Gloo, with a checksum for each block.
 RingTransport MakeRingTransport(const RingTransportOptions& options);
 
 }  // namespace hilbert_ring::server

@@ -248,7 +248,6 @@ void RunCall::AwaitComputed() {
   }
 }
 
-// Ends before the next job's turn.
 void RunCall::Release() {
   sender_.reset();
   shard_.reset();

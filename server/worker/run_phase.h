@@ -63,7 +63,6 @@ constexpr bool HasEnded(RunPhase phase) {
   return phase == RunPhase::kDone || phase == RunPhase::kFailed;
 }
 
-// Whether compute has returned, or never began.
 constexpr bool HasComputed(RunPhase phase) {
   return phase == RunPhase::kSending || HasEnded(phase);
 }

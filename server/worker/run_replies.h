@@ -26,7 +26,6 @@ class RunReplies {  // used by one thread at a time
   RunReplies(RunStream& stream, std::function<bool()> stopped, std::function<int64_t()> file_bytes)
       : stream_(stream), stopped_(std::move(stopped)), file_bytes_(std::move(file_bytes)) {}
 
-  // CANCELLED if the stream has ended.
   absl::Status Write(const grpc::ByteBuffer& message, grpc::WriteOptions options = {}) {
     return stream_.Write(message, options) ? absl::OkStatus() : RunCancelled();
   }

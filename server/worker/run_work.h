@@ -20,7 +20,6 @@ namespace hilbert_ring::server {
 struct WorkControl {
   ExecuteControl execute;
   std::function<void(int64_t layer)> layer;  // of an encoder, computed
-  // As in EncoderControl; may be empty.
   std::function<void(int64_t layer, SpanKind kind, int64_t step, Deadline begin, Deadline end)>
       attention_span;
   std::function<void(int64_t layer, Deadline begin, Deadline end)> rows_span;

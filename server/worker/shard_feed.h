@@ -14,7 +14,6 @@ namespace hilbert_ring::server {
 // Used by the call's thread. References outlive it.
 class ShardFeed {
  public:
-  // timeout: cancels the call after the coordinator's silence.
   ShardFeed(RunStream& stream, ShardInput& input, RunCourse& course, ActiveCalls::Entry& entry,
             std::chrono::milliseconds timeout)
       : stream_(stream), input_(input), course_(course), entry_(entry), timeout_(timeout) {}

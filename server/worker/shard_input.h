@@ -15,7 +15,6 @@ class ShardInput {  // not thread-safe, except file_bytes
  public:
   virtual ~ShardInput() = default;
 
-  // Takes a message about order or rows.
   virtual absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) = 0;
 
   virtual int64_t rows() const = 0;  // local rows [0, rows()) are there
