@@ -33,7 +33,7 @@ class RowSource {
   virtual bool Reaches(const Member& worker) const { return true; }
   virtual absl::Status CheckReachable(const Members& live) const { return absl::OkStatus(); }
 
-  virtual bool ReadByWorkers() const { return false; }
+  virtual bool ReadByWorkers() const { return false; }  // rows are not sent, held or lost
 
   // Before each execution, without workers. The first call takes the rows that this process reads.
   virtual absl::Status Prepare(const TakeRows& take) { return absl::OkStatus(); }
@@ -68,7 +68,7 @@ class OutputSink {
     return absl::OkStatus();
   }
 
-  virtual absl::Status Commit(const JobStop& stop) { return absl::OkStatus(); }
+  virtual absl::Status Commit(const JobStop& stop) { return absl::OkStatus(); }  // after success
 };
 
 }  // namespace hilbert_ring::server

@@ -126,12 +126,13 @@ class WorkerStream {
 
   void CancelUnlessEnded();
 
-  Clock::duration WritingFor(Clock::time_point now) const;
+  Clock::duration WritingFor(
+      Clock::time_point now) const;  // of the write that waits; 0 without one
 
   WorkerReplies replies() const;
   v1::WorkerReport report() const;
 
-  Clock::duration ComputingFor(Clock::time_point now) const;
+  Clock::duration ComputingFor(Clock::time_point now) const;  // since the last row; 0 before
 
  private:
   enum class RowRoute { kUnsettled, kSharedMemory, kMessages };
