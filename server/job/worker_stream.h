@@ -126,8 +126,7 @@ class WorkerStream {
 
   void CancelUnlessEnded();
 
-  Clock::duration WritingFor(
-      Clock::time_point now) const;  // of the write that waits; 0 without one
+  Clock::duration WritingFor(Clock::time_point now) const;  // of a waiting write; 0 without one
 
   WorkerReplies replies() const;
   v1::WorkerReport report() const;
