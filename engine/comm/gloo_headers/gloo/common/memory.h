@@ -1,6 +1,6 @@
-// Debian's libgloo-dev 0.5 lacks this header, which those of its connections include: the handles
-// that Gloo's operations have of buffers that are somebody else's. Each is one pointer of the
-// standard library, as in the library itself; nothing here makes or follows one.
+// Debian's libgloo-dev 0.5 lacks this header, which its transport headers include: handles of
+// Gloo's operations on buffers of others. Each holds one pointer, as in Gloo itself. No code uses
+// one here.
 #pragma once
 
 #include <memory>
