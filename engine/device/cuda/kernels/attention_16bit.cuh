@@ -103,7 +103,7 @@ __device__ __forceinline__ void AddValues(
   }
 }
 
-// One block computes tile blockIdx.x of the works.
+// A block computes tile blockIdx.x of the works.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     Attend16(const AttentionWork* works, int count, LaunchNotes notes) {

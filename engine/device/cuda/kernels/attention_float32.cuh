@@ -178,8 +178,8 @@ __device__ __forceinline__ void Score32(float (&scores)[Kernel::kOwnLanes][Kerne
   }
 }
 
-// Turns scores into weights in shared memory; `rescale` gets the factors of older sums. As in
-// attention_fragments.cuh, scores are subtracted before the scale, and a NaN stays in the sum.
+// Turns scores into weights in shared memory; `rescale` gets the factors of older sums. Scores are
+// subtracted before the scale, and a NaN stays in the sum: see attention_fragments.cuh.
 template <typename Kernel>
 __device__ __forceinline__ void Weigh32(Sums32<Kernel>& run,
                                         float (&scores)[Kernel::kOwnLanes][Kernel::kOwnKeys],
@@ -303,7 +303,7 @@ __device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<
   }
 }
 
-// One block computes tile blockIdx.x of the works.
+// A block computes tile blockIdx.x of the works.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     Attend32(const AttentionWork* works, int count, LaunchNotes notes) {

@@ -155,7 +155,7 @@ __device__ __forceinline__ void RescaleOut(const Rescale16<Kernel>& rescale,
   }
 }
 
-// The weights of 16 rows and of keys [16 n, 16 n + 16), as the left side of a product.
+// The weights of 16 rows and keys [16 n, 16 n + 16): the left side of a product.
 template <typename T, int kTiles>
 __device__ __forceinline__ void PackWeights(uint32_t (&left)[4], const float (&weights)[kTiles][4],
                                             int n) {
@@ -202,8 +202,9 @@ struct DirectRows {
   __device__ void Send(const QueryTile&, int, int) const {}
 };
 
-// Stores the tile's rows, or leaves them all to AttendCarefully if `note` returns true. As
+// Stores the tile's rows, or leaves them all to AttendCarefully if `note` returns true. Like
 // BlockNote, `note` is a barrier of all threads with rows of the tile. `rows` stores the tiles that
+// it takes.
 // it takes.
 template <typename Kernel, typename Note, typename Rows = DirectRows>
 __device__ __forceinline__ void StoreRows(

@@ -1,4 +1,4 @@
-// Attention of 16-bit types by a producer and consumers, for compute capability 9.0.
+// Attention of 16-bit types by a producer and consumers, on compute capability 9.0.
 //
 // A block stays on its multiprocessor and computes one tile of lanes after the other. Its last
 // warpgroup is the producer: the bulk tensor engine copies keys and values into kStages buffers

@@ -1,4 +1,4 @@
-// The launches of RowMath's kernels. Each starts its kernel on the stream and returns; errors are
+// Launches of RowMath's kernels. Each starts its kernel on the stream and returns; errors are
 // CUDA's.
 #pragma once
 
