@@ -41,7 +41,7 @@ __device__ inline double ExactWeight(const AttentionWork& work, float score, flo
   return exp2((double{score} - double{greatest}) * scale);
 }
 
-// exp(scale * (max - top)) of greatest scores above -infinity, for sums of type Sum.
+// exp(scale * (max - top)) of greatest scores above -infinity. Sum: the type of sums.
 template <typename Sum>
 __device__ inline float MergeWeight(const AttentionWork& work, float max, float top) {
   if (work.scale == 0) return 1.0f;

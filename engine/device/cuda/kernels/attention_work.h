@@ -33,7 +33,7 @@ struct WorkState {
   int64_t head = 0;
 };
 
-// One task over keys [key_begin, key_end). Trivially copyable: it is copied to the device.
+// A task over keys [key_begin, key_end). Trivially copyable: it is copied to the device.
 struct AttentionWork {
   WorkView q, k, v;  // k and v: head 0
   WorkView out;

@@ -51,7 +51,7 @@ __device__ float SumOfBlock(float value) {
   return sum;
 }
 
-// The same in float64, for rare rows.
+// The sum in float64, on rare rows.
 __device__ double SumOfBlock(double value) {
   double* const of_threads = reinterpret_cast<double*>(SharedMemory());
   of_threads[threadIdx.x] = value;
