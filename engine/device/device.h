@@ -6,9 +6,9 @@
 //   auto figures = device->Attend(tasks, control);        // returns when all tasks are done
 //   buffer.reset();                                       // memory back to the system
 //
-// Calls are synchronous: the calling thread can read their results when they return. One thread at
-// a time uses a device, except that Allocate, CopyIn, CopyRowsIn and CopyOut are thread-safe: rows
-// move while others are computed.
+// Calls are synchronous: the calling thread can read their results when they return. A device is
+// used by one thread at a time, except that Allocate, CopyIn, CopyRowsIn and CopyOut are
+// thread-safe: rows move while others are computed.
 #pragma once
 
 #include <cstddef>

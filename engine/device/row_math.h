@@ -93,7 +93,7 @@ class RowMath {
 // INVALID_ARGUMENT, naming the field, its value and the limit.
 absl::Status CheckStep(const ModelStep& step);
 
-// "a product of 5,000 x 768 with 3,072 x 768 in bfloat16", for messages.
+// "a product of 5,000 x 768 with 3,072 x 768 in bfloat16": a part of messages.
 std::string NameOf(const ModelStep& step);
 
 }  // namespace hilbert_ring

@@ -1,4 +1,4 @@
-// Powers of two of a vector of lanes, for weights of softmax.
+// Powers of two of a vector of lanes: weights of softmax.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -92,7 +92,7 @@ struct PowerOfTwo {
 class Exp2 {
  public:
   HWY_INLINE Exp2(float log2, int64_t halvings) : unit_(log2) {
-    // The polynomial of degree 6 with value 1 at 0 and the least relative error, 3e-9, for |r| <=
+    // The polynomial of degree 6 with value 1 at 0 and the least relative error, 3e-9, over |r| <=
     // 1/2, by Remez' algorithm.
     constexpr float kSeries[] = {1.0f,
                                  6.9314718246e-1f,

@@ -18,7 +18,7 @@ constexpr int64_t kPageBytes = 4096;
 // translation, and the resident but unused part, 2 MiB at either end, is small.
 constexpr int64_t kLeastForHugePages = int64_t{8} << 20;
 
-// For the address sanitizer the rest of a mapping's last page is out of bounds.
+// The address sanitizer treats the rest of a mapping's last page as out of bounds.
 class MappedBuffer : public Buffer {
  public:
   MappedBuffer(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {

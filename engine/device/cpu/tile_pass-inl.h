@@ -308,7 +308,7 @@ class TilePass {
     run_is_empty_ = true;
   }
 
-  // Of the packed scores, > 0; queries have the sign.
+  // Packed scores' scale, > 0: queries have the sign.
   float Scale() const { return task_.scale == 0 ? 1.0f : std::abs(task_.scale); }
 
   // Whether all nonzero factors and products of scores, and sums of them, are normal numbers: an

@@ -1,5 +1,5 @@
-// The NCCL communicator against a NCCL that hangs and fails; what all communicators do is in
-// tests/conformance.
+// The NCCL communicator over an NCCL that hangs and fails; tests/conformance has the duties of all
+// communicators.
 #include "engine/comm/nccl_communicator.h"
 
 #include <gmock/gmock.h>
