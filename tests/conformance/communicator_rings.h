@@ -28,7 +28,7 @@ std::string TransportName(RingKind kind);
 
 using CommunicatorRing = std::vector<std::unique_ptr<Communicator>>;
 
-// A rendezvous of threads, for one ring.
+// A rendezvous of threads of one ring.
 class ThreadRendezvous {
  public:
   explicit ThreadRendezvous(int size) : blobs_(size) {}

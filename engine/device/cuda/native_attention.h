@@ -37,7 +37,7 @@ class NativeAttention {
  private:
   // The memory of a launch until it ends.
   struct Slot {
-    PinnedMemory pinned;  // the launch's notes, works and tensor maps, for one copy
+    PinnedMemory pinned;  // the launch's notes, works and tensor maps in one copy
     void* device = nullptr;
     Event done;
   };

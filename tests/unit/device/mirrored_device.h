@@ -7,9 +7,9 @@
 
 namespace hilbert_ring {
 
-// The device itself where its memory is the host's. Else one that copies what a task names to the
-// device before it and back after it, gaps included; addresses in the device's own buffers stay as
-// they are.
+// Returns the device itself if its memory is the host's. Otherwise returns a device that copies a
+// task's memory to the device before it and back after it, gaps included. Addresses in the device's
+// own buffers stay.
 std::unique_ptr<Device> Mirrored(std::unique_ptr<Device> device);
 
 }  // namespace hilbert_ring

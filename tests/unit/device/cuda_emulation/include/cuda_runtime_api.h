@@ -1,5 +1,5 @@
-// The part of CUDA's runtime that engine/device/cuda calls, on the host: one small GPU whose
-// streams do their work at once. See runtime.cc.
+// The part of CUDA's runtime that engine/device/cuda calls, on the host: a small GPU whose streams
+// work at once. See runtime.cc.
 #pragma once
 
 #include <cstddef>
@@ -93,5 +93,5 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, uns
                                              unsigned long long flags,
                                              cudaDriverEntryPointQueryResult* result);
 
-// Whether a kernel that is started is run: see runtime.cc.
+// Whether started kernels run: see runtime.cc.
 bool EmulatedKernelRuns();
