@@ -1,6 +1,6 @@
-// The end of a process whose libraries have threads of their own. Some threads of gRPC outlast
-// their work. std::exit, and so a return from main, races with them: OpenSSL's exit handlers free
-// state that an ending thread uses. A signal ended about 1 of 150 stops right after an overload.
+// The end of a process whose libraries have threads of their own. std::exit, and so a return from
+// main, races with threads of gRPC: OpenSSL's exit handlers free state that ending threads use. A
+// signal ended about 1 of 150 stops right after an overload.
 #pragma once
 
 #include <cstdio>

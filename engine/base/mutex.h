@@ -19,9 +19,8 @@
 //     int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
 //   };
 //
-// `./dev check` runs clang's thread safety analysis over all files. The mutex is the standard
-// library's, because the thread sanitizer understands it; std::condition_variable_any takes a
-// MutexLock too.
+// `./dev check` runs clang's thread safety analysis over all files. The thread sanitizer
+// understands the standard library's mutex. std::condition_variable_any takes a MutexLock too.
 #pragma once
 
 #include <condition_variable>
@@ -43,8 +42,7 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex. A function that takes it by reference names the mutex:
-// ABSL_EXCLUSIVE_LOCKS_REQUIRED.
+// A function that takes this by reference names the mutex: ABSL_EXCLUSIVE_LOCKS_REQUIRED.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : lock_(mutex.mutex_) {}

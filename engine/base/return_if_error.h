@@ -7,8 +7,7 @@
 //   }
 //
 // Both return the status as it is. A caller that adds a message or cleans up writes the branch out.
-// Only source files use them: macros have no namespace, so no header of the client library includes
-// this one.
+// Only source files use them, and no header of the client library: macros have no namespace.
 #pragma once
 
 #include <utility>

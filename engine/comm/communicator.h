@@ -7,14 +7,13 @@
 //   communicator->Wait(deadline);      // all of the step's transfers are done
 //
 // A step is one list of transfers, because a transport (NCCL) may have to group them. Transfers
-// between two peers match in list order. A receive fails if the other end differs in step, order or
-// size; its sender may not notice. At most one step is posted at a time. All ranks number steps
-// equally, and numbers only rise. A rank may skip a step without transfers. Zero bytes are a valid
-// transfer. A rank is never its own peer.
+// between two peers match in list order. A receive fails if its sender differs in step, order or
+// size; the sender may not notice. At most one step is posted at a time. All ranks number steps
+// equally, and numbers only rise. Ranks may skip steps. Zero bytes are a valid transfer. A rank is
+// never its own peer.
 //
-// A rank that breaks, is aborted or is destroyed is gone: its peers' transfers with it fail. A
-// network may lose this news in mid-transfer, until the deadline. A caller that learns of it calls
-// Abort.
+// Transfers with a rank that breaks, is aborted or is destroyed fail. A network may lose this news
+// in mid-transfer, until the deadline: a caller that learns of it calls Abort.
 #pragma once
 
 #include <chrono>
@@ -49,8 +48,7 @@ struct CommStep {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Payload of an error after which the posted step's memory must stay until the process ends:
-// transfers may still write to it.
+// Payload of an error after which transfers may write to the step's memory until the process ends.
 inline constexpr char kMemoryInUse[] = "hilbert-ring/memory-in-use";
 
 // Thread-compatible, except that any thread may call Abort.
@@ -63,10 +61,9 @@ class Communicator {
   // "gloo" or "nccl".
   virtual std::string name() const = 0;
 
-  // Starts the step's transfers. Their memory must stay valid until Wait returns or the
-  // communicator is destroyed. To leave a posted step early, call Abort, then Wait.
-  // FAILED_PRECONDITION: a step is posted already, and stays posted. Other errors are as in Wait,
-  // and leave no memory in use.
+  // Starts the step's transfers. Their memory stays valid until Wait returns or the communicator is
+  // destroyed. To leave a step early, call Abort, then Wait. FAILED_PRECONDITION: a step is posted
+  // already, and stays posted. Other errors are as in Wait, and leave no memory in use.
   virtual absl::Status Post(const CommStep& step) = 0;
 
   // Waits for the posted step, if any. DEADLINE_EXCEEDED, UNAVAILABLE (a peer is gone), ABORTED and
@@ -79,8 +76,7 @@ class Communicator {
   virtual void Abort(const std::string& reason) = 0;
 };
 
-// Rendezvous of the ranks that form a communicator: takes a rank's own blob, returns all blobs by
-// rank before the deadline.
+// Rendezvous of a communicator's ranks: takes a rank's blob, returns all by rank, by the deadline.
 using AllGather =
     std::function<absl::StatusOr<std::vector<std::string>>(std::string own, Deadline deadline)>;
 
@@ -92,10 +88,9 @@ struct GlooOptions {
   Deadline deadline;  // for connecting
 };
 
-// Connects a full mesh over TCP. Blocks until connected; notices a vanished peer within the
-// deadline and 10 s. Calls all_gather once, except for a ring of one. Errors are those of
-// Communicator::Wait and all_gather, INVALID_ARGUMENT of the host, and FAILED_PRECONDITION if ranks
-// are of different rings.
+// Connects a full mesh over TCP, within the deadline and 10 s if a peer vanishes. Calls all_gather
+// once, except for a ring of one. Errors are those of Communicator::Wait and all_gather,
+// INVALID_ARGUMENT of the host, and FAILED_PRECONDITION if ranks are of different rings.
 //
 // The process must ignore SIGPIPE: Gloo writes to connections that peers may have closed.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const GlooOptions& options,
@@ -117,9 +112,8 @@ struct NcclOptions {
 // of different rings, two ranks on one GPU (see NCCL_HOSTID), or "no CUDA device ...".
 //
 // NCCL matches transfers by order alone. Each step therefore carries to each peer its number and
-// sizes. Ends that disagree get DATA_LOSS, or wait to the deadline if NCCL itself waits for the
-// rest. Errors name all peers of the step. INTERNAL with kMemoryInUse: a GPU that hangs may still
-// use the memory.
+// sizes. Ends that disagree get DATA_LOSS, or wait to the deadline like NCCL. Errors name all peers
+// of the step. INTERNAL with kMemoryInUse: a GPU that hangs may still use the memory.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options,
                                                                    const AllGather& all_gather);
 

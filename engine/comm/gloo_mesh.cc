@@ -34,8 +34,7 @@ constexpr milliseconds kConnectLimit = std::chrono::seconds(10);
 // Timeouts after which a pair of Gloo gives up connecting.
 constexpr int kTimeoutsToConnect = 5;
 
-// Gloo closes a connection at its event loop's next turn, up to 10 ms later; closers share the
-// turn.
+// Gloo closes a connection at its event loop's next turn, up to 10 ms later: closers share it.
 constexpr int kClosers = 16;
 
 // Gloo adds timeouts to the clock: an unlimited timeout would overflow.

@@ -74,8 +74,7 @@ class CheckedPair final : PairState, public tcp::Pair {
     if (state_ == CLOSED && ex_ != nullptr) TellThoseUnderWay();
   }
 
-  // Closes an accepted connection that broke early: the device does not know it yet, and Gloo's own
-  // code throws.
+  // Closes an accepted connection that the device does not know yet: Gloo's own code throws.
   void changeState(state next) noexcept override {
     if (next == CLOSED && state_ != CONNECTED && fd_ >= 0) {
       try {

@@ -1,6 +1,5 @@
 // Connections of Gloo that survive errors. Gloo's own pairs end the process if a connection breaks
-// while it is made, or if a peer sends unexpected bytes. These close, and all their waits fail at
-// once.
+// while it is made, or if a peer sends unexpected bytes. All waits of these fail at once.
 #pragma once
 
 #include <memory>

@@ -99,8 +99,7 @@ class NcclCommunicator : public Communicator {
     return status_;
   }
 
-  // CANCELLED while the session closes. Notes lie in the session's staging memory, so only calls
-  // inside touch them.
+  // CANCELLED while the session closes. Only calls inside it touch notes, which it owns.
   absl::Status Advance() {
     return session_->Inside([&](NcclEnd& end) -> absl::Status {
       ASSIGN_OR_RETURN(const bool ready, end.Ready());

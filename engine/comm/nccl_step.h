@@ -1,7 +1,6 @@
 // A step's form in NCCL: one group of transfers, and a note to each peer about them.
 //
-// NCCL matches sends with a peer's receives by order alone, not by step or size. The receiver
-// compares the note with its own list.
+// NCCL matches sends with receives by order alone. The receiver compares the note with its list.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,7 @@ enum class Mask {
 };
 
 enum class Result {
-  // Overwrites out and lse. out has any type and is multiplied by out_scale (by a library: after
-  // rounding).
+  // Overwrites out and lse. out has any type, times out_scale (by a library: after rounding).
   kWrite,
   // Merges in place into float32 out, which is always divided by the sum, and the softmax state;
   // (0, -inf, 0) is the identity. FinalizeTask makes lse of the final state.
@@ -84,8 +83,7 @@ struct FinalizeTask {
   float score_scale = 1.0f;  // AttentionTask.scale, its sign ignored
 };
 
-// Copies rows x heads pieces of head_bytes to a dense [rows, heads, head_bytes] block. Strides in
-// bytes.
+// Copies rows x heads pieces to a dense [rows, heads, head_bytes] block. Strides are in bytes.
 struct PackTask {
   const void* from = nullptr;
   int64_t rows = 0, row_stride = 0;

@@ -73,8 +73,7 @@ class Device {
   // RESOURCE_EXHAUSTED: the memory is not available.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) = 0;
 
-  // Whether buffers are host memory. If not, only tasks and calls of this class use addresses in
-  // them.
+  // Whether buffers are host memory. If not, only tasks and this class use addresses in them.
   virtual bool host_memory() const = 0;
 
   // Copy from host memory into a buffer. The caller may reuse `from` when they return. Later calls
@@ -97,14 +96,12 @@ class Device {
   virtual absl::Status Pack(std::span<const PackTask> tasks) = 0;
 
   // The device's computation of encoders' rows, made at the first call. Thread-safe.
-  // FAILED_PRECONDITION with the reason: the memory is the host's, or the library of products is
-  // missing.
+  // FAILED_PRECONDITION: the memory is the host's, or the library of products is missing.
   virtual absl::StatusOr<RowMath*> row_math() = 0;
 };
 
 enum class DeviceKind { kCpu, kCuda };
 
-// Kernels of attention on a GPU.
 enum class AttentionKernel {
   kAuto,    // cuDNN if it is built in, applies and was faster here; else native
   kCudnn,   // cuDNN wherever it applies; an error if it is not built in
@@ -126,20 +123,18 @@ struct DeviceOptions {
   AttentionKernel attention_kernel = AttentionKernel::kAuto;  // kCuda
   // kCuda: use of kernels of compute capability 9.0; false: those of 8.0.
   bool warpgroup_products = true;
-  // kCuda: use of 9.0's kernels with a producer (adr/0008); false: tasks use the kernel that serves
-  // tasks without tensor maps.
+  // kCuda: use of 9.0's kernels with a producer (adr/0008), on tasks with tensor maps.
   bool producer = true;
   // kCuda: the longest time of a native launch, > 0. Keys that take one block of threads longer are
   // cut into successive launches. Tests set less, so that any GPU cuts.
   double launch_seconds = 0.02;
 };
 
-// Returns OK if this build has CUDA and the process sees the GPU, else FAILED_PRECONDITION with the
-// reason, "no CUDA device 0: ...".
+// Returns OK, or FAILED_PRECONDITION with the reason: "no CUDA device 0: ...".
 absl::Status FindCudaDevice(int ordinal);
 
-// INVALID_ARGUMENT with the field: threads out of range, or instructions that this machine does not
-// run. kCuda: errors of FindCudaDevice.
+// INVALID_ARGUMENT with the field: threads, or instructions that this machine does not run. kCuda:
+// errors of FindCudaDevice.
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceOptions& options);
 
 }  // namespace hilbert_ring

@@ -18,8 +18,7 @@
 
 namespace hilbert_ring {
 
-// to = from W^T, [rows, out], of float32 (never rounded to TF32) or bfloat16 numbers; sums are
-// float32.
+// to = from W^T, [rows, out], in float32 (never TF32) or bfloat16; sums are float32.
 struct ProductTask {
   DataType dtype = DataType::kFloat32;  // of from and weights
   int64_t rows = 0, in = 0, out = 0;
@@ -32,8 +31,7 @@ struct ProductTask {
 
 enum class Activation { kNone, kGelu };  // exact: x (1 + erf(x / sqrt(2))) / 2
 
-// Weights of a norm, [dim] each: (x - mean) / sqrt(variance + epsilon) * weight + bias, with the
-// biased variance.
+// (x - mean) / sqrt(variance + epsilon) * weight + bias, [dim], with the biased variance.
 struct DeviceNorm {
   const float* weight = nullptr;  // null: no norm
   const float* bias = nullptr;
@@ -84,7 +82,7 @@ class RowMath {
  public:
   virtual ~RowMath() = default;
 
-  // Each step sees the results of earlier steps. INVALID_ARGUMENT with the field: a step is out of
+  // Steps see the results of earlier steps. INVALID_ARGUMENT with the field: a step is out of
   // range, and no step is computed. INTERNAL with the step's name: the device or its library
   // failed.
   virtual absl::Status Run(std::span<const ModelStep> steps) = 0;

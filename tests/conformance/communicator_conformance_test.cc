@@ -1,5 +1,4 @@
-// The duties of every communicator, at every kind and ring size. Failures are in
-// communicator_failure_test.cc.
+// The duties of every communicator. communicator_failure_test.cc has its failures.
 #include "tests/conformance/communicator_conformance.h"
 
 #include <gmock/gmock.h>

@@ -16,8 +16,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Bytes copied between two checks of the ranks' states: some milliseconds, well within the 100 ms
-// of Abort.
+// Bytes copied between two checks of the ranks' states: some of Abort's 100 ms.
 constexpr int64_t kCopiedBytes = int64_t{8} << 20;
 
 // A transfer from its first post on. Either end that waits first copies it, once.

@@ -148,7 +148,6 @@ class BlockSequence<TilesProduct<Tiles>> {
     int64_t due_ = 0;
   };
 
-  // Weighs the current block, with the products between.
   void Weigh(TileProducts<Tiles>& products) {
     if (now_) {
       now_->vectors == 2 ? WeighVectors<2>(products) : WeighVectors<1>(products);
@@ -167,7 +166,6 @@ class BlockSequence<TilesProduct<Tiles>> {
     Rescale<kVectors>(block, tile.value_dim);
   }
 
-  // Rescales the sums if the maximum moved.
   template <int kVectors>
   static void Rescale(const LaneBlock& block, int64_t value_dim) {
     const LaneTag d;

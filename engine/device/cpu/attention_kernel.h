@@ -1,5 +1,4 @@
-// The kernels of the CPU device, compiled for every instruction set that Highway knows. A device
-// chooses one at run time.
+// The kernels of the CPU device, compiled for every instruction set of Highway, chosen at run time.
 //
 // Attention of one lane tile: a lane is one (query row, query head) of a unit, and vectors run over
 // lanes. A key is one broadcast for all lanes, and maxima and sums of the softmax never cross
@@ -23,8 +22,7 @@ inline constexpr int64_t kMaxScores = 128 * kMaxLaneBlock;   // keys of a tile t
 inline constexpr int64_t kMaxTileFloats = int64_t{1} << 16;  // lanes of a tile times either dim
 static_assert(kMaxLaneBlock * kMaxDim <= kMaxTileFloats);
 
-// Lanes [begin, end) of one batch of a task, lane = row * heads + head; at most kMaxLaneTile and
-// kMaxTileFloats.
+// Lanes [begin, end) of a task's batch, row * heads + head: kMaxLaneTile, kMaxTileFloats at most.
 struct LaneTile {
   const AttentionTask* task = nullptr;
   int64_t batch = 0;
@@ -44,12 +42,11 @@ struct LaneState {
 // Memory of one thread: 1,376 KiB at most, resident as far as it is used. Queries, keys and values
 // take half of their part as pairs of bfloat16.
 struct AttentionScratch {
-  alignas(64) float queries[kMaxTileFloats];     // [lane blocks][head_dim][lanes of the block]
-  LaneState run;                                 // of the keys since the last fold
-  LaneState total;                               // of the keys before
-  alignas(64) float non_finite[kMaxTileFloats];  // as LaneState.out: sums kept apart
-  // A tile of Product::kKeyTile keys.
-  alignas(64) float keys[kMaxKeyTile * kMaxDim];          // [kKeyTile][head_dim]
+  alignas(64) float queries[kMaxTileFloats];      // [lane blocks][head_dim][lanes of the block]
+  LaneState run;                                  // of the keys since the last fold
+  LaneState total;                                // of the keys before
+  alignas(64) float non_finite[kMaxTileFloats];   // as LaneState.out: sums kept apart
+  alignas(64) float keys[kMaxKeyTile * kMaxDim];  // [kKeyTile][head_dim]
   alignas(64) float values[(kMaxKeyTile + 2) * kMaxDim];  // in the product's layout
   alignas(64) float scores[kMaxScores];                   // of a block, or of 3 smaller ones
   alignas(64) float limits[kMaxLaneTile];
@@ -58,8 +55,7 @@ struct AttentionScratch {
 };
 
 // Computes the tile and writes or merges its results. Gives `report` the scores since the last
-// call, about every millisecond and at the end. If it returns false, the tile ends with undefined
-// outputs.
+// call, about every millisecond and at the end; false ends the tile with undefined outputs.
 using AttendTileFunction = void (*)(const LaneTile& tile, AttentionScratch& scratch,
                                     const std::function<bool(int64_t scores)>& report);
 
@@ -67,7 +63,6 @@ using AttendTileFunction = void (*)(const LaneTile& tile, AttentionScratch& scra
 using StoreRowFunction = void (*)(const float* from, int64_t count, float scale, DataType dtype,
                                   void* to);
 
-// Functions compiled for one Highway target.
 struct TargetKernels {
   AttendTileFunction attend = nullptr;             // in float32
   AttendTileFunction attend_with_pairs = nullptr;  // bfloat16 by an instruction on pairs, if any

@@ -55,8 +55,7 @@ struct PowerOfTwo {
   LaneVector n;
 };
 #else
-// Constants of exponents, which are -below * log2 and stop at -127: the power's bits, and so the
-// power, are 0 there.
+// Constants of exponents, which are -below * log2 and stop at -127: the power's bits are 0 there.
 struct ExponentUnit {
   explicit HWY_INLINE ExponentUnit(float log2)
       : factor(hn::Set(LaneTag(), -log2)),
@@ -87,13 +86,11 @@ struct PowerOfTwo {
 #endif
 
 // 2^(-below * log2) / 2^halvings, up to about 2; log2: ScoreUnit's. Exact at 0; results below
-// float32's normal numbers may be 0. Error under 1 ulp beside that of the rounded exponent, at any
-// halvings.
+// float32's normal numbers may be 0. Error under 1 ulp beside that of the rounded exponent.
 class Exp2 {
  public:
   HWY_INLINE Exp2(float log2, int64_t halvings) : unit_(log2) {
-    // The polynomial of degree 6 with value 1 at 0 and the least relative error, 3e-9, over |r| <=
-    // 1/2, by Remez' algorithm.
+    // Degree 6, 1 at 0, least relative error (3e-9) over |r| <= 1/2, by Remez' algorithm.
     constexpr float kSeries[] = {1.0f,
                                  6.9314718246e-1f,
                                  2.4022647738e-1f,
@@ -110,8 +107,8 @@ class Exp2 {
     return below;
   }
 
-  // Works on kCount vectors in place, step by step: a vector's steps wait for each other, and a
-  // processor looks only a few instructions ahead for others.
+  // Works on kCount vectors in place, step by step. A vector's steps wait for each other, and a
+  // processor looks only a few instructions ahead.
   template <int kCount>
   HWY_INLINE void All(LaneVector* below) const {
     PowerOfTwo power[kCount];

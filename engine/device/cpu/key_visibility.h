@@ -37,8 +37,7 @@ class KeyVisibility {
   // No row of the range sees keys from this one on.
   int64_t key_end() const { return key_end_; }
 
-  // Returns the part of these keys that the range's rows see. Ranks and limits are valid after
-  // kSome.
+  // Returns which keys the range's rows see. Ranks and limits are valid after kSome.
   Visible See(const KeyRange& keys);
 
   const float* ranks() const { return ranks_; }  // [count]

@@ -28,9 +28,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Dims whose products are summed before they are added to a score: bounds the rounding error of a
-// long dot product. Runs of 16 have half the error of 64 and cost 8 % at head dim 64 (AVX2, AMD
-// EPYC Zen 3).
+// Dims whose products are summed before they are added to a score, to bound rounding errors. Runs
+// of 16 have half the error of 64, and cost 8 % at head dim 64 (AVX2, AMD EPYC Zen 3).
 inline constexpr int64_t kDimRun = 64;
 
 // scores[j] = queries . keys[j] for kKeys keys at a time. Loops of both products are unrolled four
@@ -141,8 +140,8 @@ HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
 }
 
 // Keys or value dims at once beside 2 or 3 vectors of lanes. 12 accumulators, 3 lane vectors and a
-// broadcast fill AVX2's 16 registers. AVX-512 has 32: 8 at once gain for bfloat16 pairs on AMD's
-// processors and for float32 on Intel's (83 % of the rate in registers, 76 % with 4, on a Xeon with
+// broadcast fill AVX2's 16 registers. AVX-512 has 32. 8 at once gain for bfloat16 pairs on AMD's
+// processors and for float32 on Intel's: 83 % of the rate in registers, 76 % with 4 (a Xeon with
 // AMX).
 inline constexpr int kManyAtOnce = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
 

@@ -14,7 +14,6 @@ enum class SeenScores {
   kNotFinite,  // a score is NaN or +infinity
 };
 
-// A row's softmax in one task.
 struct LaneEnd {
   float row_max = 0;  // of scores before the scale
   double sum = 0;     // of exp(scale * (score - row_max))
@@ -51,8 +50,7 @@ inline double NotBeyond(float greatest, double average) {
   return average > most ? most : average < -most ? -most : average;
 }
 
-// Adds the keys that a row saw in a task to its state, and returns the shares for out. The state's
-// sum is not NaN.
+// Adds a task's visible keys to a row's state, whose sum is not NaN. Returns the shares for out.
 MergeShares MergeKeys(const LaneEnd& end, float& state_max, float& state_sum);
 
 }  // namespace hilbert_ring

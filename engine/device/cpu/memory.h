@@ -9,8 +9,8 @@
 
 namespace hilbert_ring {
 
-// Large buffers have huge pages if the system grants them (madvise). RESOURCE_EXHAUSTED if it
-// refuses the memory. Thread-safe.
+// Large buffers have huge pages if the system grants them (madvise). RESOURCE_EXHAUSTED without
+// memory. Thread-safe.
 absl::StatusOr<std::unique_ptr<Buffer>> MapMemory(int64_t bytes);
 
 }  // namespace hilbert_ring

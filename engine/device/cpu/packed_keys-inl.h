@@ -102,7 +102,6 @@ class PackedKeys {
             .count = count * (part + 1) / parts - first};
   }
 
-  // Whether some value of keys [0, end) is not finite.
   bool HasNonFiniteValues(int64_t batch, int64_t end) const {
     for (int64_t j = 0; j < end; ++j) {
       const int64_t row = batch * task_.v.batch_stride + j * task_.v.row_stride;

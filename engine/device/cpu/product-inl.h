@@ -1,8 +1,7 @@
 // The two matrix products of attention, on float32 numbers or pairs of bfloat16.
 //
 // A product defines the 32-bit element of packed queries, keys, values and weights: kTerms numbers
-// that a dot product takes at once. Elements are kept, moved and broadcast as float. Keys come in
-// tiles of kKeyTile.
+// that a dot product takes at once, stored as float. Keys come in tiles of kKeyTile.
 //
 // It also defines the scratch's layout. Lane blocks have up to kBlockVectors vectors. Zeros pad
 // rows of queries and keys to a multiple of kRowElements elements, the number of rows of keys to
@@ -54,7 +53,6 @@ struct FloatProduct : LaneLayout {
   static constexpr bool kRoundsWeights = false;
   using Exact = FloatProduct;  // treats no product as 0
 
-  // sum + a . b
   static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
     return hn::MulAdd(a, b, sum);
   }
@@ -71,14 +69,13 @@ HWY_INLINE LaneVector UpperOf(LaneVector pair) {
 }
 
 // bfloat16 without conversion: pairs of neighbouring dims for scores, of neighbouring keys for
-// outputs, the first in the lower half. Terms are exact, sums are float32, and weights are rounded
-// to bfloat16.
+// outputs. The first is in the lower half. Terms are exact, sums float32, weights rounded to
+// bfloat16.
 struct PairProduct : LaneLayout {
   static constexpr DataType kDataType = DataType::kBFloat16;
   static constexpr int64_t kTerms = 2;
   static constexpr bool kRoundsWeights = true;
 
-  // sum + both numbers of the pair
   static HWY_INLINE LaneVector AddPair(LaneVector pair, LaneVector sum) {
     return hn::Add(sum, hn::Add(LowerOf(pair), UpperOf(pair)));
   }

@@ -40,8 +40,7 @@ HWY_INLINE hn::Vec<RowTag> LoadFloat16(const uint16_t* from) {
   const auto half = hn::PromoteTo(u, hn::LoadU(RowHalfBits(), from));
   const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(u, 0x8000u)));
   const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(u, 0x7fffu)));
-  // A float32 with float16's exponent, subnormal or not, is 2^112 too small: one product fixes
-  // both. Infinity and NaN are separate.
+  // A float32 with float16's exponent, even a subnormal one, is 2^112 too small.
   const auto finite =
       hn::BitCast(u, hn::Mul(hn::BitCast(RowTag(), magnitude), hn::Set(RowTag(), 0x1p112f)));
   const auto special = hn::Or(magnitude, hn::Set(u, 0x7f800000u));
@@ -84,8 +83,7 @@ HWY_INLINE hn::Vec<RowHalfBits> Float16Bits(hn::Vec<RowTag> value) {
   return hn::DemoteTo(RowHalfBits(), hn::BitCast(i, hn::Or(half, sign)));
 }
 
-// Loads `count` elements, a multiple of 8, of an array from `index` on: each 8 to the next multiple
-// of `stride` floats.
+// Loads `count` elements from `index` on, 8 by 8, each 8 to the next multiple of `stride` floats.
 HWY_INLINE void LoadRow(DataType dtype, const void* data, int64_t index, int64_t count,
                         int64_t stride, float* HWY_RESTRICT to) {
   const RowTag d;
@@ -144,8 +142,7 @@ HWY_INLINE uint16_t LeastNonzero(const uint16_t* from, int64_t count) {
   return found >= kNoBFloat16 ? kNoBFloat16 : static_cast<uint16_t>(found + 1);
 }
 
-// CpuKernels::store_row. It reads each vector before it writes it, from first to last, so a row may
-// be narrowed in place.
+// CpuKernels::store_row. It reads each vector before it writes it, so a row may narrow in place.
 inline void StoreRow(const float* from, int64_t count, float scale, DataType dtype, void* to) {
   const RowTag d;
   const int64_t step = hn::Lanes(d);
@@ -198,8 +195,7 @@ inline void MergeRow(const MergeShares& shares, const float* HWY_RESTRICT values
   }
 }
 
-// to[x][i] = from[i][x] for rows x columns elements, both multiples of 4 unless vectors have length
-// 1.
+// to[x][i] = from[i][x] for rows x columns elements, multiples of 4 if vectors are longer than 1.
 inline void Transpose(const float* HWY_RESTRICT from, int64_t rows, int64_t columns,
                       float* HWY_RESTRICT to) {
 #if HWY_TARGET == HWY_SCALAR

@@ -15,8 +15,8 @@ inline constexpr int64_t kTileRows = 16;
 inline constexpr int64_t kTilePairs = 16;  // in a row of a; rows of b
 
 // The row of dim x in a packed tile of values. value_dim is a multiple of 8, at least 16. A
-// remaining half tile of dims is the lower half of a tile, under zeros: those rows belong to the
-// dims before, whose sums 0 does not change.
+// remaining half tile of dims is the lower half of a tile, under zeros. 0 leaves the sums of the
+// dims before alone.
 inline int64_t ValueTileRow(int64_t value_dim, int64_t x) {
   const int64_t whole = value_dim / kTileRows * kTileRows;
   return x < whole ? x : x + kTileRows / 2;

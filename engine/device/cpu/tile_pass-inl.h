@@ -135,8 +135,8 @@ class TilePass {
     return all;
   }
 
-  // Makes `wrong` nonzero in lanes whose sums of weight times value are not finite although their
-  // weights are: values, seen or not, are not finite, or sums overflowed. Sums of small weights are
+  // Makes `wrong` nonzero in lanes with finite weights whose sums of weight times value are not
+  // finite: a value, seen or not, is not finite, or a sum overflowed. Sums of small weights are
   // always right.
   void FindWrong(const LaneState& state, int64_t first, int64_t b, float* wrong) const {
     const LaneTag d;
@@ -151,7 +151,7 @@ class TilePass {
     hn::Store(hn::IfThenElseZero(is_wrong, hn::Set(d, 1.0f)), d, wrong);
   }
 
-  // Keeps sums that did not overflow in lanes where others did: small weights might lose their last
+  // Keeps finite sums of lanes in which others overflowed: small weights might lose their last
   // bits.
   void KeepWhatIsFinite() {
     const LaneTag d;
@@ -193,7 +193,6 @@ class TilePass {
             .non_finite = scratch_.non_finite + first_lane * task_.value_dim};
   }
 
-  // Index of a lane's row in a view of the task.
   template <typename View>
   int64_t Index(const View& view, int64_t lane) const {
     const int64_t row = (tile_.begin + lane) / task_.heads;
@@ -329,8 +328,8 @@ class TilePass {
                       .sum = state.sum[lane] * doubling_,
                       .scale = std::abs(task_.scale)};
     const SeenScores seen = end.Seen();
-    // Rounded weights are divided by their own sum, so the result is an average; `lse` is of the
-    // weights themselves.
+    // Rounded weights are divided by their own sum, to an average; `lse` is of the weights
+    // themselves.
     double factor =
         seen != SeenScores::kKeys
             ? 1.0
@@ -359,8 +358,7 @@ class TilePass {
     }
   }
 
-  // Makes averages of sums of small weights, and of kept sums of whole weights or values not
-  // finite.
+  // Averages from sums of small weights, and from kept sums of whole weights or values not finite.
   void MakeAverages(const float* HWY_RESTRICT kept, double factor,
                     float* HWY_RESTRICT values) const {
     for (int64_t x = 0; x < task_.value_dim; ++x) {

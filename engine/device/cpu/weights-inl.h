@@ -172,9 +172,8 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile, Between&& b
   }
 }
 
-// Adds values that are not finite to `non_finite` of the lanes that see them, at any weight: a
-// finite weight changes neither infinity nor NaN, and a weight of 0, of a score of -infinity, makes
-// NaN of both.
+// Adds values that are not finite to `non_finite` of the lanes that see them. A finite weight
+// changes neither infinity nor NaN; a weight of 0, of a score of -infinity, makes NaN of both.
 inline void AddNonFiniteValues(const LaneBlock& block, const KeyTile& tile, int64_t lanes) {
   const LaneTag d;
   const auto hidden = hn::Set(d, kNegativeInfinity);

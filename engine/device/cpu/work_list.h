@@ -12,7 +12,6 @@ class WorkList {
  public:
   explicit WorkList(size_t tasks) { ends_.reserve(tasks); }
 
-  // Adds the next task's pieces, 0 or more.
   void Add(int64_t pieces) { ends_.push_back(total() + pieces); }
 
   int64_t total() const { return ends_.empty() ? 0 : ends_.back(); }

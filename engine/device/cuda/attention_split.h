@@ -5,8 +5,7 @@
 // shape has enough scores to be worth the library's preparations. Native kernels compute all other
 // tasks, and tasks whose library results are in doubt.
 //
-// Only results to write go to the library: it keeps neither a merged row's float32 result nor its
-// maximum.
+// Only results to write go to the library, which keeps no float32 result or maximum to merge.
 //
 // Needs no GPU itself: functions for computing, waiting and the time are passed in.
 #pragma once
@@ -28,7 +27,6 @@
 
 namespace hilbert_ring::cuda {
 
-// Properties that a kernel's speed depends on.
 struct TaskShape {
   DataType dtype = DataType::kBFloat16;
   Mask mask = Mask::kNone;
@@ -45,8 +43,8 @@ struct TaskShape {
 // About the number of unmasked (query, key, head) scores of the task.
 double AboutScores(const AttentionTask& task);
 
-// A part of the task of at most `most_scores`, or as near as a cut by batches and, without a mask,
-// query rows comes. At least one row.
+// A part of the task of at most `most_scores`, as near as batches and, without a mask, query rows
+// allow. At least one row.
 AttentionTask PartOf(const AttentionTask& task, double most_scores);
 
 struct AttentionSplitOptions {
@@ -73,8 +71,7 @@ class AttentionSplit {
   AttentionSplit(const AttentionSplitOptions& options, LibraryAttention& library, Native native,
                  Await await, Seconds now);
 
-  // Computes all tasks and waits for the library; adds to `figures`. CANCELLED by `control`; errors
-  // of either.
+  // Computes all tasks and waits; adds to `figures`. CANCELLED by `control`; errors of either.
   absl::Status Attend(std::span<const AttentionTask> tasks, const AttendControl& control,
                       void* stream, AttendFigures& figures);
 

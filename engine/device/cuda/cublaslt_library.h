@@ -1,5 +1,4 @@
-// cuBLASLt's functions, loaded at the first use of a GPU for products: programs start without the
-// library.
+// cuBLASLt's functions, loaded at their first use: programs start without the library.
 #pragma once
 
 #include <cublasLt.h>

@@ -137,8 +137,7 @@ absl::Status CudaDevice::Prepare() {
   status.Update(CudaStatus(cudaMemPoolCreate(&pool, &pool_properties), "making a memory pool"));
   RETURN_IF_ERROR(status);
   pool_ = MemoryPool(pool);
-  // By default the pool returns free memory whenever a thread waits for a stream, and maps it again
-  // for the next job.
+  // By default the pool unmaps free memory whenever a thread waits for a stream.
   uint64_t kept_bytes = static_cast<uint64_t>(meter_->limit());
   status.Update(
       CudaStatus(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes),

@@ -10,7 +10,6 @@
 
 namespace hilbert_ring::cuda {
 
-// The device's calls around work on its stream.
 struct StreamWork {
   void* stream = nullptr;               // a cudaStream_t
   std::function<absl::Status()> begin;  // before the work, on the thread that starts it

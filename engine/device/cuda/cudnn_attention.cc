@@ -38,9 +38,9 @@ constexpr int64_t kMostScores = int64_t{1}
                                 << 36;  // of a call: 25 ms at head dim 64 and 700 TFLOP/s
 
 // A log-sum-exp beyond which results are in doubt. cuDNN multiplies scores by the scale before it
-// subtracts a row's maximum. The two products are each rounded by up to 2^-24 of themselves, so a
-// weight is wrong by 2^-23 of the log-sum-exp. The limit is a quarter of the type's rounding of a
-// weight, 2^-11 or 2^-8. (On an H200 float16 results were out of tolerance at 2^14.)
+// subtracts a row's maximum. Both products are rounded by up to 2^-24, so a weight is wrong by
+// 2^-23 of the log-sum-exp: here a quarter of its rounding to the type, 2^-11 or 2^-8. (On an H200
+// float16 results were out of tolerance at 2^14.)
 float MostLse(DataType dtype) { return dtype == DataType::kFloat16 ? 0x1p10f : 0x1p13f; }
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats };

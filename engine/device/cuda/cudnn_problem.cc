@@ -97,7 +97,7 @@ std::vector<CudnnCall> CudnnCalls(const AttentionTask& task, int64_t most_scores
   }
   if (rows > most_scores / row_scores && rows > 1) return {};
   if (!OffsetsFit(ProblemOf(task, 1, rows))) return {};
-  // Powers of two: segments of few distinct batch counts share graphs.
+  // Powers of two, so that all numbers of segments use few graphs.
   int64_t batch = 1;
   if (rows == task.query_rows) {
     batch = std::clamp<int64_t>(most_scores / (rows * row_scores), 1, task.batch);

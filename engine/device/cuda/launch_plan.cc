@@ -60,7 +60,6 @@ WorkView ViewOf(const View& view) {
   return ViewOf(view.data, view.batch_stride, view.row_stride, view.head_stride);
 }
 
-// Whether every row of the view begins at a multiple of `bytes`.
 bool Aligned(const WorkView& view, int64_t element_bytes, int64_t bytes) {
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data) % bytes);
   return address == 0 && view.batch * element_bytes % bytes == 0 &&

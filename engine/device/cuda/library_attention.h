@@ -20,16 +20,15 @@ class LibraryAttention {
   virtual std::string name() const = 0;  // "cudnn"
 
   // Starts the task on the stream (a cudaStream_t). Returns the number of its scores, or 0 and
-  // starts nothing if the library does not take the task. Call Doubts after kMostLibraryTasks tasks
-  // at the latest.
+  // starts nothing if the library does not take it. Call Doubts after at most kMostLibraryTasks
+  // tasks.
   virtual absl::StatusOr<int64_t> Attend(const AttentionTask& task, void* stream) = 0;
 
   // The reason that Attend last returned 0, in the library's own words if it gave any.
   virtual std::string Refusal() const = 0;
 
-  // Returns for each task started since the last call, in order, whether its results may differ
-  // from AttentionTask's: libraries treat huge, infinite and NaN scores and values differently.
-  // Wait for the stream first.
+  // Returns for each task since the last call, in order, whether its results may differ from
+  // AttentionTask's: libraries differ in huge, infinite and NaN numbers. Wait for the stream first.
   virtual std::vector<bool> Doubts() = 0;
 };
 

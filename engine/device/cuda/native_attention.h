@@ -1,5 +1,5 @@
-// Attention by native kernels: tasks are cut into launches (launch_plan.h), two of them in flight,
-// and the caller may cancel between them.
+// Attention by native kernels, in launches (launch_plan.h) of which two are in flight. The caller
+// may cancel between them.
 #pragma once
 
 #include <array>
@@ -29,13 +29,12 @@ class NativeAttention {
 
   std::string name() const;  // "native", "native-sm90", "native-sm90-pipelined"
 
-  // Puts launches on the stream, and adds scores of ended launches to `scores`. Work may still be
-  // on the stream after an error.
+  // Puts launches on the stream, and adds ended ones to `scores`. An error leaves work on the
+  // stream.
   absl::Status Attend(std::span<const AttentionTask> tasks, const AttendControl& control,
                       cudaStream_t stream, int64_t& scores);
 
  private:
-  // The memory of a launch until it ends.
   struct Slot {
     PinnedMemory pinned;  // the launch's notes, works and tensor maps in one copy
     void* device = nullptr;

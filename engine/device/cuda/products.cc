@@ -24,7 +24,6 @@ uint32_t AlignmentOf(const void* address) {
   return static_cast<uint32_t>(bits & -bits);
 }
 
-// Properties that choose an algorithm.
 struct Shape {
   DataType dtype = DataType::kFloat32;
   int64_t rows = 0, in = 0, out = 0, workspace_bytes = 0;
@@ -43,7 +42,6 @@ Shape ShapeOf(const ProductTask& task) {
           .to_alignment = AlignmentOf(task.to)};
 }
 
-// An opaque object of the library, with the function that frees it.
 template <typename Handle>
 using Object = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
@@ -51,8 +49,7 @@ using Layout = Object<cublasLtMatrixLayout_t>;
 using Descriptor = Object<cublasLtMatmulDesc_t>;
 using Preference = Object<cublasLtMatmulPreference_t>;
 
-// A row-major matrix is the library's transposed one: [rows, in] is its in x rows. It computes to^T
-// = (weights^T)^T from^T.
+// The library's matrices are column-major: it computes to^T = (weights^T)^T from^T.
 struct Plan {
   Descriptor product{nullptr, nullptr};
   Layout weights{nullptr, nullptr}, from{nullptr, nullptr}, to{nullptr, nullptr};

@@ -19,8 +19,7 @@ class Products {
   virtual absl::Status Start(const ProductTask& task, void* stream) = 0;
 };
 
-// Uses the calling thread's current device. FAILED_PRECONDITION: the library is not built in,
-// missing or too old; else its error.
+// Uses the thread's current device. FAILED_PRECONDITION: the library is missing or too old.
 absl::StatusOr<std::unique_ptr<Products>> MakeProducts();
 
 }  // namespace hilbert_ring::cuda

@@ -17,7 +17,6 @@ constexpr int64_t kPieceBytes = 4 << 20;  // of a chunk of rows
 constexpr int kPieces = 3;                // one is filled, one travels, one is done
 constexpr int64_t kRowAlignment = 16;     // of the rows after their numbers in a piece
 
-// A piece of pinned memory and the event after which it is free.
 struct Piece {
   PinnedMemory memory;
   Event free;
@@ -119,7 +118,6 @@ class PinnedStaging : public Staging {
   }
 
  private:
-  // A piece that the device has read.
   absl::Status NextIn(Piece*& piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     piece = &in_pieces_[next_in_++ % kPieces];
     return CudaStatus(cudaEventSynchronize(piece->free.get()), "waiting for a pinned piece");

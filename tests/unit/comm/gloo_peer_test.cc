@@ -1,5 +1,4 @@
-// A peer dies while a ring forms or in a step: the ring ends with an error that names it, and the
-// process continues.
+// A peer dies while a ring forms or in a step: the ring ends with an error, the process continues.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,8 +24,7 @@ class DyingPeer {
  public:
   ~DyingPeer() { Die(); }
 
-  // Connects to rank 0, and claims the higher address: Gloo's rank of the higher address connects,
-  // so rank 0 only accepts.
+  // Connects to rank 0, and claims the higher address, so that rank 0 only accepts.
   absl::StatusOr<std::vector<std::string>> Connect(const std::string& own) {
     const size_t begin = own.find('\0') + 1;
     const size_t bytes = (own.size() - begin) / 2;
@@ -86,8 +84,7 @@ struct Preamble {
   uint64_t remote_offset = 0;
 };
 
-// A part of an operation, an unexpected operation and one of unknown kind: exceptions end in Gloo's
-// thread.
+// A part of an operation, an unexpected one and one of unknown kind throw in Gloo's thread.
 TEST(GlooPeer, ThatDiesInAnyOperation) {
   for (const Preamble& sent : {Preamble{.length = 1000}, Preamble{.slot = 5, .length = 8},
                                Preamble{.length = ~uint64_t{0}}, Preamble{.opcode = 77}}) {

@@ -1,5 +1,4 @@
-// The NCCL communicator over an NCCL that hangs and fails; tests/conformance has the duties of all
-// communicators.
+// The NCCL communicator over an NCCL that hangs and fails.
 #include "engine/comm/nccl_communicator.h"
 
 #include <gmock/gmock.h>

@@ -68,15 +68,14 @@ struct AttentionCase {
 
 // Returns the first error in out and lse under the shape's mask and result; empty: they are right.
 //
-// A float32 dot product of n terms errs by 4 sqrt(n) 2^-24 of the sum of their magnitudes at most,
-// except once in thousands (Higham and Mary 2019, lambda = 4). A merged part adds no error that
-// grows with the scores. A weight errs by as much, relatively, and by 4e-7 by its exponential and
-// argument; out errs by twice that of the values' differences from their average. Sums err by 2e-6
-// of their terms, lse by a score's error and the rounding of itself and of the scaled maximum. A
-// kernel on pairs of bfloat16 may round weights of bfloat16 tasks by 2^-8, of which only
-// differences from the average count. A GPU's tensor cores round weights of 16-bit tasks by 2^-8 or
-// 2^-11, and divide by the sum before rounding. cuDNN's results are rounded before and after
-// scaling, unless by a power of two.
+// A float32 dot product of n terms errs by 4 sqrt(n) 2^-24 of the sum of their magnitudes, except
+// once in thousands (Higham and Mary 2019, lambda = 4). Merges add no error that grows with the
+// scores. A weight errs by as much, relatively, and by 4e-7 by its exponential and argument. out
+// errs by twice that of the values' differences from their average. Sums err by 2e-6 of their
+// terms, lse by a score's error and the rounding of itself and of the scaled maximum. Kernels on
+// pairs of bfloat16 may round weights by 2^-8, of which differences from the average count. A GPU's
+// tensor cores round 16-bit tasks' weights by 2^-8 or 2^-11, and divide by the sum before rounding.
+// cuDNN rounds before and after scaling.
 std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by);
 
 }  // namespace hilbert_ring

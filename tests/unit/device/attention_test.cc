@@ -203,8 +203,7 @@ TEST_P(AttentionTest, SameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// Many blocks of threads at once, on aligned rows, repeatedly: a race would change bits. A GPU gets
-// hundreds of tiles, other devices few.
+// Many blocks of threads at once, on aligned rows, repeatedly: a race would change bits.
 TEST_P(AttentionTest, SameBitsEveryTime) {
   auto device = MakeDeviceUnderTest();
   const bool is_gpu = device->info().name.find("NVIDIA") != std::string::npos;

@@ -1,5 +1,4 @@
-// A row and head of an attention task by the definition, in float64, with NaN and infinities, like
-// tests/golden/attention_oracle.py.
+// A row and head of an attention task by the definition, in float64: see attention_oracle.py.
 #pragma once
 
 #include <cstdint>

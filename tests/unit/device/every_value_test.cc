@@ -1,5 +1,4 @@
-// Attention at every value, on every kernel of the machine: any magnitude, the ends of float32, and
-// numbers that are not finite.
+// Attention at any magnitude, at the ends of float32, and on numbers that are not finite.
 #include <algorithm>
 #include <cmath>
 #include <iterator>

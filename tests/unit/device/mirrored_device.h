@@ -7,9 +7,8 @@
 
 namespace hilbert_ring {
 
-// Returns the device itself if its memory is the host's. Otherwise returns a device that copies a
-// task's memory to the device before it and back after it, gaps included. Addresses in the device's
-// own buffers stay.
+// Returns the device itself if its memory is the host's. Otherwise the result copies a task's
+// memory to the device before it and back after it, gaps included. The device's own addresses stay.
 std::unique_ptr<Device> Mirrored(std::unique_ptr<Device> device);
 
 }  // namespace hilbert_ring

@@ -148,8 +148,7 @@ TEST_P(ValueLimitsTest, AnInfiniteValueOfAnyFiniteScoreKeepsItsSign) {
   }
 }
 
-// Merges parts with scores of -infinity alone, with NaN scores and with values that are not finite,
-// in every order.
+// Merges parts of scores -infinity, of NaN scores and of values not finite, in every order.
 TEST_P(ValueLimitsTest, PartsThatAreNotFiniteMerge) {
   const double odd = kInfinity;
   std::vector<double> keys(12, -odd);

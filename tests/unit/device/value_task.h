@@ -31,8 +31,7 @@ struct ValueTask {
   float Rounded(double value) const;
 };
 
-// The rounding of one weight by a kernel (DeviceInfo's name: "cpu/avx2") that rounds weights to a
-// 16-bit type; else 0.
+// A weight's rounding by a kernel (DeviceInfo's name) that rounds weights to 16 bits; else 0.
 double WeightRoundingOf(const std::string& kernel, DataType dtype);
 
 struct ValueResult {
@@ -40,8 +39,7 @@ struct ValueResult {
   std::vector<float> lse;  // [queries]
 };
 
-// Attend runs one task that writes. AttendInParts merges parts of keys that end at `ends`, whose
-// last element is the number of keys.
+// Attend runs one task that writes. AttendInParts merges parts of keys that end at `ends`.
 ValueResult Attend(Device& device, const ValueTask& task);
 ValueResult AttendInParts(Device& device, const ValueTask& task, const std::vector<int64_t>& ends);
 

@@ -46,8 +46,7 @@ __device__ __forceinline__ void Score(float (&scores)[Kernel::kRowTiles][Kernel:
       for (int e = 0; e < 4; ++e) scores[r][n][e] = 0.0f;
     }
   }
-  // Matrices of the thread's address: rows, then pieces, on the left; pieces, then rows, on the
-  // right.
+  // The thread's matrix: rows, then pieces, on the left side; pieces, then rows, on the right.
   const int left_row = warp * 16 * Kernel::kRowTiles + thread % 16;
   const int left_piece = thread / 16;
   const int right_row = thread % 8 + thread / 16 * 8;

@@ -27,8 +27,7 @@ struct Careful {
   static constexpr int kLanes = 16;
   static constexpr int kKeys = 64;
   static constexpr int kMostHeadDim = 256;
-  // A thread owns scores of one key and kScoreLanes lanes, and sums of two dims and kValueLanes
-  // lanes.
+  // A thread owns scores of a key and kScoreLanes lanes, sums of two dims and kValueLanes lanes.
   static constexpr int kScoreLanes = kLanes * kKeys / kThreads;
   static constexpr int kPairs = kDimension / 2;
   static constexpr int kValueLanes = kLanes * kPairs / kThreads;

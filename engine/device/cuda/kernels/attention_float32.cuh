@@ -1,5 +1,4 @@
-// Attention in float32 by plain multiply-adds, on any GPU. It widens 16-bit elements as it loads
-// them.
+// Attention in float32 by plain multiply-adds, on any GPU. 16-bit elements are widened.
 //
 // A block of 128 threads computes a tile of 64 lanes over tiles of 64 keys. Thread (y, x) of 8 x 16
 // owns lanes 8 y to 8 y + 7: their scores with keys x, x + 16, ..., and dims 4 x to 4 x + 3 of each
@@ -7,8 +6,8 @@
 // pieces of 64: shared memory stays below 48 KiB at every dim.
 //
 // A tile's sums of values are added to the run's, which are folded into the total every
-// kTilesPerFold tiles: rounding errors grow with 64 + tiles / 64 instead of keys. Millions of equal
-// keys show them.
+// kTilesPerFold tiles. Rounding errors of equal keys thus grow with 64 + tiles / 64 instead of
+// keys.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,9 @@
 // Softmax, masks and results of scores in registers, as fragments of matrix products.
 //
 // Thread t of a warp holds parts of rows t / 4 and t / 4 + 8 of each 16 rows: columns 2 (t % 4) and
-// the next of every 8. Sums of mma.m16n8k16 and of a warpgroup's wgmma.m64nNk16 both have this
-// layout.
+// the next of every 8. Sums of mma.m16n8k16 and of wgmma.m64nNk16 have this layout.
 //
-// A Kernel has Element, kRowTiles (16-row tiles of a warp), kDim (a multiple of 64), kKeys (of a
-// tile) and Walk.
+// A Kernel has Element, kRowTiles (of a warp), kDim (a multiple of 64), kKeys (of a tile) and Walk.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +16,8 @@
 
 namespace hilbert_ring::cuda {
 
-// float16 weights are scaled by 2^this, so that small weights keep their digits; the greatest, 1,
-// stays far below the limit of 65504.
+// float16 weights are scaled by 2^this, to keep small weights' digits, far below the limit of
+// 65504.
 template <typename T>
 inline constexpr float kWeightShift = 0.0f;
 template <>
@@ -55,8 +53,7 @@ __device__ __forceinline__ void Clear(Softmax16<Kernel>& state,
   }
 }
 
-// Whether weights of keys 8 n to 8 n + 7 are polynomials: each kPolynomialEvery-th group, if Kernel
-// has that constant.
+// Whether weights of keys 8 n to 8 n + 7 are polynomials: each kPolynomialEvery-th group, if any.
 template <typename Kernel>
 __host__ __device__ constexpr bool IsPolynomial(int n) {
   if constexpr (requires { Kernel::kPolynomialEvery; }) {
@@ -79,11 +76,10 @@ struct Rescale16 {
 // weights by another: 2^-15 in all. Rounding a weight to 16 bits costs eight times that.
 inline constexpr float kMostRounded = 256.0f;
 
-// Turns scores into weights of the new row maximum and rescales the sums of weights; RescaleOut
-// does so for sums of values. Beyond kMostRounded scores are subtracted before the scale, at an
-// instruction more a score: differences are exact where they matter, so the greatest key's weight
-// is 1 at any magnitude. A NaN among the scores does not reach the row maximum, but stays in the
-// sum.
+// Turns scores into weights of the new row maximum and rescales sums of weights; RescaleOut
+// rescales sums of values. Beyond kMostRounded scores are subtracted before the scale, at an
+// instruction more a score: differences are then exact, and the greatest key's weight is 1 at any
+// magnitude. A NaN among the scores does not reach the row maximum, but stays in the sum.
 template <typename Kernel>
 __device__ __forceinline__ Rescale16<Kernel> Weigh(
     Softmax16<Kernel>& state, float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
@@ -204,7 +200,6 @@ struct DirectRows {
 
 // Stores the tile's rows, or leaves them all to AttendCarefully if `note` returns true. Like
 // BlockNote, `note` is a barrier of all threads with rows of the tile. `rows` stores the tiles that
-// it takes.
 // it takes.
 template <typename Kernel, typename Note, typename Rows = DirectRows>
 __device__ __forceinline__ void StoreRows(

@@ -1,12 +1,10 @@
 // Attention of 16-bit types by a producer and consumers, on compute capability 9.0.
 //
 // A block stays on its multiprocessor and computes one tile of lanes after the other. Its last
-// warpgroup is the producer: the bulk tensor engine copies keys and values into kStages buffers
-// each for one thread, and three warps load the next tile's queries. The others are consumers of 64
-// lanes each: they wait for a full buffer, multiply, and mark it free.
-//
-// Consumers start products by turns: while one turns scores into weights, the tensor cores have
-// another's products.
+// warpgroup is the producer. A thread makes the bulk tensor engine copy keys and values into
+// kStages buffers each; three warps load the next tile's queries. The others are consumers of 64
+// lanes each: they wait for a full buffer, multiply, and mark it free. They start products by
+// turns: while one turns scores into weights, the tensor cores work for another.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +44,8 @@ struct Turns {
   }
 };
 
-// Sets scores of keys from limit[half] on, counted from the thread's first column, to -infinity in
-// its rows t / 4 + 8 half.
+// Scores of keys from limit[half] on, from the thread's first column, become -infinity in its row
+// half.
 template <typename Kernel>
 __device__ __forceinline__ void HideBeyond(float (&scores)[Kernel::kKeys / 8][4],
                                            const int (&limit)[2]) {

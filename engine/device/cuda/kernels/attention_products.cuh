@@ -1,7 +1,6 @@
 // The two products of attention, of one warpgroup's lanes, over rows in panels.
 //
-// A Kernel has Element, kDim, kLanes (rows of a panel of queries) and kKeys (rows of a panel of
-// keys or values).
+// A Kernel has Element, kDim, kLanes (rows of a panel of queries) and kKeys (of keys or values).
 #pragma once
 
 #include <cstdint>

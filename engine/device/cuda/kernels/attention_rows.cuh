@@ -18,15 +18,13 @@ struct RowState {
   float sum;
 };
 
-// Factors of a row's result: out = sums * own + prior * before. Sum: the type of sums, float or
-// double.
+// Factors of a row's result: out = sums * own + prior * before. Sum: the type of sums.
 template <typename Sum>
 struct RowEnd {
   float own = 0, before = 0;
   RowState state{NegativeInfinity(), 0.0f};
 
-  // sees: a score is above -infinity; else `own` is 0 whatever the sums are. merges: the same of
-  // the prior, which is not read otherwise.
+  // sees: a score is above -infinity, else `own` is 0. merges: the prior has such a score.
   bool sees = false, merges = false;
 
   // The same result: out = (sums * now + prior * then) / (sum * now + then) * out_scale.
@@ -124,8 +122,7 @@ __device__ inline bool InPlace(const AttentionWork& work) {
   return work.prior_out.data != nullptr && work.prior_out.data == work.out.data;
 }
 
-// Stores two values of a row at elements `at` and at + 1 of out, an even number from the row's
-// first.
+// Stores two values of a row at elements `at` and at + 1 of out, an even distance from the first.
 __device__ inline void StorePair(const AttentionWork& work, int64_t at, float first, float second) {
   switch (work.out_dtype) {
     case kWorkFloat32: {
@@ -171,8 +168,7 @@ __device__ inline float EndExactly(const AttentionWork& work, const RowEnd<Sum>&
   return static_cast<float>((own + before) / all * work.out_scale);
 }
 
-// Stores like StorePair, from sums that are finite if the row's state is. prior: the row in
-// prior_out, or null.
+// Stores like StorePair, from sums that are finite if the state is. prior: in prior_out, or null.
 __device__ inline void EndPair(const AttentionWork& work, const RowEnd<float>& end,
                                const float* prior, int64_t row_at, int dim, float first,
                                float second) {

@@ -11,7 +11,6 @@ namespace hilbert_ring::cuda {
 
 __device__ __forceinline__ float NegativeInfinity() { return __int_as_float(0xff800000); }
 
-// An element of q, k or v.
 __device__ __forceinline__ float Widen(int dtype, const void* data, int64_t at) {
   switch (dtype) {
     case kWorkBFloat16:

@@ -1,9 +1,8 @@
 // Attention of 16-bit types by Hopper's asynchronous products, on compute capability 9.0.
 //
 // A block of kGroups warpgroups computes a tile of lanes, 64 a group. Asynchronous copies bring
-// keys and values into two buffers each. Both products of a step start together and scores are
-// awaited first: the threads turn them into weights while the tensor cores sum the values of the
-// tile before.
+// keys and values into two buffers each. Both products of a step start together, and scores are
+// awaited first: the threads turn them into weights during the other product.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +52,7 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
                                              Softmax16<Kernel>& state,
                                              float (&out)[1][Kernel::kDim / 8][4]) {
   using T = typename Kernel::Element;
-  // Fields in registers: asynchronous products may change memory, so the loop would read them
-  // again.
+  // Fields in registers: the loop would read memory again, which asynchronous products may change.
   const AttentionWork& work = *tile.work;
   const float score_scale = work.score_scale;
   const bool aligned = kAligned || work.keys_aligned != 0;
@@ -121,8 +119,7 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
     WarpgroupBegin();
     StartScores<Kernel>(scores[0], own_queries, PartAt(keys, other * Kernel::kTileRows));
     StartValues<Kernel>(out[0], weights, PartAt(values, buffer * Kernel::kTileRows));
-    // The tensor cores are busy: load the next step's rows into the buffers that the last step
-    // read.
+    // During the products the next step's rows replace the rows that the last step read.
     const KeyTile after = walk.Next(next.begin + Kernel::kKeys);
     load_values(next, other);
     load_keys(after, buffer);

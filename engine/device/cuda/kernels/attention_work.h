@@ -42,8 +42,7 @@ struct AttentionWork {
   WorkView lse;
   WorkState state;
 
-  // Float32 out and its state, which the result is merged with; null data: no merge. May be out and
-  // state themselves.
+  // Float32 out and state to merge the result with; null data: no merge. May be out and state.
   WorkView prior_out;
   WorkState prior_state;
 
@@ -55,8 +54,7 @@ struct AttentionWork {
   int64_t key_end = 0;
   int64_t diagonal_shift = 0;  // within [-query rows, key rows]
 
-  // The launch's tiles [first_tile, first_tile + tiles) are the task's from task_tile on. Each
-  // batch has tiles_per_batch.
+  // The launch's tiles [first_tile, first_tile + tiles) are the task's from task_tile on.
   int64_t first_tile = 0;
   int64_t tiles = 0;
   int64_t task_tile = 0;
@@ -74,14 +72,12 @@ struct AttentionWork {
   int out_dtype = kWorkFloat32;
   int mask = kWorkMaskNone;
 
-  // Whether all rows of q, or of k and v, begin at multiples of 16 bytes, and rows of out at
-  // multiples of two elements.
+  // Rows of q, or of k and v, begin at multiples of 16 bytes; rows of out at those of two elements.
   int queries_aligned = 0;
   int keys_aligned = 0;
   int out_aligned = 0;
 };
 
-// Output of a launch about its tiles.
 struct LaunchNotes {
   unsigned long long* scores = nullptr;  // number computed; is added to
   unsigned* careful = nullptr;           // becomes 1 if one of careful_tiles does

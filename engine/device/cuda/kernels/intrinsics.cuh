@@ -30,15 +30,13 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
 }
 
 // Copies 16 bytes from global to shared memory, or 16 zeros unless `read`: then `global` may be any
-// address. Both are aligned to 16 bytes. Visible to the thread after CopyAsyncWait, to others after
-// a barrier that follows it.
+// address. Both are aligned to 16 bytes. Visible after CopyAsyncWait, to others after a barrier.
 __device__ __forceinline__ void CopyAsync16(void* shared, const void* global, bool read) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(read ? 16 : 0)
                : "memory");
 }
 
-// Waits for all of the thread's copies.
 __device__ __forceinline__ void CopyAsyncWait() {
   asm volatile("cp.async.wait_all;\n" ::: "memory");
 }
@@ -52,7 +50,6 @@ __device__ __forceinline__ void LoadMatrices(uint32_t (&matrices)[4], const void
                : "memory");
 }
 
-// Loads the transposed matrices.
 __device__ __forceinline__ void LoadTransposed(uint32_t (&matrices)[4], const void* shared_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])

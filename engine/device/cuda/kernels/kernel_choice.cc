@@ -7,8 +7,7 @@ namespace {
 
 constexpr int64_t kShortLanes = 64;  // of kTensor64Short's tile, half of kTensor64's
 
-// Up to this many lanes, or keys, a warpgroup kernel's tile would be half empty. Bounds not
-// measured.
+// Up to these, a warpgroup kernel's tile would be half empty. The bounds are not measured.
 constexpr int64_t kFewLanes64 = 128;
 constexpr int64_t kFewLanes128 = 64;
 constexpr int64_t kFewKeys = 64;

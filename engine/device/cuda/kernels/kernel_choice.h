@@ -21,7 +21,6 @@ enum class NativeKernel {
   kPipelined128,
 };
 
-// The GPU's ways to multiply 16-bit matrices that native kernels use.
 enum class MatrixUnits {
   kNone,
   kWarp,       // products of a warp, from compute capability 8.0

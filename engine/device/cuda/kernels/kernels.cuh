@@ -19,8 +19,7 @@ struct AttendLaunch {
   int count = 0;
   int64_t tiles = 0;
   LaunchNotes notes;
-  // MatrixUnits::kPipelined alone: each work's map of keys, then of values; and the number of
-  // blocks that stay on the GPU.
+  // Pipelined kernels alone: each work's map of keys, then of values; the number of blocks.
   const TensorMap* maps = nullptr;
   int multiprocessors = 1;
 };
@@ -34,10 +33,8 @@ cudaError_t PrepareFloat16Warpgroups();
 cudaError_t PrepareBFloat16Pipelines();
 cudaError_t PrepareFloat16Pipelines();
 
-// Whether this build has the kernels of MatrixUnits::kWarpgroup. Without them their functions
-// return cudaErrorNoKernelImageForDevice.
+// Without these kernels their functions return cudaErrorNoKernelImageForDevice.
 bool HasWarpgroupKernels();
-// The same for MatrixUnits::kPipelined.
 bool HasPipelinedKernels();
 
 cudaError_t LaunchFloat32(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);

@@ -19,7 +19,6 @@ constexpr int kScratchBytes = kMostThreads * sizeof(double);  // of a block's su
 // default. Longer rows are computed again in each pass.
 constexpr int64_t kMostKept = ((48 << 10) - kScratchBytes) / 4;
 
-// dtype: a DataType.
 __device__ float LoadAs(int dtype, const void* from, int64_t index) {
   if (dtype == static_cast<int>(DataType::kFloat32)) return static_cast<const float*>(from)[index];
   if (dtype == static_cast<int>(DataType::kBFloat16)) {
@@ -64,7 +63,6 @@ __device__ double SumOfBlock(double value) {
 
 __device__ float Gelu(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
 
-// A row's values before its norm.
 template <bool kKept>
 struct Row {
   const RowsTask& task;

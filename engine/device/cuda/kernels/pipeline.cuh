@@ -1,7 +1,6 @@
-// Hopper's instructions for a producer and its consumers: barriers in shared memory that count
-// arrivals and copied bytes, copies by the bulk tensor engine, barriers of some warps, and moves of
-// registers between warpgroups. Compute capability 9.0 alone (sm_90a). A stand-in of this header
-// runs on the host.
+// Hopper's instructions for a producer and its consumers: barriers that count arrivals and copied
+// bytes, copies by the bulk tensor engine, barriers of some warps, and moves of registers between
+// warpgroups. Compute capability 9.0 alone (sm_90a). A stand-in of this header runs on the host.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,7 @@
 
 namespace hilbert_ring::cuda {
 
-// A barrier in shared memory, in phases. A phase ends when all its threads have arrived and all
-// expected bytes are there.
+// A barrier in shared memory. A phase ends when all threads and expected bytes have arrived.
 struct PhaseBarrier {
   uint64_t state;
 };
@@ -43,8 +41,8 @@ __device__ __forceinline__ void ArriveExpecting(PhaseBarrier& barrier, int bytes
       : "memory");
 }
 
-// Returns when the phase of this parity has ended. The first phase has parity 0; the phase before
-// it, of parity 1, has ended.
+// Returns when the phase of this parity has ended. The first has parity 0; parity 1 ended before
+// it.
 __device__ __forceinline__ void Await(PhaseBarrier& barrier, int parity) {
   asm volatile(
       "{\n.reg .pred done;\n"

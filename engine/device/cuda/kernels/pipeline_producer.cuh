@@ -1,5 +1,4 @@
-// The producer of attention_pipelined.cuh: goes through the block's tiles ahead of the consumers,
-// up to the free buffers.
+// The producer of attention_pipelined.cuh: runs ahead of the consumers, up to the free buffers.
 #pragma once
 
 #include <cstdint>
@@ -98,8 +97,7 @@ __device__ __forceinline__ void CopyQueries(typename Kernel::Element* shared, co
 }
 
 // Takes the block's tiles, each when a slot is free, and loads their queries. A triangle's tiles
-// take unequal times, so a block takes the next tile when it has time. thread: of kQueryWarps
-// warps.
+// take unequal times, so blocks take tiles at run time. thread: of kQueryWarps warps.
 template <typename Kernel>
 __device__ __forceinline__ void ProduceQueries(PipelineMemory<Kernel>& memory,
                                                const PipelineWorks& launch, int thread) {

@@ -16,8 +16,7 @@ inline constexpr int kWorkTypeOf = kWorkBFloat16;
 template <>
 inline constexpr int kWorkTypeOf<Float16> = kWorkFloat16;
 
-// `rows` of StoreRows that use the memory of the warp's queries, after the last product that reads
-// them.
+// `rows` of StoreRows that use the memory of the warp's queries, after their last product.
 template <typename Kernel>
 struct StagedRows {
   using T = typename Kernel::Element;

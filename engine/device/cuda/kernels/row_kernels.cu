@@ -1,5 +1,5 @@
-// Kernels over rows: zero keys, the final rounding, packing, scattering, fills. A fixed number of
-// blocks walks any size in one launch.
+// Kernels over rows: zero keys, the final rounding, packing, scattering, fills. Any size is one
+// launch of a bounded number of blocks.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -101,7 +101,6 @@ __global__ void FinalizeKernel(FinalizeTask task, int to_dtype) {
   }
 }
 
-// Scales 16-bit results in place.
 template <typename T>
 __global__ void ScaleRowsKernel(Pieces pieces, MutableView out, int64_t dim, float scale) {
   const int thread = threadIdx.x % kWarp;

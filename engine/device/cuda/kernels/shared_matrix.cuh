@@ -2,8 +2,8 @@
 //
 // The PTX ISA defines the descriptor for wgmma: bits 0 to 13 the first byte's address, 16 to 29 and
 // 32 to 45 two strides, all in units of 16 bytes; 49 to 51 the first row's place among eight; 62
-// and 63 the permutation of pieces. A panel (attention_panels.cuh) uses only one stride, from eight
-// rows to the next.
+// and 63 the permutation of pieces. A panel uses only the stride of eight rows
+// (attention_panels.cuh).
 #pragma once
 
 #include <cstdint>

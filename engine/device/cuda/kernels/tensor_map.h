@@ -1,5 +1,4 @@
-// A description of keys or values in global memory, from which the bulk tensor engine copies boxes
-// (CopyBox of pipeline.cuh).
+// Keys or values in global memory, from which the bulk tensor engine copies boxes (CopyBox).
 #pragma once
 
 namespace hilbert_ring::cuda {

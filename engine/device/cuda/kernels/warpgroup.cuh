@@ -5,8 +5,7 @@
 // of the group holds rows 16 w to 16 w + 15.
 //
 // A product owns its sums, left fragments and shared memory from WarpgroupBegin until WarpgroupWait
-// for its batch. The compiler does not know: registers pass WarpgroupHold before the one and after
-// the other.
+// for its batch. The compiler does not know: pass registers to WarpgroupHold before and after.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,6 @@ __device__ __forceinline__ void WarpgroupBegin() {
   asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 
-// Ends a batch of products.
 __device__ __forceinline__ void WarpgroupCommit() {
   asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }

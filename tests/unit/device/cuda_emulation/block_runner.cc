@@ -31,8 +31,7 @@ struct Copy {
   size_t bytes;
 };
 
-// Runs one thread of each block. It lasts as long as its system thread, because starting a fiber
-// takes system calls.
+// Runs one thread of each block. Starting a fiber takes system calls, so fibers are kept.
 struct Fiber {
   std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
   ucontext_t start;

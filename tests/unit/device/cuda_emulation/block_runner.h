@@ -1,10 +1,9 @@
-// Runs the threads of a CUDA block on the host, as fibers that take turns at barriers and warp-wide
+// Runs the threads of a CUDA block as fibers, which take turns at barriers and warp-wide
 // instructions.
 //
 // It proves indexing and arithmetic, not speed. It finds a race only if an order of turns shows it:
 // warps take turns forwards in one block and backwards in the next. Shared memory begins as NaN.
-// Asynchronous copies arrive only when a thread awaits them, and copies of boxes only when all
-// threads wait.
+// Asynchronous copies arrive when a thread awaits them, copies of boxes when all threads wait.
 #pragma once
 
 #include <cstddef>
@@ -56,8 +55,7 @@ int BlockBarrier(bool vote);
 void WarpInstruction(const char* name, const void* in, size_t in_bytes, void* out, size_t out_bytes,
                      void (*instruction)(WarpOperands&));
 
-// A WarpInstruction of the four warps of the thread's group, whose first thread is `first`. All
-// threads bring the same number.
+// A WarpInstruction of the thread's four warps from thread `first` on. All bring the same number.
 void WarpgroupInstruction(int number, void (*instruction)(int first, int number));
 
 // Copies that arrive when they are awaited. Copies zeros if `from` is null.

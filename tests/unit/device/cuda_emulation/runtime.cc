@@ -1,5 +1,5 @@
-// The emulated GPU's runtime: host memory that begins as NaN, and streams that work at once, in the
-// calling thread.
+// The emulated GPU's runtime: host memory that begins as NaN. Streams work at once, in the caller's
+// thread.
 //
 // HILBERT_RING_EMULATED_GPU selects a defect. "hang": kernels never end. "fault": they fault, and
 // every later call fails. "lie": they do no work and report success.

@@ -35,9 +35,9 @@ ThreadProducts& ProductsOf(int thread) {
 
 constexpr uint64_t kFirstAddress = 1024;  // of shared memory, like the machine's
 
-// Element (row, column) of a matrix of rows of 64 elements. The PTX ISA and CUTLASS's canonical
-// layouts define its descriptor: eight rows of 128 bytes, then a stride; bits 7 to 9 of the address
-// permute pieces of 16 bytes.
+// Element (row, column) of a matrix of rows of 64 elements, by the PTX ISA and CUTLASS's canonical
+// layouts: eight rows of 128 bytes, then a stride; bits 7 to 9 of the address permute pieces of 16
+// bytes.
 uint16_t ElementAt(uint64_t matrix, int row, int column) {
   const uint64_t first = (matrix & 0x3fff) * 16, stride = (matrix >> 32 & 0x3fff) * 16;
   if (matrix >> 62 != 1 || (matrix >> 49 & 7) != 0) Fail("a descriptor of another layout");

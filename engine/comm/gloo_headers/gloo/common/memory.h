@@ -1,6 +1,5 @@
-// Debian's libgloo-dev 0.5 lacks this header, which its transport headers include: handles of
-// Gloo's operations on buffers of others. Each holds one pointer, as in Gloo itself. No code uses
-// one here.
+// Debian's libgloo-dev 0.5 lacks this header, which its transport headers include. Each handle of
+// another's buffer holds one pointer, as in Gloo itself. No code uses a handle here.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
-// The part of CUDA's runtime that engine/device/cuda calls, on the host: a small GPU whose streams
-// work at once. See runtime.cc.
+// The part of CUDA's runtime that engine/device/cuda calls, on the host. See runtime.cc.
 #pragma once
 
 #include <cstddef>
