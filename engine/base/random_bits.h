@@ -1,3 +1,4 @@
+// Random bits of the kernel.
 #pragma once
 
 #include <sys/random.h>

@@ -1,3 +1,4 @@
+// A Communicator over an NcclEnd.
 #pragma once
 
 #include <memory>

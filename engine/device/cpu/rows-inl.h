@@ -125,7 +125,7 @@ HWY_INLINE void PairRows(const uint16_t* HWY_RESTRICT first, const uint16_t* HWY
 // LeastNonzero of zeros alone.
 inline constexpr uint16_t kNoBFloat16 = 0x7fff;
 
-// The bits, without the sign, of the least magnitude but 0 among `count` bfloat16, a multiple of 8.
+// Bits, without the sign, of the least nonzero magnitude of `count` bfloat16, a multiple of 8.
 HWY_INLINE uint16_t LeastNonzero(const uint16_t* from, int64_t count) {
   const hn::CappedTag<uint16_t, 8> d;
   // Less 1: 0 becomes the greatest.

@@ -1,3 +1,4 @@
+// Attention by a library.
 #pragma once
 
 #include <cstddef>

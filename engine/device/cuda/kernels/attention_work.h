@@ -62,7 +62,7 @@ struct AttentionWork {
 
   float scale = 1.0f;        // |scale|
   float score_scale = 1.0f;  // |scale| * log2(e), above 0; 1 if the scale is 0
-  int careful = 0;           // 1: score_scale is not exact, and all tiles are AttendCarefully's
+  int careful = 0;           // 1: the scale is at an end of float32: use AttendCarefully
   float query_sign = 1.0f;   // of the scale: 1, -1, or 0 if every finite score is 0
   float out_scale = 1.0f;
 
