@@ -10,7 +10,7 @@ namespace hilbert_ring {
 // Thread-safe.
 class FirstError {
  public:
-  // Returns whether it is OK.
+  // Returns whether the status is OK.
   bool Note(const absl::Status& status) {
     if (status.ok()) return true;
     const MutexLock lock(mutex_);

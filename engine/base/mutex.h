@@ -1,4 +1,4 @@
-// A mutex that clang checks: what is guarded by it is read and written only where it is held.
+// A mutex whose use clang checks: code reads and writes guarded data only while it holds the mutex.
 //
 //   class Counter {
 //    public:
@@ -19,10 +19,8 @@
 //     int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
 //   };
 //
-// `./dev check` runs clang's thread safety analysis over all files; other compilers see the
-// standard library's mutex alone. It is that one, and not Abseil's, because the thread sanitizer
-// understands it. The names are the standard library's, whose std::condition_variable_any takes a
-// MutexLock too.
+// `./dev check` runs clang's thread safety analysis over all files. The thread sanitizer
+// understands the standard library's mutex. std::condition_variable_any takes a MutexLock too.
 #pragma once
 
 #include <condition_variable>
@@ -44,8 +42,7 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex until it goes. A function that gets it by reference says which mutex it holds:
-// ABSL_EXCLUSIVE_LOCKS_REQUIRED.
+// A function that takes this by reference names the mutex: ABSL_EXCLUSIVE_LOCKS_REQUIRED.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : lock_(mutex.mutex_) {}
@@ -53,11 +50,9 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
-  // For what is to be done without the mutex in between.
   void unlock() ABSL_UNLOCK_FUNCTION() { lock_.unlock(); }
   void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { lock_.lock(); }
 
-  // For functions of the standard library that want this one.
   std::unique_lock<std::mutex>& native() { return lock_; }
 
  private:

@@ -1,4 +1,4 @@
-// Which other rank of a ring an error is about, beside its message.
+// The rank of a ring that caused an error, beside the error's message.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace hilbert_ring {
 
 inline constexpr absl::string_view kPeerPayload = "hilbert-ring/peer";
 
-// The same status, which must not be OK, with the peer that it is about. The innermost one wins.
+// Returns the status, which must not be OK, with the peer's rank. A rank set before stays.
 inline absl::Status WithPeer(absl::Status status, int rank) {
   if (!status.GetPayload(kPeerPayload)) {
     status.SetPayload(kPeerPayload, absl::Cord(absl::StrCat(rank)));
@@ -22,7 +22,7 @@ inline absl::Status WithPeer(absl::Status status, int rank) {
   return status;
 }
 
-// Nothing for a status that names none.
+// Returns nullopt if the status has no rank.
 inline std::optional<int> PeerOf(const absl::Status& status) {
   const auto said = status.GetPayload(kPeerPayload);
   int rank = 0;

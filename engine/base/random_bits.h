@@ -1,4 +1,4 @@
-// Bits that nobody can foretell, for names and marks.
+// Random bits of the kernel.
 #pragma once
 
 #include <sys/random.h>
@@ -9,16 +9,15 @@
 
 namespace hilbert_ring {
 
-// 64 of them from the kernel. std::random_device asks the processor what it is each time it is
-// made, which a virtual machine answers by leaving the guest: 3.6 % of the processor where small
-// jobs were sent (Intel Xeon, 2 cores).
+// Returns 64 unpredictable bits of the kernel. std::random_device leaves a virtual machine's guest
+// each time it is made: 3.6 % of the processor while small jobs were sent (Intel Xeon, 2 cores).
 inline uint64_t DrawBits() {
   uint64_t bits = 0;
   ssize_t drawn = 0;
   do {
     drawn = getrandom(&bits, sizeof(bits), 0);
   } while (drawn < 0 && errno == EINTR);
-  if (drawn != sizeof(bits)) std::abort();  // of so few bytes the kernel gives all
+  if (drawn != sizeof(bits)) std::abort();  // the kernel returns up to 256 bytes whole
   return bits;
 }
 

@@ -1,4 +1,4 @@
-// HILBERT_RING_SANITIZED: the address or the thread sanitizer is part of the program.
+// HILBERT_RING_SANITIZED: the program contains the address or the thread sanitizer.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // GCC's

@@ -1,4 +1,4 @@
-// Byte counts of jobs at the limits of a spec may pass 2^63; they stop there instead of wrapping.
+// Byte counts of jobs at a spec's limits may pass 2^63; they stop there instead of wrapping.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace hilbert_ring {
 
-// For values that are not negative.
+// a and b are not negative.
 inline int64_t SaturatingMultiply(int64_t a, int64_t b) {
   int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;

@@ -1,5 +1,5 @@
-// A process may be started with standard input, output or error closed. The next file or connection
-// that it opens would get the number, and whatever is printed would go there.
+// A process may start with standard input, output or error closed. The next file or connection that
+// it opens would get the number, and printed text would go there.
 #pragma once
 
 #include <fcntl.h>
@@ -10,20 +10,19 @@
 
 namespace hilbert_ring {
 
-// Those that are closed are opened so that reading or writing them fails as before. Where /dev/null
-// is missing they stay closed.
+// Opens closed streams so that reads and writes still fail. They stay closed without /dev/null.
 inline void HoldStandardStreams() {
   for (int stream = 0; stream < 3; ++stream) {
     if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest number that is free is this one.
+    // open returns the lowest free number, which is this stream's.
     if (open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY) != stream) return;
   }
 }
 
 }  // namespace hilbert_ring
 
-// Beside the main of a program: calls HoldStandardStreams before any library has opened something,
-// which gRPC does when it is loaded. A sanitizer has to begin first.
+// Stands beside the main of a program. Calls HoldStandardStreams before any library opens a file,
+// which gRPC does when it is loaded. A sanitizer must start first.
 #ifdef HILBERT_RING_SANITIZED
 #define HILBERT_RING_HOLDS_STANDARD_STREAMS \
   [[gnu::constructor]] static void HoldStreams() { hilbert_ring::HoldStandardStreams(); }

@@ -17,7 +17,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Between two looks at Abort: about 1 ms.
+// Bytes between two checks of Abort: about 1 ms.
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 
 uint32_t Crc32c(uint32_t before, const void* data, int64_t bytes) {
@@ -25,7 +25,6 @@ uint32_t Crc32c(uint32_t before, const void* data, int64_t bytes) {
                      before);
 }
 
-// Which transfer of a ring it is, as both ends know it.
 uint32_t SeedOf(int from, int to, const TransferKey& key) {
   static_assert(std::endian::native == std::endian::little, "ranks agree on the order of bytes");
   const std::array<int64_t, 5> identity = {from, to, key.step, key.place, key.bytes};
@@ -42,7 +41,7 @@ class CheckedCommunicator : public Communicator {
 
   absl::Status Post(const CommStep& step) override {
     RETURN_IF_ERROR(lost_);
-    if (posted_) return inner_->Post(step);  // which refuses it
+    if (posted_) return inner_->Post(step);  // returns the error
     number_ = step.number;
     CommStep doubled{.number = step.number};
     ListSends(step, doubled);
@@ -92,7 +91,7 @@ class CheckedCommunicator : public Communicator {
     uint32_t seed = 0;
   };
 
-  // Nothing once the inner communicator is aborted; then its status is the answer.
+  // Returns nullopt once the inner communicator is aborted: its status is then the answer.
   std::optional<uint32_t> Checksum(const void* data, int64_t bytes, uint32_t seed) const {
     const auto* next = static_cast<const unsigned char*>(data);
     uint32_t checksum = seed;
@@ -106,7 +105,7 @@ class CheckedCommunicator : public Communicator {
     return ~checksum;
   }
 
-  // A transfer of no bytes gets a checksum of none, so that places stay alike at both ends.
+  // A transfer of zero bytes gets a checksum of zero bytes, so places stay equal at both ends.
   static int64_t ChecksumBytes(int64_t bytes) { return bytes > 0 ? sizeof(uint32_t) : 0; }
 
   void ListSends(const CommStep& step, CommStep& doubled) {
@@ -147,7 +146,7 @@ class CheckedCommunicator : public Communicator {
   std::vector<uint32_t> received_;  // by place in its receives
   std::vector<Arrival> arrivals_;   // of the posted step
   std::atomic<bool> aborted_ = false;
-  const std::unique_ptr<Communicator> inner_;  // last: it uses the memory above until it is gone
+  const std::unique_ptr<Communicator> inner_;  // last: its transfers use the memory above
 };
 
 }  // namespace

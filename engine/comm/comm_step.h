@@ -9,13 +9,13 @@ namespace hilbert_ring {
 // A send and a receive between two ranks are one transfer when their keys are equal.
 struct TransferKey {
   int64_t step = 0;
-  int64_t place = 0;  // among the step's transfers from the one rank to the other
+  int64_t place = 0;  // among the step's transfers between this pair of ranks
   int64_t bytes = 0;
 
   bool operator==(const TransferKey&) const = default;
 };
 
-// Keys of a step's sends, or of its receives, one after the other.
+// Keys of a step's sends, or of its receives, in list order.
 class TransferKeys {
  public:
   TransferKeys(int64_t step, int size) : step_(step), places_(size) {}

@@ -20,8 +20,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Gloo joins what has the same slot, and takes a send that is the smaller one for all of the
-// receive. So ends that disagree must differ in the slot, sizes included.
+// The slot covers sizes, because Gloo completes a receive by a shorter send of equal slot.
 uint64_t SlotOf(const TransferKey& key) {
   return Mix(Mix(Mix(key.step) ^ static_cast<uint64_t>(key.place)) ^
              static_cast<uint64_t>(key.bytes));
@@ -50,7 +49,7 @@ class GlooCommunicator : public Communicator {
     if (posted_) return absl::FailedPreconditionError("a step is posted already");
     number_ = step.number;
     posted_ = true;
-    // Receives first: what the peers have sent already then flows while this rank's sends start.
+    // Receives start first: rows sent already arrive while this rank's sends start.
     TransferKeys receive_keys(step.number, size_);
     for (const Receive& receive : step.receives) {
       const TransferKey key = receive_keys.Next(receive.peer, receive.bytes);
@@ -93,7 +92,6 @@ class GlooCommunicator : public Communicator {
     return status_;
   }
 
-  // A started transfer joins those that Abort stops.
   absl::Status Add(int peer, absl::StatusOr<std::unique_ptr<GlooTransfer>> started) {
     if (!started.ok()) return Failed(peer, started.status());
     const MutexLock lock(mutex_);
@@ -101,7 +99,7 @@ class GlooCommunicator : public Communicator {
     return status_;
   }
 
-  // What breaks the communicator, of an error of a transfer with `peer`.
+  // Breaks the communicator after an error of a transfer with `peer`; returns its status.
   absl::Status Failed(int peer, const absl::Status& error) {
     const MutexLock lock(mutex_);
     const std::string where = absl::StrCat("waited for rank ", peer, " in step ", number_);
@@ -113,13 +111,12 @@ class GlooCommunicator : public Communicator {
     return status_;
   }
 
-  // Closes the connections, by which the peers learn of it.
   void Break(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     status_ = std::move(status);
     if (mesh_ != nullptr) mesh_->Close();
   }
 
-  // Gives the memory of the posted step back before the caller learns of an error.
+  // The posted step's memory is out of use before the caller gets the error.
   absl::Status Release(absl::Status status) {
     const MutexLock lock(mutex_);
     transfers_.clear();
@@ -135,7 +132,7 @@ class GlooCommunicator : public Communicator {
 
   Mutex mutex_;  // also guards mesh_->Close
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<GlooTransfer>> transfers_;  // changed by Post and Wait under mutex_
+  std::vector<std::unique_ptr<GlooTransfer>> transfers_;  // Post and Wait change it under mutex_
 };
 
 }  // namespace

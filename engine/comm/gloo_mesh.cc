@@ -28,17 +28,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// After the rendezvous all ranks listen, so a connection takes a round trip.
+// All ranks listen after the rendezvous, so a connection takes a round trip.
 constexpr milliseconds kConnectLimit = std::chrono::seconds(10);
 
-// Gloo's pairs wait this many of their timeouts to be connected.
+// Timeouts after which a pair of Gloo gives up connecting.
 constexpr int kTimeoutsToConnect = 5;
 
-// Gloo closes a connection at its event loop's next turn, up to 10 ms later; that many wait for the
-// same turn.
+// Gloo closes a connection at its event loop's next turn, up to 10 ms later: closers share it.
 constexpr int kClosers = 16;
 
-// Gloo adds timeouts to the clock: an unlimited one would overflow.
+// Gloo adds timeouts to the clock: an unlimited timeout would overflow.
 constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
 
 milliseconds TimeUntil(Deadline deadline) {
@@ -47,7 +46,6 @@ milliseconds TimeUntil(Deadline deadline) {
   return std::min(std::chrono::ceil<milliseconds>(deadline - now), kLongest);
 }
 
-// Runs what may throw.
 template <typename F>
 absl::Status Caught(const F& call) {
   try {
@@ -68,8 +66,8 @@ bool CanBind(const addrinfo& address) {
   return bound;
 }
 
-// The numeric form of the first address of `host` that a socket of this machine can be bound to.
-// INVALID_ARGUMENT when the name is unknown or its addresses are another machine's.
+// The numeric form of the first address of `host` that a socket of this machine can bind.
+// INVALID_ARGUMENT: the name is unknown or its addresses are another machine's.
 absl::StatusOr<std::string> LocalAddress(const std::string& host) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -86,11 +84,11 @@ absl::StatusOr<std::string> LocalAddress(const std::string& host) {
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("host is '", host, "', which is no address of this machine"));
+      absl::StrCat("host is '", host, "', must be an address of this machine"));
 }
 
-// Gloo reads an uninitialised pointer when it cannot resolve a name, and leaks what it resolved
-// when it cannot bind; so it is given only addresses that can be.
+// Gives Gloo only addresses that it can bind: it reads an uninitialised pointer if a name does not
+// resolve, and leaks the addresses of a failed bind.
 absl::StatusOr<gloo::transport::tcp::attr> DeviceAttributes(const std::string& host) {
   gloo::transport::tcp::attr attributes;
   if (host.empty()) return absl::InvalidArgumentError("host is empty");
@@ -183,7 +181,7 @@ absl::Status GlooMesh::Listen() {
 std::string GlooMesh::OwnBlob() const {
   std::string blob = options_.ring + '\0';
   for (int peer = 0; peer < options_.size; ++peer) {
-    // Nobody reads the rank's own address; any other's has its size.
+    // No rank reads its own address; an address of equal size fills its place.
     const int listener = peer != options_.rank ? peer : (peer + 1) % options_.size;
     const std::vector<char> address = context_->getPair(listener)->address().bytes();
     blob.append(address.begin(), address.end());

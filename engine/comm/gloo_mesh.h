@@ -1,12 +1,11 @@
-// Gloo's connections from one rank to all others, and what travels over them. All that Gloo throws
-// becomes a status here; its types stay inside.
+// Gloo's connections from one rank to all others. Exceptions of Gloo become statuses here.
 //
 //   auto mesh = GlooMesh::Connect(options, all_gather);
 //   auto transfer = mesh->StartReceive(receive, slot);
 //   transfer->Wait(deadline);
 //
-// A mesh outlives its transfers, and is closed before those are destroyed that are not done. Errors
-// of Gloo that are not a deadline's are UNAVAILABLE.
+// Destroy a mesh after its transfers. Close it before transfers that are not done are destroyed.
+// Errors of Gloo except an exceeded deadline are UNAVAILABLE.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ class UnboundBuffer;
 
 namespace hilbert_ring {
 
-// One send or receive. Once it is done, or the mesh closed, its memory is not touched any more.
+// A send or receive, which leaves its memory alone once it is done or the mesh is closed.
 class GlooTransfer {
  public:
   enum class Direction { kSend, kReceive };
@@ -35,10 +34,10 @@ class GlooTransfer {
 
   int peer() const { return peer_; }
 
-  // By one thread. CANCELLED after Stop; DEADLINE_EXCEEDED, after which all of the mesh is closed.
+  // Called by one thread. CANCELLED after Stop. DEADLINE_EXCEEDED: Gloo has closed the whole mesh.
   absl::Status Wait(Deadline deadline);
 
-  // Makes the Wait in progress, or else the next one, return. Any thread.
+  // Makes the Wait in progress, or else the next Wait, return. Thread-safe.
   void Stop();
 
  private:
@@ -49,20 +48,20 @@ class GlooTransfer {
 
 class GlooMesh {
  public:
-  // At least two ranks. INVALID_ARGUMENT: host is none of this machine's addresses or interfaces.
-  // FAILED_PRECONDITION: the rendezvous brought together different rings.
+  // size: at least 2. INVALID_ARGUMENT: `host` is not an address or interface of this machine.
+  // FAILED_PRECONDITION: the ranks are of different rings.
   static absl::StatusOr<std::unique_ptr<GlooMesh>> Connect(const GlooOptions& options,
                                                            const AllGather& all_gather);
 
-  // Bytes that were sent still arrive, unless the mesh was closed before.
+  // Sent bytes still arrive, unless the mesh was closed before.
   ~GlooMesh();
 
-  // Of at least one byte; both ends give the same slot.
+  // Transfers have one byte or more; both ends give the same slot.
   absl::StatusOr<std::unique_ptr<GlooTransfer>> StartSend(const Send& send, uint64_t slot);
   absl::StatusOr<std::unique_ptr<GlooTransfer>> StartReceive(const Receive& receive, uint64_t slot);
 
-  // Resets all connections, so that the peers notice and no memory is in use any more; 10 to 20 ms
-  // in rings of up to 16. A transfer may be waited for meanwhile; other calls exclude each other.
+  // Resets all connections: peers notice, and no memory stays in use. Takes 10 to 20 ms with up to
+  // 16 ranks. A thread may be in a transfer's Wait; other calls exclude each other.
   void Close();
 
  private:
@@ -76,7 +75,6 @@ class GlooMesh {
                                                       GlooTransfer::Direction direction);
 
   const GlooOptions options_;
-  // Shared because Gloo's buffers hold on to it.
   std::shared_ptr<gloo::transport::Context> context_;
   bool closed_ = false;
 };

@@ -32,9 +32,9 @@ class Counted {
   std::atomic<int>& count_;
 };
 
-// Apart, and made first: a pair listens before it is made.
+// A base of its own, because a pair listens before its members are made.
 struct PairState {
-  std::atomic<int> inside_ = 0;  // Gloo's thread
+  std::atomic<int> inside_ = 0;  // calls by Gloo's thread
 };
 
 class CheckedPair final : PairState, public tcp::Pair {
@@ -43,7 +43,7 @@ class CheckedPair final : PairState, public tcp::Pair {
               std::chrono::milliseconds timeout)
       : tcp::Pair(context, device, peer, timeout) {}
 
-  // Gloo's thread has left when this returns. Bytes that were sent still arrive.
+  // Returns after Gloo's thread has left the pair. Sent bytes still arrive.
   ~CheckedPair() override {
     {
       const std::lock_guard lock(m_);
@@ -53,18 +53,18 @@ class CheckedPair final : PairState, public tcp::Pair {
   }
 
  private:
-  // In Gloo's thread, which nothing thrown may leave.
+  // Runs in Gloo's thread, which no exception may leave.
   void handleEvents(int events) override {
     const Counted inside(inside_);
     try {
       tcp::Pair::handleEvents(events);
     } catch (const std::exception& error) {
       const std::unique_lock lock(m_, std::try_to_lock);
-      if (lock) End(error.what());  // else who waits for the connection to be made has a limit
+      if (lock) End(error.what());  // else the connecting thread has it, up to its limit
     }
   }
 
-  // The pair's lock is held, here and below.
+  // The pair's lock is held in all functions below.
   void handleReadWrite(int events) override {
     try {
       tcp::Pair::handleReadWrite(events);
@@ -74,8 +74,7 @@ class CheckedPair final : PairState, public tcp::Pair {
     if (state_ == CLOSED && ex_ != nullptr) TellThoseUnderWay();
   }
 
-  // A connection that was taken, and is gone before it was made, is not known to the device yet,
-  // which Gloo would ask to forget it.
+  // Closes an accepted connection that the device does not know yet: Gloo's own code throws.
   void changeState(state next) noexcept override {
     if (next == CLOSED && state_ != CONNECTED && fd_ >= 0) {
       try {
@@ -91,8 +90,7 @@ class CheckedPair final : PairState, public tcp::Pair {
     if (ex_ == nullptr && state_ != CLOSED) signalException(why);
   }
 
-  // Gloo tells the error to those who wait for operations that have not begun, and leaves the
-  // others to their deadlines.
+  // Gloo passes the error only to waits for operations that have not begun; this passes it to all.
   void TellThoseUnderWay() {
     localPendingRecv_.clear();
     localPendingSend_.clear();

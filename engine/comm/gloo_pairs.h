@@ -1,6 +1,5 @@
-// Connections of Gloo that outlive errors. Gloo's own end the process where a connection breaks
-// while it is made, or where a peer sends what nobody waits for. These end themselves, and whoever
-// waits for one of them gets the error at once, whatever has been transferred.
+// Connections of Gloo that survive errors. Gloo's own pairs end the process if a connection breaks
+// while it is made, or if a peer sends unexpected bytes. All waits of these fail at once.
 #pragma once
 
 #include <memory>
@@ -15,7 +14,6 @@ struct GlooRanks {
   int size = 0;
 };
 
-// device: of TCP.
 std::shared_ptr<gloo::transport::Context> MakeGlooContext(
     const std::shared_ptr<gloo::transport::Device>& device, const GlooRanks& ranks);
 

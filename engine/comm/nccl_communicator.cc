@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Ending = NcclSession::Ending;
 
-// A step takes tens of microseconds and more.
+// A step takes tens of microseconds and more, so polling is finer than that.
 constexpr auto kStepPoll = std::chrono::microseconds(20);
 constexpr auto kConnectPoll = std::chrono::milliseconds(1);
 
@@ -39,7 +39,7 @@ class NcclCommunicator : public Communicator {
 
   ~NcclCommunicator() override {
     if (session_ == nullptr) return;
-    // Bytes that were sent still leave, unless something is wrong.
+    // Sent bytes still leave, unless a step is unfinished.
     session_->Close(posted_ ? Ending::kAbort : Ending::kOrderly);
   }
 
@@ -90,7 +90,7 @@ class NcclCommunicator : public Communicator {
  private:
   enum class Stage {
     kStarting,  // NCCL has the group, but may not have put it on the stream yet
-    kMoving,    // the group and the copy of its notes are on the stream
+    kMoving,    // the stream has the group and the copy of its notes
     kDone,
   };
 
@@ -99,8 +99,7 @@ class NcclCommunicator : public Communicator {
     return status_;
   }
 
-  // CANCELLED while the session is being closed. Staging memory goes with it, so notes are only
-  // touched inside.
+  // CANCELLED while the session closes. Only calls inside it touch notes, which it owns.
   absl::Status Advance() {
     return session_->Inside([&](NcclEnd& end) -> absl::Status {
       ASSIGN_OR_RETURN(const bool ready, end.Ready());
@@ -117,7 +116,7 @@ class NcclCommunicator : public Communicator {
     });
   }
 
-  // What breaks the communicator, of an error of the posted step. An abort comes before it.
+  // Breaks the communicator after an error of the posted step, unless it was aborted.
   absl::Status Failed(const absl::Status& error) {
     const MutexLock lock(mutex_);
     const std::string where = absl::StrCat("waited for ", peers_, " in step ", number_);
@@ -131,13 +130,13 @@ class NcclCommunicator : public Communicator {
     return status_;
   }
 
-  // The peers learn of it by their connections, where NCCL has any.
+  // Peers notice by their connections, if NCCL has any.
   void Break(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     status_ = std::move(status);
     if (session_ != nullptr) session_->Close(Ending::kAbort);
   }
 
-  // The memory of the posted step is out of use before the caller learns of an error.
+  // The posted step's memory is out of use before the caller gets the error.
   absl::Status Release(absl::Status status) {
     if (!std::exchange(posted_, false) || session_ == nullptr) return status;
     absl::Status closed = session_->AwaitClosed();
@@ -161,7 +160,6 @@ class NcclCommunicator : public Communicator {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Rank 0's id, which all ranks get to know.
 absl::StatusOr<std::string> ShareId(const NcclOptions& options, const AllGather& all_gather,
                                     NcclEnd& end) {
   const std::string ring = options.ring + '\0';
@@ -185,7 +183,6 @@ absl::StatusOr<std::string> ShareId(const NcclOptions& options, const AllGather&
   return blobs[0].substr(ring.size());
 }
 
-// Until the ring stands.
 absl::Status AwaitConnected(const NcclOptions& options, NcclSession& session) {
   while (true) {
     bool connected = false;

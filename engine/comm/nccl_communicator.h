@@ -1,4 +1,4 @@
-// A Communicator over one end of NCCL, whichever that is.
+// A Communicator over an NcclEnd.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace hilbert_ring {
 
-// As MakeNcclCommunicator, with an end that has not been used.
+// Works as MakeNcclCommunicator, over an unused end.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclRing(const NcclOptions& options,
                                                            const AllGather& all_gather,
                                                            std::unique_ptr<NcclEnd> end);

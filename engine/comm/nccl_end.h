@@ -1,14 +1,13 @@
-// What a communicator asks of NCCL and CUDA: one rank's end of one ring, with a stream of its own.
+// A rank's end of a ring of NCCL, with a CUDA stream of its own.
 //
 //   auto end = MakeNcclEnd(0);                       // on GPU 0
 //   end->Init({.rank = 0, .size = 2, .id = id});     // then Ready until it is true
 //   end->Group(transfers);                           // then Ready, then Idle until it is true
 //   end->Abort();                                    // or Finalize, Ready, Destroy
 //
-// The communicator's logic knows NCCL through this alone, so that it is tested without a GPU.
-// NCCL's and CUDA's codes are mapped here once: UNAVAILABLE when the system or a peer failed,
-// FAILED_PRECONDITION when there is no such GPU or two ranks share one, RESOURCE_EXHAUSTED without
-// GPU memory, INTERNAL for the rest.
+// Tests replace it, so that the communicator's logic runs without a GPU. Codes of NCCL and CUDA
+// become: UNAVAILABLE when the system or a peer failed, FAILED_PRECONDITION without such a GPU or
+// when two ranks share it, RESOURCE_EXHAUSTED without GPU memory, INTERNAL for the rest.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ namespace hilbert_ring {
 struct NcclInit {
   int rank = 0;
   int size = 2;
-  std::string id;    // of UniqueId, rank 0's
+  std::string id;    // rank 0's UniqueId
   int max_ctas = 0;  // 0: NCCL's choice
 };
 
@@ -34,50 +33,48 @@ struct NcclTransfer {
 
   Direction direction = Direction::kSend;
   int peer = 0;
-  void* data = nullptr;  // device memory; only read of a send
+  void* data = nullptr;  // device memory; a send only reads it
   int64_t bytes = 0;     // > 0
 };
 
-// Memory of the processor and as much of the GPU, for what both have to see.
 struct NcclStaging {
   std::byte* host = nullptr;
   std::byte* device = nullptr;
 };
 
-// One call at a time, by any threads. All return at once, but for Abort and Destroy.
+// Any threads call, one at a time. All calls except Abort and Destroy return at once.
 class NcclEnd {
  public:
-  // After Abort or Destroy, where Init was called.
+  // After Init, call Abort or Destroy before the destructor.
   virtual ~NcclEnd() = default;
 
   virtual absl::StatusOr<std::string> UniqueId() = 0;
   virtual absl::StatusOr<NcclStaging> AllocateStaging(int64_t bytes) = 0;  // once
 
-  // Starts to join the ring. Until Ready is true nothing else may be called but Abort.
+  // Starts to join the ring. Until Ready returns true, only Abort may be called.
   virtual absl::Status Init(const NcclInit& init) = 0;
 
-  // Whether NCCL has carried out what was asked last; its asynchronous error.
+  // Returns whether NCCL has carried out the last call, or its asynchronous error.
   virtual absl::StatusOr<bool> Ready() = 0;
 
-  // Puts on the stream: one group of transfers (matched with the peers' by order alone), and copies
-  // of staging memory. After Group, Ready must be true before anything else.
+  // Put on the stream: a group of transfers (matched with the peers' by order alone), and copies of
+  // staging memory. After Group, Ready must return true before another call.
   virtual absl::Status Group(const std::vector<NcclTransfer>& transfers) = 0;
   virtual absl::Status CopyToDevice(int64_t offset, int64_t bytes) = 0;
   virtual absl::Status CopyToHost(int64_t offset, int64_t bytes) = 0;
 
-  // Whether all that was put on the stream is done.
+  // Returns whether all work on the stream is done.
   virtual absl::StatusOr<bool> Idle() = 0;
 
-  // The orderly end, with peers that are there: Finalize, then Ready, then Destroy.
+  // The orderly end, with peers that take part: Finalize, then Ready, then Destroy.
   virtual absl::Status Finalize() = 0;
   virtual void Destroy() = 0;
 
-  // The other end, at any time: what is on the stream ends soon, done or not. May take as long as
-  // NCCL likes.
+  // The other end, at any time: work on the stream ends soon, done or not. May take unlimited time.
   virtual void Abort() = 0;
 };
 
-// FAILED_PRECONDITION "no CUDA device: ..." also in a build without NCCL.
+// FAILED_PRECONDITION without a GPU or NCCL: "no CUDA device ...".
 absl::StatusOr<std::unique_ptr<NcclEnd>> MakeNcclEnd(int cuda_device);
 
 }  // namespace hilbert_ring

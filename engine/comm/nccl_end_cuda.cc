@@ -33,7 +33,7 @@ absl::StatusCode CodeOf(ncclResult_t result) {
       return absl::StatusCode::kOk;
     case ncclSystemError:
     case ncclRemoteError:
-    case ncclInternalError:  // what a rank may be told when a peer has died
+    case ncclInternalError:  // a rank may get it when a peer has died
       return absl::StatusCode::kUnavailable;
     case ncclInvalidUsage:  // two ranks on one GPU
       return absl::StatusCode::kFailedPrecondition;
@@ -53,7 +53,7 @@ class CudaNcclEnd : public NcclEnd {
 
   absl::Status Open() {
     RETURN_IF_ERROR(Enter());
-    // Before compute, which would keep the exchange waiting for the end of its launches.
+    // The exchange has priority: else it waits for the end of compute's launches.
     int least = 0, greatest = 0;
     RETURN_IF_ERROR(Cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
                          "cudaDeviceGetStreamPriorityRange"));
@@ -124,7 +124,7 @@ class CudaNcclEnd : public NcclEnd {
                 : ncclRecv(transfer.data, transfer.bytes, ncclUint8, transfer.peer, comm_, stream_);
       if (status.ok()) status = Nccl(result, sends ? "ncclSend" : "ncclRecv");
     }
-    // A group that was begun is ended, or the thread could never begin another.
+    // A begun group always ends: the thread could not begin another.
     const absl::Status ended = Nccl(ncclGroupEnd(), "ncclGroupEnd");
     return status.ok() ? ended : status;
   }
@@ -147,7 +147,7 @@ class CudaNcclEnd : public NcclEnd {
     RETURN_IF_ERROR(Enter());
     const cudaError_t error = cudaStreamQuery(stream_);
     if (error == cudaErrorNotReady) {
-      cudaGetLastError();  // no error of the calls to come
+      cudaGetLastError();  // clears the error for later calls
       return false;
     }
     RETURN_IF_ERROR(Cuda(error, "cudaStreamQuery"));
@@ -168,7 +168,6 @@ class CudaNcclEnd : public NcclEnd {
   }
 
  private:
-  // CUDA's current device is the thread's, and any thread may call.
   absl::Status Enter() const { return Cuda(cudaSetDevice(device_), "cudaSetDevice"); }
 
   absl::Status Nccl(ncclResult_t result, const char* call) const {
@@ -193,11 +192,11 @@ absl::StatusOr<std::unique_ptr<NcclEnd>> MakeNcclEnd(int cuda_device) {
   if (error != cudaSuccess || devices == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("no CUDA device: ",
-                     error == cudaSuccess ? "the driver shows none" : cudaGetErrorString(error)));
+                     error == cudaSuccess ? "the driver lists 0" : cudaGetErrorString(error)));
   }
   if (cuda_device < 0 || cuda_device >= devices) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("no CUDA device: ", cuda_device, ", there are ", devices));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no CUDA device: cuda_device is ", cuda_device, ", must be less than ", devices));
   }
   auto end = std::make_unique<CudaNcclEnd>(cuda_device);
   RETURN_IF_ERROR(end->Open());

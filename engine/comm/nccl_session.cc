@@ -55,7 +55,7 @@ absl::Status NcclSession::AwaitClosed() {
           [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) { return state_->closed; })) {
     return absl::OkStatus();
   }
-  return absl::InternalError("NCCL does not let go of the step's memory");
+  return absl::InternalError("NCCL still holds the step's memory");
 }
 
 void NcclSession::CloseWhenAsked(State& state) {
@@ -65,14 +65,13 @@ void NcclSession::CloseWhenAsked(State& state) {
       return state.ending != Ending::kNone;
     });
   }
-  // Nobody is inside, and nobody can enter any more.
   if (LeaveOrderly(state)) {
     state.end->Destroy();
   } else {
     state.end->Abort();
   }
-  // Kernels look at the abort flag before each piece that they move. On a GPU that hangs this never
-  // ends, and memory that a kernel may still write to must not be freed.
+  // Kernels check the abort flag before each piece that they move. A GPU that hangs keeps this
+  // thread here, because memory that a kernel may still write to must not be freed.
   for (absl::StatusOr<bool> idle = state.end->Idle(); idle.ok() && !*idle;
        idle = state.end->Idle()) {
     std::this_thread::sleep_for(kPoll);

@@ -68,10 +68,9 @@ absl::Status StepNotes::Verify() const {
     std::memcpy(&received, staging_.host + received_offset() + peer * sizeof(StepNote),
                 sizeof(StepNote));
     if (received == expected) continue;
-    return WithPeer(
-        absl::DataLossError(absl::StrCat("rank ", peer, " sent ", Describe(received),
-                                         "; expected from it was ", Describe(expected))),
-        peer);
+    return WithPeer(absl::DataLossError(absl::StrCat("rank ", peer, " sent ", Describe(received),
+                                                     ", must be ", Describe(expected))),
+                    peer);
   }
   return absl::OkStatus();
 }

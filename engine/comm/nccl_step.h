@@ -1,8 +1,6 @@
-// What a step looks like to NCCL: one group of transfers, and a note to each peer about them.
+// A step's form in NCCL: one group of transfers, and a note to each peer about them.
 //
-// NCCL matches a rank's sends with the peer's receives by their order alone, without regard to step
-// or size. A note that travels ahead of a peer's transfers says what they are; the receiver
-// compares it with its own list.
+// NCCL matches sends with receives by order alone. The receiver compares the note with its list.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +13,7 @@
 
 namespace hilbert_ring {
 
-// Of all transfers of a step from one rank to another.
+// Describes all transfers of a step from one rank to another.
 struct StepNote {
   int64_t step = 0;
   int64_t transfers = 0;
@@ -26,22 +24,21 @@ struct StepNote {
   bool operator==(const StepNote&) const = default;
 };
 
-// Notes of one rank in staging memory: those that it sends, by peer, then those that it receives.
+// Notes of one rank in staging memory: sent notes by peer, then received notes by peer.
 class StepNotes {
  public:
   StepNotes(NcclStaging staging, int size) : staging_(staging), size_(size) {}
 
   static int64_t BytesFor(int size) { return 2 * size * int64_t{sizeof(StepNote)}; }
 
-  // The step's group, empty when it moves no bytes; notes to send are put into host memory, and
-  // what is to be received is remembered.
+  // Returns the step's group, empty without bytes. Writes sent notes and keeps the expected ones.
   std::vector<NcclTransfer> MakeGroup(const CommStep& step);
 
   int64_t sent_offset() const { return 0; }
   int64_t received_offset() const { return size_ * int64_t{sizeof(StepNote)}; }
   int64_t half_bytes() const { return size_ * int64_t{sizeof(StepNote)}; }
 
-  // Compares what came with what was expected. DATA_LOSS names peer, step and both notes.
+  // Compares received notes with expected ones. DATA_LOSS names peer, step and both notes.
   absl::Status Verify() const;
 
  private:

@@ -16,7 +16,7 @@ class MemoryMeter {
  public:
   explicit MemoryMeter(int64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // RESOURCE_EXHAUSTED, naming bytes, use and limit; nothing is counted then.
+  // RESOURCE_EXHAUSTED with bytes, use and limit; counts nothing then.
   absl::Status Take(int64_t bytes) {
     const MutexLock lock(mutex_);
     if (bytes > limit_ - used_) {
@@ -38,7 +38,6 @@ class MemoryMeter {
     const MutexLock lock(mutex_);
     return used_;
   }
-  // The most that was in use at once.
   int64_t peak() const {
     const MutexLock lock(mutex_);
     return peak_;

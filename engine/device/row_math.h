@@ -1,11 +1,11 @@
-// What is done to rows of float32 and to products between them, on a device whose memory is not the
-// host's: of a model's layers all but the attention.
+// Operations on rows of float32, and products between them, on a device whose memory is not the
+// host's: a model's layers except the attention.
 //
 //   ASSIGN_OR_RETURN(RowMath* const math, device.row_math());
 //   const std::vector<ModelStep> steps{RowsTask{...}, ProductTask{...}, RowsTask{...}};
 //   RETURN_IF_ERROR(math->Run(steps));   // in their order; returns when all are done
 //
-// All addresses are the device's. Where nothing else is said rows are dense.
+// All addresses are the device's. Rows are dense unless stated otherwise.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +18,28 @@
 
 namespace hilbert_ring {
 
-// to = from W^T, [rows, out]: numbers of `dtype`, float32 (never rounded to TF32) or bfloat16; sums
-// float32.
+// to = from W^T, [rows, out], in float32 (never TF32) or bfloat16; sums are float32.
 struct ProductTask {
   DataType dtype = DataType::kFloat32;  // of from and weights
   int64_t rows = 0, in = 0, out = 0;
   const void* from = nullptr;     // [rows, in]
   const void* weights = nullptr;  // [out, in]
-  float* to = nullptr;            // [rows, out]; apart from the others
+  float* to = nullptr;            // [rows, out]; overlaps no other
   void* workspace = nullptr;      // of the product alone, aligned to 256
   int64_t workspace_bytes = 0;
 };
 
-enum class Activation { kNone, kGelu };  // the exact one: x (1 + erf(x / sqrt(2))) / 2
+enum class Activation { kNone, kGelu };  // exact: x (1 + erf(x / sqrt(2))) / 2
 
-// The weights of a norm, [dim] each: (x - mean) / sqrt(variance + epsilon) * weight + bias, of the
-// biased variance.
+// (x - mean) / sqrt(variance + epsilon) * weight + bias, [dim], with the biased variance.
 struct DeviceNorm {
-  const float* weight = nullptr;  // null: there is no norm
+  const float* weight = nullptr;  // null: no norm
   const float* bias = nullptr;
   float epsilon = 0;
 };
 
-// y = activation(from + bias); residual += y, and y = residual, where there is one; to = norm(y).
-// In float32, whatever the types of from and to. A row that is written is none that is read, but
-// for the residual's own.
+// y = activation(from + bias); with a residual, residual += y and y = residual; to = norm(y). In
+// float32 at any types of from and to. No written row is read, except the residual's own.
 struct RowsTask {
   int64_t rows = 0, dim = 0;
   const void* from = nullptr;  // row r is at from + r * from_stride elements
@@ -56,16 +53,16 @@ struct RowsTask {
   DataType to_dtype = DataType::kFloat32;
 };
 
-// to[places[r]] = from[r] + bias + position of coords[r]: a tile's row where its token's is.
+// to[places[r]] = from[r] + bias + position of coords[r]: puts a tile's row at its token's place.
 struct PlaceTask {
   int64_t rows = 0, dim = 0;
   const void* from = nullptr;  // [rows, dim]
   DataType from_dtype = DataType::kFloat32;
   const float* bias = nullptr;      // [dim], or null
-  const int64_t* places = nullptr;  // [rows], apart from each other
+  const int64_t* places = nullptr;  // [rows], all different
   float* to = nullptr;              // [.., dim]
 
-  // 2-D sine-cosine positions, as engine/model/files/grid_positions.h; null: there are none.
+  // 2-D sine-cosine positions, as in engine/model/files/grid_positions.h; null: no positions.
   const double* coords = nullptr;       // [rows, 2]: x and y
   const double* frequencies = nullptr;  // [dim / 4]
   double tile_size = 0;
@@ -80,21 +77,21 @@ struct SumTask {
 
 using ModelStep = std::variant<ProductTask, RowsTask, PlaceTask, SumTask>;
 
-// Used by one thread at a time, the one that uses the device.
+// Used by the thread that uses the device.
 class RowMath {
  public:
   virtual ~RowMath() = default;
 
-  // Each step sees what those before it wrote. INVALID_ARGUMENT, naming the field, for a step that
-  // is out of range; nothing is computed then. INTERNAL where the device or its library fails,
-  // which names the step.
+  // Steps see the results of earlier steps. INVALID_ARGUMENT with the field: a step is out of
+  // range, and no step is computed. INTERNAL with the step's name: the device or its library
+  // failed.
   virtual absl::Status Run(std::span<const ModelStep> steps) = 0;
 };
 
 // INVALID_ARGUMENT, naming the field, its value and the limit.
 absl::Status CheckStep(const ModelStep& step);
 
-// "a product of 5,000 x 768 with 3,072 x 768 in bfloat16", for messages.
+// "a product of 5,000 x 768 with 3,072 x 768 in bfloat16": a part of messages.
 std::string NameOf(const ModelStep& step);
 
 }  // namespace hilbert_ring

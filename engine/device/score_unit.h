@@ -1,9 +1,9 @@
-// How scores become exponents of softmax weights, for a scale of any size.
+// Exponents of softmax weights from scores, at a scale of any size.
 //
 //   weight = 2^((score * factor - greatest * factor) * log2)
 //
-// The factor is 1 but at the ends of float32, where it keeps differences of scores and the product
-// of the scale with log2(e) within its normal numbers.
+// The factor is 1 except at the ends of float32. There it keeps differences of scores, and the
+// scale times log2(e), within float32's normal numbers.
 #pragma once
 
 #include <numbers>
@@ -17,9 +17,9 @@ struct ScoreUnit {
   bool IsOrdinary() const { return factor == 1; }
 };
 
-// Of weights exp(scale * difference); scale: > 0.
+// The unit of weights exp(scale * difference); scale: > 0.
 inline ScoreUnit ScoreUnitOf(float scale) {
-  // From here on a difference that overflows float32 leaves no weight, as the exact one would not.
+  // From here on a difference that overflows float32 gives weight 0, like the exact difference.
   constexpr float kLeast = 0x1p-118f;
   // 2^128 / log2(e), rounded down: up to it the product with log2(e) is finite.
   constexpr float kGreatest = 0x1.62e42ep+127f;

@@ -31,11 +31,10 @@ struct LseView {
   int64_t head_stride = 0;
 };
 
-// Softmax of rows that are merged, [batch, rows, heads], float32: the greatest score before the
-// scale (of a negative scale: the greatest of the negated scores), and the sum of exp(|scale| *
-// (score - greatest)). The two stay apart until all is merged, so that differences of maxima, and
-// with them the weights of the parts, are exact at scores of any size. (-inf, 0) is the identity; a
-// sum that is NaN makes the row NaN.
+// Softmax of merged rows, [batch, rows, heads], float32: the greatest score before the scale (of a
+// negative scale: of the negated scores), and the sum of exp(|scale| * (score - greatest)). They
+// stay apart until all is merged: differences of maxima, and so the parts' weights, are exact at
+// any size. (-inf, 0) is the identity; a NaN sum makes the row NaN.
 struct StateView {
   float* max = nullptr;
   float* sum = nullptr;

@@ -1,4 +1,4 @@
-// What a bad network does to a checked exchange: never a wrong result.
+// A checked exchange over a bad network never gives a wrong result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,10 +19,10 @@ using ::testing::HasSubstr;
 constexpr milliseconds kLong = std::chrono::seconds(20);
 constexpr int64_t kBytes = 30'000;
 
-// Two transfers of one size from rank 0 to rank 1 in each step, other bytes in each.
+// Each step has two transfers of one size, and different bytes, from rank 0 to rank 1.
 class CheckedExchangeTest : public ::testing::TestWithParam<RingKind> {
  protected:
-  // How step `last` ends for rank 1, after those before.
+  // Returns rank 1's status of step `last`, after the steps before.
   absl::Status Exchange(Fault fault, int64_t last) {
     const CommunicatorRing ring = FaultyRing(fault);
     absl::Status status;
@@ -68,7 +68,7 @@ TEST_P(CheckedExchangeTest, WrongBytesAreDataLoss) {
     int64_t step;
   } const cases[] = {{Fault::kCorrupt, 0},
                      {Fault::kReorder, 0},
-                     // Bytes and checksums of step 0 come once more, and belong together.
+                     // Bytes and checksums of step 0 come again, and match each other.
                      {Fault::kRepeat, 1}};
   for (const auto& [fault, step] : cases) {
     const absl::Status status = Exchange(fault, step);
@@ -91,7 +91,7 @@ TEST_P(CheckedExchangeTest, ALossBreaksForGood) {
   EXPECT_TRUE(absl::IsDataLoss(lost)) << lost;
   EXPECT_EQ(ring[1]->Wait(After(kLong)), lost);
   EXPECT_EQ(ring[1]->Post({.number = 1}), lost);
-  // Its peers learn that it is gone.
+  // Peers notice that the rank is gone.
   ASSERT_FALSE(ring[0]->Post({.number = 1, .receives = {{1, &in, 1}}}).ok() &&
                ring[0]->Wait(After(kLong)).ok());
 }

@@ -1,4 +1,4 @@
-// What tests of every communicator share: rings of each kind, and steps whose bytes are checked.
+// Shared by tests of every communicator: rings of each kind, and steps whose bytes are checked.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ inline constexpr std::chrono::milliseconds kPrompt =
 
 using Bytes = std::vector<unsigned char>;
 
-// What `from` sends to `to` in a step, as its transfer number `place` to it.
+// The bytes that `from` sends to `to` in a step, as its transfer number `place`.
 inline Bytes Message(int from, int to, int64_t step, int place, int64_t bytes) {
   Bytes message(bytes);
   uint32_t x = 1 + from + 16 * to + 256 * place + 4096 * static_cast<uint32_t>(step);
@@ -32,7 +32,7 @@ inline Bytes Message(int from, int to, int64_t step, int place, int64_t bytes) {
   return message;
 }
 
-// A step of one rank with the memory of its transfers.
+// A rank's step, with the memory of its transfers.
 class StepOf {
  public:
   StepOf(int rank, int64_t number) : rank_(rank) { step_.number = number; }
@@ -70,7 +70,7 @@ inline absl::Status PostAndWait(Communicator& communicator, const CommStep& step
   return posted.ok() ? communicator.Wait(deadline) : posted;
 }
 
-// The step is done and what arrived is right.
+// Expects that the step ends and its bytes are right.
 inline void Exchange(Communicator& communicator, const StepOf& step,
                      Deadline deadline = After(kLong)) {
   const absl::Status status = PostAndWait(communicator, step.step(), deadline);
@@ -98,8 +98,7 @@ class CommunicatorTest : public ::testing::TestWithParam<Param> {
     return *std::move(ring);
   }
 
-  // Every rank passes on and receives: step numbers rise with gaps, sizes differ by sender and
-  // step.
+  // Every rank sends and receives: step numbers rise with gaps, sizes differ by sender and step.
   void PassAround(const CommunicatorRing& ring, int64_t first_step = 0) const {
     RunRanks(ring, [&](int rank, Communicator& communicator) {
       for (int64_t t = 0; t < 5; ++t) {

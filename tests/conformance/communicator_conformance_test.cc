@@ -1,5 +1,4 @@
-// What every communicator must do, for every kind and ring size. How it fails is in
-// communicator_failure_test.cc.
+// The duties of every communicator. communicator_failure_test.cc has its failures.
 #include "tests/conformance/communicator_conformance.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +22,7 @@ std::vector<int> RanksAtDepth() {
   return AtDepth<std::vector<int>>({1, 2, 3, 5}, all, all);
 }
 
-// Tests of two ranks and of any beside them, which do nothing.
+// Tests of two ranks; further ranks are idle.
 class CommunicatorPeersTest : public CommunicatorTest {};
 
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest,
@@ -85,7 +84,7 @@ TEST_P(CommunicatorTest, OneStepAtATime) {
   EXPECT_TRUE(ring[0]->Post({.number = 5}).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(ring[0]->Post({.number = 6})));
   EXPECT_TRUE(ring[0]->Wait(After(kLong)).ok());
-  PassAround(ring, 6);  // it broke nothing
+  PassAround(ring, 6);  // the refused step broke nothing
 }
 
 TEST_P(CommunicatorTest, AbortFailsLaterCalls) {
@@ -103,7 +102,7 @@ TEST_P(CommunicatorPeersTest, MatchesTransfersInOrder) {
     if (rank > 1) return;
     for (int64_t t = 0; t < 3; ++t) {
       StepOf step(rank, t);
-      // Equal sizes can only be told apart by their order; both directions at once.
+      // Only order distinguishes equal sizes; both directions at once.
       for (const int64_t bytes : {5000, 5000, 0, 1, 300000, 5000}) {
         step.Send(1 - rank, bytes);
         step.Receive(1 - rank, bytes);

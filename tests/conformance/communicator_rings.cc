@@ -17,7 +17,7 @@ constexpr auto kConnectLimit = std::chrono::seconds(30);
 using MakeRank =
     std::function<absl::StatusOr<std::unique_ptr<Communicator>>(int rank, const AllGather&)>;
 
-// Ranks that meet, each in a thread.
+// Ranks in a thread each, which meet.
 absl::StatusOr<CommunicatorRing> MeetingRing(int size, const MakeRank& make) {
   ThreadRendezvous rendezvous(size);
   CommunicatorRing ring(size);
@@ -49,7 +49,7 @@ absl::StatusOr<CommunicatorRing> MakeGlooRing(int size) {
   });
 }
 
-// Keeps what the ends share.
+// Keeps the shared FakeNccl alive.
 class OverFakeNccl : public Communicator {
  public:
   OverFakeNccl(std::shared_ptr<FakeNccl> nccl, std::unique_ptr<Communicator> inner)
@@ -63,7 +63,7 @@ class OverFakeNccl : public Communicator {
   void Abort(const std::string& reason) override { inner_->Abort(reason); }
 
  private:
-  const std::shared_ptr<FakeNccl> nccl_;  // shared by the ranks, which leave in any order
+  const std::shared_ptr<FakeNccl> nccl_;  // ranks leave in any order
   const std::unique_ptr<Communicator> inner_;
 };
 

@@ -18,18 +18,17 @@ enum class RingKind {
   kGloo,
   kCheckedInProcess,
   kCheckedGloo,
-  kFakeNccl,  // all of the NCCL communicator but NCCL
+  kFakeNccl,  // the NCCL communicator without NCCL
 };
 
-// "InProcess", "CheckedGloo".
 std::string RingKindName(RingKind kind);
 
-// What its communicators say: "gloo".
+// The name of its communicators: "gloo".
 std::string TransportName(RingKind kind);
 
 using CommunicatorRing = std::vector<std::unique_ptr<Communicator>>;
 
-// A rendezvous of threads, for one ring.
+// A rendezvous of threads of one ring.
 class ThreadRendezvous {
  public:
   explicit ThreadRendezvous(int size) : blobs_(size) {}
@@ -45,10 +44,10 @@ class ThreadRendezvous {
 
 Deadline After(std::chrono::milliseconds time);
 
-// Ignores SIGPIPE, as a process that uses Gloo must.
+// Ignores SIGPIPE, as Gloo requires of a process.
 absl::StatusOr<CommunicatorRing> MakeCommunicatorRing(RingKind kind, int size);
 
-// The ring with every rank's communicator put into another.
+// Puts every rank's communicator into another.
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
 CommunicatorRing Wrapped(CommunicatorRing ring, const Wrap& wrap);
 

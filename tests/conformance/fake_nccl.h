@@ -1,9 +1,8 @@
-// NCCL without GPUs: ends of one process that exchange host memory as NCCL does, by order alone and
-// without looking at sizes, and that can be made to hang and to fail.
+// NCCL without GPUs: ends of one process that exchange host memory like NCCL, by order alone and
+// without checking sizes. Tests can make it hang and fail.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -14,26 +13,26 @@
 
 namespace hilbert_ring::testing {
 
-// What the ranks of one ring share; outlives its ends.
+// Shared by the ranks of one ring; outlives its ends.
 class FakeNccl {
  public:
   explicit FakeNccl(int size) : ranks_(size), pairs_(size * size) {}
 
   std::unique_ptr<NcclEnd> MakeEnd(int rank);
 
-  // Set before the calls that they are about.
+  // Set these before the calls that they affect.
   bool peers_come = true;           // else Ready stays false after Init
   bool peers_finalize = true;       // else Ready stays false after Finalize
   std::atomic<bool> stuck = false;  // the stream of an aborted end stays busy: a GPU that hangs
 
-  // The next Ready of the rank's end gives this.
+  // The next Ready of the rank's end returns this.
   void FailRank(int rank, absl::Status status);
 
-  // Names of the calls of the rank's end, but for Ready and Idle.
+  // Names of the calls of the rank's end, without Ready and Idle.
   std::vector<std::string> Calls(int rank) const;
   std::vector<std::vector<NcclTransfer>> Groups(int rank) const;
 
-  // Whether two calls of one end were under way at once.
+  // Whether two calls of one end ever overlapped.
   bool overlapped() const { return overlapped_; }
   int ends_destroyed() const { return ends_destroyed_; }
 
@@ -57,7 +56,7 @@ class FakeNccl {
     std::vector<std::vector<NcclTransfer>> groups;
   };
 
-  void Move(Pair& pair);  // wants mutex_
+  void Move(Pair& pair);  // requires mutex_
 
   mutable std::mutex mutex_;
   std::vector<Rank> ranks_;  // guarded by mutex_

@@ -60,7 +60,7 @@ class FaultyCommunicator : public Communicator {
 
   const Fault fault_;
   std::vector<Bytes> before_;                  // of the posted step
-  std::vector<Bytes> repeated_;                // of the one before it
+  std::vector<Bytes> repeated_;                // of the step before it
   const std::unique_ptr<Communicator> inner_;  // last: it uses the memory above
 };
 

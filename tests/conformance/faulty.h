@@ -1,5 +1,5 @@
-// A communicator on a bad network: it corrupts, reorders or repeats what it sends. All ends agree
-// on what travels where, so that any transport below takes it.
+// A communicator on a bad network: it corrupts, reorders or repeats its sends. All ends agree on
+// peers and sizes, so any transport below accepts the step.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace hilbert_ring::testing {
 
 enum class Fault {
   kCorrupt,  // one bit of each transfer
-  kReorder,  // the first transfer and the next of its size to its peer change places
-  kRepeat,   // the bytes of the step before, where sizes agree
+  kReorder,  // swaps the first transfer to a peer with the next of its size
+  kRepeat,   // sends the bytes of the step before, if sizes agree
 };
 
 std::unique_ptr<Communicator> MakeFaulty(std::unique_ptr<Communicator> inner, Fault fault);

@@ -16,17 +16,16 @@
 namespace hilbert_ring {
 namespace {
 
-// Copied between two looks at the ranks' states: some milliseconds, so that a rank that gives up
-// gets its memory back well within the 100 ms of Abort.
+// Bytes copied between two checks of the ranks' states: some of Abort's 100 ms.
 constexpr int64_t kCopiedBytes = int64_t{8} << 20;
 
-// A transfer from when its first end posts it. Memory is copied once, by whichever end waits first.
+// A transfer from its first post on. Either end that waits first copies it, once.
 struct Transfer {
   TransferKey key;
   int from = 0;
   int to = 0;
   bool sent = false;                  // its sender has posted it
-  bool received = false;              // its receiver has
+  bool received = false;              // its receiver has posted it
   const std::byte* source = nullptr;  // [key.bytes]
   std::byte* target = nullptr;        // [key.bytes]
   bool copying = false;
@@ -37,21 +36,21 @@ struct Transfer {
 
 struct RankState {
   absl::Status status;        // not OK: broken or destroyed
-  ConditionVariable changed;  // something that the rank may be waiting for
+  ConditionVariable changed;  // wakes a wait of the rank
 };
 
-// What the ranks of one ring share.
+// Shared by the ranks of one ring.
 struct Hub {
   explicit Hub(int size) : size(size), ranks(size), posted(size * size) {}
 
-  // Transfers from one rank to another that one end has posted and the other has not.
+  // Transfers from one rank to another that only one end has posted.
   std::list<std::shared_ptr<Transfer>>& Posted(int from, int to)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return posted[from * size + to];
   }
 
   const int size;
-  Mutex mutex;  // guards transfers too, but not the memory that is copied
+  Mutex mutex;  // guards transfers too, but not the copied memory
   std::vector<RankState> ranks ABSL_GUARDED_BY(mutex);
   std::vector<std::list<std::shared_ptr<Transfer>>> posted
       ABSL_GUARDED_BY(mutex);  // [from * size + to]
@@ -150,7 +149,7 @@ class InProcessCommunicator : public Communicator {
     return transfer.from == rank_ ? transfer.to : transfer.from;
   }
 
-  // The transfer of that key, which the peer may have posted before.
+  // Returns the transfer of the key, which the peer may have posted already.
   std::shared_ptr<Transfer> Join(const TransferKey& key, int from, int to, bool Transfer::*end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     auto& posted = hub_->Posted(from, to);
@@ -171,7 +170,7 @@ class InProcessCommunicator : public Communicator {
     return transfer;
   }
 
-  // Stops early, not done, when an end is broken or the deadline passes.
+  // Stops early, with done false, if an end breaks or the deadline passes.
   void Copy(Transfer& transfer, Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     transfer.copying = true;
     int64_t copied = 0;
@@ -193,7 +192,7 @@ class InProcessCommunicator : public Communicator {
     for (RankState& rank : hub_->ranks) rank.changed.notify_all();
   }
 
-  // Takes the broken rank's memory out of the ring; the status that broke it.
+  // Removes the broken rank's memory from the ring; returns the status that broke it.
   absl::Status Withdraw(MutexLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     for (const std::shared_ptr<Transfer>& transfer : outstanding_) {
       hub_->Posted(transfer->from, transfer->to).remove(transfer);

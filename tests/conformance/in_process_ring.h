@@ -1,4 +1,4 @@
-// A ring without a transport: its ranks are threads of this process.
+// A ring without a transport: its ranks are threads of one process.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace hilbert_ring {
 
-// `size` communicators of one ring, by rank. Their name is "in-process".
+// Returns `size` communicators of one ring, by rank. Their name is "in-process".
 std::vector<std::unique_ptr<Communicator>> MakeInProcessRing(int size);
 
 }  // namespace hilbert_ring

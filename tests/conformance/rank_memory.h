@@ -21,7 +21,7 @@ class RankMemory {
 
 std::unique_ptr<RankMemory> MakeHostMemory(int64_t bytes);
 
-// Of the first GPU.
+// Memory of the first GPU.
 absl::StatusOr<std::unique_ptr<RankMemory>> MakeCudaMemory(int64_t bytes);
 
 }  // namespace hilbert_ring::testing

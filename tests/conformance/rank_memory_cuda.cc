@@ -16,7 +16,7 @@ class CudaMemory : public RankMemory {
 
   void* data() override { return data_; }
   absl::Status Write(const Bytes& bytes) override {
-    // The default stream is waited for, which cudaMemcpy alone does not promise.
+    // cudaMemcpy alone does not wait for the default stream.
     absl::Status copied = Checked(cudaMemcpy(data_, bytes.data(), bytes_, cudaMemcpyHostToDevice));
     return copied.ok() ? Checked(cudaDeviceSynchronize()) : copied;
   }

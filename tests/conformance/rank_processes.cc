@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr auto kPoll = std::chrono::milliseconds(5);
 
-// NCCL takes two ranks on one GPU for a mistake unless each says that it is a host of its own.
+// NCCL rejects two ranks on one GPU unless each claims a host of its own.
 std::vector<std::string> Environment(int rank) {
   std::vector<std::string> variables = {absl::StrCat("NCCL_HOSTID=rank", rank),
                                         "NCCL_P2P_DISABLE=1",
@@ -34,7 +34,7 @@ std::vector<std::string> Environment(int rank) {
   return variables;
 }
 
-// The built one, unless the test runs elsewhere and is told so.
+// The built program, unless a test runs elsewhere and names another.
 std::string RankProgram() {
   const char* const elsewhere = std::getenv("HILBERT_RING_RANK_BINARY");
   return elsewhere != nullptr ? elsewhere : HILBERT_RING_RANK_BINARY;

@@ -22,20 +22,20 @@ class RankProcesses {
  public:
   RankProcesses(const std::string& kind, int size, const std::string& scenario,
                 std::chrono::milliseconds step_limit);
-  ~RankProcesses();  // kills those that are left
+  ~RankProcesses();  // kills remaining ranks
 
-  // False when the deadline passes first.
-  bool AwaitRunning(Deadline deadline) const;  // steps go through on all ranks
+  // Return false if the deadline passes first.
+  bool AwaitRunning(Deadline deadline) const;  // until steps succeed on all ranks
   bool AwaitEnd(Deadline deadline);
 
   void Kill(int rank) const;  // SIGKILL
 
-  // The rank's final status as text; empty when it wrote none.
+  // The rank's final status as text; empty if it wrote no status.
   std::string Outcome(int rank) const;
 
  private:
   std::filesystem::path folder_;
-  std::vector<pid_t> pids_;  // by rank; -1 when it has ended
+  std::vector<pid_t> pids_;  // by rank; -1 after its end
 };
 
 }  // namespace hilbert_ring::testing

@@ -1,4 +1,4 @@
-// Rings whose ranks are processes, as workers are: what threads of one process cannot show.
+// Rings whose ranks are processes, like workers: threads of one process cannot show these failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 constexpr milliseconds kStartLimit = std::chrono::seconds(60);
 constexpr milliseconds kStepLimit = std::chrono::seconds(3);
-// Beyond a step's deadline: NCCL's abort, and the end of a process that had a GPU.
+// Limit after a step's deadline: NCCL's abort, and the end of a process that had a GPU.
 constexpr milliseconds kEndLimit = std::chrono::seconds(10);
 
 class RingProcessesTest : public ::testing::TestWithParam<std::tuple<std::string, int>> {
@@ -29,11 +29,11 @@ class RingProcessesTest : public ::testing::TestWithParam<std::tuple<std::string
     if (!there.ok()) GTEST_SKIP() << there;
   }
 
-  // Gloo's connections tell it at once.
+  // Gloo's connections report a loss at once.
   ::testing::Matcher<std::string> IsLoss() const {
-    const auto told = StartsWith("UNAVAILABLE: waited for rank");
-    if (kind() == "gloo") return told;
-    return AnyOf(told, StartsWith("DEADLINE_EXCEEDED: waited for rank"));
+    const auto unavailable = StartsWith("UNAVAILABLE: waited for rank");
+    if (kind() == "gloo") return unavailable;
+    return AnyOf(unavailable, StartsWith("DEADLINE_EXCEEDED: waited for rank"));
   }
 
   std::string kind() const { return std::get<0>(GetParam()); }

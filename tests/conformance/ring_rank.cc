@@ -1,11 +1,10 @@
-// One rank of a ring of processes, for ring_processes_test.
+// A rank of a ring of processes: the program of ring_processes_test.
 //
 //   ring_rank gloo|nccl RANK SIZE FOLDER steps|endless|abort STEP_LIMIT_MS
 //
-// Ranks meet by files of FOLDER. "steps" makes a few all-to-all steps and checks what arrives;
-// "endless" passes blocks around until something fails; "abort" does, and rank 0 aborts after 300
-// ms. Writes FOLDER/running.RANK once steps go through, and the final status to
-// FOLDER/outcome.RANK.
+// Ranks meet by files of FOLDER. "steps" makes a few all-to-all steps and checks their bytes.
+// "endless" passes blocks around until a failure. "abort" does so too, and rank 0 aborts after 300
+// ms. Writes FOLDER/running.RANK once steps succeed, and the final status to FOLDER/outcome.RANK.
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -39,7 +38,7 @@ struct Options {
   milliseconds step_limit{0};
 };
 
-// Whole or not there at all for whoever looks.
+// Readers see the whole file or no file.
 void WriteFile(const fs::path& path, const std::string& text) {
   const fs::path draft = path.string() + ".draft";
   std::ofstream(draft, std::ios::binary) << text;
@@ -88,7 +87,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Join(const Options& options) {
   return MakeChecked(*std::move(made));
 }
 
-// What `from` sends to `to` in a step.
+// The bytes that `from` sends to `to` in a step.
 Bytes Message(int from, int to, int64_t step) {
   const int64_t size = (from + to + step) % 3 * 700'000 + (from + step) % 2;  // 0 among them
   Bytes message(size);
@@ -105,7 +104,7 @@ class Rank {
   Rank(const Options& options, Communicator& communicator)
       : options_(options), communicator_(communicator) {}
 
-  // Exchanges with all, or sends to the next alone; checks what arrives.
+  // Exchanges with all ranks, or sends to the next alone; checks received bytes.
   absl::Status Step(int64_t number, int first_distance, int last_distance) {
     std::vector<std::unique_ptr<RankMemory>> memory;
     std::vector<std::pair<RankMemory*, Bytes>> expected;

@@ -1,12 +1,11 @@
-"""The Hopper kernels with a producer, as the machine has them.
+"""Machine code of the Hopper kernels with a producer.
 
     pipelined_test.py "OBJECT;OBJECT;..."
 
-A consumer's loop over keys stands twice in a kernel: without a mask and with a diagonal. Of both: nothing is
-read from memory at all, no register goes there, products start in turns once the values' buffer is full,
-the exponentials and the wait for the next keys lie between the wait for the scores and that for the values'
-product, of which there is one, as it is an instruction of all four warps, and each buffer is given back once
-it is read. Of the whole kernel: registers change hands, and boxes are copied by tensor maps.
+A kernel has a consumer's loop over keys twice: without a mask and with a diagonal. Both loops touch no memory.
+Products start by turns once the values' buffer is full. The exponentials and the wait for the next keys lie
+between the wait for the scores and the only wait for the values' product, an instruction of all four warps.
+Each buffer is freed once it is read. In the whole kernel registers change hands, and tensor maps copy boxes.
 """
 import re
 import sys
@@ -15,12 +14,12 @@ import unittest
 import sass
 from sass import at
 
-# Of one step without a mask, 128 keys, in which no row's maximum rises and none is large: at most so many
-# instructions, a tenth above what docs/adr/0008 states.
+# The most instructions of a step of 128 keys without a mask, in which no row's maximum rises and no maximum is large: a
+# tenth above docs/adr/0008.
 MOST_INSTRUCTIONS = {64: 471, 128: 522}
 EXPONENTIALS = 64  # of a thread's scores in a step
 REGISTERS = {64: (0x20, 0xa0), 128: (0x28, 0xe8)}  # of a producer's thread, and of a consumer's
-# One box of keys and one of values for each 64 elements of a row.
+# A box of keys and a box of values per 64 elements of a row.
 BOXES = {64: 2, 128: 4}
 
 
@@ -35,9 +34,10 @@ class Pipelined(unittest.TestCase):
             yield name, int(re.search(r"Li(64|128)ELi", name).group(1)), [text for _, text, _ in code]
 
     def loops(self):
-        """(what it is, head dim, loop): the two over keys."""
+        """(description, head dim, loop) of the two loops over keys."""
         for name, dim, _ in self.whole():
-            # Longer are the loop over tiles, which has both in it, and jumps back from where a wait is tried again.
+            # The loop over tiles, which contains both, is longer. Jumps back from a repeated wait make longer loops
+            # too.
             of_kernel = sorted(sass.loops(self.kernels[name]), key=len)
             self.assertGreater(len(of_kernel[2]), len(of_kernel[0]) + len(of_kernel[1]), name)
             yield f"{name}, no mask", dim, of_kernel[0]
@@ -94,7 +94,7 @@ class Pipelined(unittest.TestCase):
                 self.assertTrue(scores_done < free[0] < min(values_done), (scores_done, free, values_done))
                 self.assertLess(max(values_done), free[1])
 
-    def test_a_step_is_as_short_as_is_said(self):
+    def test_a_step_is_as_short_as_stated(self):
         for name, dim, body in self.loops():
             if "no mask" in name:
                 with self.subTest(name):

@@ -35,7 +35,7 @@ def kernels(objects, part_of_file, part_of_name):
         if part_of_file not in Path(path).name:
             continue
         cuobjdump = find_cuobjdump()
-        # It looks for nvdisasm on PATH.
+        # cuobjdump looks for nvdisasm on PATH.
         places = os.pathsep.join([str(Path(cuobjdump).parent), os.environ["PATH"]])
         listing = subprocess.run([cuobjdump, "-sass", path], capture_output=True, text=True, timeout=120,
                                  check=True, env={**os.environ, "PATH": places}).stdout
@@ -51,8 +51,7 @@ class Loop(list):
         self.code = code
 
     def shortest(self):
-        """The fewest instructions of a way from the first to the last: it takes the jumps ahead that leave some
-        out, as where no row's maximum rises."""
+        """The fewest instructions from the first to the last, by forward jumps: no row's maximum rises."""
         places = {address: index for index, (address, _, _) in enumerate(self.code)}
         steps = [0] + [len(self.code) * 2] * len(self.code)
         for index, (_, instruction, whole) in enumerate(self.code):
@@ -60,13 +59,13 @@ class Loop(list):
             if ahead in places and places[ahead] > index:
                 steps[places[ahead]] = min(steps[places[ahead]], steps[index] + 1)
                 if whole == instruction and "," not in instruction:
-                    continue  # it is taken in any case
+                    continue  # the jump is always taken
             steps[index + 1] = min(steps[index + 1], steps[index] + 1)
         return steps[len(self.code)]
 
 
 def target_of(instruction):
-    """Where a jump leads, or nothing."""
+    """A jump's target address, or None."""
     target = re.match(r"BRA\S* (?:\S+, )?(?:`\()?(0x[0-9a-f]+)", instruction)
     return int(target.group(1), 16) if target else None
 
@@ -89,18 +88,18 @@ def at(body, start):
 
 
 def waits(body):
-    """Where a step waits for its scores, and for its values."""
+    """Indices of a step's waits for its scores, and for its values."""
     return (at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1"), at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x0"))
 
 
 def overlapped_exponentials(body):
-    """How many are between the two."""
+    """The number of exponentials between the two waits."""
     scores_done, values_done = waits(body)
     return sum(max(scores_done) < i < min(values_done) for i in at(body, r"MUFU\.EX2"))
 
 
 def main():
-    """Runs the tests, where there is something to read machine code with."""
+    """Runs the tests if cuobjdump can read machine code."""
     if find_cuobjdump() is None:
         print("skipped: neither the CUDA toolkit nor build/cuda_tools has cuobjdump")
         sys.exit(SKIPPED)

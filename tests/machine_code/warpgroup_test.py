@@ -1,10 +1,10 @@
-"""The loops over keys of the Hopper kernels, as the machine has them.
+"""Machine code of the Hopper kernels' loops over keys.
 
     warpgroup_test.py "OBJECT;OBJECT;..."
 
-A kernel has three loops: without a mask, with a diagonal, and one for everything else. Of the first two:
-nothing is read from global memory but by asynchronous copies, no register goes to memory, copies follow the products that they are hidden behind, and the exponentials lie between the wait for the scores and the wait
-for the values' product.
+A kernel has three loops: without a mask, with a diagonal, and with any other task. The first two read global
+memory only by asynchronous copies and spill no register. Copies follow the products that hide them. The
+exponentials lie between the wait for the scores and the wait for the values' product.
 """
 import re
 import sys
@@ -13,8 +13,8 @@ import unittest
 import sass
 from sass import at
 
-# Of one step without a mask, 128 keys, in which no row's maximum rises and none is large: at most so many
-# instructions, a tenth above what docs/adr/0008 states.
+# The most instructions of a step of 128 keys without a mask, in which no row's maximum rises and no maximum is large: a
+# tenth above docs/adr/0008.
 MOST_INSTRUCTIONS = {64: 460, 128: 505}
 EXPONENTIALS = 64  # of a thread's scores in a step
 
@@ -25,7 +25,7 @@ class Warpgroup(unittest.TestCase):
         cls.kernels = sass.kernels(sys.argv[1].split(";"), "warpgroup_", "AttendByWarpgroups")
 
     def fast_loops(self):
-        """(what it is, head dim, loop) of those that serve aligned rows without a mask or with a diagonal."""
+        """(description, head dim, loop) of the loops on aligned rows without a mask or with a diagonal."""
         for name, code in self.kernels.items():
             dim = int(re.search(r"Li(64|128)ELi", name).group(1))
             of_kernel = sass.loops(code)
@@ -62,7 +62,7 @@ class Warpgroup(unittest.TestCase):
                 self.assertGreaterEqual(len(values_done), 1)
                 self.assertGreaterEqual(sass.overlapped_exponentials(body), EXPONENTIALS)
 
-    def test_a_step_is_as_short_as_is_said(self):
+    def test_a_step_is_as_short_as_stated(self):
         for name, dim, body in self.fast_loops():
             if "no mask" in name:
                 with self.subTest(name):

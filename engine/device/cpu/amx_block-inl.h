@@ -1,7 +1,7 @@
-// Attention of lane blocks by tiles of AMX, for one Highway target.
+// Attention of lane blocks by tiles of AMX.
 //
-// Tiles and vectors work at the same time: while a block's scores become weights, the next block's
-// scores and the output of the one before are computed, a step after every few vectors.
+// Tiles and vectors work at the same time: while a block's scores become weights, tiles compute the
+// next block's scores and the previous block's output, a step after every few vectors.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_AMX_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -30,11 +30,10 @@ HWY_BEFORE_NAMESPACE();
 namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
-// Tasks in bfloat16 by tiles.
 template <typename TheTiles>
 struct TilesProduct : PairProduct {
   using Tiles = TheTiles;
-  static constexpr int64_t kBlockVectors = 2;  // 2 x 2 tiles of sums and 4 of what they are made of
+  static constexpr int64_t kBlockVectors = 2;  // 2 x 2 tiles of sums and 4 of their factors
   static constexpr int64_t kRowElements = kTilePairs;
   static constexpr int64_t kKeyRows = 2 * kTileRows;
   static constexpr int64_t kWeightRows = kTilePairs;
@@ -43,7 +42,7 @@ struct TilesProduct : PairProduct {
   static bool Takes(const AttentionTask& task) { return task.value_dim >= kTileRows; }
 };
 
-// Scores of a block as tiles compute them, but of subnormal numbers too: in the same order.
+// Scores of a block in the tiles' order of sums, with subnormal numbers.
 template <int kVectors>
 void ExactTileScores(const LaneBlock& block, const KeyTile& tile) {
   const LaneTag d;
@@ -130,7 +129,7 @@ class BlockSequence<TilesProduct<Tiles>> {
             .vectors = stage.vectors};
   }
 
-  // Spreads the steps of products, and the asking for coming rows, over `calls`.
+  // Spreads the steps of products, and prefetches of coming rows, over `calls`.
   class StepsBetween {
    public:
     StepsBetween(TileProducts<Tiles>& products, const ComingRows& coming, int64_t calls)
@@ -149,7 +148,6 @@ class BlockSequence<TilesProduct<Tiles>> {
     int64_t due_ = 0;
   };
 
-  // Weights of the block now, with the products between.
   void Weigh(TileProducts<Tiles>& products) {
     if (now_) {
       now_->vectors == 2 ? WeighVectors<2>(products) : WeighVectors<1>(products);
@@ -168,7 +166,6 @@ class BlockSequence<TilesProduct<Tiles>> {
     Rescale<kVectors>(block, tile.value_dim);
   }
 
-  // Sums so far to the new maximum, where it moved.
   template <int kVectors>
   static void Rescale(const LaneBlock& block, int64_t value_dim) {
     const LaneTag d;
@@ -187,7 +184,7 @@ class BlockSequence<TilesProduct<Tiles>> {
   float* const scores_;
   int64_t count_ = 0;
   std::optional<Stage> before_;  // its weights are ready
-  std::optional<Stage> now_;     // its scores are
+  std::optional<Stage> now_;     // its scores are ready
 };
 
 }  // namespace HWY_NAMESPACE

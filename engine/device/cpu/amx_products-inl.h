@@ -1,4 +1,4 @@
-// Products of tiles, made step by step between other work, for one Highway target.
+// Products of tiles, made step by step between other work.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_AMX_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -20,21 +20,20 @@ namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
 // c (+)= a . b for the 1 or 2 vectors of lanes of a block. A step is one product of 32 rows (at the
-// end: of 16) and all lanes over 32 terms; sums of such rows stay in tiles over all terms, and a
-// step of its own stores them: stores that wait for their tiles would keep what comes after from
-// starting.
+// end: of 16) and all lanes over 32 terms. Sums stay in tiles over all terms, and a step of its own
+// stores them: stores that wait for their tiles would delay later work.
 struct TileProduct {
   const float* a = nullptr;  // [rows, padded][a_stride], pairs
   int64_t a_stride = 0;      // in floats
-  int64_t rows = 0;          // a multiple of 16, or of 8 from 16 on, padded as ValueTileRow says
+  int64_t rows = 0;          // a multiple of 16, or of 8 from 16 on, padded by ValueTileRow
   int64_t terms = 0;         // in steps of 32
   const float* b = nullptr;  // [terms * 16][lanes], pairs
   float* c = nullptr;        // [rows][lanes]
-  bool adds = false;         // to what is in c; else c is overwritten
+  bool adds = false;         // to the numbers in c; else c is overwritten
   int64_t vectors = 0;
 
   int64_t row = 0;   // of the next step
-  int64_t term = 0;  // likewise
+  int64_t term = 0;  // of the next step
 
   HWY_INLINE bool Done() const { return row >= rows; }
 
@@ -53,7 +52,7 @@ struct TileProduct {
   }
 
  private:
-  // Sums are tiles 0 to 3, rows of `a` 4 and 5, lanes of b 6 and 7.
+  // Tiles 0 to 3 are sums, 4 and 5 rows of `a`, 6 and 7 lanes of `b`.
   template <int kRows, int kVectors, typename Tiles>
   HWY_INLINE void StepOf(Tiles& tiles) {
     const int64_t n = hn::Lanes(LaneTag());
@@ -103,7 +102,6 @@ struct TileProduct {
   }
 };
 
-// Products that are made one after the other.
 template <typename Tiles>
 class TileProducts {
  public:

@@ -1,4 +1,4 @@
-// The eight tiles of AMX, by the instructions and by plain code, for one Highway target.
+// The eight tiles of AMX, by the instructions and by plain code.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_AMX_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
-// By plain code: for every machine, and slow. A tile has as many columns as a vector has lanes.
+// Plain code, slow, on every machine. A tile has as many columns as a vector has lanes.
 class EmulatedTiles {
  public:
   template <int kTile>
@@ -30,8 +30,7 @@ class EmulatedTiles {
     std::memset(tiles_[kTile], 0, sizeof(tiles_[kTile]));
   }
 
-  // Rows are `stride` bytes apart. Of `a` tiles (kPairsInARow) rows are 16 pairs, of others as many
-  // numbers or pairs as a vector has lanes.
+  // Rows are `stride` bytes apart: 16 pairs in `a` tiles (kPairsInARow), else a vector's lanes.
   template <int kTile, bool kPairsInARow = false>
   void Load(const void* from, int64_t stride) {
     for (int64_t row = 0; row < kTileRows; ++row) {
@@ -48,9 +47,9 @@ class EmulatedTiles {
     }
   }
 
-  // sums += a . b, as Intel's manual has TDPBF16PS: for each sum the lower halves of pairs and the
-  // upper ones in a chain of fused products each, then those two, then with what was there before.
-  // Every rounding is to nearest even, and subnormal numbers are 0, those read and those computed.
+  // sums += a . b, as Intel's manual defines TDPBF16PS. Each sum has two chains of fused products,
+  // of the pairs' lower and upper halves, which are added to each other, then to the sum. Every
+  // rounding is to nearest even, and subnormal numbers are 0, in operands and results.
   template <int kSums, int kA, int kB>
   void MultiplyAdd() {
     // All columns, used or not: loops of a constant length become vectors.
@@ -90,8 +89,8 @@ class EmulatedTiles {
     return std::abs(x) < static_cast<float>(kLeastNormal) ? std::copysign(0.0f, x) : x;
   }
 
-  // Of a sum of two float32, or of one and a product of two bfloat16: float64 is wide enough that
-  // rounding twice is rounding once. What is subnormal after rounding to 24 bits is 0.
+  // Rounds a sum of two float32, or of one and a product of two bfloat16: in float64 rounding twice
+  // equals rounding once. Results that are subnormal after rounding to 24 bits are 0.
   static float Rounded(double x) {
     const auto rounded = static_cast<float>(x);
     const float zero = std::copysign(0.0f, rounded);
@@ -104,10 +103,9 @@ class EmulatedTiles {
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3
 inline constexpr bool kHasTileInstructions = true;
 
-// By the instructions, which the process must be allowed (machine.h). Like AVX512_BF16's they take
-// subnormal numbers for 0 and round to nearest even, whatever MXCSR says. A thread has one object
-// at a time. Intrinsics cannot be inlined into functions that are compiled without the extension;
-// the instructions themselves can.
+// The instructions, which the process must be allowed (machine.h). Like AVX512_BF16's they treat
+// subnormal numbers as 0 and round to nearest even, whatever MXCSR is. A thread has one object at a
+// time. Assembly, because functions compiled without the extension cannot inline its intrinsics.
 class InstructionTiles {
  public:
   InstructionTiles() {

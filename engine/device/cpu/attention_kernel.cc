@@ -11,7 +11,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/attention_kernel.cc"
-// Everything after foreach_target.h is compiled once per target, so that it must come first.
+// foreach_target.h must come first: it compiles everything after it once per target.
 // clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
@@ -27,7 +27,6 @@ HWY_BEFORE_NAMESPACE();
 namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
-// Tasks in bfloat16 by BFloat16Product, all others by FloatProduct.
 template <typename BFloat16Product>
 void AttendTile(const LaneTile& tile, AttentionScratch& scratch,
                 const std::function<bool(int64_t)>& report) {
@@ -64,7 +63,7 @@ HWY_EXPORT(Kernels);
 
 TargetKernels KernelsOf(int64_t target) {
   if (std::size(HWY_DISPATCH_TABLE(Kernels)) == 1) return HWY_DISPATCH_TABLE(Kernels)[0]();
-  hwy::ChosenTarget chosen;  // not the process's own
+  hwy::ChosenTarget chosen;  // leaves the process's own
   chosen.Update(target);
   return HWY_DISPATCH_TABLE(Kernels)[chosen.GetIndex()]();
 }

@@ -1,9 +1,8 @@
-// The kernels of the CPU device, compiled for every instruction set that Highway knows and chosen
-// at run time, one for a device.
+// The kernels of the CPU device, compiled for every instruction set of Highway, chosen at run time.
 //
 // Attention of one lane tile: a lane is one (query row, query head) of a unit, and vectors run over
-// lanes. So a key is one broadcast for all lanes, maxima and sums of the softmax never cross lanes,
-// and neither keys nor values are transposed; only the tile's queries and outputs are, once.
+// lanes. A key is one broadcast for all lanes, and maxima and sums of the softmax never cross
+// lanes. Only the tile's queries and outputs are transposed, once.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +22,7 @@ inline constexpr int64_t kMaxScores = 128 * kMaxLaneBlock;   // keys of a tile t
 inline constexpr int64_t kMaxTileFloats = int64_t{1} << 16;  // lanes of a tile times either dim
 static_assert(kMaxLaneBlock * kMaxDim <= kMaxTileFloats);
 
-// Lanes [begin, end) of one batch of a task, lane = row * heads + head; at most kMaxLaneTile and
-// kMaxTileFloats.
+// Lanes [begin, end) of a task's batch, row * heads + head: kMaxLaneTile, kMaxTileFloats at most.
 struct LaneTile {
   const AttentionTask* task = nullptr;
   int64_t batch = 0;
@@ -32,34 +30,32 @@ struct LaneTile {
   int64_t end = 0;
 };
 
-// Softmax state of a tile's lanes: the greatest score before the scale, times the factor of its
-// unit, and the sums of exp(scale * (score - greatest)) and of that times value.
+// Softmax state of a tile's lanes: the greatest score before the scale, times its unit's factor,
+// and the sums of exp(scale * (score - greatest)) and of that times value.
 struct LaneState {
   alignas(64) float row_max[kMaxLaneTile];
   alignas(64) float sum[kMaxLaneTile];
-  alignas(64) float rounded_sum[kMaxLaneTile];  // as `out` has it, where weights are rounded
+  alignas(64) float rounded_sum[kMaxLaneTile];  // of rounded weights, as in `out`
   alignas(64) float out[kMaxTileFloats];        // [lane blocks][value_dim][lanes of the block]
 };
 
-// Memory of one thread: 1,376 KiB at most, resident as far as it is used. Where queries, keys and
-// values are packed as pairs of bfloat16 they take the first half of their part.
+// Memory of one thread: 1,376 KiB at most, resident as far as it is used. Queries, keys and values
+// take half of their part as pairs of bfloat16.
 struct AttentionScratch {
-  alignas(64) float queries[kMaxTileFloats];     // [lane blocks][head_dim][lanes of the block]
-  LaneState run;                                 // of the keys since the last fold
-  LaneState total;                               // of the keys before
-  alignas(64) float non_finite[kMaxTileFloats];  // as LaneState.out: what is kept apart from it
-  // Of a tile of keys, as long as the product's are (Product::kKeyTile).
-  alignas(64) float keys[kMaxKeyTile * kMaxDim];          // [kKeyTile][head_dim]
-  alignas(64) float values[(kMaxKeyTile + 2) * kMaxDim];  // as the product reads them
+  alignas(64) float queries[kMaxTileFloats];      // [lane blocks][head_dim][lanes of the block]
+  LaneState run;                                  // of the keys since the last fold
+  LaneState total;                                // of the keys before
+  alignas(64) float non_finite[kMaxTileFloats];   // as LaneState.out: sums kept apart
+  alignas(64) float keys[kMaxKeyTile * kMaxDim];  // [kKeyTile][head_dim]
+  alignas(64) float values[(kMaxKeyTile + 2) * kMaxDim];  // in the product's layout
   alignas(64) float scores[kMaxScores];                   // of a block, or of 3 smaller ones
   alignas(64) float limits[kMaxLaneTile];
   alignas(64) float rescale[kMaxLaneBlock];
-  alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs as they lie outside
+  alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs, in the task's layout
 };
 
-// Computes the tile and writes or merges its results. Tells `report` of scores computed since the
-// last call, about every millisecond and at the end; false from it ends the tile with its outputs
-// undefined.
+// Computes the tile and writes or merges its results. Gives `report` the scores since the last
+// call, about every millisecond and at the end; false ends the tile with undefined outputs.
 using AttendTileFunction = void (*)(const LaneTile& tile, AttentionScratch& scratch,
                                     const std::function<bool(int64_t scores)>& report);
 
@@ -67,7 +63,6 @@ using AttendTileFunction = void (*)(const LaneTile& tile, AttentionScratch& scra
 using StoreRowFunction = void (*)(const float* from, int64_t count, float scale, DataType dtype,
                                   void* to);
 
-// What is compiled for one target of Highway.
 struct TargetKernels {
   AttendTileFunction attend = nullptr;             // in float32
   AttendTileFunction attend_with_pairs = nullptr;  // bfloat16 by an instruction on pairs, if any
@@ -83,9 +78,9 @@ struct CpuKernels {
   StoreRowFunction store_row = nullptr;
 };
 
-// For every instruction set that this machine can run, the best first, and last the best one's
-// with bfloat16 by plain code in place of AVX512_BF16 ("bf16-emulated") and of AMX
-// ("amx-bf16-emulated"): what those run, to be tested where they are not there.
+// Kernels of every instruction set that this machine runs, the best first. The last two are the
+// best set's with plain code in place of AVX512_BF16 ("bf16-emulated") and of AMX
+// ("amx-bf16-emulated"), to test those anywhere.
 std::vector<CpuKernels> RunnableCpuKernels();
 
 }  // namespace hilbert_ring

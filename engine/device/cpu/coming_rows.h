@@ -1,6 +1,5 @@
-// Rows of keys and values that will be packed soon, and the lines of a cache that hold them: asked
-// for one by one between products, they are there in time, and no burst of them fills what a core
-// waits for memory with.
+// Rows of keys and values that will be packed soon, and their cache lines. Prefetches one by one
+// between products arrive in time, and do not fill a core's memory requests in bursts.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +7,15 @@
 
 namespace hilbert_ring {
 
-inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of what it has
+inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of its own
 
-// Into the second-level cache: what is asked for is used later than the first one keeps it. To be
-// inlined: to GCC a function that only prefetches has no effect, and it leaves out calls of it.
+// Prefetches into the second-level cache: the first does not keep a line until its use. Always
+// inlined, because GCC drops calls of a function that only prefetches.
 struct Prefetch {
   [[gnu::always_inline]] void operator()(const char* at) const { __builtin_prefetch(at, 0, 2); }
 };
 
-// Rows where they lie; strides and sizes in bytes.
+// Rows in the task's memory; strides and sizes in bytes.
 struct ComingRows {
   const char* keys = nullptr;
   const char* values = nullptr;
@@ -29,7 +28,7 @@ struct ComingRows {
 
 class ComingLines {
  public:
-  // `calls` of Next() ask for all, each for about as much.
+  // `calls` of Next() ask for all lines, each for about as many.
   ComingLines(const ComingRows& rows, int64_t calls)
       : rows_(rows),
         bytes_(std::max(rows.key_bytes, rows.value_bytes)),
@@ -38,8 +37,8 @@ class ComingLines {
         key_(rows.keys),
         value_(rows.values) {}
 
-  // ask(address) for an address in each line. A row's end is no branch: it comes at other calls in
-  // every block, so that it would not be foreseen.
+  // Calls ask(address) for an address in each line. A row's end is no branch: it comes at other
+  // calls in every block, so a processor would not predict it.
   template <typename Ask = Prefetch>
   void Next(const Ask& ask = {}) {
     const int64_t now = std::min(each_, left_);
@@ -48,7 +47,7 @@ class ComingLines {
       if (at_ < rows_.key_bytes) ask(key_ + at_);
       if (at_ < rows_.value_bytes) ask(value_ + at_);
       at_ += kLineBytes;
-      const int64_t row_ends = -int64_t{at_ >= bytes_};  // all bits or none
+      const int64_t row_ends = -int64_t{at_ >= bytes_};  // all bits or 0
       key_ += rows_.key_stride & row_ends;
       value_ += rows_.value_stride & row_ends;
       at_ &= ~row_ends;
@@ -57,7 +56,7 @@ class ComingLines {
 
  private:
   const ComingRows& rows_;
-  int64_t bytes_;  // of the longer one of two rows
+  int64_t bytes_;  // of the longer row
   int64_t left_;   // lines
   int64_t each_;
   const char* key_;

@@ -28,19 +28,19 @@ constexpr int64_t kChunksPerThread = 32;      // enough to even out, few enough 
 constexpr int64_t kMaxTilesPerChunk = 256;    // lane tiles of tiny segments
 constexpr int64_t kBytesPerChunk = 64 << 10;  // of the copying tasks
 
-// Waking another thread takes as long as about half of this, at 80 GFLOP/s.
+// Waking another thread takes about half as long, at 80 GFLOP/s.
 constexpr double kLeastSharedFlops = 1.2e7;
 
 constexpr int64_t kUnknownCacheBytes = 256 << 10;
-constexpr int64_t kTilesPerThread = 6;       // at least, where tiles are not made too small by it
+constexpr int64_t kTilesPerThread = 6;       // at least, unless tiles get too small
 constexpr int64_t kSmallLaneTile = 192;      // packing a key tile costs 6 % of computing it here
 constexpr int64_t kManyTilesPerThread = 32;  // from here on an uneven last round does not matter
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Most lanes of a tile. Queries and sums of a tile fill three quarters of the second-level cache at
-// most, where they stay while the keys pass. Few lanes are shared out evenly. A lane's result does
-// not depend on the tile it is in, so that it does not depend on threads or machine either.
+// Most lanes of a tile. Queries and sums of a tile fill at most three quarters of the second-level
+// cache, where they stay while keys pass. Few lanes are spread evenly. A lane's result does not
+// depend on its tile, nor on threads or machine.
 int64_t LaneTileFor(std::span<const AttentionTask> tasks, int threads, int64_t cache_bytes) {
   int64_t lanes = 0, dims = 1, greatest = 1;
   for (const AttentionTask& task : tasks) {
@@ -67,7 +67,7 @@ class TaskTiles {
         tiles_(CeilDiv(lanes_, lane_tile)) {}
 
   int64_t count() const { return tiles_; }
-  int64_t Begin(int64_t tile) const {  // also of the one after the last
+  int64_t Begin(int64_t tile) const {  // tile: up to count()
     return std::min(lanes_, tile * blocks_ / tiles_ * kMaxLaneBlock);
   }
 
@@ -77,7 +77,7 @@ class TaskTiles {
   int64_t tiles_;
 };
 
-// At most: masks are left aside.
+// An upper bound without masks.
 double FlopsOf(std::span<const AttentionTask> tasks) {
   double flops = 0;
   for (const AttentionTask& task : tasks) {
@@ -128,7 +128,7 @@ class CpuDevice : public Device {
   int64_t cache_bytes_;  // of one core's second-level cache
   ThreadPool pool_;
   std::vector<std::unique_ptr<AttentionScratch>> scratch_;  // [threads], made when first used
-  // Looked up once: limits of memory are read from files, and each job's report asks.
+  // Cached: memory limits are read from files, and each job's report needs them.
   const DeviceInfo info_;
 };
 
@@ -181,7 +181,7 @@ absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> t
   };
   if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
 
-  // Other threads are not woken for little work.
+  // Little work does not wake other threads.
   const int64_t chunk =
       FlopsOf(tasks) < kLeastSharedFlops
           ? work.total()

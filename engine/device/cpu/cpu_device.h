@@ -10,10 +10,10 @@
 
 namespace hilbert_ring {
 
-// What DeviceOptions.instructions may name on this machine, the best first.
+// Values of DeviceOptions.instructions on this machine, the best first.
 std::vector<std::string> RunnableCpuInstructions();
 
-// INVALID_ARGUMENT for threads below 0 or above 1024 and for instructions that are not runnable.
+// INVALID_ARGUMENT: threads below 0 or above 1024, or instructions that this machine does not run.
 absl::StatusOr<std::unique_ptr<Device>> MakeCpuDevice(const DeviceOptions& options);
 
 }  // namespace hilbert_ring

@@ -1,4 +1,4 @@
-// Powers of two of a vector of lanes, for one Highway target: what weights of softmax are made of.
+// Powers of two of a vector of lanes: weights of softmax.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -20,19 +20,19 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x where it is at most `most` or NaN, else `most`.
+// x if it is at most `most` or NaN, else `most`.
 HWY_INLINE LaneVector AtMost(LaneVector x, LaneVector most) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  return hn::Min(most, x);  // MINPS returns its second operand where one is NaN
+  return hn::Min(most, x);  // MINPS returns its second operand if one is NaN
 #else
   return hn::IfThenElse(hn::Lt(most, x), most, x);
 #endif
 }
 
-// An exponent split into the nearest integer n and the rest r: 2^r, of a polynomial, times 2^n is
+// An exponent is split into the nearest integer n and the rest r. 2^r, a polynomial, times 2^n is
 // 2^(n + r), exactly 0 for -infinity and NaN for NaN.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-// What exponents are made with: they are -below * log2.
+// Factor of exponents, which are -below * log2.
 struct ExponentUnit {
   explicit HWY_INLINE ExponentUnit(float log2) : factor(hn::Set(LaneTag(), -log2)) {}
   LaneVector factor;
@@ -42,11 +42,10 @@ struct PowerOfTwo {
   PowerOfTwo() = default;
   HWY_INLINE PowerOfTwo(const ExponentUnit& unit, LaneVector below) {
     const auto x = hn::Mul(below, unit.factor);
-    r = {_mm512_reduce_ps(x.raw, 0)};  // of infinity 0
+    r = {_mm512_reduce_ps(x.raw, 0)};  // 0 for infinity
     n = hn::Sub(x, r);
   }
-  // The instruction makes subnormal numbers, which products are slow with, where the others' factor
-  // is 0 already.
+  // Subnormal results become 0, as in the other version: products are slow with them.
   HWY_INLINE LaneVector Times(LaneVector p) const {
     const __mmask16 kept = _mm512_cmp_ps_mask(n.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
     return {_mm512_maskz_scalef_ps(kept, p.raw, n.raw)};
@@ -56,17 +55,15 @@ struct PowerOfTwo {
   LaneVector n;
 };
 #else
-// What exponents are made with: they are -below * log2, from -127 on, whose power's bits, and so
-// the power, are 0.
+// Constants of exponents, which are -below * log2 and stop at -127: the power's bits are 0 there.
 struct ExponentUnit {
   explicit HWY_INLINE ExponentUnit(float log2)
       : factor(hn::Set(LaneTag(), -log2)),
         most(hn::Set(LaneTag(), 127.0f / log2)),
         shifter(hn::Set(LaneTag(), 12583039.0f)) {}
   LaneVector factor;
-  LaneVector most;  // that is below: finite, as ScoreUnit's log2 is 2^-118 at least
-  // 1.5 * 2^23 + 127: in its sum with n the exponent of 2^n stands in the lowest bits; the sum
-  // itself rounds.
+  LaneVector most;  // of below: finite, because ScoreUnit's log2 is at least 2^-118
+  // 1.5 * 2^23 + 127: the sum with n rounds, and has the exponent of 2^n in its lowest bits.
   LaneVector shifter;
 };
 
@@ -80,7 +77,7 @@ struct PowerOfTwo {
     r = hn::MulSub(below, unit.factor, hn::Sub(shifted, unit.shifter));
     power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(i, shifted)));
   }
-  // A product, unlike a sum of exponents, keeps NaN and takes 0.
+  // A product, unlike a sum of exponents, keeps NaN and 0.
   HWY_INLINE LaneVector Times(LaneVector p) const { return hn::Mul(p, power); }
 
   LaneVector r;
@@ -88,14 +85,12 @@ struct PowerOfTwo {
 };
 #endif
 
-// 2^(-below * log2) / 2^halvings, where that is about 2 at most; log2: as ScoreUnit has it. Of 0 it
-// is exact, what is below float32's normal numbers may be 0. Error under 1 ulp, beside what
-// rounding the exponent moves it, the same for any number of halvings.
+// 2^(-below * log2) / 2^halvings, up to about 2; log2: ScoreUnit's. Exact at 0; results below
+// float32's normal numbers may be 0. Error under 1 ulp beside that of the rounded exponent.
 class Exp2 {
  public:
   HWY_INLINE Exp2(float log2, int64_t halvings) : unit_(log2) {
-    // Least relative error, 3e-9, for |r| <= 1/2 among polynomials of degree 6 that are 1 at 0, by
-    // Remez' algorithm.
+    // Degree 6, 1 at 0, least relative error (3e-9) over |r| <= 1/2, by Remez' algorithm.
     constexpr float kSeries[] = {1.0f,
                                  6.9314718246e-1f,
                                  2.4022647738e-1f,
@@ -112,8 +107,8 @@ class Exp2 {
     return below;
   }
 
-  // Of kCount vectors in place, step by step: each waits for itself alone, and a processor looks
-  // only so many instructions ahead for others.
+  // Works on kCount vectors in place, step by step. A vector's steps wait for each other, and a
+  // processor looks only a few instructions ahead.
   template <int kCount>
   HWY_INLINE void All(LaneVector* below) const {
     PowerOfTwo power[kCount];

@@ -1,4 +1,4 @@
-// One step of attention: a block of lanes, and the tile of keys and values that it meets.
+// A step of attention: a block of lanes, and the tile of keys and values that it meets.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,8 @@
 
 namespace hilbert_ring {
 
-// Pointers to the parts of the scratch that belong to one lane block; lanes = vectors *
-// Lanes(LaneTag). Queries, keys, values and weights are elements of the product, each kTerms
-// numbers.
+// Pointers to a lane block's parts of the scratch; lanes = vectors * Lanes(LaneTag). Queries, keys,
+// values and weights are elements of the product, each kTerms numbers.
 struct LaneBlock {
   const float* queries;  // [RowElements(head_dim)][lanes]
   const float* limits;   // [lanes]
@@ -33,17 +32,17 @@ struct NonFiniteValue {
 
 struct KeyTile {
   const float* keys;    // [kKeyTile][RowElements(head_dim)], zero rows up to a multiple of kKeyRows
-  const float* values;  // as the product reads them: packed_keys-inl.h
-  const float* ranks;   // [count]; null when all lanes see all keys
+  const float* values;  // in the product's layout: packed_keys-inl.h
+  const float* ranks;   // [count]; null: all lanes see all keys
   int64_t count;
   int64_t head_dim;
   int64_t value_dim;
   float scale;                                 // > 0
   ScoreUnit unit;                              // of the scale
   int64_t halvings;                            // weights are 2^-halvings of themselves
-  bool exact_scores;                           // no product of a score may be taken for 0
-  std::span<const NonFiniteValue> non_finite;  // in `values` they are 0
-  ComingRows coming;                           // asked for while scores are computed
+  bool exact_scores;                           // no product of a score may be treated as 0
+  std::span<const NonFiniteValue> non_finite;  // `values` has 0 in their place
+  ComingRows coming;                           // prefetched while scores are computed
 };
 
 }  // namespace hilbert_ring

@@ -1,9 +1,8 @@
-// Which keys of a tile each query row sees, in one form for every mask.
+// The keys of a tile that each query row sees, in one form for every mask.
 //
-// Each key of the tile has a rank and each query row a limit; a row sees the keys whose rank is
-// below its limit. Under kDiagonal a key's rank is its index. Under kPositions it is the number of
-// keys in the tile at smaller positions, and a row's limit the number of keys at positions up to
-// its own: small numbers that are exact in float32 whatever the positions are.
+// A row sees the keys whose rank is below its limit. Under kDiagonal a key's rank is its index.
+// Under kPositions it is the number of keys in the tile at smaller positions, and a row's limit the
+// number of keys at positions up to its own: small numbers, exact in float32 at any positions.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +34,15 @@ class KeyVisibility {
   // The task outlives this.
   KeyVisibility(const AttentionTask& task, const RowRange& rows);
 
-  // Keys from this one on are seen by no row of the range.
+  // No row of the range sees keys from this one on.
   int64_t key_end() const { return key_end_; }
 
-  // What the range's rows see of these keys. Ranks and limits are valid when the answer is kSome.
+  // Returns which keys the range's rows see. Ranks and limits are valid after kSome.
   Visible See(const KeyRange& keys);
 
   const float* ranks() const { return ranks_; }  // [count]
 
-  // Of a row of the range: an integer in [0, count].
+  // The limit of a row of the range, in [0, count].
   int64_t Limit(int64_t row) const;
 
   // Whether keys from a row's limit on, in order of index, are hidden from it.
@@ -54,12 +53,12 @@ class KeyVisibility {
 
   const AttentionTask& task_;
   RowRange rows_;
-  int64_t shift_ = 0;  // diagonal_shift, clamped to where it still makes a difference
+  int64_t shift_ = 0;  // diagonal_shift, clamped to values that matter
   int64_t key_end_ = 0;
   int64_t least_query_ = 0;  // positions of the range's rows
   int64_t greatest_query_ = 0;
   KeyRange keys_;
-  int64_t positions_[kMaxKeyTile];  // of the keys, ascending after See answered kSome
+  int64_t positions_[kMaxKeyTile];  // of the keys, ascending after kSome
   float ranks_[kMaxKeyTile];
 };
 

@@ -1,4 +1,4 @@
-// Attention of one lane block (1 to 3 vectors of lanes) on one key tile, for one Highway target.
+// Attention of one lane block (1 to 3 vectors of lanes) on one key tile.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_LANE_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -28,15 +28,12 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Dims whose products are summed before they are added to a score: a bound on how the rounding
-// error of a long dot product grows. Runs of 16 cost 8 % at head dim 64 against one of 64 (AVX2,
-// AMD EPYC Zen 3) for half of its error.
+// Dims whose products are summed before they are added to a score, to bound rounding errors. Runs
+// of 16 have half the error of 64, and cost 8 % at head dim 64 (AVX2, AMD EPYC Zen 3).
 inline constexpr int64_t kDimRun = 64;
 
-// The loops of both products are unrolled four times: on AVX2 (AMD EPYC Zen 3) medians gained 3 to
-// 7 %, best times nothing.
-//
-// scores[j] = queries . keys[j] for kKeys keys at a time.
+// scores[j] = queries . keys[j] for kKeys keys at a time. Loops of both products are unrolled four
+// times: on AVX2 (AMD EPYC Zen 3) medians gained 3 to 7 %, best times nothing.
 template <typename Product, int kVectors, int kKeys>
 HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
   const LaneTag d;
@@ -70,7 +67,7 @@ HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
           for (int b = 0; b < kVectors; ++b) acc[a][b] = Product::MulAdd(k, q[b], acc[a][b]);
         }
       }
-      asm("" : "+r"(to));  // else a compiler keeps all addresses below ready through the products
+      asm("" : "+r"(to));  // else a compiler holds all addresses below during the products
 #pragma GCC unroll 16
       for (int a = 0; a < kKeys; ++a) {
 #pragma GCC unroll 4
@@ -143,9 +140,9 @@ HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
 }
 
 // Keys or value dims at once beside 2 or 3 vectors of lanes. 12 accumulators, 3 lane vectors and a
-// broadcast fill AVX2's 16 registers. AVX-512 has 32: with 8, pairs of bfloat16 gain on AMD's
-// processors and float32 on Intel's, whose products reach 83 % of their rate in registers with 8
-// and 76 % with 4 (an Intel Xeon with AMX).
+// broadcast fill AVX2's 16 registers. AVX-512 has 32. 8 at once gain for bfloat16 pairs on AMD's
+// processors and for float32 on Intel's: 83 % of the rate in registers, 76 % with 4 (a Xeon with
+// AMX).
 inline constexpr int kManyAtOnce = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
 
 template <typename Product>
@@ -164,7 +161,7 @@ void AttendBlock(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
   }
 }
 
-// The blocks of one key tile, as they come. A product that works on several at a time has its own.
+// The blocks of one key tile in sequence. A product that works on several at a time specializes it.
 template <typename Product>
 class BlockSequence {
  public:
@@ -172,11 +169,11 @@ class BlockSequence {
   void Next(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
     AttendBlock<Product>(block, vectors, tile);
   }
-  // Keys and values of the tile are no longer read, and its results are there.
+  // After it the tile's keys and values are not read, and its results are complete.
   void End() {}
 };
 
-// total = total and run together; run is left as it is.
+// Adds run to total; run stays as it is.
 template <typename Product>
 void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes, int64_t value_dim,
                const ScoreUnit& unit) {

@@ -7,7 +7,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Of a part that is not empty; what is not finite in it outlasts any weight.
+// The least share of a part that is not empty: infinities and NaN in it outlast any weight.
 constexpr double kLeastShare = std::numeric_limits<double>::min();
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr char kMemoryLimit[] = "/sys/fs/cgroup/memory.max";  // bytes or "max"
 }  // namespace
 
 std::string ProcessorName() {
-  // Once for all devices: the kernel makes the file anew for each reader, processor by processor.
+  // Read once for all devices: the kernel makes the file for each reader, processor by processor.
   static const std::string name = []() -> std::string {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);) {

@@ -1,4 +1,4 @@
-// What the process may use of the machine it runs on (Linux).
+// The machine's resources that the process may use (Linux).
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,28 @@
 
 namespace hilbert_ring {
 
-// "AMD EPYC", or "CPU" where the system does not say.
+// "AMD EPYC", or "CPU" if unknown.
 std::string ProcessorName();
 
-// Processors of the affinity mask, or fewer where a control group's quota is less; at least 1.
+// Processors of the affinity mask, or of a control group's smaller quota; at least 1.
 int UsableThreads();
 
-// Of one core; nothing where the system does not say.
+// Bytes of one core's cache; nullopt if unknown.
 std::optional<int64_t> SecondLevelCacheBytes();
 
-// Whether processor and system know the instructions on pairs of bfloat16 in 512-bit vectors.
+// Whether processor and system support instructions on pairs of bfloat16 in 512-bit vectors.
 bool HasAvx512BFloat16();
 
-// Whether they take more products a second than those on float32. AMD's do: twice as many on a
-// Zen 5. Intel's do not: a Xeon (5th generation) takes half as many of them, of twice the products,
-// and what comes with them makes attention 0.58 times as fast as float32's.
+// Whether they make more products a second than float32's. AMD's do: twice as many on a Zen 5.
+// Intel's do not: a Xeon (5th generation) runs half as many, of two products each, and with the
+// work around them attention is 0.58 times as fast.
 bool BFloat16PairsAreFaster();
 
-// Whether processor and system have products of bfloat16 by tiles (AMX). The first call asks the
-// system to let this process, with all of its threads, use tiles; without that they are illegal.
+// Whether processor and system support tile products of bfloat16 (AMX). The first call requests
+// permission for all threads of the process, without which tiles are illegal.
 bool AllowAmxBFloat16();
 
-// Memory of the machine, or of the control group where that is less; 0 when not known.
+// Memory of the machine, or of the control group if less; 0 if unknown.
 int64_t UsableMemoryBytes();
 
 }  // namespace hilbert_ring

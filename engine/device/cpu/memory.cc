@@ -14,12 +14,11 @@ namespace {
 
 constexpr int64_t kPageBytes = 4096;
 
-// From here on the system is asked for huge pages: a large job spends less on faults and on looking
-// addresses up, and what may be resident without being used, 2 MiB at either end, is a small part.
+// Buffers of this size and more get huge pages: a large job spends less on faults and address
+// translation, and the resident but unused part, 2 MiB at either end, is small.
 constexpr int64_t kLeastForHugePages = int64_t{8} << 20;
 
-// The rest of a mapping's last page is out of bounds, which the address sanitizer is told (nothing
-// is done in other builds).
+// The address sanitizer treats the rest of a mapping's last page as out of bounds.
 class MappedBuffer : public Buffer {
  public:
   MappedBuffer(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {
@@ -54,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> MapMemory(int64_t bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the system refused ", bytes, " bytes of memory: ", std::strerror(errno)));
   }
-  // Where the system has none, it stays with what there is.
+  // Without huge pages the system keeps the small ones.
   if (bytes >= kLeastForHugePages) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   return std::make_unique<MappedBuffer>(static_cast<std::byte*>(data), bytes);
 }

@@ -1,4 +1,4 @@
-// Memory straight from the system: zero pages that become resident when they are written.
+// Memory directly from the system: zero pages that become resident when they are written.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace hilbert_ring {
 
-// Large ones in huge pages where the system gives them when asked (madvise).
-// RESOURCE_EXHAUSTED when the system refuses. Thread-safe.
+// Large buffers have huge pages if the system grants them (madvise). RESOURCE_EXHAUSTED without
+// memory. Thread-safe.
 absl::StatusOr<std::unique_ptr<Buffer>> MapMemory(int64_t bytes);
 
 }  // namespace hilbert_ring

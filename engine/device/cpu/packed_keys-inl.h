@@ -1,4 +1,4 @@
-// A tile of keys and values, packed as the products read them, for one Highway target.
+// A tile of keys and values, packed for the products.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_PACKED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -26,21 +26,19 @@ HWY_BEFORE_NAMESPACE();
 namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
-// Beside the last row of values where their number is odd.
+// Pairs with the last row of an odd number of values.
 inline constexpr uint16_t kNoRow[kMaxDim] = {};
 
-// Values lie in the scratch as the product reads them:
-//   of lanes: [value_dim / 8][kValueRows][8];
-//   of tiles: [ValueTileRow][kKeyTile / 2], rows of dims and pairs of keys.
-//
-// The packed tile of a task; keys and values lie in the scratch.
+// The packed tile of a task, in the scratch. Values have the product's layout:
+//   lanes: [value_dim / 8][kValueRows][8];
+//   tiles: [ValueTileRow][kKeyTile / 2], rows of dims and pairs of keys.
 template <typename Product>
 class PackedKeys {
  public:
   PackedKeys(const AttentionTask& task, AttentionScratch& scratch)
       : task_(task), scratch_(scratch) {}
 
-  // The tile into the scratch. careful: values that are not finite are set apart.
+  // Packs the tile into the scratch. careful: values that are not finite are kept apart.
   void Pack(const KeyRange& keys, bool careful) {
     const int64_t elements = RowElements<Product>(task_.head_dim);
     const auto index = [&](const ConstView& view, int64_t j) {
@@ -71,7 +69,7 @@ class PackedKeys {
                   scratch_.keys + (j + 1) * elements, 0.0f);
         least_ = std::min(least_, LeastNonzero(row, task_.head_dim));
       }
-      // [kPairs][value_dim], or as the lane products read them.
+      // [kPairs][value_dim], or the lane products' layout.
       float* pairs = Product::kTiles ? scratch_.rows : scratch_.values;
       const int64_t next = Product::kTiles ? task_.value_dim : 8;
       const int64_t next_dims = Product::kTiles ? 8 : 8 * kRows;
@@ -85,7 +83,7 @@ class PackedKeys {
   }
 
   // Part `part` of `parts` of the rows of the key tile after `keys`. Packing reads strided rows
-  // faster than they are foreseen.
+  // faster than a processor prefetches them.
   ComingRows Coming(const KeyRange& keys, int64_t key_end, int64_t part, int64_t parts) const {
     const int64_t begin = keys.begin + keys.count;
     const int64_t count = std::max<int64_t>(0, std::min(kKeyTile, key_end - begin));
@@ -104,7 +102,6 @@ class PackedKeys {
             .count = count * (part + 1) / parts - first};
   }
 
-  // Whether some value of keys [0, end) is not finite.
   bool HasNonFiniteValues(int64_t batch, int64_t end) const {
     for (int64_t j = 0; j < end; ++j) {
       const int64_t row = batch * task_.v.batch_stride + j * task_.v.row_stride;
@@ -115,10 +112,10 @@ class PackedKeys {
     return false;
   }
 
-  // Values of the tile that are not finite, where Pack was careful.
+  // Values of the tile that are not finite, after a careful Pack.
   std::span<const NonFiniteValue> non_finite() const { return non_finite_; }
 
-  // The least magnitude of a key's number that is not 0, as bfloat16's bits; of 16-bit products.
+  // The least magnitude of a key's nonzero number, as bfloat16's bits; 16-bit products only.
   uint16_t least() const { return least_; }
 
  private:
@@ -126,7 +123,7 @@ class PackedKeys {
   static constexpr int64_t kPairs = kKeyTile / 2;
   static constexpr int64_t kRows = kValueRows<Product>;
 
-  // Of scratch_.rows, [pairs of keys][value_dim], into scratch_.values, tiles of 16 dims.
+  // Turns scratch_.rows, [pairs of keys][value_dim], into scratch_.values, tiles of 16 dims.
   void TurnPairs(int64_t count) {
     const int64_t dim = task_.value_dim;
     const int64_t whole = dim / kTileRows * kTileRows;
@@ -138,7 +135,7 @@ class PackedKeys {
     std::fill_n(rest, 8 * kPairs, 0.0f);
   }
 
-  // Values of the packed tile that are not finite become 0 and are listed.
+  // Lists values of the packed tile that are not finite, and makes them 0.
   void TakeOddValues(const KeyRange& keys) {
     non_finite_.clear();
     for (int64_t j = 0; j < keys.count; ++j) {

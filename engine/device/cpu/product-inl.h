@@ -1,13 +1,11 @@
-// What the two matrix products of attention are made of, for one Highway target: float32 numbers or
-// pairs of bfloat16.
+// The two matrix products of attention, on float32 numbers or pairs of bfloat16.
 //
-// A product says what one 32-bit element of packed queries, keys, values and weights holds: kTerms
-// numbers that a dot product takes at once. Elements are kept, moved and broadcast as float,
-// whatever they hold. Keys are taken in tiles of kKeyTile.
+// A product defines the 32-bit element of packed queries, keys, values and weights: kTerms numbers
+// that a dot product takes at once, stored as float. Keys come in tiles of kKeyTile.
 //
-// And how the scratch holds them: lane blocks are up to kBlockVectors vectors; rows of queries and
-// keys are zeros up to a multiple of kRowElements elements, rows of keys up to a multiple of
-// kKeyRows and of weights up to one of kWeightRows.
+// It also defines the scratch's layout. Lane blocks have up to kBlockVectors vectors. Zeros pad
+// rows of queries and keys to a multiple of kRowElements elements, the number of rows of keys to
+// one of kKeyRows, and of weights to one of kWeightRows.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -41,21 +39,20 @@ struct LaneLayout {
   static constexpr int64_t kWeightRows = 1;
   static constexpr bool kTiles = false;
 
-  // Whether the product is for the task, where its type is.
+  // Whether the product computes the task, which has its type.
   static bool Takes(const AttentionTask&) { return true; }
 };
 
 // Takes tasks of every type, widened to float32.
 struct FloatProduct : LaneLayout {
-  // 128 against 64 on AVX2 (AMD EPYC Zen 3): 1 to 2.5 % faster at head dim 64, at 128 the same; 32
-  // was 5 % slower than 64. On AVX-512 (Intel Xeon) up to 2 % faster; not measured on AMD's.
+  // 128 against 64 was 1 to 2.5 % faster on AVX2 (AMD EPYC Zen 3) at head dim 64, the same at 128;
+  // 32 was 5 % slower than 64. On AVX-512 (Intel Xeon) up to 2 % faster; not measured on AMD's.
   static constexpr int64_t kKeyTile = kMaxKeyTile;
   static constexpr DataType kDataType = DataType::kFloat32;
   static constexpr int64_t kTerms = 1;
   static constexpr bool kRoundsWeights = false;
-  using Exact = FloatProduct;  // takes no product for 0 that is not
+  using Exact = FloatProduct;  // treats no product as 0
 
-  // sum + a . b
   static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
     return hn::MulAdd(a, b, sum);
   }
@@ -71,15 +68,14 @@ HWY_INLINE LaneVector UpperOf(LaneVector pair) {
   return hn::BitCast(LaneTag(), hn::And(hn::BitCast(u, pair), hn::Set(u, 0xffff0000u)));
 }
 
-// Tasks in bfloat16 as they are: pairs of neighbouring dims for scores, pairs of neighbouring keys
-// for outputs, the first of a pair in the lower half. Terms are exact and sums are float32; weights
-// are rounded to bfloat16.
+// bfloat16 without conversion: pairs of neighbouring dims for scores, of neighbouring keys for
+// outputs. The first is in the lower half. Terms are exact, sums float32, weights rounded to
+// bfloat16.
 struct PairProduct : LaneLayout {
   static constexpr DataType kDataType = DataType::kBFloat16;
   static constexpr int64_t kTerms = 2;
   static constexpr bool kRoundsWeights = true;
 
-  // sum + both numbers of the pair
   static HWY_INLINE LaneVector AddPair(LaneVector pair, LaneVector sum) {
     return hn::Add(sum, hn::Add(LowerOf(pair), UpperOf(pair)));
   }
@@ -95,7 +91,7 @@ HWY_INLINE LaneVector BFloat16Pair(LaneVector first, LaneVector second) {
   return hn::BitCast(d, hn::OrAnd(lower, upper, hn::Set(u, 0xffff0000u)));
 }
 
-// In the order of AVX512_BF16: the upper halves first.
+// AVX512_BF16's order: the upper halves first.
 struct EmulatedPairProduct : PairProduct {
   using Exact = EmulatedPairProduct;
 
@@ -111,9 +107,8 @@ struct EmulatedPairProduct : PairProduct {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 inline constexpr bool kHasPairInstruction = true;
 
-// For processors with AVX512_BF16, which takes subnormal numbers for 0. No target of Highway
-// includes that extension, and an intrinsic cannot be inlined into functions that are compiled
-// without it; the instruction itself can.
+// AVX512_BF16's instruction, which treats subnormal numbers as 0. Assembly, because no Highway
+// target includes the extension, and functions compiled without it cannot inline its intrinsic.
 struct InstructionPairProduct : PairProduct {
   using Exact = EmulatedPairProduct;
 
@@ -132,8 +127,8 @@ inline constexpr bool kHasPairInstruction = false;
 using InstructionPairProduct = EmulatedPairProduct;
 #endif
 
-// Rows of 8 dims of a packed tile of values, of lanes: two more than it fills, for columns of dims
-// that lay a power of two apart would share a set of the first-level cache.
+// Rows of 8 dims of a lane product's packed values. Two are padding: columns of dims a power of two
+// apart would share a set of the first-level cache.
 template <typename Product>
 inline constexpr int64_t kValueRows = Product::kKeyTile / Product::kTerms + 2;
 

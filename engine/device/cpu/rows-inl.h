@@ -1,4 +1,4 @@
-// Rows of 16-bit and 32-bit data to float32 and back, for one Highway target.
+// Rows of 16-bit and 32-bit data to float32 and back.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Dims are multiples of 8, so that rows are whole vectors of these.
+// Dims are multiples of 8, so rows are whole vectors of these.
 using RowTag = hn::CappedTag<float, 8>;
 using RowBits = hn::Repartition<uint32_t, RowTag>;
 using RowHalfBits = hn::Rebind<uint16_t, RowTag>;
@@ -40,8 +40,7 @@ HWY_INLINE hn::Vec<RowTag> LoadFloat16(const uint16_t* from) {
   const auto half = hn::PromoteTo(u, hn::LoadU(RowHalfBits(), from));
   const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(u, 0x8000u)));
   const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(u, 0x7fffu)));
-  // A float32 with float16's exponent is 2^112 too small, and a subnormal one is rightly so: one
-  // product mends both. Infinity and NaN are set apart.
+  // A float32 with float16's exponent, even a subnormal one, is 2^112 too small.
   const auto finite =
       hn::BitCast(u, hn::Mul(hn::BitCast(RowTag(), magnitude), hn::Set(RowTag(), 0x1p112f)));
   const auto special = hn::Or(magnitude, hn::Set(u, 0x7f800000u));
@@ -62,7 +61,7 @@ HWY_INLINE hn::Vec<RowHalfBits> BFloat16Bits(hn::Vec<RowTag> value) {
   return hn::DemoteTo(RowHalfBits(), hn::BitCast(hn::Repartition<int32_t, RowTag>(), chosen));
 }
 
-// As FloatToFloat16 in numbers.cc, without branches.
+// Works as FloatToFloat16 in numbers.cc, without branches.
 HWY_INLINE hn::Vec<RowHalfBits> Float16Bits(hn::Vec<RowTag> value) {
   const RowBits u;
   const hn::Repartition<int32_t, RowTag> i;
@@ -84,8 +83,7 @@ HWY_INLINE hn::Vec<RowHalfBits> Float16Bits(hn::Vec<RowTag> value) {
   return hn::DemoteTo(RowHalfBits(), hn::BitCast(i, hn::Or(half, sign)));
 }
 
-// `count` elements, a multiple of 8, from element `index` of an array on: each 8 of them to the
-// next multiple of `stride` floats.
+// Loads `count` elements from `index` on, 8 by 8, each 8 to the next multiple of `stride` floats.
 HWY_INLINE void LoadRow(DataType dtype, const void* data, int64_t index, int64_t count,
                         int64_t stride, float* HWY_RESTRICT to) {
   const RowTag d;
@@ -107,8 +105,8 @@ HWY_INLINE void LoadRow(DataType dtype, const void* data, int64_t index, int64_t
   }
 }
 
-// `count` elements, a multiple of 8, of two rows of bfloat16: each 8 pairs (first[x], second[x]) to
-// the next multiple of `stride` elements.
+// Pairs `count` elements, a multiple of 8, of two rows of bfloat16: each 8 pairs (first[x],
+// second[x]) to the next multiple of `stride` elements.
 HWY_INLINE void PairRows(const uint16_t* HWY_RESTRICT first, const uint16_t* HWY_RESTRICT second,
                          int64_t count, int64_t stride, float* HWY_RESTRICT to) {
   const RowTag d;
@@ -124,14 +122,13 @@ HWY_INLINE void PairRows(const uint16_t* HWY_RESTRICT first, const uint16_t* HWY
   }
 }
 
-// Where there is no bfloat16 but 0.
+// LeastNonzero of zeros alone.
 inline constexpr uint16_t kNoBFloat16 = 0x7fff;
 
-// The least magnitude's bits, without the sign, among `count` bfloat16 that are not 0; `count` is a
-// multiple of 8.
+// Bits, without the sign, of the least nonzero magnitude of `count` bfloat16, a multiple of 8.
 HWY_INLINE uint16_t LeastNonzero(const uint16_t* from, int64_t count) {
   const hn::CappedTag<uint16_t, 8> d;
-  // Less 1, so that 0 is the greatest.
+  // Less 1: 0 becomes the greatest.
   auto least = hn::Set(d, 0xffffu);
   const auto one = hn::Set(d, 1u);
   const auto magnitude = hn::Set(d, 0x7fffu);
@@ -145,8 +142,7 @@ HWY_INLINE uint16_t LeastNonzero(const uint16_t* from, int64_t count) {
   return found >= kNoBFloat16 ? kNoBFloat16 : static_cast<uint16_t>(found + 1);
 }
 
-// As CpuKernels::store_row. Each vector is read before it is written, from the first to the last,
-// which is what lets a row be narrowed in place.
+// CpuKernels::store_row. It reads each vector before it writes it, so a row may narrow in place.
 inline void StoreRow(const float* from, int64_t count, float scale, DataType dtype, void* to) {
   const RowTag d;
   const int64_t step = hn::Lanes(d);
@@ -168,13 +164,12 @@ inline void StoreRow(const float* from, int64_t count, float scale, DataType dty
   for (; x < count; ++x) StoreElement(dtype, to, x, from[x] * scale);
 }
 
-// out[x] = out[x] * shares.before + values[x] * shares.now for `count` elements, in float64, so
-// that each is rounded once. Where rounding took an average of finite numbers beyond float32, the
-// greatest float32.
+// out[x] = out[x] * shares.before + values[x] * shares.now for `count` elements, in float64: each
+// is rounded once. Averages of finite numbers stay within float32.
 inline void MergeRow(const MergeShares& shares, const float* HWY_RESTRICT values, int64_t count,
                      float* HWY_RESTRICT out) {
   int64_t x = 0;
-  // The portable targets' conversions take infinities for the greatest finite numbers.
+  // The portable targets' conversions turn infinities into the greatest finite numbers.
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const hn::CappedTag<double, 8> wide;
   const hn::Rebind<float, decltype(wide)> narrow;
@@ -187,7 +182,7 @@ inline void MergeRow(const MergeShares& shares, const float* HWY_RESTRICT values
     const auto value = hn::PromoteTo(wide, hn::LoadU(narrow, values + x));
     const auto merged = hn::MulAdd(value, now, hn::Mul(old, before));
     const auto most = hn::Max(finite, hn::Max(hn::Abs(old), hn::Abs(value)));
-    // A NaN is neither.
+    // NaN is neither.
     const auto above = hn::Gt(merged, most);
     const auto below = hn::Lt(merged, hn::Neg(most));
     const auto within = hn::IfThenElse(above, most, hn::IfThenElse(below, hn::Neg(most), merged));
@@ -200,8 +195,7 @@ inline void MergeRow(const MergeShares& shares, const float* HWY_RESTRICT values
   }
 }
 
-// to[x][i] = from[i][x] for rows x columns elements, both multiples of 4 where vectors are longer
-// than 1.
+// to[x][i] = from[i][x] for rows x columns elements, multiples of 4 if vectors are longer than 1.
 inline void Transpose(const float* HWY_RESTRICT from, int64_t rows, int64_t columns,
                       float* HWY_RESTRICT to) {
 #if HWY_TARGET == HWY_SCALAR

@@ -1,4 +1,4 @@
-// Threads that live as long as the device and share out numbered pieces of work.
+// Threads that live as long as the device and share numbered pieces of work.
 //
 //   ThreadPool pool(2);                        // the caller and one thread more
 //   pool.Run(pieces, chunk, [&](int thread, int64_t begin, int64_t end) { ...; return true; });
@@ -25,11 +25,11 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Works pieces [begin, end) on thread [0, threads()); false stops the claiming of further pieces.
+  // Works pieces [begin, end) on thread [0, threads()). Returning false stops further claims.
   using Work = std::function<bool(int thread, int64_t begin, int64_t end)>;
 
-  // Returns when every piece of [0, pieces) is done, or those claimed before a stop. Pieces are
-  // claimed `chunk` at a time, from the last to the first; the calling thread is thread 0.
+  // Returns when all pieces [0, pieces) are done, or all claimed before a stop. Threads claim
+  // `chunk` pieces at a time, from the last to the first; the caller is thread 0.
   void Run(int64_t pieces, int64_t chunk, const Work& work);
 
  private:
@@ -43,10 +43,10 @@ class ThreadPool {
   int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // workers that have not finished the current run
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Of the current run. Written before generation_ moves and read after it was seen to move.
+  // The current run: written before generation_ moves, read after a thread sees that.
   const Work* work_ = nullptr;
   int64_t chunk_ = 1;
-  std::atomic<int64_t> unclaimed_{0};  // pieces [0, unclaimed_) are still to be claimed
+  std::atomic<int64_t> unclaimed_{0};  // pieces [0, unclaimed_) are unclaimed
 
   std::vector<std::thread> workers_;
 };

@@ -1,4 +1,4 @@
-// One lane tile on its way through the keys of its task, for one Highway target.
+// The pass of one lane tile through the keys of its task.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_TILE_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -28,28 +28,27 @@ HWY_BEFORE_NAMESPACE();
 namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
-// Keys that are summed on their own before they are folded into the total: rounding errors of long
-// sums grow with those of a tile, of this many keys' tiles and of all keys' folds, 160 + keys /
-// 4096 at most, instead of with tiles, which equal keys by the million would show.
+// Keys that are summed apart before they are folded into the total. Rounding errors of long sums
+// grow with a tile, these keys' tiles and all folds, 160 + keys / 4096 at most, instead of with
+// tiles. Millions of equal keys show them.
 inline constexpr int64_t kKeysPerFold = 4096;
 
 // Products between reports: about a millisecond at 15 GFLOP/s.
 inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
 
-// Rows of queries and outputs that are asked for ahead of the one that is moved.
+// Rows of queries and outputs that are prefetched ahead of the moved row.
 inline constexpr int64_t kRowsAhead = 12;
 
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// How sums of weight times value are taken. A lane is finished by the first way that makes them
-// right for it: what others of its tile need leaves it as it is.
+// Ways to sum weight times value. A lane is finished by the first way with right sums: its result
+// does not depend on other lanes of its tile.
 enum class SumMode {
   kNone,
-  kNonFiniteApart,  // values that are not finite are kept apart, for the lanes that see them
-  kSmallWeights,    // and weights are so small that their sum stays below 1
+  kNonFiniteApart,  // values that are not finite are summed apart
+  kSmallWeights,    // also, weights sum to less than 1
 };
 
-// One lane tile on its way through the keys.
 template <typename Product>
 class TilePass {
  public:
@@ -67,7 +66,7 @@ class TilePass {
   void Attend(const std::function<bool(int64_t)>& report) {
     PackQueries();
     if (!Run(report) || FinishLanes()) return;
-    const auto told = [&](int64_t) { return report(0); };  // of the same scores
+    const auto told = [&](int64_t) { return report(0); };  // the same scores again
     std::fill_n(scratch_.non_finite, AllLanes() * task_.value_dim, 0.0f);
     if (keys_.HasNonFiniteValues(tile_.batch, visibility_.key_end())) {
       sum_mode_ = SumMode::kNonFiniteApart;
@@ -81,14 +80,14 @@ class TilePass {
  private:
   static constexpr int64_t kKeyTile = Product::kKeyTile;
 
-  // Of every key, into State(). False when `report` said so.
+  // Sums over every key, into State(). Returns false if `report` does.
   template <typename Report>
   bool Run(const Report& report) {
     Reset(scratch_.run);
     has_total_ = false;
     run_is_empty_ = true;
     int64_t scores = 0;    // since the last report
-    int64_t products = 0;  // likewise; hidden tiles count as one lane's
+    int64_t products = 0;  // also; hidden tiles count as one lane's
     const int64_t dims = task_.head_dim + task_.value_dim;
     int64_t tiles = 0;
     for (int64_t begin = 0; begin < visibility_.key_end(); begin += kKeyTile) {
@@ -108,7 +107,7 @@ class TilePass {
 
   const LaneState& State() const { return has_total_ ? scratch_.total : scratch_.run; }
 
-  // Finishes the lanes whose sums are right and that are not finished; whether all are now.
+  // Finishes open lanes whose sums are right; returns whether all lanes are finished.
   bool FinishLanes() {
     const LaneState& state = State();
     const int64_t element_bytes = ElementBytes(task_.out_dtype);
@@ -119,7 +118,7 @@ class TilePass {
       alignas(64) float wrong[kMaxLaneBlock];
       for (int64_t b = 0; b < width; b += vector_) FindWrong(state, first, b, wrong + b);
       Transpose(state.out + at, task_.value_dim, width, scratch_.rows);
-      // Keys are all used: their part of the scratch is free.
+      // All keys are used, so their part of the scratch is free.
       if (sum_mode_ != SumMode::kNone)
         Transpose(scratch_.non_finite + at, task_.value_dim, width, NonFiniteRows());
       for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
@@ -136,9 +135,9 @@ class TilePass {
     return all;
   }
 
-  // Not 0 for each lane of a vector whose sums of weight times value are not finite although its
-  // weights are: values are not finite, in rows that the lane sees or in others, or the sums
-  // overflowed. Of small weights the sums are always right.
+  // Makes `wrong` nonzero in lanes with finite weights whose sums of weight times value are not
+  // finite: a value, seen or not, is not finite, or a sum overflowed. Sums of small weights are
+  // always right.
   void FindWrong(const LaneState& state, int64_t first, int64_t b, float* wrong) const {
     const LaneTag d;
     const int64_t width = BlockVectors(first) * vector_;
@@ -152,8 +151,8 @@ class TilePass {
     hn::Store(hn::IfThenElseZero(is_wrong, hn::Set(d, 1.0f)), d, wrong);
   }
 
-  // Sums that did not overflow, in lanes in which others did: they are right, and small weights
-  // might take their last bits.
+  // Keeps finite sums of lanes in which others overflowed: small weights might lose their last
+  // bits.
   void KeepWhatIsFinite() {
     const LaneTag d;
     const LaneState& state = State();
@@ -165,7 +164,7 @@ class TilePass {
     }
   }
 
-  // So small that their sum stays below 1, whatever the number of keys.
+  // Their sum stays below 1 at any number of keys.
   void MakeWeightsSmall() {
     sum_mode_ = SumMode::kSmallWeights;
     halvings_ = std::bit_width(static_cast<uint64_t>(task_.key_rows)) + 1;
@@ -176,7 +175,7 @@ class TilePass {
 
   int64_t AllLanes() const { return hwy::DivCeil(lanes_, vector_) * vector_; }
 
-  // The last block is as many vectors of lanes as it takes.
+  // The last block has only the vectors that it needs.
   int64_t FullBlock() const { return Product::kBlockVectors * vector_; }
   int64_t BlockVectors(int64_t first_lane) const {
     return std::min(Product::kBlockVectors, hwy::DivCeil(lanes_ - first_lane, vector_));
@@ -194,7 +193,6 @@ class TilePass {
             .non_finite = scratch_.non_finite + first_lane * task_.value_dim};
   }
 
-  // Where a lane's row lies in a view of the task.
   template <typename View>
   int64_t Index(const View& view, int64_t lane) const {
     const int64_t row = (tile_.begin + lane) / task_.heads;
@@ -202,8 +200,8 @@ class TilePass {
     return tile_.batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
   }
 
-  // Asks for a lane's row of `count` elements, if there is such a lane: rows of neighbouring lanes
-  // lie far apart, which a processor does not foresee.
+  // Prefetches a lane's row of `count` elements, if the lane exists: a processor does not predict
+  // rows of neighbouring lanes, which lie far apart.
   template <typename View>
   HWY_INLINE void Ask(const View& view, int64_t lane, int64_t count, int64_t element_bytes) const {
     if (lane >= lanes_) return;
@@ -211,12 +209,10 @@ class TilePass {
     for (int64_t at = 0; at < count * element_bytes; at += kLineBytes) Prefetch()(row + at);
   }
 
-  // Of a query or key.
   int64_t QueryElements() const { return RowElements<Product>(task_.head_dim); }
 
   void PackQueries() {
-    // The scale's sign goes into the queries, exactly, so that the greatest score stays the
-    // greatest.
+    // Queries get the scale's sign, exactly, so the greatest score stays the greatest.
     const float sign = task_.scale > 0 ? 1.0f : task_.scale < 0 ? -1.0f : 0.0f;
     const int64_t elements = QueryElements();
     const int64_t element_bytes = ElementBytes(task_.dtype);
@@ -248,7 +244,7 @@ class TilePass {
     std::fill_n(state.out, width * task_.value_dim, 0.0f);
   }
 
-  // Returns the scores of the rectangles that were not wholly masked.
+  // Returns the number of scores in rectangles that were not wholly masked.
   int64_t AttendKeys(const KeyRange& keys) {
     const Visible visible = visibility_.See(keys);
     if (visible == Visible::kNothing) return 0;
@@ -311,11 +307,11 @@ class TilePass {
     run_is_empty_ = true;
   }
 
-  // Of the packed scores; its sign is the queries'. > 0.
+  // Packed scores' scale, > 0: queries have the sign.
   float Scale() const { return task_.scale == 0 ? 1.0f : std::abs(task_.scale); }
 
-  // Whether every factor and every product of a score that is not 0, and every sum of them, is a
-  // normal number: an instruction that takes others for 0 then misses nothing.
+  // Whether all nonzero factors and products of scores, and sums of them, are normal numbers: an
+  // instruction that treats others as 0 is then exact.
   bool ProductsAreNormal() const {
     constexpr int kBias = 127, kLeastExponent = -126;
     constexpr int kFractionBits = 2 * 7;  // of a product: sums are multiples of its last bit
@@ -324,16 +320,16 @@ class TilePass {
     return query > 0 && key > 0 && exponents - kFractionBits >= kLeastExponent;
   }
 
-  // Writes or merges one lane's result; its sums of weight times value are `at` elements into
-  // scratch_.rows, and what was kept apart into NonFiniteRows().
+  // Writes or merges one lane's result. Its sums of weight times value begin at `at` in
+  // scratch_.rows, the sums kept apart at `at` in NonFiniteRows().
   void Finish(const LaneState& state, int64_t lane, int64_t at) {
     const auto index = [&](const auto& view) { return Index(view, lane); };
     const LaneEnd end{.row_max = state.row_max[lane] / unit_.factor,
                       .sum = state.sum[lane] * doubling_,
                       .scale = std::abs(task_.scale)};
     const SeenScores seen = end.Seen();
-    // Rounded weights are divided by their own sum, so that they are an average, and `lse` is that
-    // of the weights themselves.
+    // Rounded weights are divided by their own sum, to an average; `lse` is of the weights
+    // themselves.
     double factor =
         seen != SeenScores::kKeys
             ? 1.0
@@ -362,7 +358,7 @@ class TilePass {
     }
   }
 
-  // Of sums of small weights, and of what was kept: sums of whole weights, and what is not finite.
+  // Averages from sums of small weights, and from kept sums of whole weights or values not finite.
   void MakeAverages(const float* HWY_RESTRICT kept, double factor,
                     float* HWY_RESTRICT values) const {
     for (int64_t x = 0; x < task_.value_dim; ++x) {
@@ -371,7 +367,7 @@ class TilePass {
     }
   }
 
-  // values * factor is the average of the values that the lane sees, or NaN where that is spoilt.
+  // values * factor: the average of the values that the lane sees, or NaN.
   template <typename Index>
   void Merge(const LaneEnd& end, SeenScores seen, const float* HWY_RESTRICT values, double factor,
              const Index& index) {

@@ -1,4 +1,4 @@
-// Softmax of the scores of one lane block and key tile, for one Highway target.
+// Softmax of the scores of one lane block and key tile.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -24,13 +24,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 
-// The greatest of scores seen before and now, or 0 in place of -infinity: any finite number keeps
-// -infinity - -infinity, which is NaN, away.
+// The greatest score so far, or 0 in place of -infinity: -infinity - -infinity is NaN.
 HWY_INLINE LaneVector Finite(LaneVector row_max) {
   return hn::IfThenZeroElse(hn::Eq(row_max, hn::Set(LaneTag(), kNegativeInfinity)), row_max);
 }
 
-// Scores times the unit's factor.
 inline void MultiplyScores(const LaneBlock& block, const KeyTile& tile, int64_t lanes) {
   const LaneTag d;
   const auto factor = hn::Set(d, tile.unit.factor);
@@ -39,8 +37,8 @@ inline void MultiplyScores(const LaneBlock& block, const KeyTile& tile, int64_t 
   }
 }
 
-// Of one vector of lanes, the one from lane b on: scores of hidden keys become -infinity, the
-// maximum moves on, and rescale is the factor for what was summed before.
+// Works on the vector of lanes from b on: scores of hidden keys become -infinity, the maximum moves
+// on, and rescale becomes the factor of earlier sums.
 template <bool kMasked>
 HWY_INLINE void MoveMaximum(const LaneBlock& block, const KeyTile& tile, int64_t lanes, int64_t b) {
   const LaneTag d;
@@ -54,7 +52,7 @@ HWY_INLINE void MoveMaximum(const LaneBlock& block, const KeyTile& tile, int64_t
     hn::Store(masked, d, at);
     return masked;
   };
-  // Several chains: a maximum waits for the one before.
+  // Several chains: a maximum waits for the maximum before.
   LaneVector greatest[4] = {hidden, hidden, hidden, hidden};
   int64_t j = 0;
   for (; j + 4 <= tile.count; j += 4) {
@@ -66,14 +64,14 @@ HWY_INLINE void MoveMaximum(const LaneBlock& block, const KeyTile& tile, int64_t
   const auto after = hn::Max(
       before, hn::Max(hn::Max(greatest[0], greatest[1]), hn::Max(greatest[2], greatest[3])));
   hn::Store(after, d, block.row_max + b);
-  // Differences are taken before the scale: those of near scores are exact, at any size.
+  // Differences are taken before the scale: differences of near scores are exact, at any size.
   hn::Store(Exp2(tile.unit.log2, 0)(hn::Sub(Finite(after), before)), d, block.rescale + b);
 }
 
-// Keys whose exponentials go together.
+// Keys whose exponentials are computed together.
 inline constexpr int kWeighedKeys = 4;
 
-// Of one vector of lanes, the one from lane b on: scores become weights, and sums move on.
+// Turns scores of the vector of lanes from b on into weights, and moves its sums on.
 template <typename Product>
 class Weigher {
  public:
@@ -88,8 +86,8 @@ class Weigher {
         non_finite_(even_),
         rounded_(even_) {}
 
-  // Of kKeys keys from j on, an even number or the last one; all of their exponentials go step by
-  // step together. between() is called after each pair.
+  // Weighs kKeys keys from j on, an even number or the last key; their exponentials go step by step
+  // together. Calls between() after each pair.
   template <int kKeys, typename Between>
   HWY_INLINE void Weigh(int64_t j, Between& between) {
     static_assert(kKeys == 1 || kKeys % 2 == 0);
@@ -128,7 +126,6 @@ class Weigher {
     if constexpr (Product::kRoundsWeights) add(block_.rounded_sum + b_, rounded_);
   }
 
-  // Of row j.
   HWY_INLINE float* At(int64_t j) const { return scores_ + j * lanes_; }
 
  private:
@@ -140,15 +137,13 @@ class Weigher {
   LaneVector finite_, even_, non_finite_, rounded_;
 };
 
-// Between pairs of keys.
 struct Nothing {
   HWY_INLINE void operator()() const {}
 };
 
-// Scores become weights exp(scale * (score - row_max)), as elements of the product; maxima and sums
-// move on, rescale is the factor for what was summed before. A lane that has seen no key keeps the
-// maximum -infinity. A score that is NaN or +infinity makes the sum NaN for good, whatever becomes
-// of the maximum.
+// Turns scores into weights exp(scale * (score - row_max)), as elements of the product. Maxima and
+// sums move on, and rescale becomes the factor of earlier sums. A lane that saw no key keeps the
+// maximum -infinity. A score of NaN or +infinity makes the sum NaN for good.
 template <typename Product, int kVectors, typename Between = Nothing>
 HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile, Between&& between = {}) {
   const int64_t n = hn::Lanes(LaneTag());
@@ -177,9 +172,8 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile, Between&& b
   }
 }
 
-// Adds values that are not finite to `non_finite` of the lanes that see them, whatever their
-// weight: a finite weight changes neither infinity nor NaN, and a weight of 0, of a score of
-// -infinity, makes NaN of both.
+// Adds values that are not finite to `non_finite` of the lanes that see them. A finite weight
+// changes neither infinity nor NaN; a weight of 0, of a score of -infinity, makes NaN of both.
 inline void AddNonFiniteValues(const LaneBlock& block, const KeyTile& tile, int64_t lanes) {
   const LaneTag d;
   const auto hidden = hn::Set(d, kNegativeInfinity);

@@ -1,4 +1,4 @@
-// The pieces of several tasks, numbered through, so that threads can claim ranges of them.
+// The pieces of several tasks, numbered consecutively, so that threads can claim ranges of them.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,11 @@ class WorkList {
  public:
   explicit WorkList(size_t tasks) { ends_.reserve(tasks); }
 
-  // The next task has this many pieces; none is valid.
   void Add(int64_t pieces) { ends_.push_back(total() + pieces); }
 
   int64_t total() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  // Calls visit(task, piece within the task) for the pieces [begin, end); false from it ends the
-  // loop.
+  // Calls visit(task, piece within the task) for pieces [begin, end) until it returns false.
   template <typename Visit>
   bool ForEach(int64_t begin, int64_t end, Visit&& visit) const {
     size_t task = std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin();

@@ -10,8 +10,8 @@
 namespace hilbert_ring::cuda {
 namespace {
 
-constexpr int kTrialRounds = 3;   // of which the best counts
-constexpr double kFaster = 0.97;  // of our kernels' time, for the library to be worth a change
+constexpr int kTrialRounds = 3;   // the best of them counts
+constexpr double kFaster = 0.97;  // share of native time below which the library is worth a change
 
 TaskShape ShapeOf(const AttentionTask& task) {
   return {.dtype = task.dtype,
@@ -65,7 +65,7 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
     const AttentionTask* task;
     int64_t scores;
   };
-  std::vector<Started> flight;  // calls that were not waited for
+  std::vector<Started> flight;  // calls that are not awaited yet
   int64_t unseen = 0;           // their scores
   const auto see = [&]() -> absl::Status {
     RETURN_IF_ERROR(await_());
@@ -83,7 +83,7 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
     doubts_.clear();
     return CheckCancelled(control);
   };
-  library_.Doubts();  // of a call that ended early
+  library_.Doubts();  // of a call that ended early: dropped
   doubts_.clear();
   for (const AttentionTask& task : tasks) {
     std::string refusal;
@@ -130,21 +130,21 @@ void AttentionSplit::TakeDoubts() {
   doubts_.insert(doubts_.end(), doubts.begin(), doubts.end());
 }
 
-// Shapes that were not tried yet; all, where that is not enough.
+// Drops shapes not tried yet, or all if those are too few.
 void AttentionSplit::Forget() {
   std::erase_if(known_, [](const auto& known) { return known.second.choice == Choice::kUnknown; });
   if (known_.size() >= options_.most_shapes) known_.clear();
 }
 
-// The part is computed again as its task is: results are of one kernel. A library that fails here
-// is not needed, unless it takes the stream with it.
+// The caller computes the part again with its task: results are of one kernel. A library that fails
+// here is not used, unless the stream fails too.
 absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& task,
                                                            const AttendControl& control,
                                                            void* stream, std::string& refusal) {
   const AttentionTask part = PartOf(task, options_.trial_scores);
   const AttendControl quiet{.cancelled = control.cancelled};
   double library_seconds = 0, native_seconds = 0;
-  for (int round = 0; round <= kTrialRounds; ++round) {  // the first is to prepare
+  for (int round = 0; round <= kTrialRounds; ++round) {  // the first round warms up
     const double start = now_();
     const auto taken = library_.Attend(part, stream);
     absl::Status status = await_();

@@ -1,15 +1,13 @@
-// Splits tasks between a library's attention and our own kernels.
+// Splits tasks between a library's attention and native kernels.
 //
-// AttentionKernel::kCudnn: the library computes all that it takes. kAuto: it computes the shapes
-// for which it is faster on this GPU. That is found out by computing a part of a task both ways,
-// once enough work of its shape has come to be worth the library's preparations; until then, and
-// for shapes that hardly ever come, our own kernels compute it.
+// AttentionKernel::kCudnn: the library computes all tasks that it accepts. kAuto: it computes
+// shapes for which it is faster on this GPU. A trial of a part of a task by both decides, once a
+// shape has enough scores to be worth the library's preparations. Native kernels compute all other
+// tasks, and tasks whose library results are in doubt.
 //
-// Tasks of which the library's results are in doubt are computed again by our own kernels. Only
-// what is written goes to the library: it keeps neither a merged row's float32 result nor its
-// maximum apart.
+// Only results to write go to the library, which keeps no float32 result or maximum to merge.
 //
-// Needs no GPU by itself: what computes, waits and tells the time is given.
+// Needs no GPU itself: functions for computing, waiting and the time are passed in.
 #pragma once
 
 #include <compare>
@@ -29,7 +27,6 @@
 
 namespace hilbert_ring::cuda {
 
-// What a kernel's speed depends on.
 struct TaskShape {
   DataType dtype = DataType::kBFloat16;
   Mask mask = Mask::kNone;
@@ -43,30 +40,30 @@ struct TaskShape {
   auto operator<=>(const TaskShape&) const = default;
 };
 
-// (query, key, head) scores of the task that are not masked, about.
+// About the number of unmasked (query, key, head) scores of the task.
 double AboutScores(const AttentionTask& task);
 
-// A part of the task of at most `most_scores`, or as near as batches and, where nothing is masked,
-// query rows can be cut. At least one row.
+// A part of the task of at most `most_scores`, as near as batches and, without a mask, query rows
+// allow. At least one row.
 AttentionTask PartOf(const AttentionTask& task, double most_scores);
 
 struct AttentionSplitOptions {
   AttentionKernel wanted = AttentionKernel::kAuto;  // kAuto or kCudnn
-  // Of a shape before it is tried: 4 ms at head dim 64, 300 TFLOP/s. Of the published job's
-  // heads 3, 3 and 2 have a branch each: three shapes of 0.61, 0.30 and 0.10 times as many scores a
-  // job, which are tried in the second, the fourth and the tenth.
+  // Scores of a shape before its trial: 4 ms at head dim 64, 300 TFLOP/s. The published job's heads
+  // 3, 3 and 2 have a branch each: shapes of 0.61, 0.30 and 0.10 times as many scores a job, which
+  // are tried in its second, fourth and tenth job.
   double worth_scores = 0x1p32;
   double trial_scores = 0x1p30;              // of a trial, computed eight times: 1 ms each
-  int64_t flight_scores = int64_t{1} << 34;  // of the library's calls that are waited for together
+  int64_t flight_scores = int64_t{1} << 34;  // of the library's calls that one wait covers
   size_t most_shapes = 4096;                 // remembered
 };
 
 class AttentionSplit {
  public:
-  // By our own kernels: adds to `scores` what was computed, and tells `control` of it.
+  // Computes by native kernels, adds to `scores`, and reports to `control`.
   using Native = std::function<absl::Status(std::span<const AttentionTask> tasks,
                                             const AttendControl& control, int64_t& scores)>;
-  // Waits for what the library has started.
+  // Waits for the library's started work.
   using Await = std::function<absl::Status()>;
   using Seconds = std::function<double()>;  // since any moment
 
@@ -74,8 +71,7 @@ class AttentionSplit {
   AttentionSplit(const AttentionSplitOptions& options, LibraryAttention& library, Native native,
                  Await await, Seconds now);
 
-  // Computes all tasks and waits for the library's; adds to `figures`. CANCELLED when control said
-  // so; the errors of either.
+  // Computes all tasks and waits; adds to `figures`. CANCELLED by `control`; errors of either.
   absl::Status Attend(std::span<const AttentionTask> tasks, const AttendControl& control,
                       void* stream, AttendFigures& figures);
 
@@ -84,10 +80,10 @@ class AttentionSplit {
   struct Known {
     double scores = 0;
     Choice choice = Choice::kUnknown;
-    std::string refusal;  // of the library at the trial
+    std::string refusal;  // of the library at the trial; empty: accepted
   };
 
-  // A refusal at a trial, this one or an earlier one, is noted in `refusal`.
+  // `refusal` gets the library's refusal at this or an earlier trial.
   absl::StatusOr<bool> IsForLibrary(const AttentionTask& task, const AttendControl& control,
                                     void* stream, std::string& refusal);
   void Forget();
@@ -101,7 +97,7 @@ class AttentionSplit {
   const Await await_;
   const Seconds now_;
   std::map<TaskShape, Known> known_;
-  std::vector<bool> doubts_;  // of the library's tasks that are in flight, as far as they are known
+  std::vector<bool> doubts_;  // of the library's tasks in flight, as far as they are known
 };
 
 }  // namespace hilbert_ring::cuda

@@ -11,7 +11,7 @@
 namespace hilbert_ring::cuda {
 namespace {
 
-// The one whose header this was built with: another major version may differ in its structures.
+// The header's major version: another may differ in its structures.
 std::string NameOfLibrary() { return absl::StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR); }
 
 void* OpenLibrary() {

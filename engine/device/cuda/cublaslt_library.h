@@ -1,5 +1,4 @@
-// cuBLASLt's functions, found when a GPU is first used for products: programs start without the
-// library. Private to engine/device/cuda.
+// cuBLASLt's functions, loaded at their first use: programs start without the library.
 #pragma once
 
 #include <cublasLt.h>
@@ -25,7 +24,7 @@ struct CublasLt {
   decltype(&cublasLtMatmul) multiply = nullptr;
 };
 
-// FAILED_PRECONDITION, in the loader's words, where it is not on this machine or lacks a function.
+// FAILED_PRECONDITION: the library is missing or lacks a function.
 absl::StatusOr<CublasLt> LoadCublasLt();
 
 }  // namespace hilbert_ring::cuda

@@ -86,9 +86,9 @@ class CudaDevice : public Device {
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<MemoryMeter> meter_;
   std::unique_ptr<NativeAttention> native_;
-  std::unique_ptr<LibraryAttention> library_;  // null: our own kernels alone
-  std::unique_ptr<AttentionSplit> split_;      // between the two, where there are two
-  Mutex row_math_mutex_;                       // no other is taken under it
+  std::unique_ptr<LibraryAttention> library_;  // null: native kernels alone
+  std::unique_ptr<AttentionSplit> split_;      // between the two, if library_ is set
+  Mutex row_math_mutex_;                       // held last
   std::unique_ptr<RowMath> row_math_ ABSL_GUARDED_BY(row_math_mutex_);
 };
 
@@ -109,7 +109,7 @@ class CudaDevice::PoolBuffer : public Buffer {
   int64_t bytes_;
 };
 
-// Nobody else has it any more.
+// No other thread has the device any more.
 CudaDevice::~CudaDevice() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   cudaSetDevice(options_.ordinal);
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
@@ -137,8 +137,7 @@ absl::Status CudaDevice::Prepare() {
   status.Update(CudaStatus(cudaMemPoolCreate(&pool, &pool_properties), "making a memory pool"));
   RETURN_IF_ERROR(status);
   pool_ = MemoryPool(pool);
-  // Else the pool would give all that is free back whenever a stream is waited for, and map it anew
-  // for the next job.
+  // By default the pool unmaps free memory whenever a thread waits for a stream.
   uint64_t kept_bytes = static_cast<uint64_t>(meter_->limit());
   status.Update(
       CudaStatus(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes),
@@ -192,13 +191,13 @@ absl::StatusOr<std::unique_ptr<Buffer>> CudaDevice::Allocate(int64_t bytes) {
   return std::make_unique<PoolBuffer>(*this, data, bytes);
 }
 
-// Copies into the buffer may still be under way.
+// Copies into the buffer may still be in progress.
 void CudaDevice::Free(void* data, int64_t bytes) {
   if (bytes == 0) return;
   if (data != nullptr && UseDevice(options_.ordinal).ok()) {
     staging_->Follow(memory_stream_.get()).IgnoreError();
     cudaFreeAsync(data, memory_stream_.get());
-    cudaStreamSynchronize(memory_stream_.get());  // only then the pool gives memory back
+    cudaStreamSynchronize(memory_stream_.get());  // the pool returns memory only then
   }
   meter_->Give(bytes);
 }
@@ -209,7 +208,7 @@ absl::Status CudaDevice::Begin() {
   return status;
 }
 
-// Waits for what was put on the stream, which must not outlive the call even after an error.
+// Waits for the stream: its work must not outlive the call, even after an error.
 absl::Status CudaDevice::End(cudaError_t error, absl::string_view what) {
   const cudaError_t ended = cudaStreamSynchronize(stream_.get());
   return CudaStatus(error != cudaSuccess ? error : ended, what);

@@ -1,8 +1,8 @@
 // A GPU as a device.
 //
-// Four streams: attention and the other tasks; rows on their way in; rows on their way out; and the
-// making and freeing of buffers. Rows pass through pinned memory in pieces, so that the host copies
-// one while the GPU fetches the piece before. Tasks wait for rows that were copied in before them.
+// It has four streams: tasks, rows in, rows out, and making and freeing of buffers. Rows pass
+// through pinned memory in pieces: the host copies one while the GPU fetches the piece before.
+// Tasks wait for rows that were copied in before them.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace hilbert_ring {
 
-// Errors of MakeDevice. In a build without CUDA there is no device.
+// Errors are MakeDevice's. A build without CUDA has no such device.
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const DeviceOptions& options);
 
 }  // namespace hilbert_ring

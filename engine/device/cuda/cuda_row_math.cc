@@ -34,7 +34,7 @@ class CudaRowMath : public RowMath {
         break;
       }
     }
-    // What was put on the stream must not outlive the call even after an error.
+    // The stream's work must not outlive the call, even after an error.
     status.Update(Within(work_.end(), absl::StrCat("rows of a model, to ", NameOf(steps.back()))));
     return status;
   }

@@ -1,4 +1,4 @@
-// RowMath on a GPU: our kernels, and products by a library. Private to engine/device/cuda.
+// RowMath on a GPU: native kernels, and products by a library.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,10 @@
 
 namespace hilbert_ring::cuda {
 
-// What the device does around work on its stream.
 struct StreamWork {
   void* stream = nullptr;               // a cudaStream_t
-  std::function<absl::Status()> begin;  // before it, on the thread that brings it
-  std::function<absl::Status()> end;    // waits for it
+  std::function<absl::Status()> begin;  // before the work, on the thread that starts it
+  std::function<absl::Status()> end;    // waits for the work
 };
 
 std::unique_ptr<RowMath> MakeRowMath(std::unique_ptr<Products> products, StreamWork work);

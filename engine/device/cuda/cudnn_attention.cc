@@ -1,4 +1,4 @@
-// cuDNN's attention, loaded when a GPU is used: programs start without the library.
+// cuDNN's attention, loaded at a GPU's first use: programs start without the library.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -21,7 +21,7 @@
 #include "engine/device/cuda/kernels/kernels.cuh"
 #include "engine/device/cuda/library_attention.h"
 
-// Where the frontend's headers look for the libraries that they have opened.
+// The frontend's headers find the opened library here.
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;
 }
@@ -32,22 +32,20 @@ namespace {
 namespace fe = cudnn_frontend;
 
 constexpr int kLeastCapability = 80;
-constexpr size_t kLeastVersion = 91200;  // from which strides of the log-sum-exp are honoured
-constexpr size_t kMostGraphs = 256;      // kept; more shapes than that and all are made anew
+constexpr size_t kLeastVersion = 91200;  // honours strides of the log-sum-exp
+constexpr size_t kMostGraphs = 256;      // kept; more shapes drop all of them
 constexpr int64_t kMostScores = int64_t{1}
                                 << 36;  // of a call: 25 ms at head dim 64 and 700 TFLOP/s
 
-// Of a log-sum-exp, beyond which results are in doubt. cuDNN multiplies scores with the scale
-// before it takes a row's maximum from them: two products, each rounded by up to 2^-24 of itself,
-// make a weight wrong by 2^-23 of the log-sum-exp. That may be a quarter of what rounding to the
-// type makes of a weight, 2^-11 or 2^-8. (On an H200 float16 results were out of tolerance at
-// 2^14.)
+// A log-sum-exp beyond which results are in doubt. cuDNN multiplies scores by the scale before it
+// subtracts a row's maximum. Both products are rounded by up to 2^-24, so a weight is wrong by
+// 2^-23 of the log-sum-exp: here a quarter of its rounding to the type, 2^-11 or 2^-8. (On an H200
+// float16 results were out of tolerance at 2^14.)
 float MostLse(DataType dtype) { return dtype == DataType::kFloat16 ? 0x1p10f : 0x1p13f; }
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats };
 
-// Where the frontend's headers find cuDNN's functions from here on; false: it is not on this
-// machine.
+// Opens cuDNN for the frontend's headers; false if it is not on this machine.
 bool LoadCudnn() {
   static void* const library = [] {
     void* const found = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
@@ -74,11 +72,11 @@ auto Tensor(Uid uid, const char* name, const CudnnTensor& tensor) {
       .set_stride(ListOf(tensor.strides));
 }
 
-// A graph that is ready to run, or nothing where cuDNN has no engine for it.
+// A graph that is ready to run, or null if cuDNN has no engine for it.
 struct Plan {
   std::shared_ptr<fe::graph::Graph> graph;
   int64_t workspace_bytes = 0;
-  std::string refusal;  // where there is no graph: what cuDNN said
+  std::string refusal;  // cuDNN's message, without a graph
 };
 
 class CudnnAttention : public LibraryAttention {
@@ -191,7 +189,7 @@ class CudnnAttention : public LibraryAttention {
     graph->set_io_data_type(type)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT)
-        .set_sm_version(compute_capability_);  // else it looks for a shared CUDA runtime to ask
+        .set_sm_version(compute_capability_);  // else it looks for a shared CUDA runtime
     auto attributes = fe::graph::SDPA_attributes()
                           .set_name("attention")
                           .set_generate_stats(true)
@@ -214,7 +212,7 @@ class CudnnAttention : public LibraryAttention {
         .set_dim(ListOf(problem.stats.dims))
         .set_stride(ListOf(problem.stats.strides));
     auto plan = std::make_shared<Plan>();
-    // Where it fails, our own kernels take the task.
+    // Native kernels compute the task if cuDNN fails here.
     try {
       plan->refusal = std::string(
           CudnnStatus(graph->build(handle_, {fe::HeurMode_t::A}), "building a graph").message());
@@ -231,7 +229,7 @@ class CudnnAttention : public LibraryAttention {
 
   absl::Status Reserve(int64_t bytes, cudaStream_t stream) {
     if (bytes <= workspace_bytes_) return absl::OkStatus();
-    // In the stream's order: a plain free would wait for all streams, an exchange that hangs too.
+    // In stream order: a plain free would wait for all streams, even an exchange that hangs.
     cudaError_t error = cudaSuccess;
     if (workspace_ != nullptr) error = cudaFreeAsync(workspace_, stream);
     workspace_ = nullptr;
@@ -246,7 +244,7 @@ class CudnnAttention : public LibraryAttention {
   const int compute_capability_;  // 90 of 9.0
   cudnnHandle_t handle_ = nullptr;
   std::map<CudnnProblem, std::shared_ptr<const Plan>> plans_;
-  std::vector<std::shared_ptr<const Plan>> plans_in_flight_;  // of what was not waited for
+  std::vector<std::shared_ptr<const Plan>> plans_in_flight_;  // of work not awaited yet
   void* workspace_ = nullptr;
   int64_t workspace_bytes_ = 0;
   PinnedMemory doubts_;  // unsigned [kMostLibraryTasks], of tasks in flight

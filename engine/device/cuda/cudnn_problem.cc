@@ -27,7 +27,7 @@ template <typename View>
 CudnnTensor TensorOf(const View& view, int64_t batch, int64_t heads, int64_t rows, int64_t dim) {
   CudnnTensor tensor{.dims = {batch, heads, rows, dim},
                      .strides = {view.batch_stride, view.head_stride, view.row_stride, 1}};
-  // A view's stride of one segment, head or row may be 0, which says broadcast elsewhere.
+  // The stride of one segment, head or row may be 0, which cuDNN takes for broadcast.
   for (int i = 2; i >= 0; --i) {
     if (tensor.dims[i] == 1 && tensor.strides[i] == 0) {
       tensor.strides[i] = tensor.dims[i + 1] * tensor.strides[i + 1];
@@ -91,13 +91,13 @@ std::string WhyNotCudnn(const AttentionTask& task) {
 std::vector<CudnnCall> CudnnCalls(const AttentionTask& task, int64_t most_scores) {
   const int64_t row_scores = task.heads * task.key_rows;
   int64_t rows = task.query_rows;
-  if (task.mask == Mask::kNone) {  // a triangle's parts would each be another graph
+  if (task.mask == Mask::kNone) {  // each part of a triangle would need another graph
     rows = std::clamp<int64_t>(most_scores / row_scores, 1, rows);
     while (rows > 1 && !OffsetsFit(ProblemOf(task, 1, rows))) rows = (rows + 1) / 2;
   }
   if (rows > most_scores / row_scores && rows > 1) return {};
   if (!OffsetsFit(ProblemOf(task, 1, rows))) return {};
-  // Powers of two, so that lengths of a few graphs' segments are computed by those graphs.
+  // Powers of two, so that all numbers of segments use few graphs.
   int64_t batch = 1;
   if (rows == task.query_rows) {
     batch = std::clamp<int64_t>(most_scores / (rows * row_scores), 1, task.batch);
@@ -120,7 +120,7 @@ int64_t ScoresOf(const CudnnProblem& problem) {
   const int64_t lanes = problem.q.dims[0] * problem.q.dims[1];
   const int64_t rows = problem.q.dims[2], keys = problem.k.dims[2];
   if (!problem.causal) return lanes * rows * keys;
-  const int64_t inside = std::min(rows, keys);  // of the triangle proper
+  const int64_t inside = std::min(rows, keys);  // in the triangle proper
   return lanes * (inside * (inside + 1) / 2 + (rows - inside) * keys);
 }
 

@@ -1,4 +1,4 @@
-// CUDA's resources, owned, and its codes as statuses. Private to engine/device/cuda.
+// Owners of CUDA's resources, and statuses of its codes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@
 
 namespace hilbert_ring::cuda {
 
-// The one place where CUDA's codes become statuses. `what` says what was tried.
+// Turns CUDA's codes into statuses, at this place alone. what: the attempted action.
 inline absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string message =
@@ -37,7 +37,6 @@ inline absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   }
 }
 
-// A handle of the runtime with the function that gives it back.
 template <typename Handle, cudaError_t (*Destroy)(Handle)>
 class Owned {
  public:

@@ -9,9 +9,9 @@
 namespace hilbert_ring::cuda {
 namespace {
 
-constexpr double kLoneBlockShare = 0.25;  // of a multiprocessor's rate, by one block alone on it
+constexpr double kLoneBlockShare = 0.25;  // of a multiprocessor's rate, by a block alone on it
 constexpr int64_t kWaveTilesPerMultiprocessor = 4;
-constexpr int64_t kCopyBytes = 16;   // that asynchronous copies move
+constexpr int64_t kCopyBytes = 16;   // alignment of asynchronous copies
 constexpr int64_t kStateFloats = 2;  // of a lane, beside its values
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -22,13 +22,13 @@ double Rate(const KernelTile& tile, const LaunchRates& rates) {
   return tile.units == MatrixUnits::kNone ? rates.plain_flops : rates.tensor_flops;
 }
 
-// Of one tile of lanes with one key.
+// Operations of a tile of lanes with one key.
 double FlopsPerKey(const KernelTile& tile, const AttentionTask& task) {
   const auto head_dim = static_cast<double>(tile.head_dim > 0 ? tile.head_dim : task.head_dim);
   return 2.0 * tile.lanes * (head_dim + tile.value_dim);
 }
 
-// Keys that one block computes within a launch's time, in whole tiles.
+// Keys that a block computes within a launch's time, in whole tiles.
 int64_t MostKeys(const KernelTile& tile, const AttentionTask& task, const LaunchRates& rates) {
   const double flops =
       Rate(tile, rates) / rates.multiprocessors * kLoneBlockShare * rates.launch_seconds;
@@ -60,7 +60,6 @@ WorkView ViewOf(const View& view) {
   return ViewOf(view.data, view.batch_stride, view.row_stride, view.head_stride);
 }
 
-// Whether every row of the view begins at a multiple of `bytes`.
 bool Aligned(const WorkView& view, int64_t element_bytes, int64_t bytes) {
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data) % bytes);
   return address == 0 && view.batch * element_bytes % bytes == 0 &&
@@ -86,7 +85,7 @@ AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
   work.lanes = Lanes(task);
   work.heads = task.heads;
   work.key_end = task.key_rows;
-  // Where it still makes a difference.
+  // Shifts beyond these limits change nothing.
   work.diagonal_shift = std::clamp(task.diagonal_shift, -task.query_rows, task.key_rows);
   work.tiles_per_batch = CeilDiv(work.lanes, tile.lanes);
   work.tiles = task.batch * work.tiles_per_batch;
@@ -168,7 +167,7 @@ bool LaunchPlanner::Next(PlannedLaunch& launch) {
   return !launch.works.empty();
 }
 
-// As many of the item's tiles as the launch has room for, but one at least in an empty launch.
+// Adds as many of the item's tiles as the launch has room for, at least one to an empty launch.
 void LaunchPlanner::AddTiles(const Item& item, PlannedLaunch& launch, double& flops_left) {
   const KernelTile tile = TileOf(item.kernel);
   AttentionWork work = WorkOf(*item.task, tile);
@@ -191,7 +190,7 @@ void LaunchPlanner::AddTiles(const Item& item, PlannedLaunch& launch, double& fl
   launch.works.push_back(work);
 }
 
-// The next keys of one wave of a long item.
+// Adds the next keys of one wave of a long item.
 void LaunchPlanner::AddPart(const Item& item, PlannedLaunch& launch) {
   const AttentionTask& task = *item.task;
   const KernelTile tile = TileOf(item.kernel);
@@ -229,7 +228,7 @@ void LaunchPlanner::AddPart(const Item& item, PlannedLaunch& launch) {
   }
 }
 
-// Results, and what they are merged with, are dense float32 rows of the wave's lanes.
+// Makes results, and the rows that they merge with, dense float32 rows of the wave's lanes.
 void LaunchPlanner::UseScratch(AttentionWork& work, const AttentionTask& task,
                                const KernelTile& tile) const {
   const int64_t of_batch = work.task_tile % work.tiles_per_batch;
@@ -237,8 +236,7 @@ void LaunchPlanner::UseScratch(AttentionWork& work, const AttentionTask& task,
       task.mask == Mask::kDiagonal ? work.tiles_per_batch - of_batch - work.tiles : of_batch;
   const int64_t first_lane = first_tile * tile.lanes;
   const int64_t lanes = work.tiles * tile.lanes;
-  // Where lane 0 of the task would have `lane_floats` of its own, after `lane_floats_before` of
-  // all.
+  // The place of lane 0's `lane_floats`, behind `lane_floats_before` of each lane.
   const auto floats = [&](int64_t lane_floats_before, int64_t lane_floats) {
     const int64_t bytes = (lanes * lane_floats_before - first_lane * lane_floats) *
                           static_cast<int64_t>(sizeof(float));

@@ -1,8 +1,8 @@
-// Cuts attention tasks into launches that are short enough to be cancelled between. Pure.
+// Cuts attention tasks into launches that are short enough for cancelling between them. Pure.
 //
-// Tasks that go to one kernel share launches. A task whose keys would take one block of threads too
-// long is cut by keys as well: parts follow each other and are merged in float32, in place where
-// the task merges, else in scratch memory, tile by tile of a wave that fits it.
+// Tasks of one kernel share launches. If a task's keys would take a block of threads too long, they
+// are cut too. The parts run one after the other and merge in float32: in place if the task merges,
+// else in scratch memory, tile by tile of a wave that fits it.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace hilbert_ring::cuda {
 
-// What the cost of a launch is estimated from.
+// Rates that the cost of a launch is estimated from.
 struct LaunchRates {
   int multiprocessors = 1;
   MatrixUnits matrix_units = MatrixUnits::kNone;
-  double tensor_flops = 1;       // a second, of the whole GPU, as our kernels may reach
-  double plain_flops = 1;        // likewise, of float32 kernels
-  double launch_seconds = 0.02;  // what a launch should take at most
+  double tensor_flops = 1;       // a second, of the whole GPU, within native kernels' reach
+  double plain_flops = 1;        // of float32 kernels
+  double launch_seconds = 0.02;  // a launch's longest time
 };
 
 struct PlannedLaunch {
@@ -36,19 +36,18 @@ inline constexpr int64_t kMostTiles = 1 << 19;  // of a launch, each with a byte
 
 inline constexpr int64_t kMostKeys = 1 << 30;  // of a work: kernels count them in 32 bits
 
-// Floats of scratch memory that the launches of these tasks need; 0 for most.
+// Floats of scratch memory that these tasks' launches need, often 0.
 int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& rates);
 
 class LaunchPlanner {
  public:
-  // Tasks outlive this. `scratch` is memory of ScratchFloats.
+  // Tasks outlive this. scratch: ScratchFloats.
   LaunchPlanner(std::span<const AttentionTask> tasks, const LaunchRates& rates, float* scratch);
 
-  // Puts the next launch into `launch`; false when there is none. Launches follow each other in
-  // this order.
+  // Puts the next launch into `launch`; returns false after the last. Launches run in this order.
   bool Next(PlannedLaunch& launch);
 
-  // Launches take so many times longer than their rates say: from now on they get fewer tiles.
+  // Launches take `times` longer than their rates: later launches get fewer tiles.
   void ExpectSlowness(double times) { slowness_ = times; }
 
  private:
@@ -66,8 +65,8 @@ class LaunchPlanner {
   float* const scratch_;
   std::vector<Item> items_;
   size_t item_ = 0;
-  int64_t tile_ = 0;  // of the item, that comes next
-  int64_t key_ = 0;   // likewise, of a long one's tile
+  int64_t tile_ = 0;  // the item's next tile
+  int64_t key_ = 0;   // the next key of a long item's tile
 };
 
 }  // namespace hilbert_ring::cuda

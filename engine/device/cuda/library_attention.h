@@ -1,4 +1,4 @@
-// Attention by a library, where it applies.
+// Attention by a library.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,21 @@ class LibraryAttention {
   virtual ~LibraryAttention() = default;
   virtual std::string name() const = 0;  // "cudnn"
 
-  // Starts the task on the stream (a cudaStream_t) and returns the scores that it will have
-  // computed, or 0 when the task is not for the library; nothing is done then. At most
-  // kMostLibraryTasks are started before Doubts is called.
+  // Starts the task on the stream (a cudaStream_t). Returns the number of its scores, or 0 and
+  // starts nothing if the library does not take it. Call Doubts after at most kMostLibraryTasks
+  // tasks.
   virtual absl::StatusOr<int64_t> Attend(const AttentionTask& task, void* stream) = 0;
 
-  // Why Attend returned 0 last, in the library's words where they are its own.
+  // The reason that Attend last returned 0, in the library's own words if it gave any.
   virtual std::string Refusal() const = 0;
 
-  // Of each task that was started since the last call, in order: whether its results may be other
-  // than AttentionTask says, as libraries differ in what they make of scores and values that are
-  // not finite or very large. The stream has been waited for.
+  // Returns for each task since the last call, in order, whether its results may differ from
+  // AttentionTask's: libraries differ in huge, infinite and NaN numbers. Wait for the stream first.
   virtual std::vector<bool> Doubts() = 0;
 };
 
-// Null where our own kernels do everything. FAILED_PRECONDITION for kCudnn where the library is not
-// built in, cannot be loaded, or the GPU is older than it needs. compute_capability: 90 of 9.0.
+// Returns null if native kernels do everything. FAILED_PRECONDITION for kCudnn: the library is not
+// built in, cannot be loaded, or needs a newer GPU. compute_capability: 90 of 9.0.
 absl::StatusOr<std::unique_ptr<LibraryAttention>> MakeLibraryAttention(AttentionKernel wanted,
                                                                        int compute_capability);
 

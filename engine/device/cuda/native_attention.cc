@@ -10,25 +10,25 @@
 namespace hilbert_ring::cuda {
 namespace {
 
-constexpr int kWarpMajor = 8;       // compute capability from which products of a warp run
-constexpr int kWarpgroupMajor = 9;  // the one that has products of a warpgroup
+constexpr int kWarpMajor = 8;       // compute capability from which a warp's products run
+constexpr int kWarpgroupMajor = 9;  // the compute capability with a warpgroup's products
 
-// What our kernels may reach of a multiprocessor's clock cycle: guesses on the low side, which make
-// launches shorter than DeviceOptions::launch_seconds, not longer.
+// Operations of native kernels a clock cycle of a multiprocessor: low guesses, which make launches
+// shorter than DeviceOptions::launch_seconds, not longer.
 constexpr double kTensorFlopsPerCycle = 1024;
 constexpr double kPlainFlopsPerCycle = 128;
 
-// How many times longer a launch takes whose tiles are all computed with care: a guess.
+// A guess of how many times longer a launch takes if AttendCarefully computes all its tiles.
 constexpr double kCarefulSlowness = 32;
 
-// Of a slot's memory.
+// Offsets in a slot's memory.
 constexpr size_t kScoresAt = 0;
 constexpr size_t kCarefulAt = sizeof(unsigned long long);
 constexpr size_t kTakenAt = 2 * sizeof(unsigned long long);
 constexpr size_t kNotesBytes = 3 * sizeof(unsigned long long);
 constexpr size_t kWorksAt = 64;
 
-// The maps lie behind as many works as a launch has.
+// Maps lie after the launch's works.
 size_t MapsAt(size_t works) {
   const size_t end = kWorksAt + works * sizeof(AttentionWork);
   return (end + alignof(TensorMap) - 1) / alignof(TensorMap) * alignof(TensorMap);
@@ -46,7 +46,7 @@ MatrixUnits UnitsOf(const cudaDeviceProp& properties, const DeviceOptions& optio
     return MatrixUnits::kWarp;
   }
   if (!options.producer || !HasPipelinedKernels()) return MatrixUnits::kWarpgroup;
-  // A driver before CUDA 12 makes no tensor maps.
+  // A driver older than CUDA 12 makes no tensor maps.
   return PrepareTensorMaps() == cudaSuccess ? MatrixUnits::kPipelined : MatrixUnits::kWarpgroup;
 }
 
@@ -175,7 +175,6 @@ absl::Status NativeAttention::ReserveScratch(int64_t bytes) {
   return absl::OkStatus();
 }
 
-// Notes, works and maps.
 cudaError_t NativeAttention::PutLaunch(const PlannedLaunch& launch, const Slot& slot,
                                        cudaStream_t stream) const {
   const size_t count = launch.works.size();

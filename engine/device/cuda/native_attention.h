@@ -1,5 +1,5 @@
-// Attention by our own kernels: tasks are cut into launches (launch_plan.h), of which two are in
-// flight, and the caller is asked between them whether to go on.
+// Attention by native kernels, in launches (launch_plan.h) of which two are in flight. The caller
+// may cancel between them.
 #pragma once
 
 #include <array>
@@ -19,8 +19,7 @@ namespace hilbert_ring::cuda {
 
 class NativeAttention {
  public:
-  // For the current device, `ordinal`. `device` is where scratch memory comes from, and outlives
-  // this.
+  // Serves the current device, options.ordinal. `device` gives scratch memory, and outlives this.
   static absl::StatusOr<std::unique_ptr<NativeAttention>> Make(const DeviceOptions& options,
                                                                const cudaDeviceProp& properties,
                                                                Device& device);
@@ -30,15 +29,14 @@ class NativeAttention {
 
   std::string name() const;  // "native", "native-sm90", "native-sm90-pipelined"
 
-  // Puts launches on the stream. Adds to `scores` those that ended; what is on the stream when it
-  // returns, as after an error, was not waited for.
+  // Puts launches on the stream, and adds ended ones to `scores`. An error leaves work on the
+  // stream.
   absl::Status Attend(std::span<const AttentionTask> tasks, const AttendControl& control,
                       cudaStream_t stream, int64_t& scores);
 
  private:
-  // What one launch needs until it has ended.
   struct Slot {
-    PinnedMemory pinned;  // the launch's notes, works, and tensor maps: one copy brings all
+    PinnedMemory pinned;  // the launch's notes, works and tensor maps in one copy
     void* device = nullptr;
     Event done;
   };
@@ -48,15 +46,15 @@ class NativeAttention {
   absl::Status ReserveScratch(int64_t bytes);
   absl::Status Start(const PlannedLaunch& launch, const Slot& slot, cudaStream_t stream);
   cudaError_t PutLaunch(const PlannedLaunch& launch, const Slot& slot, cudaStream_t stream) const;
-  // careful: whether any of the launch's tiles was computed by AttendCarefully.
+  // careful: AttendCarefully computed a tile of the launch.
   absl::Status Await(const Slot& slot, const AttendControl& control, int64_t& scores,
                      bool& careful);
 
   Device& device_;
   LaunchRates rates_;
   std::array<Slot, 2> slots_;
-  void* careful_tiles_ = nullptr;    // device memory, of one launch after the other
-  std::unique_ptr<Buffer> scratch_;  // of tasks with very many keys; made when first used
+  void* careful_tiles_ = nullptr;    // device memory, which launches use one after the other
+  std::unique_ptr<Buffer> scratch_;  // of tasks with very many keys; made at first use
 };
 
 }  // namespace hilbert_ring::cuda

@@ -1,4 +1,4 @@
-// Builds without cudnn-frontend's headers have our own kernels alone.
+// Builds without cudnn-frontend's headers have native kernels alone.
 #include "engine/device/cuda/library_attention.h"
 
 namespace hilbert_ring::cuda {

@@ -15,16 +15,15 @@
 namespace hilbert_ring::cuda {
 namespace {
 
-constexpr size_t kMostPlans = 256;        // kept; more shapes than that and all are made anew
-constexpr uint32_t kMostAlignment = 256;  // beyond which no algorithm asks
+constexpr size_t kMostPlans = 256;        // kept; more shapes drop all of them
+constexpr uint32_t kMostAlignment = 256;  // the most that algorithms use
 
-// The greatest power of two that the address is a multiple of, as algorithms want to know it.
+// The greatest power of two that divides the address: algorithms depend on it.
 uint32_t AlignmentOf(const void* address) {
   const auto bits = reinterpret_cast<uintptr_t>(address) | kMostAlignment;
   return static_cast<uint32_t>(bits & -bits);
 }
 
-// What an algorithm is chosen by.
 struct Shape {
   DataType dtype = DataType::kFloat32;
   int64_t rows = 0, in = 0, out = 0, workspace_bytes = 0;
@@ -43,7 +42,6 @@ Shape ShapeOf(const ProductTask& task) {
           .to_alignment = AlignmentOf(task.to)};
 }
 
-// An opaque object of the library's, given back by its function.
 template <typename Handle>
 using Object = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
@@ -51,8 +49,7 @@ using Layout = Object<cublasLtMatrixLayout_t>;
 using Descriptor = Object<cublasLtMatmulDesc_t>;
 using Preference = Object<cublasLtMatmulPreference_t>;
 
-// A row-major matrix is the library's transposed one: [rows, in] is its in x rows. It computes
-// to^T = (weights^T)^T from^T.
+// The library's matrices are column-major: it computes to^T = (weights^T)^T from^T.
 struct Plan {
   Descriptor product{nullptr, nullptr};
   Layout weights{nullptr, nullptr}, from{nullptr, nullptr}, to{nullptr, nullptr};
@@ -111,7 +108,7 @@ class LtProducts : public Products {
 
   absl::Status MakePlan(const Shape& shape, Plan& plan) const {
     cublasLtMatmulDesc_t product = nullptr;
-    // Not TF32: CUBLAS_COMPUTE_32F_FAST_TF32 is another.
+    // CUBLAS_COMPUTE_32F excludes TF32.
     RETURN_IF_ERROR(StatusOf(library_.product_create(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                              "describing a product"));
     plan.product = Descriptor(product, library_.product_destroy);

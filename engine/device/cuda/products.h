@@ -1,4 +1,4 @@
-// Products of rows with weights, by cuBLASLt. Private to engine/device/cuda.
+// Products of rows with weights, by cuBLASLt.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,12 @@ class Products {
  public:
   virtual ~Products() = default;
 
-  // Puts the product on the stream (a cudaStream_t) of the current device. The library is asked for
-  // an algorithm once for each shape. INTERNAL with the library's words.
+  // Puts the product on the stream (a cudaStream_t) of the current device. The library chooses an
+  // algorithm once a shape. INTERNAL with the library's message.
   virtual absl::Status Start(const ProductTask& task, void* stream) = 0;
 };
 
-// Of the calling thread's current device. FAILED_PRECONDITION, saying why: the library is not built
-// in, not on this machine, or too old; else its error.
+// Uses the thread's current device. FAILED_PRECONDITION: the library is missing or too old.
 absl::StatusOr<std::unique_ptr<Products>> MakeProducts();
 
 }  // namespace hilbert_ring::cuda

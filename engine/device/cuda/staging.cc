@@ -15,9 +15,8 @@ namespace {
 
 constexpr int64_t kPieceBytes = 4 << 20;  // of a chunk of rows
 constexpr int kPieces = 3;                // one is filled, one travels, one is done
-constexpr int64_t kRowAlignment = 16;     // of the rows behind their numbers in a piece
+constexpr int64_t kRowAlignment = 16;     // of the rows after their numbers in a piece
 
-// A piece of pinned memory and the event after which it is free.
 struct Piece {
   PinnedMemory memory;
   Event free;
@@ -26,7 +25,7 @@ struct Piece {
 
 class PinnedStaging : public Staging {
  public:
-  // Before others have it.
+  // Called before other threads use it.
   absl::Status Prepare() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     absl::Status status = MakeStream(in_);
     status.Update(MakeStream(out_));
@@ -91,7 +90,7 @@ class PinnedStaging : public Staging {
     const auto part_bytes = [&](int64_t part) {
       return std::min(kPieceBytes, bytes - part * kPieceBytes);
     };
-    // One part travels while the one before is copied on.
+    // A part travels while the host copies the part before.
     for (int64_t part = 0; part <= parts; ++part) {
       if (part < parts) {
         Piece& piece = out_pieces_[part % kPieces];
@@ -119,13 +118,12 @@ class PinnedStaging : public Staging {
   }
 
  private:
-  // A piece that the device has done with.
   absl::Status NextIn(Piece*& piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     piece = &in_pieces_[next_in_++ % kPieces];
     return CudaStatus(cudaEventSynchronize(piece->free.get()), "waiting for a pinned piece");
   }
 
-  // After what `error` tells of was put on the stream.
+  // Ends a step on the stream that returned `error`.
   absl::Status Sent(cudaError_t error, Piece& piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     if (error == cudaSuccess) error = cudaEventRecord(piece.free.get(), in_.get());
     const MutexLock lock(arrived_mutex_);
@@ -134,7 +132,7 @@ class PinnedStaging : public Staging {
     return CudaStatus(error, "copying rows in");
   }
 
-  // Their numbers, then the rows, in one piece.
+  // Places rows by one piece: their numbers, then the rows.
   absl::Status PlaceRows(const RowsIn& rows, int64_t first, int64_t count)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     Piece* piece = nullptr;
@@ -172,10 +170,10 @@ class PinnedStaging : public Staging {
   Mutex out_mutex_ ABSL_ACQUIRED_BEFORE(arrived_mutex_);
   std::array<Piece, kPieces> in_pieces_ ABSL_GUARDED_BY(in_mutex_);
   size_t next_in_ ABSL_GUARDED_BY(in_mutex_) = 0;
-  // Device memory of a piece: rows that are to be placed.
+  // Device memory of a piece: rows to place.
   void* rows_ ABSL_GUARDED_BY(in_mutex_) = nullptr;
   std::array<Piece, kPieces> out_pieces_ ABSL_GUARDED_BY(out_mutex_);
-  Event arrived_ ABSL_GUARDED_BY(arrived_mutex_);  // after all that was copied in
+  Event arrived_ ABSL_GUARDED_BY(arrived_mutex_);  // after all rows that were copied in
   bool any_arrived_ ABSL_GUARDED_BY(arrived_mutex_) = false;
 };
 

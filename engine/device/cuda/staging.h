@@ -10,19 +10,18 @@
 
 namespace hilbert_ring::cuda {
 
-// Thread-safe. The calling thread's current device is the staging's.
+// Thread-safe. Callers make the staging's device current.
 class Staging {
  public:
   static absl::StatusOr<std::unique_ptr<Staging>> Make();
   virtual ~Staging() = default;
 
-  // As the calls of Device.
+  // They work as Device's calls.
   virtual absl::Status CopyIn(void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status CopyRowsIn(const RowsIn& rows) = 0;
   virtual absl::Status CopyOut(void* to, const void* from, int64_t bytes) = 0;
 
-  // Makes work that is put on the stream (a cudaStream_t) from now on wait for all that has been
-  // copied in.
+  // Makes later work on the stream (a cudaStream_t) wait for all rows copied in before.
   virtual absl::Status Follow(void* stream) = 0;
 };
 

@@ -1,5 +1,4 @@
-// A peer that dies while a ring forms or in a step: the ring ends with an error that names it, and
-// the process goes on.
+// A peer dies while a ring forms or in a step: the ring ends with an error, the process continues.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,13 +19,12 @@ using testing::After;
 
 constexpr auto kLimit = std::chrono::seconds(20);
 
-// Rank 1 of two, as far as rank 0 can tell.
+// Rank 1 of two, from rank 0's view.
 class DyingPeer {
  public:
   ~DyingPeer() { Die(); }
 
-  // Connects to rank 0, and claims an address to which that does not connect itself: the higher one
-  // of the two does.
+  // Connects to rank 0, and claims the higher address, so that rank 0 only accepts.
   absl::StatusOr<std::vector<std::string>> Connect(const std::string& own) {
     const size_t begin = own.find('\0') + 1;
     const size_t bytes = (own.size() - begin) / 2;
@@ -46,7 +44,7 @@ class DyingPeer {
 
   void Write(const void* data, size_t bytes) const { send(socket_, data, bytes, MSG_NOSIGNAL); }
 
-  // What it did not read resets the connection.
+  // Unread bytes reset the connection.
   void Die() {
     const linger at_once = {.l_onoff = 1, .l_linger = 0};
     setsockopt(socket_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
@@ -71,14 +69,14 @@ TEST(GlooPeer, ThatIsGoneWhenItsConnectionIsTaken) {
       peer.Die();
       return blobs;
     });
-    // Where it was taken before that, the first step fails.
+    // A connection accepted before the peer dies fails the first step.
     EXPECT_TRUE(rank.ok() || absl::IsUnavailable(rank.status())) << rank.status();
   }
 }
 
-// What travels before the bytes of an operation (Gloo 0.5).
+// The header of an operation's bytes (Gloo 0.5).
 struct Preamble {
-  uint64_t bytes = sizeof(Preamble);  // and of what follows
+  uint64_t bytes = sizeof(Preamble);  // and of the bytes after it
   uint64_t opcode = 1;                // data
   uint64_t slot = 0;
   uint64_t offset = 0;
@@ -86,8 +84,7 @@ struct Preamble {
   uint64_t remote_offset = 0;
 };
 
-// Part of an operation, one that nobody waits for and one of no kind: what throws in Gloo's thread
-// ends there.
+// A part of an operation, an unexpected one and one of unknown kind throw in Gloo's thread.
 TEST(GlooPeer, ThatDiesInAnyOperation) {
   for (const Preamble& sent : {Preamble{.length = 1000}, Preamble{.slot = 5, .length = 8},
                                Preamble{.length = ~uint64_t{0}}, Preamble{.opcode = 77}}) {

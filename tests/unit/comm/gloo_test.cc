@@ -1,4 +1,4 @@
-// Forming a Gloo ring: what it is given, and what goes wrong before it stands.
+// Forming a Gloo ring: its options, and failures before it is connected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,11 +19,11 @@ GlooOptions Options(int rank, int size) {
   return {.rank = rank, .size = size, .host = "127.0.0.1", .ring = "a", .deadline = After(kLimit)};
 }
 
-// The statuses of all ranks, each with its options.
+// Returns the statuses of all ranks, each with its options.
 std::vector<absl::Status> Form(const std::vector<GlooOptions>& options) {
   ThreadRendezvous rendezvous(static_cast<int>(options.size()));
   std::vector<absl::Status> statuses(options.size());
-  testing::CommunicatorRing ring(options.size());  // none leaves while others still connect
+  testing::CommunicatorRing ring(options.size());  // no rank leaves while others connect
   std::vector<std::thread> threads;
   for (size_t i = 0; i < options.size(); ++i) {
     threads.emplace_back([&, i] {
@@ -77,7 +77,7 @@ TEST(GlooTest, DifferentRingsDoNotConnect) {
 }
 
 TEST(GlooTest, PeerLeavesBetweenRendezvousAndConnecting) {
-  // Rank 1's listener is gone once its communicator failed: its blobs are garbled for it alone.
+  // Rank 1's communicator fails by garbled blobs, which closes its listener.
   ThreadRendezvous rendezvous(2);
   std::vector<absl::Status> statuses(2);
   std::thread leaver([&] {

@@ -1,5 +1,4 @@
-// The NCCL communicator against a NCCL that hangs and fails; what all communicators do is in
-// tests/conformance.
+// The NCCL communicator over an NCCL that hangs and fails.
 #include "engine/comm/nccl_communicator.h"
 
 #include <gmock/gmock.h>

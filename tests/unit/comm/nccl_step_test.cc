@@ -15,7 +15,7 @@ class StepNotesTest : public ::testing::Test {
  protected:
   static constexpr int kSize = 3;
 
-  // What a peer's notes would be, put where they are received.
+  // Puts a peer's note into the place of received notes.
   void Arrive(int peer, const StepNote& note) {
     std::memcpy(host_.data() + notes_.received_offset() + peer * sizeof(StepNote), &note,
                 sizeof(note));

@@ -1,4 +1,4 @@
-// Products of bfloat16 by AMX and by the plain code that stands for them elsewhere: the same bits.
+// Products of bfloat16 by AMX and by the plain code that replaces it have the same bits.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -68,8 +68,7 @@ class Amx : public testing::Test {
   }
 };
 
-// A bfloat16 of a random exponent from `least` to `greatest`, 0 of which is subnormal and 255 is
-// not finite.
+// A bfloat16 with a random exponent from `least` to `greatest`: 0 is subnormal, 255 not finite.
 uint32_t Number(std::mt19937_64& random, int least, int greatest) {
   const auto exponent =
       static_cast<uint32_t>(std::uniform_int_distribution<int>(least, greatest)(random));
@@ -79,7 +78,7 @@ uint32_t Number(std::mt19937_64& random, int least, int greatest) {
 
 struct Exponents {
   int least, greatest;          // of numbers
-  int least_sum, greatest_sum;  // of what is there before
+  int least_sum, greatest_sum;  // of the sums before
 };
 
 void ExpectSameBits(const Exponents& exponents, std::mt19937_64& random) {

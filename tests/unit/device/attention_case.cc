@@ -16,12 +16,11 @@ int64_t Between(std::mt19937_64& random, int64_t least, int64_t greatest) {
   return std::uniform_int_distribution<int64_t>(least, greatest)(random);
 }
 
-// Mostly small, sometimes up to the limit.
 int64_t RandomDim(std::mt19937_64& random) {
   return 8 * (random() % 3 == 0 ? Between(random, 1, 32) : Between(random, 1, 9));
 }
 
-// Half of the distance between neighbours of the type around a value.
+// Half of the distance between the type's neighbours around a value.
 double Rounding(DataType dtype, double value) {
   switch (dtype) {
     case DataType::kFloat32:
@@ -37,13 +36,13 @@ double Rounding(DataType dtype, double value) {
 struct Expected {
   std::vector<double> out;
   std::vector<double> deviation;  // sum of weight * |value - average value|, over all weights
-  std::vector<double> magnitude;  // sum of weight * |value|, likewise
+  std::vector<double> magnitude;  // sum of weight * |value|, over all weights
   double lse = -kInfinity;
   double max_score = 0;
   double max_terms = 0;  // sum of |scale * q * k| over the dims of one score
 };
 
-// One row and head, merged with what was there before.
+// The expected row and head, merged with the row before.
 Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
   const CaseShape& s = c.shape;
   const DefinedRow row = c.Define(b, i, h);
@@ -64,7 +63,7 @@ Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
   if (old_share > 0) e.max_score = std::max(e.max_score, std::abs(old_lse));
   for (int64_t x = 0; x < s.value_dim; ++x) {
     const double old = old_share > 0 ? c.old_out.Get(b, i, h, x) : 0;
-    // The new part as a whole against the old one.
+    // The new part as a whole against the old row.
     const double apart = old_share > 0 ? 2 * std::abs(old - row.out[x]) : 0;
     e.out[x] = factor * (old_share * old + share * row.out[x]);
     e.deviation[x] = std::abs(factor) * share * (apart + row.deviation[x]);
@@ -143,7 +142,7 @@ AttentionCase::AttentionCase(const CaseShape& s, std::mt19937_64& random)
     out.FillNormal(1.0f, random);
     row_max.FillNormal(5.0f / std::max(0.01f, std::abs(s.scale)), random);
     row_sum.Fill(1.0f);
-    // Some rows hold the identity, as all do at first.
+    // Some rows hold the identity, like all rows at first.
     for (int64_t b = 0; b < s.batch; ++b) {
       for (int64_t i = 0; i < s.query_rows; ++i) {
         if (random() % 3 != 0) continue;
@@ -165,7 +164,7 @@ AttentionCase::AttentionCase(const CaseShape& s, std::mt19937_64& random)
   for (int64_t j = 0; j < s.batch * s.key_rows; ++j) {
     key_positions.push_back(Between(random, -most, most) * s.position_step);
   }
-  if (random() % 2 == 0) {  // as without an ordering: many tiles are wholly masked
+  if (random() % 2 == 0) {  // like without an ordering: many tiles are wholly masked
     std::sort(query_positions.begin(), query_positions.end());
     std::sort(key_positions.begin(), key_positions.end());
   }

@@ -1,4 +1,4 @@
-// Random attention tasks with their data, and what float64 makes of them.
+// Random attention tasks with their data and float64 results.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hilbert_ring {
 
-// What a case is made from; the rest of it is random.
+// The fixed properties of a case; the rest is random.
 struct CaseShape {
   DataType dtype = DataType::kFloat32;
   DataType out_dtype = DataType::kFloat32;
@@ -30,7 +30,7 @@ struct CaseShape {
   std::string Describe() const;
 };
 
-// Any shape whose float64 loop takes milliseconds.
+// Any shape with a float64 loop of milliseconds.
 CaseShape RandomShape(std::mt19937_64& random);
 
 struct AttentionCase {
@@ -38,27 +38,27 @@ struct AttentionCase {
   AttentionCase(const AttentionCase&) = delete;
   AttentionCase& operator=(const AttentionCase&) = delete;
 
-  // Over all keys, or over keys [begin, end) alone.
+  // A task over all keys, or over keys [begin, end) alone.
   AttentionTask Task() { return Task(0, shape.key_rows); }
   AttentionTask Task(int64_t begin, int64_t end);
 
   bool Sees(int64_t batch, int64_t query, int64_t key) const;
 
-  // As the task wrote it, or as the state has it, now or before the task.
+  // The lse of the task or of the state, now or before the task.
   double Lse(int64_t batch, int64_t query, int64_t head) const;
   double OldLse(int64_t batch, int64_t query, int64_t head) const;
 
-  // Of the task's own keys alone, not scaled by out_scale.
+  // The task's own keys alone, not scaled by out_scale.
   DefinedRow Define(int64_t batch, int64_t query, int64_t head) const;
 
-  // Everything that the task wrote.
+  // All bytes that the task wrote.
   std::vector<std::byte> Written() const;
 
   CaseShape shape;
   StridedArray q, k, v;
-  StridedArray out, lse;                   // of the task
-  StridedArray row_max, row_sum;           // the state, where results are merged
-  StridedArray old_out, old_max, old_sum;  // what was merged into: copies from before the task
+  StridedArray out, lse;                                // of the task
+  StridedArray row_max, row_sum;                        // the state, if results are merged
+  StridedArray old_out, old_max, old_sum;               // copies from before the task
   std::vector<int64_t> query_positions, key_positions;  // [batch, rows] dense
 
  private:
@@ -66,18 +66,16 @@ struct AttentionCase {
                   int64_t head) const;
 };
 
-// Nothing when out and lse are right for the shape's masks and result; else the first thing wrong.
+// Returns the first error in out and lse under the shape's mask and result; empty: they are right.
 //
-// A float32 dot product of n terms is off by 4 sqrt(n) 2^-24 of the sum of their magnitudes at
-// most, but for one in thousands (Higham and Mary 2019, lambda = 4); a part that is merged adds
-// nothing that grows with the scores. A weight is off by as much, relatively, and by 4e-7 for the
-// exponential and its argument: twice that of what values differ from their average is felt in
-// out. Sums are off by 2e-6 of their terms. lse is off by a score's error and the rounding of
-// itself and of the scaled maximum. A kernel on pairs of bfloat16 may also round the weights of
-// bfloat16 tasks: by 2^-8, of which only what values differ from their average is felt. A GPU's
-// tensor cores round those of all 16-bit tasks, by 2^-8 or 2^-11, and divide by the sum of what was
-// not rounded. cuDNN's results are rounded before they are scaled and after, unless by a power of
-// two.
+// A float32 dot product of n terms errs by 4 sqrt(n) 2^-24 of the sum of their magnitudes, except
+// once in thousands (Higham and Mary 2019, lambda = 4). Merges add no error that grows with the
+// scores. A weight errs by as much, relatively, and by 4e-7 by its exponential and argument. out
+// errs by twice that of the values' differences from their average. Sums err by 2e-6 of their
+// terms, lse by a score's error and the rounding of itself and of the scaled maximum. Kernels on
+// pairs of bfloat16 may round weights by 2^-8, of which differences from the average count. A GPU's
+// tensor cores round 16-bit tasks' weights by 2^-8 or 2^-11, and divide by the sum before rounding.
+// cuDNN rounds before and after scaling.
 std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by);
 
 }  // namespace hilbert_ring

@@ -1,4 +1,4 @@
-// What Device::Attend tells while it computes, and when it stops.
+// The reports of Device::Attend while it computes, and its stops.
 #include <atomic>
 #include <memory>
 #include <random>
@@ -29,21 +29,21 @@ TEST_P(AttentionControlTest, CountsTheScoresItComputes) {
     shape.dtype = trial < 3 ? DataType::kFloat32 : DataType::kBFloat16;
     AttentionCase c(shape, random);
     for (int64_t i = 0; i < 2 * 500; ++i) c.query_positions[i] = c.key_positions[i] = i % 500;
-    std::atomic<int64_t> told = 0;
+    std::atomic<int64_t> reported = 0;
     const AttentionTask task = c.Task();
-    auto figures = device->Attend({&task, 1}, {.progress = [&](int64_t n) { told += n; }});
+    auto figures = device->Attend({&task, 1}, {.progress = [&](int64_t n) { reported += n; }});
     ASSERT_TRUE(figures.ok());
-    EXPECT_EQ(figures->scores, told);
+    EXPECT_EQ(figures->scores, reported);
     if (mask == Mask::kNone) {
-      EXPECT_EQ(told, all);
+      EXPECT_EQ(reported, all);
     } else {
-      EXPECT_GE(told, all / 2);
-      EXPECT_LE(told, all * 2 / 3);
+      EXPECT_GE(reported, all / 2);
+      EXPECT_LE(reported, all * 2 / 3);
     }
   }
 }
 
-// A single tile of queries with keys for minutes.
+// A single tile of queries with minutes of keys.
 TEST_P(AttentionControlTest, AsksOftenWithinATile) {
   auto device = MakeDeviceUnderTest();
   std::vector<float> row(256, 0.01f);

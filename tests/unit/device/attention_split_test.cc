@@ -1,4 +1,4 @@
-// Who computes which task, with a library and kernels that only tell the time.
+// The split of tasks between a library and kernels that only advance a clock.
 #include "engine/device/cuda/attention_split.h"
 
 #include <utility>
@@ -32,7 +32,7 @@ int64_t Scores(const AttentionTask& task) {
   return task.batch * task.heads * task.query_rows * task.key_rows;
 }
 
-// Takes seconds_of_score for each score, on the clock alone.
+// Advances the clock by seconds_of_score for each score.
 class Library : public LibraryAttention {
  public:
   explicit Library(double& clock) : clock_(clock) {}
@@ -88,11 +88,11 @@ class AttentionSplitTest : public testing::Test {
   }
 
   int64_t Attend(AttentionSplit& split, const std::vector<AttentionTask>& tasks) {
-    int64_t told = 0;
-    const AttendControl control{.progress = [&](int64_t more) { told += more; }};
+    int64_t reported = 0;
+    const AttendControl control{.progress = [&](int64_t more) { reported += more; }};
     figures_ = {};
     EXPECT_TRUE(split.Attend(tasks, control, nullptr, figures_).ok());
-    EXPECT_EQ(told, figures_.scores);
+    EXPECT_EQ(reported, figures_.scores);
     return figures_.scores;
   }
 
@@ -108,7 +108,7 @@ class AttentionSplitTest : public testing::Test {
   int awaited_ = 0;
 };
 
-// A shape is tried when 10 tasks of 100 rows have come, with a whole task.
+// A shape is tried after 10 tasks of 100 rows, with a whole task.
 AttentionSplitOptions Soon() { return {.worth_scores = 1e5, .trial_scores = 1e4}; }
 
 TEST_F(AttentionSplitTest, TheLibraryThatIsWantedGetsAllThatItTakes) {
@@ -120,8 +120,8 @@ TEST_F(AttentionSplitTest, TheLibraryThatIsWantedGetsAllThatItTakes) {
   EXPECT_THAT(library_.rows, ElementsAre(10, 20));
   EXPECT_THAT(native_rows_, ElementsAre(30));
   EXPECT_EQ(figures_.library_scores, 100 + 400);
-  EXPECT_EQ(figures_.library_refusal, "") << "a merged task is not for it";
-  library_.refused_rows = 20;  // it has no engine for the shape
+  EXPECT_EQ(figures_.library_refusal, "") << "a merged task does not suit it";
+  library_.refused_rows = 20;  // the library has no engine for the shape
   Forget();
   EXPECT_EQ(Attend(split, {Task(10), Task(20), Task(10)}), 100 + 400 + 100);
   EXPECT_THAT(native_rows_, ElementsAre(20));
@@ -154,7 +154,7 @@ TEST_F(AttentionSplitTest, AShapeIsOursUntilItIsWorthATrial) {
   EXPECT_THAT(library_.rows, IsEmpty());
   Forget();
   EXPECT_EQ(Attend(split, {Task(100), Task(99)}), 10'000 + 99 * 99);
-  // Once to prepare, three times on trial; then the task, and one of another shape.
+  // A call warms up, and three are timed. Then come the task, and a task of another shape.
   EXPECT_THAT(library_.rows, ElementsAre(100, 100, 100, 100, 100));
   EXPECT_THAT(native_rows_, ElementsAre(100, 100, 100, 100, 99));
   Forget();
@@ -180,10 +180,10 @@ TEST_F(AttentionSplitTest, WithoutAnEngineAShapeIsOurs) {
   library_.seconds_of_score = 0.1;
   EXPECT_EQ(Attend(split, {Task(100, 10)}), 100'000);
   EXPECT_EQ(figures_.library_refusal, "no engine");
-  library_.takes = true;  // it is not asked again
+  library_.takes = true;  // the split does not try it again
   EXPECT_EQ(Attend(split, {Task(100, 10)}), 100'000);
   EXPECT_THAT(library_.rows, IsEmpty());
-  EXPECT_EQ(figures_.library_refusal, "no engine") << "why is said of later jobs too";
+  EXPECT_EQ(figures_.library_refusal, "no engine") << "later jobs have the reason too";
   EXPECT_EQ(figures_.library_scores, 0);
 }
 
@@ -206,7 +206,7 @@ TEST_F(AttentionSplitTest, ATrialThatFailsIsNoFailure) {
   AttentionSplit split = Split(Soon());
   EXPECT_EQ(Attend(split, {Task(100, 10)}), 100'000);
   EXPECT_THAT(native_rows_, ElementsAre(100));
-  library_.error = absl::OkStatus();  // it is not asked again
+  library_.error = absl::OkStatus();  // the split does not try it again
   EXPECT_EQ(Attend(split, {Task(100, 10)}), 100'000);
   EXPECT_THAT(library_.rows, IsEmpty());
 }
@@ -219,7 +219,7 @@ TEST(PartOf, CutsBatchesThenRows) {
   EXPECT_EQ(PartOf(task, 2.5e3).batch, 1);
   EXPECT_EQ(PartOf(task, 2.5e3).query_rows, 25);
   EXPECT_EQ(PartOf(task, 1).query_rows, 1);
-  task.mask = Mask::kDiagonal;  // whose parts would be other shapes
+  task.mask = Mask::kDiagonal;  // its parts would be other shapes
   EXPECT_EQ(PartOf(task, 2.5e3).query_rows, 100);
   EXPECT_EQ(AboutScores(task), 7 * 100 * 100 / 2);
 }

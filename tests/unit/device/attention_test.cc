@@ -45,7 +45,7 @@ TEST_P(AttentionTest, RandomShapes) {
   }
 }
 
-// Several tiles of queries and of keys, the last of each in part, of every kernel.
+// Several tiles of queries and of keys, the last of each partial, for each kernel.
 TEST_P(AttentionTest, ManyRowsAndKeys) {
   auto device = MakeDeviceUnderTest();
   for (int seed = 0; seed < Rounds(36) && !HasFailure(); ++seed) {
@@ -116,7 +116,7 @@ TEST_P(AttentionTest, TinySegments) {
   }
 }
 
-// So many keys that a GPU's launches cut them: parts of 16-bit tasks are merged in float32.
+// A GPU's launches cut this number of keys: parts of 16-bit tasks merge in float32.
 TEST_P(AttentionTest, ManyKeys) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(9);
@@ -203,8 +203,7 @@ TEST_P(AttentionTest, SameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// Many blocks of threads at once, of aligned rows, again and again: a race would show as other
-// bits. A GPU gets hundreds of tiles; elsewhere there are few.
+// Many blocks of threads at once, on aligned rows, repeatedly: a race would change bits.
 TEST_P(AttentionTest, SameBitsEveryTime) {
   auto device = MakeDeviceUnderTest();
   const bool is_gpu = device->info().name.find("NVIDIA") != std::string::npos;
@@ -276,10 +275,10 @@ TEST_P(AttentionTest, LseMayBeLeftOut) {
   EXPECT_EQ(c.out.bytes(), with_lse);
 }
 
-// On a GPU of any speed.
+// Cuts keys on a GPU of any speed.
 TEST_P(AttentionTest, KeysThatTakeALaunchTooLongAreCut) {
   if (!absl::StartsWith(GetParam(), "cuda/native")) {
-    GTEST_SKIP() << GetParam() << " has no launches of our kernels";
+    GTEST_SKIP() << GetParam() << " has no native launches";
   }
   DeviceOptions options = OptionsFor(GetParam(), 2);
   options.launch_seconds = 1e-6;

@@ -1,4 +1,4 @@
-// The library itself, where this machine has it: what needs no GPU.
+// The real library, if this machine has it: calls that need no GPU.
 #include "engine/device/cuda/cublaslt_library.h"
 
 #include <string>

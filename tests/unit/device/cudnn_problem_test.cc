@@ -1,4 +1,4 @@
-// Which tasks cuDNN takes, as what, and in which pieces. Needs neither cuDNN nor a GPU.
+// The tasks that cuDNN takes, their problems and their pieces. Needs neither cuDNN nor a GPU.
 #include "engine/device/cuda/cudnn_problem.h"
 
 #include <set>
@@ -84,7 +84,7 @@ TEST(CudnnProblem, SaysWhatItDoesNotTake) {
   EXPECT_THAT(why([](AttentionTask& t) { t.k.row_stride = int64_t{1} << 25; }), HasSubstr("2^31"));
 }
 
-// Each (batch, row) once, and no part past the limits.
+// Expects each (batch, row) once, and no part past the limits.
 void ExpectCovers(const AttentionTask& task, int64_t most_scores) {
   const auto calls = CudnnCalls(task, most_scores);
   ASSERT_FALSE(calls.empty());

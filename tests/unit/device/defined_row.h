@@ -1,5 +1,4 @@
-// One row and head of an attention task by the definition, in float64, NaN and infinities included,
-// as tests/golden/attention_oracle.py has it.
+// A row and head of an attention task by the definition, in float64: see attention_oracle.py.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,7 @@
 
 namespace hilbert_ring {
 
-// What the row sees.
+// The query of a row, and the keys and values that it sees.
 struct RowInputs {
   double scale = 1;
   std::vector<double> query;         // [head_dim]
@@ -20,12 +19,12 @@ struct DefinedRow {
   std::vector<double> out;
   std::vector<double> magnitude;        // softmax-weighted |value|
   std::vector<double> deviation;        // softmax-weighted |value - out|
-  std::vector<double> least, greatest;  // of the values seen
+  std::vector<double> least, greatest;  // of the seen values
   double lse = -std::numeric_limits<double>::infinity();
   double most = -std::numeric_limits<double>::infinity();  // the greatest score
   double max_score = 0;                                    // the greatest |score|
   double terms = 0;  // the greatest sum of |scale q k| over the dims of a score
-  // A key of score -infinity whose value is not finite: 0 times that is NaN.
+  // A key of score -infinity has a value that is not finite: 0 times it is NaN.
   bool sees_weightless_odd_value = false;
 };
 

@@ -1,5 +1,4 @@
-// What becomes of a row's softmax state on a device: zero keys are added to it, and the final
-// rounding takes it in.
+// A row's softmax state on a device: added zero keys, and the final rounding.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -21,7 +20,7 @@ class DeviceStateTest : public testing::TestWithParam<std::string> {
 
 HILBERT_RING_FOR_ALL_DEVICES(DeviceStateTest);
 
-// A row's softmax state, with the scale of its scores.
+// A row's softmax state.
 struct State {
   float max;
   float sum;
@@ -131,7 +130,7 @@ TEST_P(DeviceStateTest, FinalizeMakesLseOfTheStateInPlace) {
   }
 }
 
-// Every pair of upper bits with the lower bits that decide the rounding, bit for bit.
+// Every pair of upper bits, with the lower bits that decide the rounding, compared bit by bit.
 TEST_P(DeviceStateTest, FinalizeRoundsAsNumbersDo) {
   std::vector<float> from;
   for (uint32_t upper = 0; upper < 65536; ++upper) {
@@ -174,7 +173,7 @@ TEST_P(DeviceStateTest, FinalizeInPlace) {
                     .scale = 0.5f};
   ASSERT_TRUE(device_->Finalize({&task, 1}).ok());
   for (size_t i = 0; i < data.size(); ++i) EXPECT_EQ(data[i], before[i] * 0.5f);
-  // Narrowed, each row and head at the start of its old place.
+  // Narrowed: each row and head begins where it did.
   task.to_dtype = DataType::kBFloat16;
   task.to = {data.data(), 0, 64, 32};
   task.scale = 2.0f;

@@ -1,4 +1,4 @@
-// What a device does besides attention: memory, copies, packing.
+// A device's calls other than attention: memory, copies, packing.
 #include "engine/device/device.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ TEST_P(DeviceTest, CopiesInAndOut) {
     std::vector<std::byte> from(bytes + 7), to(bytes + 7, std::byte{9});
     for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 + i / 256);
     auto buffer = device_->Allocate(bytes + 16).value();
-    // At addresses that are aligned to nothing.
+    // Unaligned addresses.
     ASSERT_TRUE(device_->CopyIn(buffer->data() + 3, from.data() + 5, bytes).ok());
     ASSERT_TRUE(device_->CopyOut(to.data() + 1, buffer->data() + 3, bytes).ok());
     EXPECT_TRUE(std::equal(to.begin() + 1, to.begin() + 1 + bytes, from.begin() + 5));
@@ -129,7 +129,7 @@ TEST_P(DeviceTest, Fills) {
   EXPECT_EQ(slots.back(), 0);
 }
 
-// Rows come and go while others are computed.
+// Rows move while others are computed.
 TEST_P(DeviceTest, CopiesFromOtherThreadsWhileItAttends) {
   std::vector<float> row(64, 0.5f);
   auto rows = device_->Allocate(400 * 64 * 4).value();
@@ -167,7 +167,7 @@ TEST_P(DeviceTest, CopiesFromOtherThreadsWhileItAttends) {
   for (const float value : found) ASSERT_NEAR(value, 0.5f, 1e-6);
 }
 
-// The kernels' own conversion of 16-bit inputs: attention to one key returns its value.
+// The kernels' own conversion of 16-bit inputs: attention to a single key returns its value.
 TEST_P(DeviceTest, EveryHalfIsReadExactly) {
   for (DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
     std::vector<uint16_t> values(65536);
@@ -189,7 +189,7 @@ TEST_P(DeviceTest, EveryHalfIsReadExactly) {
     for (size_t i = 0; i < values.size(); ++i) {
       const float expected = LoadElement(dtype, values.data(), i);
       if (std::fpclassify(expected) == FP_SUBNORMAL && GetParam() == "cpu/avx512-bf16") {
-        continue;  // bfloat16's are 0 to that instruction
+        continue;  // the instruction treats bfloat16's subnormal numbers as 0
       }
       if (std::isnan(expected)) {
         ASSERT_TRUE(std::isnan(out[i])) << i;

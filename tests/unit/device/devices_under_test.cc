@@ -1,4 +1,4 @@
-// Every instruction set of the processor, and the GPU where there is one.
+// Every instruction set of the processor, and the GPU if the machine has it.
 #include "tests/unit/device/devices_under_test.h"
 
 #include "absl/strings/str_cat.h"

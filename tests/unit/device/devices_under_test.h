@@ -15,17 +15,17 @@
 namespace hilbert_ring {
 
 // Names of kernels as in DeviceInfo.kernel: "cpu/avx2", "cuda/native", "cuda/cudnn". Each test
-// program is linked with one definition: this machine's devices, or the emulated GPU.
+// program links one definition: this machine's devices, or the emulated GPU.
 std::vector<std::string> DevicesUnderTest();
 extern const bool kEmulated;
 
-// How many of `count` a test does: all at full depth, a third otherwise, a sixth under emulation.
+// A test's share of `count`: all at full depth, a third otherwise, a sixth under emulation.
 inline int Rounds(int count) {
   if (DepthOfTests() == TestDepth::kAll) return count;
   return (count + 2) / (kEmulated ? 6 : 3);
 }
 
-// Takes tasks over host memory, whatever its own memory is.
+// A device that takes tasks over host memory, whatever its own memory is.
 inline std::unique_ptr<Device> DeviceFor(const std::string& kernel, int threads) {
   return Mirrored(MakeDevice(OptionsFor(kernel, threads)).value());
 }

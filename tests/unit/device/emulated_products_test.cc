@@ -1,4 +1,4 @@
-// How cuBLASLt is asked: an algorithm once for each shape, everything given back.
+// Calls of cuBLASLt: an algorithm once a shape, and every object is freed.
 #include <memory>
 
 #include "engine/device/row_math.h"
@@ -19,7 +19,7 @@ class EmulatedProducts : public ::testing::Test {
     before_ = emulation::CountedLtCalls();
   }
 
-  // Of zeros. from: begins so many bytes behind a place that is aligned to 256.
+  // Multiplies zeros. from: bytes after an address aligned to 256.
   absl::Status Multiply(int64_t rows, int64_t from = 0, DataType dtype = DataType::kFloat32) {
     const auto math = device_->row_math();
     if (!math.ok()) return math.status();
@@ -51,7 +51,7 @@ TEST_F(EmulatedProducts, AnAlgorithmIsAskedForOncePerShape) {
   EXPECT_TRUE(Multiply(9).ok());
   EXPECT_TRUE(Multiply(8, 0, DataType::kBFloat16).ok());
   EXPECT_EQ(Asked(), 3);
-  // Memory that is aligned worse is another shape, as the library is told how it is aligned.
+  // Worse alignment is another shape, because the library gets the alignment.
   EXPECT_TRUE(Multiply(8, 4).ok());
   EXPECT_TRUE(Multiply(8, 16).ok());
   EXPECT_EQ(Asked(), 5);

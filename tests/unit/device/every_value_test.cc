@@ -1,5 +1,4 @@
-// Attention at every value: of any magnitude, at the ends of float32, and where it is not finite,
-// on every kernel of the machine.
+// Attention at any magnitude, at the ends of float32, and on numbers that are not finite.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -32,8 +31,8 @@ float Uniform(std::mt19937_64& random, float least, float greatest) {
   return std::uniform_real_distribution<float>(least, greatest)(random);
 }
 
-// A float32 dot product of n terms is off by no more than n 2^-24 of the sum of their magnitudes,
-// an average of values by a weight's share of them.
+// A float32 dot product of n terms errs by n 2^-24 of the sum of their magnitudes at most. An
+// average of values errs by a weight's share of them.
 double Gamma(const ValueTask& task) { return static_cast<double>(task.head_dim) * 0x1p-24; }
 
 void ExpectWithinTheValues(const ValueTask& task, const ValueResult& result,
@@ -50,7 +49,7 @@ void ExpectWithinTheValues(const ValueTask& task, const ValueResult& result,
   }
 }
 
-// Scores of 2^31 and more, and scales that are no power of two: the greatest weight is 1.
+// Scores reach 2^31 and more, and scales are not powers of two: the greatest weight is 1.
 TEST_P(EveryValueTest, LargeIntegersStayWithinTheValues) {
   std::mt19937_64 random(1);
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
@@ -70,7 +69,7 @@ TEST_P(EveryValueTest, LargeIntegersStayWithinTheValues) {
   }
 }
 
-// Random numbers of random magnitudes whose scores float32 holds.
+// Random numbers of random magnitudes, with scores within float32.
 ValueTask RandomMagnitudes(std::mt19937_64& random) {
   const auto magnitude = [&] { return std::pow(10.0f, Uniform(random, -30, 18)); };
   const DataType dtype = random() % 3 == 0 ? DataType::kBFloat16 : DataType::kFloat32;
@@ -79,7 +78,7 @@ ValueTask RandomMagnitudes(std::mt19937_64& random) {
                  8 * (1 + static_cast<int64_t>(random() % 32)),
                  8 * (1 + static_cast<int64_t>(random() % (random() % 4 == 0 ? 32 : 9))));
   const float of_q = magnitude(), of_k = magnitude(), of_v = magnitude();
-  // Scores from nothing to thousands as a rule, else whatever comes.
+  // Scores usually range from near 0 to thousands, otherwise without a limit.
   task.scale = random() % 4 == 0
                    ? 1.0f
                    : std::pow(10.0f, Uniform(random, -3, 3)) / std::max(1e-30f, of_q * of_k);
@@ -97,13 +96,13 @@ ValueTask RandomMagnitudes(std::mt19937_64& random) {
 }
 
 double ErrorAllowed(const ValueTask& task, const DefinedRow& row, int64_t x, double weight) {
-  // Weights are off by the errors of their scores, and every average by 2e-6 of its terms.
+  // Weights err by their scores' errors, and every average by 2e-6 of its terms.
   const double of_scores = std::min(1.0, 2 * (Gamma(task) + 0x1p-22) * row.terms);
   const double spread = row.greatest[x] - row.least[x];
   return of_scores * spread + (2e-6 + 2 * weight) * row.magnitude[x] + 0x1p-120;
 }
 
-// merges: of partial results, each of which rounds a sum twice.
+// merges: number of merged parts, each of which rounds a sum twice.
 void ExpectAsDefined(const ValueTask& task, const ValueResult& result, double weight,
                      int64_t merges = 0) {
   const double merged = 0x1p-23 * static_cast<double>(merges);
@@ -130,7 +129,7 @@ TEST_P(EveryValueTest, AnyMagnitudeIsRight) {
   }
 }
 
-// Keys in parts, as ranks and branches have them, are the same attention.
+// Keys in parts, like those of ranks and branches, give the same attention.
 TEST_P(EveryValueTest, PartsOfAnyMagnitudeAreRight) {
   std::mt19937_64 random(5);
   for (int trial = 0; trial < 50 && !HasFailure(); ++trial) {
@@ -147,7 +146,7 @@ TEST_P(EveryValueTest, PartsOfAnyMagnitudeAreRight) {
   }
 }
 
-// Scores that float32 holds exactly, of every size: parts lose nothing that the whole does not.
+// Scores that are exact in float32, of every size: parts lose no more than the whole.
 TEST_P(EveryValueTest, PartsAreAsGoodAsTheWhole) {
   std::mt19937_64 random(4);
   for (const int bits : {0, 6, 10, 14, 20}) {
@@ -173,13 +172,13 @@ TEST_P(EveryValueTest, PartsAreAsGoodAsTheWhole) {
         }
       }
       EXPECT_LE(of_whole, 1e-6) << bits;
-      // Twice, and half of the last bit of an output for each part.
+      // The limit is twice the whole's error, and half of an output's last bit for each part.
       EXPECT_LE(of_merged, 2 * of_whole + 0x1p-25 * static_cast<double>(parts)) << bits;
     }
   }
 }
 
-// Sums of weight times value pass float32's end where their average does not.
+// Sums of weight times value exceed float32 although their average does not.
 TEST_P(EveryValueTest, AveragesOfTheGreatestNumbersAreFinite) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
     for (const int64_t dim : {8, 64, 128}) {
@@ -205,7 +204,7 @@ TEST_P(EveryValueTest, AveragesOfTheGreatestNumbersAreFinite) {
   }
 }
 
-// Of a product with the scale too.
+// A score may overflow by its product with the scale.
 TEST_P(EveryValueTest, ScoresThatOverflowFollowFloat32) {
   for (const bool by_scale : {false, true}) {
     for (const float sign : {1.0f, -1.0f}) {
@@ -240,11 +239,11 @@ bool Alike(double found, double expected, double allowed) {
   return std::abs(found - expected) <= allowed;
 }
 
-// NaN and infinities anywhere: each row is what the definition says of what it sees.
+// NaN and infinities anywhere: each row follows the definition over the keys that it sees.
 TEST_P(EveryValueTest, WhatIsNotFiniteReachesTheRowsThatSeeIt) {
   std::mt19937_64 random(5);
   constexpr float kOdd[] = {kNan, kInfinity, -kInfinity};
-  constexpr int64_t kDims[] = {8, 16, 24, 40, 64, 104, 128, 256};  // of each of a GPU's kernels
+  constexpr int64_t kDims[] = {8, 16, 24, 40, 64, 104, 128, 256};  // covers each of a GPU's kernels
   for (int trial = 0; trial < 90 && !HasFailure(); ++trial) {
     const auto dtype = static_cast<DataType>(trial % 3);
     ValueTask task(dtype, 1 + static_cast<int64_t>(random() % 150),
@@ -279,7 +278,7 @@ TEST_P(EveryValueTest, WhatIsNotFiniteReachesTheRowsThatSeeIt) {
       const bool in_parts = &result == &results[1];
       for (int64_t i = 0; i < task.queries; ++i) {
         const DefinedRow row = Expect(task, i);
-        if (in_parts && row.sees_weightless_odd_value) continue;  // lost with a part of no weight
+        if (in_parts && row.sees_weightless_odd_value) continue;  // a part without weight loses it
         ASSERT_TRUE(Alike(result.lse[i], row.lse, 1e-5))
             << "trial " << trial << " row " << i << ": " << result.lse[i] << ", " << row.lse;
         for (int64_t x = 0; x < task.value_dim; ++x) {

@@ -1,4 +1,4 @@
-// A device that leaves everything to another one: tests override what they change.
+// A device that forwards every call to another; tests override calls.
 #pragma once
 
 #include <memory>

@@ -9,8 +9,8 @@
 
 namespace hilbert_ring {
 
-// Of a kernel as DeviceInfo names it, "cpu/avx2", "cuda/native", "cuda/native-sm90",
-// "cuda/native-sm90-pipelined" or "cuda/cudnn"; also "cpu", "cuda" and "" for the best of either.
+// Options of a kernel by its name in DeviceInfo: "cpu/avx2", "cuda/native", "cuda/native-sm90",
+// "cuda/native-sm90-pipelined" or "cuda/cudnn". "cpu", "cuda" and "" name the best of either.
 inline DeviceOptions OptionsFor(const std::string& kernel, int threads) {
   const size_t slash = kernel.find('/');
   const std::string name = slash == std::string::npos ? "" : kernel.substr(slash + 1);
@@ -26,7 +26,7 @@ inline DeviceOptions OptionsFor(const std::string& kernel, int threads) {
           .producer = name != "native-sm90"};
 }
 
-// Kernels of GPU 0 that this machine and build have; none without a GPU.
+// Kernels of GPU 0 that this machine and build have; empty without a GPU.
 inline std::vector<std::string> CudaKernels() {
   std::vector<std::string> kernels;
   for (const char* kernel :

@@ -1,4 +1,4 @@
-// Every tile of every task is launched once for all of its keys, in launches that are short.
+// Launches are short, and cover every tile of every task once with all of its keys.
 #include "engine/device/cuda/launch_plan.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::vector<PlannedLaunch> Launches(const std::vector<AttentionTask>& tasks,
   return launches;
 }
 
-// Views as a tensor map can name them: 16-byte rows, a batch's stride of whole rows.
+// Views that a tensor map can describe: 16-byte rows, and a batch stride of whole rows.
 AttentionTask MappedTask() {
   AttentionTask task = Task(1000, 1000);
   task.batch = 3;
@@ -54,7 +54,7 @@ AttentionTask MappedTask() {
   return task;
 }
 
-// Tiles are filled, and hold the task's dims.
+// Tiles are full, and hold the task's dims.
 TEST(ChooseNative, ByTypeDimsAndRows) {
   struct Choice {
     int64_t rows, head_dim, value_dim;
@@ -140,7 +140,7 @@ TEST(LaunchPlan, AlignmentIsOfEveryRow) {
   EXPECT_EQ(work().out_aligned, 0);
 }
 
-// Walks the launches as the kernels do: (task's first lane of a tile) -> keys done, in order.
+// Walks the launches like the kernels: (the first lane of a task's tile) -> keys done, in order.
 TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 300; ++trial) {
@@ -165,7 +165,7 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
     const LaunchRates rates = Rates(static_cast<MatrixUnits>(trial % 3));
     std::vector<float> scratch;
     const auto launches = Launches(tasks, rates, scratch);
-    // By position of its first lane among its task's: the keys so far.
+    // The keys so far, by (task, tile).
     std::map<std::pair<size_t, int64_t>, int64_t> done;
     for (const PlannedLaunch& launch : launches) {
       const KernelTile tile = TileOf(launch.kernel);
@@ -176,7 +176,7 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
         tiles += work.tiles;
         flops += static_cast<double>(work.tiles * tile.lanes) * 2 * (64 + tile.value_dim) *
                  static_cast<double>(work.key_end - work.key_begin);
-        // The query views tell tasks apart here by their lanes and keys alone.
+        // Lanes and keys alone distinguish these tasks.
         const size_t index = std::find_if(tasks.begin(), tasks.end(),
                                           [&](const AttentionTask& task) {
                                             return work.lanes == task.query_rows * task.heads &&
@@ -233,7 +233,7 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
   }
 }
 
-// After a launch that took so much longer than its rates say.
+// A launch took `times` longer than its rates.
 TEST(LaunchPlan, ExpectedSlownessMakesLaunchesSmaller) {
   const std::vector<AttentionTask> tasks(4, Task(20'000, 64));
   std::vector<float> scratch(ScratchFloats(tasks, Rates()));
@@ -263,12 +263,12 @@ TEST(LaunchPlan, ALaunchHasAByteOfNotesForEachTile) {
   for (const PlannedLaunch& launch : launches) EXPECT_LE(launch.tiles, kMostTiles);
 }
 
-// 2^40 keys are cut as they are launched, not at once.
+// 2^40 keys are cut when they are launched, not all before.
 TEST(LaunchPlan, KeysOfAWorkAreCountedIn32Bits) {
   AttentionTask task = Task(64, int64_t{5} << 30);
   task.result = Result::kMerge;
   LaunchRates rates = Rates();
-  rates.tensor_flops = 1e30;  // a launch has time for all of them
+  rates.tensor_flops = 1e30;  // a launch has time for all keys
   std::vector<float> scratch;
   int64_t keys = 0;
   for (const PlannedLaunch& launch : Launches({task}, rates, scratch)) {

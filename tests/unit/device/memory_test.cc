@@ -13,7 +13,7 @@
 namespace hilbert_ring {
 namespace {
 
-// What the system says of the mapping that holds the address ("VmFlags: rd wr ... hg ...").
+// The system's flags of the mapping that holds the address ("VmFlags: rd wr ... hg ...").
 std::string FlagsOf(const void* address) {
   const auto wanted = reinterpret_cast<uintptr_t>(address);
   std::ifstream smaps("/proc/self/smaps");

@@ -11,10 +11,10 @@
 namespace hilbert_ring {
 namespace {
 
-// Addresses stay congruent by this, so that what is aligned stays so and what is not does not.
+// Addresses keep their remainder by this, so aligned addresses stay aligned and others unaligned.
 constexpr uintptr_t kCongruence = 64;
 
-// Host memory that tasks name, as intervals of addresses.
+// Host memory of tasks, as intervals of addresses.
 class Mirror {
  public:
   explicit Mirror(Device& device) : device_(device) {}
@@ -50,7 +50,7 @@ class Mirror {
     return absl::OkStatus();
   }
 
-  // Where the device has what the host has at `data`.
+  // Replaces an address in host memory by its address on the device.
   template <typename T>
   void Translate(T*& data) const {
     const auto address = reinterpret_cast<uintptr_t>(data);
@@ -95,7 +95,7 @@ int64_t Extent(const PositionsView& view, int64_t batch, int64_t rows) {
   return ((batch - 1) * view.batch_stride + (rows - 1) * view.row_stride + 1) * 8;
 }
 
-// Calls at(address, bytes) for all memory that a task names.
+// Calls at(address, bytes) for all memory of a task.
 template <typename At>
 void Parts(AttentionTask& t, const At& at) {
   const int64_t element = ElementBytes(t.dtype);
@@ -200,7 +200,7 @@ class MirroredDevice : public ForwardingDevice {
   }
 
   mutable std::mutex mutex_;
-  std::map<uintptr_t, int64_t> own_;  // buffers that were handed out, freed ones too
+  std::map<uintptr_t, int64_t> own_;  // allocated buffers, freed ones too
 };
 
 }  // namespace

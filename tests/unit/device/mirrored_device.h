@@ -7,9 +7,8 @@
 
 namespace hilbert_ring {
 
-// The device itself where its memory is the host's. Else one that copies what a task names to the
-// device before it and back after it, gaps included; addresses in the device's own buffers stay as
-// they are.
+// Returns the device itself if its memory is the host's. Otherwise the result copies a task's
+// memory to the device before it and back after it, gaps included. The device's own addresses stay.
 std::unique_ptr<Device> Mirrored(std::unique_ptr<Device> device);
 
 }  // namespace hilbert_ring

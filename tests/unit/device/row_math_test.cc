@@ -1,5 +1,5 @@
-// The steps of RowMath against their formulas in float64, over rows of odd widths and of numbers of
-// any size. On the GPU where there is one, and on the emulated one.
+// The steps of RowMath against their formulas in float64, over rows of odd widths and numbers of
+// any size, on the machine's GPU or on the emulated one.
 #include "engine/device/row_math.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace hilbert_ring {
 namespace {
 
-// What one step more rounds.
+// The rounding of one more step.
 constexpr double kRounding = 0x1p-23;
 
 std::vector<float> Values(int64_t count, uint64_t seed, float size = 1, float mean = 0) {
@@ -39,7 +39,7 @@ class RowMathOf : public ::testing::Test {
     math_ = *math;
   }
 
-  // Of the device, with these values.
+  // Returns device memory with these values.
   template <typename T>
   T* Copied(const std::vector<T>& values) {
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
@@ -88,7 +88,7 @@ class RowMathOf : public ::testing::Test {
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
-// As they are stored in a type.
+// Values after storing them in a type.
 std::vector<float> Rounded(DataType dtype, std::vector<float> values) {
   for (float& value : values) {
     uint32_t stored = 0;
@@ -118,8 +118,7 @@ Normed NormOf(const std::vector<double>& row, const float* weight, const float* 
   return normed;
 }
 
-// A mean far from 0 takes a variance apart that is the difference of two squares; squares that are
-// no float32 are computed in float64; rows that are longer than what a block keeps.
+// Hard rows: a mean far from 0, squares that overflow float32, and rows longer than a block keeps.
 TEST_F(RowMathOf, NormsOfRowsThatAreHard) {
   struct Hard {
     int64_t dim;
@@ -164,7 +163,7 @@ TEST_F(RowMathOf, NormsOfRowsThatAreHard) {
   EXPECT_EQ(found[25], 1) << "a row touches another";
 }
 
-// What follows a product, all of it and each by itself.
+// The operations after a product, in every combination.
 TEST_F(RowMathOf, BiasActivationResidualAndNormInOneStep) {
   const int64_t rows = 3, stride_more = 7;
   for (const int64_t dim : {1, 50, 768, 12500}) {
@@ -197,7 +196,7 @@ TEST_F(RowMathOf, BiasActivationResidualAndNormInOneStep) {
           EXPECT_NEAR(after[row * dim + x], held, 2e-6 * (1 + std::abs(held)));
         }
         if (normed) expected = NormOf(expected, weight.data(), bias.data(), 1e-5).values;
-        // Of one element the norm is that of rounding errors, over sqrt(epsilon).
+        // The norm of one element is of rounding errors, over sqrt(epsilon).
         const double tolerance = normed ? (dim == 1 ? 2e-3 : 2e-5) : 2e-6;
         for (int64_t x = 0; x < dim; ++x) {
           ASSERT_NEAR(found[row * dim + x], expected[x], tolerance * (1 + std::abs(expected[x])))
@@ -300,7 +299,7 @@ TEST_F(RowMathOf, SumsAddUpInFloat64) {
   }
 }
 
-// Sums of float32; a number that TF32 or bfloat16 has not kept is seen.
+// Sums of float32: a number that TF32 or bfloat16 would not keep changes the result.
 TEST_F(RowMathOf, ProductsAreThoseOfTheirType) {
   const int64_t workspace_bytes = 4096;
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
@@ -339,7 +338,7 @@ TEST_F(RowMathOf, ProductsAreThoseOfTheirType) {
   }
 }
 
-// Steps of one call see what those before them wrote.
+// Steps of one call see the results of earlier steps.
 TEST_F(RowMathOf, StepsFollowEachOther) {
   const std::vector<float> from{1, 2, 3, 4}, identity{1, 0, 0, 1};
   float* const first = Empty<float>(4);

@@ -1,5 +1,5 @@
-// A [batch, rows, heads, dim] array with random strides for tests. The gaps between its elements
-// hold NaN, so that a read beside the elements shows in results and a write beside them is found.
+// A [batch, rows, heads, dim] array with random strides. NaN in the gaps between its elements makes
+// reads outside the elements visible in results, and writes detectable.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class StridedArray {
  public:
   StridedArray() = default;
 
-  // Elements are NaN too until they are set. Gaps are multiples of gap_unit elements.
+  // Elements are NaN until they are set. Gaps are multiples of gap_unit elements.
   StridedArray(DataType dtype, const Shape& shape, std::mt19937_64& random, int64_t gap_unit = 1);
 
   void FillNormal(float deviation, std::mt19937_64& random);
@@ -36,11 +36,10 @@ class StridedArray {
   MutableView View();
   LseView Lse();
 
-  // This array's elements are the maxima; `sum` is a copy of it, so that their strides are the
-  // same.
+  // This array's elements are the maxima; `sum` is a copy of it and so has equal strides.
   StateView StateWith(StridedArray& sum);
 
-  // The rows from this one on, as views of the same memory.
+  // The rows from `row` on, as a view of the same memory.
   ConstView ViewFrom(int64_t row) const;
 
   bool GapsAreUntouched() const;

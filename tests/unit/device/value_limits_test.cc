@@ -1,4 +1,4 @@
-// Attention at the ends of float32, of numbers, scores and scales, on every kernel of the machine.
+// Attention at float32's limits of numbers, scores and scales, on every kernel of the machine.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,7 +24,7 @@ class ValueLimitsTest : public testing::TestWithParam<std::string> {
  protected:
   double WeightRounding(DataType dtype) const { return WeightRoundingOf(GetParam(), dtype); }
 
-  // Of the whole task, and of parts that are merged.
+  // Results of the whole task, and of merged parts.
   std::vector<ValueResult> WholeAndInParts(const ValueTask& task) {
     const int64_t n = task.keys;
     return {Attend(*device_, task), AttendInParts(*device_, task, {n}),
@@ -32,7 +32,7 @@ class ValueLimitsTest : public testing::TestWithParam<std::string> {
             AttendInParts(*device_, task, {1, n / 3, n - 1, n})};
   }
 
-  // Every row within the rounding of its weights, and `lost` of absolute error.
+  // Expects every row within the rounding of its weights, plus `lost` of absolute error.
   void ExpectDefined(const ValueTask& task, double lost = 0) {
     const std::vector<ValueResult> results = WholeAndInParts(task);
     for (size_t which = 0; which < results.size(); ++which) {
@@ -67,7 +67,7 @@ HILBERT_RING_FOR_ALL_DEVICES(ValueLimitsTest);
 
 constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16};
 
-// Of random numbers up to 1.
+// Random numbers up to 1.
 ValueTask RandomTask(DataType dtype, int64_t rows, int64_t head_dim, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> number(-1, 1);
@@ -80,7 +80,7 @@ ValueTask RandomTask(DataType dtype, int64_t rows, int64_t head_dim, uint64_t se
   return task;
 }
 
-// Queries and keys of one number each: scores are products of these.
+// Queries and keys of one number each: scores are their products.
 ValueTask ProductTask(DataType dtype, const std::vector<double>& queries,
                       const std::vector<double>& keys) {
   ValueTask task(dtype, static_cast<int64_t>(queries.size()), static_cast<int64_t>(keys.size()), 8,
@@ -93,8 +93,8 @@ ValueTask ProductTask(DataType dtype, const std::vector<double>& queries,
   return task;
 }
 
-// Infinite numbers of queries and keys make scores of either sign: +infinity spoils a row,
-// -infinity leaves the key without weight, 0 times it is NaN.
+// Infinite numbers of queries and keys make scores of either sign. +infinity spoils a row,
+// -infinity gives the key no weight, and 0 times infinity is NaN.
 TEST_P(ValueLimitsTest, InfiniteQueriesAndKeysKeepTheirSigns) {
   for (const DataType dtype : kTypes) {
     const double tiny = dtype == DataType::kFloat16 ? 0x1p-24 : 1e-40;
@@ -107,10 +107,10 @@ TEST_P(ValueLimitsTest, InfiniteQueriesAndKeysKeepTheirSigns) {
                           {of_keys, of_keys, 2 * of_keys, of_keys, of_keys, 3 * of_keys});
           task.scale = scale;
           ExpectDefined(task);
-          // Of two signs.
+          // Keys of two signs.
           task.SetK(3, 0, -of_keys);
           ExpectDefined(task);
-          // Of a key.
+          // An infinite key.
           task = ProductTask(dtype, {1, -1, of_keys, -of_keys, 0.5}, {1, -1, odd, 2, 0.5, 1});
           task.scale = scale;
           ExpectDefined(task);
@@ -120,7 +120,7 @@ TEST_P(ValueLimitsTest, InfiniteQueriesAndKeysKeepTheirSigns) {
   }
 }
 
-// Of a score that is finite an infinite value is felt, however small its weight is.
+// A finite score passes on an infinite value at any weight.
 TEST_P(ValueLimitsTest, AnInfiniteValueOfAnyFiniteScoreKeepsItsSign) {
   for (const DataType dtype : kTypes) {
     for (const double behind : {-1.0, -80.0, -100.0, -700.0, -60'000.0}) {
@@ -148,14 +148,13 @@ TEST_P(ValueLimitsTest, AnInfiniteValueOfAnyFiniteScoreKeepsItsSign) {
   }
 }
 
-// Parts of which the scores are all -infinity, of which some are NaN, and such as have values that
-// are not finite, in every order.
+// Merges parts of scores -infinity, of NaN scores and of values not finite, in every order.
 TEST_P(ValueLimitsTest, PartsThatAreNotFiniteMerge) {
   const double odd = kInfinity;
   std::vector<double> keys(12, -odd);
   for (const DataType dtype : kTypes) {
     ValueTask task = ProductTask(dtype, {1, 2}, keys);
-    ExpectDefined(task);  // nothing at all
+    ExpectDefined(task);  // no weight at all
     for (const int64_t only : {0, 5, 11}) {
       keys.assign(12, -odd);
       keys[only] = 3;
@@ -175,14 +174,14 @@ TEST_P(ValueLimitsTest, PartsThatAreNotFiniteMerge) {
   }
 }
 
-// Scales from the least number of float32 to the greatest.
+// Scales from float32's least number to its greatest.
 TEST_P(ValueLimitsTest, ScalesAtTheEndsOfFloat32) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
     for (const float scale :
          {1e-45f, 3e-42f, 1e-38f, 0x1p-126f, 1.5e-38f, 0x1p-119f, 0x1p-118f, 3e-36f, 1e-30f, 1e30f,
           0x1p127f, 0x1.62e42ep+127f, 0x1.62e43p+127f, 2.4e38f, 3e38f, kGreatest}) {
       for (const float sign : {1.0f, -1.0f}) {
-        // Products up to the end of float32, or to 20 times the scale's inverse.
+        // Products reach the end of float32, or 20 times the scale's inverse.
         const double most = std::min(3e38, 20.0 / scale);
         std::vector<double> keys, queries;
         // Exact steps: powers of two times small integers.
@@ -199,7 +198,7 @@ TEST_P(ValueLimitsTest, ScalesAtTheEndsOfFloat32) {
   }
 }
 
-// Finite scores right at the end, and their differences beyond it.
+// Finite scores at the limit, with differences beyond it.
 TEST_P(ValueLimitsTest, ScoresAtTheBorderOfOverflow) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
     for (const float scale : {1.0f, 0x1p-100f, 0x1p-122f, 1e-38f, 0x1p-128f}) {
@@ -216,7 +215,7 @@ TEST_P(ValueLimitsTest, ScoresAtTheBorderOfOverflow) {
   }
 }
 
-// Sums that overflow leave those beside them, of the least numbers, as they are.
+// Sums that overflow do not change sums of the least numbers beside them.
 TEST_P(ValueLimitsTest, LeastValuesBesideSumsThatOverflow) {
   for (const int64_t rows : {4, 60, 300}) {
     for (const bool overflows : {false, true}) {
@@ -227,14 +226,14 @@ TEST_P(ValueLimitsTest, LeastValuesBesideSumsThatOverflow) {
         task.SetV(j, 2, static_cast<double>(j % 5) * 0x1p-149);
         task.SetV(j, 3, 0x1p-126);
       }
-      // Of each term half of the last bit.
+      // Each term may lose half of the last bit.
       SCOPED_TRACE(rows);
       ExpectDefined(task, static_cast<double>(std::min<int64_t>(rows, 64)) * 0x1p-149);
     }
   }
 }
 
-// Least values of 16-bit types: instructions may take bfloat16's subnormal ones for 0.
+// Least values of 16-bit types: instructions may treat bfloat16's subnormal values as 0.
 TEST_P(ValueLimitsTest, SubnormalValues) {
   for (const DataType dtype : kTypes) {
     ValueTask task = RandomTask(dtype, 70, 16, 2);
@@ -248,14 +247,14 @@ TEST_P(ValueLimitsTest, SubnormalValues) {
   }
 }
 
-// Sums of one row of a tile alone overflow: the rows that other threads have are as good as ever.
+// A single row's sums overflow in a tile: rows of other threads stay accurate.
 TEST_P(ValueLimitsTest, SumsOfOneRowAloneThatOverflow) {
   for (const int64_t dim : {64, 128}) {
     for (const int64_t odd : {5, 40, 75, 110, 170}) {
       ValueTask task = RandomTask(DataType::kBFloat16, 180, dim, odd);
       std::ranges::fill(task.q, 0.0f);
       std::ranges::fill(task.k, 0.0f);
-      // Two keys with great values, which no row sees but the odd one, to which all keys are alike.
+      // Two keys have great values. Only the odd row, to which all keys are equal, sees them.
       for (int64_t i = 0; i < 180; ++i) task.SetQ(i, 0, i == odd ? 0 : 32);
       for (int64_t j = 0; j < 2; ++j) {
         task.SetK(j, 0, -32);
@@ -267,7 +266,7 @@ TEST_P(ValueLimitsTest, SumsOfOneRowAloneThatOverflow) {
   }
 }
 
-// A weight below float32's normal numbers is itself or nothing.
+// A weight below float32's normal numbers is exact or 0.
 TEST_P(ValueLimitsTest, SubnormalWeights) {
   for (const double behind : {-86.0, -88.0, -92.0, -100.0, -104.0, -110.0, -1e4, -1e30}) {
     const ValueTask made = ProductTask(DataType::kFloat32, {1, 1}, {0, behind, 0, 0});
@@ -285,7 +284,7 @@ TEST_P(ValueLimitsTest, SubnormalWeights) {
   }
 }
 
-// The products of subnormal numbers with great ones are ordinary scores.
+// Products of subnormal numbers with great numbers are ordinary scores.
 TEST_P(ValueLimitsTest, SubnormalQueriesAndKeysCount) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
     for (const auto& [of_q, of_k] : {std::pair{0x1p-130, 0x1p120},

@@ -12,7 +12,6 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Rows in the task's type.
 std::vector<std::byte> Stored(DataType dtype, const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() * ElementBytes(dtype));
   for (size_t i = 0; i < values.size(); ++i) {

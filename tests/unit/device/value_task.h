@@ -1,5 +1,4 @@
-// A dense attention task over a few rows with values of the test's own, and what float64 makes of
-// them.
+// A dense attention task over a few rows with values of the test, and its float64 results.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace hilbert_ring {
 struct ValueTask {
   ValueTask(DataType dtype, int64_t queries, int64_t keys, int64_t head_dim, int64_t value_dim);
 
-  // Rounded to the task's type, as tensors are.
+  // These round to the task's type, like tensors.
   void SetQ(int64_t i, int64_t x, double value) { q[i * head_dim + x] = Rounded(value); }
   void SetK(int64_t j, int64_t x, double value) { k[j * head_dim + x] = Rounded(value); }
   void SetV(int64_t j, int64_t x, double value) { v[j * value_dim + x] = Rounded(value); }
@@ -32,8 +31,7 @@ struct ValueTask {
   float Rounded(double value) const;
 };
 
-// Of one weight, where the kernel ("cpu/avx2", as DeviceInfo names it) of a 16-bit type rounds it
-// to that type; else 0.
+// A weight's rounding by a kernel (DeviceInfo's name) that rounds weights to 16 bits; else 0.
 double WeightRoundingOf(const std::string& kernel, DataType dtype);
 
 struct ValueResult {
@@ -41,8 +39,7 @@ struct ValueResult {
   std::vector<float> lse;  // [queries]
 };
 
-// In one task that writes, or merged in parts of keys that end at `ends`, the last of which is
-// the number of keys.
+// Attend runs one task that writes. AttendInParts merges parts of keys that end at `ends`.
 ValueResult Attend(Device& device, const ValueTask& task);
 ValueResult AttendInParts(Device& device, const ValueTask& task, const std::vector<int64_t>& ends);
 

@@ -1,9 +1,9 @@
 // Attention of 16-bit types by the tensor cores' m16n8k16 products, from compute capability 8.0.
 //
-// A block of four warps computes one tile of lanes; each warp owns kRowTiles x 16 of them. Keys
-// and values come tile by tile into shared memory, one asynchronous copy ahead: values while the
-// scores are computed, the next keys while values are summed. Scores stay in registers and become,
-// rounded to the data type, the left side of the second product.
+// A block of four warps computes a tile of lanes; each warp owns kRowTiles x 16 of them.
+// Asynchronous copies bring keys and values into shared memory, one tile ahead: values during the
+// scores, the next keys during the sums of values. Scores stay in registers; their weights, rounded
+// to the data type, are the left side of the second product.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Tensor16 {
   static constexpr int kKeys = 64;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * 32;
-  // Blocks on a multiprocessor: what registers allow, as sums and scores take most of them.
+  // Blocks on a multiprocessor that registers allow: sums and scores take most of them.
   static constexpr int kBlocks = kDim * kRowTiles <= 64 ? 4 : kDim * kRowTiles <= 128 ? 3 : 2;
   static constexpr int kLanes = kWarps * 16 * kRowTiles;
   using Walk = KeyWalk<kLanes, kKeys>;
@@ -46,8 +46,7 @@ __device__ __forceinline__ void Score(float (&scores)[Kernel::kRowTiles][Kernel:
       for (int e = 0; e < 4; ++e) scores[r][n][e] = 0.0f;
     }
   }
-  // Of the four matrices that a thread's address is for: rows, then pieces, on the left side;
-  // pieces, then rows, on the right.
+  // The thread's matrix: rows, then pieces, on the left side; pieces, then rows, on the right.
   const int left_row = warp * 16 * Kernel::kRowTiles + thread % 16;
   const int left_piece = thread / 16;
   const int right_row = thread % 8 + thread / 16 * 8;
@@ -103,7 +102,7 @@ __device__ __forceinline__ void AddValues(
   }
 }
 
-// One block computes tile blockIdx.x of the works.
+// A block computes tile blockIdx.x of the works.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     Attend16(const AttentionWork* works, int count, LaunchNotes notes) {
@@ -123,7 +122,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
   Softmax16<Kernel> state;
   Clear<Kernel>(state, out);
 
-  // Made at each step: registers are scarcer here than the time to read the work again.
+  // Made at each step: registers are scarcer here than time to read the work again.
   const auto key_rows = [&] { return RowSource<Kernel>(work.k, tile, work.head_dim); };
   const auto value_rows = [&] { return RowSource<Kernel>(work.v, tile, work.value_dim); };
   KeyTile now = walk.Next(0);
@@ -132,12 +131,12 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
   int computed = 0;  // keys
   while (now.count > 0) {
     CopyAsyncWait();
-    __syncthreads();  // the keys are there, and nobody reads the values before
+    __syncthreads();  // the keys are there, and the previous values are read
     LoadRows<Kernel>(values, value_rows(), now, aligned);
     float scores[Kernel::kRowTiles][Kernel::kKeys / 8][4];
     Score<Kernel>(scores, queries, keys, warp, thread);
     CopyAsyncWait();
-    __syncthreads();  // the values are there, and nobody reads the keys any more
+    __syncthreads();  // the values are there, and the keys are read
     const KeyTile next = walk.Next(now.begin + Kernel::kKeys);
     if (next.count > 0) LoadRows<Kernel>(keys, key_rows(), next, aligned);
     if (!now.all_seen) Hide<Kernel>(scores, walk, now, tile, first_lane, thread);

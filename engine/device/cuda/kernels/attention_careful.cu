@@ -6,7 +6,7 @@
 namespace hilbert_ring::cuda {
 namespace {
 
-constexpr int64_t kBlocksPerMultiprocessor = 8;  // most of them have nothing to do, mostly
+constexpr int64_t kBlocksPerMultiprocessor = 8;  // most blocks usually have no work
 
 template <typename Kernel>
 cudaError_t Launch(const AttendLaunch& launch, int lanes, int multiprocessors,

@@ -1,13 +1,13 @@
-// Attention of the tiles that another kernel has left alone: where its sums of weight times value
-// were not finite though the weights were, or the scale is at an end of float32.
+// Attention of tiles that another kernel leaves: their weights are finite but sums of weight times
+// value are not, or the scale is at an end of float32.
 //
-// The other kernels multiply all weights of a tile of keys with all of its values, so that a value
-// that is not finite spoils rows that do not see its key, as 0 times it is NaN; and values near the
-// end of their type's range overflow float32 in sums whose average does not. Here a value is added
-// to the rows that see its key, and sums are float64. Scores are what they are elsewhere, in
-// float32; weights are float64, and those that underflow are above 0: an infinity keeps its sign.
+// The other kernels multiply all weights of a tile of keys with all of its values. 0 times a value
+// that is not finite is NaN, which spoils rows that do not see the key. Values near the end of
+// their type's range overflow float32 in sums whose average does not. Here such a value is added
+// only to rows that see its key, and sums are float64. Scores are float32 as elsewhere. Weights are
+// float64 and never underflow to 0: an infinity keeps its sign.
 //
-// A block of 128 threads takes 16 lanes over tiles of 64 keys. It looks for rightness, not speed.
+// A block of 128 threads takes 16 lanes over tiles of 64 keys. It is correct rather than fast.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace hilbert_ring::cuda {
 
-inline constexpr double kLeastWeight = 1e-300;  // far below what float32 feels
+inline constexpr double kLeastWeight = 1e-300;  // far below the precision of float32
 
 template <int kDimension>
 struct Careful {
@@ -27,15 +27,14 @@ struct Careful {
   static constexpr int kLanes = 16;
   static constexpr int kKeys = 64;
   static constexpr int kMostHeadDim = 256;
-  // Of scores, a thread owns those of one key and kScoreLanes lanes; of sums, those of two dims and
-  // kValueLanes lanes.
+  // A thread owns scores of a key and kScoreLanes lanes, sums of two dims and kValueLanes lanes.
   static constexpr int kScoreLanes = kLanes * kKeys / kThreads;
   static constexpr int kPairs = kDimension / 2;
   static constexpr int kValueLanes = kLanes * kPairs / kThreads;
   using Walk = KeyWalk<kLanes, kKeys>;
 
   struct Shared {
-    double weights[kKeys][kLanes];  // -0 where the lane does not see the key
+    double weights[kKeys][kLanes];  // -0 if the lane does not see the key
     double rescale[kLanes];         // of older sums
     double sum[kLanes];             // of weights
     RowEnd<double> end[kLanes];
@@ -50,7 +49,7 @@ struct Careful {
 
 __device__ __forceinline__ bool IsHidden(double weight) { return copysign(1.0, weight) < 0; }
 
-// The tile's queries, with the sign of the scale, and softmax that has seen nothing.
+// Loads the tile's queries, with the scale's sign, and clears the softmax.
 template <typename Kernel>
 __device__ inline void BeginCarefully(typename Kernel::Shared& shared, const QueryTile& tile) {
   const AttentionWork& work = *tile.work;
@@ -68,7 +67,7 @@ __device__ inline void BeginCarefully(typename Kernel::Shared& shared, const Que
   __syncthreads();
 }
 
-// Weights of a tile of keys, by which the sums of weights have been moved on.
+// Computes the weights of a tile of keys and adds them to the sums of weights.
 template <typename Kernel>
 __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
                                       const typename Kernel::Walk& walk, const KeyTile& keys,
@@ -125,7 +124,7 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
   }
 }
 
-// The thread's sums of values, of dims `dim` and the next and lanes from `first` on.
+// Adds to the thread's sums of values: dims `dim` and `dim` + 1, lanes from `first` on.
 template <typename Kernel>
 __device__ inline void AddCarefully(double (&out)[Kernel::kValueLanes][2],
                                     const typename Kernel::Shared& shared, const KeyTile& keys,
@@ -165,7 +164,7 @@ __device__ inline void AttendLanes(typename Kernel::Shared& shared, const QueryT
   for (KeyTile now = walk.Next(0); now.count > 0; now = walk.Next(now.begin + Kernel::kKeys)) {
     WeighCarefully<Kernel>(shared, walk, now, tile);
     if (there) AddCarefully<Kernel>(out, shared, now, tile, first, dim);
-    __syncthreads();  // nobody reads weights any more
+    __syncthreads();  // all weights are read
   }
   const int lane = threadIdx.x;
   if (lane < tile.lanes) {
@@ -190,7 +189,7 @@ __device__ inline void AttendLanes(typename Kernel::Shared& shared, const QueryT
   }
 }
 
-// Computes those of the launch's tiles, of lanes_per_tile lanes each, that are to be.
+// Computes the launch's noted tiles, of lanes_per_tile lanes each.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads)
     AttendCarefully(const AttentionWork* works, int count, LaunchNotes notes, int64_t tiles,
@@ -204,7 +203,7 @@ __global__ void __launch_bounds__(Kernel::kThreads)
     const int first = static_cast<int>(i % parts) * Kernel::kLanes;
     if (first >= tile.lanes) continue;
     AttendLanes<Kernel>(shared, PartOf(tile, first, Kernel::kLanes));
-    __syncthreads();  // nobody reads the results' ends any more
+    __syncthreads();  // all of shared.end is read
   }
 }
 

@@ -1,14 +1,13 @@
-// Attention in float32 by plain multiply-adds, on any GPU; also takes 16-bit tasks, whose elements
-// are widened as they are loaded.
+// Attention in float32 by plain multiply-adds, on any GPU. 16-bit elements are widened.
 //
 // A block of 128 threads computes a tile of 64 lanes over tiles of 64 keys. Thread (y, x) of 8 x 16
-// owns lanes 8 y to 8 y + 7: their scores with keys x, x + 16, ..., and of each 64 dims of the sums
-// the four from 4 x on. Queries and keys pass through shared memory in pieces of 32 dims, values in
-// pieces of 64, so that shared memory stays below 48 KiB at every dim.
+// owns lanes 8 y to 8 y + 7: their scores with keys x, x + 16, ..., and dims 4 x to 4 x + 3 of each
+// 64 of the sums. Queries and keys pass through shared memory in pieces of 32 dims, values in
+// pieces of 64: shared memory stays below 48 KiB at every dim.
 //
-// A tile's sums of values are computed on their own before they are added to the run's, and the
-// run's are folded into the total every kTilesPerFold tiles: rounding errors of long sums grow with
-// 64 + tiles / 64 instead of keys, which equal keys by the million would show.
+// A tile's sums of values are added to the run's, which are folded into the total every
+// kTilesPerFold tiles. Rounding errors of equal keys thus grow with 64 + tiles / 64 instead of
+// keys.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,7 @@ struct Plain32 {
   static constexpr int kOwnKeys = 4;
   static constexpr int kGroups = kDim / 64;  // of value dims
   static constexpr int kPieceDims = 32;
-  static constexpr int kPiecePitch = kPieceDims + 4;  // so that 8 rows lie in different banks
+  static constexpr int kPiecePitch = kPieceDims + 4;  // 8 rows lie in different banks
   static constexpr int kWeightPitch = kKeys + 4;
   using Walk = KeyWalk<kLanes, kKeys>;
   static constexpr int kPieceFloats = (kLanes + kKeys) * kPiecePitch;  // more than values take
@@ -42,7 +41,7 @@ struct Plain32 {
       (kPieceFloats + kLanes * kWeightPitch) * static_cast<int>(sizeof(float)) + Walk::kSharedBytes;
 };
 
-// Four elements from `at` on; zeros where not `read`.
+// Four elements from `at` on; zeros unless `read`.
 __device__ __forceinline__ float4 LoadFour(int dtype, const void* data, int64_t at, bool read,
                                            bool aligned) {
   if (!read) return make_float4(0, 0, 0, 0);
@@ -105,12 +104,12 @@ struct Sums32 {
   float sum[Kernel::kOwnLanes];      // of the thread's own keys
 };
 
-// What sums are multiplied by when their row maximum rises.
+// The factor of sums when their row maximum rises.
 __device__ __forceinline__ float Rescale32(float before, float row_max, float scale) {
   return Exp2((before - (row_max == NegativeInfinity() ? 0.0f : row_max)) * scale);
 }
 
-// Adds the run to the total, which then has the run's row maxima, and empties it.
+// Adds the run to the total, which gets the run's row maxima, and empties the run.
 template <typename Kernel>
 __device__ __forceinline__ void Fold(Sums32<Kernel>& run, Sums32<Kernel>& total, float scale) {
 #pragma unroll
@@ -178,8 +177,8 @@ __device__ __forceinline__ void Score32(float (&scores)[Kernel::kOwnLanes][Kerne
   }
 }
 
-// Scores become weights, in shared memory; returns in `rescale` what older sums are scaled by. As
-// in attention_fragments.cuh, differences are taken before the scale, and a NaN is felt in the sum.
+// Turns scores into weights in shared memory; `rescale` gets the factors of older sums. Scores are
+// subtracted before the scale, and a NaN stays in the sum: see attention_fragments.cuh.
 template <typename Kernel>
 __device__ __forceinline__ void Weigh32(Sums32<Kernel>& run,
                                         float (&scores)[Kernel::kOwnLanes][Kernel::kOwnKeys],
@@ -218,7 +217,7 @@ __device__ __forceinline__ void AddValues32(Sums32<Kernel>& run,
 #pragma unroll
   for (int g = 0; g < Kernel::kGroups; ++g) {
     if (g * 64 >= tile.work->value_dim) break;
-    if (g > 0) __syncthreads();  // nobody reads the values before
+    if (g > 0) __syncthreads();  // the values before are read
     LoadValues<Kernel>(values, tile, now, g * 64);
     __syncthreads();
     float sums[Kernel::kOwnLanes][4];
@@ -282,7 +281,7 @@ __device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<
     }
     careful = careful || (!finite && sum[i] == sum[i] && lane < tile.lanes);
   }
-  // By then, all of a lane's threads have read its prior state before one of them writes it.
+  // BlockNote is a barrier: a lane's threads read its prior state before one of them writes it.
   if (BlockNote{notes, work}(careful)) return;
 #pragma unroll
   for (int i = 0; i < Kernel::kOwnLanes; ++i) {
@@ -303,7 +302,7 @@ __device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<
   }
 }
 
-// One block computes tile blockIdx.x of the works.
+// A block computes tile blockIdx.x of the works.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     Attend32(const AttentionWork* works, int count, LaunchNotes notes) {
@@ -339,7 +338,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     float rescale[Kernel::kOwnLanes];
     Weigh32<Kernel>(run, scores, rescale, weights, work.score_scale);
     AddValues32<Kernel>(run, rescale, weights, pieces, tile, now);
-    __syncthreads();  // nobody reads weights and values any more
+    __syncthreads();  // weights and values are read
     computed += int64_t{tile.lanes} * now.count;
     if (++tiles % kTilesPerFold == 0) Fold(run, total, work.score_scale);
   }

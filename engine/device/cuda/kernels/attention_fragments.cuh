@@ -1,11 +1,9 @@
-// Softmax, masks and results of scores that lie in registers as fragments of matrix products.
+// Softmax, masks and results of scores in registers, as fragments of matrix products.
 //
-// A thread t of a warp holds, of each 16 rows, parts of rows t / 4 and t / 4 + 8: of every 8
-// columns, columns 2 (t % 4) and the next. Products of a warp (mma.m16n8k16) and of a warpgroup
-// (wgmma.m64nNk16) leave their sums alike.
+// Thread t of a warp holds parts of rows t / 4 and t / 4 + 8 of each 16 rows: columns 2 (t % 4) and
+// the next of every 8. Sums of mma.m16n8k16 and of wgmma.m64nNk16 have this layout.
 //
-// A Kernel has Element, kRowTiles (16-row tiles of a warp), kDim (a multiple of 64), kKeys (of a
-// tile) and Walk.
+// A Kernel has Element, kRowTiles (of a warp), kDim (a multiple of 64), kKeys (of a tile) and Walk.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +16,19 @@
 
 namespace hilbert_ring::cuda {
 
-// float16 weights are scaled by 2^this, so that small ones keep their digits; the greatest of a
-// row, 1, is far from its limit of 65504.
+// float16 weights are scaled by 2^this, to keep small weights' digits, far below the limit of
+// 65504.
 template <typename T>
 inline constexpr float kWeightShift = 0.0f;
 template <>
 inline constexpr float kWeightShift<Float16> = 10.0f;
 
-// 2^-kWeightShift.
 template <typename T>
 inline constexpr float kWeightUnit = 1.0f;
 template <>
 inline constexpr float kWeightUnit<Float16> = 0x1p-10f;
 
-// Of the rows that a thread holds parts of: [row tile][rows t / 4 and t / 4 + 8].
+// State of the rows that a thread holds parts of: [row tile][rows t / 4 and t / 4 + 8].
 template <typename Kernel>
 struct Softmax16 {
   float row_max[Kernel::kRowTiles][2];  // greatest score so far; -infinity before any
@@ -56,8 +53,7 @@ __device__ __forceinline__ void Clear(Softmax16<Kernel>& state,
   }
 }
 
-// Whether weights of keys 8 n to 8 n + 7 are polynomials: of Kernels with kPolynomialEvery every so
-// manieth of them, of others none.
+// Whether weights of keys 8 n to 8 n + 7 are polynomials: each kPolynomialEvery-th group, if any.
 template <typename Kernel>
 __host__ __device__ constexpr bool IsPolynomial(int n) {
   if constexpr (requires { Kernel::kPolynomialEvery; }) {
@@ -68,24 +64,22 @@ __host__ __device__ constexpr bool IsPolynomial(int n) {
   }
 }
 
-// What sums of weights are multiplied by when a row's maximum rises.
+// Factors of sums of weights when a row's maximum rises.
 template <typename Kernel>
 struct Rescale16 {
   float factor[Kernel::kRowTiles][2];
   bool needed = false;  // by some row of the thread
 };
 
-// The greatest product of a row's maximum with the scale that may be rounded before scores are
-// subtracted from it: all of the row's weights are then wrong by the same 2^-24 of it or less, and
-// those of before the maximum rose by another, 2^-15 in all. What rounding to 16 bits makes of a
-// weight is eight times that.
+// The greatest product of a row's maximum and the scale that may be rounded before scores are
+// subtracted from it. A row's weights are then wrong by the same 2^-24 of it or less, earlier
+// weights by another: 2^-15 in all. Rounding a weight to 16 bits costs eight times that.
 inline constexpr float kMostRounded = 256.0f;
 
-// Scores become weights of the new row maximum, which the sums of weights are scaled to; those of
-// values still are to be. Beyond kMostRounded differences of scores are taken before the scale:
-// they are exact where they matter, so that the greatest key's weight is that of 1 at any size. It
-// is an instruction more for each score. A NaN among the scores is not felt in the row maximum, but
-// in the sum for good.
+// Turns scores into weights of the new row maximum and rescales sums of weights; RescaleOut
+// rescales sums of values. Beyond kMostRounded scores are subtracted before the scale, at an
+// instruction more a score: differences are then exact, and the greatest key's weight is 1 at any
+// magnitude. A NaN among the scores does not reach the row maximum, but stays in the sum.
 template <typename Kernel>
 __device__ __forceinline__ Rescale16<Kernel> Weigh(
     Softmax16<Kernel>& state, float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
@@ -107,7 +101,7 @@ __device__ __forceinline__ Rescale16<Kernel> Weigh(
       most = fmaxf(most, FromPartner(most, 2));
       before[r][half] = state.row_max[r][half];
       const float row_max = fmaxf(before[r][half], most);
-      // A row that has seen nothing keeps weights of 0.
+      // A row without visible keys keeps weights of 0.
       used[r][half] = row_max == NegativeInfinity() ? 0.0f : row_max;
       is_large = is_large || !(fabsf(used[r][half] * scale) <= kMostRounded);
       rescale.needed = rescale.needed || row_max != before[r][half];
@@ -143,7 +137,6 @@ __device__ __forceinline__ Rescale16<Kernel> Weigh(
   return rescale;
 }
 
-// Sums of values follow the weights to the new row maximum.
 template <typename Kernel>
 __device__ __forceinline__ void RescaleOut(const Rescale16<Kernel>& rescale,
                                            float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4]) {
@@ -158,7 +151,7 @@ __device__ __forceinline__ void RescaleOut(const Rescale16<Kernel>& rescale,
   }
 }
 
-// The weights of 16 rows and of keys [16 n, 16 n + 16), as the left side of a product.
+// The weights of 16 rows and keys [16 n, 16 n + 16): the left side of a product.
 template <typename T, int kTiles>
 __device__ __forceinline__ void PackWeights(uint32_t (&left)[4], const float (&weights)[kTiles][4],
                                             int n) {
@@ -168,7 +161,7 @@ __device__ __forceinline__ void PackWeights(uint32_t (&left)[4], const float (&w
   left[3] = PackPair<T>(weights[2 * n + 1][2], weights[2 * n + 1][3]);
 }
 
-// Scores of keys that a row does not see become -infinity.
+// Sets scores of keys that a row does not see to -infinity.
 template <typename Kernel, typename Walk>
 __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
                                      const Walk& walk, const KeyTile& keys, const QueryTile& tile,
@@ -178,7 +171,7 @@ __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int lane = min(first_lane + 16 * r + 8 * half + thread / 4, tile.lanes - 1);
-      // Of the thread's columns: those that it holds are then constants.
+      // The thread's first column, from which its columns are constants.
       const int own = 2 * (thread % 4);
       const int limit = walk.Limit(keys, tile.RowsBelow(lane)) - own;
       const auto hide = [&](const auto& hidden) {
@@ -192,22 +185,22 @@ __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::
         }
       };
       hide([&](int key) { return key >= limit; });
-      // Positions beyond the limit are another tile's, and those scores are hidden already.
+      // Scores of positions beyond the limit, which are another tile's, are hidden already.
       if (walk.ByPositions()) hide([&](int key) { return walk.Hides(keys, own + key, lane); });
     }
   }
 }
 
-// Rows of StoreRows that are stored from registers, as all may be.
+// `rows` of StoreRows that leave all rows to registers.
 struct DirectRows {
   __device__ bool Takes(const AttentionWork&) const { return false; }
   __device__ void Put(int, int, float, float) const {}
   __device__ void Send(const QueryTile&, int, int) const {}
 };
 
-// Stores the tile's rows, or leaves them all to AttendCarefully: `note` says which, as BlockNote
-// does, and is a barrier of all threads that have rows of the tile. `rows` brings those that it
-// takes.
+// Stores the tile's rows, or leaves them all to AttendCarefully if `note` returns true. Like
+// BlockNote, `note` is a barrier of all threads with rows of the tile. `rows` stores the tiles that
+// it takes.
 template <typename Kernel, typename Note, typename Rows = DirectRows>
 __device__ __forceinline__ void StoreRows(
     const QueryTile& tile, const Softmax16<Kernel>& state,
@@ -236,7 +229,7 @@ __device__ __forceinline__ void StoreRows(
       careful = careful || (!finite && total == total && lane < tile.lanes);
     }
   }
-  // By then, all of a row's threads have read its prior state before one of them writes it.
+  // `note` is a barrier: a row's threads read its prior state before one of them writes it.
   if (note(careful)) return;
   const bool taken = rows.Takes(work);
 #pragma unroll

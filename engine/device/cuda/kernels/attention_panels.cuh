@@ -1,9 +1,8 @@
-// Rows of 16-bit elements on their way into shared memory.
+// Copies of rows of 16-bit elements into shared memory.
 //
-// There they lie in panels of 64 elements, 128 bytes a row, one panel after the other; the eight
-// pieces of 16 bytes of a row are permuted by its number, so that a column of pieces of eight rows
-// lies in different banks. It is the layout that Hopper's products call a 128-byte swizzle: a panel
-// begins at a multiple of 1024 bytes.
+// Shared rows lie in panels of 64 elements, 128 bytes a row. A row's number permutes its eight
+// pieces of 16 bytes, so that a column of pieces of eight rows lies in different banks. Hopper's
+// products call the layout a 128-byte swizzle: a panel begins at a multiple of 1024 bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +15,23 @@ namespace hilbert_ring::cuda {
 
 inline constexpr int kPiece = 8;           // elements of 16 bytes
 inline constexpr int kPanel = 64;          // elements of a row in one panel
-inline constexpr int kPanelPieces = 8;     // of such a row
+inline constexpr int kPanelPieces = 8;     // pieces of such a row
 inline constexpr int kSharedAlign = 1024;  // bytes, of a panel
 
-// The place of a piece among `rows` shared rows, in elements.
+// The first element of a piece among `rows` shared rows.
 __device__ __forceinline__ int PieceAt(int rows, int row, int piece) {
   constexpr int kMask = kPanelPieces - 1;  // a power of two
   return (piece / kPanelPieces * rows + row) * kPanel + ((piece & kMask) ^ (row & kMask)) * kPiece;
 }
 
-// Rows of keys or values of a batch, as one thread copies them: of each, the piece at its place.
+// A thread's share in copying rows of keys or values of a batch: one piece of each row.
 template <typename Kernel>
 struct RowSource {
   using Element = typename Kernel::Element;
   static constexpr int kPieces = Kernel::kDim / kPiece;
   static constexpr int kStep = Kernel::kThreads / kPieces;  // rows that the block copies at once
 
-  // `dim`: of a row, head_dim or value_dim.
+  // dim: head_dim or value_dim.
   __device__ RowSource(const WorkView& view, const QueryTile& tile, int dim)
       : row(view.row), inside(Piece() * kPiece < dim) {
     from = static_cast<const Element*>(view.data) + tile.batch * view.batch +
@@ -47,8 +46,8 @@ struct RowSource {
   bool inside;          // whether rows have such a piece
 };
 
-// Rows [keys.begin, keys.begin + keys.count), Kernel::kKeys shared rows of which what lies beyond
-// is zero. `aligned`: rows begin at multiples of 16 bytes.
+// Loads rows [keys.begin, keys.begin + keys.count) into Kernel::kKeys shared rows, zeros beyond.
+// `aligned`: rows begin at multiples of 16 bytes.
 template <typename Kernel>
 __device__ __forceinline__ void LoadRows(typename Kernel::Element* shared,
                                          const RowSource<Kernel>& source, const KeyTile& keys,
@@ -58,7 +57,7 @@ __device__ __forceinline__ void LoadRows(typename Kernel::Element* shared,
   const int first = source.First(), piece = source.Piece();
   const int rows = source.inside ? keys.count : 0;
   const int first_at = PieceAt(Kernel::kKeys, first, piece);
-  // After whole groups of eight rows a piece has the same place in its row.
+  // A piece has the same place in its row after whole groups of eight rows.
   const auto at = [&](int n) {
     return shared + (kStep % kPanelPieces == 0 ? first_at + n * kStep * kPanel
                                                : PieceAt(Kernel::kKeys, first + n * kStep, piece));
@@ -85,8 +84,7 @@ __device__ __forceinline__ void LoadRows(typename Kernel::Element* shared,
   }
 }
 
-// What becomes of two elements where the scale is 0: zeros, but where they are not finite, as 0
-// times such a number is NaN.
+// Two elements times a scale of 0: zeros, or NaN if an element is not finite.
 template <typename T>
 __device__ __forceinline__ uint32_t TimesZero(uint32_t pair) {
   const auto half = [](uint32_t bits) {
@@ -96,8 +94,7 @@ __device__ __forceinline__ uint32_t TimesZero(uint32_t pair) {
   return PackPair<T>(half(pair), half(pair >> 16));
 }
 
-// The tile's queries, with the sign of the scale. By kThreads threads, of which this one is
-// `thread`.
+// Loads the tile's queries, with the scale's sign. kThreads threads call it; `thread` is this one.
 template <typename Kernel, int kThreads>
 __device__ __forceinline__ void LoadQueries(typename Kernel::Element* shared, const QueryTile& tile,
                                             int thread) {

@@ -1,13 +1,10 @@
-// Attention of 16-bit types by a producer and consumers, for compute capability 9.0.
+// Attention of 16-bit types by a producer and consumers, on compute capability 9.0.
 //
-// A block stays on its multiprocessor and takes one tile of lanes after the other. Its last
-// warpgroup is the producer: one thread has the bulk tensor engine copy keys and values into
-// kStages buffers each, three warps bring the queries of the tile after the one that is computed.
-// The others are consumers, of 64 lanes each, that touch no key in global memory: they wait for a
-// buffer to be full, multiply, and tell the producer that it is free.
-//
-// Consumers start products in turns, so that while one turns scores into weights, the tensor cores
-// have the products of another.
+// A block stays on its multiprocessor and computes one tile of lanes after the other. Its last
+// warpgroup is the producer. A thread makes the bulk tensor engine copy keys and values into
+// kStages buffers each; three warps load the next tile's queries. The others are consumers of 64
+// lanes each: they wait for a full buffer, multiply, and mark it free. They start products by
+// turns: while one turns scores into weights, the tensor cores work for another.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +23,12 @@
 
 namespace hilbert_ring::cuda {
 
-// Named barriers of a block: one for each consumer's turn, and one of all consumers.
+// Named barriers of a block: each consumer's turn, and all consumers.
 template <typename Kernel>
 struct Turns {
   static constexpr int kFirst = 1;
   static constexpr int kAll = kFirst + Kernel::kGroups;
-  static constexpr int kThreads = 2 * Kernel::kGroupThreads;  // of the one before, and its own
+  static constexpr int kThreads = 2 * Kernel::kGroupThreads;  // the previous consumer's and its own
 
   // The last consumer lets the first begin.
   __device__ static void Begin(int group) {
@@ -41,14 +38,14 @@ struct Turns {
   __device__ static void Pass(int group) {
     ArriveNamed<kThreads>(kFirst + (group == Kernel::kGroups - 1 ? 0 : group + 1));
   }
-  // Nobody has the turn that the last has passed.
+  // The first consumer takes the last turn: the barriers end balanced.
   __device__ static void End(int group) {
     if (group == 0) Await(group);
   }
 };
 
-// Scores of keys from limit[half] on, of those that the thread's first two columns are 0 and 1 of,
-// become -infinity in its rows t / 4 + 8 half.
+// Scores of keys from limit[half] on, from the thread's first column, become -infinity in its row
+// half.
 template <typename Kernel>
 __device__ __forceinline__ void HideBeyond(float (&scores)[Kernel::kKeys / 8][4],
                                            const int (&limit)[2]) {
@@ -61,8 +58,8 @@ __device__ __forceinline__ void HideBeyond(float (&scores)[Kernel::kKeys / 8][4]
   }
 }
 
-// A consumer's part in a tile: softmax and sums of values of its lanes. Code of its own for each
-// kMask. `keys` and `values` are the places of the tile's first. Returns the number of scores.
+// A consumer's part in a tile: softmax and sums of values of its lanes. `keys` and `values` are the
+// places of the tile's first buffers. Returns the number of scores.
 template <typename Kernel, int kMask>
 __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
                                                 const QueryTile& tile, int slot, int group,
@@ -92,7 +89,7 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
   const auto start_values = [&] {
     StartValues<Kernel>(out[0], weights, PartAt(all_values, values.stage * Kernel::kTileRows));
   };
-  // The warp has read what lies there.
+  // Frees the place for the producer: the warp has read it.
   const auto free = [&](PhaseBarrier(&barriers)[Kernel::kStages], Place<Kernel>& place) {
     if (thread == 0) Arrive(barriers[place.stage]);
     place.Next();
@@ -116,7 +113,7 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
     WarpgroupHold(out[0]);
   };
 
-  // Places in the buffers, which descriptors are made of, then lie in registers of the warp.
+  // Uniform steps keep buffer places, and so the descriptors, in registers of the warp.
   const int steps = UniformOfWarp(walk.Tiles());
   if (steps == 0) return 0;
   await_keys();
@@ -144,7 +141,7 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
     const Rescale16<Kernel> rescale = weigh(walk.Next(step * Kernel::kKeys));
     WarpgroupHold(scores[0]);  // weights are made before the wait for the values' product
     if (step + 1 < steps) await_keys();
-    WarpgroupWait<0>();  // one for all four warps, whichever of them has rows to rescale
+    WarpgroupWait<0>();  // all four warps wait, with or without rows to rescale
     hold();
     RescaleOut<Kernel>(rescale, out);
     free(memory.values_free, values);
@@ -181,8 +178,7 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
                                                          values, state, out);
     }
     CountScores(notes, computed);
-    // Read and computed anew: what the end of a tile needs would else take registers from the loop
-    // over keys.
+    // Read and computed anew, to save registers in the loop over keys.
     uint32_t own = threadIdx.x, slot = queries.stage;
     WarpgroupHold(own);
     WarpgroupHold(slot);
@@ -200,8 +196,8 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
   Turns<Kernel>::End(group);
 }
 
-// All tiles of the works: a block begins with that of its number, and takes the next that nobody
-// has when it can. maps: of the keys and the values of each work.
+// Computes all tiles of the works: a block takes the tile of its number, then the next free tile.
+// maps: of the keys and the values of each work.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     AttendPipelined(const AttentionWork* works, int count, const TensorMap* maps, int64_t tiles,

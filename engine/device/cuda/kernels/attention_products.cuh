@@ -1,7 +1,6 @@
 // The two products of attention, of one warpgroup's lanes, over rows in panels.
 //
-// A Kernel has Element, kDim, kLanes (rows of a panel of queries) and kKeys (of one of keys, or
-// values).
+// A Kernel has Element, kDim, kLanes (rows of a panel of queries) and kKeys (of keys or values).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace hilbert_ring::cuda {
 
-// Starts scores = queries x keys of a group's lanes. `queries` is its part of the first panel.
+// Starts scores = queries x keys of a group's lanes. queries: its part of the first panel.
 template <typename Kernel>
 __device__ __forceinline__ void StartScores(float (&scores)[Kernel::kKeys / 8][4],
                                             SharedMatrix queries, SharedMatrix keys) {

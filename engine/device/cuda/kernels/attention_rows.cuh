@@ -1,5 +1,4 @@
-// What becomes of a row's sums when all keys of a work have passed: the row's result, or a part of
-// it that more is merged with.
+// The end of a row after all keys of a work: its result, or a part that is merged later.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +12,34 @@ namespace hilbert_ring::cuda {
 __device__ __forceinline__ bool IsFinite(float value) { return fabsf(value) < -NegativeInfinity(); }
 
 // A row's softmax: its greatest score, before the scale, and the sum of exp(scale * (score -
-// greatest)), which is NaN where one of the scores is NaN or +infinity, and 0 where all are
-// -infinity or none was seen.
+// greatest)): NaN if a score is NaN or +infinity, 0 if no score is above -infinity.
 struct RowState {
   float max;
   float sum;
 };
 
-// How a row's sums become its result: out = sums * own + prior * before. Sum is float, or double
-// where sums are.
+// Factors of a row's result: out = sums * own + prior * before. Sum: the type of sums.
 template <typename Sum>
 struct RowEnd {
   float own = 0, before = 0;
   RowState state{NegativeInfinity(), 0.0f};
 
-  // Whether a key was seen whose score is not -infinity, else `own` is 0 whatever the sums are; and
-  // whether the prior saw one, else there is no need to read it.
+  // sees: a score is above -infinity, else `own` is 0. merges: the prior has such a score.
   bool sees = false, merges = false;
 
-  // out again, = (sums * now + prior * then) / (sum * now + then) * out_scale.
+  // The same result: out = (sums * now + prior * then) / (sum * now + then) * out_scale.
   Sum sum = 0;
   float now = 0, then = 0;
 };
 
-// exp(scale * (score - greatest)) of float32 scores whose difference float32 may not hold, and of a
-// scale of any size.
+// exp(scale * (score - greatest)), also if float32 does not hold the difference or its product.
 __device__ inline double ExactWeight(const AttentionWork& work, float score, float greatest) {
   constexpr double kLog2E = 1.4426950408889634;
   const double scale = work.scale == 0 ? 1.0 : work.scale * kLog2E;
   return exp2((double{score} - double{greatest}) * scale);
 }
 
-// exp(scale * (max - top)) of two greatest scores that are not -infinity, for sums of that type.
+// exp(scale * (max - top)) of greatest scores above -infinity. Sum: the type of sums.
 template <typename Sum>
 __device__ inline float MergeWeight(const AttentionWork& work, float max, float top) {
   if (work.scale == 0) return 1.0f;
@@ -55,12 +50,11 @@ __device__ inline float MergeWeight(const AttentionWork& work, float max, float 
   }
 }
 
-// `max` and `sum` are of the weights that the row's sums are made with, `prior` of what they are
-// merged with.
+// max, sum: of the weights in the row's sums. prior: the state that they are merged with.
 template <typename Sum>
 __device__ inline RowEnd<Sum> EndRow(const AttentionWork& work, float max, Sum sum,
                                      const RowState& prior) {
-  // Scores are float32: a product with the scale that overflows it is infinite.
+  // Scores are float32: a product with the scale that overflows is infinite.
   const float greatest = max * work.scale;
   if (sum == sum && greatest == NegativeInfinity()) sum = 0;
   if (sum != 0 && greatest == -NegativeInfinity()) sum = greatest - greatest;
@@ -99,7 +93,7 @@ __device__ inline RowState PriorState(const QueryTile& tile, int lane) {
   return {view.max[at], view.sum[at]};
 }
 
-// Where the lane's row begins in prior_out, or null.
+// The lane's row in prior_out, or null.
 __device__ inline const float* PriorRow(const QueryTile& tile, int lane) {
   const WorkView& view = tile.work->prior_out;
   return view.data == nullptr ? nullptr
@@ -123,12 +117,12 @@ __device__ inline void StoreState(const QueryTile& tile, int lane, const RowStat
   }
 }
 
-// Whether a row that saw no key is left as it is.
+// Whether a row that saw no key stays as it is.
 __device__ inline bool InPlace(const AttentionWork& work) {
   return work.prior_out.data != nullptr && work.prior_out.data == work.out.data;
 }
 
-// Two values of a row at elements `at` and at + 1 of out, an even number from the row's first.
+// Stores two values of a row at elements `at` and at + 1 of out, an even distance from the first.
 __device__ inline void StorePair(const AttentionWork& work, int64_t at, float first, float second) {
   switch (work.out_dtype) {
     case kWorkFloat32: {
@@ -157,13 +151,13 @@ __device__ inline void StorePair(const AttentionWork& work, int64_t at, float fi
   }
 }
 
-// A part of a result. What is not finite in it outlasts any factor, as that is 0 by rounding alone.
+// A part of a result. Infinities and NaN outlast a factor of 0, which is 0 by rounding alone.
 template <typename Number>
 __device__ inline Number Share(Number value, float factor) {
   return factor == 0 && !(value - value == 0) ? value : value * factor;
 }
 
-// An element of the result in float64: it is finite where the exact one is.
+// An element of the result in float64: finite if the exact element is.
 template <typename Sum>
 __device__ inline float EndExactly(const AttentionWork& work, const RowEnd<Sum>& end, double sum,
                                    float prior) {
@@ -174,8 +168,7 @@ __device__ inline float EndExactly(const AttentionWork& work, const RowEnd<Sum>&
   return static_cast<float>((own + before) / all * work.out_scale);
 }
 
-// As StorePair, of sums that are finite where the row's state is; `prior` is where the row begins
-// in prior_out, or null.
+// Stores like StorePair, from sums that are finite if the state is. prior: in prior_out, or null.
 __device__ inline void EndPair(const AttentionWork& work, const RowEnd<float>& end,
                                const float* prior, int64_t row_at, int dim, float first,
                                float second) {
@@ -191,18 +184,18 @@ __device__ inline void EndPair(const AttentionWork& work, const RowEnd<float>& e
   StorePair(work, row_at + dim, results[0], results[1]);
 }
 
-// Notes whether tile `tile` of the launch is left to AttendCarefully. By one thread.
+// Notes whether tile `tile` of the launch is left to AttendCarefully. Called by one thread.
 __device__ inline void NoteTile(const LaunchNotes& notes, int64_t tile, bool careful) {
   notes.careful_tiles[tile] = careful ? 1 : 0;
   if (careful) *notes.careful = 1;
 }
 
-// Notes that of a block's only tile. Asked by all threads of the block.
+// Notes it for a block's only tile. Called by all threads of the block.
 struct BlockNote {
   const LaunchNotes& notes;
   const AttentionWork& work;
 
-  // careful: whether the thread found need for it. Returns whether any did, or the work says so.
+  // careful: the thread needs it. Returns whether any thread or the work does.
   __device__ bool operator()(bool careful) const {
     const bool any = __syncthreads_or(careful) != 0 || work.careful != 0;
     if (threadIdx.x == 0) NoteTile(notes, blockIdx.x, any);
@@ -210,7 +203,6 @@ struct BlockNote {
   }
 };
 
-// Adds what a block has computed to the launch's count.
 __device__ inline void CountScores(const LaunchNotes& notes, int64_t count) {
   if (threadIdx.x == 0 && count > 0) {
     atomicAdd(notes.scores, static_cast<unsigned long long>(count));

@@ -1,5 +1,5 @@
-// What every attention kernel does before its products: finds its tile and walks the key tiles that
-// its rows see. What follows them is in attention_rows.cuh.
+// The part of an attention kernel before its products: finds its tile and walks the key tiles that
+// its rows see. attention_rows.cuh has the part after them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@ namespace hilbert_ring::cuda {
 
 __device__ __forceinline__ float NegativeInfinity() { return __int_as_float(0xff800000); }
 
-// An element of q, k or v.
 __device__ __forceinline__ float Widen(int dtype, const void* data, int64_t at) {
   switch (dtype) {
     case kWorkBFloat16:
@@ -32,20 +31,20 @@ struct QueryTile {
   int heads = 1;       // of the work
   int lanes = 0;
 
-  // Of the lane's row, from the tile's first.
+  // The lane's row, counted from the tile's first.
   __device__ int RowsBelow(int lane) const {
     return heads == 1 ? lane : (first_head + lane) / heads;
   }
   __device__ int64_t Row(int lane) const { return first_row + RowsBelow(lane); }
   __device__ int Head(int lane) const { return heads == 1 ? 0 : (first_head + lane) % heads; }
-  // Elements from the data of a view, or state, to a lane's first one.
+  // Elements from the data of a view or state to the lane's first.
   template <typename View>
   __device__ int64_t At(const View& view, int lane) const {
     return batch * view.batch + Row(lane) * view.row + Head(lane) * view.head;
   }
 };
 
-// Lanes [first, first + count) of a tile, or as many of them as there are.
+// Lanes [first, first + count) of a tile, or fewer at its end.
 __device__ inline QueryTile PartOf(const QueryTile& tile, int first, int count) {
   QueryTile part = tile;
   part.first_row = tile.Row(first);
@@ -54,7 +53,7 @@ __device__ inline QueryTile PartOf(const QueryTile& tile, int first, int count) 
   return part;
 }
 
-// Tile `tile` of a launch, whose works are sorted by their first tiles.
+// Finds tile `tile` of a launch, whose works are sorted by their first tiles.
 __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int64_t tile,
                                      int lanes_per_tile) {
   int low = 0, high = count - 1;
@@ -71,7 +70,7 @@ __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int6
   QueryTile found{
       .work = &work, .batch = index / work.tiles_per_batch, .heads = static_cast<int>(work.heads)};
   int64_t of_batch = index % work.tiles_per_batch;
-  // The last rows of a triangle have the most to do, so they begin first.
+  // The last rows of a triangle see the most keys, so they begin first.
   if (work.mask == kWorkMaskDiagonal) of_batch = work.tiles_per_batch - 1 - of_batch;
   const int64_t first_lane = of_batch * lanes_per_tile;
   found.first_row = first_lane / work.heads;
@@ -81,7 +80,7 @@ __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int6
   return found;
 }
 
-// Keys [begin, begin + count) of a work, counted from its first; none when count is 0.
+// Keys [begin, begin + count) of a work, counted from its first. count is 0 at the end.
 struct KeyTile {
   int begin = 0;
   int count = 0;
@@ -89,21 +88,21 @@ struct KeyTile {
   int buffer = 0;         // of the keys' positions
 };
 
-inline constexpr int kWorkMaskAny = -1;  // KeyWalk: the mask is read from the work
+inline constexpr int kWorkMaskAny = -1;  // KeyWalk reads the mask from the work
 
-// Walks the key tiles of a query tile that some lane sees. All threads of a block call it alike.
-// It keeps what it needs of the work, which kernels would else read again at every step.
+// Walks the key tiles that some lane of a query tile sees. All threads of a block make the same
+// calls. It copies fields of the work, which kernels would otherwise read again at every step.
 template <int kLanes, int kKeys, int kMask = kWorkMaskAny>
 class KeyWalk {
  public:
   static constexpr int kSharedBytes = (kLanes + 2 * kKeys) * static_cast<int>(sizeof(int64_t));
 
-  // `shared`: kSharedBytes, aligned to 8. Used under kWorkMaskPositions alone.
+  // shared: kSharedBytes, aligned to 8, used under kWorkMaskPositions alone.
   __device__ KeyWalk(const QueryTile& tile, char* shared) : mask_(tile.work->mask) {
     const AttentionWork& work = *tile.work;
     end_ = static_cast<int>(work.key_end - work.key_begin);
     if (Mask() == kWorkMaskDiagonal) {
-      // Beyond these limits all lanes see every key, or none.
+      // Beyond these limits all lanes see every key, or no key.
       const int64_t first_hidden = tile.first_row + work.diagonal_shift + 1 - work.key_begin;
       first_hidden_ =
           static_cast<int>(max(int64_t{-kLanes}, min(first_hidden, static_cast<int64_t>(end_))));
@@ -139,11 +138,11 @@ class KeyWalk {
     return tile;
   }
 
-  // How many there are. Not under kWorkMaskPositions.
+  // Number of tiles, except under kWorkMaskPositions.
   __device__ int Tiles() const { return (end_ + kKeys - 1) / kKeys; }
 
-  // Keys of the tile from this one on are hidden from a lane that lies `rows_below` (QueryTile)
-  // the tile's first row, in order of index. Under kWorkMaskPositions only those past the last key.
+  // The tile's first key, in order of index, that a lane does not see. rows_below: the lane's row
+  // from the query tile's first. Under kWorkMaskPositions: the number of keys.
   __device__ int Limit(const KeyTile& tile, int rows_below) const {
     if (Mask() != kWorkMaskDiagonal) return tile.count;
     return max(0, min(tile.count, first_hidden_ + rows_below - tile.begin));
@@ -156,7 +155,7 @@ class KeyWalk {
  private:
   __device__ int Mask() const { return kMask == kWorkMaskAny ? mask_ : kMask; }
 
-  // Each thread looks at one key. The other buffer still serves the tile before.
+  // Each thread checks one key. The other buffer still serves the tile before.
   __device__ KeyTile NextByPositions(int begin) {
     static_assert(kKeys <= 128, "a thread each");
     buffer_ ^= 1;

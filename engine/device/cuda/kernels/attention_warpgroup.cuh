@@ -1,9 +1,8 @@
-// Attention of 16-bit types by Hopper's asynchronous products, for compute capability 9.0.
+// Attention of 16-bit types by Hopper's asynchronous products, on compute capability 9.0.
 //
-// A block of kGroups warpgroups computes one tile of lanes, 64 of them a group. Keys and values
-// come by asynchronous copies into two buffers each. While the tensor cores sum values by the
-// weights of one tile of keys, the threads turn the scores of the next into weights: both products
-// of a step are started together, and scores are waited for first.
+// A block of kGroups warpgroups computes a tile of lanes, 64 a group. Asynchronous copies bring
+// keys and values into two buffers each. Both products of a step start together, and scores are
+// awaited first: the threads turn them into weights during the other product.
 #pragma once
 
 #include <cstdint>
@@ -29,34 +28,31 @@ struct Warpgroup16 {
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kLanes = kGroups * 64;
   static constexpr int kQueries = kLanes * kDim;  // elements in shared memory
-  static constexpr int kTileRows = kKeys * kDim;  // likewise, of one buffer of keys or values
+  static constexpr int kTileRows = kKeys * kDim;  // elements of a buffer of keys or values
   static constexpr int kSharedBytes = (kQueries + 4 * kTileRows) * static_cast<int>(sizeof(T)) +
                                       KeyWalk<kLanes, kKeys>::kSharedBytes +
                                       static_cast<int>(sizeof(QueryTile));
   static_assert(kSharedBytes <= 227 << 10, "what a block may have on compute capability 9.0");
 };
 
-// The block's part of shared memory.
 template <typename Kernel>
 struct WarpgroupMemory {
   typename Kernel::Element* queries;
   typename Kernel::Element* keys;    // two buffers
-  typename Kernel::Element* values;  // likewise
+  typename Kernel::Element* values;  // two buffers
   char* walk;
-  QueryTile* tile;  // what the end of the block needs again; registers are scarce until then
+  QueryTile* tile;  // read again at the block's end, to save registers until then
 };
 
-// Softmax and sums of values of the tile's lanes. Code of its own for each kMask, and for rows that
-// begin at multiples of 16 bytes (kAligned); kWorkMaskAny and false serve all others too.
-// Returns the number of scores.
+// Softmax and sums of values of the tile's lanes. kAligned: rows begin at multiples of 16 bytes;
+// kWorkMaskAny and false serve all tiles. Returns the number of scores.
 template <typename Kernel, int kMask, bool kAligned>
 __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
                                              const WarpgroupMemory<Kernel>& memory,
                                              Softmax16<Kernel>& state,
                                              float (&out)[1][Kernel::kDim / 8][4]) {
   using T = typename Kernel::Element;
-  // What the loop needs of the work: memory that asynchronous products may change is not read
-  // again unless the program says so.
+  // Fields in registers: the loop would read memory again, which asynchronous products may change.
   const AttentionWork& work = *tile.work;
   const float score_scale = work.score_scale;
   const bool aligned = kAligned || work.keys_aligned != 0;
@@ -74,7 +70,7 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
   const auto load_values = [&](const KeyTile& of, int buffer) {
     LoadRows<Kernel>(memory.values + buffer * Kernel::kTileRows, value_rows, of, aligned);
   };
-  // All that was loaded is there, and nobody works on what was there before the last step.
+  // All loaded rows are there, and the products of the last step have read theirs.
   const auto await_rows = [&] {
     CopyAsyncWait();
     PublishToProducts();
@@ -95,7 +91,6 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
   float scores[1][Kernel::kKeys / 8][4];
   uint32_t weights[Kernel::kKeys / 16][4];
   int computed = 0;  // keys
-  // Scores of tile `of` become weights.
   const auto weigh = [&](const KeyTile& of) {
     if (!of.all_seen) Hide<Kernel>(scores, walk, of, tile, first_lane, thread);
     computed += of.count;
@@ -117,22 +112,22 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
   WarpgroupHold(scores[0]);
   weigh(now);
   pack();
-  int buffer = 0;  // of the values that the weights are for
+  int buffer = 0;  // of the values of these weights
   for (await_rows(); next.count > 0; await_rows()) {
     const int other = buffer ^ 1;
     hold();
     WarpgroupBegin();
     StartScores<Kernel>(scores[0], own_queries, PartAt(keys, other * Kernel::kTileRows));
     StartValues<Kernel>(out[0], weights, PartAt(values, buffer * Kernel::kTileRows));
-    // While the tensor cores are busy: rows of the next step, into what the last one has read.
+    // During the products the next step's rows replace the rows that the last step read.
     const KeyTile after = walk.Next(next.begin + Kernel::kKeys);
     load_values(next, other);
     load_keys(after, buffer);
     WarpgroupWait<1>();
     WarpgroupHold(scores[0]);
     const Rescale16<Kernel> rescale = weigh(next);
-    // The jump keeps the exponentials before the wait for the values' product. All warps go the
-    // same way: a wait is one instruction of a whole group.
+    // The jump keeps the exponentials before the wait for the values' product. All warps jump
+    // alike, because a wait is one instruction of a whole group.
     const bool any = __syncthreads_or(rescale.needed) != 0;
     WarpgroupHold(scores[0]);
     if (any) {
@@ -155,7 +150,7 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
   return int64_t{tile.lanes} * computed;
 }
 
-// One block computes tile blockIdx.x of the works.
+// A block computes tile blockIdx.x of the works.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     AttendByWarpgroups(const AttentionWork* works, int count, LaunchNotes notes) {

@@ -1,6 +1,5 @@
-// 2^x by additions and multiplications. A multiprocessor makes 16 exponentials a cycle and 128
-// products and sums, so that a part of the exponentials is better made of those where a kernel
-// waits for them.
+// 2^x by additions and multiplications. A multiprocessor makes 16 exponentials or 128 products and
+// sums a cycle, so a kernel that waits for exponentials makes a part of them this way.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace hilbert_ring::cuda {
 
-// To 4e-06 of itself for x up to 126, which is far below what rounding to 16 bits leaves of a
-// weight; 1 where x is 0. As Exp2, 0 below -126, and NaN of NaN.
+// Relative error 4e-06 for x up to 126, far below that of rounding a weight to 16 bits. Exactly 1
+// at 0; like Exp2, 0 below -126 and NaN for NaN.
 __device__ __forceinline__ float Exp2Polynomial(float x) {
   constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: the sum with it has no fraction
   constexpr float kLeast = -126.0f;
@@ -21,7 +20,7 @@ __device__ __forceinline__ float Exp2Polynomial(float x) {
   power = fmaf(power, fraction, 0.240240991f);
   power = fmaf(power, fraction, 0.693124175f);
   power = fmaf(power, fraction, 1.0f);
-  // 2^(x - fraction): the sum's last bits are that number.
+  // 2^(x - fraction): the sum's last bits are x - fraction.
   const unsigned exponent = (__float_as_uint(shifted) << 23) + 0x3f800000u;
   return x < kLeast ? 0.0f : power * __uint_as_float(exponent);
 }

@@ -1,8 +1,8 @@
-// The machine's instructions that kernels use, one function each. Kernels are written against these
-// names alone, so that the same source also runs under an emulation on the host.
+// The machine's instructions that kernels use, one function each. Kernels use no others, so the
+// same source also runs in an emulation on the host.
 //
-// Fragments of matrix products are laid out as PTX's mma.m16n8k16 has them: thread t of a warp
-// holds of the 16 x 8 sums rows t / 4 and t / 4 + 8, columns 2 (t % 4) and the next.
+// Fragments of matrix products have the layout of PTX's mma.m16n8k16: thread t of a warp holds rows
+// t / 4 and t / 4 + 8 of the 16 x 8 sums, columns 2 (t % 4) and the next.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -29,22 +29,20 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// 16 bytes from global to shared memory, or 16 zeros where not `read`: then `global` may lie
-// anywhere. Both are aligned to 16 bytes. Visible to the thread after CopyAsyncWait, to others
-// after a barrier that follows it.
+// Copies 16 bytes from global to shared memory, or 16 zeros unless `read`: then `global` may be any
+// address. Both are aligned to 16 bytes. Visible after CopyAsyncWait, to others after a barrier.
 __device__ __forceinline__ void CopyAsync16(void* shared, const void* global, bool read) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(read ? 16 : 0)
                : "memory");
 }
 
-// Waits for all of the thread's copies.
 __device__ __forceinline__ void CopyAsyncWait() {
   asm volatile("cp.async.wait_all;\n" ::: "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit elements. Thread t gives the address of row t % 8 of matrix t / 8,
-// aligned to 16 bytes; it receives of each matrix row t / 4, columns 2 (t % 4) and the next.
+// Loads four 8 x 8 matrices of 16-bit elements. Thread t gives the address of row t % 8 of matrix t
+// / 8, aligned to 16 bytes, and receives row t / 4, columns 2 (t % 4) and the next, of each matrix.
 __device__ __forceinline__ void LoadMatrices(uint32_t (&matrices)[4], const void* shared_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
@@ -52,7 +50,6 @@ __device__ __forceinline__ void LoadMatrices(uint32_t (&matrices)[4], const void
                : "memory");
 }
 
-// The same of the transposed matrices.
 __device__ __forceinline__ void LoadTransposed(uint32_t (&matrices)[4], const void* shared_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
@@ -106,12 +103,12 @@ __device__ __forceinline__ float Exp2(float x) {
   return y;
 }
 
-// What the thread at this one's number in the warp, exclusive or `mask`, holds.
+// The value of the thread whose number in the warp is this one's xor `mask`.
 __device__ __forceinline__ float FromPartner(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
-// A number that all threads of the warp have, in a way that tells the compiler.
+// The number, equal in all threads of the warp, in a form that the compiler knows to be uniform.
 __device__ __forceinline__ int UniformOfWarp(int value) {
   return __shfl_sync(0xffffffffu, value, 0);
 }

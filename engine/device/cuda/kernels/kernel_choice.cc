@@ -7,8 +7,7 @@ namespace {
 
 constexpr int64_t kShortLanes = 64;  // of kTensor64Short's tile, half of kTensor64's
 
-// Up to this many lanes, or keys, a warpgroup kernel's tile would be half empty. The bounds are not
-// measured yet.
+// Up to these, a warpgroup kernel's tile would be half empty. The bounds are not measured.
 constexpr int64_t kFewLanes64 = 128;
 constexpr int64_t kFewLanes128 = 64;
 constexpr int64_t kFewKeys = 64;
@@ -17,12 +16,12 @@ bool FillsWarpgroups(const AttentionTask& task, int64_t few_lanes) {
   return task.query_rows * task.heads > few_lanes && task.key_rows > kFewKeys;
 }
 
-// What cuTensorMapEncodeTiled asks of sizes and strides.
+// Limits of cuTensorMapEncodeTiled on sizes and strides.
 constexpr int64_t kMapAlignment = 16;                  // bytes
 constexpr int64_t kMapStrideBytes = int64_t{1} << 40;  // strides are less
 constexpr int64_t kMapSize = (int64_t{1} << 31) - 1;   // coordinates are signed
 
-// Whether a tensor map can name keys or values, rows of `dim` elements of 16 bits.
+// Whether a tensor map can describe keys or values, rows of `dim` elements of 16 bits.
 bool HasTensorMap(const AttentionTask& task, const ConstView& view, int64_t dim) {
   const int64_t row = view.row_stride * 2, batch = view.batch_stride * 2;
   if (reinterpret_cast<uintptr_t>(view.data) % kMapAlignment != 0) return false;

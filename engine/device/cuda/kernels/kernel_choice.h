@@ -1,4 +1,4 @@
-// Which of our kernels computes a task, and what its tiles are. Pure.
+// The native kernel of a task, and the kernel's tiles. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,24 @@ enum class NativeKernel {
   kPipelined128,
 };
 
-// How the GPU multiplies 16-bit matrices, of the ways that our kernels use.
 enum class MatrixUnits {
   kNone,
   kWarp,       // products of a warp, from compute capability 8.0
-  kWarpgroup,  // those, and asynchronous products of four warps, compute capability 9.0
-  kPipelined,  // those, and copies by tensor maps
+  kWarpgroup,  // also asynchronous products of four warps, compute capability 9.0
+  kPipelined,  // also copies by tensor maps
 };
 
 struct KernelTile {
   int lanes = 0;
   int keys = 0;
-  int head_dim = 0;  // that it computes, whatever the task's is; 0: the task's
+  int head_dim = 0;  // of its products; 0: the task's
   int value_dim = 0;
   MatrixUnits units = MatrixUnits::kNone;  // that it needs
 };
 KernelTile TileOf(NativeKernel kernel);
 
-// Whether tensor maps can name the keys and values of a 16-bit task, and no positions mask it.
-// Tasks that are not so have the kernels without a producer.
+// Whether tensor maps can describe the keys and values of a 16-bit task without a mask by
+// positions. Other tasks use the kernels without a producer.
 bool HasTensorMaps(const AttentionTask& task);
 
 NativeKernel ChooseNative(const AttentionTask& task, MatrixUnits units);

@@ -13,19 +13,18 @@
 
 namespace hilbert_ring::cuda {
 
-// All tiles of the works, whose first_tile counts from 0; all pointers are the device's.
+// All tiles of the works, whose first_tile counts from 0. All pointers are the device's.
 struct AttendLaunch {
   const AttentionWork* works = nullptr;
   int count = 0;
   int64_t tiles = 0;
   LaunchNotes notes;
-  // Of MatrixUnits::kPipelined alone: of each work the keys' map, then the values'; and how many
-  // blocks stay on the GPU.
+  // Pipelined kernels alone: each work's map of keys, then of values; the number of blocks.
   const TensorMap* maps = nullptr;
   int multiprocessors = 1;
 };
 
-// Lets kernels of the current device use the shared memory that they need. Once per device.
+// Allow kernels of the current device the shared memory that they need. Call them once per device.
 cudaError_t PrepareFloat32Kernels();
 cudaError_t PrepareBFloat16Kernels();
 cudaError_t PrepareFloat16Kernels();
@@ -34,10 +33,8 @@ cudaError_t PrepareFloat16Warpgroups();
 cudaError_t PrepareBFloat16Pipelines();
 cudaError_t PrepareFloat16Pipelines();
 
-// Whether this build has the kernels of MatrixUnits::kWarpgroup; if not, their functions return
-// cudaErrorNoKernelImageForDevice.
+// Without these kernels their functions return cudaErrorNoKernelImageForDevice.
 bool HasWarpgroupKernels();
-// Likewise, of MatrixUnits::kPipelined.
 bool HasPipelinedKernels();
 
 cudaError_t LaunchFloat32(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
@@ -52,13 +49,13 @@ cudaError_t LaunchBFloat16Pipelines(NativeKernel kernel, const AttendLaunch& lau
 cudaError_t LaunchFloat16Pipelines(NativeKernel kernel, const AttendLaunch& launch,
                                    cudaStream_t stream);
 
-// Makes the maps of a launch of LaunchBFloat16Pipelines or LaunchFloat16Pipelines, in host memory;
-// they may be copied. Prepare tells whether the driver can: cudaErrorSymbolNotFound where not.
+// Makes the maps of a pipelined launch in host memory; they may be copied. PrepareTensorMaps
+// returns cudaErrorSymbolNotFound if the driver cannot make them.
 cudaError_t PrepareTensorMaps();
 cudaError_t MakeTensorMaps(std::span<const AttentionWork> works, TensorMap* maps);
 
-// After an attention kernel, on the same stream: computes the tiles that its launch has left in
-// notes.careful_tiles. Does nothing where notes.careful is 0.
+// Computes the tiles that notes.careful_tiles of an attention kernel marks, after it on the same
+// stream. Does nothing if notes.careful is 0.
 cudaError_t LaunchCareful(NativeKernel kernel, const AttendLaunch& launch, int multiprocessors,
                           cudaStream_t stream);
 
@@ -67,14 +64,14 @@ cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream);
 // Multiplies a 16-bit task's results by its out_scale, in place, and rounds them again.
 cudaError_t LaunchScaleRows(const AttentionTask& task, cudaStream_t stream);
 
-// *doubt becomes 1 where a written 16-bit task's lse is not finite or beyond +-most_lse, or a
-// result is not finite. May be pinned host memory.
+// Sets *doubt to 1 if an lse of a written 16-bit task is not finite or beyond +-most_lse, or a
+// result is not finite. doubt: device memory or pinned host memory.
 cudaError_t LaunchDoubt(const AttentionTask& task, float most_lse, unsigned* doubt,
                         cudaStream_t stream);
 
 cudaError_t LaunchPack(const PackTask& task, cudaStream_t stream);
 
-// Row i of `from` goes to row rows[i] of `to`.
+// Copies row i of `from` to row rows[i] of `to`.
 cudaError_t LaunchScatterRows(void* to, const void* from, const int64_t* rows, int64_t count,
                               int64_t row_bytes, cudaStream_t stream);
 cudaError_t LaunchFillFloats(float* to, int64_t count, float value, cudaStream_t stream);

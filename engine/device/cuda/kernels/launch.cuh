@@ -1,4 +1,4 @@
-// Starts an attention kernel. Included by the files that instantiate them.
+// Starts attention kernels, in the files that instantiate them.
 #pragma once
 
 #include <cuda_runtime.h>

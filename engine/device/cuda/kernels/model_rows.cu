@@ -15,11 +15,10 @@ constexpr int kWarp = 32;
 constexpr int kMostThreads = 256;
 constexpr int64_t kMostBlocks = 8192;
 constexpr int kScratchBytes = kMostThreads * sizeof(double);  // of a block's sums
-// Elements of a row that a block keeps in the shared memory that every GPU gives without being
-// asked. Those of longer rows are computed again for each pass.
+// Elements of a row that a block keeps in shared memory, of which every GPU gives 48 KiB by
+// default. Longer rows are computed again in each pass.
 constexpr int64_t kMostKept = ((48 << 10) - kScratchBytes) / 4;
 
-// By type; what DataType says, in a register.
 __device__ float LoadAs(int dtype, const void* from, int64_t index) {
   if (dtype == static_cast<int>(DataType::kFloat32)) return static_cast<const float*>(from)[index];
   if (dtype == static_cast<int>(DataType::kBFloat16)) {
@@ -39,7 +38,7 @@ __device__ void StoreAs(int dtype, void* to, int64_t index, float value) {
   static_cast<uint16_t*>(to)[index] = static_cast<uint16_t>(pair);
 }
 
-// The sum over the block's threads, which all of them get, the same bits in every one.
+// The sum over the block's threads, with the same bits in all of them.
 __device__ float SumOfBlock(float value) {
   float* const of_warps = reinterpret_cast<float*>(SharedMemory());
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value += FromPartner(value, mask);
@@ -51,7 +50,7 @@ __device__ float SumOfBlock(float value) {
   return sum;
 }
 
-// The same of rows that are seldom.
+// The sum in float64, on rare rows.
 __device__ double SumOfBlock(double value) {
   double* const of_threads = reinterpret_cast<double*>(SharedMemory());
   of_threads[threadIdx.x] = value;
@@ -64,7 +63,6 @@ __device__ double SumOfBlock(double value) {
 
 __device__ float Gelu(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
 
-// A row between what is read and its norm.
 template <bool kKept>
 struct Row {
   const RowsTask& task;
@@ -94,7 +92,7 @@ struct Row {
   }
 };
 
-// Of rows whose squares are too great for float32.
+// The norm of rows whose squares overflow float32.
 template <bool kKept>
 __device__ void NormInFloat64(const Row<kKept>& row) {
   const RowsTask& task = row.task;
@@ -149,8 +147,8 @@ __global__ void RowsKernel(RowsTask task) {
   }
 }
 
-// In float64: an angle of a thousand radians has no four places left in float32. The row's first
-// half encodes y; a half's first half are sines.
+// In float64: float32 keeps fewer than four decimal places of an angle of a thousand radians. The
+// row's first half encodes y; the first half of each half is sines.
 __device__ float PositionOf(const PlaceTask& task, int64_t row, int64_t x) {
   const int64_t half = task.dim / 2, count = task.dim / 4;
   const double cell = floor(task.coords[2 * row + (x < half ? 1 : 0)] / task.tile_size);
@@ -171,7 +169,7 @@ __global__ void PlaceKernel(PlaceTask task) {
   }
 }
 
-// A warp's threads take 32 columns; each warp takes every eighth row, and the first adds them up.
+// A warp's threads take 32 columns. Each warp takes every eighth row, and the first adds them up.
 __global__ void SumKernel(SumTask task) {
   const int warps = static_cast<int>(blockDim.x) / kWarp, warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
@@ -188,7 +186,7 @@ __global__ void SumKernel(SumTask task) {
   task.to[x] += sum;
 }
 
-// A block for each row, of as many threads as have two elements.
+// A block for each row, with a thread for two elements.
 cudaLaunchConfig_t ForRows(int64_t rows, int64_t dim, cudaStream_t stream) {
   const int64_t warps = std::clamp<int64_t>(dim / (2 * kWarp), 1, kMostThreads / kWarp);
   cudaLaunchConfig_t config{};

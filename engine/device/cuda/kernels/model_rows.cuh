@@ -1,5 +1,4 @@
-// The launches of RowMath's kernels. Each starts its kernel on the stream and returns; errors are
-// CUDA's.
+// Launches of RowMath's kernels, which start on the stream; errors are CUDA's.
 #pragma once
 
 #include <cuda_runtime_api.h>

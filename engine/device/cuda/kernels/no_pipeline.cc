@@ -1,4 +1,4 @@
-// A build for other GPUs than those of compute capability 9.0, or by a CUDA before 12.5.
+// Stubs of a build without compute capability 9.0, or by a CUDA before 12.5.
 #include "engine/device/cuda/kernels/kernels.cuh"
 
 namespace hilbert_ring::cuda {

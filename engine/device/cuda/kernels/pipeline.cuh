@@ -1,7 +1,6 @@
-// What a producer and its consumers are made of on Hopper: barriers in shared memory that count
-// arrivals and copied bytes, copies by the bulk tensor engine, named barriers of some of a block's
-// warps, and registers that change hands. Compute capability 9.0 alone (sm_90a). As
-// intrinsics.cuh, a stand-in of this header lets kernels run on the host.
+// Hopper's instructions for a producer and its consumers: barriers that count arrivals and copied
+// bytes, copies by the bulk tensor engine, barriers of some warps, and moves of registers between
+// warpgroups. Compute capability 9.0 alone (sm_90a). A stand-in of this header runs on the host.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +10,30 @@
 
 namespace hilbert_ring::cuda {
 
-// A barrier in shared memory. Its phases follow each other; one ends when as many threads have
-// arrived as it was made for, and all bytes that it expects are there.
+// A barrier in shared memory. A phase ends when all threads and expected bytes have arrived.
 struct PhaseBarrier {
   uint64_t state;
 };
 
-// Known to other threads after PublishBarriers and a barrier of the block.
+// Other threads may use it after PublishBarriers and a barrier of the block.
 __device__ __forceinline__ void MakeBarrier(PhaseBarrier& barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(SharedAddress(&barrier)),
                "r"(arrivals)
                : "memory");
 }
 
-// Lets copies by the bulk tensor engine use the barriers that this thread has made.
+// Lets the bulk tensor engine use the barriers that this thread has made.
 __device__ __forceinline__ void PublishBarriers() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
-// What the thread did before is done for those who await the phase.
+// Threads that await the phase see this thread's earlier writes.
 __device__ __forceinline__ void Arrive(PhaseBarrier& barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(SharedAddress(&barrier))
                : "memory");
 }
 
-// Arrives, and makes the phase wait for so many bytes of copies too.
+// Arrives, and makes the phase wait for `bytes` of copies too.
 __device__ __forceinline__ void ArriveExpecting(PhaseBarrier& barrier, int bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(SharedAddress(&barrier)),
@@ -43,8 +41,8 @@ __device__ __forceinline__ void ArriveExpecting(PhaseBarrier& barrier, int bytes
       : "memory");
 }
 
-// Returns when the phase of this parity has ended: the first has parity 0. Of a new barrier, parity
-// 1 has.
+// Returns when the phase of this parity has ended. The first has parity 0; parity 1 ended before
+// it.
 __device__ __forceinline__ void Await(PhaseBarrier& barrier, int parity) {
   asm volatile(
       "{\n.reg .pred done;\n"
@@ -63,7 +61,7 @@ __device__ __forceinline__ void AcquireMap(const TensorMap* map) {
 }
 
 // Starts the copy of kMapRows rows of 64 elements, from element x of row `row` of a batch on, to a
-// panel in shared memory (attention_panels.cuh). All its bytes, of zeros too, count for `barrier`.
+// panel in shared memory (attention_panels.cuh). `barrier` counts all its bytes, zeros too.
 __device__ __forceinline__ void CopyBox(void* panel, const TensorMap* map, PhaseBarrier& barrier,
                                         int x, int row, int batch) {
   asm volatile(
@@ -73,7 +71,7 @@ __device__ __forceinline__ void CopyBox(void* panel, const TensorMap* map, Phase
       : "memory");
 }
 
-// The barriers of a block by number, of kThreads of its threads, whole warps; 0 is the block's own.
+// A block's barriers by number, of kThreads threads in whole warps; 0 is the block's own.
 // AwaitNamed arrives and waits; ArriveNamed does not wait.
 template <int kThreads>
 __device__ __forceinline__ void AwaitNamed(int number) {
@@ -84,7 +82,7 @@ __device__ __forceinline__ void ArriveNamed(int number) {
   asm volatile("barrier.cta.arrive.aligned %0, %1;\n" ::"r"(number), "n"(kThreads) : "memory");
 }
 
-// AwaitNamed; whether any of the threads brought true.
+// AwaitNamed that returns whether any thread gave true.
 template <int kThreads>
 __device__ __forceinline__ bool AnyOfNamed(int number, bool value) {
   int any;
@@ -99,8 +97,7 @@ __device__ __forceinline__ bool AnyOfNamed(int number, bool value) {
   return any != 0;
 }
 
-// A warpgroup goes on with fewer registers a thread than it began with, or with more, for which it
-// waits.
+// Change a warpgroup's registers a thread to fewer, or to more once they are free.
 template <int kRegisters>
 __device__ __forceinline__ void GiveRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(kRegisters));

@@ -1,4 +1,4 @@
-// What the producer and the consumers of a block share (attention_pipelined.cuh).
+// The memory that a block's producer and consumers share (attention_pipelined.cuh).
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,20 @@
 
 namespace hilbert_ring::cuda {
 
-inline constexpr int kQuerySlots = 2;  // of the tile that is computed, and of the next
-inline constexpr int kQueryWarps = 3;  // of the producer, that bring queries
+inline constexpr int kQuerySlots = 2;  // the computed tile's and the next
+inline constexpr int kQueryWarps = 3;  // the producer's warps that load queries
 inline constexpr int kNoTile = -1;
 
 template <typename Kernel>
 struct PipelineMemory {
   using T = typename Kernel::Element;
 
-  // Panels.
   alignas(1024) T queries[kQuerySlots][Kernel::kQueries];
   T keys[Kernel::kStages][Kernel::kTileRows];
   T values[Kernel::kStages][Kernel::kTileRows];
 
-  // Of the queries: the tile, whose `work` is the one here; its number in the launch, or kNoTile
-  // where there are no more; the number of its work; and of the tile that follows it.
+  // Each slot's tile, whose `work` is the copy here; its number in the launch, or kNoTile after the
+  // last; its work's number; and the number of the tile after it.
   QueryTile tiles[kQuerySlots];
   AttentionWork works[kQuerySlots];
   int tile_numbers[kQuerySlots];
@@ -41,7 +40,7 @@ struct Pipelined16 {
   using Element = T;
   static constexpr int kDim = kDimension;      // head_dim and value_dim are at most this
   static constexpr int kGroups = kWarpgroups;  // consumers
-  static constexpr int kStages = kBuffers;     // of keys, and as many of values
+  static constexpr int kStages = kBuffers;     // buffers of keys, and as many of values
   static constexpr int kRowTiles = 1;
   static constexpr int kPolynomialEvery = kPolynomials;  // attention_fragments.cuh
   static constexpr int kKeys = kMapRows;
@@ -50,18 +49,18 @@ struct Pipelined16 {
   static constexpr int kThreads = kLaneThreads + kGroupThreads;
   static constexpr int kLanes = kGroups * 64;
   static constexpr int kQueries = kLanes * kDim;  // elements in shared memory
-  static constexpr int kTileRows = kKeys * kDim;  // likewise, of one buffer of keys or values
+  static constexpr int kTileRows = kKeys * kDim;  // elements of a buffer of keys or values
   static constexpr int kTileBytes = kTileRows * static_cast<int>(sizeof(T));
   static constexpr int kSharedBytes = static_cast<int>(sizeof(PipelineMemory<Pipelined16>));
   static_assert(kSharedBytes <= 227 << 10, "what a block may have on compute capability 9.0");
 
-  // Of the multiprocessor's 512 for each thread of a warpgroup: the producer does little.
+  // Shares of the multiprocessor's 512 for each thread of a warpgroup: the producer needs few.
   static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232;
   static_assert(kProducerRegisters + kGroups * kConsumerRegisters <= 512);
 };
 
-// Which of kCount buffers comes next, and the parity of the phase in which it is full.
+// The next of kCount buffers, and the parity of the phase in which it is full.
 template <int kCount>
 struct BufferPlace {
   int stage = 0;
@@ -77,12 +76,12 @@ template <typename Kernel>
 using Place = BufferPlace<Kernel::kStages>;
 using QueryPlace = BufferPlace<kQuerySlots>;
 
-// By one thread.
+// Called by one thread.
 template <typename Kernel>
 __device__ inline void MakeBarriers(PipelineMemory<Kernel>& memory) {
   for (int slot = 0; slot < kQuerySlots; ++slot) {
     MakeBarrier(memory.queries_full[slot], kQueryWarps * 32);
-    MakeBarrier(memory.queries_free[slot], Kernel::kLaneThreads + 1);  // who reads the tile
+    MakeBarrier(memory.queries_free[slot], Kernel::kLaneThreads + 1);  // readers of the tile
   }
   for (int stage = 0; stage < Kernel::kStages; ++stage) {
     for (PhaseBarrier* full : {&memory.keys_full[stage], &memory.values_full[stage]}) {

@@ -1,5 +1,4 @@
-// The producer's part of attention_pipelined.cuh: it goes through the block's tiles ahead of the
-// consumers, as far as there are free buffers.
+// The producer of attention_pipelined.cuh: runs ahead of the consumers, up to the free buffers.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +34,7 @@ __device__ __forceinline__ void FillBuffer(typename Kernel::Element* buffer, Pha
   }
 }
 
-// Of a tile of lanes: how many tiles of keys consumers walk.
+// Number of key tiles that consumers walk for a tile of lanes.
 template <typename Kernel>
 __device__ __forceinline__ int KeyTiles(const QueryTile& tile) {
   if (tile.work->mask == kWorkMaskNone) {
@@ -44,8 +43,8 @@ __device__ __forceinline__ int KeyTiles(const QueryTile& tile) {
   return KeyWalk<Kernel::kLanes, Kernel::kKeys, kWorkMaskDiagonal>(tile, nullptr).Tiles();
 }
 
-// All keys and values of the block's tiles, in the order in which consumers need them: the next
-// scores come before the values of the last. By one thread.
+// Loads all keys and values of the block's tiles in the order of their use: the next keys come
+// before the last values. Called by one thread.
 template <typename Kernel>
 __device__ __forceinline__ void ProduceKeys(PipelineMemory<Kernel>& memory,
                                             const PipelineWorks& launch) {
@@ -80,7 +79,7 @@ __device__ __forceinline__ void ProduceKeys(PipelineMemory<Kernel>& memory,
   }
 }
 
-// The tile's queries as asynchronous copies; lanes that are not there are zeros.
+// Copies the tile's queries asynchronously; missing lanes are zeros.
 template <typename Kernel, int kThreads>
 __device__ __forceinline__ void CopyQueries(typename Kernel::Element* shared, const QueryTile& tile,
                                             int thread) {
@@ -97,9 +96,8 @@ __device__ __forceinline__ void CopyQueries(typename Kernel::Element* shared, co
   CopyAsyncWait();
 }
 
-// Takes the block's tiles, each when there is room for it, and brings their queries. A tile of a
-// triangle takes up to as many times longer than another as there are tiles: which block has time
-// for the next is known when it has. `thread`: of kQueryWarps warps.
+// Takes the block's tiles, each when a slot is free, and loads their queries. A triangle's tiles
+// take unequal times, so blocks take tiles at run time. thread: of kQueryWarps warps.
 template <typename Kernel>
 __device__ __forceinline__ void ProduceQueries(PipelineMemory<Kernel>& memory,
                                                const PipelineWorks& launch, int thread) {
@@ -118,7 +116,7 @@ __device__ __forceinline__ void ProduceQueries(PipelineMemory<Kernel>& memory,
     }
     QueryTile tile = FindTile(launch.works, launch.count, number, Kernel::kLanes);
     unsigned long long taken = 0;
-    if (thread == 0) taken = atomicAdd(launch.taken, 1ull);  // comes while queries do
+    if (thread == 0) taken = atomicAdd(launch.taken, 1ull);  // arrives while queries do
     AttentionWork& work = memory.works[slot];
     if (thread < kWords) {
       reinterpret_cast<uint64_t*>(&work)[thread] =

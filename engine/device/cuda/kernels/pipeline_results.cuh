@@ -1,5 +1,5 @@
-// Results of a consumer's warp on their way through shared memory: a thread has two elements of
-// each eight of a row, but memory is written in pieces of 16 bytes that follow each other.
+// Results of a consumer's warp pass through shared memory. A thread has two of each eight elements
+// of a row, but memory is written in adjacent pieces of 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr int kWorkTypeOf = kWorkBFloat16;
 template <>
 inline constexpr int kWorkTypeOf<Float16> = kWorkFloat16;
 
-// Rows of StoreRows. They lie where the warp's queries lay, which no product reads any more.
+// `rows` of StoreRows that use the memory of the warp's queries, after their last product.
 template <typename Kernel>
 struct StagedRows {
   using T = typename Kernel::Element;
@@ -24,8 +24,7 @@ struct StagedRows {
 
   T* shared;  // panels of kLanes rows
 
-  // Of results that are written in the type of the queries, to rows that begin at multiples of 16
-  // bytes. Others are stored from registers.
+  // Takes results of the queries' type, in rows at multiples of 16 bytes. Registers store others.
   __device__ bool Takes(const AttentionWork& work) const {
     if (work.out_dtype != kWorkTypeOf<T> || work.prior_out.data != nullptr) return false;
     const int64_t elements = work.out.batch | work.out.row | work.out.head;
@@ -38,7 +37,7 @@ struct StagedRows {
     *reinterpret_cast<uint32_t*>(to) = PackPair<T>(first, second);
   }
 
-  // All that the warp's threads have put.
+  // Stores all elements that the warp's threads have put.
   __device__ void Send(const QueryTile& tile, int first_lane, int thread) const {
     constexpr int kPieces = Kernel::kDim / kPiece;
     __syncwarp();

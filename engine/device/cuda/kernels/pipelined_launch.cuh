@@ -38,7 +38,7 @@ struct PipelinedKernels {
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
   }
 
-  // A block's shared memory leaves no room for a second one on its multiprocessor.
+  // A block's shared memory leaves no room for a second block on its multiprocessor.
   template <typename Kernel>
   static cudaError_t LaunchBlocks(const AttendLaunch& launch, cudaStream_t stream) {
     cudaLaunchConfig_t config{};

@@ -1,5 +1,5 @@
-// Kernels over rows: zero keys, the final rounding, packing, scattering, fills. All walk their work
-// with a fixed number of blocks, so that any size is one launch.
+// Kernels over rows: zero keys, the final rounding, packing, scattering, fills. Any size is one
+// launch of a bounded number of blocks.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 8192;
 constexpr int kWarp = 32;
 
-// A list of (batch, row, head), each the work of one warp.
+// A list of (batch, row, head), with a warp for each.
 struct Pieces {
   int64_t batch = 0, rows = 0, heads = 0;
   __device__ int64_t count() const { return batch * rows * heads; }
@@ -63,7 +63,7 @@ __global__ void AddZeroKeysKernel(ZeroKeysTask task) {
 }
 
 __global__ void FinalizeKernel(FinalizeTask task, int to_dtype) {
-  constexpr int kMost = 8;  // values of a thread that are read before any is written
+  constexpr int kMost = 8;  // values that a thread reads before it writes any
   const Pieces pieces{task.batch, task.rows, task.heads};
   const int thread = threadIdx.x % kWarp;
   const int64_t value_dim = task.to.data == nullptr ? 0 : task.value_dim;
@@ -101,7 +101,6 @@ __global__ void FinalizeKernel(FinalizeTask task, int to_dtype) {
   }
 }
 
-// 16-bit results in place.
 template <typename T>
 __global__ void ScaleRowsKernel(Pieces pieces, MutableView out, int64_t dim, float scale) {
   const int thread = threadIdx.x % kWarp;
@@ -127,7 +126,7 @@ __global__ void DoubtKernel(Pieces pieces, MutableView out, int64_t dim, LseView
   }
 }
 
-// Everything in units of Unit.
+// Sizes, strides and addresses are multiples of Unit.
 template <typename Unit>
 __global__ void PackKernel(PackTask task) {
   const int64_t per_head = task.head_bytes / static_cast<int64_t>(sizeof(Unit));
@@ -177,7 +176,7 @@ int64_t Address(const void* data) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
 }
 
-// The widest unit that all numbers are multiples of: 16, 4 or 1.
+// Launches with the widest unit that all numbers are multiples of: 16, 4 or 1.
 template <typename Launch>
 cudaError_t InUnits(std::initializer_list<int64_t> numbers, const Launch& launch) {
   if (MultiplesOf(16, numbers)) return launch(uint4{});

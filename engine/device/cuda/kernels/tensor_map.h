@@ -1,14 +1,13 @@
-// How the bulk tensor engine is told of keys or values in global memory, of which it then copies
-// boxes by itself (CopyBox of pipeline.cuh).
+// Keys or values in global memory, from which the bulk tensor engine copies boxes (CopyBox).
 #pragma once
 
 namespace hilbert_ring::cuda {
 
-// Of keys or values that one copy brings, each of so many elements: a panel (attention_panels.cuh).
+// Rows of keys or values in one copy, and elements of each: a panel (attention_panels.cuh).
 inline constexpr int kMapRows = 128;
 inline constexpr int kMapElements = 64;
 
-// Opaque: the bytes of a CUtensorMap. Lies at a multiple of 128 on the device too.
+// The bytes of a CUtensorMap, at a multiple of 128 on the device too.
 struct alignas(128) TensorMap {
   unsigned char bytes[128];
 };

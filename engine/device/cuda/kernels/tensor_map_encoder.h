@@ -1,5 +1,4 @@
-// Makes tensor maps of works. The driver does it, on the host; a launch takes them along with its
-// works, two for each.
+// Makes the two tensor maps of each work of a launch, by the driver, on the host.
 #pragma once
 
 #include <cuda.h>
@@ -13,10 +12,10 @@
 
 namespace hilbert_ring::cuda {
 
-// The driver's function is asked for at run time: programs start without a driver.
+// The driver's function is looked up at run time: programs start without a driver.
 class TensorMapEncoder {
  public:
-  // cudaErrorSymbolNotFound where the driver is older than CUDA 12.
+  // cudaErrorSymbolNotFound: the driver is older than CUDA 12.
   cudaError_t Prepare() {
     constexpr unsigned kSinceCuda = 12'000;
     void* found = nullptr;
@@ -29,8 +28,8 @@ class TensorMapEncoder {
     return cudaSuccess;
   }
 
-  // Of the keys and the values of a work that HasTensorMaps (kernel_choice.h) has let through. Rows
-  // count from the work's first key, batches from the task's first.
+  // Maps keys and values of a work that HasTensorMaps (kernel_choice.h) accepts. Rows count from
+  // the work's first key, batches from the task's first.
   cudaError_t Make(const AttentionWork& work, TensorMap& keys, TensorMap& values) const {
     const cudaError_t error = MakeOne(work, work.k, work.head_dim, keys);
     return error == cudaSuccess ? MakeOne(work, work.v, work.value_dim, values) : error;
@@ -39,7 +38,7 @@ class TensorMapEncoder {
  private:
   using Encode = decltype(&cuTensorMapEncodeTiled);
 
-  // What lies beyond the row, the last key or the last batch is copied as zeros.
+  // Elements beyond the row, the last key or the last batch are copied as zeros.
   cudaError_t MakeOne(const AttentionWork& work, const WorkView& view, int dim,
                       TensorMap& map) const {
     constexpr int64_t kElementBytes = 2;
@@ -47,7 +46,7 @@ class TensorMapEncoder {
     const int64_t batches =
         (work.task_tile + work.tiles + work.tiles_per_batch - 1) / work.tiles_per_batch;
     const int64_t keys = work.key_end - work.key_begin;
-    // A stride that leads nowhere is given a value that the driver takes.
+    // An unused stride gets a value that the driver accepts.
     const int64_t row_bytes = (keys > 1 ? view.row : dim) * kElementBytes;
     const int64_t batch_bytes = batches > 1 ? view.batch * kElementBytes : row_bytes;
     const cuuint64_t size[kRank] = {static_cast<cuuint64_t>(dim), static_cast<cuuint64_t>(keys),

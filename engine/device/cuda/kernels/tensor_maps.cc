@@ -4,7 +4,7 @@
 namespace hilbert_ring::cuda {
 namespace {
 
-// The driver's function is of the process, whatever the device.
+// The driver's function serves all devices of the process.
 struct Encoder {
   TensorMapEncoder encoder;
   cudaError_t error = encoder.Prepare();

@@ -1,13 +1,11 @@
-// Hopper's asynchronous products of a warpgroup: four warps, the first of which is a multiple of
-// four. Compute capability 9.0 alone (sm_90a). As intrinsics.cuh, a stand-in of this header lets
-// kernels run on the host.
+// Hopper's asynchronous products of a warpgroup: four warps, of which the first is a multiple of
+// four. Compute capability 9.0 alone (sm_90a). A stand-in of this header runs on the host.
 //
-// Shared matrices lie in panels (attention_panels.cuh). Sums are fragments as intrinsics.cuh has
-// them: warp w of the group holds rows 16 w to 16 w + 15.
+// Shared matrices lie in panels (attention_panels.cuh). Sums are fragments (intrinsics.cuh): warp w
+// of the group holds rows 16 w to 16 w + 15.
 //
-// A product's sums, left fragments and shared memory are its own from WarpgroupBegin until
-// WarpgroupWait says that its batch is done. The compiler does not know: registers are named to
-// WarpgroupHold before the one and after the other.
+// A product owns its sums, left fragments and shared memory from WarpgroupBegin until WarpgroupWait
+// for its batch. The compiler does not know: pass registers to WarpgroupHold before and after.
 #pragma once
 
 #include <cstdint>
@@ -22,29 +20,27 @@ __device__ __forceinline__ SharedMatrix MatrixAt(const void* panel) {
   return PanelAt(SharedAddress(panel));
 }
 
-// What the thread has written to shared memory, by copies that it waited for too, is seen by
-// products after the next barrier.
+// Products after the next barrier see the thread's writes to shared memory and its awaited copies.
 __device__ __forceinline__ void PublishToProducts() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
-// Before the first product of a batch: registers are as the threads left them.
+// Begins a batch of products: registers are as the threads left them.
 __device__ __forceinline__ void WarpgroupBegin() {
   asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 
-// Ends a batch of products.
 __device__ __forceinline__ void WarpgroupCommit() {
   asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
 
-// Waits until at most the kLeft latest batches are not done.
+// Waits until at most the kLeft latest batches are unfinished.
 template <int kLeft>
 __device__ __forceinline__ void WarpgroupWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kLeft) : "memory");
 }
 
-// Keeps the compiler from moving across this point what reads or writes the registers.
+// Keeps the compiler from moving reads and writes of the registers across this point.
 __device__ __forceinline__ void WarpgroupHold(float& sum) {
   asm volatile("" : "+f"(sum)::"memory");
 }
@@ -91,7 +87,7 @@ __device__ __forceinline__ void WarpgroupHold(Register (&registers)[kTiles][4]) 
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.descriptor)                     \
                : "memory")
 
-// sums [64, 128] = a [64, 16] x b^T, b [128, 16], both of shared rows; added to sums where `add`.
+// sums [64, 128] = a [64, 16] x b^T, b [128, 16], both of shared rows; added to sums if `add`.
 template <typename T>
 __device__ __forceinline__ void MultiplyRows(float (&sums)[16][4], SharedMatrix a, SharedMatrix b,
                                              bool add) {

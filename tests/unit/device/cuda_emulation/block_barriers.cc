@@ -17,7 +17,7 @@ struct Phases {
   uint64_t made_at = 0;  // BarrierTurn
   bool for_boxes = false;
   int arrivals = 0;  // of a phase
-  int pending = 0;   // of this one
+  int pending = 0;   // of the current phase
   int64_t bytes = 0;
   uint64_t phase = 0;
   bool all_published = true;
@@ -38,7 +38,7 @@ struct Barriers {
   std::array<Numbered, kNumbers> numbered;
 };
 
-// Of the block that the system thread runs.
+// Barriers of the block that the system thread runs.
 Barriers& OfBlock() {
   thread_local Barriers barriers;
   if (barriers.block != BlockNumber()) {
@@ -59,7 +59,7 @@ Phases& PhasesOf(void* barrier) {
   return phases;
 }
 
-// Tells whether it has ended.
+// Ends a complete phase; returns whether it did.
 bool EndPhase(Phases& phases) {
   if (phases.pending > 0 || phases.bytes > 0) return false;
   if (phases.all_published) ShowShared();
@@ -97,7 +97,7 @@ void ArriveAtPhase(void* barrier, int64_t expected_bytes) {
   if (--phases.pending < 0) Fail("a barrier has more arrivals than its phase has room for");
   phases.bytes += expected_bytes;
   phases.all_published = TakePublication() && phases.all_published;
-  // Those who waited may be faster than what this thread does next.
+  // Waiting threads may run before this thread's next step.
   if (EndPhase(phases)) LetOthersGoFirst();
 }
 

@@ -31,8 +31,7 @@ struct Copy {
   size_t bytes;
 };
 
-// Lasts as long as its system thread, for to start one takes calls of the system: it runs one
-// thread of each block.
+// Runs one thread of each block. Starting a fiber takes system calls, so fibers are kept.
 struct Fiber {
   std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
   ucontext_t start;
@@ -76,7 +75,7 @@ struct Runner {
   int result = 0;
   uint64_t turn = 0;
   uint64_t block = 0;
-  int idle = 0;  // threads that found in a row that they still have to wait
+  int idle = 0;  // consecutive threads that still had to wait
 };
 
 Runner& ThisRunner() {
@@ -88,7 +87,7 @@ void EnterFiber();
 
 constexpr int kGroupThreads = 4 * kWarpThreads;
 
-// Goes on with fiber `next`; never returns.
+// Continues fiber `next`; never returns.
 [[noreturn]] void Resume(Runner& runner, int next) {
   runner.current = next;
   threadIdx.x = static_cast<unsigned>(next);
@@ -119,7 +118,7 @@ void Yield(Runner& runner) {
   if (_setjmp(fiber.resume) == 0) Resume(runner, next);
 }
 
-// Of the block's threads: what all of them have published becomes visible.
+// Makes published memory visible, if all threads of the block have published.
 void PublishOfAll(Runner& runner) {
   bool all = true;
   for (int i = 0; i < runner.threads; ++i) {
@@ -137,7 +136,7 @@ void ReleaseBarrier(Runner& runner) {
   ++runner.turn;
 }
 
-// Its thread of the block has ended; never returns.
+// Ends the fiber's thread of the block; never returns.
 [[noreturn]] void Leave(Runner& runner) {
   runner.fibers[runner.current]->ended = true;
   runner.idle = 0;
@@ -151,7 +150,7 @@ void EnterFiber() {
   Runner& runner = ThisRunner();
   while (true) {
     (*runner.body)();
-    // The next block's thread goes on from here.
+    // The next block's thread continues here.
     if (_setjmp(runner.fibers[runner.current]->resume) == 0) Leave(runner);
   }
 }
@@ -257,7 +256,7 @@ void WarpInstruction(const char* name, const void* in, size_t in_bytes, void* ou
 void WarpgroupInstruction(int number, void (*instruction)(int first, int number)) {
   Runner& runner = ThisRunner();
   const int index = runner.current / kGroupThreads;
-  if (index >= static_cast<int>(runner.groups.size())) Fail("four warps are no whole warpgroup");
+  if (index >= static_cast<int>(runner.groups.size())) Fail("four warps do not make a warpgroup");
   Warpgroup& group = runner.groups[index];
   if (group.arrived > 0 && group.number != number) Fail("threads of a warpgroup have parted");
   group.number = number;

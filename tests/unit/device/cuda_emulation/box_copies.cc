@@ -14,7 +14,7 @@
 namespace hilbert_ring::emulation {
 namespace {
 
-constexpr size_t kPieceBytes = 16;       // that a permutation moves
+constexpr size_t kPieceBytes = 16;       // unit of the permutation
 constexpr size_t kPermutedAlign = 1024;  // of a box whose rows are permuted within 128 bytes
 
 struct Box {
@@ -31,7 +31,7 @@ struct Boxes {
   std::set<std::pair<int, const void*>> acquired;  // by thread
 };
 
-// Of the block that the system thread runs.
+// Boxes of the block that the system thread runs.
 Boxes& OfBlock() {
   thread_local Boxes boxes;
   if (boxes.block != BlockNumber()) {
@@ -41,18 +41,18 @@ Boxes& OfBlock() {
   return boxes;
 }
 
-// Where products find what lies at `shared`.
+// The place of `shared` in the memory that products see.
 std::byte* Published(const std::byte* shared) {
   return PublishedBytes() + (shared - SharedBytes());
 }
 
-// Shared memory and what products see of it differ: nobody may read it.
+// Makes shared memory and the products' view differ: no thread may read it.
 void Spoil(const Box& box) {
   std::memset(box.to, 0xff, box.bytes);
   std::memset(Published(box.to), 0, box.bytes);
 }
 
-// One piece of 16 bytes of a row of the box, or zeros where it lies outside of the tensor.
+// Copies a piece of 16 bytes of a row of the box, or zeros outside of the tensor.
 void CopyPiece(const Box& box, int64_t batch, int64_t row, size_t piece, std::byte* to) {
   const TensorMapBytes& map = box.map;
   const int64_t element = map.element_bytes;
@@ -73,7 +73,7 @@ void Arrive(const Box& box) {
   for (int64_t b = 0; b < box.map.box[2]; ++b) {
     for (int64_t r = 0; r < box.map.box[1]; ++r, ++row) {
       for (size_t piece = 0; piece < row_bytes / kPieceBytes; ++piece) {
-        // Bits 4 to 6 of the address are exchanged by bits 7 to 9.
+        // Bits 7 to 9 of the address permute bits 4 to 6.
         size_t at = row * row_bytes + piece * kPieceBytes;
         if (box.map.permuted) at ^= (at >> 7 & 7) << 4;
         CopyPiece(box, box.at[2] + b, box.at[1] + r, piece, box.to + at);

@@ -1,8 +1,6 @@
-// The emulated GPU's cuBLASLt: products on the host, with sums in float64, of matrices as its
-// documentation describes them: column by column, `ld` elements from one column to the next. What
-// the library would not be asked rightly is refused, or ends the process: an algorithm that was
-// chosen for another shape, memory that is aligned worse than was said, a workspace that is
-// smaller.
+// The emulated GPU's cuBLASLt: products on the host, with sums in float64. Matrices follow its
+// documentation: columns, `ld` elements apart. Wrong calls are refused or end the process: an
+// algorithm of another shape, memory aligned worse than stated, a smaller workspace.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -36,7 +34,7 @@ namespace {
 
 using hilbert_ring::emulation::Fail;
 
-constexpr uint64_t kWorkspaceBytes = 1024;  // that an algorithm takes where it may
+constexpr uint64_t kWorkspaceBytes = 1024;  // used by an algorithm if allowed
 
 std::atomic<int64_t> heuristics = 0, alive = 0;
 
@@ -54,7 +52,7 @@ cublasStatus_t Drop(T* object) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// What an algorithm remembers of what it was chosen for.
+// The properties that an algorithm was chosen for.
 struct Chosen {
   uint64_t m, n, k, type;
   uint32_t a, b, d;
@@ -93,7 +91,7 @@ float At(const EmulatedLayout& layout, cublasOperation_t operation, const void* 
              : static_cast<const float*>(data)[index];
 }
 
-// As many sums beside each other as the compiler needs to add them at once.
+// Parallel sums, which the compiler adds as a vector.
 double Dot(const double* a, const double* b, uint64_t count) {
   constexpr uint64_t kSums = 8;
   double sums[kSums] = {};
@@ -218,7 +216,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     Fail("a product's algorithm was chosen for another");
   }
   if (!Aligned(a, chosen.a) || !Aligned(b, chosen.b) || !Aligned(d, chosen.d) || c != d) {
-    Fail("a matrix is aligned worse than was said");
+    Fail("a matrix is aligned worse than stated");
   }
   if (workspace_bytes < chosen.workspace_bytes) Fail("a product's workspace is too small");
   if (!EmulatedKernelRuns()) return CUBLAS_STATUS_SUCCESS;

@@ -1,4 +1,4 @@
-// What tests ask of the emulated cuBLASLt.
+// Counts of the emulated cuBLASLt.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace hilbert_ring::emulation {
 
 struct LtCalls {
-  int64_t heuristics = 0;  // algorithms that were asked for
+  int64_t heuristics = 0;  // choices of an algorithm
   int64_t alive = 0;       // handles, descriptors, layouts, preferences
 };
 

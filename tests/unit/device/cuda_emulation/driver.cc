@@ -1,4 +1,4 @@
-// The emulated driver: it makes tensor maps, and refuses what the real one would.
+// The emulated driver: makes tensor maps, and refuses the calls that the real driver refuses.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr cuuint32_t kRank = 3;  // the only one that kernels use
+constexpr cuuint32_t kRank = 3;  // the only rank that kernels use
 constexpr uint64_t kAlignment = 16;
 constexpr uint64_t kMostSize = uint64_t{1} << 32;
 constexpr uint64_t kMostStride = uint64_t{1} << 40;

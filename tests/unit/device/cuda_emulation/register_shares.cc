@@ -10,14 +10,14 @@ namespace {
 
 constexpr int kGroupThreads = 4 * kWarpThreads;
 constexpr int kOfMultiprocessor = 64 << 10;
-constexpr int kLeast = 24, kMost = 256, kUnit = 8;  // what setmaxnreg takes
+constexpr int kLeast = 24, kMost = 256, kUnit = 8;  // limits of setmaxnreg
 
 struct Shares {
   uint64_t block = 0;
-  std::map<int, int> of_group;  // those that have asked
+  std::map<int, int> of_group;  // groups that called setmaxnreg
 };
 
-// Of the block that the system thread runs.
+// Shares of the block that the system thread runs.
 Shares& OfBlock() {
   thread_local Shares shares;
   if (shares.block != BlockNumber()) shares = {.block = BlockNumber(), .of_group = {}};
@@ -28,11 +28,11 @@ Shares& OfBlock() {
 
 void ShareRegisters(int registers) {
   if (registers < kLeast || registers > kMost || registers % kUnit != 0) {
-    Fail("a warpgroup asks for another number of registers than it may");
+    Fail("a warpgroup takes an illegal number of registers");
   }
   WarpgroupInstruction(registers, [](int first, int number) {
     if (!OfBlock().of_group.emplace(first / kGroupThreads, number).second) {
-      Fail("a warpgroup asks for registers twice");
+      Fail("a warpgroup takes registers twice");
     }
   });
 }
@@ -46,7 +46,7 @@ void CheckRegistersAtEnd(int threads) {
   }
   int all = 0;
   for (const auto& [group, registers] : shares.of_group) all += registers * kGroupThreads;
-  if (all > kOfMultiprocessor) Fail("warpgroups wait for registers that nobody gives");
+  if (all > kOfMultiprocessor) Fail("warpgroups wait for registers that no group gives");
 }
 
 }  // namespace hilbert_ring::emulation

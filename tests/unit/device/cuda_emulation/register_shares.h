@@ -1,10 +1,10 @@
-// Registers of a block's warpgroups, for include/engine/device/cuda/kernels/pipeline.cuh. They are
-// counted, not used: it is a failure where a multiprocessor could never have given so many.
+// Registers of a block's warpgroups (include/engine/device/cuda/kernels/pipeline.cuh), counted but
+// not used: the process fails if a multiprocessor could never give them.
 #pragma once
 
 namespace hilbert_ring::emulation {
 
-// The thread's warpgroup goes on with so many registers a thread.
+// Gives the thread's warpgroup this number of registers a thread.
 void ShareRegisters(int registers);
 void CheckRegistersAtEnd(int threads);
 

@@ -1,8 +1,8 @@
-// The emulated GPU's runtime: memory of the host that begins as NaN, streams that do everything at
-// once, in the calling thread.
+// The emulated GPU's runtime: host memory that begins as NaN. Streams work at once, in the caller's
+// thread.
 //
-// HILBERT_RING_EMULATED_GPU says what is wrong with it: "hang", its kernels never end; "fault",
-// they fault, and every call after that fails; "lie", they do nothing and say that they are done.
+// HILBERT_RING_EMULATED_GPU selects a defect. "hang": kernels never end. "fault": they fault, and
+// every later call fails. "lie": they do no work and report success.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -22,10 +22,10 @@ constexpr size_t kAlignment = 256;
 
 constexpr int kBlockSharedBytes = 227 << 10;  // of compute capability 9.0
 
-// Slow enough that tests see work cut into launches.
+// Slow enough to cut tests' work into launches.
 constexpr int kClockKilohertz = 20'000;
 
-std::atomic<bool> launched = false;  // a kernel that does not do what it should
+std::atomic<bool> launched = false;  // a kernel with the defect
 
 const std::string& WhatIsWrong() {
   static const std::string wrong = [] {
@@ -35,7 +35,7 @@ const std::string& WhatIsWrong() {
   return wrong;
 }
 
-// Of a call that waits for the GPU, or that a GPU after a fault refuses.
+// The result of a call that waits for the GPU, or that a GPU refuses after a fault.
 cudaError_t Await() {
   if (!launched) return cudaSuccess;
   while (WhatIsWrong() == "hang") pause();
@@ -112,7 +112,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
   *pool = new EmulatedPool;
   return cudaSuccess;
 }
-// Memory of an emulated pool is the heap's.
+// The heap owns an emulated pool's memory.
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {

@@ -1,4 +1,4 @@
-// What the emulated driver writes into a tensor map.
+// The content of the emulated driver's tensor maps.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace hilbert_ring::emulation {
 
-// Of a tensor of three dims, the first of which is dense.
+// A tensor of three dims, the first of which is dense.
 struct TensorMapBytes {
   const std::byte* data;
   int64_t size[3];    // elements
   int64_t stride[2];  // bytes
   int64_t box[3];     // elements
   int64_t element_bytes;
-  int64_t permuted;  // whether pieces of 16 bytes are, within 128
+  int64_t permuted;  // pieces of 16 bytes are permuted within 128
 };
 static_assert(sizeof(TensorMapBytes) <= sizeof(cuda::TensorMap));
 

@@ -25,7 +25,7 @@ struct ThreadProducts {
   std::vector<Batch> committed;
 };
 
-// Of the block that the system thread runs.
+// Products of the block that the system thread runs.
 ThreadProducts& ProductsOf(int thread) {
   thread_local std::vector<ThreadProducts> products;
   if (static_cast<int>(products.size()) <= thread) products.resize(thread + 1);
@@ -33,11 +33,11 @@ ThreadProducts& ProductsOf(int thread) {
   return products[thread];
 }
 
-constexpr uint64_t kFirstAddress = 1024;  // of shared memory, as on the machine
+constexpr uint64_t kFirstAddress = 1024;  // of shared memory, like the machine's
 
-// Element (row, column) of a matrix of rows of 64 elements, by its descriptor as the PTX ISA and
-// CUTLASS's canonical layouts have it: eight rows of 128 bytes, then a stride; pieces of 16 bytes
-// permuted by bits 7 to 9 of the address.
+// Element (row, column) of a matrix of rows of 64 elements, by the PTX ISA and CUTLASS's canonical
+// layouts: eight rows of 128 bytes, then a stride; bits 7 to 9 of the address permute pieces of 16
+// bytes.
 uint16_t ElementAt(uint64_t matrix, int row, int column) {
   const uint64_t first = (matrix & 0x3fff) * 16, stride = (matrix >> 32 & 0x3fff) * 16;
   if (matrix >> 62 != 1 || (matrix >> 49 & 7) != 0) Fail("a descriptor of another layout");
@@ -49,7 +49,7 @@ uint16_t ElementAt(uint64_t matrix, int row, int column) {
   uint16_t element = 0, published = 0;
   std::memcpy(&element, SharedBytes() + at, sizeof(element));
   std::memcpy(&published, PublishedBytes() + at, sizeof(published));
-  if (element != published) Fail("a product reads what was not published");
+  if (element != published) Fail("a product reads unpublished memory");
   return element;
 }
 

@@ -1,17 +1,16 @@
-// Asynchronous products of a warpgroup's 128 threads, for
-// include/engine/device/cuda/kernels/warpgroup.cuh.
+// Asynchronous products of a warpgroup's 128 threads
+// (include/engine/device/cuda/kernels/warpgroup.cuh).
 //
-// They are computed as late as the machine may compute them: when they are waited for, from what
-// registers and shared memory hold then. A kernel that touches either before has wrong results.
-// What they read must have been published by the threads that wrote it, with a barrier of the block
-// since.
+// They are computed as late as the machine allows: when a thread awaits them, from the registers
+// and shared memory of that moment. A kernel that changes either before has wrong results. Threads
+// must have published the operands that they wrote, with a barrier of the block since.
 #pragma once
 
 #include <cstdint>
 
 namespace hilbert_ring::emulation {
 
-// One thread's part of sums [64, columns] = or += a [64, 16] x b [16, columns].
+// A thread's part of sums [64, columns] = or += a [64, 16] x b [16, columns].
 struct Product {
   float* sums = nullptr;  // [columns / 8][4]
   int columns = 0;
@@ -25,10 +24,10 @@ struct Product {
   bool rows_are_columns = false;
 };
 
-// Of an address in shared memory, whose first is not 0.
+// The address of `shared` in shared memory, whose first address is not 0.
 uint32_t AddressOf(const void* shared);
 
-// Products may be started until the thread waits.
+// The thread may start products until it waits.
 void BeginProducts();
 void StartProduct(const Product& product);
 void CommitProducts();

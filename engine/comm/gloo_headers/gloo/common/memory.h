@@ -1,6 +1,5 @@
-// Debian's libgloo-dev 0.5 lacks this header, which those of its connections include: the handles
-// that Gloo's operations have of buffers that are somebody else's. Each is one pointer of the
-// standard library, as in the library itself; nothing here makes or follows one.
+// Debian's libgloo-dev 0.5 lacks this header, which its transport headers include. Each handle of
+// another's buffer holds one pointer, as in Gloo itself. No code uses a handle here.
 #pragma once
 
 #include <memory>

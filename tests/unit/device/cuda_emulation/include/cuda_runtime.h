@@ -63,7 +63,7 @@ inline void __syncwarp() {
                                            [](hilbert_ring::emulation::WarpOperands&) {});
 }
 
-// Blocks of other system threads may count at the same time.
+// Other system threads' blocks may count at the same time.
 inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
   return __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
 }

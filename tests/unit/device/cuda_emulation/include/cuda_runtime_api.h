@@ -1,5 +1,4 @@
-// The part of CUDA's runtime that engine/device/cuda calls, on the host: one small GPU whose
-// streams do their work at once. See runtime.cc.
+// The part of CUDA's runtime that engine/device/cuda calls, on the host. See runtime.cc.
 #pragma once
 
 #include <cstddef>
@@ -93,5 +92,5 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, uns
                                              unsigned long long flags,
                                              cudaDriverEntryPointQueryResult* result);
 
-// Whether a kernel that is started is run: see runtime.cc.
+// Whether started kernels run: see runtime.cc.
 bool EmulatedKernelRuns();

@@ -1,5 +1,4 @@
-// The machine's instructions on the host, as the PTX ISA defines them. Stands in for the header of
-// the same name.
+// The machine's instructions on the host, by the PTX ISA. Replaces the header of the same name.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -73,9 +72,9 @@ struct ProductOperands {
   uint32_t b[2];
 };
 
-// Of the PTX ISA's figures for mma.m16n8k16, with g = t / 4 and c = t % 4: element i of a thread's
-// sums is row g + 8 (i / 2), column 2 c + i % 2; of a (8 halves) row g + 8 (i / 2 % 2), column
-// 2 c + i % 2 + 8 (i / 4); of b (4 halves) row 2 c + i % 2 + 8 (i / 2), column g.
+// The PTX ISA's layout of mma.m16n8k16, with g = t / 4 and c = t % 4. Element i of a thread's sums
+// is row g + 8 (i / 2), column 2 c + i % 2; of a (8 halves) row g + 8 (i / 2 % 2), column 2 c + i %
+// 2 + 8 (i / 4); of b (4 halves) row 2 c + i % 2 + 8 (i / 2), column g.
 template <typename T>
 void MultiplyWarp(emulation::WarpOperands& warp) {
   float a[16][16], b[16][8], sums[16][8];

@@ -1,5 +1,5 @@
-// Barriers, copies of boxes and registers of a producer and its consumers on the host, as the PTX
-// ISA defines them. Stands in for the header of the same name.
+// Barriers, copies of boxes and registers of a producer and its consumers on the host, by the PTX
+// ISA. Replaces the header of the same name.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Products of a warpgroup on the host, as the PTX ISA defines them. Stands in for the header of the
-// same name.
+// Products of a warpgroup on the host, by the PTX ISA. Replaces the header of the same name.
 #pragma once
 
 #include <cstddef>
