@@ -5,7 +5,7 @@ namespace hilbert_ring::cuda {
 
 absl::StatusOr<std::unique_ptr<Products>> MakeProducts() {
   return absl::FailedPreconditionError(
-      "products need cuBLASLt: this build has none (cublasLt.h was not found)");
+      "products need cuBLASLt: this build lacks it (cublasLt.h was not found)");
 }
 
 }  // namespace hilbert_ring::cuda

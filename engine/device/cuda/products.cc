@@ -127,7 +127,7 @@ class LtProducts : public Products {
         library_.heuristic(handle_, product, plan.weights.get(), plan.from.get(), plan.to.get(),
                            plan.to.get(), preference.get(), 1, &result, &found),
         "choosing an algorithm"));
-    if (found == 0) return absl::InternalError("cuBLASLt, choosing an algorithm: it has none");
+    if (found == 0) return absl::InternalError("cuBLASLt, choosing an algorithm: the library offers 0");
     RETURN_IF_ERROR(StatusOf(result.state, "choosing an algorithm"));
     plan.algorithm = result.algo;
     return absl::OkStatus();
@@ -135,11 +135,11 @@ class LtProducts : public Products {
 
   absl::Status MakePreference(const Shape& shape, Preference& preference) const {
     cublasLtMatmulPreference_t made = nullptr;
-    RETURN_IF_ERROR(StatusOf(library_.preference_create(&made), "describing what is wanted"));
+    RETURN_IF_ERROR(StatusOf(library_.preference_create(&made), "describing a preference"));
     preference = Preference(made, library_.preference_destroy);
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
       return StatusOf(library_.preference_set(made, attribute, &value, sizeof(value)),
-                      "describing what is wanted");
+                      "describing a preference");
     };
     RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                         static_cast<uint64_t>(shape.workspace_bytes)));
