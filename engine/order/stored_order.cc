@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMaxShortTokens = int64_t{1} << 32;
 
-// Tokens that are copied or keyed at once: their buffers stay in the cache.
+// Tokens that are copied or keyed at once, so that buffers stay in the cache.
 constexpr int64_t kChunk = 4096;
 
 template <typename Index>
