@@ -16,7 +16,7 @@ constexpr int64_t kMinDim = 8;
 constexpr int64_t kMaxDim = 256;
 constexpr int64_t kDimStep = 8;
 
-// Far above every sequence, far enough below 2^63 that a slot plus a segment or a dilation fits.
+// Above every sequence, and low enough that a slot plus a segment or dilation is below 2^63.
 constexpr int64_t kMaxSegmentOrDilation = int64_t{1} << 62;
 
 // A curve's key has 64 bits: 32 an axis in two dimensions, 21 in three.

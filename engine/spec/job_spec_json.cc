@@ -59,14 +59,14 @@ bool Contains(std::span<const std::string> fields, const std::string& field) {
   return std::ranges::find(fields, field) != fields.end();
 }
 
-// What the writer of an unknown field meant: a field of the other object, or one of this.
+// Suggests the object that has an unknown field, or the nearest known field.
 std::string FieldHint(const std::string& field, std::span<const std::string> known) {
   if (Contains(OrderingFields(), field)) return "; it is a field of ordering";
   if (Contains(SpecFields(), field)) return "; it is a field of the job spec itself";
   return NearestNameHint(field, known);
 }
 
-// name: of the object in messages; empty: the spec itself.
+// name: the object in messages; empty: the spec itself.
 absl::Status CheckFields(const Json& object, const std::string& name,
                          std::span<const std::string> known) {
   for (const auto& [field, value] : object.items()) {
@@ -196,7 +196,7 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   return document;
 }
 
-// As ParsePartialJobSpec says it of orderings.
+// Implements ParsePartialJobSpec's rules of orderings.
 absl::Status PatchOrdering(Json& base, Json& patch) {
   const auto change = patch.find("ordering");
   if (change == patch.end() || !change->is_object() || change->empty()) return absl::OkStatus();
