@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A job spec whose required fields are right, with more fields behind them.
+// A valid job spec, followed by more fields.
 std::string With(const std::string& fields) {
   return R"({"tokens": 4, "heads": 2, "head_dim": 8, "segments": [2, 4], "dilations": [1, 2], )" +
          fields + "}";
@@ -91,7 +91,7 @@ TEST(ParseJobSpec, ACoordinatesFileHasTwoAxesUnlessTheSpecSaysThree) {
   EXPECT_EQ(three->spec.ordering->coordinate_axes, 3);
 }
 
-using Refused = std::vector<std::pair<std::string, std::string>>;  // of a document: why
+using Refused = std::vector<std::pair<std::string, std::string>>;  // document, reason
 
 void ExpectRefused(const Refused& documents) {
   for (const auto& [json, why] : documents) {
@@ -137,7 +137,7 @@ TEST(BadDocuments, OfWrongFields) {
       {With(R"("mixing": "LSE")"), R"(mixing is "LSE")"},
       {With(R"("causal": 1)"), "causal is 1, but must be true or false"},
   });
-  // One field after the other is left out.
+  // Each field is missing once.
   const std::vector<std::string> fields = {R"("tokens": 4)", R"("heads": 2)", R"("head_dim": 8)",
                                            R"("segments": [4])", R"("dilations": [1])"};
   for (const std::string& missing : fields) {
@@ -167,7 +167,7 @@ TEST(BadDocuments, OfWrongOrderings) {
        "ordering.coords must not be given together with ordering.coords_file"},
       {WithOrdering(R"("coords_axes": 3)"), "ordering.coords_axes needs"},
       {WithOrdering(R"("coords_file": "c", "coords_axes": 4294967299)"),
-       "ordering.coords_axes is 4294967299"},  // which narrows to three
+       "ordering.coords_axes is 4294967299"},  // 3 in 32 bits
       {WithOrdering(R"("coords": [[1, 2]], "coords_axes": 3)"), "ordering.coords_axes is 3"},
   });
 }
