@@ -1,10 +1,10 @@
-// What the benchmarks measure with, and what they measure against.
+// Clocks, peaks and tables of the benchmarks.
 //
-//   const double peak = MultiplyAddGflops(threads);   // what the arithmetic could do, now
-//   const double seconds = SecondsOf([&] { ... });    // what the work took, now
+//   const double peak = MultiplyAddGflops(threads);   // the arithmetic's limit now
+//   const double seconds = SecondsOf([&] { ... });    // the time of the work now
 //
-// On a machine that others use too, both change from second to second. So every benchmark runs in
-// rounds that measure the peak and every case once, and takes the best round of each.
+// A shared machine changes both from second to second. Every benchmark therefore runs rounds that
+// measure the peak and every case once, and takes the best round of each.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace hilbert_ring::bench {
 
 double SecondsOf(const std::function<void()>& work);
 
-// Multiply-adds of float32 in registers alone, two operations each, with the instruction set that
-// the processor's kernels use. Takes some milliseconds.
+// Rate of float32 multiply-adds in registers, two operations each, with the kernels' instruction
+// set. Takes some milliseconds.
 double MultiplyAddGflops(int threads);
 std::string MultiplyAddTarget();  // "AVX2"
 
 // "AMD EPYC, AVX2, threads 2".
 std::string MachineLine();
 
-// Rows of cells as a Markdown table whose columns are aligned; the first row is the head.
+// Prints rows of cells as an aligned Markdown table; the first row is the head.
 void PrintTable(const std::vector<std::vector<std::string>>& rows);
 
 std::string Number(double value, int digits);
