@@ -115,9 +115,9 @@ absl::StatusOr<std::shared_ptr<const Permutation>> Permutation::Make(
   const int axes = spec.ordering.has_value() ? spec.ordering->coordinate_axes : 0;
   const auto given = static_cast<int64_t>(coords.size());
   if (given != spec.tokens * axes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordering.coords has ", given, " numbers, but must have ", spec.tokens * axes,
-                     ": ", axes, " for each of ", spec.tokens, " tokens"));
+    return absl::InvalidArgumentError(absl::StrCat("ordering.coords has ", given,
+                                                   " numbers, must have ", spec.tokens * axes, ": ",
+                                                   axes, " for each of ", spec.tokens, " tokens"));
   }
   if (!spec.ordering.has_value()) return std::make_shared<const Identity>();
   if (axes == 0) return std::make_shared<const ManyRuns>(spec, max_stored_tokens);

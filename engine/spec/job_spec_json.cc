@@ -90,12 +90,12 @@ absl::Status ReadCoords(const Json& rows, JobSpecDocument& document, int& axes) 
     const size_t entries = rows[row].size();
     if (row == 0 && entries != 2 && entries != 3) {
       return absl::InvalidArgumentError(
-          absl::StrCat(field(), " has ", entries, " entries, but must have 2 or 3"));
+          absl::StrCat(field(), " has ", entries, " entries, must have 2 or 3"));
     }
     if (row == 0) axes = static_cast<int>(entries);
     if (entries != static_cast<size_t>(axes)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          field(), " has ", entries, " entries, but must have ", axes, " as the first row"));
+          field(), " has ", entries, " entries, must have ", axes, ", as in the first row"));
     }
     RETURN_IF_ERROR(ReadIntegers(field(), rows[row], document.coords));
   }
@@ -111,7 +111,7 @@ absl::Status ReadCoordinates(ObjectReader& reader, JobSpecDocument& document, Or
   if (reader.Find("coords_axes") != nullptr) {
     if (axes != 2 && axes != 3) {
       return absl::InvalidArgumentError(
-          absl::StrCat("ordering.coords_axes is ", axes, ", but must be 2 or 3"));
+          absl::StrCat("ordering.coords_axes is ", axes, ", must be 2 or 3"));
     }
     document.coords_axes = static_cast<int>(axes);
     if (rows == nullptr && file == nullptr) {
@@ -155,7 +155,7 @@ absl::Status ReadOrdering(const Json& value, JobSpecDocument& document) {
   reader.Integer("window", ordering.window);
   reader.Integers("grid", ordering.grid);
   if (reader.Find("grid") != nullptr && ordering.grid.empty()) {
-    reader.Fail("ordering.grid has 0 entries, but must have 2 or 3");
+    reader.Fail("ordering.grid has 0 entries, must have 2 or 3");
   }
   RETURN_IF_ERROR(ReadCoordinates(reader, document, ordering));
   document.spec.ordering = std::move(ordering);
@@ -287,7 +287,7 @@ absl::StatusOr<DataType> ParseDataType(std::string_view name) {
     if (name == entry.name) return entry.value;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "dtype is ", Quoted(name), ", but must be \"float32\" or \"bfloat16\" or \"float16\""));
+      "dtype is ", Quoted(name), ", must be \"float32\" or \"bfloat16\" or \"float16\""));
 }
 
 }  // namespace hilbert_ring

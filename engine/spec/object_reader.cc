@@ -30,7 +30,7 @@ absl::Status ReadInteger(const std::string& field, const Json& value, int64_t& i
 
 absl::Status WrongType(const std::string& field, const char* wanted, const Json& value) {
   return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", Shown(value), ", but must be ", wanted));
+      absl::StrCat(field, " is ", Shown(value), ", must be ", wanted));
 }
 
 absl::Status ReadIntegers(const std::string& field, const Json& value, std::vector<int64_t>& into) {

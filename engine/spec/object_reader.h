@@ -26,7 +26,7 @@ struct EnumName {
   Enum value;
 };
 
-// INVALID_ARGUMENT: "FIELD is VALUE, but must be WANTED".
+// INVALID_ARGUMENT: "FIELD is VALUE, must be WANTED".
 absl::Status WrongType(const std::string& field, const char* wanted, const nlohmann::json& value);
 
 // Appends a list of 64-bit integers. Errors: INVALID_ARGUMENT.

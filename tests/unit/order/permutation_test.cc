@@ -167,7 +167,7 @@ TEST(PermutationTest, BadCoordinatesAreNamed) {
     return status.code();
   };
   EXPECT_EQ(refused(2, {0, 0, 1, 1, limit_2d - 1, limit_2d - 1}, ""), absl::StatusCode::kOk);
-  EXPECT_EQ(refused(2, {0, 0, 1, 1}, "has 4 numbers, but must have 6"),
+  EXPECT_EQ(refused(2, {0, 0, 1, 1}, "has 4 numbers, must have 6"),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refused(2, {0, 0, 1, -7, 2, 2}, "coords[1][1] is -7"), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(refused(2, {0, 0, 1, 1, limit_2d, 2}, "coords[2][0] is 4294967296"),

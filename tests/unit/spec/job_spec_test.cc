@@ -155,7 +155,7 @@ TEST(Limits, AServiceMaySetLowerOnes) {
   const SpecLimits limits{.max_tokens = 64, .max_heads = 8, .max_branches = 2, .max_sequences = 2};
   EXPECT_TRUE(Validate(spec, limits).ok());
   for (const auto& [limit, words] :
-       {std::pair{&SpecLimits::max_tokens, "tokens is 64, which is over the limit of 63"},
+       {std::pair{&SpecLimits::max_tokens, "tokens is 64, must be at most 63"},
         {&SpecLimits::max_heads, "heads is 8"},
         {&SpecLimits::max_branches, "branches"},
         {&SpecLimits::max_sequences, "sequence_lengths"}}) {
