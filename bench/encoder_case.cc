@@ -49,14 +49,12 @@ std::vector<float> Floats(const std::string& path) {
   return floats;
 }
 
-// CPU seconds of the process.
 double ProcessorSeconds() {
   timespec now = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Peak resident bytes of the process.
 int64_t MostResident() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -84,7 +82,6 @@ class Slide {
     }
   }
 
-  // Computes the pooled vector of the tiles.
   void Run() {
     const auto ring = MakeInProcessRing(static_cast<int>(devices_.size()));
     std::vector<PooledPart> parts(devices_.size());

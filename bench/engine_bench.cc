@@ -75,7 +75,6 @@ class Tensors {
     lse_.resize(elements / 64);
   }
 
-  // A task for each head, a unit of the plan.
   std::vector<AttentionTask> Tasks(const Case& shape, int64_t rows) {
     std::vector<AttentionTask> tasks(kHeads);
     const int64_t row_stride = shape.dilation * kHeads * shape.dim;

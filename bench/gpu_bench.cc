@@ -100,7 +100,6 @@ class Bench {
     return options_.tokens > 0 ? options_.tokens : options_.quick ? 512 : usual;
   }
 
-  // The device of exactly this kernel.
   std::unique_ptr<Device> DeviceOf(const std::string& kernel, double memory_fraction = 0.5) const {
     DeviceOptions options = OptionsFor(kernel, 0);
     options.memory_fraction = memory_fraction;

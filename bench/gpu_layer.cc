@@ -24,7 +24,6 @@ std::vector<float> LayerValues() {
   return testing::RandomValues(kValues, random);
 }
 
-// The numbers repeated, from `first` on.
 std::vector<std::byte> Repeated(DataType dtype, const std::vector<float>& values, int64_t first) {
   const int64_t count = kValues * kRepeats;
   std::vector<std::byte> stored(count * ElementBytes(dtype));
@@ -34,7 +33,6 @@ std::vector<std::byte> Repeated(DataType dtype, const std::vector<float>& values
   return stored;
 }
 
-// `dim` consecutive elements of a tensor.
 struct Piece {
   const std::vector<float>& numbers;
   int64_t at;

@@ -62,7 +62,6 @@ void Raise(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-// Waits until the word differs from `old`.
 void Await(std::atomic<uint32_t>& word, uint32_t old) {
   while (word.load(std::memory_order_acquire) == old) {
     syscall(SYS_futex, &word, FUTEX_WAIT, old, nullptr, nullptr, 0);
@@ -109,7 +108,6 @@ Buffer BufferOf(const std::string& message) {
   return Buffer(&slice, 1);
 }
 
-// Empty without an answer.
 std::string StringOf(const Buffer& buffer) {
   grpc::Slice slice;
   (void)buffer.DumpToSingleSlice(&slice);

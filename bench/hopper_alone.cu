@@ -203,7 +203,6 @@ class Layer {
     return FromBFloat16(numbers_[tensor][row * row_stride() + head * Kernel::kDim + x]);
   }
 
-  // Makes a work for each head, like launch_plan.cc.
   void Describe() {
     const auto scale = static_cast<float>(1 / std::sqrt(Kernel::kDim));
     std::vector<AttentionWork> works(kHeads);
@@ -290,7 +289,6 @@ class Layer {
   int64_t tiles_ = 0;
 };
 
-// Returns whether the result is correct.
 template <typename Kernel>
 bool Measure(const Options& options, bool causal, cudaStream_t stream) {
   Layer<Kernel> layer(options, causal, stream);

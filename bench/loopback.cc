@@ -62,7 +62,6 @@ absl::Status Send(int to, int64_t bytes) {
   return shutdown(to, SHUT_WR) == 0 ? absl::OkStatus() : Failed("shutdown");
 }
 
-// Receives until the other side ends.
 absl::Status Receive(int from, int64_t bytes) {
   std::vector<std::byte> block(kBlockBytes);
   int64_t came = 0;

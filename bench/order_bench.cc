@@ -62,7 +62,6 @@ JobSpec GridSpec(std::vector<int64_t> grid, int64_t heads) {
   return spec;
 }
 
-// The token of each slot, of a square grid.
 struct NamedOrder {
   std::string name;
   std::vector<int64_t> token_of;
@@ -89,7 +88,6 @@ std::vector<int64_t> Sides(const Options& options) {
   return options.quick ? std::vector<int64_t>{128} : std::vector<int64_t>{256, 512, 1024};
 }
 
-// Puts rows at their slots in the order of arrival, by token.
 void Placing(const Options& options) {
   std::printf("\n### Placing rows at their slots on one core, GB/s of payload\n\n");
   Table table = {{"grid", "order", "rows of 128 B"}};

@@ -1,8 +1,7 @@
 // The published job with its tensors passed by path, beside the engine alone and the same job with
 // its tensors sent. Two bounds: a socket that only carries the tensors' bytes, and a disk that only
 // reads them. All are interleaved in one run. Prints Markdown tables, which ./dev bench records,
-// and
-// each measurement at once on stderr.
+// and each measurement at once on stderr.
 //
 //   reference_bench                      425,984 tokens, both types, without and with an order
 //   reference_bench --type=float32 --order=off --rounds=5
@@ -44,7 +43,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kNoDisk[] = "none";
 
-// Empty if the system has no such folder.
 std::string TemporaryFolder() {
   std::error_code error;
   return std::filesystem::temp_directory_path(error);
@@ -74,7 +72,6 @@ int64_t BytesIn(const JobSpec& spec) {
 
 int64_t BytesOut(const JobSpec& spec) { return spec.tokens * RowBytes(spec, TensorKind::kOut); }
 
-// A row of a table.
 struct Path {
   std::string name;
   std::function<void()> run;
@@ -174,7 +171,6 @@ class Bench {
     path.processor.push_back(processor);
   }
 
-  // CPU seconds of this process and the services.
   double Processor() const {
     double seconds = ProcessorSeconds(0);
     for (const Place* const place : {memory_.get(), disk_.get()}) {
@@ -184,7 +180,6 @@ class Bench {
     return seconds;
   }
 
-  // The sum of both in each round.
   static Path Bound(const std::string& name, const Path& engine, const Path& socket) {
     Path bound{.name = name};
     for (size_t i = 0; i < engine.seconds.size(); ++i) {

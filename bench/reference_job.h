@@ -35,10 +35,8 @@ class Files {
   std::string root() const { return folder_.string(); }
   std::string Path(const std::string& name) const { return folder_ / (name + ".npy"); }
 
-  // Drops the pages of q, k and v. Errors: DropPages.
   absl::Status DropInputPages() const;
 
-  // Reads q, k and v one after the other.
   void ReadInputs() const;
 
  private:

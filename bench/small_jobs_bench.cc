@@ -1,7 +1,6 @@
 // Small jobs through the real service: rate, latency and CPU time, as a Markdown table, which ./dev
 // bench records. Blocks of services and numbers of callers are interleaved, because a shared
-// machine
-// drifts.
+// machine drifts.
 //
 //   small_jobs_bench                                   1 and 16 callers, 64 tokens
 //   small_jobs_bench --against OLD/hilbert-ring-coordinator --callers 1,16,64 --tokens 64,2048
@@ -99,7 +98,6 @@ void AddSince(const Usage& before, const Cluster& cluster, Usage& sum) {
   Add(sum.client, after.client - before.client);
 }
 
-// A job's rows and its result.
 class Job {
  public:
   explicit Job(int64_t tokens) : spec_(PlainSpec({.tokens = tokens, .heads = 4, .dim = 32})) {
@@ -130,7 +128,6 @@ class Job {
   std::vector<float> q_, k_, v_, out_;
 };
 
-// The results of one service under one kind of load.
 struct Tally {
   double seconds = 0;
   std::vector<double> milliseconds;

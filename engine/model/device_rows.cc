@@ -64,7 +64,6 @@ class DeviceRows : public RankRows {
             .workspace_bytes = kProductWorkspaceBytes};
   }
 
-  // operand_ = norm(from).
   RowsTask Norm(const DeviceNorm& norm, int64_t rows, const void* from, DataType dtype) const {
     return {.rows = rows,
             .dim = width(),

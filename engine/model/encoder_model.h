@@ -68,7 +68,7 @@ DataType ProductsOn(const Device* gpu, DataType compute);
 absl::StatusOr<int64_t> PackedBytes(const EncoderConfig& config,
                                     const EncoderModelOptions& options);
 
-// Immutable; any number of threads may use it.
+// Immutable; thread-safe.
 class EncoderModel {
  public:
   // Loading takes up to 8 bytes for each number of the largest matrix, beside bytes(). It reads no
@@ -82,12 +82,10 @@ class EncoderModel {
   const std::string& digest() const { return digest_; }  // EncoderFolder::digest()
   // On a GPU these hold only class token, output norm and norm.
   const EncoderWeights& weights() const { return weights_; }
-  // Null if the weights lie in host memory.
   const DeviceWeights* device_weights() const { return device_weights_.get(); }
   DataType compute() const { return compute_; }
   Operand operand() const { return operand_; }
 
-  // Memory of the weights, shared or not.
   int64_t bytes() const { return bytes_; }
   bool shared() const { return memory_ != nullptr && memory_->shared(); }
 

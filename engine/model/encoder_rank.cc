@@ -252,7 +252,6 @@ absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
 absl::Status Rank::ExchangeMap(int64_t layer, Communicator* communicator, int64_t first_step,
                                const EncoderControl& control) {
   if (!map_->exchanges()) return absl::OkStatus();
-  // A cancellation does not interrupt the wait.
   if (control.cancelled && control.cancelled()) return absl::CancelledError("job cancelled");
   const int64_t step = layer * StepsOfLayer();
   const Clock::time_point start = Clock::now();

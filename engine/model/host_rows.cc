@@ -83,7 +83,7 @@ class RowBlock {
   absl::Status AfterAttention(const BlockProducts& products, const EncoderLayer& layer,
                               const std::byte* attention, float* x);
 
-  // Returns the rows after a norm, valid until the next call.
+  // Valid until the next call.
   const float* Normed(const LayerNorm& norm, const float* x, int64_t rows);
 
  private:

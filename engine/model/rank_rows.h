@@ -24,7 +24,6 @@
 
 namespace hilbert_ring {
 
-// Rows of a slide in one partial sum.
 inline constexpr int64_t kPooledPieceRows = 1024;
 
 // Local rows [first, first + count) of the rank.
@@ -44,7 +43,6 @@ class RankRows {
  public:
   virtual ~RankRows() = default;
 
-  // Device memory that this object allocated.
   virtual int64_t bytes() const = 0;
 
   virtual absl::Status PlaceClassTokens(std::span<const int64_t> rows) = 0;

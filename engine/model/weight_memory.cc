@@ -27,7 +27,6 @@ namespace {
 constexpr auto kPoll = absl::Milliseconds(20);
 constexpr int64_t kHeadBytes = 4096;  // before the data, which begins at a page
 
-// Begins a filled file.
 struct Head {
   static constexpr uint64_t kMagic = 0x73746867'69657772;  // changes with the layout
   uint64_t magic = 0;
@@ -54,7 +53,6 @@ class SharedFile {
     return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": ", what));
   }
 
-  // Whether the path still names this file.
   bool IsThere() const {
     struct stat named {
     }, open{};
@@ -131,7 +129,6 @@ class SharedWeights : public WeightMemory {
     return Sha256(std::span<const std::byte>(data(), static_cast<size_t>(bytes_)));
   }
 
-  // Ends writing and admits readers.
   absl::Status Close() {
     if (mprotect(mapped_, static_cast<size_t>(kHeadBytes + bytes_), PROT_READ) != 0 ||
         flock(file_->fd(), LOCK_SH) != 0) {

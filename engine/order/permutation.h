@@ -36,7 +36,6 @@ class Permutation {
 
   virtual ~Permutation() = default;
 
-  // Bytes of the stored order.
   virtual int64_t resident_bytes() const = 0;
 
   // tokens[i] = token in slot first_slot + i.

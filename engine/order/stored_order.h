@@ -14,7 +14,6 @@ namespace hilbert_ring {
 
 int64_t StoredOrderBytes(int64_t tokens);
 
-// Copies an order of `tokens` tokens.
 std::unique_ptr<const Permutation> StoreOrder(const Permutation& order, int64_t tokens);
 
 // Orders each sequence by the keys of its coordinates [tokens, axes] (row-major, all sequences).

@@ -48,7 +48,6 @@ double RadiusOf(const std::vector<int64_t>& tokens, const std::vector<int64_t>& 
   return std::sqrt(std::max(square, 0.0));
 }
 
-// Mean radius of evenly drawn segments.
 absl::StatusOr<double> MeanRadius(const JobSpec& spec, const std::vector<int64_t>& grid) {
   ASSIGN_OR_RETURN(const auto order, Permutation::Make(spec, {}, /*max_stored_tokens=*/0));
   const int64_t length = ShortestSegment(spec);

@@ -16,7 +16,6 @@
 
 namespace hilbert_ring {
 
-// Part of a segment within one range.
 struct Piece {
   int rank = 0;
   int64_t begin = 0, end = 0;  // slots
@@ -47,14 +46,12 @@ struct Segments {
 // Every segment of the pattern, local ones in runs. O(ranges x branches + sequences x branches).
 Segments FindSegments(const JobSpec& spec, const Shards& shards);
 
-// Selected rows of a piece in a phase.
 struct Block {
   int piece = 0;  // index into SpanningSegment::pieces
   int rank = 0;   // owner
   Progression rows;
 };
 
-// A phase of a spanning segment.
 class PhaseExchange {
  public:
   PhaseExchange(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase);

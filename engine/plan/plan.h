@@ -42,7 +42,6 @@ inline constexpr int kMaxWorkers = 4096;
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
                               std::function<bool()> cancelled = nullptr);
 
-// The plan for given shards.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards);
 
 }  // namespace hilbert_ring

@@ -18,7 +18,6 @@ struct RankExchange {
   PhaseExchange all;  // with all its ranks
 };
 
-// A block in the rank's exchange arena.
 struct ArenaBlock {
   int exchange = 0;    // index into RankSchedule::exchanges
   int block = 0;       // index into its blocks()

@@ -57,7 +57,6 @@ class HostShard {
     return memory_ + layout_.Offset(tensor, local_row);
   }
 
-  // Tokens of the shard's slots; empty without an ordering.
   std::span<int64_t> tokens() const {
     return {reinterpret_cast<int64_t*>(memory_ + layout_.token_offset()),
             static_cast<size_t>(layout_.tokens())};

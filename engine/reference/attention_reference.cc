@@ -72,7 +72,6 @@ class Softmax {
   bool is_nan_ = false;
 };
 
-// Computes a token's row from the keys that it sees.
 class RowReference {
  public:
   RowReference(const JobSpec& spec, const Permutation& order, int64_t token, const RowSource& q,

@@ -10,7 +10,6 @@
 
 namespace hilbert_ring {
 
-// The deviation of a number.
 struct Deviation {
   int64_t token = -1;
   int64_t head = 0;

@@ -37,7 +37,6 @@ bool IsPowerOfTwo(double value) {
   return std::abs(std::frexp(value, &exponent)) == 0.5;
 }
 
-// The logarithm of a sum of exponentials.
 class LogSum {
  public:
   void Add(double exponent, double count) {
@@ -122,7 +121,6 @@ class HeadTolerance {
     double error = 0;  // e_j
   };
 
-  // Sums for one output.
   struct Sums {
     double a = 0, b = 0, among = 0;  // 3.
     double missing = 0;              // 4.

@@ -23,7 +23,6 @@ double SecondsSince(Clock::time_point start) {
 // Only NCCL moves blocks between devices; other transports use host memory.
 constexpr char kDeviceTransport[] = "nccl";
 
-// Buffers of a run beside the shard.
 struct Workspace {
   std::unique_ptr<Buffer> arena;         // packed and arrived blocks
   std::unique_ptr<Buffer> accumulators;  // of merged rows
@@ -117,7 +116,6 @@ class Executor {
     return status;
   }
 
-  // Adds zero keys and makes rows up to rows_final final.
   absl::Status Finish(const TaskBuilder& builder, const TaskBuilder::ZeroKeys& zero_keys,
                       int64_t rows_final) {
     const Clock::time_point start = Clock::now();

@@ -41,14 +41,12 @@ struct ExecuteControl {
   // Waits until local rows [0, rows) of Q, K and V have come; an error ends the run. Empty: all
   // have come.
   std::function<absl::Status(int64_t rows)> await_rows;
-  // Reports that local rows [0, rows) of OUT and LSE are final.
   std::function<void(int64_t rows)> rows_final;
   // Receives a few spans for each stretch and exchange step, in the calling thread. step: 0 for the
   // rank's own rows.
   std::function<void(SpanKind kind, int64_t step, Deadline begin, Deadline end)> span;
 };
 
-// Measured figures of one rank.
 struct Figures {
   double flops = 0;             // in tiles that were not wholly masked
   double library_flops = 0;     // the part that a library computed (AttendFigures)

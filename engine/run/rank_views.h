@@ -24,7 +24,6 @@ struct Accumulator {
   StateView state;
 };
 
-// Memory of partial results beside the shard's own rows.
 struct AccumulatorMemory {
   float* sums = nullptr;  // [rows, heads]; maxima lie in lse
   float* out = nullptr;   // [rows, heads, value_dim] of 16-bit jobs that accumulate the whole shard

@@ -60,7 +60,6 @@ class ShardStore {
   std::span<const int64_t> tokens() const;
   absl::Status WriteTokens(int64_t local_row, int64_t count, const void* from);
 
-  // The same tokens in the device's memory.
   const int64_t* device_tokens() const { return device_tokens_; }
 
  private:

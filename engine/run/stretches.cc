@@ -13,7 +13,6 @@ bool Within(const LocalSegments& run, const ShardRange& range) {
   return run.rank == range.rank && run.begin >= range.begin && run.begin < range.end;
 }
 
-// The number of segments in a run that end by `slot`.
 int64_t Ended(const LocalSegments& run, int64_t slot) {
   return std::clamp<int64_t>((slot - run.begin) / run.length, 0, run.count);
 }

@@ -21,7 +21,6 @@ struct Stretch {
 std::vector<Stretch> MakeStretches(const Plan& plan, int rank, bool exchanges_blocks,
                                    int64_t least_rows);
 
-// The segments of a run in a stretch; count may be 0.
 LocalSegments InStretch(const LocalSegments& run, const Stretch& stretch);
 
 }  // namespace hilbert_ring

@@ -89,7 +89,6 @@ struct Sequence {
   int64_t length = 0;
 };
 
-// The sequences of a valid spec, in token order.
 std::vector<Sequence> Sequences(const JobSpec& spec);
 
 // Whether the mask compares original positions, because slots are in another order.

@@ -59,7 +59,6 @@ bool Contains(std::span<const std::string> fields, const std::string& field) {
   return std::ranges::find(fields, field) != fields.end();
 }
 
-// Suggests the object that has an unknown field, or the nearest known field.
 std::string FieldHint(const std::string& field, std::span<const std::string> known) {
   if (Contains(OrderingFields(), field)) return "; it is a field of ordering";
   if (Contains(SpecFields(), field)) return "; it is a field of the job spec itself";
@@ -78,7 +77,6 @@ absl::Status CheckFields(const Json& object, const std::string& name,
   return absl::OkStatus();
 }
 
-// Inline coordinates: rows of two or three integers, all of one length.
 absl::Status ReadCoords(const Json& rows, JobSpecDocument& document, int& axes) {
   constexpr char kField[] = "ordering.coords";
   if (!rows.is_array() || rows.empty()) {
@@ -196,7 +194,6 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   return document;
 }
 
-// Implements ParsePartialJobSpec's rules of orderings.
 absl::Status PatchOrdering(Json& base, Json& patch) {
   const auto change = patch.find("ordering");
   if (change == patch.end() || !change->is_object() || change->empty()) return absl::OkStatus();

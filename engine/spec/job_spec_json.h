@@ -45,13 +45,11 @@ absl::StatusOr<JobSpecDocument> ParseJobSpec(std::string_view json);
 // for a document without ordering).
 absl::StatusOr<JobSpecDocument> ParsePartialJobSpec(std::string_view json, std::string_view patch);
 
-// Sets the fields of a shape, with defaults for absent ones.
 void FillIn(const SpecShape& shape, JobSpec& spec);
 
 // JSON that ParseJobSpec reads back to an equal spec (coordinates by "coords_file").
 std::string FormatJobSpec(const JobSpec& spec);
 
-// "float32" | "bfloat16" | "float16".
 std::string_view DataTypeName(DataType dtype);
 absl::StatusOr<DataType> ParseDataType(std::string_view name);
 

@@ -18,7 +18,6 @@ uint16_t FloatToFloat16(float value);
 float LoadElement(DataType dtype, const void* data, int64_t index);
 void StoreElement(DataType dtype, void* data, int64_t index, float value);
 
-// Sets values[i] to element i.
 void LoadElements(DataType dtype, const void* data, std::span<double> values);
 
 }  // namespace hilbert_ring

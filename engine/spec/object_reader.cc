@@ -38,7 +38,6 @@ absl::Status ReadIntegers(const std::string& field, const Json& value, std::vect
   into.reserve(into.size() + value.size());
   for (size_t i = 0; i < value.size(); ++i) {
     int64_t& entry = into.emplace_back();
-    // Formats the entry's name only for the message.
     if (ReadInteger(field, value[i], entry).ok()) continue;
     return ReadInteger(absl::StrCat(field, "[", i, "]"), value[i], entry);
   }

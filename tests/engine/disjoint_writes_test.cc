@@ -19,7 +19,6 @@ namespace {
 // The rows of one call's tasks, by the address of each row and head.
 class Written {
  public:
-  // Whether the view's rows and heads are all new in this call.
   template <typename View>
   bool Add(const View& view, const void* data, int64_t element_bytes, int64_t batch, int64_t rows,
            int64_t heads) {

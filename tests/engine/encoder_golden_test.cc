@@ -117,7 +117,6 @@ TEST_P(EncoderGolden, Pooled) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
 }
 
-// Every layer: heads one by one, and their mean.
 TEST_P(EncoderGolden, AttentionMap) {
   const EncoderConfig& config = model_->config();
   EncoderOutputs outputs{.states = {config.layers}, .attention_map = AttentionMapOutput{}};

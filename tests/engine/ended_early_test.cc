@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::chrono::seconds kLong{60};  // only a failing test takes it
 
-// Records whether a step was left in flight.
 class WatchedCommunicator : public Communicator {
  public:
   explicit WatchedCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
@@ -59,7 +58,6 @@ class BrokenDevice : public ForwardingDevice {
   }
 };
 
-// Records that it has computed.
 class NotedDevice : public ForwardingDevice {
  public:
   NotedDevice(std::unique_ptr<Device> device, std::atomic<bool>& computed)

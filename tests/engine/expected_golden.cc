@@ -12,7 +12,6 @@ std::vector<double> Row(const std::vector<double>& values, int64_t token, int64_
   return {values.begin() + token * width, values.begin() + (token + 1) * width};
 }
 
-// The case's tolerance of a number of OUT.
 double OutBound(const GoldenCase& golden, DataType dtype, int64_t token, double out) {
   switch (dtype) {
     case DataType::kFloat32:

@@ -25,7 +25,7 @@ absl::StatusOr<ExpectedRows> ExpectRows(const JobSpec& spec, const EngineInputs&
 
 EngineInputs Rounded(const JobSpec& spec, EngineInputs inputs);
 
-// Empty if all judged numbers are within their tolerance, else the worst.
+// Empty, or the worst number outside its tolerance.
 std::string Mismatch(const JobSpec& spec, const EngineResult& result, const ExpectedRows& expected);
 
 }  // namespace hilbert_ring::testing

@@ -48,7 +48,6 @@ TEST_P(Golden, ReferenceAgrees) {
   const auto reference = ReferenceAttention(golden_.spec, q, k, v, golden_.coords);
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (size_t i = 0; i < golden_.out.size(); ++i) {
-    // The cases are stored in float32.
     if (Same(reference->out[i], golden_.out[i])) continue;
     ASSERT_NEAR(reference->out[i], golden_.out[i], 1e-6 * std::abs(golden_.out[i]) + 1e-9) << i;
   }

@@ -26,8 +26,7 @@ void Spoil(std::vector<float>& numbers, int count, std::mt19937_64& random) {
 }
 
 // Spoils values, or queries and keys. Never both: a score of -infinity removes the weight of a
-// value
-// that is not finite, which a merged part may still show.
+// value that is not finite, which a merged part may still show.
 EngineInputs OddInputs(const JobSpec& spec, std::mt19937_64& random) {
   EngineInputs inputs = RandomInputs(spec, random());
   const int count = 1 + static_cast<int>(random() % 6);
@@ -44,7 +43,6 @@ double Allowed(DataType dtype) {
   return dtype == DataType::kFloat32 ? 1e-4 : dtype == DataType::kBFloat16 ? 0.06 : 0.01;
 }
 
-// Empty, or the first wrong number.
 std::string Difference(const std::vector<float>& found, const std::vector<double>& expected,
                        double allowed) {
   for (size_t i = 0; i < found.size(); ++i) {

@@ -39,7 +39,6 @@ struct EngineResult {
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
                                        RingKind kind, const std::string& kernel = "");
 
-// The environment variable HILBERT_RING_TEST_KERNEL, or "cpu".
 std::string KernelUnderTest();
 
 // Every kernel of this machine: the processor's instruction sets and the GPU's. If

@@ -28,7 +28,6 @@ constexpr float kOdd[] = {std::numeric_limits<float>::quiet_NaN(), kInfinity, -k
 
 enum class Tensor { kQ, kK, kV };
 
-// A number of a head's row.
 struct OddNumber {
   Tensor tensor = Tensor::kQ;
   int64_t token = 0, head = 0;  // of K and V: kv head

@@ -35,7 +35,6 @@ struct EncoderCase {
   AutocastErrors autocast;
 };
 
-// Names of all cases, sorted.
 std::vector<std::string> EncoderCaseNames();
 
 absl::StatusOr<EncoderCase> LoadEncoderCase(const std::string& name);

@@ -22,7 +22,6 @@ std::string GoldenFolder() {
   return elsewhere != nullptr ? elsewhere : HILBERT_RING_GOLDEN_DIR;
 }
 
-// The greatest scores of each token's queries with all keys.
 std::vector<double> GreatestFiniteScores(const GoldenCase& golden) {
   const JobSpec& spec = golden.spec;
   std::vector<double> greatest(spec.tokens);

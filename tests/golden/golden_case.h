@@ -22,10 +22,8 @@ struct GoldenCase {
   double max_value = 0;  // over all finite values
 };
 
-// The types that hold all inputs exactly.
 std::vector<DataType> TypesThatHold(const GoldenCase& golden);
 
-// Names of all cases, sorted.
 std::vector<std::string> GoldenCaseNames();
 
 absl::StatusOr<GoldenCase> LoadGoldenCase(const std::string& name);

@@ -22,7 +22,6 @@ std::set<Pair> PairsByDefinition(const JobSpec& spec);
 
 class PlanSimulation {
  public:
-  // The plan outlives it.
   explicit PlanSimulation(const Plan& plan);
 
   // INTERNAL if a pair is computed twice or not by its query's owner, blocks overlap in the arena,

@@ -7,7 +7,6 @@
 
 namespace hilbert_ring {
 
-// The most workspace that a product's algorithm may use.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
 struct DeviceBlockBytes {

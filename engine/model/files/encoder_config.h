@@ -19,7 +19,7 @@
 
 namespace hilbert_ring {
 
-// 2-D sine-cosine positions, computed for each tile from its coordinates.
+// 2-D sine-cosine positions, computed from tiles' coordinates.
 struct GridPositions {
   int64_t tile_size = 0;  // side of a cell, in pixels
   int64_t grid = 0;       // side of the grid, in cells
@@ -47,7 +47,6 @@ struct EncoderConfig {
 // Returns a valid config. Errors: INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit.
 absl::StatusOr<EncoderConfig> ParseEncoderConfig(std::string_view json);
 
-// A tensor that a model's weights hold.
 struct WeightShape {
   std::string name;
   std::vector<int64_t> shape;
@@ -56,7 +55,6 @@ struct WeightShape {
 // The weights of a model, in the order of the layers.
 std::vector<WeightShape> WeightShapes(const EncoderConfig& config);
 
-// Tokens of a sequence of `tiles`, with its class token.
 int64_t TokensOf(const EncoderConfig& config, int64_t tiles);
 
 // The attention of one layer over sequences of tiles, as a job; its plan serves every layer.

@@ -27,7 +27,6 @@ absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataTyp
                                             const std::vector<int64_t>& slide_tiles, int workers,
                                             std::function<bool()> cancelled = nullptr);
 
-// The plan for given shards.
 absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataType compute,
                                             const std::vector<int64_t>& slide_tiles, Shards shards);
 
@@ -72,7 +71,6 @@ int64_t ProductScratchBytes(const EncoderConfig& config, int64_t rows, DataType 
 EncoderMemory MemoryOf(const EncoderPlan& plan, int rank, int threads, DataType products,
                        const EncoderOutputs& outputs);
 
-// Slides [begin, end) that a rank holds rows of.
 struct SlideRange {
   int64_t begin = 0, end = 0;
 };

@@ -42,7 +42,6 @@ struct EncoderOutputs {
   std::optional<AttentionMapOutput> attention_map;
 };
 
-// Columns of the map; 0 without a map.
 int64_t MapColumnsOf(const EncoderConfig& config, const EncoderOutputs& outputs);
 
 // OK, or INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit.

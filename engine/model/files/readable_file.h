@@ -28,8 +28,7 @@ struct FileStamp {
   auto operator<=>(const FileStamp&) const = default;
 };
 
-// Closes the file with the object. Reads the opened file even if its name is replaced.
-// Thread-safe.
+// Closes the file with the object. Reads the opened file even if its name is replaced. Thread-safe.
 class ReadableFile {
  public:
   // Messages name the path; codes follow errno. INVALID_ARGUMENT: not a regular file.

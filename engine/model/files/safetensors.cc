@@ -25,10 +25,8 @@ constexpr int64_t kLengthBytes = 8;
 constexpr char kWhat[] = "the safetensors header";
 constexpr char kMetadata[] = "__metadata__";
 
-// Numbers that are read at once to convert them to float32.
 constexpr size_t kPieceElements = size_t{1} << 18;
 
-// More axes than any weight has.
 constexpr size_t kMaxAxes = 32;
 
 struct ElementType {

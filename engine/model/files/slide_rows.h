@@ -34,10 +34,8 @@ class SlideRows {
   int64_t FirstToken(int64_t slide) const { return first_token_[slide]; }
   int64_t FirstTile(int64_t slide) const { return first_token_[slide] - slide * class_tokens_; }
 
-  // Tokens of tiles [first, first + count), in runs.
   std::vector<TileSpan> RunsOf(int64_t first, int64_t count) const;
 
-  // Tiles among tokens [begin_token, end_token).
   struct Tiles {
     int64_t begin = 0, end = 0;
   };

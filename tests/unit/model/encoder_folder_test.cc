@@ -39,12 +39,10 @@ class EncoderFolderTest : public ::testing::Test {
     }
   }
 
-  // Overwrites the file in place.
   void Write(const std::string& file, const std::string& text) const {
     std::ofstream(folder_ + "/" + file, std::ios::binary) << text;
   }
 
-  // Renames another file to the name.
   void Replace(const std::string& file, const std::string& text) const {
     Write("new", text);
     std::filesystem::rename(folder_ + "/new", folder_ + "/" + file);
@@ -52,7 +50,6 @@ class EncoderFolderTest : public ::testing::Test {
 
   std::string Text(const std::string& file) const { return ReadFile(folder_ + "/" + file); }
 
-  // The weights with another last byte.
   std::string OtherWeights() const {
     std::string text = Text(kWeightsFile);
     text.back() = static_cast<char>(text.back() ^ 1);

@@ -65,7 +65,6 @@ TEST_P(Kernels, NormOfRowsWhoseSquaresOverflow) {
       EXPECT_NEAR(row[i], expected, 1e-5 * (1 + std::abs(expected))) << size << " at " << i;
     }
   }
-  // A number that is not finite stays so.
   std::vector<float> row(20, 1), weight(20, 1), bias(20, 0);
   row[3] = std::numeric_limits<float>::infinity();
   GetParam()->norm(row.data(), {.weight = weight.data(), .bias = bias.data(), .epsilon = 1e-5f}, 20,

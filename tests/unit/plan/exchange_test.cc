@@ -42,7 +42,6 @@ TEST(Exchange, EveryPairOnceAndNoRowTooMany) {
     exchanging += plan->costs.steps > 0;
     mirrored += plan->mirrored;
   }
-  // The sample covers both cases.
   EXPECT_GT(exchanging, 100);
   EXPECT_GT(mirrored, 10);
 }

@@ -21,7 +21,6 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 using ::testing::ElementsAre;
 
-// Rows that record their reads.
 class WatchedRows final : public RowSource {
  public:
   WatchedRows(std::vector<double> values, int64_t width)
@@ -168,7 +167,6 @@ TEST(ReferenceAttentionRow, HugeJobsWithHugeBranches) {
   EXPECT_DOUBLE_EQ(RowOf(spec, 0, zero, one, one).lse[0], std::log(256.0));
 }
 
-// Rows of `value`, except one number.
 std::vector<double> RowsWith(int64_t tokens, double value, int64_t token, int64_t dim, double odd) {
   std::vector<double> rows(tokens * 8, value);
   rows[token * 8 + dim] = odd;
