@@ -1,5 +1,5 @@
-// Jobs of the published configuration by the C++ client: a job for each input line. Another
-// program (bench/python_client.py) interleaves them with its own.
+// Jobs of the published configuration by the C++ client: a job for each input line, interleaved
+// with another program's (bench/python_client.py).
 //
 //   client_case SERVER TOKENS     prints the seconds of each job
 #include <malloc.h>

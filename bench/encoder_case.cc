@@ -1,13 +1,13 @@
-// A slide through an encoder by the engine alone. Another program (bench/encoder_peers.py)
-// interleaves its runs with others over the same input.
+// A slide through an encoder by the engine alone, interleaved with other programs'
+// (bench/encoder_peers.py).
 //
 //   encoder_case MODEL TILES COORDS COMPUTE THREADS RANKS
 //
 // MODEL is a folder with config.json and model.safetensors. TILES and COORDS are raw float32 files,
 // [tiles, tile_dim] and [tiles, 2]. COMPUTE is float32 or bfloat16. RANKS share the THREADS, as
 // threads of this process. Commands, a line each:
-//   run         computes the last layer's state and its mean over the tiles, and prints seconds of
-//               wall time and CPU time, which depends less on other load
+//   run         computes the last layer's state and its mean over the tiles; prints wall and CPU
+//               seconds
 //   figures     prints name and value for the last run. Rank 0: seconds of row work, attention and
 //               waits. All ranks: flops of products and attention. Bytes: planned, of the busiest
 //               rank, of the weights, and the process's peak

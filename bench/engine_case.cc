@@ -1,11 +1,10 @@
-// A job through the engine alone. Another program (bench/peers.py) interleaves its runs with others
-// over the same inputs.
+// A job through the engine alone, interleaved with other programs' (bench/peers.py).
 //
 //   engine_case SPEC Q K V THREADS [INSTRUCTIONS]
 //
-// SPEC is a file with the job as JSON (engine/spec/job_spec_json.h), without coordinates. Q, K and
-// V are raw files of [tokens, heads, dim] in the job's type. INSTRUCTIONS are those of
-// DeviceOptions. Commands, a line each:
+// SPEC is a job's JSON file (engine/spec/job_spec_json.h), without coordinates. Q, K and V are raw
+// files of [tokens, heads, dim] in the job's type. INSTRUCTIONS are those of DeviceOptions.
+// Commands, a line each:
 //   run         computes the job and prints its seconds, without placing rows
 //   peak        prints the multiply-add peak of the threads, GFLOP/s (bench/measure.h)
 //   write FILE  writes the output [tokens, heads, value_dim], raw, in the job's type

@@ -47,8 +47,8 @@ constexpr int64_t kResidentTokens = 32'000'000;
 constexpr int64_t kLayerRows = 32'768;  // selected by a pattern
 constexpr int kSmallCalls = 200;
 
-// After this many tokens "cuda" has tried each shape of the published configuration both ways and
-// decided: in the tenth job of the published size (AttentionSplitOptions::worth_scores).
+// After this many tokens "cuda" has tried each shape both ways and decided: in the tenth job of the
+// published size (AttentionSplitOptions::worth_scores).
 constexpr int64_t kDecidingTokens = 16 * kPublishedTokens;
 
 struct Options {

@@ -19,8 +19,8 @@ struct Pattern {
   Mask mask;
 };
 
-// Work is repeated for `warm_seconds` and `warm_rounds` times at least, then `rounds` times, of
-// which the median counts.
+// Work is repeated for warm_seconds and warm_rounds or more, then `rounds` times: the median
+// counts.
 struct Timing {
   double warm_seconds = 0.2;
   int warm_rounds = 1;
@@ -34,8 +34,8 @@ struct Timed {
 };
 Timed Measure(const Timing& timing, const std::function<void()>& work);
 
-// Writes the numbers of layers to a file, as little-endian float32. Element i of tensor t (0 Q, 1
-// K, 2 V) is number (i + 7919 * t) % their count, rounded to the type.
+// Writes the numbers of layers as little-endian float32. Element i of tensor t (0 Q, 1 K, 2 V) is
+// number (i + 7919 * t) % their count, rounded to the type.
 bool WriteLayerValues(const std::string& path);
 
 // The greatest Layer::Error of a correct result: four times that of emulated kernels.

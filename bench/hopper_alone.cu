@@ -40,8 +40,8 @@ using Dim64 = Warpgroup16<BFloat16, 64, 3>;
 using Dim128 = Warpgroup16<BFloat16, 128, 2>;
 using Pipelined64 = Pipelined16<BFloat16, 64, 3, 3>;
 using Pipelined128 = Pipelined16<BFloat16, 128, 2, 2>;
-// Computes an eighth of the exponentials as polynomials. The service does not use it: it was 5 %
-// slower on an H200 when scores took another instruction.
+// An eighth of the exponentials as polynomials. The service does not use it: it was 5 % slower on
+// an H200 when scores took another instruction.
 using Polynomial64 = Pipelined16<BFloat16, 64, 3, 3, 8>;
 
 template <typename Kernel>

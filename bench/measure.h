@@ -1,10 +1,5 @@
-// Clocks, peaks and tables of the benchmarks.
-//
-//   const double peak = MultiplyAddGflops(threads);   // the arithmetic's limit now
-//   const double seconds = SecondsOf([&] { ... });    // the time of the work now
-//
-// A shared machine changes both from second to second. Every benchmark therefore runs rounds that
-// measure the peak and every case once, and takes the best round of each.
+// Clocks, peaks and tables of the benchmarks. A shared machine changes from second to second: every
+// benchmark runs rounds that measure the peak and every case once, and takes the best of each.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +11,7 @@ namespace hilbert_ring::bench {
 
 double SecondsOf(const std::function<void()>& work);
 
-// Rate of float32 multiply-adds in registers, two operations each, with the kernels' instruction
-// set. Takes some milliseconds.
+// Float32 multiply-adds in registers, with the kernels' instruction set. Takes some milliseconds.
 double MultiplyAddGflops(int threads);
 std::string MultiplyAddTarget();  // "AVX2"
 

@@ -13,8 +13,8 @@ namespace hilbert_ring::bench {
 // Whether the folder's file system is in memory (tmpfs, ramfs). False if the folder does not exist.
 bool LiesInMemory(const std::string& folder);
 
-// Writes a file's pages to disk and drops them from memory. FAILED_PRECONDITION: some stay, because
-// the file lies in memory or is mapped. Other errors follow errno.
+// Writes a file's pages to disk and drops them. FAILED_PRECONDITION: some stay, because the file
+// lies in memory or is mapped. Other errors follow errno.
 absl::Status DropPages(const std::string& path);
 
 }  // namespace hilbert_ring::bench

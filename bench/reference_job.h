@@ -56,8 +56,7 @@ class Place {
   // The workers read the files and write out.npy.
   void RunByReference(const JobSpec& spec) const;
 
-  // This process reads the files, sends them, and writes out.npy, like a command whose service does
-  // not see the files.
+  // This process reads the files, sends them, and writes out.npy.
   void RunSent(const JobSpec& spec) const;
 
  private:

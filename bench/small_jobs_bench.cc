@@ -47,9 +47,9 @@ struct Options {
   int jobs = 300;  // per block
 };
 
-// The fewest jobs of a caller in a block, whose first and last jobs run beside fewer others. With 9
-// jobs a caller, 64 callers seemed 2 to 14 % slower than 16; with 60, 2 % slower to 6 % faster (2
-// cores of an AMD EPYC).
+// A caller's first and last jobs in a block run beside fewer others. With 9 jobs a caller, 64
+// callers seemed 2 to 14 % slower than 16; with 60, 2 % slower to 6 % faster (2 cores of an AMD
+// EPYC).
 constexpr int kLeastJobsOfACaller = 50;
 
 struct Processor {

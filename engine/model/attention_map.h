@@ -1,11 +1,11 @@
-// The attention map of one layer: the weight of each row in its slide's class token's attention.
+// The attention map of one layer: each row's weight in its slide's class token's attention.
 //
 //   AttentionMap map(plan, rank, MapColumns::kMeanOfHeads);
 //   RETURN_IF_ERROR(map.Exchange(store, communicator, step, deadline));   // after the attention
 //   map.RowsOf(store, local_row, rows, values);                           // by any thread
 //
-// tests/golden/attention_map_oracle.py is the definition. Branches are mixed by log-sum-exp. A key
-// has weight exp(score - mixed lse) once for each branch that shows it to the class token.
+// A key has weight exp(score - mixed lse) once for each branch that shows it to the class token
+// (tests/golden/attention_map_oracle.py).
 #pragma once
 
 #include <cstddef>
@@ -32,13 +32,11 @@ class AttentionMap {
   int64_t bytes_sent() const { return (std::ssize(transfers_) - receives()) * row_bytes_; }
   int64_t bytes_received() const { return receives() * row_bytes_; }
 
-  // Brings class tokens' queries and log-sum-exps to the ranks that hold their keys. All ranks call
-  // it once, with the same step. `communicator` may be null if no rank exchanges.
+  // All ranks call it once, with the same step. `communicator` may be null if no rank exchanges.
   absl::Status Exchange(const ShardStore& store, Communicator* communicator, int64_t step,
                         Deadline deadline);
 
-  // Writes values [rows, columns] of local rows [first, first + rows), which lie in one range of
-  // the shard. Errors: those of the store's copies.
+  // values: [rows, columns] of local rows [first, first + rows) in one range of the shard.
   absl::Status RowsOf(const ShardStore& store, int64_t first, int64_t rows, float* values) const;
 
  private:

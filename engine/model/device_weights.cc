@@ -95,8 +95,8 @@ absl::Status DeviceWeights::CopyIn(const EncoderFolder& folder, DataType compute
                           absl::StrCat(folder.path(), ": ", weight.name, ": ", status.message()));
     }
   }
-  // Another device of the same GPU may use the weights next. It does not wait for these copies, so
-  // this call reads back the last byte.
+  // Another device of the GPU does not wait for these copies, so this call reads back the last
+  // byte.
   std::byte last{};
   return memory_->bytes() == 0 ? absl::OkStatus()
                                : device.CopyOut(&last, memory_->data() + memory_->bytes() - 1, 1);

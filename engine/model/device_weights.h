@@ -1,6 +1,6 @@
-// A model's weights in the memory of a device, once for all jobs on it. Matrices are of the
-// products' operand type, [out, in] as in the file; all other weights are float32. The matrices of
-// q, k and v are contiguous, so that one product computes all three.
+// A model's weights in device memory, once for all jobs. Matrices are [out, in] of the products'
+// operand type, other weights float32. q, k and v are contiguous, so that one product computes
+// them.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ int64_t DeviceWeightBytes(const EncoderConfig& config, DataType compute);
 // Immutable; any number of threads, and all devices of the GPU, may use it.
 class DeviceWeights {
  public:
-  // The device outlives the weights. Errors: EncoderFolder::Floats; the device's allocation and
-  // copies, which name the weight.
+  // The device outlives the weights. Errors: EncoderFolder::Floats, the device's (naming the
+  // weight).
   static absl::StatusOr<std::unique_ptr<DeviceWeights>> Load(const EncoderFolder& folder,
                                                              DataType compute, Device& device);
 

@@ -52,29 +52,26 @@ struct EncoderModelOptions {
   int64_t max_bytes = std::numeric_limits<int64_t>::max();  // of the weights
   // A GPU whose memory the weights take; it outlives the model. Null: host memory.
   Device* device = nullptr;
-  // Returns host memory for the packed matrices. The key (letters and digits) names all that their
-  // bytes depend on. Empty: memory of this process alone.
+  // Host memory for packed matrices; empty: private. The key is all that their bytes depend on.
   std::function<absl::StatusOr<std::unique_ptr<WeightMemory>>(const std::string& key,
                                                               int64_t bytes)>
       memory;
 };
 
-// The operand type of products with `compute`. `gpu` null: on this machine's processor, which may
-// have no products of bfloat16.
+// The operand type of products on a GPU, or if null on this machine's processor.
 DataType ProductsOn(const Device* gpu, DataType compute);
 
-// The future EncoderModel::bytes(). Errors: INVALID_ARGUMENT (compute is neither float32 nor
-// bfloat16), INTERNAL (oneDNN).
+// The future EncoderModel::bytes(). Errors: INVALID_ARGUMENT (compute is float16), INTERNAL
+// (oneDNN).
 absl::StatusOr<int64_t> PackedBytes(const EncoderConfig& config,
                                     const EncoderModelOptions& options);
 
 // Immutable; thread-safe.
 class EncoderModel {
  public:
-  // Loading takes up to 8 bytes for each number of the largest matrix, beside bytes(). It reads no
-  // matrices if another process has packed them. Errors: PackedBytes, EncoderFolder::Floats,
-  // CheckUnchanged, options.memory; RESOURCE_EXHAUSTED before any allocation if the weights exceed
-  // max_bytes.
+  // Loading takes up to 8 bytes for each number of the largest matrix, beside bytes(). Errors:
+  // PackedBytes, EncoderFolder::Floats, CheckUnchanged, options.memory; RESOURCE_EXHAUSTED (more
+  // than max_bytes, before any allocation).
   static absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
       const EncoderFolder& folder, const EncoderModelOptions& options);
 

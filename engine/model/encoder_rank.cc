@@ -90,8 +90,7 @@ class Rank : public EncoderRank {
   bool Wanted(int64_t state) const {
     return std::ranges::find(outputs_.states, state) != outputs_.states.end();
   }
-  // The weight of placing tiles in progress. Without a projection a row counts as the projection of
-  // one number.
+  // Without a projection a placed row counts as the projection of one number.
   double PlacingFlops() const {
     return std::max(ProjectionFlops(plan_, rank_),
                     2.0 * static_cast<double>(blocks_.rows) * static_cast<double>(width()));
@@ -114,8 +113,7 @@ class Rank : public EncoderRank {
   const RowBlocks blocks_;
   ThreadPool pool_;
   std::unique_ptr<RankRows> rows_;
-  // q, k, v and out of the current layer. Every layer leaves the same rows of out unselected, so
-  // they stay zero.
+  // q, k, v and out of the current layer. Rows of out that no branch selects stay zero.
   std::unique_ptr<ShardStore> shard_;
   std::optional<AttentionMap> map_;
   std::vector<std::vector<float>> map_rows_;  // [threads][block, columns], with a map

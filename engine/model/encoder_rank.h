@@ -1,15 +1,13 @@
-// A rank's part of an encoder's job: its rows enter as tiles, pass all layers, and leave as states
-// or as parts of pooled vectors.
+// A rank's part of an encoder's job: tiles enter, pass all layers, and leave as states or pooled
+// parts.
 //
 //   auto plan = MakeEncoderPlan(model->config(), model->compute(), {9999, 40}, ranks).value();
 //   auto rank = EncoderRank::Make(model, plan, 2, device, outputs).value();    // all its memory
 //   rank->PlaceTiles(tiles, control);                        // until all of its tiles are there
 //   auto figures = rank->Run(communicator, 0, control);      // outputs leave by control's calls
 //
-// Only attention crosses rows: it runs the plan's exchange once a layer, on the same buffers. The
-// pool's threads compute all else block by block (rank_rows.h); the end of a layer and the begin of
-// the next share one pass over a block. A GPU does this in its memory. Its outputs leave block by
-// block, and the host computes attention maps from keys copied out of it.
+// Only attention crosses rows and uses the plan's exchange. The pool's threads, or a GPU, compute
+// all else block by block (rank_rows.h). The host computes attention maps from keys.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +59,8 @@ struct EncoderControl {
   // Called as in ExecuteControl. Steps rise from layer to layer; a map's step follows its layer's.
   std::function<void(int64_t step)> waiting;
   std::function<void(int64_t layer)> layer;  // from 1, once computed; the calling thread
-  // Spans of the attention of each layer, from 1, as in ExecuteControl. Steps start at 1 in each
-  // layer; the wait for a map's rows has the step after the last.
+  // Spans as in ExecuteControl, of each layer's attention (from 1) with steps from 1; a map's wait
+  // has the step after the last.
   std::function<void(int64_t layer, SpanKind kind, int64_t step, Deadline begin, Deadline end)>
       attention_span;
   // Spans of row work from a layer's attention to the next one's; layer 0: before the first.
@@ -90,9 +88,8 @@ struct EncoderFigures {
 // Used by one thread at a time. Starts up to as many threads as the device has.
 class EncoderRank {
  public:
-  // Plan and device outlive the rank. The rank keeps the model alive, whose weights lie in the
-  // device's memory. CheckOutputs accepts `outputs`. Errors: FAILED_PRECONDITION (a GPU without
-  // products), RESOURCE_EXHAUSTED.
+  // Plan and device outlive the rank. CheckOutputs accepts `outputs`. Errors: FAILED_PRECONDITION
+  // (a GPU without products), RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(
       std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
       const EncoderOutputs& outputs);
@@ -103,9 +100,8 @@ class EncoderRank {
   virtual absl::Status PlaceTiles(const JobTiles& tiles, const EncoderControl& control) = 0;
 
   // Runs once, after all tiles of the rank. `communicator` may be null if the plan exchanges
-  // nothing. Its steps start at first_step; the next job starts at first_step + StepsOf(plan).
-  // Errors: CANCELLED, DEADLINE_EXCEEDED, those of the communicator and of control's calls. The
-  // caller then aborts the communicator, because other ranks may wait.
+  // nothing. The next job on it starts at first_step + StepsOf(plan). After an error the caller
+  // aborts the communicator, because other ranks may wait.
   virtual absl::StatusOr<EncoderFigures> Run(Communicator* communicator, int64_t first_step,
                                              const EncoderControl& control) = 0;
 };

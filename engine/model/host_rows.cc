@@ -45,8 +45,8 @@ absl::StatusOr<BlockProducts> BlockProducts::Make(const EncoderModel& model, int
   return products;
 }
 
-// A layer's row work on one block. Each thread has one RowBlock, whose buffers serve all layers.
-// Rows are dense.
+// A layer's row work on one block of dense rows. Each thread has one, whose buffers serve all
+// layers.
 class RowBlock {
  public:
   explicit RowBlock(const EncoderModel& model) : model_(model), kernels_(BestRowKernels()) {}
@@ -70,8 +70,7 @@ class RowBlock {
 
   // Below, `products` is of exactly `rows` rows, except in Project, which allows more.
 
-  // tiles: of `dtype`, [rows, tile_dim]. Returns float32 [rows, embed_dim], valid until the next
-  // call.
+  // tiles: [rows, tile_dim]. Returns float32 [rows, embed_dim], valid until the next call.
   absl::StatusOr<const float*> Project(const BlockProducts& products, DataType dtype,
                                        const std::byte* tiles, int64_t rows);
 

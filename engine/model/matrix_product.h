@@ -1,5 +1,5 @@
-// Products of blocks of rows with weights: to = from W^T + bias, by oneDNN, on the calling thread
-// alone. Each thread of a pool multiplies its own blocks, whose rows then stay in its cache.
+// Products to = from W^T + bias, by oneDNN, on the calling thread: each thread multiplies its own
+// blocks, whose rows stay in its cache.
 //
 //   auto weights = PackedMatrix::Make(place, {.out = 768, .in = 3072, .operand = operand}, w, b);
 //   auto product = RowProduct::Make(weights->shape(), 256);     // serves all weights of the shape
@@ -23,8 +23,7 @@ namespace hilbert_ring {
 enum class Operand {
   kFloat32,
   kBFloat16,
-  // bfloat16 numbers in float32 (on processors without bfloat16 products), at float32's speed. Only
-  // the order of sums differs.
+  // bfloat16's numbers in float32 (without bfloat16 products). Only the order of sums differs.
   kRoundedFloat32,
 };
 
@@ -44,9 +43,8 @@ absl::StatusOr<int64_t> PackedMatrixBytes(const MatrixShape& shape);
 // Weights [out, in] in the layout of the products, and their bias. Immutable.
 class PackedMatrix {
  public:
-  // weights [out, in], bias [out]. Empty weights: `place` holds them, packed on this machine.
-  // place: PackedMatrixBytes bytes, aligned to 64, which outlive the matrix. Errors: INTERNAL
-  // (oneDNN).
+  // weights [out, in], bias [out]; empty weights: `place` holds them packed. place:
+  // PackedMatrixBytes, aligned to 64; outlives the matrix. Errors: INTERNAL (oneDNN).
   static absl::StatusOr<PackedMatrix> Make(std::span<std::byte> place, const MatrixShape& shape,
                                            std::span<const float> weights,
                                            std::span<const float> bias);
@@ -77,8 +75,7 @@ class RowProduct {
 
   int64_t scratch_bytes() const;
 
-  // from: [rows, in] of StorageOf(shape.operand); to: [rows, out]. Both are dense and do not
-  // overlap. Errors: INTERNAL (oneDNN).
+  // from: [rows, in] of StorageOf(operand); to: [rows, out], apart. Errors: INTERNAL (oneDNN).
   absl::Status Run(const PackedMatrix& weights, const void* from, void* to,
                    std::byte* scratch) const;
 
@@ -88,8 +85,7 @@ class RowProduct {
   std::unique_ptr<Kernel> kernel_;
 };
 
-// Identifies the layout of packed weights of a shape: the library's version and the machine's
-// instructions. Letters and digits.
+// Identifies packed layouts by library version and machine instructions, in letters and digits.
 std::string PackingOfThisMachine();
 
 // Limits later products of this thread to it. Each thread calls it before its first product.

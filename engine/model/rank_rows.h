@@ -1,6 +1,5 @@
-// The rows of a rank between two attentions: it holds the residual and applies the layers' row
-// operations block by block. On a CPU they lie in host memory and each thread of a pool takes
-// blocks. On a GPU they lie in its memory, which computes one block at a time.
+// A rank's rows between two attentions: the residual, and the layers' row operations by blocks.
+// Threads of a pool share the blocks of a CPU. A GPU computes one block at a time in its memory.
 //
 //   ASSIGN_OR_RETURN(auto rows, MakeHostRows(model, blocks, threads, device));   // all its memory
 //   rows->PlaceClassTokens(...), rows->PlaceTiles(thread, tiles)                 // the residual
@@ -56,22 +55,20 @@ class RankRows {
   virtual absl::Status AfterAttention(int thread, int64_t layer, ModelRows block,
                                       const std::byte* out) = 0;
 
-  // Returns a block's rows in host memory, [rows.count, embed_dim], after the final norm if it is
-  // applied. They are valid until the thread's next call.
+  // Host memory [rows.count, embed_dim] after the norm, valid until the thread's next call.
   virtual absl::StatusOr<const float*> OnHost(int thread, ModelRows rows, FinalNorm norm) = 0;
 
   // sums [embed_dim] += the rows after that norm, in float64. At most kPooledPieceRows rows.
   virtual absl::Status AddSums(int thread, ModelRows rows, FinalNorm norm, double* sums) = 0;
 };
 
-// Makes rows in host memory. Model and device outlive them. Errors: RESOURCE_EXHAUSTED, INTERNAL
-// (oneDNN).
+// Model and device outlive the rows. Errors: RESOURCE_EXHAUSTED, INTERNAL (oneDNN).
 absl::StatusOr<std::unique_ptr<RankRows>> MakeHostRows(const EncoderModel& model,
                                                        const RowBlocks& blocks, int threads,
                                                        Device& device);
 
-// Makes rows in the device's memory; one thread calls them. Model and device outlive them. Errors:
-// Device::row_math, its memory; errors of calls name the layer.
+// Model and device outlive the rows. A single thread calls them. Errors: those of Device::row_math
+// and its memory; later errors name the layer.
 absl::StatusOr<std::unique_ptr<RankRows>> MakeDeviceRows(const EncoderModel& model,
                                                          const RowBlocks& blocks, Device& device);
 

@@ -1,16 +1,14 @@
-// Memory of a model's packed weights. Processes of one host and user share it: the first fills it,
-// the others map it.
+// Memory of packed weights that processes of one host and user share: the first fills it.
 //
-//   ASSIGN_OR_RETURN(auto memory, WeightMemory::Shared("/dev/shm", key, bytes));
+//   ASSIGN_OR_RETURN(auto memory, WeightMemory::Shared("/dev/shm", key, bytes, wait));
 //   if (!memory->filled()) {
 //     ...                                       // memory->data() is written
 //     RETURN_IF_ERROR(memory->Seal());          // from here on it is only read
 //   }
 //
-// It is a file in a memory file system, named by the key. The process that fills it holds an
-// exclusive lock, readers hold shared ones; a process that dies drops its lock. The last process
-// removes the file. If all are killed, the file stays until RemoveUnused or the next use of the
-// key.
+// It is a file in a memory file system, named by the key. Its filler holds an exclusive lock,
+// readers shared ones; a process that dies drops its lock. The last process removes the file. If
+// all are killed, it stays until RemoveUnused or the key's next use.
 #pragma once
 
 #include <cstddef>
@@ -31,10 +29,10 @@ class WeightMemory {
   static absl::StatusOr<std::unique_ptr<WeightMemory>> Private(int64_t bytes);
 
   // folder: in a memory file system. key: letters and digits that name all that the bytes depend
-  // on. A file that another process filled is used if this user owns it and its checksum is that
-  // of its sealing. Errors: UNAVAILABLE (another process fills it for longer than `wait`, or
-  // without progress for `patience`), RESOURCE_EXHAUSTED (the file system is full),
-  // FAILED_PRECONDITION (not this user's private file); else the code follows errno.
+  // on. A filled file must belong to this user and have its sealed checksum. Errors: UNAVAILABLE
+  // (another process fills it for longer than `wait`, or without progress for `patience`),
+  // RESOURCE_EXHAUSTED, FAILED_PRECONDITION (not this user's private file); else codes follow
+  // errno.
   static absl::StatusOr<std::unique_ptr<WeightMemory>> Shared(const std::string& folder,
                                                               const std::string& key, int64_t bytes,
                                                               absl::Duration wait,

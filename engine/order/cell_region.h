@@ -1,5 +1,5 @@
-// The existing cells of a curve's square (cube), each with one token, in row-major order. They form
-// a grid, or the implicit square of a run, whose last row may be partial.
+// The existing cells of a curve's square (cube), a token each, in row-major order: a grid, or a
+// run's implicit square, whose last row may be partial.
 #pragma once
 
 #include <algorithm>

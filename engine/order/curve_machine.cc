@@ -71,8 +71,8 @@ StepTable LevelTable(Curve curve, int axes) {
     return digits;
   };
 
-  // A breadth-first search over the states that kStart reaches. Digits of one level identify a
-  // state: transforms that agree in them agree at every level. 3-D has 48 transforms but 24 states.
+  // A breadth-first search over the states that kStart reaches. Transforms that agree in the digits
+  // of a level agree at every level: 3-D has 48 transforms but 24 states.
   StepTable table{.levels = 1, .width = axes};
   std::vector<Transform> transforms = {Transform{}};
   std::vector<LevelDigits> states = {digits_of(transforms[0])};
@@ -128,8 +128,8 @@ CurveMachine::CurveMachine(Curve curve, int axes)
       level_(LevelTable(curve, axes)),
       step_(WideTable(level_, axes, StepLevels(axes))),
       padded_start_(StepLevels(axes), kStart) {
-  // The curve starts in the cell of zeros at every level. Levels of zeros therefore walk a cycle
-  // of states through kStart, whose last state is one level before kStart.
+  // Levels of zeros walk a cycle of states through kStart, because the curve starts in the cell of
+  // zeros.
   std::vector<uint32_t> cycle = {kStart};
   while (true) {
     const uint32_t entry = level_.entry_of_cell(cycle.back(), 0);

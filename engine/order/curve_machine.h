@@ -17,9 +17,9 @@
 
 namespace hilbert_ring {
 
-// Levels of a step. Millions of 20-bit keys a second on one core of an EPYC (Zen 3) by levels: 2-D
-// 102 (3), 148 (4), 190 (5); 3-D 54 (2), 78 (3), 85 (4). Sorting takes several times longer than
-// keys. Larger tables than these, 2 KiB in 2-D and 24 KiB in 3-D, would crowd the first cache.
+// Levels of a step. A core of an EPYC (Zen 3) makes this many million 20-bit keys a second, by
+// levels: 2-D 102 (3), 148 (4), 190 (5); 3-D 54 (2), 78 (3), 85 (4). Sorting takes several times
+// longer. These tables, of 2 KiB and 24 KiB, leave room in the first cache.
 constexpr int StepLevels(int axes) { return axes == 2 ? 4 : 3; }
 
 // An entry is next state << width | key digits (of_cell) or cell bits (of_key).
@@ -49,8 +49,8 @@ class CurveMachine {
   // State of the enclosing square (cube).
   static constexpr uint32_t kStart = 0;
 
-  // The state from which `padding` < StepLevels(axes) levels of zero bits lead to kStart. Their key
-  // digits are zero, so whole steps serve any number of levels.
+  // The state from which `padding` < StepLevels(axes) levels of zero bits lead to kStart with zero
+  // digits: whole steps serve any number of levels.
   uint32_t PaddedStart(int padding) const { return padded_start_[padding]; }
 
  private:

@@ -1,8 +1,6 @@
-// The order of a square or grid, evaluated by descent and never stored.
-//
-// The descent divides the square into quadrants down to one cell. A cell's slot is the number of
-// existing cells in the quadrants before it on the curve. A range of slots is a walk through the
-// quadrants in curve order that skips those before the range. (In 3-D: cubes and octants.)
+// The order of a square or grid, evaluated by descent and never stored. A cell's slot is the number
+// of existing cells in the quadrants before it on the curve. A range of slots is a walk through the
+// quadrants in curve order. (In 3-D: cubes and octants.)
 #pragma once
 
 #include <memory>

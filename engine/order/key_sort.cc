@@ -10,8 +10,7 @@ constexpr int kDigitBits = 11;
 constexpr size_t kDigits = size_t{1} << kDigitBits;
 
 // Shorter lists are sorted by comparisons. Digits against comparisons with 24-bit keys on an EPYC
-// (Zen 3): 27 against 32 ns a token for 256 tokens, 19 against 46 for 1024. Below, summing the
-// counts dominates.
+// (Zen 3): 27 against 32 ns a token for 256 tokens, 19 against 46 for 1024.
 constexpr size_t kMinRadixTokens = 256;
 
 }  // namespace

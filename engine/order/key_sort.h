@@ -11,8 +11,8 @@ struct KeyedToken {
   uint64_t token = 0;
 };
 
-// Sorts by key, stably; tokens come in ascending order. Keys have `key_bits` bits. `scratch` is
-// overwritten and may be reused to save allocations.
+// Sorts by key, stably. Tokens come in ascending order; keys have `key_bits` bits. `scratch` is
+// reusable.
 void SortByKey(int key_bits, std::vector<KeyedToken>& tokens, std::vector<KeyedToken>& scratch);
 
 }  // namespace hilbert_ring

@@ -75,8 +75,8 @@ class ManyRuns : public Permutation {
     return order.get();
   }
 
-  // Fills `values` with `direction` of the places from `first` on. Places are slots or tokens; a
-  // run is the same range of both.
+  // Fills `values` from place `first` on. Places are slots or tokens: a run is the same range of
+  // both.
   void ForEachRun(int64_t first, std::span<int64_t> values,
                   void (Permutation::*direction)(int64_t, std::span<int64_t>) const) const {
     auto sequence =

@@ -4,12 +4,10 @@
 //   order->Tokens(first_slot, tokens);              // tokens of a range of slots
 //   order->Slots(first_token, slots);               // slots of a range of tokens
 //
-// Slots and tokens are numbered over the whole job; each sequence is ordered on its own. The order
-// of a run (a sequence or a window) numbers them from the run's begin. Without an ordering the
-// permutation is the identity and takes no memory. Implicit squares, windows and grids are stored
-// once for each length while lengths sum to at most `max_stored_tokens`. Further ones are evaluated
-// by descent through the curve's quadrants. Coordinate orders are always stored; sorting them takes
-// another 32 bytes for each token of the longest sequence.
+// Slots and tokens are numbered over the job, or from the begin of a run (a sequence or a window).
+// The identity takes no memory. Squares, windows and grids are stored once for each length, while
+// lengths sum to at most `max_stored_tokens`; further ones are evaluated by descent. Orders by
+// coordinates are stored; sorting takes another 32 bytes for each token of the longest sequence.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +25,8 @@ class Permutation {
   // 128 MiB of stored orders at 8 bytes a token.
   static constexpr int64_t kDefaultMaxStoredTokens = int64_t{1} << 24;
 
-  // coords: [tokens, axes] row-major if the ordering has coordinates, else empty. The spec is
-  // valid. Errors: INVALID_ARGUMENT (length of coords), OUT_OF_RANGE (a coordinate is negative or
-  // not below 2^32 in 2-D, 2^21 in 3-D; names row and axis).
+  // coords: [tokens, axes] row-major, or empty. The spec is valid. Errors: INVALID_ARGUMENT (length
+  // of coords), OUT_OF_RANGE (a coordinate below 0 or not below 2^32 in 2-D, 2^21 in 3-D).
   static absl::StatusOr<std::shared_ptr<const Permutation>> Make(
       const JobSpec& spec, std::span<const int64_t> coords,
       int64_t max_stored_tokens = kDefaultMaxStoredTokens);

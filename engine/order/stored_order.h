@@ -16,9 +16,8 @@ int64_t StoredOrderBytes(int64_t tokens);
 
 std::unique_ptr<const Permutation> StoreOrder(const Permutation& order, int64_t tokens);
 
-// Orders each sequence by the keys of its coordinates [tokens, axes] (row-major, all sequences).
-// Tokens of equal key keep their order. Sorting takes another 32 bytes for each token of the
-// longest sequence. Errors: as Permutation::Make.
+// Orders each sequence by the keys of its coords [tokens, axes]; equal keys keep their order.
+// Sorting takes another 32 bytes for each token of the longest sequence. Errors: Permutation::Make.
 absl::StatusOr<std::unique_ptr<const Permutation>> StoreCoordinateOrder(
     Curve curve, int axes, std::span<const Sequence> sequences, std::span<const int64_t> coords);
 

@@ -1,5 +1,5 @@
-// `--curve auto`: chooses the order of a job's tokens. The order changes the result, because it
-// decides which tokens share a segment. The choice therefore depends on the spec, never on workers.
+// `--curve auto`: chooses the order of a job's tokens. The order changes the result (which tokens
+// share a segment), so it depends on the spec and never on workers.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ struct OrderChoice {
   std::string why;             // completes "..., since "
 };
 
-// The spec is valid and has an ordering, whose curve is ignored. Chooses the order whose plan
-// computes least, and on a grid the most compact segments among equals. Errors: MakePlan.
+// The spec is valid and has an ordering, whose curve is ignored. Chooses the least flops, and on a
+// grid the most compact segments among equals. Errors: MakePlan.
 absl::StatusOr<OrderChoice> ChooseOrder(const JobSpec& spec,
                                         const std::function<bool()>& cancelled = nullptr);
 

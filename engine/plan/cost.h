@@ -18,13 +18,11 @@ struct WorkerCost {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t shard_bytes = 0;  // Q, K, V, out, lse
-  // Of merged rows: float32 out in a 16-bit job, and softmax sums [tokens, heads] if the worker
-  // merges any row.
+  // Of merged rows: float32 out in a 16-bit job, and softmax sums [tokens, heads].
   int64_t accumulator_bytes = 0;
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;
-  // Surplus of an encoder in bfloat16 on a worker without bfloat16 products, which multiplies in
-  // float32. Not in resident_bytes().
+  // An encoder's surplus without bfloat16 products; not in resident_bytes().
   int64_t widened_bytes = 0;
   int64_t resident_bytes() const {
     return SaturatingAdd(SaturatingAdd(shard_bytes, accumulator_bytes),
@@ -62,8 +60,8 @@ struct Costs {
 // Adds widened_bytes to each worker's memory, if workers lack bfloat16 products.
 void CountWidened(Costs& costs);
 
-// A causal job with an ordering counts all pairs of a segment: the mask depends on the order, and
-// the run reports its own flops. The result is meaningless after a cancellation.
+// A causal job with an ordering counts all pairs of a segment, because the mask depends on the
+// order. The result is meaningless after a cancellation.
 Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
              const Segments& segments, Cancellation& cancellation);
 

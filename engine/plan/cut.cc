@@ -1,6 +1,6 @@
-// Chooses the cuts of shards on a line on which mirrored segments are folded. Place x of a folded
-// segment stands for slots x/2 from its start and x/2 from its end. A contiguous share of the line
-// therefore holds equal parts of a segment's cheap start and its expensive end.
+// Cuts shards on a line on which mirrored segments are folded: place x stands for slots x/2 from
+// the segment's start and x/2 from its end. A contiguous share of the line holds equal parts of the
+// cheap start and the expensive end.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -64,8 +64,8 @@ class Cutter {
     return {begin, std::min(begin + length, sequence.begin + sequence.length)};
   }
 
-  // Work of the first `x` places of a sequence, in (query, key, head) pairs. Exact for whole
-  // segments, linear inside a mirrored one.
+  // Work in (query, key, head) pairs of a sequence's first `x` places: exact for whole segments,
+  // linear inside a mirrored one.
   double WorkIn(const Sequence& sequence, int64_t x) const {
     double work = 0;
     for (size_t i = 0; i < spec_.branches.size(); ++i) {

@@ -1,10 +1,7 @@
-// Segments that lie over several ranges, and how their keys and values travel.
-//
-// A shard boundary inside a segment makes it spanning. In each of its phases, every range with
-// selected rows holds one block: keys [rows, kv heads, head_dim], then values [rows, kv heads,
-// value_dim], then original positions [rows] if the mask needs them. A block travels from its owner
-// along a route through the ranks that need it, one hop a step. All spanning segments step
-// together: hop h of every block is in step h.
+// Segments that lie over several ranges (spanning), and how their keys and values travel. In each
+// phase, every range with selected rows holds one block: keys [rows, kv heads, head_dim], then
+// values [rows, kv heads, value_dim], then positions [rows] if the mask needs them. A block travels
+// along a route through the ranks that need it. Hop h of every block is in step h.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +56,9 @@ class PhaseExchange {
   const std::vector<Block>& blocks() const { return blocks_; }  // with rows, in slot order
   const std::vector<int>& ranks() const { return ranks_; }      // with rows, ascending
 
-  // The ranks that a block visits after its owner, in order. Routes are cyclic over ranks():
-  // upwards, or downwards if only lower ranks need the block. In every step a rank then sends one
-  // block in each direction.
+  // The ranks that a block visits after its owner. Routes are cyclic over ranks(), upwards, or
+  // downwards if only lower ranks need the block: a rank then sends one block a step in each
+  // direction.
   std::vector<int> Route(const Block& block) const;
 
  private:

@@ -9,8 +9,7 @@
 
 namespace hilbert_ring {
 
-// A branch and an offset, with the query heads that select their rows. Each kv head in [kv_begin,
-// kv_end) with its query heads in [head_begin, head_end) is a unit.
+// A branch and an offset, with the query heads that select their rows.
 struct Phase {
   int branch = 0;
   int64_t offset = 0;
@@ -52,8 +51,8 @@ inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
 // Zero keys that the tail adds to a segment of `rows` selected rows.
 int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length, int64_t rows);
 
-// Unmasked (query, key) pairs of two progressions of one phase: all, or those with key slot <=
-// query slot. A double, because two progressions of 2^40 slots have 2^80 pairs; exact below 2^53.
+// Unmasked (query, key) pairs: all, or in a triangle those with key slot <= query slot. A double,
+// because two progressions of 2^40 slots have 2^80 pairs; exact below 2^53.
 double Pairs(const Progression& queries, const Progression& keys, bool triangle);
 
 }  // namespace hilbert_ring

@@ -9,8 +9,8 @@
 namespace hilbert_ring {
 namespace {
 
-// Flops that take as long as a byte of exchange: about 100 GFLOP/s at 1 GB/s on CPU workers, 500
-// TFLOP/s at 5 to 400 GB/s on GPU workers.
+// Flops in the time of an exchanged byte: about 100 GFLOP/s at 1 GB/s on CPU workers, 500 TFLOP/s
+// at 5 to 400 GB/s on GPU workers.
 constexpr double kFlopsPerByte = 100;
 
 constexpr double kMirrorGain = 0.98;  // mirroring must save at least 2% to be worth two ranges

@@ -35,10 +35,9 @@ struct Plan {
 
 inline constexpr int kMaxWorkers = 4096;
 
-// Tries plain cuts, and mirrored ones for causal jobs without an ordering. Takes the cut whose
-// busiest worker is estimated to finish first. Errors: Validate; OUT_OF_RANGE (workers outside [1,
-// kMaxWorkers], or a pattern too large to plan, engine/plan/plan_size.h); CANCELLED soon after
-// `cancelled` (may be null) returns true.
+// Tries plain cuts, and mirrored ones for causal jobs without an ordering; takes the earliest
+// estimated finish. Errors: Validate; OUT_OF_RANGE (workers, or a pattern too large to plan,
+// engine/plan/plan_size.h); CANCELLED soon after `cancelled` (may be null) returns true.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
                               std::function<bool()> cancelled = nullptr);
 

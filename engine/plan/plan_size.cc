@@ -42,7 +42,7 @@ absl::Status CheckPlanSize(const JobSpec& spec, const std::vector<Phase>& phases
   return absl::OutOfRangeError(absl::StrCat(
       "segments, dilations: a plan of ", phases.size(), " offsets of branches over ",
       segments.local.size(), " runs of segments and ", segments.spanning.size(),
-      " segments over several workers takes ", visits, " steps, the limit is ", kMaxVisits));
+      " segments over several workers takes ", visits, " steps, must take at most ", kMaxVisits));
 }
 
 }  // namespace hilbert_ring

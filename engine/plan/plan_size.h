@@ -1,5 +1,5 @@
-// Bounds the time and memory of planning. A spec within its limits can have billions of parts (a
-// million sequences, 64 branches, 4,096 phases each), and any caller may send it.
+// Bounds the time and memory of planning: a valid spec can have billions of parts (a million
+// sequences, 64 branches, 4,096 phases each).
 #pragma once
 
 #include <vector>

@@ -1,7 +1,5 @@
-// The transfers of one rank in each step, derived from the plan.
-//
-// All ranks walk exchanges, phases and blocks in the same order. Two ranks therefore list the
-// transfers between them in the same order.
+// The transfers of one rank in each step, derived from the plan. All ranks walk exchanges, phases
+// and blocks alike, so two ranks list the transfers between them in the same order.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // The layout of one rank's shard in one piece of host memory: the rows of each tensor, then the
-// tokens of the shard's slots if the job has an ordering. Processes that share the memory share the
-// layout.
+// tokens of its slots if the job has an ordering. Processes that share the memory agree on it.
 //
 //   auto memory = ...;                                   // ShardLayout(plan, rank).bytes()
 //   HostShard shard(memory, ShardLayout(plan, rank));

@@ -1,8 +1,6 @@
-// The slots that each worker owns.
-//
-// A shard is a list of slot ranges: one, or several if causal work is mirrored (a share of the
-// start of a long segment and as much of its end). A worker stores its ranges in slot order,
-// contiguously; a slot's place among them is its local row.
+// The slots that each worker owns: one range, or several if causal work is mirrored (a share of a
+// long segment's start and as much of its end). A worker stores its ranges contiguously in slot
+// order; a slot's place among them is its local row.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +21,8 @@ struct ShardRange {
 
 class Shards {
  public:
-  // Ranges tile the slots in order, with ranks in [0, workers). Sets local_begin, joins neighbours
-  // of one rank and drops empty ranges.
+  // Ranges tile the slots in order. Sets local_begin, joins neighbours of a rank, drops empty
+  // ranges.
   static Shards Make(int workers, const std::vector<ShardRange>& ranges);
 
   int workers() const { return static_cast<int>(by_rank_.size()); }
@@ -46,8 +44,8 @@ class Shards {
 // Bounds a worker's rows: this factor times tokens / workers, plus one.
 inline constexpr double kMaxRowsOverMean = 1.1;
 
-// Cuts the slots among the workers. Mirrors segments of mirror_length (if > 0) that lie over
-// several workers. Cuts move to segment boundaries if that saves exchange.
+// Mirrors segments of mirror_length (if > 0) that lie over several workers. Cuts move to segment
+// boundaries if that saves exchange.
 Shards CutShards(const JobSpec& spec, int workers, int64_t mirror_length);
 
 }  // namespace hilbert_ring

@@ -11,8 +11,8 @@ namespace hilbert_ring {
 // Blocks start at multiples of 64 bytes.
 inline int64_t BlockStride(int64_t bytes) { return SaturatingAdd(bytes, 63) / 64 * 64; }
 
-// Step 0 holds a rank's packed blocks, step t > 0 the blocks that arrive in it. Even steps lie at
-// the front of the arena and odd ones at its end, so that neighbours do not overlap.
+// Step 0 holds packed blocks, step t > 0 arrived ones. Even steps lie at the front of the arena and
+// odd ones at its end, so that neighbours do not overlap.
 class StepBytes {
  public:
   explicit StepBytes(int workers) : bytes_(workers) {}

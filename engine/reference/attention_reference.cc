@@ -14,9 +14,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kNothing = -kInfinity;
 
-// A softmax of keys that come one by one, rescaled at each greater score. A score of NaN or
-// +infinity makes it NaN; one of -infinity has weight 0. Products are subtracted before they are
-// scaled, so that large ones lose no digits.
+// A softmax of keys that come one by one. A score of NaN or +infinity makes it NaN; one of
+// -infinity has weight 0. Products are subtracted before they are scaled, so that large ones lose
+// no digits.
 class Softmax {
  public:
   Softmax(double scale, int64_t width) : scale_(scale), sum_(width, 0.0) {}

@@ -1,9 +1,8 @@
-// The definition of attention's result in float64: a port of tests/golden/attention_oracle.py for
-// tests and for `hilbert-ring verify`, written for clarity.
+// The definition of attention's result in float64, written for clarity: a port of
+// tests/golden/attention_oracle.py for tests and `hilbert-ring verify`.
 //
-// Values that are not finite follow IEEE arithmetic. A row of out and its lse are NaN if the row
-// sees a key with score NaN or +infinity; a score of -infinity has weight 0. A value that is not
-// finite reaches only the rows that see it.
+// A row of out and its lse are NaN if the row sees a key with score NaN or +infinity; a score of
+// -infinity has weight 0. A value that is not finite reaches only the rows that see it.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +38,7 @@ struct ReferenceRow {
 // The factor of a softmax: 1 / branches if branches are averaged, else 1.
 double OutShare(const JobSpec& spec);
 
-// The result of one token, from only the rows that it sees. engine/order provides slots and tokens;
-// its own tests compare it with the oracle.
+// The result of one token, from only the rows that it sees, in an order of engine/order.
 class Permutation;
 ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
                                    const RowSource& q, const RowSource& k, const RowSource& v);

@@ -33,7 +33,7 @@ struct ExpectedRow {
 ExpectedRow ExpectRow(const JobSpec& spec, const Permutation& order, int64_t token,
                       const RowSource& q, const RowSource& k, const RowSource& v);
 
-// actual: [heads, value_dim] and [heads]. Ignores heads that are not judged. An unexpected NaN has
+// actual: [heads, value_dim] and [heads]. Skips heads that are not judged. An unexpected NaN has
 // infinite error; an expected NaN or infinity has error 0.
 RowDeviation OutDeviation(const JobSpec& spec, int64_t token, const ExpectedRow& expected,
                           std::span<const double> actual);

@@ -6,8 +6,7 @@
 
 namespace hilbert_ring {
 
-// Returns `rows` distinct tokens in ascending order, or all if there are fewer. Two or more include
-// the first and the last token.
+// At most `rows` distinct tokens in ascending order, with the first and the last if two or more.
 std::vector<int64_t> SampleTokens(int64_t tokens, int64_t rows, uint64_t seed);
 
 }  // namespace hilbert_ring

@@ -61,8 +61,8 @@ class Executor {
   }
 
  private:
-  // Enough rows for many threads, yet few against a job whose transfers are worth overlapping. A
-  // GPU has more threads, and waits for the host between stretches.
+  // Enough rows for many threads, yet few against a job. A GPU waits for the host between
+  // stretches.
   int64_t LeastStretchRows() const { return device_.host_memory() ? 8192 : int64_t{1} << 18; }
 
   absl::StatusOr<Figures> RunSteps() {

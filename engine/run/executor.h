@@ -1,11 +1,8 @@
-// Runs one rank's part of a plan: local segments, then the ring, then the final merge.
-//
-// A rank without exchange works stretch by stretch (engine/run/stretches.h). It computes a stretch
-// as soon as its rows have come. The stretch's rows are then final, while other rows still come.
-//
-// Step 0 computes on the rank's own rows while its packed blocks travel. Step t computes on the
-// blocks that arrived in step t while those of step t + 1 travel. Partial results are merged in
-// float32 in the plan's order, so the same shards and kernel give the same bits.
+// Runs one rank's part of a plan: local segments, then the ring, then the final merge. A rank
+// without exchange works stretch by stretch (engine/run/stretches.h), whose rows are final while
+// others still come. Step t computes on the blocks that arrived in step t while those of step t + 1
+// travel; step 0 computes on own rows. Merges are float32 in the plan's order: the same shards and
+// kernel give the same bits.
 #pragma once
 
 #include <chrono>
@@ -29,21 +26,17 @@ enum class SpanKind {
 };
 
 struct ExecuteControl {
-  // Called between tiles and before waits for transfers, by any thread: the deadline may be set
-  // only when all rows have come. Empty: no deadline.
+  // Called between tiles and before waits, by any thread: rows may set the deadline. Empty: none.
   std::function<Deadline()> deadline;
-  // Called between tiles and before waits for transfers. Only an abort of the communicator ends a
-  // wait.
+  // Called between tiles and before waits. Only an abort of the communicator ends a wait.
   std::function<bool()> cancelled;
   std::function<void(double fraction)> progress;  // of the rank's planned scores; any thread
   // Receives the exchange step (from 1) before the wait for its transfers, and 0 after.
   std::function<void(int64_t step)> waiting;
-  // Waits until local rows [0, rows) of Q, K and V have come; an error ends the run. Empty: all
-  // have come.
+  // Waits for local rows [0, rows) of Q, K and V; an error ends the run. Empty: all have come.
   std::function<absl::Status(int64_t rows)> await_rows;
   std::function<void(int64_t rows)> rows_final;
-  // Receives a few spans for each stretch and exchange step, in the calling thread. step: 0 for the
-  // rank's own rows.
+  // A few spans for each stretch and exchange step (0: own rows), in the calling thread.
   std::function<void(SpanKind kind, int64_t step, Deadline begin, Deadline end)> span;
 };
 
@@ -59,9 +52,9 @@ struct Figures {
   int64_t memory_peak_bytes = 0;  // shard, order, accumulators and exchange buffers as allocated
 };
 
-// `communicator` may be null for a plan without exchange steps; its ranks are the plan's. Steps
-// start at first_step, above all earlier steps of the communicator; the next job starts at
-// first_step + plan.costs.steps + 1. Errors: CANCELLED, DEADLINE_EXCEEDED, the communicator's.
+// `communicator` may be null without exchange steps; its ranks are the plan's. first_step is above
+// its earlier steps; the next job starts at first_step + plan.costs.steps + 1. Errors: CANCELLED,
+// DEADLINE_EXCEEDED, the communicator's.
 absl::StatusOr<Figures> Execute(const Plan& plan, int rank, ShardStore& store, Device& device,
                                 Communicator* communicator, int64_t first_step,
                                 const ExecuteControl& control);

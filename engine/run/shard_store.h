@@ -53,9 +53,8 @@ class ShardStore {
   absl::Status WriteRows(TensorKind tensor, std::span<const int64_t> local_rows, const void* from);
   absl::Status Read(TensorKind tensor, int64_t local_row, int64_t rows, void* to) const;
 
-  // Tokens of the shard's slots; empty without an ordering. Always in host memory; write through
-  // the span only if host_memory(). All must be set before rows are computed. `from` holds int64,
-  // unaligned.
+  // Host memory with the tokens of the shard's slots; empty without an ordering. Write through the
+  // span only if host_memory(), and before rows are computed. `from`: unaligned int64.
   std::span<int64_t> tokens();
   std::span<const int64_t> tokens() const;
   absl::Status WriteTokens(int64_t local_row, int64_t count, const void* from);

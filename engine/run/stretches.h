@@ -1,5 +1,5 @@
 // The order of a rank's local segments. A rank begins before all rows have come, and rows leave
-// before all are computed.
+// early.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct Stretch {
   int64_t rows_final = 0;   // local rows [0, rows_final) are final after it
 };
 
-// Stretches of a rank, in row order, of at least least_rows except the last of a range. A rank that
-// exchanges blocks has one for each range, and no final rows before the exchange's end.
+// In row order, each of least_rows or more except the last of a range. A rank that exchanges blocks
+// has one for each range, and no final rows before the exchange's end.
 std::vector<Stretch> MakeStretches(const Plan& plan, int rank, bool exchanges_blocks,
                                    int64_t least_rows);
 

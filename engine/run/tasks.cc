@@ -159,8 +159,8 @@ void TaskBuilder::AddKeys(int exchange_index, const KeyBlock& keys, Rounds& roun
     if (blocks[b].rank != rank_) continue;
     if (triangle && blocks[b].rows.last() < keys.rows.first) continue;
     const LocalRows queries = BlockRows(blocks[b]);
-    // The n-th task on the same rows goes to the n-th round. Mixed branches share rows, so each has
-    // its own rounds.
+    // Tasks on the same rows go to successive rounds. Mixed branches share rows, so each has its
+    // own.
     const size_t turn = used[exchange_index][b]++;
     const size_t branches = MixesBranches(plan_.spec) ? plan_.spec.branches.size() : 1;
     const size_t round = turn * branches + (branches > 1 ? phase.branch : 0);

@@ -1,5 +1,5 @@
-// Attention tasks of one rank, in rounds. Tasks of a round write different elements and go to the
-// device in one call. The order of rounds, and so of merges, is fixed.
+// Attention tasks of one rank. Tasks of a round write different elements and go to the device in
+// one call. The order of rounds, and so of merges, is fixed.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ struct KeyBlock {
 
 class TaskBuilder {
  public:
-  // piece_accumulators: [exchange][block], float32 blocks of 16-bit jobs that accumulate only
-  // pieces; else empty. All arguments outlive the builder.
+  // piece_accumulators: [exchange][block], of 16-bit jobs that accumulate only pieces. Arguments
+  // outlive the builder.
   TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule, const RankViews& views,
               const std::vector<std::vector<float*>>& piece_accumulators);
 
@@ -37,14 +37,13 @@ class TaskBuilder {
   // Own queries against arrived blocks, whose offsets are in `arena`.
   Rounds Arrived(const std::vector<ArenaBlock>& blocks, const std::byte* arena) const;
 
-  // Zero keys of the tail, added once to each local segment of the stretch, or to each spanning
-  // segment. By branch, because branches share rows.
+  // Zero keys of the tail, once for each local segment of the stretch, or spanning segment. By
+  // branch, because branches share rows.
   using ZeroKeys = std::vector<std::vector<ZeroKeysTask>>;
   ZeroKeys LocalZeroKeys(const Stretch& stretch) const;
   ZeroKeys SpanningZeroKeys() const;
 
-  // Convert accumulators to out and lse: local rows [begin, end) of a whole accumulated shard, or
-  // pieces that have accumulators of their own.
+  // Convert accumulators to out and lse: of local rows [begin, end), or of pieces with their own.
   std::vector<FinalizeTask> FinalizeRows(int64_t begin, int64_t end) const;
   std::vector<FinalizeTask> FinalizePieces() const;
 

@@ -34,8 +34,8 @@ enum class OrderScope {
   kKv,   // keys and values only: a query's slot is its token
 };
 
-// A space-filling-curve order of each sequence. At most one of window, grid and coordinates is set.
-// By default the curve runs over the implicit square of the sequence.
+// A space-filling-curve order of each sequence: of its implicit square unless window, grid or
+// coordinates (at most one) are set.
 struct Ordering {
   Curve curve = Curve::kHilbert;
   OrderScope scope = OrderScope::kQkv;

@@ -39,10 +39,9 @@ struct JobSpecDocument {
 // Errors: INVALID_ARGUMENT, naming the field.
 absl::StatusOr<JobSpecDocument> ParseJobSpec(std::string_view json);
 
-// Applies `patch`, a JSON merge patch (RFC 7386) in which null removes a field. An ordering with
-// window, grid or coordinates replaces the document's. The fields of SpecShape are optional: the
-// default is 0, of dtype float32. Errors: ParseJobSpec; INVALID_ARGUMENT (an ordering without curve
-// for a document without ordering).
+// Applies a JSON merge patch (RFC 7386): null removes a field; an ordering with window, grid or
+// coordinates replaces the document's. SpecShape's fields are optional (0, float32). Errors:
+// ParseJobSpec; INVALID_ARGUMENT (an ordering without curve for a document without ordering).
 absl::StatusOr<JobSpecDocument> ParsePartialJobSpec(std::string_view json, std::string_view patch);
 
 void FillIn(const SpecShape& shape, JobSpec& spec);

@@ -7,8 +7,8 @@
 
 namespace hilbert_ring {
 
-// The name with the smallest edit distance: inserted, deleted, replaced or transposed characters.
-// Ignores case; '-' equals '_'. Empty if the distance exceeds 2 and a third of the name.
+// The name with the least edit distance (with transpositions; ignores case, '-' equals '_'). Empty
+// if it exceeds 2 and a third of the name.
 std::string NearestName(std::string_view name, std::span<const std::string> names);
 
 // "; the nearest known one is NAME", or "".

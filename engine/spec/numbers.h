@@ -1,5 +1,4 @@
-// Conversions between float32 and the 16-bit types, rounding to nearest even. NaN stays NaN;
-// float16 overflows to infinity.
+// Conversions between float32 and 16-bit types, to nearest even. Float16 overflows to infinity.
 #pragma once
 
 #include <cstdint>

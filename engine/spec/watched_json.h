@@ -1,5 +1,4 @@
-// Parses JSON from an unauthenticated caller: no repeated keys, no deep nesting, errors that name
-// the field.
+// Parses JSON from an unauthenticated caller, without repeated keys and deep nesting.
 #pragma once
 
 #include <string>
@@ -10,8 +9,8 @@
 
 namespace hilbert_ring {
 
-// what: the document's name in messages, "the job spec". INVALID_ARGUMENT with a bounded message:
-// malformed JSON, a NUL, more than 8 levels, a repeated key (FieldOf: that key).
+// what: the document's name in messages. INVALID_ARGUMENT, of bounded length: malformed JSON, a
+// NUL, more than 8 levels, a repeated key (FieldOf: that key).
 absl::StatusOr<nlohmann::json> ParseWatchedJson(std::string_view json, std::string_view what);
 
 // The text's first 80 bytes as printable ASCII, in quotes.

@@ -18,8 +18,7 @@ inline std::string EncoderKernel() {
   return kernel != nullptr && absl::StartsWith(kernel, "cuda") ? kernel : "cpu";
 }
 
-// A GPU's device by number, made once because that takes long. Never destroyed, because CUDA's
-// runtime may end before the process.
+// A GPU's device by number, made once. Never destroyed: CUDA's runtime may end before the process.
 inline Device& KeptGpu(int number) {
   static std::mutex mutex;
   static auto* const devices = new std::map<int, std::unique_ptr<Device>>;

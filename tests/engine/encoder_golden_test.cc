@@ -55,8 +55,8 @@ class EncoderGolden : public ::testing::TestWithParam<Param> {
 
   int64_t StateFloats() const { return static_cast<int64_t>(golden_.out.size()); }
 
-  // Calls check(what, values, expected, PyTorch's error within autocast) for every state, the
-  // output, and each pooled vector, with the loaded model.
+  // Calls check(what, values, expected, PyTorch's autocast error) for states, output and pooled
+  // vectors.
   template <typename Check>
   void ForRows(const Check& check) const {
     const int64_t last = model_->config().layers;
@@ -139,8 +139,7 @@ TEST_P(EncoderGolden, AttentionMap) {
   }
 }
 
-// Bfloat16 products, their emulation in float32, and attention by pairs of bfloat16 (which also
-// rounds weights) meet the same bound.
+// Bfloat16 products, their emulation, and attention by pairs of bfloat16 meet the same bound.
 TEST_P(EncoderGolden, BFloat16) {
   const bool on_cpu = ModelDevice() == nullptr;
   for (const char* instructions : {"", "bf16-emulated"}) {

@@ -56,8 +56,7 @@ EngineInputs MagnitudeInputs(const JobSpec& spec, std::mt19937_64& random) {
   return Rounded(spec, inputs);
 }
 
-// Values near the ends of float32, and scales of any size with queries and keys that give ordinary
-// scores.
+// Values near the ends of float32, and any scale with queries and keys that give ordinary scores.
 EngineInputs InputsAtTheEnds(JobSpec& spec, std::mt19937_64& random) {
   const auto power = [&](double least, double greatest) {
     return std::pow(10.0, std::uniform_real_distribution<double>(least, greatest)(random));

@@ -25,8 +25,8 @@ void Spoil(std::vector<float>& numbers, int count, std::mt19937_64& random) {
   for (int i = 0; i < count; ++i) numbers[random() % numbers.size()] = kOdd[random() % 3];
 }
 
-// Spoils values, or queries and keys. Never both: a score of -infinity removes the weight of a
-// value that is not finite, which a merged part may still show.
+// Never spoils both: a score of -infinity removes the weight of a value that is not finite, which a
+// merged part may still show.
 EngineInputs OddInputs(const JobSpec& spec, std::mt19937_64& random) {
   EngineInputs inputs = RandomInputs(spec, random());
   const int count = 1 + static_cast<int>(random() % 6);

@@ -38,8 +38,7 @@ void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers,
   }
 }
 
-// The time in which a test on all kernels draws jobs, one at least: HILBERT_RING_RANDOM_SECONDS, or
-// unlimited.
+// The time in which a test draws jobs: HILBERT_RING_RANDOM_SECONDS, or unlimited.
 class RandomTime {
  public:
   RandomTime() {

@@ -34,19 +34,18 @@ struct EngineResult {
   std::vector<Figures> figures;  // by rank
 };
 
-// Rounds inputs to spec.dtype when it writes them to the shards. kernel: a name for OptionsFor
-// (tests/unit/device/kernel_options.h); empty: KernelUnderTest().
+// Rounds inputs to spec.dtype. kernel: a name for OptionsFor (tests/unit/device/kernel_options.h);
+// empty: KernelUnderTest().
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
                                        RingKind kind, const std::string& kernel = "");
 
 std::string KernelUnderTest();
 
-// Every kernel of this machine: the processor's instruction sets and the GPU's. If
-// HILBERT_RING_TEST_KERNEL is set: the kernels of its device, or that GPU kernel ("cuda/native").
+// Every kernel of this machine, or if HILBERT_RING_TEST_KERNEL is set, of that device, or that GPU
+// kernel ("cuda/native").
 std::vector<std::string> KernelsUnderTest();
 
-// Runs over a ring of communicators, which an error makes unusable. The plan of the result is rank
-// 0's.
+// Runs over communicators, which an error makes unusable. The result has rank 0's plan.
 struct EngineOptions {
   std::chrono::milliseconds limit{60'000};
   std::string kernel;  // as in RunEngine

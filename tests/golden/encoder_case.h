@@ -11,8 +11,8 @@
 
 namespace hilbert_ring::testing {
 
-// Errors of PyTorch's encoder within bfloat16 autocast, recorded by autocast_oracle.py: the root
-// mean square of the differences over that of the definition's values.
+// Errors of PyTorch's encoder within bfloat16 autocast (autocast_oracle.py): the root mean square
+// of the differences over that of the definition's values.
 struct AutocastErrors {
   std::vector<double> states;  // [layers + 1]
   double out = 0;
@@ -39,13 +39,13 @@ std::vector<std::string> EncoderCaseNames();
 
 absl::StatusOr<EncoderCase> LoadEncoderCase(const std::string& name);
 
-// Empty if all are within float32's tolerance 2e-5 (scale + |x|), else the worst. scale: of the
-// numbers; 1 / rows for a map, whose rows sum to 1.
+// Empty, or the worst value outside 2e-5 (scale + |x|). scale: 1 / rows for a map, whose rows sum
+// to 1.
 std::string EncoderMismatch(const std::vector<float>& values, std::span<const float> expected,
                             double scale = 1);
 
-// Empty if the error of values of bfloat16 compute, as in AutocastErrors, is at most 1.5 times
-// PyTorch's. If PyTorch's is float32's, because no product came before, so is the tolerance.
+// Empty if the error, as in AutocastErrors, is at most 1.5 times PyTorch's. If PyTorch's is
+// float32's, because no product came before, so is the tolerance.
 std::string BFloat16Mismatch(const std::vector<float>& values, std::span<const float> expected,
                              double autocast);
 

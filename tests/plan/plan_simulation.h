@@ -16,8 +16,8 @@ namespace hilbert_ring::testing {
 
 using Pair = std::tuple<int, int64_t, int64_t, int64_t>;  // branch, head, query slot, key slot
 
-// The pairs by the definition, without phases, progressions or shards. Triangular only if slots are
-// positions: kernels apply masks by position.
+// The pairs without phases, progressions or shards. Triangular only if slots are positions, because
+// kernels apply masks by position.
 std::set<Pair> PairsByDefinition(const JobSpec& spec);
 
 class PlanSimulation {

@@ -27,9 +27,8 @@ struct EncodeJob {
 // Sizes of a token's rows. States lie in shards unless they are pooled.
 RowSizes RowSizesOf(const EncodeJob& job);
 
-// The attention's plan with the rows of the job and the costs of all layers and their row work.
-// threads: of each worker. Memory assumes workers with products of `compute`; widened_bytes is the
-// surplus of other workers.
+// The attention's plan with rows and costs of the whole job. threads: of each worker. Memory
+// assumes workers with products of `compute`; widened_bytes is the surplus of others.
 Plan PlanOfJob(const EncodeJob& job, const EncoderPlan& plan, int threads);
 
 }  // namespace hilbert_ring

@@ -57,8 +57,8 @@ std::vector<WeightShape> WeightShapes(const EncoderConfig& config);
 
 int64_t TokensOf(const EncoderConfig& config, int64_t tiles);
 
-// The attention of one layer over sequences of tiles, as a job; its plan serves every layer.
-// Errors: Validate; INVALID_ARGUMENT (a sequence without tiles).
+// The attention of one layer as a job, whose plan serves every layer. Errors: Validate;
+// INVALID_ARGUMENT (a sequence without tiles).
 absl::StatusOr<JobSpec> AttentionOf(const EncoderConfig& config, DataType dtype,
                                     const std::vector<int64_t>& sequence_tiles);
 

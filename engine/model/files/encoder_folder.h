@@ -28,24 +28,22 @@ inline constexpr char kWeightsFile[] = "model.safetensors";
 
 inline constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
 
-// OK, or INVALID_ARGUMENT naming the first ten weights that are missing, unknown, or of a wrong
-// shape or type.
+// INVALID_ARGUMENT: names the first ten weights that are missing, unknown or of a wrong shape or
+// type.
 absl::Status CheckWeights(const EncoderConfig& config, const SafetensorsFile& file);
 
-// Memory of a loaded model's weights: matrices in `products` (float32 or bfloat16), others in
-// float32. A library may pad matrices to multiples of 64.
+// Memory of the weights: matrices in `products`, others in float32, without a library's padding.
 int64_t WeightBytes(const EncoderConfig& config, DataType products);
 
-// How long to wait until another process has loaded a model's weights: a minute, plus the time to
-// read them at 16 MiB/s.
+// The wait for another process's loading: a minute, and the time to read the weights at 16 MiB/s.
 std::chrono::seconds LoadTimeout(const EncoderConfig& config);
 
 // Keeps both files open, even if others replace them in the folder. Thread-safe.
 class EncoderFolder {
  public:
-  // Opens both files of one version and finds all weights. Messages name the file. Errors:
-  // ReadableFile::Open, ParseEncoderConfig, SafetensorsFile::Read, CheckWeights; OUT_OF_RANGE
-  // (config.json is longer than kMaxConfigBytes), UNAVAILABLE (the folder changes repeatedly).
+  // Opens both files of one version and finds all weights. Errors name the file: those of its
+  // readers, OUT_OF_RANGE (config.json exceeds kMaxConfigBytes), UNAVAILABLE (the folder keeps
+  // changing).
   static absl::StatusOr<EncoderFolder> Open(const std::string& path, FileDigests& digests);
 
   const std::string& path() const { return path_; }
@@ -55,8 +53,7 @@ class EncoderFolder {
   // 64 hex digits: SHA-256 over the SHA-256s of config.json and model.safetensors, concatenated.
   const std::string& digest() const { return digest_; }
 
-  // Numbers of a weight of WeightShapes, in float32. Errors: SafetensorsFile::Widen,
-  // RESOURCE_EXHAUSTED.
+  // A weight in float32. Errors: SafetensorsFile::Widen, RESOURCE_EXHAUSTED.
   absl::StatusOr<std::vector<float>> Floats(const std::string& name) const;
 
   // The norm after pooling. Errors: FAILED_PRECONDITION (the model has no such norm), Floats.

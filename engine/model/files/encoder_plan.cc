@@ -10,16 +10,15 @@
 namespace hilbert_ring {
 namespace {
 
-// Longer blocks leave the cache, shorter ones read the weights more often. A product of 768 x 3,072
-// in float32 is as fast at 256 as at 512 rows, and a third slower at 128 (two threads of a Zen 5).
+// Longer blocks leave the cache, shorter ones reread the weights. In float32, 768 x 3,072, 256 rows
+// are as fast as 512 and a third faster than 128 (two threads of a Zen 5).
 constexpr int64_t kMostBlockRows = 256;
 
-// Enough rows for all multiprocessors of a GPU; rows between products take 200 MB at the published
-// size. Calculated, not measured.
+// Enough rows for all multiprocessors; 200 MB at the published size. Calculated, not measured.
 constexpr int64_t kMostDeviceBlockRows = 8192;
 
-// Scratch of oneDNN 2.6 with AVX2 and AVX-512 on a Zen 4: 640 bytes measured. Bfloat16 results with
-// an inner axis above 512 also take float32 sums of a panel of 64 columns. AMX was not measured.
+// Scratch of oneDNN 2.6 on a Zen 4: 640 bytes. Bfloat16 results with an inner axis above 512 add
+// float32 sums of a panel of 64 columns. AMX was not measured.
 constexpr int64_t kProductListsBytes = 1024;
 constexpr int64_t kPanelColumns = 64;
 constexpr int64_t kLongestUncut = 512;

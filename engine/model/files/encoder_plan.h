@@ -1,5 +1,5 @@
-// The plan of an encoder's job: one attention plan for every layer, the tile of each row, and the
-// memory of each rank. A pure function of config and sizes.
+// The plan of an encoder's job, a pure function of config and sizes: the attention of every layer,
+// the tile of each row, and the memory of each rank.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,7 @@ struct EncoderPlan {
   SlideRows rows;
 };
 
-// slide_tiles: tiles of each slide. Errors: AttentionOf, MakePlan; CANCELLED soon after `cancelled`
-// (may be null) returns true.
+// Errors: AttentionOf, MakePlan; CANCELLED soon after `cancelled` (may be null) returns true.
 absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataType compute,
                                             const std::vector<int64_t>& slide_tiles, int workers,
                                             std::function<bool()> cancelled = nullptr);
@@ -59,15 +58,13 @@ struct EncoderMemory {
   }
 };
 
-// A rank's float64 sums of pooling: of each requested state (kept until the last layer), of the
-// state being summed, and of kPooledPiecesAtOnce pieces.
+// Float64 sums: each requested state's, kept to the end, the current one, and its pieces.
 int64_t PooledBytes(const EncoderPlan& plan, int rank, const EncoderOutputs& outputs);
 
 // The most scratch of a CPU's products of `rows` rows, beside operand and result.
 int64_t ProductScratchBytes(const EncoderConfig& config, int64_t rows, DataType products);
 
-// products: the operand type of products, float32 also for bfloat16 on processors without its
-// products. threads 0: of a GPU (device_block.h).
+// products: operand type (float32 on processors without bfloat16's). threads 0: a GPU.
 EncoderMemory MemoryOf(const EncoderPlan& plan, int rank, int threads, DataType products,
                        const EncoderOutputs& outputs);
 

@@ -25,8 +25,7 @@ using Digest = std::array<std::byte, 32>;
 
 Digest Sha256(std::span<const std::byte> bytes);
 
-// Digest of the file's bytes now. Errors: ReadableFile::Read, CheckUnchanged; CANCELLED once
-// `stopped` (may be null) is true.
+// Errors: ReadableFile::Read, CheckUnchanged; CANCELLED once `stopped` (may be null) is true.
 absl::StatusOr<Digest> Sha256Of(const ReadableFile& file,
                                 const std::atomic<bool>* stopped = nullptr);
 
@@ -46,8 +45,8 @@ class FileDigests {
   // Ends all reads; called at the end of the process.
   void Stop() { stopped_ = true; }
 
-  // Whether the last change is so old that a later one shows in the stamp. This holds for the
-  // change time, which programs cannot set. Digests of unsettled files are not remembered.
+  // Whether the last change is so old that a later one shows in the change time, which programs
+  // cannot set. Digests of unsettled files are not remembered.
   bool Settled(const ReadableFile& file) const;
 
   int64_t bytes_read() const;

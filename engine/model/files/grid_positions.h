@@ -10,8 +10,7 @@
 
 namespace hilbert_ring {
 
-// coords: [rows, 2], pixels. OUT_OF_RANGE, naming row (from first_row), value and range, if one is
-// outside the grid or NaN.
+// coords: [rows, 2], pixels. OUT_OF_RANGE: outside the grid or NaN; rows count from first_row.
 absl::Status CheckCoordinates(const GridPositions& position, std::span<const double> coords,
                               int64_t first_row);
 
@@ -23,8 +22,7 @@ class GridEmbedding {
   // embed_dim is divisible by 4.
   GridEmbedding(const GridPositions& position, int64_t embed_dim);
 
-  // row [embed_dim] += the position of a tile at (x, y), which CheckCoordinates accepts. The row's
-  // first half encodes y, as in trained models.
+  // row [embed_dim] += the position of a tile in the grid. Its first half encodes y, as published.
   void AddTo(double x, double y, std::span<float> row) const;
 
  private:

@@ -1,5 +1,4 @@
-// Transfers of an attention map: class tokens' queries and log-sum-exps to the ranks whose keys
-// they see.
+// Transfers of class tokens' queries and log-sum-exps to the ranks whose keys they see.
 #pragma once
 
 #include <cstdint>

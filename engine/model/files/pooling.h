@@ -20,15 +20,14 @@ enum class Pooling {
   kMean,   // the mean of the slide's other rows
 };
 
-// Whether a state passes encoder.layer_norm, if the model has one, before it leaves. The published
-// slide encoder applies it to the last layer alone but skips it if all layers are requested.
+// Whether states pass encoder.layer_norm. The published slide encoder applies it to the last layer,
+// but skips it if all layers are requested.
 enum class FinalNorm { kApplied, kSkipped };
 
 // Columns of an attention map: the heads' mean, or each head.
 enum class MapColumns { kMeanOfHeads, kHeads };
 
-// Attention of the class token to each row of its slide in one layer
-// (tests/golden/attention_map_oracle.py).
+// An attention map of one layer (tests/golden/attention_map_oracle.py).
 struct AttentionMapOutput {
   int64_t layer = 1;  // in [1, layers]
   MapColumns columns = MapColumns::kMeanOfHeads;

@@ -17,8 +17,8 @@
 
 namespace hilbert_ring {
 
-// Identifies a file and its version. Times are of the file system's clock, whose step is some
-// milliseconds: two changes within one step look alike.
+// Identifies a file's version. Two changes within a step of the file system's clock, some
+// milliseconds, look alike.
 struct FileStamp {
   dev_t device = 0;
   ino_t inode = 0;

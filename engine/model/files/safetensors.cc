@@ -167,8 +167,8 @@ std::string FormatTensorShape(std::span<const int64_t> shape) {
 
 absl::StatusOr<int64_t> SafetensorsHeadBytes(std::span<const std::byte> begin, int64_t file_bytes) {
   if (file_bytes < kLengthBytes || std::ssize(begin) < kLengthBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the file has ", file_bytes, " bytes, a safetensors file has at least ", kLengthBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the file has ", file_bytes, " bytes, must have at least ", kLengthBytes));
   }
   uint64_t length = 0;
   for (int64_t i = 0; i < kLengthBytes; ++i) {

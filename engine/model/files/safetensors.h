@@ -34,13 +34,12 @@ struct SafetensorsEntry {
 // The longest header that is read; 100,000 tensors take less.
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = int64_t{32} << 20;
 
-// Bytes before the first tensor: eight, and the header. `begin` is the file's first eight bytes or
-// more. INVALID_ARGUMENT: the file is shorter than its header, or the header is too long.
+// Bytes before the first tensor. `begin`: the file's first eight bytes or more. INVALID_ARGUMENT:
+// the file is shorter than its header, or the header is too long.
 absl::StatusOr<int64_t> SafetensorsHeadBytes(std::span<const std::byte> begin, int64_t file_bytes);
 
-// The tensors of a file, by name. `head` covers all bytes before the first tensor. Errors:
-// SafetensorsHeadBytes; INVALID_ARGUMENT, naming the tensor: a malformed header, an unknown type, a
-// shape that does not fit its offsets, or offsets that overlap or leave bytes uncovered.
+// The tensors of a file, sorted by name. `head` covers all bytes before them. INVALID_ARGUMENT: a
+// malformed header, an unknown type, a wrong size, or offsets that overlap or leave gaps.
 absl::StatusOr<std::vector<SafetensorsEntry>> ParseSafetensors(std::span<const std::byte> head,
                                                                int64_t file_bytes);
 
@@ -53,8 +52,7 @@ std::string FormatTensorShape(std::span<const int64_t> shape);
 // Immutable; thread-safe.
 class SafetensorsFile {
  public:
-  // Reads the header. Messages name the path. Errors: ReadableFile::Read, ParseSafetensors,
-  // RESOURCE_EXHAUSTED.
+  // Errors: ReadableFile::Read, ParseSafetensors (naming the path), RESOURCE_EXHAUSTED.
   static absl::StatusOr<SafetensorsFile> Read(ReadableFile file);
 
   const ReadableFile& file() const { return file_; }
@@ -65,8 +63,7 @@ class SafetensorsFile {
   // UNAVAILABLE if the file no longer begins with the header that was read.
   absl::Status CheckHead() const;
 
-  // Reads a tensor of F32, BF16 or F16 as float32 into `to` [entry.elements()]. Errors:
-  // INVALID_ARGUMENT (another type), ReadableFile::Read.
+  // to: [entry.elements()]. Errors: INVALID_ARGUMENT (not F32, BF16 or F16), ReadableFile::Read.
   absl::Status Widen(const SafetensorsEntry& entry, std::span<float> to) const;
 
  private:

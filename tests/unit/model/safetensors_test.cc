@@ -110,8 +110,7 @@ TEST(Safetensors, NumbersAreWidened) {
                                      R"("f":{"dtype":"F32","shape":[1],"data_offsets":[6,10]},)"
                                      R"("i":{"dtype":"I32","shape":[1],"data_offsets":[10,14]}})",
                                      14);
-  // 1.5 and -2 in bfloat16, 0.5 in float16, pi in float32, at an offset that is no multiple of
-  // four.
+  // 1.5 and -2 in bfloat16, 0.5 in float16, pi in float32, unaligned.
   const std::string data("\xc0\x3f\x00\xc0\x00\x38\xdb\x0f\x49\x40", 10);
   text.replace(text.size() - 14, 10, data);
   const auto file = ReadFile(folder.Write("numbers", text));

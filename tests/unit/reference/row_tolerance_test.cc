@@ -55,8 +55,7 @@ struct RowCase {
     return ExpectRow(spec, **Permutation::Make(spec, {}), 0, q, k, v);
   }
 
-  // Plain float32 code: sums scores one by one, scales them, subtracts the greatest, and sums
-  // weights and weighted values one by one.
+  // Plain float32 code sums scores, subtracts the greatest, and sums weights one by one.
   struct Plain {
     std::vector<double> out;
     double lse = 0;
