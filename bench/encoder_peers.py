@@ -137,8 +137,8 @@ class Service:
             if self.process.poll() is not None:
                 raise RuntimeError("the service has not started")
             time.sleep(0.05)
-        said = json.loads(ready.read_text())
-        self.address = f"127.0.0.1:{said['grpc_port']}"
+        started = json.loads(ready.read_text())
+        self.address = f"127.0.0.1:{started['grpc_port']}"
 
     def processes(self):
         """Its own process id, and those of its children."""

@@ -61,7 +61,7 @@ class Scraper:
                 get(address, "/metrics")
 
 
-class Nobody:
+class NoRequests:
     def __enter__(self):
         pass
 
@@ -118,7 +118,7 @@ def run_pair(given, folder, number, full, bare):
             services[name] = running.enter_context(RunningService(
                 given.programs / "hilbert-ring-coordinator", home / name, WORKERS, flags[name]))
         cases = [(full, services["with"], Scraper(services["with"], given.ask_every)),
-                 (bare, services["without"], Nobody())]
+                 (bare, services["without"], NoRequests())]
         for turn in range(given.rounds + 1):
             for case, service, watch in cases if turn % 2 else reversed(cases):
                 case.run(service, watch)

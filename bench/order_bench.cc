@@ -110,7 +110,7 @@ void Placing(const Options& options) {
   PrintTable(table);
 }
 
-// Reads all tokens of square windows anywhere on the grid from their slots, and measures the share
+// Reads all tokens of square windows anywhere on the grid from their slots. Also measures the share
 // of a window in one segment of slots.
 void Windows(const Options& options) {
   constexpr int64_t kWindow = 33;

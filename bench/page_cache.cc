@@ -66,7 +66,7 @@ absl::Status DropPages(const std::string& path) {
     if (left == 0) return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(path, ": ", left, " bytes stay in memory where none shall"));
+      absl::StrCat(path, ": ", left, " bytes stay in memory, must be 0"));
 }
 
 }  // namespace hilbert_ring::bench

@@ -33,7 +33,7 @@ struct JobTiles {
   int64_t count = 0;
   DataType dtype = DataType::kFloat32;
   const void* values = nullptr;    // [count, tile_dim], memory of the device
-  std::span<const double> coords;  // [count, 2] pixels where the model has positions, else empty
+  std::span<const double> coords;  // [count, 2] pixels; empty without positions
 };
 
 // Rows of a requested state: tokens [first_token, first_token + rows) of the job.

@@ -18,7 +18,7 @@ struct WorkerCost {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t shard_bytes = 0;  // Q, K, V, out, lse
-  // Of merged rows: float32 out in a 16-bit job, and softmax sums [tokens, heads].
+  // Merged rows: float32 out in a 16-bit job, and softmax sums [tokens, heads].
   int64_t accumulator_bytes = 0;
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;

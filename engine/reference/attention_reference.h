@@ -13,7 +13,7 @@
 
 namespace hilbert_ring {
 
-// Rows of data of any type and storage (a mapped file, say), read one at a time.
+// Rows of data of any type and storage, read one at a time.
 class RowSource {
  public:
   virtual ~RowSource() = default;

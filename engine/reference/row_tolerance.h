@@ -19,8 +19,8 @@
 //    of two); from scale's own rounding to scale'; from the subtraction and the exponential.
 // 3. A weight that is off by a factor within e^(+-h_j) moves out by at most the least of
 //      A: sum w_j (e^h_j - 1) |v_j - out| / sum w_j e^-h_j
-//      B: A with h_j + h_t for h_j, in which the key t of the greatest score is missing in the
-//         numerator and has weight 1 in the denominator. A factor common to all weights has no
+//      B: A with h_j + h_t for h_j. The key t of the greatest score is missing in the numerator,
+//         and has weight 1 in the denominator. A factor common to all weights has no
 //         effect, so t's may be taken as 1. B is 0 if t is far ahead, however large the scores are.
 //      C: max |v_j - out| over the keys that can have a weight at all, x_j + h_j + h_t >= -105: an
 //         average stays within its values.
@@ -44,8 +44,8 @@
 //   max(log(sum w_j e^h_j / sum w_j), log(sum w_j / sum w_j e^-h_j)) + m u
 //   + |scale' - scale| |greatest p| + 6 u (|s| + |log sum w_j|) + half the spacing of float32.
 //
-// A head of a row is not judged if it sees a number that is not finite, or if sums of |q_i k_ji|,
-// scaled or not, exceed half of float32's greatest number.
+// A head of a row is judged if all numbers that it sees are finite. Sums of |q_i k_ji|, scaled or
+// not, must also be at most half of float32's greatest number.
 #pragma once
 
 #include <cstdint>

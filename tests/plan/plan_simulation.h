@@ -24,8 +24,8 @@ class PlanSimulation {
  public:
   explicit PlanSimulation(const Plan& plan);
 
-  // INTERNAL if a pair is computed twice or not by its query's owner, blocks overlap in the arena,
-  // a block is sent before it has arrived or to a rank that does not need it, or peers disagree.
+  // INTERNAL if a pair is computed twice or not by its query's owner, if blocks overlap in the
+  // arena, or if peers disagree. A block must have arrived before it is sent, and must be needed.
   absl::Status Run();
 
   const std::set<Pair>& pairs() const { return pairs_; }

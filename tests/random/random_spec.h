@@ -1,6 +1,5 @@
-// Random jobs for property tests: small, with every feature of the spec and its corner cases (one
-// token, fewer tokens than workers, segments longer than the sequence, dilations longer than the
-// segment).
+// Small random jobs for property tests, with every feature of the spec. Corner cases are one token,
+// fewer tokens than workers, segments longer than the sequence, dilations longer than the segment.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ absl::StatusOr<Digest> Sha256Of(const ReadableFile& file,
 // 64 hex digits in lower case.
 std::string HexOf(const Digest& digest);
 
-// Thread-safe. Two threads that ask for the same new file both read it.
+// Thread-safe. Two threads may both read a new file.
 class FileDigests {
  public:
   // now: the clock of the file system.
