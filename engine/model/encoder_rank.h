@@ -88,8 +88,8 @@ struct EncoderFigures {
 // Used by one thread at a time. Starts up to as many threads as the device has.
 class EncoderRank {
  public:
-  // Plan and device outlive the rank. CheckOutputs accepts `outputs`. Errors: FAILED_PRECONDITION
-  // (a GPU without products), RESOURCE_EXHAUSTED.
+  // Plan and device outlive the rank. The model's weights lie in the device's memory. CheckOutputs
+  // accepts `outputs`. Errors: FAILED_PRECONDITION (a GPU without products), RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(
       std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
       const EncoderOutputs& outputs);

@@ -40,8 +40,8 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
     ++misses_;
   }
 
-  // Jobs of other shapes do not wait. Concurrent jobs of one shape may each make it; the first is
-  // kept.
+  // Made without the lock: jobs of other shapes do not wait. Concurrent jobs of one shape may each
+  // make it; the first is kept.
   ASSIGN_OR_RETURN(wanted.order, Permutation::Make(spec, coords));
   const auto entry_bytes = [](const Entry& e) {
     return static_cast<int64_t>(sizeof(Entry) + e.ordering.grid.size() * sizeof(int64_t) +

@@ -10,7 +10,7 @@ In each layer and head the class token's output is a weighted sum of values. Its
 In each branch that selects the class token they are the softmax of its scores over the rows of its
 segment. Branches are mixed by their log-sum-exps, like the outputs. The weights sum to 1: such a branch
 has offset 0, which leaves no place for zero keys. A row has weight 0 if no branch shows it to the class
-token. All rows of a head have weight 0 if none of its branches selects the class token.
+token. All rows of a head have weight 0 unless one of its branches selects the class token.
 """
 import json
 import sys

@@ -10,8 +10,8 @@
 namespace hilbert_ring {
 namespace {
 
-// Longer blocks leave the cache, shorter ones reread the weights. In float32, 768 x 3,072, 256 rows
-// are as fast as 512 and a third faster than 128 (two threads of a Zen 5).
+// Longer blocks leave the cache, shorter ones reread the weights. A float32 product of 768 x 3,072
+// is as fast with 256 rows as with 512, and a third slower with 128 (two threads of a Zen 5).
 constexpr int64_t kMostBlockRows = 256;
 
 // Enough rows for all multiprocessors; 200 MB at the published size. Calculated, not measured.
