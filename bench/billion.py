@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A billion tokens through the service, once streamed and once by reference: rows that are drawn are computed again in
-float64, and the resident memory of every process is looked at all the time.
+"""A billion tokens through the service, once streamed and once by reference.
 
     billion.py [--tokens 1073741824] [--streamed | --by-reference] [--picture memory.svg]
 
-`./dev bench billion` builds what it needs and calls this. The published pattern ([2048, 4096, 8192] with [1, 2, 4]), a
-head to each branch, float32. billion_streamed.py and billion_by_reference.py say where the rows come from.
+Drawn rows are computed again in float64; the resident memory of every process is sampled. `./dev bench billion` builds
+the programs and calls this. It computes the published pattern ([2048, 4096, 8192] with [1, 2, 4]), a head to each
+branch, in float32. billion_streamed.py and billion_by_reference.py make the rows.
 """
 import argparse
 import sys
@@ -23,7 +23,7 @@ MOST_DEVIATION = 1e-5
 
 
 def streamed(arguments):
-    """Lines to print, the largest deviation, and the memory of the processes."""
+    """Returns lines to print, the largest deviation, and the memory of the processes."""
     service = hilbert_ring.local(workers=arguments.workers, memory_limit=arguments.memory_limit)
     try:
         client = service.start()
@@ -35,7 +35,7 @@ def streamed(arguments):
 
 
 def by_reference(arguments):
-    """Likewise."""
+    """Returns the same as streamed."""
     with tempfile.TemporaryDirectory(prefix="hilbert-ring-billion-", dir=arguments.folder) as folder:
         service = hilbert_ring.local(workers=arguments.workers, data_root=folder,
                                      memory_limit=arguments.piece_memory_limit)
@@ -51,18 +51,18 @@ def by_reference(arguments):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     half = parser.add_mutually_exclusive_group()
-    half.add_argument("--streamed", action="store_true", help="this half alone")
-    half.add_argument("--by-reference", action="store_true", help="this half alone")
+    half.add_argument("--streamed", action="store_true", help="Run this half alone")
+    half.add_argument("--by-reference", action="store_true", help="Run this half alone")
     parser.add_argument("--tokens", type=int, default=1 << 30)
-    parser.add_argument("--epoch-tokens", type=int, default=0, help="streamed; 0: as many as the service takes")
-    parser.add_argument("--piece-tokens", type=int, default=1 << 23, help="by reference, of a job")
+    parser.add_argument("--epoch-tokens", type=int, default=0, help="Tokens per epoch, streamed (0: the service's most)")
+    parser.add_argument("--piece-tokens", type=int, default=1 << 23, help="Tokens per job, by reference")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--memory-limit", default="256MiB", help="of each worker, streamed")
-    parser.add_argument("--piece-memory-limit", default="2GiB", help="of each worker, by reference")
-    parser.add_argument("--folder", help="for the files; else where the system has temporary ones")
-    parser.add_argument("--rows", type=int, default=4096, help="of each half, that are computed again")
+    parser.add_argument("--memory-limit", default="256MiB", help="Memory of each worker, streamed")
+    parser.add_argument("--piece-memory-limit", default="2GiB", help="Memory of each worker, by reference")
+    parser.add_argument("--folder", help="Folder of the files (default: the system's temporary folder)")
+    parser.add_argument("--rows", type=int, default=4096, help="Rows of each half that are computed again")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--picture", help="SVG to write")
+    parser.add_argument("--picture", help="SVG file to write")
     arguments = parser.parse_args()
     if arguments.piece_tokens < 1 or arguments.piece_tokens % WINDOW:
         parser.error(f"--piece-tokens must be a multiple of {WINDOW}")

@@ -1,13 +1,12 @@
-"""The half of the benchmark that names files: Q, K and V of all tokens lie in three .npy files beneath the service's
-data root, and no row passes the network.
+"""The by-reference half of the benchmark: Q, K and V of all tokens are .npy files beneath the service's data root.
 
-A job's rows are all in its workers' memory, so that the tokens are taken in pieces, each a job that names its part of
-the three files and a file of its own for the output. A piece is a multiple of all segments: that changes no row.
+No row passes the network. The workers hold all rows of a job in memory, so the tokens are computed in pieces. Each
+piece is a job with its part of the files and an output file of its own. A piece is a multiple of all segments,
+which leaves every row unchanged.
 
-The inputs are sparse. Of each piece five windows (the longest segment) have rows, random ones: the first, the last, the
-two at its middle, where rows pass from one worker to the other, and one that is drawn. Rows of these are computed again
-in float64; another window, which was never written, must come out as zeros. What was looked at is removed, so that no
-more than one piece's output is on the disk.
+The inputs are sparse. Five windows (the longest segment) of each piece have random rows: the first, the last, the two
+at its middle, which different workers hold, and a drawn one. Some of their rows are computed again in float64. The
+output of an unwritten window must be zeros. Each output is removed after its check, so that the disk holds at most one.
 """
 import sys
 import time
@@ -21,7 +20,7 @@ from billion_rows import DILATIONS, DIM, HEADS, SEGMENTS, WINDOW, deviation
 
 
 class Piece:
-    """Tokens of one job, and which windows of it have rows."""
+    """Tokens of one job, and the windows of it that have rows."""
 
     def __init__(self, first, count, random):
         windows = -(-count // WINDOW)
@@ -32,7 +31,7 @@ class Piece:
         self.hole = int(random.choice(holes)) if holes else None
 
     def window(self, number):
-        """Its rows, as a slice of the piece's."""
+        """A window's rows, as a slice of the piece's."""
         return slice(number * WINDOW, min((number + 1) * WINDOW, self.count))
 
     def of(self, tensors):
@@ -48,7 +47,7 @@ def pieces_of(arguments):
 
 @contextmanager
 def input_files(folder, pieces, arguments):
-    """The paths of q, k and v, sparse files that are removed at the end."""
+    """The paths of q, k and v, sparse files that exist within the block."""
     random = np.random.default_rng(arguments.seed)
     paths = [folder / f"{name}.npy" for name in "qkv"]
     try:
@@ -60,7 +59,7 @@ def input_files(folder, pieces, arguments):
                     at = piece.window(number)
                     rows[at] = random.standard_normal((at.stop - at.start, HEADS, DIM), dtype="f4")
             tensor.flush()
-            del tensor, rows  # pages of a map count as the program's for as long as it is there
+            del tensor, rows  # pages of an open map count as the program's
         yield paths
     finally:
         for path in paths:
@@ -68,7 +67,7 @@ def input_files(folder, pieces, arguments):
 
 
 def received_bytes(service):
-    """That came to the coordinator as rows, so far."""
+    """Bytes of rows that the coordinator has received."""
     with urllib.request.urlopen(f"http://127.0.0.1:{service.ready['http_port']}/metrics", timeout=30) as page:
         lines = page.read().decode().splitlines()
     return int(sum(float(line.split()[-1]) for line in lines
@@ -76,7 +75,7 @@ def received_bytes(service):
 
 
 def check(piece, inputs, out, rows, random):
-    """The largest deviation of rows that are drawn in each window."""
+    """Returns the largest deviation of rows drawn in each window."""
     worst = 0.0
     if piece.hole is not None and out[piece.window(piece.hole)].any():
         raise AssertionError(f"window {piece.hole} from token {piece.first} on has no rows, and its output is not zero")
@@ -89,7 +88,7 @@ def check(piece, inputs, out, rows, random):
 
 
 def run(service, client, folder, arguments, memory):
-    """Lines of a Markdown table, and the largest deviation of rows that were drawn."""
+    """Returns lines of a Markdown table, and the largest deviation of drawn rows."""
     tokens, folder = arguments.tokens, Path(folder)
     pieces = pieces_of(arguments)
     windows = sum(len(piece.written) for piece in pieces)

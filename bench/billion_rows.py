@@ -1,17 +1,17 @@
-"""What both halves of the benchmark of a billion tokens compute: the pattern, and rows of it in float64."""
+"""The pattern of the benchmark of a billion tokens, and rows of it in float64."""
 import numpy as np
 
 SEGMENTS, DILATIONS = (2048, 4096, 8192), (1, 2, 4)
 HEADS, DIM = 3, 8
-WINDOW = SEGMENTS[-1]  # a token sees none beyond its window of so many
+WINDOW = SEGMENTS[-1]  # a token sees only its window of this many tokens
 
 
 def deviation(row, window, at):
-    """The largest of a row's elements from those in float64, by the definition: each head has one branch.
+    """The largest deviation of a row's elements from the definition in float64; each head has one branch.
 
     Args:
-        row: [heads, dim], of the token that is `at` in the window.
-        window: q, k and v of all of the token's window that there is, each [rows, heads, dim].
+        row: [heads, dim], of the token at index `at` of the window.
+        window: q, k and v of all existing tokens of the window, each [rows, heads, dim].
     """
     right = np.zeros((HEADS, DIM))
     for head, (segment, dilation) in enumerate(zip(SEGMENTS, DILATIONS)):

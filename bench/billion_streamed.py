@@ -1,7 +1,7 @@
-"""The half of the benchmark that streams: rows are made as they are asked for.
+"""The streamed half of the benchmark: rows are made on demand.
 
-The rows of a block of 65,536 tokens are random ones, the same for all blocks, times a factor that is the block's own,
-so that making them costs little and any can be made again.
+Each block of 65,536 tokens has the same random rows times its own factor, so that rows are cheap to make and to make
+again.
 """
 import sys
 import time
@@ -14,19 +14,19 @@ BLOCK = 65_536
 
 
 class Source:
-    """Rows of the whole stream, by their tokens."""
+    """Rows of the whole stream, by token."""
 
     def __init__(self, seed):
         random = np.random.default_rng(seed)
         self.base = [random.standard_normal((BLOCK, HEADS, DIM), dtype="f4") for _ in "qkv"]
 
     def block(self, number):
-        """q, k and v of a whole block. The factors of blocks side by side differ."""
+        """q, k and v of a block. Neighbouring blocks have different factors."""
         factor = np.float32(1 + (number * 0.61803398875) % 1)
         return [tensor * factor for tensor in self.base]
 
     def window(self, first, count):
-        """q, k and v of some tokens, which lie in one block."""
+        """q, k and v of tokens that lie in one block."""
         at = slice(first % BLOCK, first % BLOCK + count)
         return [tensor[at] for tensor in self.block(first // BLOCK)]
 
@@ -36,7 +36,7 @@ class Source:
 
 
 def run(client, arguments, memory):
-    """Lines of a Markdown table, and the largest deviation of rows that were drawn."""
+    """Returns lines of a Markdown table, and the largest deviation of drawn rows."""
     tokens = arguments.tokens
     source = Source(arguments.seed)
     drawn = np.sort(np.random.default_rng(arguments.seed + 1).choice(

@@ -1,5 +1,5 @@
-// Jobs of the published configuration by the C++ client, one for each line that comes, to be run in
-// turn with another client (bench/python_client.py).
+// Jobs of the published configuration by the C++ client: a job for each input line, interleaved
+// with another program's (bench/python_client.py).
 //
 //   client_case SERVER TOKENS     prints the seconds of each job
 #include <malloc.h>
@@ -54,7 +54,7 @@ int Run(const std::string& server, int64_t tokens) {
 }  // namespace hilbert_ring
 
 int main(int argc, char** argv) {
-  // As the command does: buffers of the transport are kept, not taken from the system each time.
+  // Keeps the transport's buffers, like the command.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
   int64_t tokens = 0;

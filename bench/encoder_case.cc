@@ -1,18 +1,16 @@
-// One slide through an encoder by the engine alone, at the command of another program
-// (bench/encoder_peers.py), so that its runs can alternate with another's over the same
-// input.
+// A slide through an encoder by the engine alone, interleaved with other programs'
+// (bench/encoder_peers.py).
 //
 //   encoder_case MODEL TILES COORDS COMPUTE THREADS RANKS
 //
-// MODEL is a folder with config.json and model.safetensors; TILES and COORDS are raw float32 files,
-// [tiles, tile_dim] and [tiles, 2]; COMPUTE is float32 or bfloat16. RANKS share the THREADS, as
-// threads of this process. Then, a line each, it obeys
-//   run         computes the last layer's state and its mean over the tiles, and prints the seconds
-//               that passed and those of processors, which others' load changes less
-//   figures     prints of the last run, of rank 0, each after its name: seconds of the rows' part,
-//               of attention and of waiting, multiplications and additions of products and
-//               attention of all ranks, and bytes: planned, taken by the busiest rank, of the
-//               weights, and the process's most
+// MODEL is a folder with config.json and model.safetensors. TILES and COORDS are raw float32 files,
+// [tiles, tile_dim] and [tiles, 2]. COMPUTE is float32 or bfloat16. RANKS share the THREADS, as
+// threads of this process. Commands, a line each:
+//   run         computes the last layer's state and its mean over the tiles; prints wall and CPU
+//               seconds
+//   figures     prints name and value for the last run. Rank 0: seconds of row work, attention and
+//               waits. All ranks: flops of products and attention. Bytes: planned, of the busiest
+//               rank, of the weights, and the process's peak
 //   peak        prints the multiply-add peak of the threads, GFLOP/s (bench/measure.h)
 //   write FILE  writes the slide's pooled vector, raw float32
 #include <time.h>
@@ -51,14 +49,12 @@ std::vector<float> Floats(const std::string& path) {
   return floats;
 }
 
-// Of all threads of the process.
 double ProcessorSeconds() {
   timespec now = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Of the process, in bytes.
 int64_t MostResident() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -86,7 +82,6 @@ class Slide {
     }
   }
 
-  // From tiles in memory to the pooled vector.
   void Run() {
     const auto ring = MakeInProcessRing(static_cast<int>(devices_.size()));
     std::vector<PooledPart> parts(devices_.size());
@@ -163,15 +158,14 @@ class Slide {
   const EncoderModel& model_;
   const std::vector<float> tiles_;
   const std::vector<double> coords_;
-  const int threads_;  // of a rank
+  const int threads_;  // per rank
   const EncoderPlan plan_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<EncoderFigures> figures_;
   std::vector<float> pooled_;
 };
 
-// Obeys until there are no more commands.
-void Obey(int argc, char** argv) {
+void RunCommands(int argc, char** argv) {
   int threads = 0, ranks = 0;
   if (argc != 7 || !absl::SimpleAtoi(argv[5], &threads) || !absl::SimpleAtoi(argv[6], &ranks) ||
       ranks < 1) {
@@ -205,7 +199,7 @@ void Obey(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    hilbert_ring::bench::Obey(argc, argv);
+    hilbert_ring::bench::RunCommands(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "encoder_case: %s\n", error.what());
     return 1;

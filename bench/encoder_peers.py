@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""A slide through an encoder of the published size, by the engine and by PyTorch: the same weights and
-tiles, the same threads, in rounds that run each once, best of all rounds.
+"""A slide through an encoder of the published size, by the engine and by PyTorch.
 
     encoder_peers.py --encoder-case build/engine/bench/encoder_case [--tiles N] [--compute TYPE]
         [--service build/release/bin [--service-workers 1,2]]
 
-The weights are random: what is shown is speed, memory and fidelity, not medicine. PyTorch computes the
-same encoder with its own attention (the flash operator that returns log-sum-exps, one call for each
-branch and offset); in bfloat16 by autocast. The service takes its turns with so many workers, from .npy files
-to a vector by `hilbert-ring encode`: its seconds are that program's, its memory is that of all processes
-together, shared pages counted once. `./dev bench encoder` makes the environment.
+All have the same weights, tiles and threads. Each round runs each of them once; the best round counts. The weights are
+random: this measures speed, memory and fidelity. PyTorch computes the same encoder with its own attention (the flash
+operator that returns log-sum-exps, called for each branch and offset), in bfloat16 by autocast. The service computes a
+vector from .npy files by `hilbert-ring encode`, with each number of workers. Its seconds are that program's. Its memory
+is that of all processes together; shared pages count once. `./dev bench encoder` makes the environment.
 """
 import argparse
 import json
@@ -71,7 +70,7 @@ def write_model(folder, config, weights):
 
 
 class Engine:
-    """In a process of its own."""
+    """The engine in its own process."""
 
     def __init__(self, options, folder, compute):
         self.folder = folder
@@ -105,7 +104,7 @@ class Engine:
 
 
 def processor_seconds(process):
-    """Of a process that runs, with its threads."""
+    """CPU seconds of a running process and its threads."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -115,7 +114,7 @@ def proportional_bytes(process):
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return 1024 * int(line.split()[1])
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         pass
     return 0
 
@@ -138,11 +137,11 @@ class Service:
             if self.process.poll() is not None:
                 raise RuntimeError("the service has not started")
             time.sleep(0.05)
-        said = json.loads(ready.read_text())
-        self.address = f"127.0.0.1:{said['grpc_port']}"
+        started = json.loads(ready.read_text())
+        self.address = f"127.0.0.1:{started['grpc_port']}"
 
     def processes(self):
-        """Its own, and those that it started."""
+        """Its own process id, and those of its children."""
         children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         return [self.process.pid, *(int(child) for task in children
                                     for child in task.read_text().split())]
@@ -165,7 +164,7 @@ class Service:
         return wall, sum(map(processor_seconds, self.processes())) - before
 
     def figures(self):
-        """Of each worker: bytes taken and planned."""
+        """Bytes taken and planned, of each worker."""
         workers = json.loads(self.report.read_text())["workers"]
         return [(int(worker["memory_peak_bytes"]), int(worker["memory_predicted_bytes"]))
                 for worker in workers]
@@ -184,7 +183,7 @@ class Torch:
     def __init__(self, config, weights, tiles, coords, compute):
         self.encoder, self.tiles = torch_encoder.TorchEncoder(config, weights), tiles
         self.autocast = compute == "bfloat16"
-        self.positions = self.encoder.positions(coords)  # of the tiles alone, and before the clock starts
+        self.positions = self.encoder.positions(coords)  # untimed: they depend on the tiles alone
 
     def run(self):
         start, before = time.perf_counter(), time.process_time()
@@ -232,17 +231,16 @@ def report(options, engine, peer, services, times, peak):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--encoder-case", required=True, help="path of the program encoder_case")
+    parser.add_argument("--encoder-case", required=True, help="Path of the program encoder_case")
     parser.add_argument("--tiles", type=int, default=10000)
     parser.add_argument("--size", choices=SIZES, default="published")
     parser.add_argument("--compute", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--ranks", type=int, default=1, help="that share the engine's threads")
+    parser.add_argument("--ranks", type=int, default=1, help="Ranks that share the engine's threads")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--service", type=Path, help="the folder of the service's programs; not given: "
-                        "the service takes no turns")
-    parser.add_argument("--service-workers", default="1,2", help="of the service, in turn")
-    parser.add_argument("--quick", action="store_true", help="a smoke test: small, one round")
+    parser.add_argument("--service", type=Path, help="Folder of the service's programs (default: without the service)")
+    parser.add_argument("--service-workers", default="1,2", help="Numbers of the service's workers")
+    parser.add_argument("--quick", action="store_true", help="Run a smoke test: small, one round")
     options = parser.parse_args()
     if options.quick:
         options.tiles, options.size, options.rounds = 500, "small", 1
@@ -283,7 +281,7 @@ def main():
             peak = max(peak, engine.peak())
             for runner, runs in zip(runners, times):
                 runs.append(runner.run())
-                time.sleep(0.05)  # until the threads of the one before have stopped to spin
+                time.sleep(0.05)  # until the last runner's threads stop spinning
         report(options, engine, peer, services, times, peak)
         for runner in (engine, *services):
             runner.close()

@@ -1,10 +1,10 @@
-// Attention of the engine in GFLOP/s, against the multiply-add peak that the same run measures, as
-// a Markdown table, which ./dev bench records.
+// Attention of the engine in GFLOP/s beside the multiply-add peak of the same run, as a Markdown
+// table, which ./dev bench records.
 //
 //   engine_bench                     everything, best of 5 rounds: about ten minutes
-//   engine_bench float32 64          cases that have all the words: type, head dim, pattern,
-//   threads engine_bench --rounds=2 causal engine_bench --quick             a smoke test: small,
-//   one round
+//   engine_bench float32 64          cases with all words: type, head dim, pattern, threads
+//   engine_bench --rounds=2 causal
+//   engine_bench --quick             a smoke test: small, one round
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -62,7 +62,7 @@ class Tensors {
  public:
   Tensors(Device& device, DataType dtype, int64_t elements) {
     std::mt19937_64 random(1);
-    // Repeated, with a period that no power of two divides, so that rows differ.
+    // Repeats values with a period that no power of two divides, so that rows differ.
     const std::vector<float> values = testing::RandomValues(262'139, random);
     for (size_t t = 0; t < 4; ++t) {
       buffers_[t] = device.Allocate(elements * ElementBytes(dtype)).value();
@@ -75,7 +75,6 @@ class Tensors {
     lse_.resize(elements / 64);
   }
 
-  // One head each: a unit of the plan.
   std::vector<AttentionTask> Tasks(const Case& shape, int64_t rows) {
     std::vector<AttentionTask> tasks(kHeads);
     const int64_t row_stride = shape.dilation * kHeads * shape.dim;
@@ -128,7 +127,6 @@ std::vector<Case> Cases(const Options& options, int all_threads) {
   return cases;
 }
 
-// Best rates by number of threads.
 struct Limits {
   std::map<int, double> multiply_add;  // GFLOP/s
 };

@@ -1,12 +1,11 @@
-// One job through the engine alone. Another program (bench/peers.py) tells it when to run, so
-// that its runs alternate with other programs' runs over the same inputs.
+// A job through the engine alone, interleaved with other programs' (bench/peers.py).
 //
 //   engine_case SPEC Q K V THREADS [INSTRUCTIONS]
 //
-// SPEC is a file with the job as JSON, as in engine/spec/job_spec_json.h, without coordinates; Q, K
-// and V are raw files of [tokens, heads, dim] in the job's type, INSTRUCTIONS those of
-// DeviceOptions. Then, a line each, it obeys
-//   run         computes the job and prints the seconds that it took, placing of rows not counted
+// SPEC is a job's JSON file (engine/spec/job_spec_json.h), without coordinates. Q, K and V are raw
+// files of [tokens, heads, dim] in the job's type. INSTRUCTIONS are those of DeviceOptions.
+// Commands, a line each:
+//   run         computes the job and prints its seconds, without placing rows
 //   peak        prints the multiply-add peak of the threads, GFLOP/s (bench/measure.h)
 //   write FILE  writes the output [tokens, heads, value_dim], raw, in the job's type
 #include <cstdio>
@@ -34,8 +33,7 @@ std::string Contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Obeys until there are no more commands.
-void Obey(int argc, char** argv) {
+void RunCommands(int argc, char** argv) {
   int threads = 0;
   if (argc < 6 || argc > 7 || !absl::SimpleAtoi(argv[5], &threads))
     throw std::runtime_error("SPEC Q K V THREADS");
@@ -70,7 +68,7 @@ void Obey(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    hilbert_ring::bench::Obey(argc, argv);
+    hilbert_ring::bench::RunCommands(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "engine_case: %s\n", error.what());
     return 2;

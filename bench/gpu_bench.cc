@@ -3,23 +3,21 @@
 //   gpu_bench [--part=PART] [--kernel=KERNEL] [--type=TYPE] [--tokens=N] [--quick] [--values=FILE]
 //
 //   --part=device     the GPU's name
-//          smoke      one kernel: small tasks of each type and a small job; are they right?
+//          smoke      checks the results of small tasks of each type and of a small job, one kernel
 //          layers     dense, causal and by strided views, at head dims 64 and 128
 //          jobs       the published configuration of the reports, through the engine
 //          small, resident   small jobs; a job that fills the GPU's memory
-//                     without it: all but the first two
+//                     default: all but the first two
 //   --kernel=KERNEL   cuda/native, cuda/native-sm90, cuda/native-sm90-pipelined, cuda/cudnn, or
-//   cuda,
-//                     the best of them as a service uses it. Without it: all that are there
-//   --type=TYPE       bfloat16 (the default), float16 or float32, of layers
-//   --tokens=N        of jobs; without it 425984, which is published, and what fills the memory
-//   --quick           small sizes and one round, to see that it runs
-//   --values=FILE     only writes the numbers of Q, K and V, little-endian float32, for
-//                     bench/gpu_peers.py; needs no GPU
+//                     cuda: the best of them, like a service. Default: all
+//   --type=TYPE       bfloat16 (default), float16 or float32, of layers
+//   --tokens=N        tokens of jobs (default: the published 425984; resident: what fits)
+//   --quick           a smoke test: small sizes, one round
+//   --values=FILE     only writes the numbers of Q, K and V, little-endian float32, without a GPU
+//                     (bench/gpu_peers.py reads them)
 //
-// Times are wall-clock, of whole calls, median of kRounds after 200 ms. Exits with 1 where
-// something could not be measured or was wrong, with 2 for wrong options, and with 3 where there is
-// no GPU.
+// Times are wall-clock times of whole calls: the median of kRounds after 200 ms. Exits with 1 after
+// a failed or wrong measurement, with 2 for wrong options, with 3 without a GPU.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -49,14 +47,14 @@ constexpr int64_t kResidentTokens = 32'000'000;
 constexpr int64_t kLayerRows = 32'768;  // selected by a pattern
 constexpr int kSmallCalls = 200;
 
-// Of the published configuration, by when "cuda" has tried each shape both ways and decided: that
-// is in the tenth job of the published size (AttentionSplitOptions::worth_scores).
+// After this many tokens "cuda" has tried each shape both ways and decided: in the tenth job of the
+// published size (AttentionSplitOptions::worth_scores).
 constexpr int64_t kDecidingTokens = 16 * kPublishedTokens;
 
 struct Options {
   std::string part, kernel;
   DataType dtype = DataType::kBFloat16;
-  int64_t tokens = 0;  // 0: as many as are published
+  int64_t tokens = 0;  // 0: the published number
   bool quick = false;
 
   Timing timing() const { return quick ? Timing{0, 1, 1} : Timing{}; }
@@ -76,7 +74,7 @@ class Bench {
     if (!options.kernel.empty()) kernels_ = {options.kernel};
   }
 
-  // Whether all was measured, and right.
+  // Returns false after a failed or wrong measurement.
   bool Run() {
     const std::string& part = options_.part;
     if (part == "device") {
@@ -102,7 +100,6 @@ class Bench {
     return options_.tokens > 0 ? options_.tokens : options_.quick ? 512 : usual;
   }
 
-  // The device of a kernel, which must be that and no other.
   std::unique_ptr<Device> DeviceOf(const std::string& kernel, double memory_fraction = 0.5) const {
     DeviceOptions options = OptionsFor(kernel, 0);
     options.memory_fraction = memory_fraction;
@@ -114,8 +111,7 @@ class Bench {
     return device;
   }
 
-  // Prints the cells that `measure` returns, behind those that name what is measured; or why there
-  // are none.
+  // Prints `row`, then the cells of `measure` or its error.
   void Print(const RowPrinter& table, Row row, const std::function<Row()>& measure) {
     Row found;
     try {
@@ -128,7 +124,7 @@ class Bench {
     table.Print(std::move(row));
   }
 
-  // As a cell. What is wrong, or not a number, fails the program.
+  // The error as a cell. A wrong or NaN error fails the program.
   std::string ErrorCell(double error, DataType dtype) {
     char text[64];
     const bool right = error <= MostError(dtype);
@@ -249,10 +245,10 @@ class Bench {
 
   const Options options_;
   std::vector<std::string> kernels_;
-  bool failed_ = false;  // whether something could not be measured, or was wrong
+  bool failed_ = false;  // a measurement failed or was wrong
 };
 
-// What is wrong with the command line, or nothing. `values` is where the numbers are to be written.
+// Returns an error of the command line, or "". `values`: the file to write numbers to.
 std::string Parse(int argc, char** argv, Options& options, std::string& values) {
   constexpr const char* kParts[] = {"device", "smoke", "layers", "jobs", "small", "resident"};
   constexpr const char* kKernels[] = {"cuda/native", "cuda/native-sm90",

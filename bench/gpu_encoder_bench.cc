@@ -1,10 +1,10 @@
-// An encoder of the published size on a GPU: tiles each second, of a model of random weights.
+// Tiles per second of an encoder of the published size on a GPU, with random weights.
 //
 //   gpu_encoder_bench [--kernel=cuda] [--compute=bfloat16] [--tiles=10000] [--quick]
 //
-// prints a table's row: the median of runs from tiles in the GPU's memory to the mean of the last
-// state on the host. Exits with 3 where there is no GPU, with 1 where something failed or a result
-// is not finite.
+// Prints a table's row: the median of runs from tiles in the GPU's memory to the mean of the last
+// state on the host. Exits with 3 without a GPU, with 1 after a failure or a result that is not
+// finite.
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ nlohmann::json ConfigOf(const Options& options) {
   return config;
 }
 
-// A model's folder: matrices of numbers with a deviation of 0.02, norms of one, all in bfloat16.
+// A model's folder in bfloat16: matrices with standard deviation 0.02, norms of 1.
 void WriteModel(const std::string& folder, const nlohmann::json& config) {
   std::ofstream(folder + "/config.json") << config;
   const EncoderConfig parsed = OrFail(ParseEncoderConfig(config.dump()));
@@ -105,7 +105,7 @@ void WriteModel(const std::string& folder, const nlohmann::json& config) {
 }
 
 struct Measured {
-  double seconds = 0;  // of a run, the median
+  double seconds = 0;  // of the median run
   EncoderFigures figures;
 };
 
@@ -145,7 +145,7 @@ Measured Measure(const Options& options, const std::shared_ptr<const EncoderMode
         part.sums.empty()) {
       throw std::runtime_error("the pooled vector is not finite");
     }
-    if (run > 0) seconds.push_back(of_run);  // the first one chooses algorithms
+    if (run > 0) seconds.push_back(of_run);  // the first run chooses algorithms
   }
   std::ranges::sort(seconds);
   measured.seconds = seconds[seconds.size() / 2];

@@ -17,8 +17,8 @@ namespace hilbert_ring::bench {
 namespace {
 
 constexpr int64_t kValues = 262'139;
-constexpr int64_t kRepeats = 32;       // of the numbers in one copy to the device
-constexpr int64_t kCheckedTokens = 4;  // against float64
+constexpr int64_t kRepeats = 32;       // of the numbers in a copy to the device
+constexpr int64_t kCheckedTokens = 4;  // compared with float64
 
 std::vector<float> JobNumbers() {
   std::mt19937_64 random(3);
@@ -75,7 +75,7 @@ double Job::Error() const {
   const Numbers numbers(numbers_, width);
   double wrong = 0, right = 0;
   for (int64_t n = 0; n < kCheckedTokens; ++n) {
-    // Of the rows that a dilation of 4 leaves out, too.
+    // Includes rows that a dilation of 4 does not select.
     const int64_t token = (2 * n + 1) * spec.tokens / (2 * kCheckedTokens) + n;
     const ReferenceRow expected =
         ReferenceAttentionRow(spec, *order, token, numbers, numbers, numbers);

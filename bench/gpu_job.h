@@ -1,5 +1,4 @@
-// A job of the published configuration on one device, for gpu_bench: its data, its run and its
-// error.
+// gpu_bench's job of the published configuration on one device: data, run and error.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +11,14 @@
 
 namespace hilbert_ring::bench {
 
-// In bfloat16, rows in the device's memory. What fails throws (or_fail.h).
+// Bfloat16 rows in the device's memory. Failures throw (or_fail.h).
 class Job {
  public:
   Job(Device& device, int64_t tokens);
 
   Figures Run();
 
-  // Root mean square error of a few tokens' rows, over that of float64's values.
+  // Root mean square error of a few tokens' rows, relative to float64's values.
   double Error() const;
 
  private:

@@ -15,16 +15,15 @@ namespace hilbert_ring::bench {
 namespace {
 
 constexpr int64_t kValues = 262'139;
-constexpr int64_t kFirstOf = 7919;   // a tensor's first number, times the tensor's
-constexpr int64_t kRepeats = 32;     // of the numbers in one copy to the device
-constexpr int64_t kCheckedRows = 4;  // against float64
+constexpr int64_t kFirstOf = 7919;   // first number of a tensor, times its index
+constexpr int64_t kRepeats = 32;     // of the numbers in a copy to the device
+constexpr int64_t kCheckedRows = 4;  // compared with float64
 
 std::vector<float> LayerValues() {
   std::mt19937_64 random(1);
   return testing::RandomValues(kValues, random);
 }
 
-// The numbers over and over, from `first` on.
 std::vector<std::byte> Repeated(DataType dtype, const std::vector<float>& values, int64_t first) {
   const int64_t count = kValues * kRepeats;
   std::vector<std::byte> stored(count * ElementBytes(dtype));
@@ -34,7 +33,6 @@ std::vector<std::byte> Repeated(DataType dtype, const std::vector<float>& values
   return stored;
 }
 
-// `dim` consecutive elements of a tensor.
 struct Piece {
   const std::vector<float>& numbers;
   int64_t at;

@@ -1,4 +1,4 @@
-// One layer of attention on a device, for gpu_bench: its data, its speed and its error.
+// gpu_bench's layer of attention on one device: data, speed and error.
 #pragma once
 
 #include <cstdint>
@@ -19,37 +19,36 @@ struct Pattern {
   Mask mask;
 };
 
-// How long work is measured: it is done over and over until `warm_seconds` have gone by,
-// `warm_rounds` times at least, then `rounds` times, of which the median counts.
+// Work is repeated for warm_seconds and warm_rounds or more, then `rounds` times: the median
+// counts.
 struct Timing {
   double warm_seconds = 0.2;
   int warm_rounds = 1;
   int rounds = 9;
 };
 
-// Seconds of the first round and the median of those after the warm-up.
+// Seconds of the first warm-up round, and the median of the rounds after the warm-up.
 struct Timed {
   double first = 0;
   double median = 0;
 };
 Timed Measure(const Timing& timing, const std::function<void()>& work);
 
-// Writes the numbers that layers are made of to a file, as little-endian float32: element i of
-// tensor t (0 Q, 1 K, 2 V) of a layer is number (i + 7919 * t) % their count, rounded to the type.
+// Writes the numbers of layers as little-endian float32. Element i of tensor t (0 Q, 1 K, 2 V) is
+// number (i + 7919 * t) % their count, rounded to the type.
 bool WriteLayerValues(const std::string& path);
 
-// The greatest Layer::Error of a right result: four times what emulated kernels have.
+// The greatest Layer::Error of a correct result: four times that of emulated kernels.
 double MostError(DataType dtype);
 
-// Q, K, V, out [rows * dilation, kLayerHeads, dim] and lse. What fails throws (or_fail.h).
+// Q, K, V, out [rows * dilation, kLayerHeads, dim] and lse. Failures throw (or_fail.h).
 class Layer {
  public:
   Layer(Device& device, DataType dtype, int64_t rows, int64_t dim, const Pattern& pattern);
 
-  // TFLOP/s. Scores above the diagonal do not count.
-  double Rate(const Timing& timing);
+  double Rate(const Timing& timing);  // TFLOP/s, without scores above the diagonal
 
-  // Root mean square error of a few rows of several heads, over that of float64's values.
+  // Root mean square error of a few rows of several heads, relative to float64's values.
   double Error();
 
  private:
@@ -61,7 +60,7 @@ class Layer {
   const Pattern pattern_;
   std::unique_ptr<Buffer> buffers_[4];
   std::unique_ptr<Buffer> lse_;
-  std::vector<float> numbers_;  // as the type holds them
+  std::vector<float> numbers_;  // rounded to the type
   std::vector<AttentionTask> tasks_;
 };
 

@@ -1,25 +1,22 @@
 #!/usr/bin/env python3
-"""PyTorch's attention on the GPU beside gpu_bench: the same work on the same numbers, as Markdown
-tables of the same form. Operations are counted alike; gpu_bench's times are those of whole calls,
-launches and waits included.
+"""PyTorch's attention on the GPU beside gpu_bench: the same work on the same numbers, in the same Markdown tables.
 
     gpu_bench --values=FILE && gpu_peers.py --values FILE [--part layers|jobs] [--type TYPE] [--tokens N]
     gpu_peers.py --device cpu --quick     a smoke test without a GPU: small, one round
 
-It needs PyTorch and NumPy. `./dev gpu-check` runs both programs. Without --values the numbers are
-others of the same kind. Times are those of CUDA's events, the median of some rounds after 200 ms. Rows
-are printed as they come. Each kernel of
-scaled_dot_product_attention gets the rows in each layout that it may like:
-  token-major    [rows, heads, dim], as the service's rows lie
-  head-major     [heads, rows, dim], brought into that order before the clock starts
-  strided views  dilated rows (of the reports' configuration, all) where they lie
-  gathered       the same, copied together first; the copies are in the time
-With the last two, writing the rows of the output to their places is in the time as well.
+Needs PyTorch and NumPy. `./dev gpu-check` runs both programs. Without --values the numbers are others of the same kind.
+Both programs count operations alike. gpu_bench times whole calls, with launches and waits; here times are those of
+CUDA's events, the median of some rounds after 200 ms. Rows are printed as they come. Each kernel of
+scaled_dot_product_attention gets the rows in several layouts:
+  token-major    [rows, heads, dim], the layout of the service's rows
+  head-major     [heads, rows, dim], made before the clock starts
+  strided views  dilated rows (of the reports' configuration, all) in place
+  gathered       the same, copied together first; the time includes the copies
+The time of the last two also includes writing the output's rows to their places.
 
-The reports' configuration is first computed for 16,384 tokens and compared with
-tests/golden/attention_oracle.py; what does not agree is not timed. A kernel that does not take a
-job is a row of the table too. Exits with 1 when results were wrong, and with 2 where PyTorch or a
-GPU is missing.
+The reports' configuration is first computed for 16,384 tokens and compared with tests/golden/attention_oracle.py; a
+kernel that disagrees is not timed. A kernel that refuses a job is a row of the table too. Exits with 1 after wrong
+results, and with 2 without PyTorch or a GPU.
 """
 import argparse
 import contextlib
@@ -34,15 +31,15 @@ GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 VALUES = 262_139
 HEADS = 8
 WARM_SECONDS = 0.2
-CHECKED_ROWS = 4  # against float64
+CHECKED_ROWS = 4  # compared with float64
 
-# The reports' configuration: one branch for each of three groups of heads.
+# The reports' configuration: a branch for each of three groups of heads.
 SEGMENTS = [2048, 4096, 8192]
 DILATIONS = [1, 2, 4]
 DIM = 64
 CHECKED_TOKENS = 16_384
-# Of any value, over the root mean square of all. PyTorch 2.11's two kernels for a CPU are at 0.04;
-# a row, a head or a divisor that is wrong gives more than 1.
+# The largest error relative to the root mean square of all values. PyTorch 2.11's two CPU kernels have 0.04; a wrong
+# row, head or divisor gives more than 1.
 MOST_ERROR = 0.25
 
 
@@ -71,7 +68,7 @@ class Sizes:
 
 
 class Wrong(Exception):
-    """A result that is not what the definition says."""
+    """A result that contradicts the definition."""
 
 
 def fail(message):
@@ -80,7 +77,7 @@ def fail(message):
 
 
 def load():
-    """PyTorch and NumPy, only once the command line is known to be right."""
+    """Imports PyTorch and NumPy, once the command line is checked."""
     global np, torch, attention, SDPBackend, sdpa_kernel
     try:
         import torch
@@ -93,9 +90,9 @@ def load():
 
 
 def read_values(path):
-    """The numbers that every tensor is made of, exact in bfloat16 and float16."""
+    """The numbers of every tensor, exact in bfloat16 and float16."""
     if path is None:
-        print("Other numbers than gpu_bench's: no --values was given.\n")
+        print("The numbers differ from gpu_bench's: --values is not given.\n")
         values = np.random.default_rng(1).standard_normal(VALUES, dtype=np.float32)
         return np.where(abs(values) > 4, np.round(values * 8) / 8, np.round(values * 32) / 32)
     try:
@@ -147,9 +144,9 @@ def median_seconds(work, device, sizes):
 
 
 def reason(error, warned):
-    """Why a kernel did not take a job, for a cell of a table."""
+    """Why a kernel refuses a job, as a cell of a table."""
     texts = [str(error) or type(error).__name__]
-    for warning in warned:  # of kernels, the chosen one among them, that PyTorch looked at
+    for warning in warned:  # from all kernels that PyTorch tried
         text = str(warning.message)
         if "runtime disabled" not in text and "not used because" not in text:
             texts.append(text)
@@ -159,7 +156,7 @@ def reason(error, warned):
 
 
 def attempt(work, backend):
-    """(what the work returns, None), or (None, why there is nothing)."""
+    """(result of the work, None), or (None, reason)."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -167,7 +164,7 @@ def attempt(work, backend):
                 return work(), None
         except Wrong as error:
             return None, f"WRONG: {error}"
-        except Exception as error:  # whatever a kernel says to a job that it does not take
+        except Exception as error:  # any refusal of a kernel
             return None, reason(error, warned)
 
 
@@ -207,7 +204,7 @@ def layer(inputs, pattern, layout):
 
 
 def error_of(out, inputs, pattern):
-    """Root mean square error of a few rows of the first head, over that of float64's values."""
+    """Root mean square error of a few rows of the first head, relative to float64's values."""
     q, k, v = (x[::pattern.dilation, 0].double() for x in inputs)
     rows, dim = q.shape
     wrong = right = 0.0
@@ -222,7 +219,7 @@ def error_of(out, inputs, pattern):
 
 
 def measure_layer(inputs, pattern, layout, device, sizes):
-    """(TFLOP/s, error). Scores above the diagonal do not count."""
+    """(TFLOP/s, error), without scores above the diagonal."""
     rows, dim = inputs[0].shape[0] // pattern.dilation, inputs[0].shape[2]
     work = layer(inputs, pattern, layout)
     scores = rows * (rows + 1) / 2 if pattern.causal else rows * rows
@@ -236,7 +233,7 @@ def layers(values, dtype, sizes, device):
           f"{sizes.rounds} rounds after {sizes.warm_seconds} s\n")
     print_head("type", "head dim", "pattern", "kernel", "layout", "TFLOP/s", "over dense", "error")
     for dim in (64, 128):
-        dense = {}  # by kernel, of the better layout
+        dense = {}  # by kernel, in the better layout
         for pattern in PATTERNS:
             shape = [sizes.rows * pattern.dilation, HEADS, dim]
             inputs = tensors(values, shape, dtype, device)
@@ -260,7 +257,7 @@ def layers(values, dtype, sizes, device):
 # ---------------------------------------------------------------- the reports' configuration
 
 def branches():
-    """[(heads, segment, dilation, offset)], as tests/golden/attention_oracle.py says."""
+    """[(heads, segment, dilation, offset)], like tests/golden/attention_oracle.py."""
     count = len(SEGMENTS)
     sizes = [HEADS // count + (i < HEADS % count) for i in range(count)]
     ends = [sum(sizes[:i + 1]) for i in range(count)]
@@ -294,7 +291,7 @@ def definition(inputs):
 
 
 def check_job(inputs, expected, layout):
-    """The largest error, over the root mean square of the definition's values."""
+    """The largest error, relative to the root mean square of the definition's values."""
     out = torch.empty_like(inputs[0])
     compute_job(inputs, out, layout)
     scale = expected.square().mean().sqrt()
@@ -305,7 +302,7 @@ def check_job(inputs, expected, layout):
 
 
 def measure_job(inputs, layout, device, sizes):
-    """(seconds, GiB of the GPU's memory, inputs and output included)"""
+    """(seconds, GiB of the GPU's memory with inputs and output)"""
     out = torch.empty_like(inputs[0])
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
@@ -314,7 +311,7 @@ def measure_job(inputs, layout, device, sizes):
 
 
 def jobs(values, sizes, device):
-    """Whether all that ran was right."""
+    """Returns whether all results were right."""
     contestants = kernels(device)
     if device != "cpu":
         contestants["PyTorch, efficient"] = SDPBackend.EFFICIENT_ATTENTION
@@ -354,13 +351,13 @@ def machine_line(device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--values", metavar="FILE", help="what gpu_bench --values=FILE wrote")
-    parser.add_argument("--part", choices=["layers", "jobs"], help="that alone")
+    parser.add_argument("--values", metavar="FILE", help="File of gpu_bench --values=FILE")
+    parser.add_argument("--part", choices=["layers", "jobs"], help="Run this part alone")
     parser.add_argument("--type", choices=["bfloat16", "float16"], default="bfloat16",
-                        help="of layers; without --part both are measured")
-    parser.add_argument("--tokens", type=int, default=Sizes.tokens, help="of the job, a multiple of 8192")
+                        help="Type of layers (without --part: both)")
+    parser.add_argument("--tokens", type=int, default=Sizes.tokens, help="Tokens of the job, a multiple of 8192")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--quick", action="store_true", help="a smoke test: small, one round")
+    parser.add_argument("--quick", action="store_true", help="Run a smoke test: small, one round")
     options = parser.parse_args()
     load()
     if options.device == "cuda" and not torch.cuda.is_available():

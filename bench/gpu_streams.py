@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Whether the Python client reads tensors on a GPU after the kernels that write them: a step of tools/gpu_check.py.
+"""Checks that the Python client reads tensors on a GPU after the kernels that write them: a step of tools/gpu_check.py.
 
-Needs PyTorch with CUDA, and not the client's other modules. Exits with 2 where that is absent, with 1 after a failure.
+Needs PyTorch with CUDA, but no other module of the client. Exits with 2 without PyTorch, with 1 after a failure.
 """
 import importlib.util
 import sys
@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 STREAMS = Path(__file__).resolve().parents[1] / "client" / "python" / "hilbert_ring" / "_torch_streams.py"
-CYCLES = 400_000_000  # that a kernel waits: a fifth of a second or so
+CYCLES = 400_000_000  # of a waiting kernel: about a fifth of a second
 ROWS = 1 << 20
 
 
@@ -30,7 +30,7 @@ loaded.loader.exec_module(torch_streams)
 
 
 def in_thread(function):
-    """Its result, in a thread of its own, whose current stream is the default one."""
+    """Returns the function's result from another thread, whose current stream is the default one."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
@@ -39,7 +39,7 @@ def in_thread(function):
 
 
 def late_ones():
-    """Zeros that a kernel of the current stream makes ones, late."""
+    """Zeros that a late kernel of the current stream turns into ones."""
     made = torch.zeros(ROWS, device="cuda")
     torch.cuda.synchronize()
     torch.cuda._sleep(CYCLES)
@@ -64,7 +64,7 @@ def blocks_that_another_thread_asks_for(side):
 def results_on_the_callers_stream(side):
     with torch.cuda.stream(side):
         streams = torch_streams.CallerStreams()
-        late_ones()  # what the caller has queued before
+        late_ones()  # queued before by the caller
     with streams.placing(torch.device("cuda", torch.cuda.current_device())):
         placed = torch.ones(ROWS).to("cuda")
     with torch.cuda.stream(side):

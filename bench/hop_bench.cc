@@ -1,10 +1,9 @@
-// This program measures one hop between two processes of a host: the round trip of a message, by
-// calls of gRPC as a coordinator makes them to a worker, and by shared memory.
-// The ways alternate by blocks of trips, so that a drift of the machine is in all of them.
+// Round trips of a message between two processes of one host: by gRPC, as between a coordinator and
+// a worker, and by shared memory. Blocks of trips are interleaved, so that drift affects all ways.
 //
 //   hop_bench                            2,000 trips of each way and length
-//   hop_bench --trips 10000 --apart      each process on a processor of its own
-//   hop_bench --serve                    only the process that sends back, for bench/hop_bench.py
+//   hop_bench --trips 10000 --apart      each process on its own processor
+//   hop_bench --serve                    only the answering process (bench/hop_bench.py)
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -63,7 +62,6 @@ void Raise(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-// Until the word has another value.
 void Await(std::atomic<uint32_t>& word, uint32_t old) {
   while (word.load(std::memory_order_acquire) == old) {
     syscall(SYS_futex, &word, FUTEX_WAIT, old, nullptr, nullptr, 0);
@@ -91,7 +89,7 @@ class EchoService : public grpc::Service {
   }
 };
 
-// Sends back until its parent ends. It writes "127.0.0.1:PORT PATH_OF_THE_SHARED_MEMORY".
+// Answers until its parent ends. Writes "127.0.0.1:PORT PATH_OF_THE_SHARED_MEMORY" first.
 void Serve(Shared& shared, int memory, int output) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   EchoService service;
@@ -110,7 +108,6 @@ Buffer BufferOf(const std::string& message) {
   return Buffer(&slice, 1);
 }
 
-// Empty when none came.
 std::string StringOf(const Buffer& buffer) {
   grpc::Slice slice;
   (void)buffer.DumpToSingleSlice(&slice);
@@ -125,7 +122,7 @@ struct Way {
 void RunBlock(const Way& way, int bytes, int trips, std::vector<double>& microseconds) {
   std::string message(bytes, 'x');
   for (int trip = 0; trip < trips; ++trip) {
-    std::memcpy(message.data(), &trip, sizeof(trip));  // no answer is that of the trip before
+    std::memcpy(message.data(), &trip, sizeof(trip));  // each trip has its own answer
     const Clock::time_point start = Clock::now();
     const std::string answer = way.trip(message);
     const std::chrono::duration<double, std::micro> took = Clock::now() - start;
@@ -140,7 +137,7 @@ void Measure(const std::vector<Way>& ways, int trips) {
     for (size_t i = 0; i < times.size(); ++i) {
       const int bytes = kLengths[i / ways.size()];
       RunBlock(ways[i % ways.size()], bytes, (trips - 1) / kBlocks + 1, times[i]);
-      if (block == 0) times[i].clear();  // it warms up
+      if (block == 0) times[i].clear();  // warm-up
     }
   }
   double load = 0;
@@ -158,7 +155,7 @@ void Measure(const std::vector<Way>& ways, int trips) {
 }
 
 void Run(Shared& shared, const std::string& address, int trips) {
-  // A coordinator also has a server, whose pollers take what comes to a caller from the transport.
+  // Like a coordinator's, this server's pollers also serve the caller.
   const auto endpoint = OrFail(server::StartGrpc({.host = "127.0.0.1", .max_threads = 64}, {}));
   const auto channel = server::Dial(address, std::chrono::seconds(10));
   grpc::ClientContext raw_context, polled_context;
@@ -234,9 +231,9 @@ int main(int argc, char** argv) {
   bool only_serve = false, apart = false;
   int trips = 2000;
   CLI::App app("Round trips between two processes of one host.");
-  app.add_flag("--serve", only_serve, "only the process that sends messages back");
-  app.add_flag("--apart", apart, "each process on a processor of its own");
-  app.add_option("--trips", trips, "of each way and length")->check(CLI::PositiveNumber);
+  app.add_flag("--serve", only_serve, "Run only the answering process");
+  app.add_flag("--apart", apart, "Run each process on its own processor");
+  app.add_option("--trips", trips, "Trips of each way and length")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     hilbert_ring::bench::Main(only_serve, apart, trips);

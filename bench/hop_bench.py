@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a hop between a Python process and a C++ process of one host costs: bench/hop_bench.cc, asked by Python.
+"""Round trips between a Python process and a C++ process of one host.
 
     hop_bench.py build/release/bench/hop_bench [--trips 2000] [--apart]
 
-It starts `hop_bench --serve`, which sends messages back. The ways alternate by blocks of trips. With --apart each
-process stays on a processor of its own.
+It starts `hop_bench --serve`, which answers messages. Blocks of trips are interleaved. With --apart each process stays
+on its own processor.
 """
 import argparse
 import ctypes
@@ -22,7 +22,7 @@ import grpc
 
 LENGTHS = (64, 16 << 10)
 BLOCKS = 20
-# As in wire/transport.h: 16 KiB and its header are one frame.
+# The options of wire/transport.h: 16 KiB and its header are one frame.
 OPTIONS = [("grpc.http2.max_frame_size", 4 << 20), ("grpc.experimental.tcp_min_read_chunk_size", 64 << 10),
            ("grpc.experimental.tcp_max_read_chunk_size", 4 << 20)]
 # The stores are plain: x86 keeps their order.
@@ -77,7 +77,7 @@ def microseconds(trip: Trip, length: int, trips: int) -> List[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", help="hop_bench")
-    parser.add_argument("--trips", type=int, default=2000, help="of each way and length")
+    parser.add_argument("--trips", type=int, default=2000, help="Trips of each way and length")
     parser.add_argument("--apart", action="store_true")
     given = parser.parse_args()
     if given.apart:
@@ -92,7 +92,7 @@ def main() -> None:
         for block in range(BLOCKS + 1):
             for (way, length), all_took in times.items():
                 took = microseconds(ways[way], length, -(-given.trips // BLOCKS))
-                all_took += took if block > 0 else []  # the first warms up
+                all_took += took if block > 0 else []  # block 0 is a warm-up
         channel.close()
         server.kill()
     print(f"grpcio {grpc.__version__}; load {os.getloadavg()[0]:.1f}\n")

@@ -1,14 +1,14 @@
-// The Hopper kernels without the rest: it needs nvcc and a GPU of compute capability 9.0, no
-// library and no CMake. From the repository's root:
+// The Hopper kernels alone. Needs nvcc and a GPU of compute capability 9.0, but no library and no
+// CMake. From the repository's root:
 //
 //   nvcc -std=c++20 -O3 -I. -gencode=arch=compute_90a,code=sm_90a bench/hopper_alone.cu
 //   ./a.out [--rows=N] [--dilation=N] [--quick]
 //
-// Each kernel, the one with a producer (native-sm90-pipelined) last: attention in bfloat16 over N
+// Prints a Markdown table of each kernel, native-sm90-pipelined last: attention in bfloat16 over N
 // rows (32768) of 8 heads, every dilation-th of a sequence (1), at head dims 64 and 128, dense and
-// causal: TFLOP/s, median of 9 launches after 200 ms, and the error of a few rows against float64,
-// as a Markdown table. Exits with 1 where results are wrong or CUDA fails, with 2 for wrong
-// options, and with 3 where there is no such GPU.
+// causal. Columns are TFLOP/s, median of 9 launches after 200 ms, and the error of a few rows
+// against float64. Exits with 1 after a wrong result or an error of CUDA, with 2 for wrong options,
+// with 3 without such a GPU.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -33,15 +33,15 @@ using namespace hilbert_ring::cuda;
 
 constexpr int kHeads = 8;
 constexpr int kCheckedRows = 4;
-constexpr double kMostError = 1e-2;  // root mean square, over that of the values
+constexpr double kMostError = 1e-2;  // root mean square, relative to that of the values
 
-// As warpgroup_launch.cuh and pipelined_launch.cuh, which need more than nvcc, instantiate them.
+// The instances of warpgroup_launch.cuh and pipelined_launch.cuh, which need more than nvcc.
 using Dim64 = Warpgroup16<BFloat16, 64, 3>;
 using Dim128 = Warpgroup16<BFloat16, 128, 2>;
 using Pipelined64 = Pipelined16<BFloat16, 64, 3, 3>;
 using Pipelined128 = Pipelined16<BFloat16, 128, 2, 2>;
-// An eighth of the exponentials as polynomials: not in the service, as it was 5 % slower on an H200
-// when scores took an instruction more.
+// An eighth of the exponentials as polynomials. The service does not use it: it was 5 % slower on
+// an H200 when scores took another instruction.
 using Polynomial64 = Pipelined16<BFloat16, 64, 3, 3, 8>;
 
 template <typename Kernel>
@@ -95,7 +95,7 @@ double FromBFloat16(uint16_t stored) {
   return value;
 }
 
-// About normal: a sum of twelve uniform numbers.
+// About normal: sums of twelve uniform numbers.
 std::vector<uint16_t> RandomNumbers(int64_t count, uint64_t seed) {
   std::vector<uint16_t> numbers(count);
   for (uint16_t& number : numbers) {
@@ -109,7 +109,7 @@ std::vector<uint16_t> RandomNumbers(int64_t count, uint64_t seed) {
   return numbers;
 }
 
-// Device memory, given back when the program ends.
+// Device memory, freed at the end of the program.
 template <typename T>
 T* OnDevice(int64_t count) {
   void* data = nullptr;
@@ -152,8 +152,7 @@ class Layer {
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
 
-  // TFLOP/s. Scores above the diagonal do not count.
-  double Rate() {
+  double Rate() {  // TFLOP/s, without scores above the diagonal
     for (double warm = SecondsOfLaunch(); warm < options_.warm_seconds;) warm += SecondsOfLaunch();
     std::vector<double> seconds(options_.rounds);
     for (double& round : seconds) round = SecondsOfLaunch();
@@ -204,7 +203,6 @@ class Layer {
     return FromBFloat16(numbers_[tensor][row * row_stride() + head * Kernel::kDim + x]);
   }
 
-  // A work for each head, as launch_plan.cc makes them.
   void Describe() {
     const auto scale = static_cast<float>(1 / std::sqrt(Kernel::kDim));
     std::vector<AttentionWork> works(kHeads);
@@ -285,18 +283,17 @@ class Layer {
   uint16_t* tensors_[4] = {};  // Q, K, V and out, [rows * dilation, kHeads, dim]
   std::vector<uint16_t> numbers_[3];
   AttentionWork* works_ = nullptr;
-  TensorMap* maps_ = nullptr;  // kPipelined alone
-  int64_t blocks_ = 0;         // likewise
+  TensorMap* maps_ = nullptr;  // only if kPipelined
+  int64_t blocks_ = 0;         // only if kPipelined
   LaunchNotes notes_;
   int64_t tiles_ = 0;
 };
 
-// Whether the result is right.
 template <typename Kernel>
 bool Measure(const Options& options, bool causal, cudaStream_t stream) {
   Layer<Kernel> layer(options, causal, stream);
   const double rate = layer.Rate(), error = layer.Error();
-  const bool right = error <= kMostError;  // false for NaN too
+  const bool right = error <= kMostError;  // false for NaN
   std::printf("| %s | %d | %s | %lld | %lld | %.4g | %s%.1e |\n", NameOf<Kernel>(), Kernel::kDim,
               causal ? "causal" : "dense", static_cast<long long>(options.rows),
               static_cast<long long>(options.dilation), rate, right ? "" : "WRONG: ", error);
@@ -304,7 +301,7 @@ bool Measure(const Options& options, bool causal, cudaStream_t stream) {
   return right;
 }
 
-// The number behind a name, or 0 where the word is another or the number is not within [1, 2^20].
+// The number after `name`; 0 for another word or a number outside [1, 2^20].
 int64_t NumberOf(const char* word, const char* name) {
   if (std::strncmp(word, name, std::strlen(name)) != 0) return 0;
   char* end = nullptr;

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""One slide of very many tiles through an encoder of the published size, by the service, and the resident memory of every
-process all the while.
+"""A slide of a million tiles through an encoder of the published size, by the service.
 
     large_slide.py [--tiles 1000000] [--workers 2] [--compute bfloat16] [--picture memory.svg]
 
-`./dev bench large_slide` builds what it needs and calls this. The weights are random: what is shown is speed, memory and
-fidelity, not medicine. The tiles lie in an .npy file beneath the service's data root, float16; they are those of one
-block, again and again, times a factor that is the block's own. Each stands in a cell of its own of the slide's grid.
+`./dev bench large_slide` builds the programs and calls this. It samples the resident memory of every process. The
+weights are random: this measures speed, memory and fidelity. The tiles are a float16 .npy file beneath the service's
+data root. All blocks have the same tiles times a factor of their own. Each tile has its own cell of the slide's grid.
 """
 import argparse
 import math
@@ -31,7 +30,7 @@ SEED = 1
 
 
 def write_slide(folder, tiles, dim, grid):
-    """Its two files."""
+    """Writes the slide's two files."""
     base = np.random.default_rng(SEED).standard_normal((min(BLOCK, tiles), dim), dtype="f4")
     rows = np.lib.format.open_memmap(folder / "tiles.npy", "w+", "f2", (tiles, dim))
     for first in range(0, tiles, BLOCK):
@@ -93,7 +92,7 @@ def run(arguments, folder):
                     print(f"{memory.done:.1%}", file=sys.stderr, flush=True)
 
             begun = time.monotonic()
-            with warnings.catch_warnings(action="ignore"):  # the report's notes, which the table has
+            with warnings.catch_warnings(action="ignore"):  # the table shows the report's notes
                 result = client.encode(root / "tiles.npy", root / "coords.npy", model="model", pool="mean",
                                        compute=arguments.compute, by_reference="always", progress=progress)
             seconds = time.monotonic() - begun
@@ -110,8 +109,8 @@ def parse():
     parser.add_argument("--size", choices=SIZES, default="published")
     parser.add_argument("--compute", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--folder", help="for the files; else where the system has temporary ones")
-    parser.add_argument("--picture", help="SVG to write")
+    parser.add_argument("--folder", help="Folder of the files (default: the system's temporary folder)")
+    parser.add_argument("--picture", help="SVG file to write")
     return parser.parse_args()
 
 

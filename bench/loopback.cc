@@ -21,7 +21,7 @@ namespace {
 
 using server::Descriptor;
 
-constexpr int64_t kBlockBytes = 1 << 20;  // as clients' chunks
+constexpr int64_t kBlockBytes = 1 << 20;  // like a client's chunks
 
 absl::Status Failed(const char* what) { return absl::ErrnoToStatus(errno, what); }
 
@@ -62,7 +62,6 @@ absl::Status Send(int to, int64_t bytes) {
   return shutdown(to, SHUT_WR) == 0 ? absl::OkStatus() : Failed("shutdown");
 }
 
-// All that comes until the other side has ended.
 absl::Status Receive(int from, int64_t bytes) {
   std::vector<std::byte> block(kBlockBytes);
   int64_t came = 0;
@@ -87,7 +86,7 @@ absl::Status CarryOverLoopback(int64_t there, int64_t back) {
   const int here = connection.here.number(), peer = connection.there.number();
   std::array<absl::Status, 4> ends;
   {
-    // One that fails ends the others.
+    // A failed thread ends the others.
     const auto end = [&](absl::Status& at, absl::Status status) {
       if (!status.ok()) shutdown(here, SHUT_RDWR);
       at = std::move(status);

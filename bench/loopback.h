@@ -1,5 +1,4 @@
-// What a TCP connection over the loopback interface carries: the least time in which a job's
-// tensors pass the socket between a client and a service on one host.
+// The speed of loopback TCP, a bound of a job's tensors on the socket to a service on one host.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +7,8 @@
 
 namespace hilbert_ring::bench {
 
-// Returns when so many bytes have gone there and so many came back, both ways at once where both
-// are wanted, 1 MiB at a time from and to memory that a processor's cache holds. Nothing is done
-// with them: no checksum, no message, no copy but the socket's two. Errors follow errno; DATA_LOSS:
-// fewer or more came.
+// Sends bytes both ways at once, in blocks of 1 MiB that a processor's cache holds. Only the socket
+// copies them. Errors follow errno; DATA_LOSS: another number of bytes arrived.
 absl::Status CarryOverLoopback(int64_t there, int64_t back);
 
 }  // namespace hilbert_ring::bench

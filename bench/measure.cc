@@ -66,7 +66,6 @@ void PrintTable(const std::vector<std::vector<std::string>>& rows) {
   for (size_t r = 0; r < rows.size(); ++r) {
     std::string line("|");
     for (size_t i = 0; i < rows[r].size(); ++i) {
-      // Words to the left, numbers to the right.
       if (i == 0) {
         absl::StrAppendFormat(&line, " %-*s |", static_cast<int>(widths[i]), rows[r][i]);
       } else {

@@ -1,10 +1,5 @@
-// What the benchmarks measure with, and what they measure against.
-//
-//   const double peak = MultiplyAddGflops(threads);   // what the arithmetic could do, now
-//   const double seconds = SecondsOf([&] { ... });    // what the work took, now
-//
-// On a machine that others use too, both change from second to second. So every benchmark runs in
-// rounds that measure the peak and every case once, and takes the best round of each.
+// Clocks, peaks and tables of the benchmarks. A shared machine changes from second to second: every
+// benchmark runs rounds that measure the peak and every case once, and takes the best of each.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +11,14 @@ namespace hilbert_ring::bench {
 
 double SecondsOf(const std::function<void()>& work);
 
-// Multiply-adds of float32 in registers alone, two operations each, with the instruction set that
-// the processor's kernels use. Takes some milliseconds.
+// Float32 multiply-adds in registers, with the kernels' instruction set. Takes some milliseconds.
 double MultiplyAddGflops(int threads);
 std::string MultiplyAddTarget();  // "AVX2"
 
 // "AMD EPYC, AVX2, threads 2".
 std::string MachineLine();
 
-// Rows of cells as a Markdown table whose columns are aligned; the first row is the head.
+// Prints rows of cells as an aligned Markdown table; the first row is the head.
 void PrintTable(const std::vector<std::vector<std::string>>& rows);
 
 std::string Number(double value, int digits);

@@ -5,7 +5,7 @@
 
 #include "bench/measure.h"
 
-// The same instruction sets as the attention kernels choose from.
+// The instruction sets of the attention kernels.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/multiply_add.cc"
@@ -19,12 +19,12 @@ namespace hilbert_ring::bench {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve sums: two units of a latency of four to five cycles want eight to ten, and AVX2's sixteen
-// registers hold them.
+// Two units with a latency of four to five cycles need eight to ten sums. AVX2's sixteen registers
+// hold twelve.
 int64_t Run(int64_t steps, float* result) {
   const hn::ScalableTag<float> tag;
   const auto factor = hn::Set(tag, 0.999f), addend = hn::Set(tag, 0.001f);
-  // All different, else the compiler does one sum and calls it twelve.
+  // Different values, because the compiler would compute equal sums once.
   const auto start = [&](int i) { return hn::Set(tag, static_cast<float>(i)); };
   auto s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5);
   auto s6 = start(6), s7 = start(7), s8 = start(8), s9 = start(9), s10 = start(10), s11 = start(11);
@@ -64,7 +64,7 @@ HWY_EXPORT(Target);
 int64_t MultiplyAdds(int64_t steps) {
   float result = 0;
   const int64_t operations = HWY_DYNAMIC_DISPATCH(Run)(steps, &result);
-  // The compiler must not see that nobody reads it.
+  // Keeps the compiler from removing an unused result.
   static std::atomic<float> seen;
   seen.store(result, std::memory_order_relaxed);
   return operations;

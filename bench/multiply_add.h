@@ -1,11 +1,11 @@
-// Float32 multiply-adds in registers alone: the peak that kernels are compared with.
+// Float32 multiply-adds in registers: the peak that kernels are compared with.
 #pragma once
 
 #include <cstdint>
 
 namespace hilbert_ring::bench {
 
-// Operations done in `steps` steps: two for each multiply-add of each lane.
+// The operations of `steps` steps: two for each multiply-add of a lane.
 int64_t MultiplyAdds(int64_t steps);
 
 }  // namespace hilbert_ring::bench

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# nvcc_alone.sh DEPENDENCIES, as nvcc -MD wrote them: fails where hopper_alone.cu came to need a library's
-# headers, or others of ours than the kernels'.
+# nvcc_alone.sh DEPENDENCIES: fails if hopper_alone.cu includes a library's headers, or others of the repository than
+# the kernels'. DEPENDENCIES is the output of nvcc -MD.
 set -euo pipefail
 files="$(tr -d '\\' <"$1" | tr -s ' \n' '\n')"
 grep -q 'engine/device/cuda/kernels/attention_warpgroup\.cuh$' <<<"$files" ||
   { echo "no kernel is named in $1"; exit 1; }
-# What comes with the compilers and the C library lies in these folders, or in /usr/include itself.
+# Headers of the compilers and the C library lie in these folders, or in /usr/include itself.
 foreign="$(grep '/' <<<"$files" |
   grep -vE 'bench/hopper_alone\.cu$|engine/device/cuda/kernels/|alone/hopper_alone\.o' |
   grep -vE '/cuda(-[0-9.]+)?/|/lib/gcc/|^/usr/include/(c\+\+|[a-z0-9_]+-linux-gnu|linux|asm[a-z-]*)/|^/usr/include/[^/]+$' ||

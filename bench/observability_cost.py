@@ -1,11 +1,11 @@
-"""What metrics, logs and tracing cost the published job: one service with all of it, one with as little as there can be, in turn.
+"""The cost of metrics, logs and tracing for the published job: a service with all of them beside one with the minimum.
 
-    bench/observability_cost.py --programs build/release/bin [--services 6] [--rounds 8] [--tokens 65536] [--ask-every 1]
+    observability_cost.py --programs build/release/bin [--services 6] [--rounds 8] [--tokens 65536] [--ask-every 1]
 
-With: logs as JSON, a trace of each job, and /metrics of all processes and the status page every so many seconds while it runs
-(Prometheus, as it is shipped, asks every 15). Two services that are alike differ by per cents for as long as they live: several pairs
-are started, each for some rounds.
-Without: no logs, no trace, nobody who asks. What counters cost is in both: nothing switches them off.
+With: logs as JSON, a trace of each job, and requests for /metrics of all processes and the status page at an interval
+(the shipped Prometheus uses 15 s). Without: no logs, no trace, no requests. Both services pay for counters, which
+cannot be switched off. Rounds of both are interleaved. Two equal services differ by per cents for as long as they
+live, so several pairs are started, each for some rounds.
 """
 import argparse
 import contextlib
@@ -36,7 +36,7 @@ def get(address, path):
 
 
 class Scraper:
-    """Asks as Prometheus and a browser do, for the time of a block."""
+    """Requests pages like Prometheus and a browser, during a block."""
 
     def __init__(self, service, every):
         self._every = every
@@ -61,7 +61,7 @@ class Scraper:
                 get(address, "/metrics")
 
 
-class Nobody:
+class NoRequests:
     def __enter__(self):
         pass
 
@@ -70,7 +70,7 @@ class Nobody:
 
 
 def processor_seconds(pid):
-    """Of a process and its children that live."""
+    """CPU seconds of a process and its living children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     children = [child for task in Path(f"/proc/{pid}/task").iterdir()
                 for child in (task / "children").read_text().split()]
@@ -101,14 +101,14 @@ class Case:
 
 
 def interval(values):
-    """That holds the median of what was drawn with 95 % probability, by the sign test."""
+    """The interval that holds the median of the sample with 95 % probability, by the sign test."""
     ranked, half = sorted(values), 0.98 * len(values) ** 0.5
     return (ranked[max(0, math.floor(len(values) / 2 - half))],
             ranked[min(len(values) - 1, math.ceil(len(values) / 2 + half))])
 
 
 def run_pair(given, folder, number, full, bare):
-    """A round of each in turn, after one that warms up; which service is started first alternates."""
+    """Interleaves rounds of both services, after a warm-up round. The service that starts first alternates."""
     home = folder / str(number)
     flags = {"with": ["--log-format=json"], "without": ["--log-level=off"]}
     with contextlib.ExitStack() as running:
@@ -118,7 +118,7 @@ def run_pair(given, folder, number, full, bare):
             services[name] = running.enter_context(RunningService(
                 given.programs / "hilbert-ring-coordinator", home / name, WORKERS, flags[name]))
         cases = [(full, services["with"], Scraper(services["with"], given.ask_every)),
-                 (bare, services["without"], Nobody())]
+                 (bare, services["without"], NoRequests())]
         for turn in range(given.rounds + 1):
             for case, service, watch in cases if turn % 2 else reversed(cases):
                 case.run(service, watch)
@@ -129,8 +129,8 @@ def run_pair(given, folder, number, full, bare):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=Path, required=True, help="folder of the built programs")
-    parser.add_argument("--services", type=int, default=6, help="pairs of services, one after the other")
-    parser.add_argument("--rounds", type=int, default=8, help="of each pair")
+    parser.add_argument("--services", type=int, default=6, help="Pairs of services, one after the other")
+    parser.add_argument("--rounds", type=int, default=8, help="Rounds of each pair")
     parser.add_argument("--tokens", type=int, default=65536)
     parser.add_argument("--ask-every", type=float, default=1, metavar="SECONDS")
     given = parser.parse_args()
@@ -147,7 +147,7 @@ def main():
           f"{given.rounds} rounds, asked every {given.ask_every:g} s, load {os.getloadavg()[0]:.0f}")
     print("| figure | | with, s | without, s | more |\n| --- | --- | --- | --- | --- |")
     for label, of_full, of_bare in [("processor's time of all processes", full.processor, bare.processor),
-                                    ("the job, as its report says", full.job, bare.job)]:
+                                    ("the job, by its report", full.job, bare.job)]:
         for name, of in [("least", min), ("lower quarter", lambda taken: statistics.quantiles(taken)[0]),
                          ("median", statistics.median)]:
             one, other = of(of_full), of(of_bare)

@@ -1,4 +1,4 @@
-// One job in one shard, with its rows at their slots: what benchmarks run again and again.
+// A job in one shard with its rows at their slots, which benchmarks run repeatedly.
 //
 //   OneShardJob job(spec, *device);
 //   job.Place(TensorKind::kQ, rows);
@@ -21,10 +21,10 @@ namespace hilbert_ring::bench {
 
 class OneShardJob {
  public:
-  // The spec has no coordinates, and the device outlives the job.
+  // The spec has no coordinates; the device outlives the job.
   OneShardJob(const JobSpec& spec, Device& device);
 
-  // Rows are ordered by token and have the job's type, here and in Out.
+  // Rows are ordered by token and have the job's type.
   void Place(TensorKind kind, std::span<const std::byte> rows);
   std::vector<std::byte> Out() const;
 

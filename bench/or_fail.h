@@ -1,4 +1,4 @@
-// The value, or an exception: what fails ends a measurement, and main says why.
+// Returns the value or throws: a failure ends a measurement, and main reports it.
 #pragma once
 
 #include <stdexcept>

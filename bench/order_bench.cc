@@ -1,12 +1,12 @@
-// What orders along space-filling curves cost and what they change, as Markdown tables, which
-// ./dev bench records.
+// Costs and effects of orders along space-filling curves, as Markdown tables, which ./dev bench
+// records.
 //
 //   order_bench             everything, best of 5 rounds
 //   order_bench placing     one part: placing, windows, attention
 //   order_bench --quick     a smoke test: small, one round
 //
-// Orders: `row-major` leaves the grid's tokens where they are, `Hilbert` and `Morton` follow the
-// curve, `random` is the worst that an order could do.
+// Orders: `row-major` keeps the grid's tokens, `Hilbert` and `Morton` follow the curve, `random` is
+// the worst case.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -62,7 +62,6 @@ JobSpec GridSpec(std::vector<int64_t> grid, int64_t heads) {
   return spec;
 }
 
-// The tokens of all slots of a square grid.
 struct NamedOrder {
   std::string name;
   std::vector<int64_t> token_of;
@@ -89,7 +88,6 @@ std::vector<int64_t> Sides(const Options& options) {
   return options.quick ? std::vector<int64_t>{128} : std::vector<int64_t>{256, 512, 1024};
 }
 
-// Rows put at their slots as they arrive, in the order of the tokens.
 void Placing(const Options& options) {
   std::printf("\n### Placing rows at their slots on one core, GB/s of payload\n\n");
   Table table = {{"grid", "order", "rows of 128 B"}};
@@ -112,8 +110,8 @@ void Placing(const Options& options) {
   PrintTable(table);
 }
 
-// The work of a spatial pattern: all tokens of a square window anywhere on the grid, read from
-// where the order put them; and how much of the window one segment of slots holds.
+// Reads all tokens of square windows anywhere on the grid from their slots. Also measures the share
+// of a window in one segment of slots.
 void Windows(const Options& options) {
   constexpr int64_t kWindow = 33;
   constexpr int64_t kSegment = 2048;
@@ -147,7 +145,7 @@ void Windows(const Options& options) {
         const int64_t segment = slots[slots.size() / 2] / kSegment;
         std::unordered_set<int64_t> touched;
         for (const int64_t slot : slots) {
-          touched.insert(slot * kBytes / kPage);  // a row lies in one page
+          touched.insert(slot * kBytes / kPage);  // a row lies within a page
           if (slot / kSegment == segment) together += 1.0 / static_cast<double>(count);
         }
         std::sort(slots.begin(), slots.end());
@@ -169,7 +167,6 @@ void Windows(const Options& options) {
   PrintTable(table);
 }
 
-// The job's rows are random float32 numbers.
 std::unique_ptr<OneShardJob> RandomJob(const JobSpec& spec, Device& device) {
   auto job = std::make_unique<OneShardJob>(spec, device);
   std::mt19937_64 random(6);

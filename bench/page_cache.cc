@@ -21,12 +21,11 @@
 namespace hilbert_ring::bench {
 namespace {
 
-// A page that another processor is about to put on the system's lists is not dropped at once.
+// Pages in transit to the system's lists are dropped only by a later try.
 constexpr int kTries = 3;
 
 absl::Status Failed(const std::string& path) { return absl::ErrnoToStatus(errno, path); }
 
-// Counts whole pages of the file that lie in memory.
 absl::StatusOr<int64_t> BytesInMemory(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return Failed(path);
@@ -35,7 +34,7 @@ absl::StatusOr<int64_t> BytesInMemory(const std::string& path) {
   if (fstat(file, &found) != 0) return Failed(path);
   if (found.st_size == 0) return 0;
   const auto size = static_cast<size_t>(found.st_size);
-  void* const mapped = mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);  // touches no page
+  void* const mapped = mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);  // loads no page
   if (mapped == MAP_FAILED) return Failed(path);
   const absl::Cleanup unmap = [mapped, size] { munmap(mapped, size); };
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -59,7 +58,7 @@ absl::Status DropPages(const std::string& path) {
     const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) return Failed(path);
     const absl::Cleanup close_file = [file] { close(file); };
-    if (fsync(file) != 0) return Failed(path);  // pages that are not on the disk stay
+    if (fsync(file) != 0) return Failed(path);  // dirty pages are not dropped
     if (const int error = posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED); error != 0) {
       return absl::ErrnoToStatus(error, path);
     }
@@ -67,7 +66,7 @@ absl::Status DropPages(const std::string& path) {
     if (left == 0) return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(path, ": ", left, " bytes stay in memory where none shall"));
+      absl::StrCat(path, ": ", left, " bytes stay in memory, must be 0"));
 }
 
 }  // namespace hilbert_ring::bench

@@ -1,7 +1,7 @@
-// What the system keeps of files in memory, for jobs that shall read them from their disk.
+// Drops files from the system's page cache, so that jobs read them from disk.
 //
-//   if (LiesInMemory(folder)) ...       // there is no disk to read them from
-//   OrFail(DropPages("/srv/q.npy"));    // no page of it is in memory now
+//   if (LiesInMemory(folder)) ...       // a tmpfs: no disk
+//   OrFail(DropPages("/srv/q.npy"));    // no page remains in memory
 #pragma once
 
 #include <string>
@@ -10,12 +10,11 @@
 
 namespace hilbert_ring::bench {
 
-// Whether files of this folder have no other place than memory (tmpfs, ramfs). False where there is
-// no such folder.
+// Whether the folder's file system is in memory (tmpfs, ramfs). False if the folder does not exist.
 bool LiesInMemory(const std::string& folder);
 
-// Writes a file's pages to its disk and drops them from memory. FAILED_PRECONDITION: some stay, for
-// the file lies in memory, or somebody has mapped it; other errors follow errno.
+// Writes a file's pages to disk and drops them. FAILED_PRECONDITION: some stay, because the file
+// lies in memory or is mapped. Other errors follow errno.
 absl::Status DropPages(const std::string& path);
 
 }  // namespace hilbert_ring::bench

@@ -1,15 +1,15 @@
-"""Who computes the jobs of bench/peers.py: the engine, and its peers.
+"""The contestants of bench/peers.py: the engine and its peers.
 
-Each peer gets its inputs in the layout that suits it, prepared before the clock starts, and each
-pattern in the best way that we know to write with it:
+Each peer gets its inputs in its best layout, prepared before the clock starts, and each pattern in its
+fastest known form:
   PyTorch       scaled_dot_product_attention on [heads, segments, rows, dim]; dilated rows as strided
-                views, or gathered first; for `lse`, the flash operator that returns log-sum-exps
-  ONNX Runtime  com.microsoft MultiHeadAttention on token-major rows, and for dense work the standard
-                Attention of opset 23; one graph for the whole pattern
+                views, or gathered first; with `lse`, the flash operator that returns log-sum-exps
+  ONNX Runtime  com.microsoft MultiHeadAttention on token-major rows, and the standard Attention of
+                opset 23 on dense work; one graph for the whole pattern
   OpenVINO      ScaledDotProductAttention on head-major rows; one graph for the whole pattern
-The last two return no log-sum-exps. For `lse` each segment gets one more key of score 0 whose value
-is 1 in a column of its own, where others have 0. That column comes out as t = 1 / (Z + 1), Z being
-the softmax denominator without that key, so that branches mix as sum(out / t) / sum(1 / t - 1).
+The last two return no log-sum-exps. With `lse` each segment therefore gets another key of score 0. Its
+value is 1 in an additional column, in which others have 0. The column's result is t = 1 / (Z + 1), Z
+being the softmax denominator without that key. Branches mix as sum(out / t) / sum(1 / t - 1).
 """
 import json
 import subprocess
@@ -24,7 +24,7 @@ import torch
 
 
 class Engine:
-    """The engine in a process of its own. Inputs [tokens, heads, dim]."""
+    """The engine in its own process. Inputs are [tokens, heads, dim]."""
     name = "Hilbert Ring"
 
     def __init__(self, job, inputs, options, folder):
@@ -68,7 +68,7 @@ class Engine:
 
 
 class Peer:
-    """A contestant of this process: `compute` is what is timed."""
+    """A contestant in this process; the time of `compute` counts."""
 
     def run(self):
         start = time.perf_counter()
@@ -92,7 +92,7 @@ class Torch(Peer):
             self.lse = torch.zeros(job.heads, job.tokens)
 
     def rows(self, x, unit):
-        """[heads, segments, rows, ...] of a unit, a view."""
+        """A view [heads, segments, rows, ...] of a unit."""
         heads, w, r, o = unit
         x = x[heads]
         return x.view(x.shape[0], self.job.tokens // w, w // r, r, *x.shape[2:])[:, :, :, o]
@@ -176,7 +176,7 @@ class OnnxRuntime(Peer):
         return self.node("Slice", [x, *(self.constant([i]) for i in (begin, end, axis))])
 
     def pad(self, x, unit, width):
-        """[segments, rows, width] -> [1, tokens, width], zero where nothing was selected."""
+        """[segments, rows, width] -> [1, tokens, width], with zeros in rows that are not selected."""
         _, w, r, o = unit
         if r > 1:
             x = self.reshape(x, [self.job.tokens // w, w // r, 1, width])
@@ -293,7 +293,7 @@ class OpenVino(Peer):
         return ops.gather(x, np.int64(o), np.int64(3))
 
     def pad(self, x, unit, width):
-        """[heads, segments, rows, width] -> [heads, tokens, width], zero where none was selected."""
+        """[heads, segments, rows, width] -> [heads, tokens, width], with zeros in rows that are not selected."""
         heads, w, r, o = unit
         count = heads.stop - heads.start
         if r > 1:
@@ -354,7 +354,7 @@ def contestants(job):
     yield Torch
     if any(r > 1 for r in job.dilations):
         yield TorchGathered
-    if job.dtype == "float32":  # bfloat16 on a CPU without instructions for it: only PyTorch
+    if job.dtype == "float32":  # only PyTorch has bfloat16 on CPUs without bfloat16 instructions
         yield OnnxRuntime
         if job.segments == (job.tokens,):
             yield OnnxStandard

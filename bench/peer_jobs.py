@@ -6,7 +6,7 @@ from dataclasses import dataclass
 class Job:
     name: str
     tokens: int
-    segments: tuple = ()  # none: one segment, dense
+    segments: tuple = ()  # empty: one segment, dense
     dilations: tuple = (1,)
     mixing: str = "head_groups"
     causal: bool = False
@@ -19,11 +19,11 @@ class Job:
 
     @property
     def scale_out(self):
-        """Averaging over head groups."""
+        """The factor of averaging over head groups."""
         return 1 / len(self.segments) if self.mixing == "head_groups" else 1.0
 
     def units(self):
-        """[[(heads, segment, dilation, offset)] by branch], as tests/golden/attention_oracle.py says."""
+        """[[(heads, segment, dilation, offset)] by branch], like tests/golden/attention_oracle.py."""
         branches = list(zip(self.segments, self.dilations))
         if self.mixing == "lse":
             result = []
@@ -39,7 +39,7 @@ class Job:
                 for i, (w, r) in enumerate(branches)]
 
     def flops(self):
-        """Multiplications and additions of unmasked scores."""
+        """Flops of unmasked scores."""
         scores = 0
         for heads, w, r, _ in (unit for branch in self.units() for unit in branch):
             rows = w // r

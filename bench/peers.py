@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The engine beside what one would pick instead on a CPU: the same work on the same inputs with the
-same threads, in rounds that run every contestant once, best of all rounds.
+"""The engine beside its alternatives on a CPU: the same work on the same inputs with the same threads.
 
     peers.py --engine-case build/release/bench/engine_case [--rounds N] [JOB...]
 
-Jobs are in peer_jobs.py, contestants in peer_contestants.py. `./dev bench peers` makes the environment
-that this needs (bench/peers_requirements.txt).
+Each round runs every contestant once; the best round counts. Jobs are in peer_jobs.py, contestants in
+peer_contestants.py. `./dev bench peers` makes the environment (bench/peers_requirements.txt).
 """
 import argparse
 import os
@@ -30,7 +29,7 @@ def compete(job, options):
                 one = kind(job, inputs, options, Path(folder))
                 one.run()
                 out = one.out()
-            except Exception as error:  # a peer that cannot do the job is a row of the table too
+            except Exception as error:  # a peer that fails is a row of the table too
                 print(f"{job.name}: {kind.name}: {str(error).splitlines()[0]}", file=sys.stderr)
                 if kind is Engine:
                     raise
@@ -42,7 +41,7 @@ def compete(job, options):
         times, peak = [[] for _ in running], 0.0
         for _ in range(options.rounds):
             for one, seconds in zip(running, times):
-                time.sleep(0.05)  # until the threads of the one before have stopped to spin
+                time.sleep(0.05)  # until the last contestant's threads stop spinning
                 peak = max(peak, engine.peak())
                 seconds.append(one.run())
         for one in running:
@@ -59,10 +58,10 @@ def compete(job, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--engine-case", required=True, help="path of the program engine_case")
+    parser.add_argument("--engine-case", required=True, help="Path of the program engine_case")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="a smoke test: small, one round")
+    parser.add_argument("--quick", action="store_true", help="Run a smoke test: small, one round")
     parser.add_argument("jobs", nargs="*", metavar="JOB", help=", ".join(j.name for j in JOBS))
     options = parser.parse_args()
     unknown = set(options.jobs) - {job.name for job in JOBS}

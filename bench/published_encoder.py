@@ -1,6 +1,6 @@
-"""Configs of slide encoders that the benchmarks run: of the size that was published, and a small one for trying them."""
+"""Configs of the benchmarks' slide encoders: of the published size, and a small one for smoke tests."""
 
-TILE_SIZE = 256  # pixels of a side
+TILE_SIZE = 256  # side in pixels
 
 SIZES = {
     "published": {"input_dim": 1536, "embed_dim": 768, "heads": 16, "ffn_dim": 3072, "layers": 12},
@@ -9,7 +9,7 @@ SIZES = {
 
 
 def config_of(size, grid=1000):
-    """With positions on a grid of so many cells a side."""
+    """A config with positions on a grid of `grid` cells a side."""
     return {"architecture": "longnet_encoder", **SIZES[size], "segments": [1024, 5792, 32768, 185363, 1048576],
             "dilations": [1, 2, 4, 8, 16], "layer_norm_eps": 1e-5, "norm_eps": 1e-6, "class_token": True,
             "output_norm": True, "position": {"kind": "sincos_2d", "tile_size": TILE_SIZE, "grid": grid}}

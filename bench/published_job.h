@@ -1,4 +1,4 @@
-// The job whose speed is published, with and without an order.
+// The job of the published speed, with and without an order.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace hilbert_ring {
 
-// 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4]; hilbert: on a grid as square as it
-// goes.
+// 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4]. hilbert: along a curve on the most
+// nearly square grid.
 inline JobSpec PublishedJob(int64_t tokens, DataType dtype, bool hilbert) {
   JobSpec spec = PublishedSpec(tokens, dtype);
   if (!hilbert) return spec;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The Python client beside the C++ client, on the published job: in turn, by one service.
+"""The Python client beside the C++ client, on the published job and one service.
 
     python_client.py --client-case build/release/bench/client_case [--tokens 425984]
 
-`./dev bench python` builds what it needs and calls this. Both clients keep their arrays in memory;
-the first job of each is not counted.
+`./dev bench python` builds the programs and calls this. Jobs of both are interleaved. Both clients keep their arrays in
+memory; the first job of each is a warm-up.
 """
 import argparse
 import os
@@ -29,7 +29,7 @@ class CppClient:
         assert self.process.stdout.readline() == "ready\n"
 
     def processor(self):
-        """Seconds, of the client alone."""
+        """CPU seconds of the client alone."""
         with open(f"/proc/{self.process.pid}/stat") as stat:
             user, system = stat.read().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

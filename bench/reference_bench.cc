@@ -1,14 +1,14 @@
-// The published job with its tensors in files, as the service's workers read and write them, beside
-// the engine alone and the same job with its tensors sent; and what bounds them: a socket that
-// carries the tensors' bytes and a disk that gives them, with nothing else to do. All alternate in
-// one run. Markdown tables, which ./dev bench records; each measurement at once on stderr.
+// The published job with its tensors passed by path, beside the engine alone and the same job with
+// its tensors sent. Two bounds: a socket that only carries the tensors' bytes, and a disk that only
+// reads them. All are interleaved in one run. Prints Markdown tables, which ./dev bench records,
+// and each measurement at once on stderr.
 //
 //   reference_bench                      425,984 tokens, both types, without and with an order
 //   reference_bench --type=float32 --order=off --rounds=5
 //   reference_bench --quick              16,384 tokens, two rounds
-//   reference_bench --folder=/srv        where files lie whose pages are in memory; else /dev/shm
-//   reference_bench --disk=/srv          where files lie whose pages are dropped before a job; else
-//                                        where temporary files do; none: without these rows
+//   reference_bench --folder=/srv        folder of files in memory (/dev/shm)
+//   reference_bench --disk=/srv          folder of files whose pages are dropped before a job (the
+//                                        system's temporary folder); none: without these rows
 #include <malloc.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,7 +43,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kNoDisk[] = "none";
 
-// Empty where the system names none.
 std::string TemporaryFolder() {
   std::error_code error;
   return std::filesystem::temp_directory_path(error);
@@ -73,15 +72,14 @@ int64_t BytesIn(const JobSpec& spec) {
 
 int64_t BytesOut(const JobSpec& spec) { return spec.tokens * RowBytes(spec, TensorKind::kOut); }
 
-// One row of a table.
 struct Path {
   std::string name;
   std::function<void()> run;
-  std::function<absl::Status()> before = nullptr;  // not measured; an error: nor is the path
-  int64_t bytes = 0;  // that it carries; a job's path says none, and is held against the engine
-  std::string why_not = "";            // it is not measured
+  std::function<absl::Status()> before = nullptr;  // untimed; its error skips the path
+  int64_t bytes = 0;                   // carried; 0 for a job, which is compared with the engine
+  std::string why_not = "";            // the reason of a skipped path
   std::vector<double> seconds = {};    // by round
-  std::vector<double> processor = {};  // likewise; all processes together
+  std::vector<double> processor = {};  // by round; CPU seconds of all processes
 };
 
 double Median(std::vector<double> values) {
@@ -92,7 +90,7 @@ double Median(std::vector<double> values) {
 
 double Best(const std::vector<double>& values) { return std::ranges::min(values); }
 
-// One type's files and services, for jobs without and with an order.
+// Files and services of one type. Their jobs run without and with an order.
 class Bench {
  public:
   Bench(const Options& options, const RowPrinter& table, DataType dtype)
@@ -112,7 +110,7 @@ class Bench {
     const auto device = OrFail(MakeDevice({}));
     OneShardJob engine = EngineJob(spec, *device, memory_->files());
     std::vector<Path> paths = PathsOf(spec, engine);
-    for (int64_t round = 0; round <= options_.rounds; ++round) {  // the first is for warmth
+    for (int64_t round = 0; round <= options_.rounds; ++round) {  // round 0 is a warm-up
       for (Path& path : paths) Run(spec, round, path);
     }
     const Path engine_alone = paths.front();
@@ -129,7 +127,7 @@ class Bench {
                                    static_cast<int>(options_.workers));
   }
 
-  // They refer to spec and engine.
+  // The paths refer to spec and engine.
   std::vector<Path> PathsOf(const JobSpec& spec, OneShardJob& engine) const {
     const int64_t in = BytesIn(spec), out = BytesOut(spec);
     const auto in_memory = [this, &spec] { memory_->RunByReference(spec); };
@@ -173,7 +171,6 @@ class Bench {
     path.processor.push_back(processor);
   }
 
-  // Of this process and the services'.
   double Processor() const {
     double seconds = ProcessorSeconds(0);
     for (const Place* const place : {memory_.get(), disk_.get()}) {
@@ -183,7 +180,6 @@ class Bench {
     return seconds;
   }
 
-  // The sum of the two in each round.
   static Path Bound(const std::string& name, const Path& engine, const Path& socket) {
     Path bound{.name = name};
     for (size_t i = 0; i < engine.seconds.size(); ++i) {
@@ -225,17 +221,16 @@ class Bench {
   const RowPrinter& table_;
   const DataType dtype_;
   std::unique_ptr<Place> memory_, disk_;
-  std::string no_disk_;  // why there are no files on a disk
+  std::string no_disk_;  // reason
 };
 
 void Run(const Options& options) {
   std::printf(
       "\n### Tensors in files: 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4]\n\n"
       "Files in memory: %s; on a disk: %s. Workers of each service: %lld. %lld rounds, in each all "
-      "rows but the bounds one after the other. The first job gets fresh pages for its shards "
-      "where "
-      "what went before took longer than these are kept; those that follow at once "
-      "do not. Percentages are of the engine's rate.\n\n",
+      "rows but the bounds one after the other. The first job gets fresh pages for its shards if "
+      "earlier work outlasted the pages that are kept; the next job does not. Percentages are of "
+      "the engine's rate.\n\n",
       options.folder.c_str(), options.disk.c_str(), static_cast<long long>(options.workers),
       static_cast<long long>(options.rounds));
   const RowPrinter table({"tokens", "type", "Hilbert order", "through", "tokens/s",
@@ -251,30 +246,30 @@ void Run(const Options& options) {
 }  // namespace hilbert_ring::bench
 
 int main(int argc, char** argv) {
-  // As the command does: buffers of the transport are kept, not taken from the system each time.
+  // Keeps the transport's buffers, like the command.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
   hilbert_ring::bench::Options options;
   bool quick = false;
   CLI::App app("The published job with its tensors in files.");
-  app.add_option("--folder", options.folder, "where the files lie whose pages are in memory")
+  app.add_option("--folder", options.folder, "Folder of files in memory")
       ->capture_default_str()
       ->check(CLI::ExistingDirectory);
   app.add_option("--disk", options.disk,
-                 "where the files lie whose pages are dropped before a job; none: without these")
+                 "Folder of files whose pages are dropped before a job (none: without these rows)")
       ->capture_default_str()
       ->check(CLI::ExistingDirectory |
               CLI::IsMember(std::vector<std::string>{hilbert_ring::bench::kNoDisk}));
-  app.add_option("--type", options.types, "float32, bfloat16 or both")
+  app.add_option("--type", options.types, "Types: float32, bfloat16 or both")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  app.add_option("--order", options.orders, "off, on or both: without and with a Hilbert order")
+  app.add_option("--order", options.orders, "Hilbert order: off, on or both")
       ->capture_default_str()
       ->check(CLI::IsMember({"off", "on"}));
   app.add_option("--tokens", options.tokens)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--rounds", options.rounds)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_flag("--quick", quick, "16,384 tokens, two rounds");
+  app.add_flag("--quick", quick, "Run 16,384 tokens and two rounds");
   CLI11_PARSE(app, argc, argv);
   if (quick) {
     options.tokens = 16'384;

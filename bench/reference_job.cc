@@ -23,7 +23,7 @@ namespace hilbert_ring::bench {
 namespace {
 
 constexpr const char* kInputs[] = {"q", "k", "v"};
-constexpr int64_t kElements = 977 * 512;  // rows repeat, but not soon
+constexpr int64_t kElements = 977 * 512;  // a long period of repeated rows
 
 std::string MakeFolder(const std::string& beneath) {
   std::string path = beneath + "/reference_bench.XXXXXX";

@@ -1,5 +1,5 @@
-// The ways of one job that reference_bench measures: by the engine alone, with its tensors in
-// files, and with its tensors sent.
+// The job of reference_bench in its variants: by the engine alone, with tensors passed by path, and
+// with tensors sent.
 //
 //   const Place place("/dev/shm", PublishedJob(tokens, dtype, false), 1);  // files, and a service
 //   EngineJob(spec, *device, place.files()).Run();
@@ -24,7 +24,7 @@
 
 namespace hilbert_ring::bench {
 
-// A data root beneath a folder, with q, k and v of random numbers; removed with the object.
+// A folder with q, k and v of random numbers, used as data root. Removed with the object.
 class Files {
  public:
   Files(const std::string& folder, const JobSpec& spec);
@@ -35,20 +35,17 @@ class Files {
   std::string root() const { return folder_.string(); }
   std::string Path(const std::string& name) const { return folder_ / (name + ".npy"); }
 
-  // Those of q, k and v, with the errors of bench::DropPages.
   absl::Status DropInputPages() const;
 
-  // q, k and v, one after the other, each from its first byte to its last.
   void ReadInputs() const;
 
  private:
   const std::filesystem::path folder_;
 };
 
-// The job for the engine alone, its rows at their places.
 OneShardJob EngineJob(const JobSpec& spec, Device& device, const Files& files);
 
-// Files, and a service that has them in its data root. Specs of its jobs have the sizes of `sizes`.
+// Files, and a service with them as data root. Its jobs have the sizes of `sizes`.
 class Place {
  public:
   Place(const std::string& folder, const JobSpec& sizes, int workers);
@@ -59,8 +56,7 @@ class Place {
   // The workers read the files and write out.npy.
   void RunByReference(const JobSpec& spec) const;
 
-  // This process reads the files, sends them, and writes out.npy: as the command does where the
-  // service does not see the files.
+  // This process reads the files, sends them, and writes out.npy.
   void RunSent(const JobSpec& spec) const;
 
  private:

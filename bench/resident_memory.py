@@ -1,7 +1,7 @@
-"""The resident memory of a service's processes and of this one, looked at all the time.
+"""Samples the resident memory of a service's processes and of this one.
 
     with ResidentMemory(processes_of(service)) as memory:
-        memory.done = 0.5     # of the work
+        memory.done = 0.5     # share of the work
     memory.growth("client")
     picture([memory])
 """
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from hilbert_ring.draw.plot import Axis, Series, plot
 
-_MOST_SAMPLES = 120  # of a process, in the picture
+_MOST_SAMPLES = 120  # per process, in the picture
 
 
 def processes_of(service):
     """Ids by name: of this program, the coordinator and its workers."""
     def children(process):
-        tasks = Path(f"/proc/{process}/task").iterdir()  # a child is that of the thread which began it
+        tasks = Path(f"/proc/{process}/task").iterdir()  # each thread lists the children that it started
         return sorted(int(child) for task in tasks for child in (task / "children").read_text().split())
 
     (coordinator,) = children(service._guard.pid)  # pylint: disable=protected-access
@@ -28,12 +28,12 @@ def processes_of(service):
 
 
 class ResidentMemory(threading.Thread):
-    """Bytes, ten times a second, from the beginning to the end of a `with` block.
+    """Samples bytes ten times a second within a `with` block.
 
     Attributes:
         processes: ids by name.
-        samples: (seconds of the monotonic clock, what was done, bytes by name).
-        done: the part of the work that is done, 0 to 1, as its owner says.
+        samples: (seconds of the monotonic clock, share of the work, bytes by name).
+        done: the finished share of the work, 0 to 1, which the caller sets.
     """
 
     def __init__(self, processes, period=0.1):
@@ -60,12 +60,12 @@ class ResidentMemory(threading.Thread):
                 with open(f"/proc/{process}/statm") as statm:
                     resident[name] = int(statm.read().split()[1]) * page
             self.samples.append((time.monotonic(), self.done, resident))
-            if len(self.samples) > 4 * _MOST_SAMPLES:  # every second one, half as often from now on
+            if len(self.samples) > 4 * _MOST_SAMPLES:  # keeps every second one and halves the rate
                 self.samples = self.samples[::2]
                 self._period *= 2
 
     def peaks(self, name):
-        """Largest of the second tenth of the work, and of all that follows."""
+        """The peaks in the second tenth of the work, and after it."""
         early = [bytes_[name] for _, done, bytes_ in self.samples if 0.1 <= done < 0.2]
         late = [bytes_[name] for _, done, bytes_ in self.samples if 0.2 <= done]
         return max(early, default=0), max(late, default=0)
@@ -81,7 +81,7 @@ class ResidentMemory(threading.Thread):
 
 
 def picture(memories, title):
-    """Of one or more, one after the other, over common seconds; processes of one name have one line."""
+    """Draws memories over common seconds; processes of one name share a line."""
     sampled = [memory for memory in memories if memory.samples]
     begun = sampled[0].samples[0][0] if sampled else 0.0
     lines = {}

@@ -1,5 +1,4 @@
-// A Markdown table whose rows are printed as they come, so that those that were measured stay when
-// a program is ended.
+// A Markdown table that prints each row at once, so that an aborted program keeps its results.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +16,7 @@ class RowPrinter {
     Line(std::vector<std::string>(head_.size(), "---"));
   }
 
-  // As many cells as the head has: what is missing is empty. A cell breaks neither row nor line.
+  // Pads the row to the head's cells. Replaces '|' and newlines in cells.
   void Print(std::vector<std::string> row) const {
     row.resize(head_.size());
     for (std::string& cell : row) {

@@ -1,6 +1,5 @@
-// Figures of whole jobs through the real service, as Markdown tables, which ./dev bench records:
-// tokens/s, bytes exchanged against the plan and the naive ring, memory of each process against the
-// plan.
+// Whole jobs through the real service, as Markdown tables, which ./dev bench records: tokens/s,
+// bytes exchanged against the plan and the naive ring, memory of each process against the plan.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -76,7 +75,7 @@ void RunJob(const JobSpec& spec, int workers) {
 
 }  // namespace hilbert_ring::testing
 
-// The number of tokens; without it 262,144.
+// Argument: the number of tokens (262,144).
 int main(int argc, char** argv) {
   using namespace hilbert_ring::testing;
   int64_t tokens = 262'144;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Arrays in memory handed to a service on the same host beside the same arrays sent, by the Python client.
+"""Arrays shared with a service on the same host, without a copy, beside the same arrays sent, by the Python client.
 
     shared_arrays.py [--tokens 256,1024,4096,65536,425984] [--rounds 5]
 
-`./dev bench python` builds what it needs and calls this. Each round runs every length both ways, one after the
-other, the first of the two in turn; the first round is not counted. The published configuration, float32, no order.
+`./dev bench python` builds the programs and calls this. Each round runs every length both ways, in alternating order;
+the first round is a warm-up. The published configuration, float32, no order.
 """
 import argparse
 import gc
@@ -20,7 +20,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 from python_client import PATTERN, processor
 
 HEADS, DIM = 8, 64
-WAYS = {"sent": "never", "handed": "auto"}
+WAYS = {"sent": "never", "shared": "auto"}
 
 
 def await_root(client, workers):
@@ -32,18 +32,18 @@ def await_root(client, workers):
 
 
 def measure(client, arrays, how):
-    """Seconds, and the client's of a processor."""
+    """Returns seconds, CPU seconds of the client, and the output."""
     start, used = time.perf_counter(), time.process_time()
     result = client.attend(*arrays, lse=False, by_reference=WAYS[how], progress=False, **PATTERN)
     seconds, used = time.perf_counter() - start, time.process_time() - used
-    assert result.report.by_reference == (how == "handed")
+    assert result.report.by_reference == (how == "shared")
     return seconds, used, result.out
 
 
 def row(tokens, measured):
     middle = {how: statistics.median(seconds for seconds, _ in runs) for how, runs in measured.items()}
     used = {how: statistics.median(used for _, used in runs) for how, runs in measured.items()}
-    pairs = sorted(sent / handed for (sent, _), (handed, _) in zip(measured["sent"], measured["handed"]))
+    pairs = sorted(sent / shared for (sent, _), (shared, _) in zip(measured["sent"], measured["shared"]))
     cells = [f"{tokens:,}", f"{4 * tokens * HEADS * DIM * 4 / 2**20:,.0f}",
              *(f"{1000 * middle[how]:,.1f}" for how in WAYS),
              f"{statistics.median(pairs):.2f} ({pairs[0]:.2f} to {pairs[-1]:.2f})",
@@ -58,7 +58,7 @@ def main():
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     lengths = [int(tokens) for tokens in given.tokens.split(",")]
-    _by_reference.SHARED_BYTES = 1  # whatever is shorter than what is handed by default, too
+    _by_reference.SHARED_BYTES = 1  # shares arrays of any length
     random = np.random.default_rng(1)
     arrays = [random.standard_normal((max(lengths), HEADS, DIM), dtype="f4") for _ in "qkv"]
     measured = {tokens: {how: [] for how in WAYS} for tokens in lengths}
@@ -78,9 +78,9 @@ def main():
                 del out, outs
                 gc.collect()
     print(f"load {os.getloadavg()[0]:.1f} after, {given.rounds} rounds\n")
-    print("Arrays in memory, sent and handed\n")
-    print("| tokens | MiB of q, k, v, out | ms, sent | ms, handed | sent / handed (least to most) | client ms of a processor, sent "
-          "| handed |\n|--:|--:|--:|--:|--:|--:|--:|")
+    print("Arrays in memory, sent and shared\n")
+    print("| tokens | MiB of q, k, v, out | ms, sent | ms, shared | sent / shared (least to most) "
+          "| client ms of a processor, sent | shared |\n|--:|--:|--:|--:|--:|--:|--:|")
     for tokens in lengths:
         print(row(tokens, measured[tokens]))
 

@@ -1,10 +1,10 @@
-// Small jobs through the real service: how many a second, how long each takes, and what they cost
-// of the processor, as a Markdown table, which ./dev bench records. Services and numbers of callers
-// take turns by blocks of jobs, for a machine that others use too drifts.
+// Small jobs through the real service: rate, latency and CPU time, as a Markdown table, which ./dev
+// bench records. Blocks of services and numbers of callers are interleaved, because a shared
+// machine drifts.
 //
 //   small_jobs_bench                                   1 and 16 callers, 64 tokens
 //   small_jobs_bench --against OLD/hilbert-ring-coordinator --callers 1,16,64 --tokens 64,2048
-//   small_jobs_bench --in-a-call 16,64               and so many jobs in each call of one caller
+//   small_jobs_bench --in-a-call 16,64                 also this many jobs in each call of a caller
 #include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -38,18 +38,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Options {
-  std::vector<std::string> coordinators = {""};  // empty: this build's
+  std::vector<std::string> coordinators = {""};  // empty: this build
   std::vector<int> callers = {1, 16};
   std::vector<int64_t> tokens = {64};
-  std::vector<int> in_a_call;  // jobs
+  std::vector<int> in_a_call;  // jobs per call
   int workers = 2;
   int blocks = 10;
-  int jobs = 300;  // of a block
+  int jobs = 300;  // per block
 };
 
-// Of each caller in a block at least: its first and its last jobs run beside fewer others. In
-// blocks of 9 jobs a caller, 64 callers seemed 2 to 14 % slower than 16, in blocks of 60 from 2 %
-// slower to 6 % faster (2 cores of an AMD EPYC).
+// A caller's first and last jobs in a block run beside fewer others. With 9 jobs a caller, 64
+// callers seemed 2 to 14 % slower than 16; with 60, 2 % slower to 6 % faster (2 cores of an AMD
+// EPYC).
 constexpr int kLeastJobsOfACaller = 50;
 
 struct Processor {
@@ -68,7 +68,7 @@ void Add(Processor& sum, const Processor& more) {
 Processor ProcessorOf(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   const std::string line{std::istreambuf_iterator<char>(file), {}};
-  // The name, which ends with the last parenthesis, may hold spaces.
+  // The name may hold spaces and ends with the last parenthesis.
   const std::vector<std::string> fields =
       absl::StrSplit(line.substr(std::min(line.size(), line.rfind(')') + 2)), ' ');
   constexpr size_t kUser = 11, kSystem = 12;
@@ -98,7 +98,6 @@ void AddSince(const Usage& before, const Cluster& cluster, Usage& sum) {
   Add(sum.client, after.client - before.client);
 }
 
-// A job's rows, and where its result goes.
 class Job {
  public:
   explicit Job(int64_t tokens) : spec_(PlainSpec({.tokens = tokens, .heads = 4, .dim = 32})) {
@@ -129,7 +128,6 @@ class Job {
   std::vector<float> q_, k_, v_, out_;
 };
 
-// What one service did of one kind of load.
 struct Tally {
   double seconds = 0;
   std::vector<double> milliseconds;
@@ -172,7 +170,7 @@ absl::Status RunBlock(Service& service, int callers, int jobs, int64_t tokens, T
   return absl::OkStatus();
 }
 
-// One caller, so many jobs in a call; milliseconds are a call's.
+// A caller sends `in_a_call` jobs in each call. Milliseconds are a call's.
 absl::Status RunCalls(Service& service, int in_a_call, int jobs, int64_t tokens, Tally& tally) {
   std::vector<Job> rows(in_a_call, Job(tokens));
   std::vector<client::SmallJob> small;
@@ -210,9 +208,9 @@ void Print(const Service& service, int callers, int in_a_call, int64_t tokens, T
   std::fflush(stdout);
 }
 
-// Loads and services take turns by blocks: a minute in which the machine is slow is then slow for
-// all of them.
-absl::Status RunInTurn(std::vector<Service>& services, const Options& options, int64_t tokens) {
+// Interleaves loads and services by blocks, so that a slow minute slows all of them.
+absl::Status RunInterleaved(std::vector<Service>& services, const Options& options,
+                            int64_t tokens) {
   std::vector<std::vector<Tally>> tallies(options.callers.size(),
                                           std::vector<Tally>(services.size()));
   for (int block = 0; block <= options.blocks; ++block) {
@@ -257,7 +255,7 @@ absl::Status Run(const Options& options) {
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
       options.workers);
   for (const int64_t tokens : options.tokens) {
-    absl::Status status = RunInTurn(services, options, tokens);
+    absl::Status status = RunInterleaved(services, options, tokens);
     if (!status.ok()) return status;
     for (const int in_a_call : options.in_a_call) {
       Tally warm_up, tally;
@@ -276,21 +274,21 @@ absl::Status Run(const Options& options) {
 }  // namespace hilbert_ring::testing
 
 int main(int argc, char** argv) {
-  // As the command does: buffers of the transport are kept, not taken from the system each time.
+  // Keeps the transport's buffers, like the command.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
   hilbert_ring::testing::Options options;
-  CLI::App app("Small jobs: rate, latency, processor; services in turn.");
+  CLI::App app("Rate, latency and CPU time of small jobs; services are interleaved.");
   std::vector<std::string> others;
-  app.add_option("--against", others, "programs of other coordinators")->check(CLI::ExistingFile);
+  app.add_option("--against", others, "Other coordinator programs")->check(CLI::ExistingFile);
   app.add_option("--callers", options.callers)->delimiter(',')->check(CLI::PositiveNumber);
   app.add_option("--tokens", options.tokens)->delimiter(',')->check(CLI::PositiveNumber);
-  app.add_option("--in-a-call", options.in_a_call, "jobs; of this build's service")
+  app.add_option("--in-a-call", options.in_a_call, "Jobs per call, by this build's service")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
   app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--blocks", options.blocks)->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--jobs", options.jobs, "of a block, but 50 of each caller at least")
+  app.add_option("--jobs", options.jobs, "Jobs per block, at least 50 for each caller")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);

@@ -1,9 +1,9 @@
-"""What TLS costs a job: the same files through services with and without, taking turns.
+"""The cost of TLS for a job: the same files through services with and without.
 
-    bench/tls_cost.py --programs build/release/bin [--rounds 9] [--tokens 65536]
+    tls_cost.py --programs build/release/bin [--rounds 9] [--tokens 65536]
 
-Services: callers in clear text and by TLS with a token, their worker on the same host over shared memory;
-then a worker that gets its rows by messages, in clear text and by mutual TLS. One job at a time.
+Two services share memory with a worker on their host; callers use clear text, or TLS with a token. Two others send rows
+to their worker by messages, in clear text or by mutual TLS. Jobs are interleaved and run alone.
 """
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ def make_certificate(folder):
 
 @contextlib.contextmanager
 def started(programs, folder, arguments, worker_arguments):
-    """With one worker: spawned, or by these arguments one that gets its rows by messages."""
+    """A service with a spawned worker, or with a worker of these arguments that receives rows by messages."""
     folder.mkdir()
     coordinator = programs / "hilbert-ring-coordinator"
     arguments = ["--worker-threads=0", *arguments]
@@ -88,7 +88,7 @@ def main():
                 service = started(given.programs, folder / str(len(services)), arguments, worker)
                 services[label] = stack.enter_context(service), access
             seconds = {label: [] for label in services}
-            for round_number in range(given.rounds + 1):  # the first one is warm-up
+            for round_number in range(given.rounds + 1):  # round 0 is a warm-up
                 for label, (service, access) in services.items():
                     taken = run_job(given.programs, folder, service, access)
                     if round_number > 0:

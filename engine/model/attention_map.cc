@@ -87,7 +87,7 @@ absl::Status AttentionMap::RowsOf(const ShardStore& store, int64_t first, int64_
   std::vector<int> shown(static_cast<size_t>(heads));  // branches that show the row's key
   std::vector<double> query(static_cast<size_t>(heads * dim)), key(query.size());
   ClassRow class_row;
-  std::vector<std::byte> of_class, of_keys;  // where they do not lie in host memory
+  std::vector<std::byte> of_class, of_keys;  // copies from device memory
   int64_t query_slide = -1;
   const int64_t key_bytes = heads * dim * ElementBytes(spec.dtype);
   const std::byte* keys = store.Row(TensorKind::kK, first);

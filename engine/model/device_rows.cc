@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-// Tiles come in any number. Their products are of a multiple of this, so that few shapes are made.
+// Products of tiles have a multiple of this many rows, so that few shapes are made.
 constexpr int64_t kProjectedStep = 256;
 
 int64_t RoundUp(int64_t number, int64_t step) { return (number + step - 1) / step * step; }
@@ -51,7 +51,7 @@ class DeviceRows : public RankRows {
   int64_t width() const { return config_.embed_dim; }
   float* Row(int64_t row) const { return residual_ + row * width(); }
 
-  // result_ = operand_ W^T, without the bias: what comes next adds it.
+  // result_ = operand_ W^T; the next step adds the bias.
   ProductTask Product(const DeviceMatrix& matrix, int64_t rows) const {
     return {.dtype = model_.compute(),
             .rows = rows,
@@ -64,7 +64,6 @@ class DeviceRows : public RankRows {
             .workspace_bytes = kProductWorkspaceBytes};
   }
 
-  // operand_ = norm(from).
   RowsTask Norm(const DeviceNorm& norm, int64_t rows, const void* from, DataType dtype) const {
     return {.rows = rows,
             .dim = width(),
@@ -76,7 +75,7 @@ class DeviceRows : public RankRows {
             .to_dtype = model_.compute()};
   }
 
-  // What follows a product: y = result_ + bias.
+  // A task that starts from y = result_ + bias.
   RowsTask OfResult(const DeviceMatrix& matrix, int64_t rows) const {
     return {.rows = rows,
             .dim = matrix.out,
@@ -85,7 +84,7 @@ class DeviceRows : public RankRows {
             .bias = matrix.bias};
   }
 
-  // The rows behind the final norm, where it applies: in result_, else where they are.
+  // Returns the rows after the final norm, in result_, or the residual if no norm applies.
   absl::StatusOr<const float*> Normed(ModelRows rows, FinalNorm norm);
 
   absl::Status Run(std::span<const ModelStep> steps, int64_t layer, const char* where) const {
@@ -101,14 +100,14 @@ class DeviceRows : public RankRows {
   const RowBlocks blocks_;
   Device& device_;
   RowMath* math_ = nullptr;
-  std::vector<std::unique_ptr<Buffer>> buffers_;  // of all below
+  std::vector<std::unique_ptr<Buffer>> buffers_;  // hold all below
   float* residual_ = nullptr;                     // [rows, embed_dim]
-  std::byte* operand_ = nullptr;                  // what a product reads: of the compute type
-  float* result_ = nullptr;                       // what it writes
+  std::byte* operand_ = nullptr;                  // of products, of the compute type
+  float* result_ = nullptr;                       // of products
   void* workspace_ = nullptr;
   int64_t* places_ = nullptr;      // [block]
-  double* coords_ = nullptr;       // [block, 2], where the model has positions
-  double* frequencies_ = nullptr;  // [embed_dim / 4], likewise
+  double* coords_ = nullptr;       // [block, 2], if the model has positions
+  double* frequencies_ = nullptr;  // [embed_dim / 4], if the model has positions
   double* sums_ = nullptr;         // [embed_dim]
   std::vector<float> on_host_;
 };
@@ -137,7 +136,7 @@ absl::Status DeviceRows::Prepare() {
   return device_.CopyIn(frequencies_, frequencies.data(), sizes.frequencies);
 }
 
-// Of the calls of the device it makes none that another thread may not make at the same time.
+// Uses only CopyRowsIn, which is safe while another thread computes on the device.
 absl::Status DeviceRows::PlaceClassTokens(std::span<const int64_t> rows) {
   const std::vector<float>& token = model_.weights().class_token;
   std::vector<float> tokens;
@@ -175,7 +174,7 @@ absl::Status DeviceRows::PlaceTiles(int /*thread*/, const PlacedTiles& tiles) {
                                 .from_stride = config_.input_dim,
                                 .to = operand_,
                                 .to_dtype = model_.compute()});
-    // Rows beyond those that came are computed of what was there before, and used by nobody.
+    // The product's rows beyond `rows` come from old data; nothing reads them.
     steps.emplace_back(
         Product(weights_.projection(), std::min(blocks_.block, RoundUp(rows, kProjectedStep))));
     place.from = result_;

@@ -11,8 +11,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Where nothing has to follow something else directly, weights begin with a multiple of this, as
-// the fastest algorithms for products want them to.
+// Groups of weights begin at multiples of this: the fastest product algorithms require it.
 constexpr int64_t kPlaceBytes = 256;
 
 struct Layout {
@@ -30,15 +29,14 @@ DataType TypeOf(const WeightShape& weight, DataType compute) {
   return weight.shape.size() == 2 ? compute : DataType::kFloat32;
 }
 
-// Weights that the device has: those of the class token's row and of the norm behind pooling stay
-// with the host.
+// The host keeps the class token's row and the norm after pooling.
 bool IsOfDevice(const std::string& name) {
   return name != "cls_token" && !absl::StartsWith(name, "norm.");
 }
 
 Layout LayoutOf(const EncoderConfig& config, DataType compute) {
   Layout layout;
-  // q's weights, then k's and v's; then their biases.
+  // A group is contiguous: q's weights, then k's and v's. Their biases are another group.
   std::map<std::string, std::vector<WeightShape>> groups;
   std::vector<std::string> order;
   for (const WeightShape& weight : WeightShapes(config)) {
@@ -97,7 +95,8 @@ absl::Status DeviceWeights::CopyIn(const EncoderFolder& folder, DataType compute
                           absl::StrCat(folder.path(), ": ", weight.name, ": ", status.message()));
     }
   }
-  // Another device of the same GPU may use them next, which does not wait for copies of this one.
+  // Another device of the GPU does not wait for these copies, so this call reads back the last
+  // byte.
   std::byte last{};
   return memory_->bytes() == 0 ? absl::OkStatus()
                                : device.CopyOut(&last, memory_->data() + memory_->bytes() - 1, 1);

@@ -1,6 +1,6 @@
-// A model's weights in the memory of a device, once for all jobs on it. Matrices are in the type
-// that products take their numbers in, rows as the file has them; all others are float32. Those of
-// q, k and v lie one behind the other, so that one product gives the three.
+// A model's weights in device memory, once for all jobs. Matrices are [out, in] of the products'
+// operand type, other weights float32. q, k and v are contiguous, so that one product computes
+// them.
 #pragma once
 
 #include <cstddef>
@@ -35,20 +35,19 @@ struct DeviceLayer {
   DeviceMatrix fc2;
 };
 
-// Memory of the device that the weights take.
 int64_t DeviceWeightBytes(const EncoderConfig& config, DataType compute);
 
 // Immutable; any number of threads, and all devices of the GPU, may use it.
 class DeviceWeights {
  public:
-  // The device outlives it. Errors of EncoderFolder::Floats, and of the device's memory and copies,
-  // which name the weight.
+  // The device outlives the weights. Errors: EncoderFolder::Floats, the device's (naming the
+  // weight).
   static absl::StatusOr<std::unique_ptr<DeviceWeights>> Load(const EncoderFolder& folder,
                                                              DataType compute, Device& device);
 
-  const DeviceMatrix& projection() const { return projection_; }  // where input_dim is given
+  const DeviceMatrix& projection() const { return projection_; }  // if input_dim > 0
   const std::vector<DeviceLayer>& layers() const { return layers_; }
-  const DeviceNorm& output_norm() const { return output_norm_; }  // where the model has one
+  const DeviceNorm& output_norm() const { return output_norm_; }  // if the model has one
   int64_t bytes() const { return memory_->bytes(); }
 
  private:
@@ -60,7 +59,7 @@ class DeviceWeights {
   DeviceMatrix Matrix(const std::string& name, int64_t out, int64_t in) const;
 
   std::unique_ptr<Buffer> memory_;
-  std::map<std::string, int64_t> places_;  // of weights in it, in bytes
+  std::map<std::string, int64_t> places_;  // of weights in memory_, in bytes
   DeviceMatrix projection_;
   std::vector<DeviceLayer> layers_;
   DeviceNorm output_norm_;

@@ -24,8 +24,7 @@ absl::StatusOr<Operand> OperandFor(const EncoderModelOptions& options) {
   return OperandOf(options.compute);
 }
 
-// Places of matrices begin with a page.
-constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kPageBytes = 4096;  // places of matrices begin at pages
 
 int64_t PlaceBytes(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
@@ -42,7 +41,6 @@ absl::StatusOr<std::map<std::vector<int64_t>, int64_t>> MatrixBytes(const Encode
   return bytes;
 }
 
-// What the packed matrices' bytes depend on.
 std::string KeyOf(const EncoderFolder& folder, Operand operand) {
   const std::string all =
       absl::StrCat(folder.digest(), " ", static_cast<int>(operand), " ", PackingOfThisMachine());
@@ -96,7 +94,7 @@ class WeightLoader {
                                          : WeightMemory::Private(bytes));
     packed_ = model_.memory_->filled();
     RETURN_IF_ERROR(LoadParts());
-    // What others will read is of the version that its key names.
+    // Others read the memory as the version that its key names.
     RETURN_IF_ERROR(folder_.CheckUnchanged());
     return packed_ ? absl::OkStatus() : model_.memory_->Seal();
   }
@@ -116,7 +114,7 @@ class WeightLoader {
     return LoadEnds();
   }
 
-  // What is the host's on any device.
+  // Loads the weights that stay on the host with any device.
   absl::Status LoadEnds() {
     const EncoderConfig& config = model_.config_;
     EncoderWeights& weights = model_.weights_;
@@ -186,7 +184,7 @@ class WeightLoader {
   const EncoderFolder& folder_;
   EncoderModel& model_;
   std::map<std::vector<int64_t>, int64_t> matrix_bytes_;  // by shape
-  int64_t used_ = 0;                                      // of the memory
+  int64_t used_ = 0;                                      // bytes of the memory
   bool packed_ = false;                                   // by another process
 };
 

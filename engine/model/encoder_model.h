@@ -1,9 +1,9 @@
-// An encoder as it is computed with: its config and its weights, packed for products.
+// An encoder's config and its weights, packed for products.
 //
 //   ASSIGN_OR_RETURN(const auto folder, EncoderFolder::Open("models/slide_encoder", digests));
 //   ASSIGN_OR_RETURN(const auto model,
 //                    EncoderModel::Load(folder, {.compute = DataType::kBFloat16}));
-//   model->digest();      // all weights are of this version of the folder
+//   model->digest();      // the version of the folder that all weights are of
 #pragma once
 
 #include <cstdint>
@@ -38,57 +38,51 @@ struct EncoderLayer {
 };
 
 struct EncoderWeights {
-  std::optional<PackedMatrix> projection;  // where input_dim is given
-  std::vector<float> class_token;          // [embed_dim], where there is one
+  std::optional<PackedMatrix> projection;  // if input_dim > 0
+  std::vector<float> class_token;          // [embed_dim]; empty if the model has none
   std::vector<EncoderLayer> layers;
   std::optional<LayerNorm> output_norm;
-  std::optional<LayerNorm> norm;  // behind pooling
+  std::optional<LayerNorm> norm;  // after pooling
 };
 
 struct EncoderModelOptions {
-  DataType compute = DataType::kFloat32;  // of products and attention; or bfloat16
-  // Of bfloat16: products of float32 with its numbers, also where the processor has its own.
+  DataType compute = DataType::kFloat32;  // of products and attention: float32 or bfloat16
+  // With bfloat16: rounds operands to bfloat16 but multiplies in float32, on any processor.
   bool rounded_products = false;
   int64_t max_bytes = std::numeric_limits<int64_t>::max();  // of the weights
-  // A GPU that the weights are for: they lie in its memory, and it outlives the model. Null: they
-  // lie in the host's.
+  // A GPU whose memory the weights take; it outlives the model. Null: host memory.
   Device* device = nullptr;
-  // Of packed matrices in the host's memory, for a key on which their bytes depend: letters and
-  // digits. Empty: memory of this process alone.
+  // Host memory for packed matrices; empty: private. The key is all that their bytes depend on.
   std::function<absl::StatusOr<std::unique_ptr<WeightMemory>>(const std::string& key,
                                                               int64_t bytes)>
       memory;
 };
 
-// The type that products of `compute` take their numbers in: on a GPU, or, where it is null, on
-// this machine's processor, of which not every one has products of bfloat16.
+// The operand type of products on a GPU, or if null on this machine's processor.
 DataType ProductsOn(const Device* gpu, DataType compute);
 
-// Memory that the weights will take, as EncoderModel::bytes() says it afterwards. INVALID_ARGUMENT:
-// a compute type other than float32 and bfloat16; INTERNAL where oneDNN fails.
+// The future EncoderModel::bytes(). Errors: INVALID_ARGUMENT (compute is float16), INTERNAL
+// (oneDNN).
 absl::StatusOr<int64_t> PackedBytes(const EncoderConfig& config,
                                     const EncoderModelOptions& options);
 
-// Immutable; any number of threads may use it.
+// Immutable; thread-safe.
 class EncoderModel {
  public:
-  // While it is loaded, the greatest of its matrices takes up to 8 bytes a number beside bytes().
-  // Where another process has packed the weights already they are not read again. Errors of
-  // PackedBytes, EncoderFolder::Floats, CheckUnchanged and options.memory; RESOURCE_EXHAUSTED,
-  // before anything is allocated: the weights take more than max_bytes.
+  // Loading takes up to 8 bytes for each number of the largest matrix, beside bytes(). Errors:
+  // PackedBytes, EncoderFolder::Floats, CheckUnchanged, options.memory; RESOURCE_EXHAUSTED (more
+  // than max_bytes, before any allocation).
   static absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
       const EncoderFolder& folder, const EncoderModelOptions& options);
 
   const EncoderConfig& config() const { return config_; }
   const std::string& digest() const { return digest_; }  // EncoderFolder::digest()
-  // Of a model on a GPU: class token, output norm and norm alone.
+  // On a GPU these hold only class token, output norm and norm.
   const EncoderWeights& weights() const { return weights_; }
-  // Null where the weights lie in the host's memory.
   const DeviceWeights* device_weights() const { return device_weights_.get(); }
   DataType compute() const { return compute_; }
   Operand operand() const { return operand_; }
 
-  // Memory that the weights take, shared or not.
   int64_t bytes() const { return bytes_; }
   bool shared() const { return memory_ != nullptr && memory_->shared(); }
 
@@ -98,7 +92,7 @@ class EncoderModel {
 
   EncoderConfig config_;
   std::string digest_;
-  std::unique_ptr<WeightMemory> memory_;  // before the matrices that lie in it
+  std::unique_ptr<WeightMemory> memory_;  // declared before the matrices that lie in it
   EncoderWeights weights_;
   std::unique_ptr<DeviceWeights> device_weights_;
   DataType compute_ = DataType::kFloat32;

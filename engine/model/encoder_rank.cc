@@ -50,20 +50,17 @@ class Rank : public EncoderRank {
     return {.first = blocks_.Begin(index), .count = blocks_.Rows(index)};
   }
 
-  std::vector<int64_t> ClassTokenRows() const;  // local ones
+  std::vector<int64_t> ClassTokenRows() const;
+  std::vector<int64_t> LocalRows(int64_t first_tile, int64_t tiles) const;
 
-  // Local rows of the tokens of tiles.
-  std::vector<int64_t> LocalRows(int64_t first, int64_t count) const;
-
-  // OK, or why the job is to end.
+  // Not OK if the job was cancelled or its deadline passed.
   static absl::Status Asked(const EncoderControl& control);
 
-  // work(thread, index) for each block of rows, until one fails or the job is to end.
+  // Calls work(thread, index) for each block of rows, until one fails or the job ends.
   template <typename Work>
   absl::Status ForEachBlock(const EncoderControl& control, const Work& work);
 
-  // work(range of the shard, from, to) for the local rows of each range in a block, until one
-  // fails.
+  // Calls work(range, from, to) for the local rows of each shard range in a block, until one fails.
   template <typename Work>
   absl::Status ForEachRangeOf(int64_t index, const Work& work) const {
     const int64_t begin = blocks_.Begin(index), end = begin + blocks_.Rows(index);
@@ -78,14 +75,14 @@ class Rank : public EncoderRank {
   absl::Status RunBlock(int thread, int64_t index, int64_t layer, const EncoderControl& control);
   absl::Status EmitRows(int thread, int64_t index, int64_t state, const EncoderControl& control);
   absl::Status EmitPooled(int64_t state, const EncoderControl& control);
-  // Of the layer that has just run, whose queries and keys are still there.
+  // `layer` has just run: its queries and keys are still in the shard.
   absl::Status ExchangeMap(int64_t layer, Communicator* communicator, int64_t first_step,
                            const EncoderControl& control);
   absl::Status EmitMap(const EncoderControl& control);
   absl::Status Attend(int64_t layer, Communicator* communicator, int64_t first_step,
                       const EncoderControl& control);
 
-  // A map's exchange has the last one.
+  // The attention's steps, and one for a map's exchange.
   int64_t StepsOfLayer() const { return plan_.attention.costs.steps + 1; }
   bool MapIsOf(int64_t layer) const {
     return outputs_.attention_map && outputs_.attention_map->layer == layer;
@@ -93,8 +90,7 @@ class Rank : public EncoderRank {
   bool Wanted(int64_t state) const {
     return std::ranges::find(outputs_.states, state) != outputs_.states.end();
   }
-  // Of the placing of tiles, as far as progress is told of it: without a projection they are copied
-  // and get their positions, which counts as one number's projection.
+  // Without a projection a placed row counts as the projection of one number.
   double PlacingFlops() const {
     return std::max(ProjectionFlops(plan_, rank_),
                     2.0 * static_cast<double>(blocks_.rows) * static_cast<double>(width()));
@@ -104,7 +100,7 @@ class Rank : public EncoderRank {
     return PlacingFlops() + LayersFlops() +
            static_cast<double>(model_.config().layers) * plan_.attention.costs.workers[rank_].flops;
   }
-  void Tell(const EncoderControl& control, double more) const {
+  void Report(const EncoderControl& control, double more) const {
     if (control.progress) control.progress(std::min(1.0, (flops_ + more) / PlannedFlops()));
   }
 
@@ -117,14 +113,13 @@ class Rank : public EncoderRank {
   const RowBlocks blocks_;
   ThreadPool pool_;
   std::unique_ptr<RankRows> rows_;
-  // q, k, v and out of the layer that runs. Rows of out that no branch selects are the same in
-  // every layer, and stay zero as they were made.
+  // q, k, v and out of the current layer. Rows of out that no branch selects stay zero.
   std::unique_ptr<ShardStore> shard_;
   std::optional<AttentionMap> map_;
-  std::vector<std::vector<float>> map_rows_;  // [threads][block, columns], where a map is wanted
+  std::vector<std::vector<float>> map_rows_;  // [threads][block, columns], with a map
   EncoderFigures figures_;
   std::atomic<int64_t> placed_ = 0;  // tiles
-  double flops_ = 0;                 // of stages that have ended
+  double flops_ = 0;                 // of finished stages
   int64_t attention_peak_bytes_ = 0;
 };
 
@@ -158,10 +153,10 @@ std::vector<int64_t> Rank::ClassTokenRows() const {
   return rows;
 }
 
-std::vector<int64_t> Rank::LocalRows(int64_t first, int64_t count) const {
+std::vector<int64_t> Rank::LocalRows(int64_t first_tile, int64_t tiles) const {
   std::vector<int64_t> rows;
-  rows.reserve(static_cast<size_t>(count));
-  for (const TileSpan& run : plan_.rows.RunsOf(first, count)) {
+  rows.reserve(static_cast<size_t>(tiles));
+  for (const TileSpan& run : plan_.rows.RunsOf(first_tile, tiles)) {
     for (int64_t token = run.first_token; token < run.first_token + run.tiles; ++token) {
       rows.push_back(plan_.attention.shards.Find(token).LocalRow(token));
     }
@@ -186,7 +181,7 @@ absl::Status Rank::PlaceTiles(const JobTiles& tiles, const EncoderControl& contr
          .values = static_cast<const std::byte*>(tiles.values) + begin * tile_bytes,
          .rows = std::span(rows).subspan(begin, size),
          .coords = tiles.coords.subspan(position ? 2 * begin : 0, position ? 2 * size : 0)}));
-    Tell(control, of_row * static_cast<double>(placed_ += size));
+    Report(control, of_row * static_cast<double>(placed_ += size));
     return absl::OkStatus();
   };
   pool_.Run((tiles.count + block - 1) / block, 1, [&](int thread, int64_t piece, int64_t /*end*/) {
@@ -215,7 +210,7 @@ absl::Status Rank::ForEachBlock(const EncoderControl& control, const Work& work)
   return error.Take();
 }
 
-// What follows the attention of `layer` (none before the first) and goes before that of the next.
+// The row work from the attention of `layer` to the next one's; layer -1: before the first.
 absl::Status Rank::RunBlock(int thread, int64_t index, int64_t layer,
                             const EncoderControl& control) {
   const ModelRows block = BlockAt(index);
@@ -255,7 +250,6 @@ absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
 absl::Status Rank::ExchangeMap(int64_t layer, Communicator* communicator, int64_t first_step,
                                const EncoderControl& control) {
   if (!map_->exchanges()) return absl::OkStatus();
-  // The wait is not interrupted by a cancellation: it is asked for before, and by the next blocks.
   if (control.cancelled && control.cancelled()) return absl::CancelledError("job cancelled");
   const int64_t step = layer * StepsOfLayer();
   const Clock::time_point start = Clock::now();
@@ -289,9 +283,9 @@ absl::Status Rank::Attend(int64_t layer, Communicator* communicator, int64_t fir
   const double planned = plan_.attention.costs.workers[rank_].flops;
   ExecuteControl attend{.deadline = control.deadline,
                         .cancelled = control.cancelled,
-                        .progress = [&](double fraction) { Tell(control, fraction * planned); }};
+                        .progress = [&](double fraction) { Report(control, fraction * planned); }};
   if (control.waiting) {
-    // Of two ranks in different layers the one in the earlier layer is behind.
+    // A rank in an earlier layer reports a smaller step: it is behind.
     attend.waiting = [&](int64_t step) {
       control.waiting(step == 0 ? 0 : (layer - 1) * StepsOfLayer() + step);
     };
@@ -331,7 +325,7 @@ absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t fir
     std::atomic<int64_t> done = 0;  // blocks
     RETURN_IF_ERROR(ForEachBlock(control, [&](int thread, int64_t index) -> absl::Status {
       RETURN_IF_ERROR(RunBlock(thread, index, layer, control));
-      Tell(control, planned * static_cast<double>(++done) / static_cast<double>(blocks_.count()));
+      Report(control, planned * static_cast<double>(++done) / static_cast<double>(blocks_.count()));
       return absl::OkStatus();
     }));
     if (outputs_.pooling != Pooling::kNone && Wanted(layer + 1)) {
@@ -340,7 +334,7 @@ absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t fir
     figures_.row_seconds += SecondsSince(start);
     if (control.rows_span) control.rows_span(layer + 1, start, Clock::now());
     flops_ += planned;
-    Tell(control, 0);
+    Report(control, 0);
     if (control.layer && layer >= 0) control.layer(layer + 1);
   }
   figures_.product_flops = ProductFlops(plan_, rank_);

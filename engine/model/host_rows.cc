@@ -13,14 +13,14 @@
 namespace hilbert_ring {
 namespace {
 
-// The products of a block of so many rows, one for each shape of weights. Thread-safe.
+// The products of a block of `rows` rows, one for each shape of weights. Thread-safe.
 struct BlockProducts {
   static absl::StatusOr<BlockProducts> Make(const EncoderModel& model, int64_t rows);
 
   int64_t rows = 0;
   int64_t scratch_bytes = 0;
   std::optional<RowProduct> projection;
-  std::optional<RowProduct> to_attention;      // q, k, v: results of the attention's type if it can
+  std::optional<RowProduct> to_attention;      // q, k, v: of the operand's storage type
   std::optional<RowProduct> square, fc1, fc2;  // results of float32
 };
 
@@ -45,14 +45,13 @@ absl::StatusOr<BlockProducts> BlockProducts::Make(const EncoderModel& model, int
   return products;
 }
 
-// A layer of an encoder on a block of rows, but for its attention: each thread has one of these,
-// with buffers that all layers share. Rows are dense.
+// A layer's row work on one block of dense rows. Each thread has one, whose buffers serve all
+// layers.
 class RowBlock {
  public:
   explicit RowBlock(const EncoderModel& model) : model_(model), kernels_(BestRowKernels()) {}
 
-  // products: of the most rows that a call brings, whose scratch is the greatest.
-  // RESOURCE_EXHAUSTED without memory.
+  // `products` is of the largest block. Errors: RESOURCE_EXHAUSTED.
   absl::Status Prepare(const BlockProducts& products, Device& device) {
     const EncoderConfig& config = model_.config();
     const int64_t element = ElementBytes(StorageOf(model_.operand()));
@@ -69,10 +68,9 @@ class RowBlock {
     return operand_->bytes() + result_->bytes() + static_cast<int64_t>(scratch_.size());
   }
 
-  // `products` of all calls: of exactly `rows` rows, or more for Project alone.
+  // Below, `products` is of exactly `rows` rows, except in Project, which allows more.
 
-  // tiles: of `dtype`, [rows, tile_dim]. Returns float32 [rows, embed_dim], valid until the next
-  // call.
+  // tiles: [rows, tile_dim]. Returns float32 [rows, embed_dim], valid until the next call.
   absl::StatusOr<const float*> Project(const BlockProducts& products, DataType dtype,
                                        const std::byte* tiles, int64_t rows);
 
@@ -84,7 +82,7 @@ class RowBlock {
   absl::Status AfterAttention(const BlockProducts& products, const EncoderLayer& layer,
                               const std::byte* attention, float* x);
 
-  // The rows after a norm, valid until the next call.
+  // Valid until the next call.
   const float* Normed(const LayerNorm& norm, const float* x, int64_t rows);
 
  private:
@@ -95,11 +93,11 @@ class RowBlock {
 
   const EncoderModel& model_;
   const RowKernels& kernels_;
-  std::unique_ptr<Buffer> operand_;  // what a product reads
-  std::unique_ptr<Buffer> result_;   // float32 that a product writes
+  std::unique_ptr<Buffer> operand_;  // of products
+  std::unique_ptr<Buffer> result_;   // float32, of products
   std::vector<std::byte> scratch_;
-  std::vector<float> row_;         // of the widest operand
-  std::vector<uint16_t> rounded_;  // likewise
+  std::vector<float> row_;         // as wide as the widest operand
+  std::vector<uint16_t> rounded_;  // as wide as the widest operand
 };
 
 std::byte* RowBlock::OperandRow(int64_t row, int64_t dim) {
@@ -147,7 +145,7 @@ absl::StatusOr<const float*> RowBlock::Project(const BlockProducts& products, Da
     kernels_.widen(dtype, tiles + i * row_bytes, dim, row_.data());
     TakeAsOperand(row_.data(), i, dim);
   }
-  // Rows of the block that the call does not bring hold what they held before.
+  // The product's rows beyond `rows` come from old data; nothing reads them.
   RETURN_IF_ERROR(products.projection->Run(*model_.weights().projection, operand_->data(), result,
                                            scratch_.data()));
   return result;

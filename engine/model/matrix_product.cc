@@ -16,8 +16,7 @@ namespace {
 
 using Memory = dnnl::memory;
 
-// Rows of the product that the layout of weights is chosen for. Products of other numbers of rows
-// take them as they are.
+// The layout of weights is chosen for a product of this many rows. Others use the same layout.
 constexpr int64_t kRowsOfLayout = 256;
 
 const dnnl::engine& Processor() {
@@ -25,7 +24,7 @@ const dnnl::engine& Processor() {
   return processor;
 }
 
-// What oneDNN throws, as a status.
+// Calls oneDNN and returns its exception as a status.
 template <typename F>
 absl::Status Caught(const char* what, const F& call) {
   try {
@@ -95,7 +94,7 @@ absl::StatusOr<int64_t> PackedMatrixBytes(const MatrixShape& shape) {
 struct PackedMatrix::Packed {
   MatrixShape shape;
   Memory::desc layout;
-  std::byte* weights = nullptr;  // somebody else's memory
+  std::byte* weights = nullptr;  // not owned
   std::vector<float> bias;
 };
 
@@ -133,7 +132,7 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Make(std::span<std::byte> place,
   packed->weights = place.data();
   if (weights.empty()) return PackedMatrix(std::move(packed));
   RETURN_IF_ERROR(Caught("oneDNN's packing of weights", [&] {
-    // Rows of the file are columns of the product.
+    // Rows of the file are columns of the product: [in, out] with `ba` strides.
     const Memory::desc plain({shape.in, shape.out}, Memory::data_type::f32, Memory::format_tag::ba);
     Memory from(plain, Processor(), const_cast<float*>(weights.data()));
     Memory to(packed->layout, Processor(), packed->weights);

@@ -1,6 +1,5 @@
-// Products of blocks of rows with weights: to = from W^T + bias, by oneDNN, on the calling thread
-// alone: each thread of a pool takes blocks of its own, so that what is done before and after a
-// product finds its rows in the cache.
+// Products to = from W^T + bias, by oneDNN, on the calling thread: each thread multiplies its own
+// blocks, whose rows stay in its cache.
 //
 //   auto weights = PackedMatrix::Make(place, {.out = 768, .in = 3072, .operand = operand}, w, b);
 //   auto product = RowProduct::Make(weights->shape(), 256);     // serves all weights of the shape
@@ -20,16 +19,15 @@
 
 namespace hilbert_ring {
 
-// How products take their numbers. Sums are float32 always.
+// Operand types of products. Sums are float32.
 enum class Operand {
   kFloat32,
   kBFloat16,
-  // bfloat16's numbers in float32, where the processor has no products of bfloat16: the same result
-  // but for the order of sums, at the speed of float32.
+  // bfloat16's numbers in float32 (without bfloat16 products). Only the order of sums differs.
   kRoundedFloat32,
 };
 
-// That of a compute type on this machine; float16 has none.
+// The operand of a compute type (not float16) on this machine.
 Operand OperandOf(DataType compute);
 DataType StorageOf(Operand operand);  // float32 or bfloat16
 
@@ -39,15 +37,14 @@ struct MatrixShape {
   bool operator==(const MatrixShape&) const = default;
 };
 
-// Of a matrix as it is packed, without its bias. INTERNAL where oneDNN fails.
+// Bytes of a packed matrix without its bias. Errors: INTERNAL (oneDNN).
 absl::StatusOr<int64_t> PackedMatrixBytes(const MatrixShape& shape);
 
-// Weights [out, in] in the layout that products want them in, and their bias. Immutable.
+// Weights [out, in] in the layout of the products, and their bias. Immutable.
 class PackedMatrix {
  public:
-  // weights [out, in], bias [out]. place: memory that outlives it, PackedMatrixBytes, aligned
-  // to 64. weights empty: they are there already, as a process of this machine has packed them.
-  // INTERNAL where oneDNN fails.
+  // weights [out, in], bias [out]; empty weights: `place` holds them packed. place:
+  // PackedMatrixBytes, aligned to 64; outlives the matrix. Errors: INTERNAL (oneDNN).
   static absl::StatusOr<PackedMatrix> Make(std::span<std::byte> place, const MatrixShape& shape,
                                            std::span<const float> weights,
                                            std::span<const float> bias);
@@ -69,7 +66,7 @@ class PackedMatrix {
 // Thread-safe: any number of threads may run it, each with scratch of its own.
 class RowProduct {
  public:
-  // Of `rows` rows at once, results of type `to`: float32 or bfloat16.
+  // Multiplies `rows` rows at once; results are of type `to`: float32 or bfloat16.
   static absl::StatusOr<RowProduct> Make(const MatrixShape& shape, int64_t rows, DataType to);
 
   RowProduct(RowProduct&&) noexcept;
@@ -78,8 +75,7 @@ class RowProduct {
 
   int64_t scratch_bytes() const;
 
-  // from: [rows, in] of StorageOf(shape.operand); to: [rows, out]. Both dense, and apart. INTERNAL
-  // where oneDNN fails.
+  // from: [rows, in] of StorageOf(operand); to: [rows, out], apart. Errors: INTERNAL (oneDNN).
   absl::Status Run(const PackedMatrix& weights, const void* from, void* to,
                    std::byte* scratch) const;
 
@@ -89,11 +85,10 @@ class RowProduct {
   std::unique_ptr<Kernel> kernel_;
 };
 
-// What the layout of packed weights depends on beside the shape: the library's version and the
-// machine's instructions. Letters and digits.
+// Identifies packed layouts by library version and machine instructions, in letters and digits.
 std::string PackingOfThisMachine();
 
-// From here on products of this thread run on it alone. Called by a thread before its first one.
+// Limits later products of this thread to it. Each thread calls it before its first product.
 void KeepProductsOnThisThread();
 
 }  // namespace hilbert_ring

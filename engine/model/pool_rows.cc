@@ -9,10 +9,10 @@
 namespace hilbert_ring {
 namespace {
 
-// One thread sums the rows of a piece in their order. A slide's pieces are added in theirs.
+// A thread sums a piece's rows in order; a slide's pieces are added in order.
 struct SlidePiece {
-  int64_t slide = 0;      // of the part
-  int64_t local_row = 0;  // of the rank
+  int64_t slide = 0;      // in the part
+  int64_t local_row = 0;  // in the rank
   int64_t rows = 0;
 };
 

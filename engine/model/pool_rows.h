@@ -16,7 +16,7 @@ struct PoolTask {
   FinalNorm norm = FinalNorm::kApplied;  // to each row before it is summed
 };
 
-// The same bits for any number of threads. Errors of RankRows::AddSums.
+// The sums have the same bits for any number of threads. Errors: RankRows::AddSums.
 absl::StatusOr<PooledPart> PoolRows(const PoolTask& task, RankRows& rows, ThreadPool& pool);
 
 }  // namespace hilbert_ring

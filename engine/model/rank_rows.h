@@ -1,6 +1,5 @@
-// The rows of a rank between two attentions: where the residual lies, and all that layers do to it,
-// block by block. On a CPU they lie in host memory and the threads of a pool have a block each; on
-// a GPU they lie in its memory, and one block at a time is computed there.
+// A rank's rows between two attentions: the residual, and the layers' row operations by blocks.
+// Threads of a pool share the blocks of a CPU. A GPU computes one block at a time in its memory.
 //
 //   ASSIGN_OR_RETURN(auto rows, MakeHostRows(model, blocks, threads, device));   // all its memory
 //   rows->PlaceClassTokens(...), rows->PlaceTiles(thread, tiles)                 // the residual
@@ -24,7 +23,6 @@
 
 namespace hilbert_ring {
 
-// Rows of a slide that are summed together.
 inline constexpr int64_t kPooledPieceRows = 1024;
 
 // Local rows [first, first + count) of the rank.
@@ -36,45 +34,41 @@ struct PlacedTiles {
   DataType dtype = DataType::kFloat32;
   const std::byte* values = nullptr;  // [rows.size(), tile_dim], memory of the device
   std::span<const int64_t> rows;      // local rows
-  std::span<const double> coords;     // [rows.size(), 2] where the model has positions
+  std::span<const double> coords;     // [rows.size(), 2] if the model has positions
 };
 
-// Calls of different threads may run at once, on rows of their own.
+// Different threads may call at once for different rows.
 class RankRows {
  public:
   virtual ~RankRows() = default;
 
-  // Memory of the device that it has.
   virtual int64_t bytes() const = 0;
 
   virtual absl::Status PlaceClassTokens(std::span<const int64_t> rows) = 0;
 
-  // At most as many as a block has. Coordinates are within the grid.
+  // `tiles` has at most a block's rows, with coordinates within the grid.
   virtual absl::Status PlaceTiles(int thread, const PlacedTiles& tiles) = 0;
 
-  // Of one of the blocks. Rows of q, k, v and out are of the compute type, memory of the device,
-  // [block.count, embed_dim].
+  // Rows of q, k, v and out are of the compute type, in device memory: [block.count, embed_dim].
   virtual absl::Status BeforeAttention(int thread, int64_t layer, ModelRows block,
                                        std::array<std::byte*, 3> q_k_v) = 0;
   virtual absl::Status AfterAttention(int thread, int64_t layer, ModelRows block,
                                       const std::byte* out) = 0;
 
-  // Rows of a block in host memory, behind the final norm where it is applied and the model has
-  // one: [rows.count, embed_dim], valid until the thread's next call.
+  // Host memory [rows.count, embed_dim] after the norm, valid until the thread's next call.
   virtual absl::StatusOr<const float*> OnHost(int thread, ModelRows rows, FinalNorm norm) = 0;
 
-  // sums [embed_dim] += the rows, behind that norm, in float64. At most kPooledPieceRows of them.
+  // sums [embed_dim] += the rows after that norm, in float64. At most kPooledPieceRows rows.
   virtual absl::Status AddSums(int thread, ModelRows rows, FinalNorm norm, double* sums) = 0;
 };
 
-// Of a model in host memory, for so many threads of a device whose memory is the host's. Model and
-// device outlive it. RESOURCE_EXHAUSTED without memory, INTERNAL where oneDNN fails.
+// Model and device outlive the rows. Errors: RESOURCE_EXHAUSTED, INTERNAL (oneDNN).
 absl::StatusOr<std::unique_ptr<RankRows>> MakeHostRows(const EncoderModel& model,
                                                        const RowBlocks& blocks, int threads,
                                                        Device& device);
 
-// Of a model in the device's memory, for one thread. Model and device outlive it. Errors of
-// Device::row_math and of its memory; those of calls name the layer.
+// Model and device outlive the rows. A single thread calls them. Errors: those of Device::row_math
+// and its memory; later errors name the layer.
 absl::StatusOr<std::unique_ptr<RankRows>> MakeDeviceRows(const EncoderModel& model,
                                                          const RowBlocks& blocks, Device& device);
 

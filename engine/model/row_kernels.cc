@@ -4,11 +4,11 @@
 
 #include "engine/spec/numbers.h"
 
-// As in the attention's kernels, whose conversions are used here.
+// The same targets as the attention's kernels, whose conversions are used here.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/model/row_kernels.cc"
-// Everything after foreach_target.h is compiled once per target, so that it must come first.
+// foreach_target.h compiles everything after it once per target, so it comes first.
 // clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
@@ -21,12 +21,12 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-namespace {  // other files have kernels of their own in this namespace
+namespace {  // because other files have kernels of the same names
 
 using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 
-// value(x) for every x of a row, in four sums of vectors and one of what is left.
+// Sums value(x) over a row, in four vector sums and one scalar sum.
 template <typename OfVector, typename OfOne>
 HWY_INLINE float SumOver(int64_t dim, const OfVector& of_vector, const OfOne& of_one) {
   const Tag d;
@@ -45,7 +45,7 @@ HWY_INLINE float SumOver(int64_t dim, const OfVector& of_vector, const OfOne& of
   return rest + hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
-// Of rows whose squares are too great for float32.
+// Norms a row whose squares overflow float32.
 void NormOfFloat64(const float* from, const NormView& norm, int64_t dim, float* to) {
   const auto count = static_cast<double>(dim);
   double mean = 0, variance = 0;
@@ -109,7 +109,7 @@ HWY_INLINE void GeluOf(D d, float* at) {
   const auto t = hn::Mul(z, z);
   const auto inside = hn::Div(hn::Mul(z, Polynomial(d, t, kErfP)), Polynomial(d, t, kErfQ));
   const auto one = hn::Set(d, 1.0f);
-  // Not a number stays one, since it is not beyond the end.
+  // A NaN is not greater than the end, so it stays a NaN.
   const auto erf =
       hn::IfThenElse(hn::Gt(hn::Abs(z), hn::Set(d, kErfEnd)), hn::CopySign(one, z), inside);
   hn::StoreU(hn::Mul(hn::Mul(hn::Set(d, 0.5f), value), hn::Add(one, erf)), d, at);

@@ -25,11 +25,10 @@ namespace hilbert_ring {
 namespace {
 
 constexpr auto kPoll = absl::Milliseconds(20);
-constexpr int64_t kHeadBytes = 4096;  // before the data, which begins with a page
+constexpr int64_t kHeadBytes = 4096;  // before the data, which begins at a page
 
-// Of files that are filled.
 struct Head {
-  static constexpr uint64_t kMagic = 0x73746867'69657772;  // another one with another layout
+  static constexpr uint64_t kMagic = 0x73746867'69657772;  // changes with the layout
   uint64_t magic = 0;
   int64_t bytes = 0;
   Digest digest{};  // of the data
@@ -37,7 +36,7 @@ struct Head {
 
 std::string PrefixOf() { return absl::StrCat("hilbert-ring-weights-", geteuid(), "-"); }
 
-// The open file, unlinked with its last user.
+// An open file that its last user unlinks.
 class SharedFile {
  public:
   SharedFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -54,7 +53,6 @@ class SharedFile {
     return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": ", what));
   }
 
-  // Whether the name is still this file's.
   bool IsThere() const {
     struct stat named {
     }, open{};
@@ -69,7 +67,7 @@ class SharedFile {
 
 struct Locked {
   std::unique_ptr<SharedFile> file;
-  bool alone = false;  // nobody reads it
+  bool alone = false;  // exclusive lock: no reader
 };
 
 class PrivateMemory : public WeightMemory {
@@ -110,7 +108,7 @@ class SharedWeights : public WeightMemory {
     }
     if (alone_) return absl::OkStatus();
     errno = EIO;
-    return file_->Error("is read by others, and is not what was sealed");
+    return file_->Error("does not have its sealed checksum, and other processes read it");
   }
 
   std::byte* data() override { return mapped_ + kHeadBytes; }
@@ -131,7 +129,6 @@ class SharedWeights : public WeightMemory {
     return Sha256(std::span<const std::byte>(data(), static_cast<size_t>(bytes_)));
   }
 
-  // Nobody writes from here on, and others may read.
   absl::Status Close() {
     if (mprotect(mapped_, static_cast<size_t>(kHeadBytes + bytes_), PROT_READ) != 0 ||
         flock(file_->fd(), LOCK_SH) != 0) {
@@ -148,7 +145,7 @@ class SharedWeights : public WeightMemory {
   bool filled_ = false;
 };
 
-// Of this user and no link, so that nobody else can write it.
+// Checks that the file is regular and that only this user can write it.
 absl::Status CheckOurs(const SharedFile& file, struct stat& is) {
   if (fstat(file.fd(), &is) != 0) return file.Error("cannot be looked at");
   if (!S_ISREG(is.st_mode) || is.st_uid != geteuid() || (is.st_mode & 0077) != 0) {
@@ -159,14 +156,14 @@ absl::Status CheckOurs(const SharedFile& file, struct stat& is) {
   return absl::OkStatus();
 }
 
-// For how long a file has not been changed, and been waited for.
+// Measures how long a file was waited for, and how long it has not changed.
 class Wait {
  public:
   explicit Wait(absl::Duration longest, absl::Duration patience)
       : longest_(absl::ToChronoMilliseconds(longest)),
         patience_(absl::ToChronoMilliseconds(patience)) {}
 
-  // Whether it is over, where the file was changed then.
+  // `changed`: the file's modification time now.
   bool IsOver(const timespec& changed) {
     const Clock::time_point now = Clock::now();
     if (changed.tv_sec != changed_.tv_sec || changed.tv_nsec != changed_.tv_nsec) {
@@ -185,7 +182,7 @@ class Wait {
   timespec changed_ = {};
 };
 
-// Locked: exclusively while it is not filled, and shared where others read it already.
+// Returns the file locked: exclusively to fill it, or shared if others read it already.
 absl::StatusOr<Locked> OpenLocked(const std::string& path, int64_t bytes, Wait wait) {
   while (true) {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -193,15 +190,15 @@ absl::StatusOr<Locked> OpenLocked(const std::string& path, int64_t bytes, Wait w
     if (fd < 0) return file->Error("cannot be opened");
     struct stat is {};
     RETURN_IF_ERROR(CheckOurs(*file, is));
-    // One that others read is filled: an exclusive lock was there until then.
+    // A shared lock succeeds only on a filled file, because filling holds an exclusive one.
     const bool alone = flock(fd, LOCK_EX | LOCK_NB) == 0;
     if (alone || flock(fd, LOCK_SH | LOCK_NB) == 0) {
-      if (!file->IsThere()) continue;  // its last user has just removed it
+      if (!file->IsThere()) continue;  // its last user has removed it
       RETURN_IF_ERROR(CheckOurs(*file, is));
       if (is.st_size == kHeadBytes + bytes) return Locked{std::move(file), alone};
       if (alone) {
         if (ftruncate(fd, 0) != 0) return file->Error("cannot be resized");
-        // All of its pages now, for one that is missing later would end the process.
+        // Allocates all pages now: a page that is missing later would kill the process.
         errno = posix_fallocate(fd, 0, kHeadBytes + bytes);
         if (errno != 0) {
           return absl::ResourceExhaustedError(
@@ -242,7 +239,7 @@ void WeightMemory::RemoveUnused(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     if (!absl::StartsWith(entry.path().filename().string(), PrefixOf())) continue;
     const int fd = open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    const SharedFile unused(entry.path().string(), fd);  // removes it where nobody has it
+    const SharedFile unused(entry.path().string(), fd);  // removes the file if no process has it
   }
 }
 

@@ -1,6 +1,5 @@
-// The cells that exist in the square (cube) that a curve fills, each holding one token, in
-// row-major order: a grid, or the implicit square of a run, whose last row may be a part of one and
-// whose rows beyond it are missing.
+// The existing cells of a curve's square (cube), a token each, in row-major order: a grid, or a
+// run's implicit square, whose last row may be partial.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +13,11 @@ namespace hilbert_ring {
 
 struct CellRegion {
   int axes = 2;
-  int bits = 1;  // the enclosing square (cube) has 2^bits cells a side
+  int bits = 1;  // the square (cube) has 2^bits cells a side
   int64_t cols = 0;
-  int64_t rows = 0;  // whole ones, of a plane
+  int64_t rows = 0;  // whole rows of a plane
   int64_t planes = 1;
-  int64_t rest = 0;  // cells of one more row after the last, in 2-D only
+  int64_t rest = 0;  // cells of a partial last row, only in 2-D
 
   // The smallest square of a power of two cells a side that holds `tokens` tokens.
   static CellRegion Square(int64_t tokens) {
@@ -58,7 +57,7 @@ struct CellRegion {
     return static_cast<int64_t>((cell.z * rows + cell.y) * cols + cell.x);
   }
 
-  // Existing cells of the square (cube) of `side` cells a side at `origin`.
+  // Existing cells in the square (cube) at `origin` with `side` cells a side.
   int64_t Count(const Cell& origin, int64_t side) const {
     const auto x = static_cast<int64_t>(origin.x), y = static_cast<int64_t>(origin.y);
     const int64_t wide = std::clamp<int64_t>(cols - x, 0, side);

@@ -7,11 +7,11 @@
 namespace hilbert_ring {
 namespace {
 
-// What the bitwise definitions have done to the bits of lower levels once the higher ones are read.
+// The effect of the higher levels on the bits of lower ones in the bitwise definitions.
 struct Transform {
   std::array<uint8_t, 3> source = {0, 1, 2};  // axis i holds the bits of axis source[i]...
-  std::array<uint8_t, 3> flip = {0, 0, 0};    // ...inverted where flip[i] is 1
-  uint8_t odd = 0;                            // 3-D: whether the digits of this level are inverted
+  std::array<uint8_t, 3> flip = {0, 0, 0};    // ...inverted if flip[i] is 1
+  uint8_t odd = 0;                            // 3-D: 1 if this level's digits are inverted
 
   uint32_t Bit(uint32_t cell, int axis) const { return (cell >> source[axis] & 1) ^ flip[axis]; }
 
@@ -21,7 +21,7 @@ struct Transform {
   }
 };
 
-// Each reads one level: returns its key digit and moves the transform on to the next level.
+// Each function reads one level: it returns the key digit and advances the transform.
 
 uint32_t MortonDigit(Transform& transform, uint32_t cell) { return cell; }
 
@@ -38,7 +38,7 @@ uint32_t Hilbert2dDigit(Transform& transform, uint32_t cell) {
   return (3 * x) ^ y;
 }
 
-// Skilling's AxestoTranspose: undo the excess work, encode by Gray, invert below odd levels.
+// Skilling's AxestoTranspose: undoes the excess work, encodes by Gray, inverts below odd levels.
 uint32_t Hilbert3dDigit(Transform& transform, uint32_t cell) {
   const std::array<uint32_t, 3> bits = {transform.Bit(cell, 0), transform.Bit(cell, 1),
                                         transform.Bit(cell, 2)};
@@ -55,8 +55,7 @@ uint32_t Hilbert3dDigit(Transform& transform, uint32_t cell) {
   return (gray0 << 2 | gray1 << 1 | gray2) ^ inversion;
 }
 
-// Key digit of every quadrant (octant).
-using LevelDigits = std::array<uint32_t, 8>;
+using LevelDigits = std::array<uint32_t, 8>;  // key digit of every quadrant (octant)
 
 StepTable LevelTable(Curve curve, int axes) {
   const auto digit_of = curve == Curve::kMorton ? MortonDigit
@@ -72,9 +71,8 @@ StepTable LevelTable(Curve curve, int axes) {
     return digits;
   };
 
-  // Breadth first over the states that kStart reaches. Transforms with the same digits at one level
-  // have the same digits at every level (3-D reaches 48 transforms, but 24 orders of the octants),
-  // so the digits identify a state.
+  // A breadth-first search over the states that kStart reaches. Transforms that agree in the digits
+  // of a level agree at every level: 3-D has 48 transforms but 24 states.
   StepTable table{.levels = 1, .width = axes};
   std::vector<Transform> transforms = {Transform{}};
   std::vector<LevelDigits> states = {digits_of(transforms[0])};
@@ -130,9 +128,8 @@ CurveMachine::CurveMachine(Curve curve, int axes)
       level_(LevelTable(curve, axes)),
       step_(WideTable(level_, axes, StepLevels(axes))),
       padded_start_(StepLevels(axes), kStart) {
-  // The square at the start of the curve begins in the cell of zeros at every level, so levels of
-  // zeros walk a cycle of states through kStart: its last state is one level before kStart, and so
-  // on.
+  // Levels of zeros walk a cycle of states through kStart, because the curve starts in the cell of
+  // zeros.
   std::vector<uint32_t> cycle = {kStart};
   while (true) {
     const uint32_t entry = level_.entry_of_cell(cycle.back(), 0);

@@ -1,14 +1,13 @@
 // A space-filling curve as a state machine over the bits of a cell, the highest level first.
 //
-// A level is one bit of every axis: it names one of the 4 quadrants (8 octants) of a square (cube),
-// as bits x | y << 1 | z << 2. The state says in which order the curve passes through them. A step
-// takes several levels at once: of every axis that many bits, x lowest (for one level, the
-// quadrant).
+// A level is one bit of every axis: x | y << 1 | z << 2 names a quadrant (octant) of a square
+// (cube). The state is the order in which the curve passes through them. A step takes several
+// levels at once: that many bits of every axis, x lowest.
 //
 //   const CurveMachine& machine = CurveMachine::Of(Curve::kHilbert, 2);
-//   uint32_t entry = machine.level().entry_of_key(state, 0);  // the first quadrant of a square...
-//   entry & machine.level().mask();                           // ...which one it is
-//   entry >> machine.level().width;                           // ...the state inside it
+//   uint32_t entry = machine.level().entry_of_key(state, 0);  // of the curve's first quadrant
+//   entry & machine.level().mask();                           // its number
+//   entry >> machine.level().width;                           // the state inside it
 #pragma once
 
 #include <cstdint>
@@ -18,13 +17,12 @@
 
 namespace hilbert_ring {
 
-// Levels that a step takes at once. Millions of keys of 20 bits a second on one core of an EPYC
-// (Zen 3) by levels: 2-D 102 (3), 148 (4), 190 (5); 3-D 54 (2), 78 (3), 85 (4). Sorting takes
-// several times longer than the keys, so these stop where a table is 2 KiB in 2-D (4 states) and 24
-// KiB in 3-D (24 states), which leaves the first cache to others.
+// Levels of a step. A core of an EPYC (Zen 3) makes this many million 20-bit keys a second, by
+// levels: 2-D 102 (3), 148 (4), 190 (5); 3-D 54 (2), 78 (3), 85 (4). Sorting takes several times
+// longer. These tables, of 2 KiB and 24 KiB, leave room in the first cache.
 constexpr int StepLevels(int axes) { return axes == 2 ? 4 : 3; }
 
-// An entry is the next state << width | key digits (of_cell) or cell bits (of_key).
+// An entry is next state << width | key digits (of_cell) or cell bits (of_key).
 struct StepTable {
   int levels = 1;
   int width = 2;                  // levels * axes
@@ -38,10 +36,10 @@ struct StepTable {
   uint32_t entry_of_key(uint32_t state, uint32_t key) const { return of_key[state << width | key]; }
 };
 
-// Immutable, so any number of threads may read one.
+// Immutable; thread-safe.
 class CurveMachine {
  public:
-  // axes 2 or 3. Built at the first use.
+  // axes 2 or 3. The first call builds it.
   static const CurveMachine& Of(Curve curve, int axes);
 
   int axes() const { return axes_; }
@@ -51,8 +49,8 @@ class CurveMachine {
   // State of the enclosing square (cube).
   static constexpr uint32_t kStart = 0;
 
-  // State from which `padding` < StepLevels(axes) levels of zero bits, whose key digits are zero
-  // too, lead to kStart. So steps serve any number of levels.
+  // The state from which `padding` < StepLevels(axes) levels of zero bits lead to kStart with zero
+  // digits: whole steps serve any number of levels.
   uint32_t PaddedStart(int padding) const { return padded_start_[padding]; }
 
  private:

@@ -16,7 +16,7 @@ struct Quadrant {
   int64_t side() const { return int64_t{1} << level; }
 };
 
-// What is left of a walk: first pass `skip` existing cells, then write tokens.
+// The rest of a walk: skip `skip` existing cells, then write tokens.
 struct Walk {
   int64_t skip = 0;
   int64_t* next = nullptr;
@@ -42,7 +42,7 @@ class ImplicitOrder : public Permutation {
   void Slots(int64_t first_token, std::span<int64_t> slots) const override {
     const auto count = static_cast<int64_t>(slots.size());
     for (int64_t done = 0; done < count;) {
-      // Tokens of one row share their block, and so all of the descent but its last step.
+      // Tokens of one row of a block share the descent to it.
       const Cell cell = region_.CellOfToken(first_token + done);
       const Located block = Descend({Whole(), 0}, cell, std::min(block_level_, region_.bits));
       const auto row_end = std::min(
@@ -62,7 +62,7 @@ class ImplicitOrder : public Permutation {
 
   Quadrant Whole() const { return {.level = region_.bits}; }
 
-  // The quadrant of a quadrant that the curve passes as number `digit`.
+  // The curve's quadrant number `digit` in `parent`.
   Quadrant Child(const Quadrant& parent, uint32_t digit) const {
     const StepTable& table = machine_.level();
     const uint32_t entry = table.entry_of_key(parent.state, digit);
@@ -77,12 +77,12 @@ class ImplicitOrder : public Permutation {
     return region_.Count(quadrant.origin, quadrant.side());
   }
 
-  // Whether a quadrant is a block that one step of the curve crosses, with no cell missing.
+  // Whether a quadrant is a block of one step without missing cells.
   bool IsFullBlock(const Quadrant& quadrant, int64_t cells) const {
     return quadrant.level == block_level_ && cells == block_cells_;
   }
 
-  // The quadrant of `level` that holds a cell of `from`.
+  // The quadrant of `level` in `from` that holds a cell.
   Located Descend(Located from, const Cell& cell, int level) const {
     while (from.quadrant.level > level) {
       const int bit = from.quadrant.level - 1;
@@ -98,7 +98,7 @@ class ImplicitOrder : public Permutation {
     return from;
   }
 
-  // Slots of the cells of one row of a block, from `cell` on.
+  // Writes slots of cells in one row of a block, from `cell` on.
   void WriteSlots(const Located& block, Cell cell, std::span<int64_t> slots) const {
     if (!IsFullBlock(block.quadrant, Count(block.quadrant))) {
       for (int64_t& slot : slots) {
@@ -117,7 +117,7 @@ class ImplicitOrder : public Permutation {
     }
   }
 
-  // Writes the tokens of a quadrant that the walk comes to. `cells`: Count(quadrant) > walk.skip.
+  // Writes a quadrant's tokens. `cells` is Count(quadrant) and exceeds walk.skip.
   void WriteTokens(const Quadrant& quadrant, int64_t cells, Walk& walk) const {
     if (IsFullBlock(quadrant, cells)) return WriteBlock(quadrant, walk);
     if (quadrant.level == 0) {

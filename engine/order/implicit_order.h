@@ -1,9 +1,6 @@
-// The order of a square or grid, evaluated by descent and never stored.
-//
-// The enclosing square is divided into quadrants, those again, down to one cell. The slot of a cell
-// is the number of existing cells in the quadrants that the curve passes before it; a range of
-// slots is the walk through the quadrants in the order of the curve, past those that lie before the
-// range or hold nothing. (In 3-D read cubes and octants.)
+// The order of a square or grid, evaluated by descent and never stored. A cell's slot is the number
+// of existing cells in the quadrants before it on the curve. A range of slots is a walk through the
+// quadrants in curve order. (In 3-D: cubes and octants.)
 #pragma once
 
 #include <memory>

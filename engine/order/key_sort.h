@@ -11,8 +11,8 @@ struct KeyedToken {
   uint64_t token = 0;
 };
 
-// Sorts by key; tokens come in ascending order, and those of equal key stay so. Only the lowest
-// key_bits of a key are set. `scratch` is overwritten; pass the same one to save allocations.
+// Sorts by key, stably. Tokens come in ascending order; keys have `key_bits` bits. `scratch` is
+// reusable.
 void SortByKey(int key_bits, std::vector<KeyedToken>& tokens, std::vector<KeyedToken>& scratch);
 
 }  // namespace hilbert_ring

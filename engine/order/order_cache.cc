@@ -10,19 +10,19 @@
 namespace hilbert_ring {
 namespace {
 
-// Orders that are evaluated take next to no bytes; this bounds the list, which is searched in turn.
+// Bounds the list, which is searched linearly: evaluated orders take almost no bytes.
 constexpr size_t kMaxEntries = 1024;
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
     const JobSpec& spec, std::span<const int64_t> coords) {
-  // An identity takes nothing to make, and wrong coordinates must fail as they do without a cache.
+  // An identity is free, and wrong coordinates must fail as without a cache.
   if (!spec.ordering.has_value() || spec.ordering->coordinate_axes > 0 || !coords.empty()) {
     return Permutation::Make(spec, coords);
   }
   Entry wanted = {*spec.ordering, spec.sequence_lengths, nullptr};
-  wanted.ordering.scope = OrderScope::kQkv;  // says who is ordered, not how
+  wanted.ordering.scope = OrderScope::kQkv;  // the scope does not affect the order
   if (wanted.lengths.empty()) wanted.lengths = {spec.tokens};
   const auto find = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
@@ -40,8 +40,8 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
     ++misses_;
   }
 
-  // Made outside the lock, so that jobs of other shapes do not wait. Jobs of one shape that come at
-  // the same moment may each make it; all but the first then take the first's.
+  // Made without the lock: jobs of other shapes do not wait. Concurrent jobs of one shape may each
+  // make it; the first is kept.
   ASSIGN_OR_RETURN(wanted.order, Permutation::Make(spec, coords));
   const auto entry_bytes = [](const Entry& e) {
     return static_cast<int64_t>(sizeof(Entry) + e.ordering.grid.size() * sizeof(int64_t) +

@@ -1,5 +1,5 @@
-// A bounded cache of orders that follow from the spec alone (no coordinates), so that jobs of one
-// shape share one permutation. Least recently used orders leave first.
+// A bounded least-recently-used cache of orders that follow from the spec alone (no coordinates).
+// Jobs of one shape share a permutation.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace hilbert_ring {
 // Thread-safe.
 class OrderCache {
  public:
-  // Keeps orders of at most max_bytes together; an order larger than that is made and not kept.
+  // Keeps at most max_bytes of orders. A larger order is made but not kept.
   explicit OrderCache(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // The order of a spec; as Permutation::Make. Specs with coordinates are never cached.
+  // Returns the order as Permutation::Make does. Orders by coordinates are not cached.
   absl::StatusOr<std::shared_ptr<const Permutation>> Get(const JobSpec& spec,
                                                          std::span<const int64_t> coords);
 
   int64_t resident_bytes() const;
   int64_t hits() const;
-  int64_t misses() const;  // orders that were made
+  int64_t misses() const;
 
  private:
   struct Entry {

@@ -25,7 +25,7 @@ class Identity : public Permutation {
   }
 };
 
-// Runs of implicit squares or of one grid. Runs of equal length share their order.
+// Runs of implicit squares or of one grid. Equal lengths share an order.
 class ManyRuns : public Permutation {
  public:
   ManyRuns(const JobSpec& spec, int64_t max_stored_tokens)
@@ -33,7 +33,7 @@ class ManyRuns : public Permutation {
     const std::vector<Sequence> sequences = Sequences(spec);
     sequences_.reserve(sequences.size());
     for (const Sequence& sequence : sequences) {
-      // A window as long as the sequence, or longer, is the sequence.
+      // A window covers at most its sequence.
       const int64_t window =
           ordering_.window > 0 ? std::min(ordering_.window, sequence.length) : sequence.length;
       const int64_t last = (sequence.length - 1) % window + 1;
@@ -58,7 +58,7 @@ class ManyRuns : public Permutation {
  private:
   struct SequenceOrder {
     int64_t begin = 0;
-    const Permutation* order = nullptr;  // of each run but the last; owned by orders_
+    const Permutation* order = nullptr;  // of each run except the last; owned by orders_
     const Permutation* last = nullptr;
   };
 
@@ -75,8 +75,8 @@ class ManyRuns : public Permutation {
     return order.get();
   }
 
-  // Fills `values` with what `direction` says of the places from `first` on: slots or tokens, whose
-  // runs are the same ranges.
+  // Fills `values` from place `first` on. Places are slots or tokens: a run is the same range of
+  // both.
   void ForEachRun(int64_t first, std::span<int64_t> values,
                   void (Permutation::*direction)(int64_t, std::span<int64_t>) const) const {
     auto sequence =
@@ -103,7 +103,7 @@ class ManyRuns : public Permutation {
 
   const Ordering ordering_;
   const int64_t tokens_;
-  int64_t storable_tokens_;                                       // that further lengths may store
+  int64_t storable_tokens_;                                       // budget of further lengths
   std::vector<SequenceOrder> sequences_;                          // in token order
   std::map<int64_t, std::unique_ptr<const Permutation>> orders_;  // by length
 };
@@ -115,9 +115,9 @@ absl::StatusOr<std::shared_ptr<const Permutation>> Permutation::Make(
   const int axes = spec.ordering.has_value() ? spec.ordering->coordinate_axes : 0;
   const auto given = static_cast<int64_t>(coords.size());
   if (given != spec.tokens * axes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordering.coords has ", given, " numbers, but must have ", spec.tokens * axes,
-                     ": ", axes, " for each of ", spec.tokens, " tokens"));
+    return absl::InvalidArgumentError(absl::StrCat("ordering.coords has ", given,
+                                                   " numbers, must have ", spec.tokens * axes, ": ",
+                                                   axes, " for each of ", spec.tokens, " tokens"));
   }
   if (!spec.ordering.has_value()) return std::make_shared<const Identity>();
   if (axes == 0) return std::make_shared<const ManyRuns>(spec, max_stored_tokens);

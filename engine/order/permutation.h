@@ -1,16 +1,13 @@
 // The order of a job's tokens: slot s holds token TokenOf(s), token t is held by slot SlotOf(t).
 //
-//   auto order = Permutation::Make(spec, coords);   // throws nothing; Status on bad coordinates
+//   auto order = Permutation::Make(spec, coords);
 //   order->Tokens(first_slot, tokens);              // tokens of a range of slots
 //   order->Slots(first_token, slots);               // slots of a range of tokens
 //
-// Slots and tokens are numbered over the whole job; each sequence is ordered on its own. Orders of
-// runs (a sequence, or a window of one), of which a job's is made, number them from the run's
-// begin. Without an ordering the permutation is the identity and takes no memory. Implicit squares,
-// windows and grids are stored once for every length of sequence or window, while those lengths add
-// up to at most `max_stored_tokens`. Beyond that they are not stored: both directions are evaluated
-// by descent through the curve's quadrants, counting the cells that exist. Coordinates are always
-// stored, and while they are sorted take another 32 bytes for every token of the longest sequence.
+// Slots and tokens are numbered over the job, or from the begin of a run (a sequence or a window).
+// The identity takes no memory. Squares, windows and grids are stored once for each length, while
+// lengths sum to at most `max_stored_tokens`; further ones are evaluated by descent. Orders by
+// coordinates are stored; sorting takes another 32 bytes for each token of the longest sequence.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +19,20 @@
 
 namespace hilbert_ring {
 
-// Immutable, so any number of threads may read one.
+// Immutable; thread-safe.
 class Permutation {
  public:
-  // 128 MiB of stored orders: 8 bytes a token.
+  // 128 MiB of stored orders at 8 bytes a token.
   static constexpr int64_t kDefaultMaxStoredTokens = int64_t{1} << 24;
 
-  // coords: [tokens, axes] row-major when the ordering has coordinates, else empty.
-  // The spec is valid. INVALID_ARGUMENT: coords of the wrong length. OUT_OF_RANGE: a coordinate
-  // that is negative or not below 2^32 (2-D) or 2^21 (3-D), naming its row and axis.
+  // coords: [tokens, axes] row-major, or empty. The spec is valid. Errors: INVALID_ARGUMENT (length
+  // of coords), OUT_OF_RANGE (a coordinate below 0 or not below 2^32 in 2-D, 2^21 in 3-D).
   static absl::StatusOr<std::shared_ptr<const Permutation>> Make(
       const JobSpec& spec, std::span<const int64_t> coords,
       int64_t max_stored_tokens = kDefaultMaxStoredTokens);
 
   virtual ~Permutation() = default;
 
-  // Bytes that the stored order takes.
   virtual int64_t resident_bytes() const = 0;
 
   // tokens[i] = token in slot first_slot + i.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMaxShortTokens = int64_t{1} << 32;
 
-// Tokens that are copied or keyed at once: their buffers stay in the cache.
+// Tokens that are copied or keyed at once, so that buffers stay in the cache.
 constexpr int64_t kChunk = 4096;
 
 template <typename Index>
@@ -60,8 +60,7 @@ absl::Status OutOfRange(int axes, std::span<const int64_t> coords, int64_t limit
                                 [limit](int64_t c) { return c < 0 || c >= limit; });
   const int64_t place = bad - coords.begin();
   return absl::OutOfRangeError(absl::StrCat("ordering.coords[", place / axes, "][", place % axes,
-                                            "] is ", *bad, ", but must be at least 0 and at most ",
-                                            limit - 1));
+                                            "] is ", *bad, ", must be 0 to ", limit - 1));
 }
 
 template <typename Index>

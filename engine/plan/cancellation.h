@@ -1,4 +1,4 @@
-// Planning a pattern of many parts takes seconds: whoever asked may have left.
+// Ends the planning of a large pattern, which takes seconds, when its caller has left.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace hilbert_ring {
 
-// Asks now and then, and remembers the answer. Not thread-safe.
+// Polls `cancelled` now and then, and keeps a true answer. Not thread-safe.
 class Cancellation {
  public:
-  // cancelled: null, or asked from the planning thread; must not block.
+  // cancelled: may be null; called in the planning thread; must not block.
   explicit Cancellation(std::function<bool()> cancelled) : cancelled_(std::move(cancelled)) {}
 
-  // After one more step of work, of at most some microseconds.
+  // Call after each step of at most some microseconds.
   bool Step() {
     if (cancelled_ == nullptr || yes_ || ++steps_ % kSteps != 0) return yes_;
     return Ask();

@@ -18,8 +18,8 @@
 namespace hilbert_ring {
 namespace {
 
-constexpr double kSameFlops = 1.01;  // flops that differ by less are the same
-// Of each order so much is looked at: the choice takes milliseconds however long the job is.
+constexpr double kSameFlops = 1.01;  // a smaller ratio of flops counts as equal
+// Bounds the tokens that are examined, so that the choice takes milliseconds for any job.
 constexpr int64_t kMostSegments = 64;
 constexpr int64_t kMostTokensOfASegment = 4096;
 
@@ -48,7 +48,6 @@ double RadiusOf(const std::vector<int64_t>& tokens, const std::vector<int64_t>& 
   return std::sqrt(std::max(square, 0.0));
 }
 
-// Mean radius of segments, which are drawn evenly.
 absl::StatusOr<double> MeanRadius(const JobSpec& spec, const std::vector<int64_t>& grid) {
   ASSIGN_OR_RETURN(const auto order, Permutation::Make(spec, {}, /*max_stored_tokens=*/0));
   const int64_t length = ShortestSegment(spec);
@@ -75,8 +74,7 @@ absl::StatusOr<OrderChoice> ChooseOrder(const JobSpec& spec,
                                         const std::function<bool()>& cancelled) {
   const Ordering& given = *spec.ordering;
   if (given.grid.empty() && given.coordinate_axes == 0) {
-    return OrderChoice{.why =
-                           "neither a grid nor coordinates say which tokens are near each other"};
+    return OrderChoice{.why = "neither a grid nor coordinates place the tokens"};
   }
   if (ShortestSegment(spec) == spec.tokens) {
     return OrderChoice{.why = "each segment holds all tokens, whatever their order"};
@@ -97,7 +95,7 @@ absl::StatusOr<OrderChoice> ChooseOrder(const JobSpec& spec,
     least = std::min(least, candidate.flops);
     most = std::max(most, candidate.flops);
     if (given.grid.empty()) {
-      // Of the curves Hilbert's has no jumps.
+      // Only Hilbert's curve has no jumps.
       candidate.radius = candidate.curve == Curve::kHilbert ? 0 : 1;
       continue;
     }

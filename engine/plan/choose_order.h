@@ -1,5 +1,5 @@
-// `--curve auto`: which order a job's tokens get, and why. An order changes which tokens share a
-// segment, and so the result: the choice depends on the spec alone, never on the workers.
+// `--curve auto`: chooses the order of a job's tokens. The order changes the result (which tokens
+// share a segment), so it depends on the spec and never on workers.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,12 @@
 namespace hilbert_ring {
 
 struct OrderChoice {
-  std::optional<Curve> curve;  // none: tokens stay as they come
-  std::string why;             // "..., since " and this
+  std::optional<Curve> curve;  // empty: tokens keep their order
+  std::string why;             // completes "..., since "
 };
 
-// The spec is valid and has an ordering, whose curve does not count. The order whose plan computes
-// least; of those that cost the same on a grid the one whose segments are most compact. Errors as
-// of MakePlan, which has `cancelled` too.
+// The spec is valid and has an ordering, whose curve is ignored. Chooses the least flops, and on a
+// grid the most compact segments among equals. Errors: MakePlan.
 absl::StatusOr<OrderChoice> ChooseOrder(const JobSpec& spec,
                                         const std::function<bool()>& cancelled = nullptr);
 

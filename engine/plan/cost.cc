@@ -131,7 +131,7 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   AddLocal(spec, phases, segments, costs, cancellation);
   StepBytes step_bytes(shards.workers());
   Transfers transfers;
-  std::vector<bool> merges(shards.workers(), AccumulatesWholeShard(spec));  // partial results
+  std::vector<bool> merges(shards.workers(), AccumulatesWholeShard(spec));
   for (const SpanningSegment& segment : segments.spanning) {
     const int64_t before = costs.branches[segment.branch].bytes_exchanged;
     const PhaseRange of_branch = PhasesOf(phases, segment.branch);
@@ -149,7 +149,7 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   for (int rank = 0; rank < shards.workers(); ++rank) {
     WorkerCost& worker = costs.workers[rank];
     worker.exchange_buffer_bytes = step_bytes.ArenaBytes(rank);
-    if (merges[rank]) {  // the softmax's sums; its maxima lie where lse will
+    if (merges[rank]) {  // softmax sums; maxima lie in lse
       worker.accumulator_bytes =
           SaturatingAdd(worker.accumulator_bytes, SaturatingMultiply(worker.tokens, lse_row));
     }

@@ -1,4 +1,4 @@
-// What a plan costs: flops, bytes moved, bytes resident.
+// Costs of a plan: flops, bytes moved, bytes resident.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,11 @@ struct WorkerCost {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t shard_bytes = 0;  // Q, K, V, out, lse
-  // Of rows that are merged: float32 out where the job is 16-bit, and the softmax's sums of every
-  // row [tokens, heads] on a worker that merges any.
+  // Merged rows: float32 out in a 16-bit job, and softmax sums [tokens, heads].
   int64_t accumulator_bytes = 0;
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;
-  // Of an encoder in bfloat16: more, on a worker without products of it, which takes its numbers in
-  // float32. Not in the sum.
+  // An encoder's surplus without bfloat16 products; not in resident_bytes().
   int64_t widened_bytes = 0;
   int64_t resident_bytes() const {
     return SaturatingAdd(SaturatingAdd(shard_bytes, accumulator_bytes),
@@ -38,15 +36,14 @@ struct BranchCost {
   int64_t bytes_exchanged = 0;
 };
 
-// What one worker sends another in one step of the exchange, all blocks together.
+// All blocks that one worker sends another in one step.
 struct StepTransfer {
   int64_t step = 0;  // from 1
   int from = 0, to = 0;
   int64_t bytes = 0;
 };
 
-// Transfers are listed for so many workers at most: a list is for reading, and the square of the
-// workers long.
+// More workers get no list of transfers, whose length is quadratic in them.
 inline constexpr int kMostWorkersWithTransfers = 16;
 
 struct Costs {
@@ -57,18 +54,18 @@ struct Costs {
   double busiest_over_mean = 1;         // of the workers' flops
   int64_t bytes_exchanged = 0;          // received by all workers
   int64_t bytes_exchanged_naive = 0;    // every rank receives all others' keys and values
-  std::vector<StepTransfer> transfers;  // by step, from, to; see kMostWorkersWithTransfers
+  std::vector<StepTransfer> transfers;  // by step, from, to; up to kMostWorkersWithTransfers
 };
 
-// Counts widened_bytes into what each worker takes: none has products of bfloat16.
+// Adds widened_bytes to each worker's memory, if workers lack bfloat16 products.
 void CountWidened(Costs& costs);
 
-// With an ordering and causal, flops count all pairs of a segment: which are masked depends on the
-// order, and the run reports what it computed. Of no use where it was cancelled.
+// A causal job with an ordering counts all pairs of a segment, because the mask depends on the
+// order. The result is meaningless after a cancellation.
 Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
              const Segments& segments, Cancellation& cancellation);
 
-// Float32 accumulators of a rank: the whole shard, or the pieces of spanning segments alone.
+// Whether a rank accumulates its whole shard in float32, or only pieces of spanning segments.
 bool AccumulatesWholeShard(const JobSpec& spec);
 
 }  // namespace hilbert_ring

@@ -1,6 +1,6 @@
-// Where shards are cut. Cuts are chosen in a line on which every mirrored segment is folded: place
-// x of a folded segment stands for its slots x/2 from the start and x/2 from the end, so that a
-// contiguous share of the line holds as much of the segment's cheap start as of its dear end.
+// Cuts shards on a line on which mirrored segments are folded: place x stands for slots x/2 from
+// the segment's start and x/2 from its end. A contiguous share of the line holds equal parts of the
+// cheap start and the expensive end.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -54,7 +54,7 @@ class Cutter {
              1);
   }
 
-  // The mirrored segment that holds a place strictly inside of it; empty when there is none.
+  // The mirrored segment that holds a place strictly inside; empty if there is no such segment.
   Fold FoldAt(int64_t place) const {
     if (mirror_ == 0 || place <= 0 || place >= spec_.tokens) return {};
     const Sequence& sequence = SequenceAt(place);
@@ -64,8 +64,8 @@ class Cutter {
     return {begin, std::min(begin + length, sequence.begin + sequence.length)};
   }
 
-  // Work of the first `x` places of a sequence, in (query, key, head) pairs; exact where segments
-  // are whole, and linear inside a mirrored one.
+  // Work in (query, key, head) pairs of a sequence's first `x` places: exact for whole segments,
+  // linear inside a mirrored one.
   double WorkIn(const Sequence& sequence, int64_t x) const {
     double work = 0;
     for (size_t i = 0; i < spec_.branches.size(); ++i) {
@@ -92,8 +92,7 @@ class Cutter {
     return work_before_[&sequence - sequences_.data()] + WorkIn(sequence, place - sequence.begin);
   }
 
-  // Bytes per row of segment that a cut at this slot costs: the selected rows of the segments it
-  // cuts.
+  // Exchange cost of a cut at this slot: the selected rows of the segments that it cuts.
   double SlotCost(int64_t slot) const {
     if (slot <= 0 || slot >= spec_.tokens) return 0;
     const Sequence& sequence = SequenceAt(slot);
@@ -115,7 +114,7 @@ class Cutter {
     return SlotCost(fold.begin + x / 2) + SlotCost(fold.end - (x - x / 2));
   }
 
-  // The places near `target` where a cut could be free for some branch.
+  // Places near `target` at which a cut may cost nothing for some branch.
   std::vector<int64_t> Candidates(int64_t target) const {
     std::vector<int64_t> places = {target};
     if (target >= spec_.tokens) return places;
@@ -129,7 +128,7 @@ class Cutter {
       places.push_back(sequence.begin + x / length * length);
       places.push_back(std::min(places.back() + length, sequence.begin + sequence.length));
       if (fold.end == 0) continue;
-      // Both slots of a folded place lie on boundaries of the branch.
+      // Puts both slots of the folded place on boundaries of the branch.
       const int64_t half = (target - fold.begin) / 2;
       places.push_back(fold.begin + 2 * (half / length * length));
       places.push_back(fold.begin + 2 * ((half / length + 1) * length));
@@ -159,7 +158,7 @@ class Cutter {
     return best;
   }
 
-  // The place before which i / workers of the work lies.
+  // The place that i / workers of the work lies before.
   int64_t PlaceOfWork(int i) const {
     const double target = work_before_.back() * i / workers_;
     int64_t low = 0, high = spec_.tokens;
@@ -179,7 +178,7 @@ class Cutter {
     while (begin < end) {
       Fold fold = FoldAt(begin);
       if (fold.end == 0) {
-        // Whole segments up to the fold that the end cuts, if it cuts one.
+        // Whole segments up to the fold that `end` cuts, if it cuts one.
         const Fold last = FoldAt(end);
         if (last.end == 0) {
           ranges.push_back({.begin = begin, .end = end, .rank = rank});

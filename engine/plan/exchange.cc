@@ -5,7 +5,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Finds the segments of one branch in one sequence.
+// The segments of one branch in one sequence.
 class SegmentFinder {
  public:
   SegmentFinder(int branch, const Branch& pattern, const Sequence& sequence,
@@ -22,7 +22,7 @@ class SegmentFinder {
   }
 
   void AddTo(Segments& segments) const {
-    int64_t spanned = -1;  // segments before this index are spoken for
+    int64_t spanned = -1;  // index of the last spanning segment added
     for (auto range = first_; range != last_; ++range) {
       const int64_t from = std::max(range->begin, begin_) - begin_;
       const int64_t to = std::min(range->end, end_) - begin_;
@@ -36,7 +36,7 @@ class SegmentFinder {
   }
 
  private:
-  // Segments that lie wholly in [from, to) of the sequence.
+  // Adds segments wholly in [from, to) of the sequence.
   void AddLocal(int rank, int64_t from, int64_t to, Segments& segments) const {
     const int64_t first = (from + length_ - 1) / length_;
     const int64_t full = to / length_;

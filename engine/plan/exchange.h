@@ -1,11 +1,7 @@
-// Segments that lie over several ranges, and how their keys and values travel.
-//
-// A segment of one branch that is cut by a shard boundary is spanning. For each of its phases,
-// every range that holds selected rows holds one block of keys and values: packed [rows, kv heads,
-// head_dim] then [rows, kv heads, value_dim], and original positions [rows] where the mask needs
-// them. A block goes from its owner along a route through the ranks that need it, one hop a step,
-// as far as somebody needs it. All spanning segments step together: hop h of every block happens in
-// step h.
+// Segments that lie over several ranges (spanning), and how their keys and values travel. In each
+// phase, every range with selected rows holds one block: keys [rows, kv heads, head_dim], then
+// values [rows, kv heads, value_dim], then positions [rows] if the mask needs them. A block travels
+// along a route through the ranks that need it. Hop h of every block is in step h.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +13,6 @@
 
 namespace hilbert_ring {
 
-// Part of a segment within one range.
 struct Piece {
   int rank = 0;
   int64_t begin = 0, end = 0;  // slots
@@ -30,15 +25,14 @@ struct SpanningSegment {
   std::vector<Piece> pieces;   // in slot order
 };
 
-// `count` segments of one branch and sequence that follow each other inside one range.
+// Consecutive segments of one branch and sequence inside one range.
 struct LocalSegments {
   int branch = 0;
   int rank = 0;
   int64_t begin = 0;   // slot of the first
   int64_t length = 0;  // of each
   int64_t count = 0;
-  int64_t full_length =
-      0;  // of the branch's segments in this sequence; > length for a short last one
+  int64_t full_length = 0;  // of the branch's segments in the sequence; > length if last and short
 };
 
 struct Segments {
@@ -49,29 +43,27 @@ struct Segments {
 // Every segment of the pattern, local ones in runs. O(ranges x branches + sequences x branches).
 Segments FindSegments(const JobSpec& spec, const Shards& shards);
 
-// Selected rows of one piece for one phase.
 struct Block {
   int piece = 0;  // index into SpanningSegment::pieces
   int rank = 0;   // owner
   Progression rows;
 };
 
-// One phase of one spanning segment: who holds what, and who needs it.
 class PhaseExchange {
  public:
   PhaseExchange(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase);
 
   const std::vector<Block>& blocks() const { return blocks_; }  // with rows, in slot order
-  const std::vector<int>& ranks() const { return ranks_; }      // that hold rows, ascending
+  const std::vector<int>& ranks() const { return ranks_; }      // with rows, ascending
 
-  // The ranks that a block visits, in order, without its owner. Cyclic over ranks(), upwards as a
-  // rule, downwards for blocks that only lower ranks need, so that in every step a rank has one
-  // block a direction to send.
+  // The ranks that a block visits after its owner. Routes are cyclic over ranks(), upwards, or
+  // downwards if only lower ranks need the block: a rank then sends one block a step in each
+  // direction.
   std::vector<int> Route(const Block& block) const;
 
  private:
-  int IndexOf(int rank) const;  // in ranks_; -1 when it holds no rows
-  // Whether some query of the rank sees a key of the block.
+  int IndexOf(int rank) const;  // in ranks_; -1 for a rank without rows
+  // Whether a query of the rank sees a key of the block.
   bool Needs(int index, const Block& block) const;
 
   bool triangle_ = false;
@@ -80,7 +72,6 @@ class PhaseExchange {
   std::vector<int64_t> last_slot_;  // by index of ranks_: last selected slot
 };
 
-// Bytes of one row of a block.
 int64_t BlockRowBytes(const JobSpec& spec, const Phase& phase);
 
 }  // namespace hilbert_ring

@@ -9,8 +9,7 @@
 
 namespace hilbert_ring {
 
-// All units of one branch that select the same rows: (branch, offset) and its query heads. Each kv
-// head in [kv_begin, kv_end) with its query heads in [head_begin, head_end) is a unit.
+// A branch and an offset, with the query heads that select their rows.
 struct Phase {
   int branch = 0;
   int64_t offset = 0;
@@ -20,32 +19,31 @@ struct Phase {
   int64_t kv_heads() const { return kv_end - kv_begin; }
 };
 
-// The phases of a valid spec, branch by branch, offsets ascending.
+// The phases of a valid spec: by branch, then by offset.
 std::vector<Phase> Phases(const JobSpec& spec);
 
-// Those of one branch among them: [begin, end).
+// The phases [begin, end) of a branch.
 struct PhaseRange {
   size_t begin = 0, end = 0;
 };
 PhaseRange PhasesOf(const std::vector<Phase>& phases, int branch);
 
-// Query heads of a phase that read kv head g: [begin, end).
+// Query heads [begin, end) of a phase that read a kv head.
 struct HeadRange {
   int64_t begin = 0, end = 0;
 };
 HeadRange QueryHeads(const JobSpec& spec, const Phase& phase, int64_t kv_head);
 
-// Evenly spaced slots: first, first + step, ... (count of them).
+// Slots first, first + step, ...: `count` of them.
 struct Progression {
   int64_t first = 0, step = 1, count = 0;
   int64_t last() const { return first + (count - 1) * step; }
 };
 
-// Slots of [begin, end) that `offset` selects in a segment that starts at `origin` <= begin.
+// Slots in [begin, end) that `offset` selects in a segment that starts at `origin` <= begin.
 Progression Selected(int64_t origin, int64_t offset, int64_t dilation, int64_t begin, int64_t end);
 
-// Length of the segments of a branch in a sequence: min(w, length); every segment but the last has
-// it.
+// Length of all segments of a branch in a sequence, except a shorter last one.
 inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
   return branch.segment < sequence.length ? branch.segment : sequence.length;
 }
@@ -53,9 +51,8 @@ inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
 // Zero keys that the tail adds to a segment of `rows` selected rows.
 int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length, int64_t rows);
 
-// Unmasked (query, key) pairs of two progressions of one phase: all, or those with key slot <=
-// query slot. A floating-point count, since two progressions of 2^40 slots have 2^80 pairs; exact
-// below 2^53.
+// Unmasked (query, key) pairs: all, or in a triangle those with key slot <= query slot. A double,
+// because two progressions of 2^40 slots have 2^80 pairs; exact below 2^53.
 double Pairs(const Progression& queries, const Progression& keys, bool triangle);
 
 }  // namespace hilbert_ring

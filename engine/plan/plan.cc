@@ -9,15 +9,13 @@
 namespace hilbert_ring {
 namespace {
 
-// Flops that take as long as a byte of exchange, for choosing between cuts: about 100 GFLOP/s
-// beside 1 GB/s on CPU workers, 500 TFLOP/s beside 5 to 400 GB/s on GPU workers.
+// Flops in the time of an exchanged byte: about 100 GFLOP/s at 1 GB/s on CPU workers, 500 TFLOP/s
+// at 5 to 400 GB/s on GPU workers.
 constexpr double kFlopsPerByte = 100;
 
-// Mirroring must promise this much before two ranges a worker are worth it.
-constexpr double kMirrorGain = 0.98;
+constexpr double kMirrorGain = 0.98;  // mirroring must save at least 2% to be worth two ranges
 
-// At most so many mirror lengths are tried.
-constexpr size_t kMaxMirrorLengths = 4;
+constexpr size_t kMaxMirrorLengths = 4;  // tried at most
 
 double BusiestFinish(const Costs& costs) {
   double latest = 0;
@@ -29,7 +27,7 @@ double BusiestFinish(const Costs& costs) {
   return latest;
 }
 
-absl::Status Cancelled() { return absl::CancelledError("the plan is no longer wanted"); }
+absl::Status Cancelled() { return absl::CancelledError("planning was cancelled"); }
 
 absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored,
                             Cancellation& cancellation) {
@@ -45,7 +43,7 @@ absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored,
   return plan;
 }
 
-// Lengths of segments that lie over several workers, longest first.
+// Lengths of segments over several workers, longest first.
 std::vector<int64_t> MirrorLengths(const JobSpec& spec, int workers) {
   std::vector<int64_t> lengths;
   if (!spec.causal || spec.ordering || workers == 1) return lengths;
@@ -83,7 +81,7 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers, std::function<bo
   for (const int64_t length : MirrorLengths(spec, workers)) {
     absl::StatusOr<Plan> plan = PlanOf(spec, CutShards(spec, workers, length), true, cancellation);
     if (absl::IsCancelled(plan.status())) return plan;
-    if (!plan.ok()) continue;  // twice the ranges are too many
+    if (!plan.ok()) continue;  // mirroring doubles the ranges, which may be too many
     if (BusiestFinish(plan->costs) < kMirrorGain * BusiestFinish(best->costs)) {
       best = std::move(plan);
     }

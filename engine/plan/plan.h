@@ -2,11 +2,11 @@
 //
 //   auto plan = MakePlan(spec, 4).value();             // coordinator: admission, routing of rows
 //   plan.shards.Find(slot).rank;                       // who owns a slot
-//   plan.costs.workers[2].resident_bytes();            // what it takes
+//   plan.costs.workers[2].resident_bytes();            // memory of worker 2
 //   auto same = MakePlan(spec, plan.shards).value();   // worker: the same plan from its shards
 //
-// The same code admits a job, runs it, explains it and predicts it for any number of workers. Its
-// size is O(workers x branches x offsets + sequences), never O(segments).
+// The same code admits, runs, explains and predicts a job. A plan's size is O(workers x branches x
+// offsets + sequences), never O(segments).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace hilbert_ring {
 
 struct Plan {
   JobSpec spec;
-  RowSizes rows;  // of the tensors in a shard: the spec's, unless an encoder's job says otherwise
+  RowSizes rows;  // of the tensors in a shard; an encoder's job sets its own
   Shards shards;
   bool mirrored = false;
   std::vector<Phase> phases;
@@ -35,15 +35,12 @@ struct Plan {
 
 inline constexpr int kMaxWorkers = 4096;
 
-// INVALID_ARGUMENT / OUT_OF_RANGE: the spec (see Validate), workers outside [1, kMaxWorkers], or a
-// pattern of so many parts that planning it would take more than seconds (engine/plan/plan_size.h).
-// Tries the cuts that could pay (plain, and mirrored for causal jobs without an ordering) and takes
-// the one whose busiest worker is estimated to finish first. CANCELLED soon after `cancelled`,
-// which may be null, has said so.
+// Tries plain cuts, and mirrored ones for causal jobs without an ordering; takes the earliest
+// estimated finish. Errors: Validate; OUT_OF_RANGE (workers, or a pattern too large to plan,
+// engine/plan/plan_size.h); CANCELLED soon after `cancelled` (may be null) returns true.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
                               std::function<bool()> cancelled = nullptr);
 
-// The plan for given shards.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards);
 
 }  // namespace hilbert_ring

@@ -9,7 +9,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Runs of segments, 56 bytes each: 240 MB.
+// Runs of segments: 56 bytes each, 240 MB.
 constexpr int64_t kMaxRuns = int64_t{1} << 22;
 
 // Visits of a phase to a run of segments, or of a block to a rank.
@@ -42,7 +42,7 @@ absl::Status CheckPlanSize(const JobSpec& spec, const std::vector<Phase>& phases
   return absl::OutOfRangeError(absl::StrCat(
       "segments, dilations: a plan of ", phases.size(), " offsets of branches over ",
       segments.local.size(), " runs of segments and ", segments.spanning.size(),
-      " segments over several workers takes ", visits, " steps, the limit is ", kMaxVisits));
+      " segments over several workers takes ", visits, " steps, must take at most ", kMaxVisits));
 }
 
 }  // namespace hilbert_ring

@@ -1,6 +1,5 @@
-// Whether a job can be planned in bounded time and memory. A spec within its limits can name a
-// pattern of billions of parts (a million sequences, 64 branches, 4,096 phases each), and a plan is
-// made for whoever asks.
+// Bounds the time and memory of planning: a valid spec can have billions of parts (a million
+// sequences, 64 branches, 4,096 phases each).
 #pragma once
 
 #include <vector>
@@ -12,10 +11,10 @@
 
 namespace hilbert_ring {
 
-// Before anything is made of a spec. OUT_OF_RANGE, naming sequences and branches.
+// Runs before planning. OUT_OF_RANGE, naming sequences and branches.
 absl::Status CheckSequences(const JobSpec& spec);
 
-// Before the costs of segments are counted. OUT_OF_RANGE, naming what they would take.
+// Runs before the costs of segments are counted. OUT_OF_RANGE, naming the steps.
 absl::Status CheckPlanSize(const JobSpec& spec, const std::vector<Phase>& phases,
                            const Segments& segments);
 

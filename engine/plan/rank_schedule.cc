@@ -7,12 +7,12 @@
 namespace hilbert_ring {
 namespace {
 
-// A block's way through this rank: where it comes from and goes to next.
+// A block's passage through this rank.
 struct Passage {
   int exchange = 0, block = 0;
   int64_t bytes = 0;
-  int64_t step = 0;  // in which it is here: 0 for an own block
-  int from = -1, to = -1;
+  int64_t step = 0;        // of its arrival; 0 for an own block
+  int from = -1, to = -1;  // the ranks before and after this one
 };
 
 std::vector<Passage> PassagesOf(const Plan& plan, int rank, std::vector<RankExchange>& exchanges) {

@@ -1,7 +1,5 @@
-// What one rank sends and receives in each step, derived from the plan alike by all ranks.
-//
-// All ranks walk exchanges, phases and blocks in the same order, so the transfers between two ranks
-// in a step stand in the same order in both lists.
+// The transfers of one rank in each step, derived from the plan. All ranks walk exchanges, phases
+// and blocks alike, so two ranks list the transfers between them in the same order.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +9,13 @@
 
 namespace hilbert_ring {
 
-// One phase of one spanning segment in which the rank holds rows.
+// A phase of a spanning segment in which the rank holds rows.
 struct RankExchange {
   int segment = 0;    // index into plan.segments.spanning
   int phase = 0;      // index into plan.phases
-  PhaseExchange all;  // of all its ranks
+  PhaseExchange all;  // with all its ranks
 };
 
-// A block in the rank's exchange arena.
 struct ArenaBlock {
   int exchange = 0;    // index into RankSchedule::exchanges
   int block = 0;       // index into its blocks()
@@ -33,15 +30,14 @@ struct BlockTransfer {
 };
 
 struct ScheduleStep {
-  std::vector<BlockTransfer>
-      sends;  // of blocks that were packed, or that arrived in the step before
+  std::vector<BlockTransfer> sends;  // of packed blocks, or those of the step before
   std::vector<BlockTransfer> receives;
-  std::vector<ArenaBlock> arrived;  // the received blocks, in the order of `receives`
+  std::vector<ArenaBlock> arrived;  // in the order of `receives`
 };
 
 struct RankSchedule {
   std::vector<RankExchange> exchanges;
-  std::vector<ArenaBlock> packed;   // own blocks that somebody needs, packed before step 1
+  std::vector<ArenaBlock> packed;   // own blocks that other ranks need, packed before step 1
   std::vector<ScheduleStep> steps;  // steps[t - 1] is step t, t from 1
   int64_t arena_bytes = 0;          // equals WorkerCost::exchange_buffer_bytes
 };

@@ -1,8 +1,6 @@
-// Which worker owns which slots.
-//
-// A shard is a list of slot ranges: one as a rule, several where causal work is balanced by
-// mirroring (a rank's share of the start of a long segment and as much of its end). On a worker its
-// ranges lie one after the other, in slot order; a slot's place in them is its local row.
+// The slots that each worker owns: one range, or several if causal work is mirrored (a share of a
+// long segment's start and as much of its end). A worker stores its ranges contiguously in slot
+// order; a slot's place among them is its local row.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +21,14 @@ struct ShardRange {
 
 class Shards {
  public:
-  // Ranges in slot order that tile the slots; ranks in [0, workers). local_begin is filled in here.
-  // Neighbours of one rank are joined; empty ranges are dropped.
+  // Ranges tile the slots in order. Sets local_begin, joins neighbours of a rank, drops empty
+  // ranges.
   static Shards Make(int workers, const std::vector<ShardRange>& ranges);
 
   int workers() const { return static_cast<int>(by_rank_.size()); }
   const std::vector<ShardRange>& ranges() const { return ranges_; }
 
-  // Of one rank, in slot order.
+  // A rank's ranges in slot order.
   const std::vector<ShardRange>& OfRank(int rank) const { return by_rank_[rank]; }
   int64_t Rows(int rank) const { return rows_[rank]; }
 
@@ -43,12 +41,11 @@ class Shards {
   std::vector<int64_t> rows_;
 };
 
-// Rows of a worker stay within this factor of tokens / workers (and one row).
+// Bounds a worker's rows: this factor times tokens / workers, plus one.
 inline constexpr double kMaxRowsOverMean = 1.1;
 
-// Cuts the slots among the workers. Where mirror_length > 0, segments of that length (per sequence)
-// that lie over several workers are mirrored; cuts move to segment boundaries where that saves
-// exchange.
+// Mirrors segments of mirror_length (if > 0) that lie over several workers. Cuts move to segment
+// boundaries if that saves exchange.
 Shards CutShards(const JobSpec& spec, int workers, int64_t mirror_length);
 
 }  // namespace hilbert_ring

@@ -1,4 +1,4 @@
-// Exchange buffers: what a rank holds of each step, and the arena that two consecutive steps need.
+// Sizes of exchange buffers: a rank's blocks of each step, and the arena of two steps.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace hilbert_ring {
 
-// Blocks start at multiples of 64 bytes in a rank's buffers.
+// Blocks start at multiples of 64 bytes.
 inline int64_t BlockStride(int64_t bytes) { return SaturatingAdd(bytes, 63) / 64 * 64; }
 
-// Step 0 holds a rank's own packed blocks, step t > 0 the blocks that arrive in it. Even steps lie
-// at the front of the arena and odd ones at its end, so any two neighbours fit without overlap.
+// Step 0 holds packed blocks, step t > 0 arrived ones. Even steps lie at the front of the arena and
+// odd ones at its end, so that neighbours do not overlap.
 class StepBytes {
  public:
   explicit StepBytes(int workers) : bytes_(workers) {}

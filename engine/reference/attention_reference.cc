@@ -14,14 +14,14 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kNothing = -kInfinity;
 
-// Softmax of keys that come one by one; rescaled when a larger score comes. A score of NaN or
-// +infinity makes it NaN, one of -infinity has weight 0. Products of query and key are subtracted
-// before they are scaled, so that great ones lose nothing.
+// A softmax of keys that come one by one. A score of NaN or +infinity makes it NaN; one of
+// -infinity has weight 0. Products are subtracted before they are scaled, so that large ones lose
+// no digits.
 class Softmax {
  public:
   Softmax(double scale, int64_t width) : scale_(scale), sum_(width, 0.0) {}
 
-  // `count` keys of that product and value; null: of value 0.
+  // Adds `count` keys with this product and value; null: value 0.
   void Add(double product, const double* value, int64_t token, double count = 1) {
     const double score = product * scale_;
     if (std::isnan(score) || score == kInfinity) is_nan_ = true;
@@ -41,7 +41,7 @@ class Softmax {
     for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += weight * value[i];
   }
 
-  // Of another with the same scale. What has no weight leaves no trace, whatever it is.
+  // Adds a softmax with the same scale. A part without weight leaves no trace, even if not finite.
   void Merge(const Softmax& part) {
     is_nan_ = is_nan_ || part.is_nan_;
     if (is_nan_ || part.total_ == 0) return;
@@ -72,7 +72,6 @@ class Softmax {
   bool is_nan_ = false;
 };
 
-// One token against what it sees.
 class RowReference {
  public:
   RowReference(const JobSpec& spec, const Permutation& order, int64_t token, const RowSource& q,
@@ -95,7 +94,7 @@ class RowReference {
 
  private:
   void ComputeHead(int64_t head) {
-    // Branches are merged by their denominators: a softmax over branches of their softmaxes.
+    // Branches are merged by their denominators.
     Softmax merged(spec_.Scale(), spec_.value_dim);
     for (const int64_t branch : BranchesOf(spec_, head)) merged.Merge(AttendBranch(branch, head));
     const double share = OutShare(spec_);

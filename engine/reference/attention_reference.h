@@ -1,10 +1,8 @@
-// The definition of the result in float64: a port of tests/golden/attention_oracle.py for tests and
-// for `hilbert-ring verify`. Clarity before speed.
+// The definition of attention's result in float64, written for clarity: a port of
+// tests/golden/attention_oracle.py for tests and `hilbert-ring verify`.
 //
-// Values that are not finite follow IEEE arithmetic: a row of out and its lse are NaN where the row
-// sees a key whose score is NaN or +infinity (a score of -infinity has weight 0), out is what the
-// sum says where a value that it sees is not finite, and a row is never touched by what it does not
-// see.
+// A row of out and its lse are NaN if the row sees a key with score NaN or +infinity; a score of
+// -infinity has weight 0. A value that is not finite reaches only the rows that see it.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +13,11 @@
 
 namespace hilbert_ring {
 
-// Rows of data in any type and anywhere (a mapped file, say), read one at a time.
+// Rows of data of any type and storage, read one at a time.
 class RowSource {
  public:
   virtual ~RowSource() = default;
-  // values[i] = number first + i of row `token`, which has heads * dim.
+  // values[i] = number first + i of row `token`, which has heads * dim numbers.
   virtual void Read(int64_t token, int64_t first, std::span<double> values) const = 0;
 };
 
@@ -28,21 +26,19 @@ struct ReferenceRow {
   std::vector<double> lse;  // [heads]
 
   static constexpr int64_t kZeroKey = -1;
-  // The key of the greatest score, and what its softmax weighs beside it.
+  // The key with the greatest score, and the weights relative to it.
   struct Top {
     double product = 0;        // q . k, not scaled
     int64_t token = kZeroKey;  // or kZeroKey
-    double weights = 0;        // sum of exp(score - greatest score); 0: nothing was seen
+    double weights = 0;        // sum of exp(score - greatest score); 0: no key was seen
   };
   std::vector<Top> top;  // [heads]
 };
 
-// What a softmax is multiplied by: one part of the branches where they are averaged, else 1.
+// The factor of a softmax: 1 / branches if branches are averaged, else 1.
 double OutShare(const JobSpec& spec);
 
-// The result of one token, from the rows that it sees alone. `slots` and `tokens` of the order come
-// from engine/order (the order is stored or evaluated there, and tested against the oracle on its
-// own).
+// The result of one token, from only the rows that it sees, in an order of engine/order.
 class Permutation;
 ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
                                    const RowSource& q, const RowSource& k, const RowSource& v);

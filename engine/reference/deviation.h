@@ -1,4 +1,4 @@
-// How far computed rows are from their reference, against how far they may be.
+// The deviation of computed rows from their reference, and its tolerance.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,22 @@
 
 namespace hilbert_ring {
 
-// One number, and how far it is off.
 struct Deviation {
   int64_t token = -1;
   int64_t head = 0;
-  int64_t dim = 0;  // of OUT
+  int64_t dim = 0;  // in OUT
   double actual = 0;
   double expected = 0;
   double error = 0;
   double tolerance = 0;
-  double excess = 0;  // error / tolerance; above 1: off
+  double excess = 0;  // error / tolerance; above 1: a failure
 };
 
 struct RowDeviation {
   double max_error = 0;
-  Deviation worst;  // by excess; its token is -1 where nothing was judged
+  Deviation worst;  // by excess; its token is -1 if no number was judged
 };
 
-// What a row should be, and how far off it may be.
 struct ExpectedRow {
   ReferenceRow row;
   RowTolerance tolerance;
@@ -35,8 +33,8 @@ struct ExpectedRow {
 ExpectedRow ExpectRow(const JobSpec& spec, const Permutation& order, int64_t token,
                       const RowSource& q, const RowSource& k, const RowSource& v);
 
-// actual [heads, value_dim] and [heads]; heads that are not judged are left out. NaN for a number
-// is off without bound; NaN for NaN and equal infinities are not off.
+// actual: [heads, value_dim] and [heads]. Skips heads that are not judged. An unexpected NaN has
+// infinite error; an expected NaN or infinity has error 0.
 RowDeviation OutDeviation(const JobSpec& spec, int64_t token, const ExpectedRow& expected,
                           std::span<const double> actual);
 RowDeviation LseDeviation(int64_t token, const ExpectedRow& expected,

@@ -18,11 +18,11 @@ constexpr double kLeastFloat = 0x1p-149;
 constexpr double kLeastNormal = 0x1p-126;
 constexpr double kGreatestFloat = std::numeric_limits<float>::max();
 constexpr double kLog2E = 1.4426950408889634;
-constexpr double kLeastExponent = -86.6;    // below it weights may be missing
-constexpr double kNoWeightExponent = -105;  // below it float32 has no number
-constexpr int kNoGrain = 1 << 20;           // of 0, which is a multiple of everything
+constexpr double kLeastExponent = -86.6;    // weights below it may be missing
+constexpr double kNoWeightExponent = -105;  // float32 has no number below it
+constexpr int kNoGrain = 1 << 20;           // of 0, a multiple of every number
 
-// g of |value| = n 2^g with n odd.
+// The g of |value| = n 2^g with odd n.
 int Grain(double value) {
   if (value == 0) return kNoGrain;
   const auto bits = std::bit_cast<uint64_t>(value);
@@ -37,7 +37,6 @@ bool IsPowerOfTwo(double value) {
   return std::abs(std::frexp(value, &exponent)) == 0.5;
 }
 
-// log of a sum of exponentials.
 class LogSum {
  public:
   void Add(double exponent, double count) {
@@ -54,7 +53,7 @@ class LogSum {
   double total_ = 0;
 };
 
-// One head of one row. The numbers in comments are those of the header.
+// A head of a row. Numbers in comments are those of the header.
 class HeadTolerance {
  public:
   HeadTolerance(const JobSpec& spec, std::span<const double> query, const ReferenceRow::Top& top,
@@ -73,7 +72,7 @@ class HeadTolerance {
 
   bool judged() const { return judged_; }
 
-  // Before any other key.
+  // Called before Add.
   void SetTop(std::span<const double> key) {
     const Score score = ScoreOf(key);
     top_error_ = ErrorOf(score.product, score.error);
@@ -91,7 +90,7 @@ class HeadTolerance {
   }
 
   void Finish(std::span<double> out, double& lse) const {
-    if (keys_ == 0) return;  // nothing was seen: exactly 0 and -infinity
+    if (keys_ == 0) return;  // exactly 0 and -infinity
     const double roundings = Roundings() * kUnit;
     const double weights = top_.weights;
     const double greatest = top_.product * scale_;
@@ -122,7 +121,6 @@ class HeadTolerance {
     double error = 0;  // e_j
   };
 
-  // Of one output.
   struct Sums {
     double a = 0, b = 0, among = 0;  // 3.
     double missing = 0;              // 4.

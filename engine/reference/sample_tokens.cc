@@ -14,20 +14,19 @@ std::vector<int64_t> SampleTokens(int64_t tokens, int64_t rows, uint64_t seed) {
   std::set<int64_t> drawn;
   if (rows >= 2) drawn = {0, tokens - 1};
   std::mt19937_64 random(seed);
-  // Whichever is fewer is drawn, the rows that are in or those that are left out, so that few draws
-  // repeat.
+  // Draws the smaller set, the sampled or the excluded rows, so that few draws repeat.
   if (rows <= tokens / 2) {
     while (static_cast<int64_t>(drawn.size()) < rows) {
       drawn.insert(static_cast<int64_t>(random() % static_cast<uint64_t>(tokens)));
     }
   } else {
-    std::set<int64_t> left_out;
-    while (static_cast<int64_t>(left_out.size()) < tokens - rows) {
+    std::set<int64_t> excluded;
+    while (static_cast<int64_t>(excluded.size()) < tokens - rows) {
       const int64_t token = static_cast<int64_t>(random() % static_cast<uint64_t>(tokens));
-      if (!drawn.contains(token)) left_out.insert(token);
+      if (!drawn.contains(token)) excluded.insert(token);
     }
     for (int64_t token = 0; token < tokens; ++token) {
-      if (!left_out.contains(token)) drawn.insert(token);
+      if (!excluded.contains(token)) drawn.insert(token);
     }
   }
   sample.assign(drawn.begin(), drawn.end());

@@ -1,4 +1,4 @@
-// Which rows of a job are computed again.
+// Draws the rows of a job that are computed again.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 
 namespace hilbert_ring {
 
-// Ascending and distinct, all tokens where there are fewer than `rows`; the first and the last
-// token are among them when there are two rows or more.
+// At most `rows` distinct tokens in ascending order, with the first and the last if two or more.
 std::vector<int64_t> SampleTokens(int64_t tokens, int64_t rows, uint64_t seed);
 
 }  // namespace hilbert_ring

@@ -8,7 +8,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Slots are asked for in runs of so many, so that no segment is ever listed whole.
+// Slots are read in runs of this length, so that no segment is listed whole.
 constexpr int64_t kRun = 4096;
 
 int64_t OffsetOf(const JobSpec& spec, int64_t branch, int64_t head) {

@@ -1,4 +1,4 @@
-// Which keys one token's query attends to: the definition's segments, dilations and offsets.
+// The keys that one token's query attends to: the definition's segments, dilations and offsets.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,14 @@ namespace hilbert_ring {
 
 class Permutation;
 
-// Branches that a head runs.
 std::vector<int64_t> BranchesOf(const JobSpec& spec, int64_t head);
 
 class SeenKeys {
  public:
-  // Both must outlive it.
+  // Both outlive it.
   SeenKeys(const JobSpec& spec, const Permutation& order, int64_t token);
 
-  // Calls `key` with each token that the head sees in the branch. Returns the zero keys that it
-  // sees besides.
+  // Calls `key` with each token that the head sees in the branch. Returns the number of zero keys.
   int64_t Visit(int64_t branch, int64_t head, const std::function<void(int64_t)>& key) const;
 
  private:

@@ -20,18 +20,17 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// NCCL moves blocks from device to device; the other transports read and write host memory.
+// Only NCCL moves blocks between devices; other transports use host memory.
 constexpr char kDeviceTransport[] = "nccl";
 
-// The buffers of a run beside the shard.
 struct Workspace {
   std::unique_ptr<Buffer> arena;         // packed and arrived blocks
-  std::unique_ptr<Buffer> accumulators;  // of rows that are merged
-  std::unique_ptr<Buffer> query_slots;   // int64 [rows], where queries' positions are slots
+  std::unique_ptr<Buffer> accumulators;  // of merged rows
+  std::unique_ptr<Buffer> query_slots;   // int64 [rows], if queries' positions are slots
   AccumulatorMemory accumulator_memory;  // in `accumulators`
-  std::vector<std::vector<float*>> piece_accumulators;  // [exchange][block], likewise
+  std::vector<std::vector<float*>> piece_accumulators;  // in `accumulators`: [exchange][block]
 
-  // The arena again in host memory, where the communicator cannot reach the device's.
+  // A host copy of the arena, if the communicator cannot access the device's memory.
   std::vector<std::byte> host_arena;
 
   int64_t bytes() const { return arena->bytes() + accumulators->bytes() + query_slots->bytes(); }
@@ -53,7 +52,7 @@ class Executor {
   absl::StatusOr<Figures> Run() {
     auto figures = RunSteps();
     if (!figures.ok() && in_flight_) {
-      // Transfers must not outlive the arena that they write to.
+      // Transfers must not outlive the arena.
       communicator_->Abort(std::string(figures.status().message()));
       const absl::Status left = communicator_->Wait(Clock::now());
       if (left.GetPayload(kMemoryInUse).has_value()) return left;
@@ -62,8 +61,8 @@ class Executor {
   }
 
  private:
-  // Long enough to keep many threads busy, short against a job that is worth overlapping. A GPU has
-  // more of them, and waits for the host between two stretches.
+  // Enough rows for many threads, yet few against a job. A GPU waits for the host between
+  // stretches.
   int64_t LeastStretchRows() const { return device_.host_memory() ? 8192 : int64_t{1} << 18; }
 
   absl::StatusOr<Figures> RunSteps() {
@@ -113,11 +112,10 @@ class Executor {
     const Clock::time_point start = Clock::now();
     absl::Status status = device_.Finalize(tasks);
     figures_.compute_seconds += SecondsSince(start);
-    Tell(SpanKind::kMerge, step_, start);
+    Report(SpanKind::kMerge, step_, start);
     return status;
   }
 
-  // Adds zero keys and makes rows up to rows_final final.
   absl::Status Finish(const TaskBuilder& builder, const TaskBuilder::ZeroKeys& zero_keys,
                       int64_t rows_final) {
     const Clock::time_point start = Clock::now();
@@ -125,7 +123,7 @@ class Executor {
       RETURN_IF_ERROR(device_.AddZeroKeys(of_branch));
     }
     figures_.compute_seconds += SecondsSince(start);
-    if (!zero_keys.empty()) Tell(SpanKind::kMerge, step_, start);
+    if (!zero_keys.empty()) Report(SpanKind::kMerge, step_, start);
     if (rows_final > rows_final_) {
       RETURN_IF_ERROR(Finalize(builder.FinalizeRows(rows_final_, rows_final)));
       rows_final_ = rows_final;
@@ -138,7 +136,7 @@ class Executor {
     return 2.0 * static_cast<double>(plan_.spec.head_dim + plan_.spec.value_dim);
   }
 
-  // What the communicator reads and writes, at the schedule's offsets.
+  // The memory that the communicator uses, at the schedule's offsets.
   std::byte* ExchangeArena() {
     return workspace_.host_arena.empty() ? workspace_.arena->data() : workspace_.host_arena.data();
   }
@@ -252,9 +250,9 @@ class Executor {
     posted_ = Clock::now();
     in_flight_ = true;
     absl::Status status = communicator_->Post(comm);
-    // A socket takes what it can at once, in this thread.
+    // A socket's Post sends in this thread.
     figures_.exposed_exchange_seconds += SecondsSince(posted_);
-    Tell(SpanKind::kWait, step, posted_);
+    Report(SpanKind::kWait, step, posted_);
     return status;
   }
 
@@ -275,8 +273,8 @@ class Executor {
     figures_.exposed_exchange_seconds += SecondsSince(start);
     figures_.exchange_seconds += SecondsSince(posted_);
     step_ = step;
-    Tell(SpanKind::kWait, step, start);
-    Tell(SpanKind::kReceiveBlocks, step, posted_);
+    Report(SpanKind::kWait, step, start);
+    Report(SpanKind::kReceiveBlocks, step, posted_);
     return status;
   }
 
@@ -298,11 +296,11 @@ class Executor {
       }
     }
     figures_.compute_seconds += SecondsSince(start);
-    if (!rounds.empty()) Tell(SpanKind::kAttend, step_, start);
+    if (!rounds.empty()) Report(SpanKind::kAttend, step_, start);
     return absl::OkStatus();
   }
 
-  void Tell(SpanKind kind, int64_t step, Clock::time_point begin) const {
+  void Report(SpanKind kind, int64_t step, Clock::time_point begin) const {
     if (control_.span) control_.span(kind, step, begin, Clock::now());
   }
 
@@ -331,12 +329,12 @@ class Executor {
   Workspace workspace_;
   Figures figures_;
   std::atomic<int64_t> scores_ = 0;
-  int64_t library_scores_ = 0;  // of those
-  int64_t rows_there_ = 0;      // local rows [0, rows_there_) have arrived
+  int64_t library_scores_ = 0;  // included in scores_
+  int64_t rows_there_ = 0;      // local rows [0, rows_there_) have come
   int64_t rows_final_ = 0;
   Clock::time_point posted_;
-  int64_t step_ = 0;        // whose blocks came last
-  bool in_flight_ = false;  // a posted step has not been waited for
+  int64_t step_ = 0;        // the last whose blocks came
+  bool in_flight_ = false;  // a posted step was not waited for
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Slots between two rows; 0 for a single row, whose step (the dilation) may be past any buffer.
+// Slots between two rows; 0 for a single row, because its dilation may exceed any buffer.
 int64_t RowStep(const LocalRows& rows) { return rows.rows.count > 1 ? rows.rows.step : 0; }
 
 }  // namespace

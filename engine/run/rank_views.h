@@ -1,4 +1,4 @@
-// The views of one rank's rows, accumulators and arena that attention tasks are made of.
+// Views of one rank's rows, accumulators and arena, which attention tasks are made of.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,14 @@ struct Accumulator {
   StateView state;
 };
 
-// What partial results are merged into beside the shard's own rows.
 struct AccumulatorMemory {
-  float* sums = nullptr;  // [rows, heads]; maxima are kept where lse will be
+  float* sums = nullptr;  // [rows, heads]; maxima lie in lse
   float* out = nullptr;   // [rows, heads, value_dim] of 16-bit jobs that accumulate the whole shard
 };
 
 class RankViews {
  public:
-  // Buffers must outlive the views. query_slots: [rows], where queries' positions are slots.
+  // Buffers outlive the views. query_slots: [rows], if queries' positions are slots.
   RankViews(const Plan& plan, ShardStore& store, const AccumulatorMemory& accumulators,
             const int64_t* query_slots);
 
@@ -42,18 +41,16 @@ class RankViews {
   LseView Lse(const LocalRows& rows, int64_t head) const;
   StateView State(const LocalRows& rows, int64_t head) const;
 
-  // Where the rows' partial results are merged: out itself for float32 jobs, the whole accumulator
-  // for 16-bit jobs that have one. Otherwise use PieceAccumulator.
+  // The accumulator of rows: out of a float32 job, or the whole accumulator of a 16-bit job.
   Accumulator WholeAccumulator(const LocalRows& rows, int64_t head) const;
 
-  // A dense float32 block [rows, heads of the phase, value_dim] of a piece.
+  // The accumulator of a piece: a dense float32 block [rows, heads of the phase, value_dim].
   Accumulator PieceAccumulator(const LocalRows& rows, float* block, const Phase& phase,
                                int64_t head) const;
 
   PositionsView QueryPositions(const LocalRows& rows) const;
   PositionsView KeyPositions(const LocalRows& rows) const;
 
-  // Of a slot that this rank owns.
   int64_t LocalRow(int64_t slot) const { return plan_.shards.Find(slot).LocalRow(slot); }
 
  private:

@@ -13,7 +13,6 @@ bool Within(const LocalSegments& run, const ShardRange& range) {
   return run.rank == range.rank && run.begin >= range.begin && run.begin < range.end;
 }
 
-// Segments of a run that end at `slot` or before.
 int64_t Ended(const LocalSegments& run, int64_t slot) {
   return std::clamp<int64_t>((slot - run.begin) / run.length, 0, run.count);
 }
@@ -27,7 +26,7 @@ int64_t StretchRows(const Plan& plan, const ShardRange& range, int64_t least_row
   return CeilDiv(least, longest) * longest;
 }
 
-// Slots of the range before this one are final when all segments that end by `end` are computed.
+// Slots of the range before the result are final once all segments that end by `end` are computed.
 int64_t FinalSlot(const Plan& plan, const ShardRange& range, int64_t end) {
   int64_t final_slot = end;
   for (const LocalSegments& run : plan.segments.local) {

@@ -1,5 +1,5 @@
-// In which order a rank computes its local segments, so that it may begin before all rows are there
-// and rows may leave before all are computed.
+// The order of a rank's local segments. A rank begins before all rows have come, and rows leave
+// early.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,18 @@
 
 namespace hilbert_ring {
 
-// A local segment is computed in the stretch with begin < the segment's end <= end, by slots of one
-// range of the rank.
+// A stretch computes the local segments whose ends lie in (begin, end], in slots of one range.
 struct Stretch {
   int64_t begin = 0, end = 0;
-  int64_t rows_needed = 0;  // local rows [0, rows_needed) hold everything it reads
+  int64_t rows_needed = 0;  // local rows [0, rows_needed) are all that it reads
   int64_t rows_final = 0;   // local rows [0, rows_final) are final after it
 };
 
-// Stretches of a rank, in the order of its rows. Where the rank exchanges blocks, there is one for
-// each range, and no row is final before the exchange's end (rows_final is 0). least_rows: of a
-// stretch, but for the last of a range.
+// In row order, each of least_rows or more except the last of a range. A rank that exchanges blocks
+// has one for each range, and no final rows before the exchange's end.
 std::vector<Stretch> MakeStretches(const Plan& plan, int rank, bool exchanges_blocks,
                                    int64_t least_rows);
 
-// The segments of a run that belong to a stretch; count 0 where none do.
 LocalSegments InStretch(const LocalSegments& run, const Stretch& stretch);
 
 }  // namespace hilbert_ring

@@ -69,7 +69,7 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
     task.key_positions = keys.positions;
   } else if (spec.causal) {
     task.mask = Mask::kDiagonal;
-    // Both progressions have one phase, so the distance is a multiple of the step.
+    // Both progressions have the same phase, so the distance is a multiple of the step.
     task.diagonal_shift = (queries.rows.first - keys.rows.first) / queries.rows.step;
   }
   return task;
@@ -106,7 +106,7 @@ Rounds TaskBuilder::Local(const Stretch& stretch) const {
           task.lse = views_.Lse(rows, head);
           task.out_scale = OutScale();
         }
-        // Branches that are mixed write the same rows; head groups write their own heads.
+        // Mixed branches write the same rows; head groups write different heads.
         AddToRound(rounds, accumulates ? run.branch : 0, task);
       }
     }
@@ -159,8 +159,8 @@ void TaskBuilder::AddKeys(int exchange_index, const KeyBlock& keys, Rounds& roun
     if (blocks[b].rank != rank_) continue;
     if (triangle && blocks[b].rows.last() < keys.rows.first) continue;
     const LocalRows queries = BlockRows(blocks[b]);
-    // The n-th task on the same rows goes to the n-th round; mixed branches share their rows, so
-    // each branch has rounds of its own.
+    // Tasks on the same rows go to successive rounds. Mixed branches share rows, so each has its
+    // own.
     const size_t turn = used[exchange_index][b]++;
     const size_t branches = MixesBranches(plan_.spec) ? plan_.spec.branches.size() : 1;
     const size_t round = turn * branches + (branches > 1 ? phase.branch : 0);

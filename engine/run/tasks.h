@@ -1,5 +1,5 @@
-// Attention tasks of one rank, in rounds: tasks of one round write different elements and go to the
-// device in one call; rounds follow each other in a fixed order, so merges do too.
+// Attention tasks of one rank. Tasks of a round write different elements and go to the device in
+// one call. The order of rounds, and so of merges, is fixed.
 #pragma once
 
 #include <cstddef>
@@ -14,37 +14,36 @@ namespace hilbert_ring {
 
 using Rounds = std::vector<std::vector<AttentionTask>>;
 
-// Keys and values of one block, wherever they lie.
+// Keys and values of a block, in the shard or the arena.
 struct KeyBlock {
   Progression rows;
-  ConstView k, v;  // heads from the phase's first kv head on
+  ConstView k, v;  // from the phase's first kv head on
   PositionsView positions;
 };
 
 class TaskBuilder {
  public:
-  // piece_accumulators: by exchange and block index, float32 blocks of 16-bit jobs that accumulate
-  // pieces alone; empty otherwise. All must outlive the builder.
+  // piece_accumulators: [exchange][block], of 16-bit jobs that accumulate only pieces. Arguments
+  // outlive the builder.
   TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule, const RankViews& views,
               const std::vector<std::vector<float*>>& piece_accumulators);
 
-  // Segments that lie wholly within the rank and belong to the stretch.
+  // Segments of the stretch that lie within the rank.
   Rounds Local(const Stretch& stretch) const;
 
   // Own queries of spanning segments against own keys.
   Rounds Own() const;
 
-  // Own queries against blocks that arrived; `arena` is where their offsets count from.
+  // Own queries against arrived blocks, whose offsets are in `arena`.
   Rounds Arrived(const std::vector<ArenaBlock>& blocks, const std::byte* arena) const;
 
-  // Zero keys of the tail, each to be added once: of the stretch's segments, and of those that span
-  // several ranks. By branch, since branches share rows.
+  // Zero keys of the tail, once for each local segment of the stretch, or spanning segment. By
+  // branch, because branches share rows.
   using ZeroKeys = std::vector<std::vector<ZeroKeysTask>>;
   ZeroKeys LocalZeroKeys(const Stretch& stretch) const;
   ZeroKeys SpanningZeroKeys() const;
 
-  // What turns accumulators into rows of out and lse: of local rows [begin, end) where the whole
-  // shard is accumulated, and of pieces that are accumulated alone.
+  // Convert accumulators to out and lse: of local rows [begin, end), or of pieces with their own.
   std::vector<FinalizeTask> FinalizeRows(int64_t begin, int64_t end) const;
   std::vector<FinalizeTask> FinalizePieces() const;
 
@@ -59,7 +58,7 @@ class TaskBuilder {
   KeyBlock ArenaKeys(const ArenaBlock& block, const std::byte* arena) const;
   AttentionTask TaskShape(const LocalRows& queries, const KeyBlock& keys, const Phase& phase,
                           int64_t kv_head) const;
-  // Adds the tasks of `keys` for every own block of an exchange that sees one of them.
+  // Adds the tasks of `keys` with every own block of an exchange that sees one of them.
   void AddKeys(int exchange, const KeyBlock& keys, Rounds& rounds,
                std::vector<std::vector<size_t>>& used) const;
 

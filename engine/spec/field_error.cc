@@ -23,8 +23,8 @@ std::optional<FieldOfError> FieldOf(const absl::Status& status) {
   if (!field) return std::nullopt;
   FieldOfError found{.field = std::string(*field)};
   int64_t limit = 0;
-  if (const auto said = status.GetPayload(kLimit);
-      said && absl::SimpleAtoi(std::string(*said), &limit)) {
+  if (const auto text = status.GetPayload(kLimit);
+      text && absl::SimpleAtoi(std::string(*text), &limit)) {
     found.limit = limit;
   }
   return found;

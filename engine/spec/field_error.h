@@ -1,4 +1,4 @@
-// Which field of a spec a status is about, beside its message, for programs that show or mend it.
+// Attaches to a status the field of a spec that it concerns.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,18 @@
 
 namespace hilbert_ring {
 
-// As messages name it, "segments[1]"; and what its value may be at most or must be at least, where
-// the message says such a limit.
+// The field as messages write it, "segments[1]", and the limit that the message gives.
 struct FieldOfError {
   std::string field;
   std::optional<int64_t> limit;
   bool operator==(const FieldOfError&) const = default;
 };
 
-// The same status, which must not be OK, with the field that it is about.
+// Adds the field to a status, which is not OK.
 absl::Status WithField(absl::Status status, absl::string_view field,
                        std::optional<int64_t> limit = std::nullopt);
 
-// Nothing for a status that names none.
+// Empty for a status without a field.
 std::optional<FieldOfError> FieldOf(const absl::Status& status);
 
 }  // namespace hilbert_ring

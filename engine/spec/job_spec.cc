@@ -16,7 +16,7 @@ constexpr int64_t kMinDim = 8;
 constexpr int64_t kMaxDim = 256;
 constexpr int64_t kDimStep = 8;
 
-// Far above every sequence, far enough below 2^63 that a slot plus a segment or a dilation fits.
+// Above every sequence, and low enough that a slot plus a segment or dilation is below 2^63.
 constexpr int64_t kMaxSegmentOrDilation = int64_t{1} << 62;
 
 // A curve's key has 64 bits: 32 an axis in two dimensions, 21 in three.
@@ -29,16 +29,16 @@ absl::Status Wrong(absl::string_view field, const std::string& message) {
 
 absl::Status AtLeast(absl::string_view field, int64_t value, int64_t least) {
   if (value >= least) return absl::OkStatus();
-  return WithField(absl::InvalidArgumentError(
-                       absl::StrCat(field, " is ", value, ", but must be at least ", least)),
-                   field, least);
+  return WithField(
+      absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", must be at least ", least)),
+      field, least);
 }
 
 absl::Status AtMost(absl::string_view field, int64_t value, int64_t limit) {
   if (value <= limit) return absl::OkStatus();
-  return WithField(absl::OutOfRangeError(
-                       absl::StrCat(field, " is ", value, ", which is over the limit of ", limit)),
-                   field, limit);
+  return WithField(
+      absl::OutOfRangeError(absl::StrCat(field, " is ", value, ", must be at most ", limit)), field,
+      limit);
 }
 
 absl::Status InRange(absl::string_view field, int64_t value, int64_t least, int64_t limit) {
@@ -48,7 +48,7 @@ absl::Status InRange(absl::string_view field, int64_t value, int64_t least, int6
 
 absl::Status ValidateDim(absl::string_view field, int64_t value) {
   if (value >= kMinDim && value <= kMaxDim && value % kDimStep == 0) return absl::OkStatus();
-  return Wrong(field, absl::StrCat(field, " is ", value, ", but must be ", kMinDim, " to ", kMaxDim,
+  return Wrong(field, absl::StrCat(field, " is ", value, ", must be ", kMinDim, " to ", kMaxDim,
                                    " in steps of ", kDimStep));
 }
 
@@ -56,8 +56,8 @@ absl::Status ValidateHeads(const JobSpec& spec, const SpecLimits& limits) {
   RETURN_IF_ERROR(InRange("heads", spec.heads, 1, limits.max_heads));
   RETURN_IF_ERROR(AtLeast("kv_heads", spec.kv_heads, 1));
   if (spec.heads % spec.kv_heads != 0) {
-    return Wrong("kv_heads", absl::StrCat("kv_heads is ", spec.kv_heads,
-                                          ", but must divide heads, which is ", spec.heads));
+    return Wrong("kv_heads",
+                 absl::StrCat("kv_heads is ", spec.kv_heads, ", must divide heads ", spec.heads));
   }
   RETURN_IF_ERROR(ValidateDim("head_dim", spec.head_dim));
   return ValidateDim("value_dim", spec.value_dim);
@@ -109,7 +109,7 @@ absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
 absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid) {
   if (grid.size() != 2 && grid.size() != 3) {
     return Wrong("ordering.grid",
-                 absl::StrCat("ordering.grid has ", grid.size(), " entries, but must have 2 or 3"));
+                 absl::StrCat("ordering.grid has ", grid.size(), " entries, must have 2 or 3"));
   }
   const int64_t limit = grid.size() == 2 ? kMaxGridSide2d : kMaxGridSide3d;
   int64_t cells = 1;
@@ -147,15 +147,15 @@ absl::Status ValidateOrdering(const JobSpec& spec) {
   const int axes = ordering.coordinate_axes;
   if (axes != 0 && axes != 2 && axes != 3) {
     return Wrong("ordering.coords",
-                 absl::StrCat("ordering.coords_axes is ", axes, ", but must be 2 or 3"));
+                 absl::StrCat("ordering.coords_axes is ", axes, ", must be 2 or 3"));
   }
   if (ordering.window > 0 && !ordering.grid.empty()) {
     return Wrong("ordering.window", absl::StrCat("ordering.window is ", ordering.window,
-                                                 ", but must be 0 with ordering.grid"));
+                                                 ", must be 0 with ordering.grid"));
   }
   if (ordering.window > 0 && axes != 0) {
     return Wrong("ordering.window", absl::StrCat("ordering.window is ", ordering.window,
-                                                 ", but must be 0 with ordering.coords"));
+                                                 ", must be 0 with ordering.coords"));
   }
   if (!ordering.grid.empty() && axes != 0) {
     return Wrong("ordering.grid",
@@ -178,10 +178,9 @@ absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
   RETURN_IF_ERROR(ValidateHeads(spec, limits));
   RETURN_IF_ERROR(ValidateBranches(spec, limits));
   if (spec.scale.has_value() && !std::isfinite(static_cast<float>(*spec.scale))) {
-    return Wrong("scale",
-                 absl::StrCat("scale is ", *spec.scale,
-                              ", but must be a finite number of float32, from -3.40282e+38 to "
-                              "3.40282e+38"));
+    return Wrong("scale", absl::StrCat("scale is ", *spec.scale,
+                                       ", must be a finite number of float32, from -3.40282e+38 to "
+                                       "3.40282e+38"));
   }
   RETURN_IF_ERROR(ValidateSequences(spec, limits));
   return ValidateOrdering(spec);

@@ -1,4 +1,4 @@
-// What a job is, as values. A JobSpec says everything about an attention job except its data.
+// A JobSpec describes an attention job, without its data.
 //
 // The terms (branch, mixing, offset, tail, ordering, slot) are defined in docs/design.md; the
 // result is defined by tests/golden/attention_oracle.py and its C++ port in engine/reference.
@@ -14,16 +14,14 @@ namespace hilbert_ring {
 
 enum class DataType { kFloat32, kBFloat16, kFloat16 };
 
-// Bytes of one element: 4, 2 or 2.
 int64_t ElementBytes(DataType dtype);
 
-// How the branches of the pattern share the heads.
 enum class Mixing {
   kHeadGroups,  // heads are split among the branches
   kLse,         // every head runs every branch; branches are mixed by log-sum-exp
 };
 
-// What a segment that runs short sees.
+// The keys of a segment with less than its full length.
 enum class Tail {
   kMask,  // only tokens that exist
   kZero,  // zero keys make up ceil(min(w, n) / r) rows (ignored when causal, as in the definition)
@@ -36,20 +34,20 @@ enum class OrderScope {
   kKv,   // keys and values only: a query's slot is its token
 };
 
-// A space-filling-curve order of each sequence. At most one of window, grid and coordinates is set;
-// with none of them the curve runs over the implicit square of the sequence.
+// A space-filling-curve order of each sequence: of its implicit square unless window, grid or
+// coordinates (at most one) are set.
 struct Ordering {
   Curve curve = Curve::kHilbert;
   OrderScope scope = OrderScope::kQkv;
   int64_t window = 0;         // > 0: each run of `window` tokens is ordered on its own
   std::vector<int64_t> grid;  // [rows, cols] or [planes, rows, cols]; empty when not a grid
-  int coordinate_axes = 0;    // 2 or 3: the job sends coordinates [tokens, axes]; 0: it does not
+  int coordinate_axes = 0;    // 2 or 3: the job sends coordinates [tokens, axes]; 0: no coordinates
   bool operator==(const Ordering&) const = default;
 };
 
-// One (segment length, dilation rate) pair of the pattern, in slots.
+// A (segment length, dilation rate) pair of the pattern, in slots.
 struct Branch {
-  int64_t segment = 0;   // w >= 1; a longer one than the sequence means the whole sequence
+  int64_t segment = 0;   // w >= 1; capped at the sequence's length
   int64_t dilation = 1;  // r >= 1
   bool operator==(const Branch&) const = default;
 };
@@ -59,7 +57,7 @@ struct JobSpec {
   int64_t heads = 0;
   int64_t kv_heads = 0;   // divides heads; query head h reads kv head h * kv_heads / heads
   int64_t head_dim = 0;   // of queries and keys: 8 to 256 in steps of 8
-  int64_t value_dim = 0;  // of values and outputs: likewise
+  int64_t value_dim = 0;  // of values and outputs: 8 to 256 in steps of 8
   DataType dtype = DataType::kFloat32;
   std::vector<Branch> branches;
   Mixing mixing = Mixing::kHeadGroups;
@@ -82,25 +80,23 @@ struct SpecLimits {
   int64_t max_sequences = int64_t{1} << 20;
 };
 
-// OK, or INVALID_ARGUMENT (a value that can never be right) or OUT_OF_RANGE (over a limit). The
-// message names field, value and limit.
+// OK, INVALID_ARGUMENT, or OUT_OF_RANGE (over a limit). The message names field, value and limit.
 absl::Status Validate(const JobSpec& spec, const SpecLimits& limits = {});
 
-// One sequence: slots and tokens [begin, begin + length) of the job.
+// Slots and tokens [begin, begin + length) of the job.
 struct Sequence {
   int64_t begin = 0;
   int64_t length = 0;
 };
 
-// The sequences of a valid spec, in token order.
 std::vector<Sequence> Sequences(const JobSpec& spec);
 
-// Whether the mask compares positions that are no longer in slot order, so that it is no triangle.
+// Whether the mask compares original positions, because slots are in another order.
 inline bool MaskNeedsPositions(const JobSpec& spec) {
   return spec.causal && spec.ordering.has_value();
 }
 
-// Whether branches leave several partial results for one row and head.
+// Whether a row and head has partial results of several branches.
 inline bool MixesBranches(const JobSpec& spec) {
   return spec.mixing == Mixing::kLse && spec.branches.size() > 1;
 }

@@ -59,14 +59,13 @@ bool Contains(std::span<const std::string> fields, const std::string& field) {
   return std::ranges::find(fields, field) != fields.end();
 }
 
-// What the writer of an unknown field meant: a field of the other object, or one of this.
 std::string FieldHint(const std::string& field, std::span<const std::string> known) {
   if (Contains(OrderingFields(), field)) return "; it is a field of ordering";
   if (Contains(SpecFields(), field)) return "; it is a field of the job spec itself";
   return NearestNameHint(field, known);
 }
 
-// name: of the object in messages; empty: the spec itself.
+// name: the object in messages; empty: the spec itself.
 absl::Status CheckFields(const Json& object, const std::string& name,
                          std::span<const std::string> known) {
   for (const auto& [field, value] : object.items()) {
@@ -78,7 +77,6 @@ absl::Status CheckFields(const Json& object, const std::string& name,
   return absl::OkStatus();
 }
 
-// Inline coordinates: rows of two or three integers, all of one length.
 absl::Status ReadCoords(const Json& rows, JobSpecDocument& document, int& axes) {
   constexpr char kField[] = "ordering.coords";
   if (!rows.is_array() || rows.empty()) {
@@ -90,12 +88,12 @@ absl::Status ReadCoords(const Json& rows, JobSpecDocument& document, int& axes) 
     const size_t entries = rows[row].size();
     if (row == 0 && entries != 2 && entries != 3) {
       return absl::InvalidArgumentError(
-          absl::StrCat(field(), " has ", entries, " entries, but must have 2 or 3"));
+          absl::StrCat(field(), " has ", entries, " entries, must have 2 or 3"));
     }
     if (row == 0) axes = static_cast<int>(entries);
     if (entries != static_cast<size_t>(axes)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          field(), " has ", entries, " entries, but must have ", axes, " as the first row"));
+          field(), " has ", entries, " entries, must have ", axes, ", as in the first row"));
     }
     RETURN_IF_ERROR(ReadIntegers(field(), rows[row], document.coords));
   }
@@ -111,7 +109,7 @@ absl::Status ReadCoordinates(ObjectReader& reader, JobSpecDocument& document, Or
   if (reader.Find("coords_axes") != nullptr) {
     if (axes != 2 && axes != 3) {
       return absl::InvalidArgumentError(
-          absl::StrCat("ordering.coords_axes is ", axes, ", but must be 2 or 3"));
+          absl::StrCat("ordering.coords_axes is ", axes, ", must be 2 or 3"));
     }
     document.coords_axes = static_cast<int>(axes);
     if (rows == nullptr && file == nullptr) {
@@ -155,7 +153,7 @@ absl::Status ReadOrdering(const Json& value, JobSpecDocument& document) {
   reader.Integer("window", ordering.window);
   reader.Integers("grid", ordering.grid);
   if (reader.Find("grid") != nullptr && ordering.grid.empty()) {
-    reader.Fail("ordering.grid has 0 entries, but must have 2 or 3");
+    reader.Fail("ordering.grid has 0 entries, must have 2 or 3");
   }
   RETURN_IF_ERROR(ReadCoordinates(reader, document, ordering));
   document.spec.ordering = std::move(ordering);
@@ -196,7 +194,6 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   return document;
 }
 
-// As ParsePartialJobSpec says it of orderings.
 absl::Status PatchOrdering(Json& base, Json& patch) {
   const auto change = patch.find("ordering");
   if (change == patch.end() || !change->is_object() || change->empty()) return absl::OkStatus();
@@ -287,7 +284,7 @@ absl::StatusOr<DataType> ParseDataType(std::string_view name) {
     if (name == entry.name) return entry.value;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "dtype is ", Quoted(name), ", but must be \"float32\" or \"bfloat16\" or \"float16\""));
+      "dtype is ", Quoted(name), ", must be \"float32\" or \"bfloat16\" or \"float16\""));
 }
 
 }  // namespace hilbert_ring

@@ -8,9 +8,8 @@
 //
 // tokens, heads, head_dim, segments and dilations are required. kv_heads defaults to heads,
 // value_dim to head_dim, dtype to "float32", the rest to the values above; null means the default.
-// In "ordering", "coords_file" (the name is not opened here; two axes unless "coords_axes" says 3,
-// or the file's shape does) or "coords" (a list of rows) announces coordinates, (x, y) or
-// (x, y, z).
+// "coords" (a list of rows) or "coords_file" in "ordering" announces coordinates, (x, y) or
+// (x, y, z). This reader does not open the file; it assumes two axes unless "coords_axes" is 3.
 #pragma once
 
 #include <optional>
@@ -23,40 +22,33 @@
 
 namespace hilbert_ring {
 
-// The fields that the files of a job's tensors say too. Absent: not given.
+// The fields that the files of a job's tensors define too. Empty: not given.
 struct SpecShape {
   std::optional<int64_t> tokens, heads, kv_heads, head_dim, value_dim;
   std::optional<DataType> dtype;
 };
 
 struct JobSpecDocument {
-  JobSpec spec;                            // not yet validated as a whole: call Validate
-  SpecShape given;                         // of the fields of `spec`; the others are the defaults
-  std::vector<int64_t> coords;             // inline "coords", row-major [tokens, axes]; else empty
-  std::optional<std::string> coords_file;  // where given
-  std::optional<int> coords_axes;          // where given
+  JobSpec spec;                 // not yet checked by Validate
+  SpecShape given;              // the document's; `spec` also has defaults
+  std::vector<int64_t> coords;  // inline "coords", row-major [tokens, axes]; else empty
+  std::optional<std::string> coords_file;
+  std::optional<int> coords_axes;
 };
 
-// INVALID_ARGUMENT, naming the field: malformed JSON, an unknown field (with the nearest known
-// one), a value of the wrong type, a number that is no finite number or does not fit.
+// Errors: INVALID_ARGUMENT, naming the field.
 absl::StatusOr<JobSpecDocument> ParseJobSpec(std::string_view json);
 
-// Fields of a spec that replace those of a document, as JSON (a merge patch, RFC 7386): null takes
-// a field away. An ordering that says where tokens lie (window, grid or coordinates) replaces how
-// the document says it. INVALID_ARGUMENT: an ordering without curve for a document without
-// ordering.
-//
-// The fields of SpecShape may be left out: they are 0 then, dtype float32. Errors of ParseJobSpec
-// otherwise.
+// Applies a JSON merge patch (RFC 7386): null removes a field; an ordering with window, grid or
+// coordinates replaces the document's. SpecShape's fields are optional (0, float32). Errors:
+// ParseJobSpec; INVALID_ARGUMENT (an ordering without curve for a document without ordering).
 absl::StatusOr<JobSpecDocument> ParsePartialJobSpec(std::string_view json, std::string_view patch);
 
-// The fields of a shape, or their defaults where they are absent.
 void FillIn(const SpecShape& shape, JobSpec& spec);
 
-// The spec as JSON that ParseJobSpec reads back to an equal spec (coordinates by "coords_file").
+// JSON that ParseJobSpec reads back to an equal spec (coordinates by "coords_file").
 std::string FormatJobSpec(const JobSpec& spec);
 
-// "float32" | "bfloat16" | "float16".
 std::string_view DataTypeName(DataType dtype);
 absl::StatusOr<DataType> ParseDataType(std::string_view name);
 

@@ -1,4 +1,4 @@
-// What the writer of an unknown name meant.
+// Suggests a known name for an unknown one.
 #pragma once
 
 #include <span>
@@ -7,12 +7,11 @@
 
 namespace hilbert_ring {
 
-// The one of the names that takes the fewest characters inserted, left out, replaced or swapped
-// with the next one; capitals, '-' and '_' make no difference. Empty when even that takes more than
-// a third of the name's, and more than two.
+// The name with the least edit distance (with transpositions; ignores case, '-' equals '_'). Empty
+// if it exceeds 2 and a third of the name.
 std::string NearestName(std::string_view name, std::span<const std::string> names);
 
-// "; the nearest known one is NAME", or nothing.
+// "; the nearest known one is NAME", or "".
 std::string NearestNameHint(std::string_view name, std::span<const std::string> names);
 
 }  // namespace hilbert_ring

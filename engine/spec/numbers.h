@@ -1,5 +1,4 @@
-// The numbers of the data types: conversions between float32 and the 16-bit ones, rounding to
-// nearest even; NaN stays NaN, float16 overflows to infinity.
+// Conversions between float32 and 16-bit types, to nearest even. Float16 overflows to infinity.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,10 @@ uint16_t FloatToBFloat16(float value);
 float Float16ToFloat(uint16_t bits);
 uint16_t FloatToFloat16(float value);
 
-// Element `index` of an array of `dtype`, which need not be aligned.
+// Element `index` of an array of `dtype`, which may be unaligned.
 float LoadElement(DataType dtype, const void* data, int64_t index);
 void StoreElement(DataType dtype, void* data, int64_t index, float value);
 
-// values[i] = element i.
 void LoadElements(DataType dtype, const void* data, std::span<double> values);
 
 }  // namespace hilbert_ring

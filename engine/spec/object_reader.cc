@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The value as a message shows it. Never recurses into what was sent.
+// The value in a message. Does not recurse into the caller's data.
 std::string Shown(const Json& value) {
   if (value.is_string()) return Quoted(value.get_ref<const std::string&>());
   if (value.is_structured()) return absl::StrCat("an ", value.type_name());
@@ -30,7 +30,7 @@ absl::Status ReadInteger(const std::string& field, const Json& value, int64_t& i
 
 absl::Status WrongType(const std::string& field, const char* wanted, const Json& value) {
   return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", Shown(value), ", but must be ", wanted));
+      absl::StrCat(field, " is ", Shown(value), ", must be ", wanted));
 }
 
 absl::Status ReadIntegers(const std::string& field, const Json& value, std::vector<int64_t>& into) {
@@ -38,7 +38,6 @@ absl::Status ReadIntegers(const std::string& field, const Json& value, std::vect
   into.reserve(into.size() + value.size());
   for (size_t i = 0; i < value.size(); ++i) {
     int64_t& entry = into.emplace_back();
-    // The entry's name is put together only for the message.
     if (ReadInteger(field, value[i], entry).ok()) continue;
     return ReadInteger(absl::StrCat(field, "[", i, "]"), value[i], entry);
   }

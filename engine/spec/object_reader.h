@@ -1,9 +1,9 @@
-// Reads the fields of a JSON object that anybody may have written.
+// Reads the fields of a JSON object from an unauthenticated caller.
 //
 //   ObjectReader reader(json, "ordering");
 //   reader.Choice("curve", kCurves, ordering.curve);
 //   reader.Integers("grid", ordering.grid);
-//   RETURN_IF_ERROR(reader.status());   // of the first field that is wrong
+//   RETURN_IF_ERROR(reader.status());   // the first error
 #pragma once
 
 #include <array>
@@ -26,24 +26,23 @@ struct EnumName {
   Enum value;
 };
 
-// INVALID_ARGUMENT: "FIELD is VALUE, but must be WANTED".
+// INVALID_ARGUMENT: "FIELD is VALUE, must be WANTED".
 absl::Status WrongType(const std::string& field, const char* wanted, const nlohmann::json& value);
 
-// INVALID_ARGUMENT: no list of integers of 64 bits. Appends them.
+// Appends a list of 64-bit integers. Errors: INVALID_ARGUMENT.
 absl::Status ReadIntegers(const std::string& field, const nlohmann::json& value,
                           std::vector<int64_t>& into);
 
-// Keeps the first error. A field that is absent or null leaves its place as it is.
+// Keeps the first error. An absent or null field leaves its variable unchanged.
 class ObjectReader {
  public:
-  // name: of the object, before its fields' names in messages; empty: its fields stand alone.
-  // The object must outlive the reader.
+  // name: prefix of fields in messages; may be empty. The object outlives the reader.
   ObjectReader(const nlohmann::json& object, const std::string& name)
       : object_(object), prefix_(name.empty() ? "" : name + ".") {}
 
   const absl::Status& status() const { return status_; }
 
-  // The value of a field, or null when it is absent, null or after an error.
+  // The value of a field; null if it is absent or null, or after an error.
   const nlohmann::json* Find(const char* name) const;
 
   void Require(std::initializer_list<const char*> names);
@@ -53,7 +52,7 @@ class ObjectReader {
   void Boolean(const char* name, bool& into);
   void Number(const char* name, std::optional<double>& into);
 
-  // "segments" and "dilations", which have as many entries.
+  // Reads "segments" and "dilations", whose lengths must agree.
   void Branches(std::vector<Branch>& into);
 
   template <typename Enum, size_t N>

@@ -1,4 +1,4 @@
-// What a valid spec says and its writer seldom means.
+// Warns of settings that are valid but seldom intended.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace hilbert_ring {
 
-// A sentence each, which names field, value and what comes of it. spec: valid.
+// Each sentence names field, value and effect. The spec is valid.
 std::vector<std::string> NotesOn(const JobSpec& spec);
 
 }  // namespace hilbert_ring

@@ -1,4 +1,4 @@
-// The tensors of a job, and what a row of each takes.
+// The tensors of a job and the sizes of their rows.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ enum class TensorKind {
   kV,
   kOut,
   kLse,
-  // Of encoders' jobs:
+  // Encoders' jobs:
   kTiles,
   kTileCoords,    // float64 [2]
   kStates,        // float32 [states, embed_dim]
@@ -22,30 +22,29 @@ enum class TensorKind {
 };
 inline constexpr int kTensorKinds = 9;
 
-// What clients send to lie in a shard, and what leaves from it.
+// Tensors that clients send to a shard, and that leave it.
 inline constexpr TensorKind kInputKinds[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV,
                                              TensorKind::kTiles, TensorKind::kTileCoords};
 inline constexpr TensorKind kOutputKinds[] = {TensorKind::kOut, TensorKind::kLse,
                                               TensorKind::kStates, TensorKind::kAttentionMap};
 
-bool IsInput(TensorKind tensor);   // of kInputKinds
-bool IsOutput(TensorKind tensor);  // of kOutputKinds
+bool IsInput(TensorKind tensor);
+bool IsOutput(TensorKind tensor);
 
-// Bytes of one token's row, all heads; 0 for a tensor that attention does not have.
+// Bytes of one token's row, all heads; 0 for tensors that attention does not have.
 int64_t RowBytes(const JobSpec& spec, TensorKind tensor);
 
-// Bytes of a row of each tensor of a job, 0 of those that it does not have.
+// Bytes of a row of each tensor of a job; 0 if the job does not have it.
 class RowSizes {
  public:
   RowSizes() = default;
-  explicit RowSizes(const JobSpec& spec);  // of attention
+  explicit RowSizes(const JobSpec& spec);
 
   int64_t operator[](TensorKind tensor) const { return bytes_[static_cast<int>(tensor)]; }
   void Set(TensorKind tensor, int64_t bytes) { bytes_[static_cast<int>(tensor)] = bytes; }
   bool Has(TensorKind tensor) const { return (*this)[tensor] > 0; }
 
-  // Tensors of kInputKinds that the job has.
-  int inputs() const;
+  int inputs() const;  // the number of input tensors that the job has
 
  private:
   std::array<int64_t, kTensorKinds> bytes_{};

@@ -16,14 +16,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A spec nests four deep: the spec, "ordering", "coords", one row.
+// A spec has four levels: the spec, "ordering", "coords", one row.
 constexpr int kMaxDepth = 8;
 
-// Bytes of what a client sent that a message repeats.
+// Bytes of a caller's text that a message repeats.
 constexpr size_t kMaxQuoted = 80;
 
-// Follows the parser: refuses repeated keys and deep nesting, and knows the field that is being
-// read.
+// Follows the parser: refuses repeated keys and deep nesting, and tracks the current field.
 class ParseWatch {
  public:
   explicit ParseWatch(std::string_view what) : what_(what) {}
@@ -65,13 +64,13 @@ class ParseWatch {
   const std::string what_;
   absl::Status status_;
   std::string field_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::set<std::string>> keys_;  // of the open objects
 };
 
 }  // namespace
 
 absl::StatusOr<Json> ParseWatchedJson(std::string_view json, std::string_view what) {
-  // The library takes it for the end of the text.
+  // The JSON library would end the text at a NUL.
   if (json.find('\0') != std::string_view::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat(std::string(what), " is malformed JSON: it has a NUL"));
@@ -84,16 +83,16 @@ absl::StatusOr<Json> ParseWatchedJson(std::string_view json, std::string_view wh
                               });
     RETURN_IF_ERROR(watch.status());
     return parsed;
-  } catch (const std::exception& error) {  // the JSON library's, and out of memory
+  } catch (const std::exception& error) {  // from the JSON library, or std::bad_alloc
     RETURN_IF_ERROR(watch.status());
-    // The library puts its own name and number in brackets before the reason.
+    // The library prefixes its name and error number in brackets.
     std::string_view reason = error.what();
     if (const size_t end = reason.find("] "); reason.starts_with('[') && end != reason.npos) {
       reason.remove_prefix(end + 2);
     }
     constexpr size_t kMaxReason = 240;
     const absl::string_view head(reason.data(), std::min(reason.size(), kMaxReason));
-    // Its quotes and backslashes are what the reader expects to see.
+    // Restores quotes and backslashes, which CHexEscape escapes.
     const std::string shown =
         absl::StrReplaceAll(absl::CHexEscape(head), {{"\\'", "'"}, {"\\\"", "\""}, {"\\\\", "\\"}});
     return absl::InvalidArgumentError(

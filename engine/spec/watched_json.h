@@ -1,5 +1,4 @@
-// JSON that anybody may have written: no repeated keys, no deep nesting, errors that name the
-// field.
+// Parses JSON from an unauthenticated caller, without repeated keys and deep nesting.
 #pragma once
 
 #include <string>
@@ -10,12 +9,11 @@
 
 namespace hilbert_ring {
 
-// what: as messages call the document, "the job spec". INVALID_ARGUMENT, of bounded length:
-// malformed JSON, a NUL, more than 8 levels, a key that comes twice in one object (FieldOf: that
-// key).
+// what: the document's name in messages. INVALID_ARGUMENT, of bounded length: malformed JSON, a
+// NUL, more than 8 levels, a repeated key (FieldOf: that key).
 absl::StatusOr<nlohmann::json> ParseWatchedJson(std::string_view json, std::string_view what);
 
-// Printable ASCII of the text's first 80 bytes, in quotes.
+// The text's first 80 bytes as printable ASCII, in quotes.
 std::string Quoted(std::string_view text);
 
 }  // namespace hilbert_ring

@@ -1,5 +1,5 @@
-// What the engine promises its device: tasks of one call write different elements, so that the
-// device may compute them at once. A broken promise is a race, which seldom changes a result.
+// Tasks of one call to the device write different elements, so that it may compute them at once. An
+// overlap is a race, which seldom changes a result.
 #include <memory>
 #include <random>
 #include <string>
@@ -19,7 +19,6 @@ namespace {
 // The rows of one call's tasks, by the address of each row and head.
 class Written {
  public:
-  // Whether none of the view's rows and heads was written before in this call.
   template <typename View>
   bool Add(const View& view, const void* data, int64_t element_bytes, int64_t batch, int64_t rows,
            int64_t heads) {

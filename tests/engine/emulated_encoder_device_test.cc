@@ -1,4 +1,4 @@
-// What an encoder takes of a GPU and gives back.
+// Memory and calls of a GPU that an encoder uses.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -63,13 +63,12 @@ class EncoderOnGpu : public ::testing::Test {
     return LoadEncoder(golden_.folder, {.compute = compute, .device = device_.get()});
   }
 
-  // From tiles to states of the last layer.
   absl::StatusOr<EncoderFigures> Run(std::shared_ptr<const EncoderModel> model,
                                      const EncoderPlan& plan, const EncoderOutputs& outputs) {
     ASSIGN_OR_RETURN(const auto rank,
                      EncoderRank::Make(std::move(model), plan, 0, *device_, outputs));
     const int64_t tiles = plan.rows.tiles();
-    // Of somebody else, and not counted.
+    // The test's own memory is not counted.
     auto values = device_->inner().Allocate(std::ssize(golden_.tiles) * sizeof(float)).value();
     RETURN_IF_ERROR(device_->CopyIn(values->data(), golden_.tiles.data(), values->bytes()));
     RETURN_IF_ERROR(

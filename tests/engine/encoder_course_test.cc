@@ -1,5 +1,4 @@
-// What an encoder's rank tells and hears while it computes: progress, waits, spans, cancels,
-// deadlines.
+// An encoder rank's control while it computes: progress, waits, spans, cancellations, deadlines.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,7 +19,7 @@ using EncoderCourse = RandomSlidesTest;
 
 TEST_F(EncoderCourse, ACancelledJobEndsInAnyLayer) {
   const EncoderInput input = RandomSlides({900}, 8);
-  // From the first time that it is asked, and from later ones.
+  // The first or a later call of `cancelled` returns true.
   for (const int asked : {1, 5, 12}) {
     std::atomic<int> left = asked;
     EncoderRun run{.outputs = {.states = {kLast}}, .ranks = 2};
@@ -32,25 +31,27 @@ TEST_F(EncoderCourse, ACancelledJobEndsInAnyLayer) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(model_, input, late).status()));
 }
 
-// A worker that says nothing for long is held for stuck: no part of a layer goes by in silence.
+// A worker without progress counts as stuck, so every part of a layer reports some.
 TEST_F(EncoderCourse, ProgressRisesToTheEndBySmallSteps) {
   const EncoderInput input = RandomSlides({5000}, 9);
   std::mutex mutex;
-  std::vector<double> told = {0};
+  std::vector<double> reported = {0};
   EncoderRun run{.outputs = {.states = {kLast}}};
   run.control.progress = [&](double fraction) {
     const std::lock_guard lock(mutex);
-    told.push_back(fraction);
+    reported.push_back(fraction);
   };
   run.placing.progress = run.control.progress;
   Run(input, run);
-  std::ranges::sort(told);
-  EXPECT_EQ(told.front(), 0);
-  EXPECT_NEAR(told.back(), 1, 1e-9);
-  for (size_t i = 1; i < told.size(); ++i) EXPECT_LT(told[i] - told[i - 1], 0.05) << told[i];
+  std::ranges::sort(reported);
+  EXPECT_EQ(reported.front(), 0);
+  EXPECT_NEAR(reported.back(), 1, 1e-9);
+  for (size_t i = 1; i < reported.size(); ++i) {
+    EXPECT_LT(reported[i] - reported[i - 1], 0.05) << reported[i];
+  }
 }
 
-// Whoever compares two ranks by the steps that they wait in finds the one that is behind.
+// Rising steps identify the rank that is behind.
 TEST_F(EncoderCourse, StepsOfWaitingRiseOverLayersAndTheMap) {
   const EncoderInput input = RandomSlides({900}, 12);
   for (const int64_t layer : {int64_t{1}, kLast}) {
@@ -58,16 +59,16 @@ TEST_F(EncoderCourse, StepsOfWaitingRiseOverLayersAndTheMap) {
         .outputs = {.states = {kLast}, .attention_map = AttentionMapOutput{.layer = layer}},
         .ranks = 2};
     std::mutex mutex;
-    std::map<std::thread::id, std::vector<int64_t>> told;  // by rank
+    std::map<std::thread::id, std::vector<int64_t>> reported;  // by rank
     run.control.waiting = [&](int64_t step) {
       const std::lock_guard lock(mutex);
-      told[std::this_thread::get_id()].push_back(step);
+      reported[std::this_thread::get_id()].push_back(step);
     };
     const EncoderResult result = Run(input, run);
     const int64_t of_layer = result.plan.attention.costs.steps + 1;
-    ASSERT_EQ(told.size(), 2U);
-    for (const auto& [rank, steps] : told) {
-      std::vector<int64_t> waits;  // each is followed by a 0
+    ASSERT_EQ(reported.size(), 2U);
+    for (const auto& [rank, steps] : reported) {
+      std::vector<int64_t> waits;  // a 0 follows each
       for (size_t i = 0; i < steps.size(); ++i) {
         if (i % 2 == 0) {
           waits.push_back(steps[i]);

@@ -1,5 +1,5 @@
-// Devices that encoders are tested on: this machine's CPU, or the GPU that HILBERT_RING_TEST_KERNEL
-// names ("cuda", "cuda/native").
+// The devices of encoder tests: this machine's CPU, or the GPU of HILBERT_RING_TEST_KERNEL ("cuda",
+// "cuda/native").
 #pragma once
 
 #include <cstdlib>
@@ -18,8 +18,7 @@ inline std::string EncoderKernel() {
   return kernel != nullptr && absl::StartsWith(kernel, "cuda") ? kernel : "cpu";
 }
 
-// One of a GPU's devices, which take long to make: the same for the same number. Never destroyed,
-// for by the end of the process CUDA's runtime may be gone.
+// A GPU's device by number, made once. Never destroyed: CUDA's runtime may end before the process.
 inline Device& KeptGpu(int number) {
   static std::mutex mutex;
   static auto* const devices = new std::map<int, std::unique_ptr<Device>>;
@@ -29,7 +28,7 @@ inline Device& KeptGpu(int number) {
   return *device;
 }
 
-// Where weights lie: null for the host's memory.
+// The device of the weights; null: host memory.
 inline Device* ModelDevice() { return EncoderKernel() == "cpu" ? nullptr : &KeptGpu(0); }
 
 }  // namespace hilbert_ring::testing

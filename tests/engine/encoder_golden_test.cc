@@ -1,6 +1,6 @@
-// Every golden case of an encoder over several ranks: every state, the output, and every
-// pooled vector, within 2e-5 (1 + |x|) of the definition; in bfloat16 with at most 1.5 times the
-// error of PyTorch within autocast.
+// Every golden case of an encoder over several ranks. States, output and pooled vectors are within
+// 2e-5 (1 + |x|) of the definition; in bfloat16 the error is at most 1.5 times PyTorch's within
+// autocast.
 #include <span>
 #include <sstream>
 
@@ -55,8 +55,8 @@ class EncoderGolden : public ::testing::TestWithParam<Param> {
 
   int64_t StateFloats() const { return static_cast<int64_t>(golden_.out.size()); }
 
-  // Calls check(what, values, expected, the error within PyTorch's autocast) for every state and
-  // the output, and where the model pools for each pooled vector. Of the model as it is loaded.
+  // Calls check(what, values, expected, PyTorch's autocast error) for states, output and pooled
+  // vectors.
   template <typename Check>
   void ForRows(const Check& check) const {
     const int64_t last = model_->config().layers;
@@ -117,7 +117,6 @@ TEST_P(EncoderGolden, Pooled) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
 }
 
-// Of every layer, the heads one by one and their mean.
 TEST_P(EncoderGolden, AttentionMap) {
   const EncoderConfig& config = model_->config();
   EncoderOutputs outputs{.states = {config.layers}, .attention_map = AttentionMapOutput{}};
@@ -140,8 +139,7 @@ TEST_P(EncoderGolden, AttentionMap) {
   }
 }
 
-// The processor's products of bfloat16 and those of its numbers in float32 are as good, and so is
-// attention by pairs of bfloat16, whose weights are rounded too.
+// Bfloat16 products, their emulation, and attention by pairs of bfloat16 meet the same bound.
 TEST_P(EncoderGolden, BFloat16) {
   const bool on_cpu = ModelDevice() == nullptr;
   for (const char* instructions : {"", "bf16-emulated"}) {

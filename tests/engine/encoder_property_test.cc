@@ -1,4 +1,4 @@
-// What holds for any slides and any model.
+// Properties of any slides and any model.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ using EncoderProperties = RandomSlidesTest;
 
 TEST_F(EncoderProperties, TilesOf16BitsAreThoseNumbers) {
   EncoderInput input = RandomSlides({90}, 4);
-  for (float& value : input.tiles) value = std::round(value * 8) / 8;  // exact in both
+  for (float& value : input.tiles) value = std::round(value * 8) / 8;  // exact in both types
   const EncoderOutputs outputs{.states = {kLast}};
   const EncoderResult wide = Run(input, {.outputs = outputs});
   for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
@@ -34,7 +34,6 @@ TEST_F(EncoderProperties, ACoordinateOutsideOfTheGridEndsTheJob) {
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("must be in [0, 25600)"));
 }
 
-// What is planned for all layers and the map of one is what travels.
 TEST_F(EncoderProperties, BytesThatTravelAreThoseOfThePlan) {
   const EncoderInput input = RandomSlides({700, 3, 250}, 11);
   EncodeJob job{.config = config(),
@@ -56,7 +55,7 @@ TEST_F(EncoderProperties, BytesThatTravelAreThoseOfThePlan) {
   }
 }
 
-// Allocations from the nth on are refused.
+// Refuses allocations from the nth on.
 class LimitedDevice : public ForwardingDevice {
  public:
   LimitedDevice(std::unique_ptr<Device> device, int allocations)

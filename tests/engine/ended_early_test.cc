@@ -1,5 +1,5 @@
-// A rank that ends before its job has been computed: nobody waits for it, and no transfer outlives
-// the memory that it reads or writes.
+// A rank that ends before its job is computed does not keep others waiting. No transfer outlives
+// its memory.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -14,9 +14,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
-constexpr std::chrono::seconds kLong{60};  // that a test which goes wrong takes
+constexpr std::chrono::seconds kLong{60};  // only a failing test takes it
 
-// Notes whether a step was left in flight.
 class WatchedCommunicator : public Communicator {
  public:
   explicit WatchedCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
@@ -59,7 +58,6 @@ class BrokenDevice : public ForwardingDevice {
   }
 };
 
-// Notes when it has computed.
 class NotedDevice : public ForwardingDevice {
  public:
   NotedDevice(std::unique_ptr<Device> device, std::atomic<bool>& computed)
@@ -82,7 +80,7 @@ class EndedEarly : public ::testing::TestWithParam<RingKind> {
         ring_(*MakeCommunicatorRing(GetParam(), 2)),
         first_(std::move(ring_[0])) {}
 
-  // Rank 0, whose peer does nothing.
+  // Runs rank 0, whose peer is idle.
   absl::Status Run(std::unique_ptr<Device> device, const ExecuteControl& control) {
     auto store = ShardStore::Make(*device, plan_, 0);
     if (!store.ok()) return store.status();

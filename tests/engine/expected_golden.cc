@@ -12,7 +12,6 @@ std::vector<double> Row(const std::vector<double>& values, int64_t token, int64_
   return {values.begin() + token * width, values.begin() + (token + 1) * width};
 }
 
-// Of a number of OUT, by the case.
 double OutBound(const GoldenCase& golden, DataType dtype, int64_t token, double out) {
   switch (dtype) {
     case DataType::kFloat32:

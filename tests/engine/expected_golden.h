@@ -1,4 +1,4 @@
-// A golden case's answers, each number with how far it may be off.
+// A golden case's answers with a tolerance for each number.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,13 +10,12 @@ namespace hilbert_ring::testing {
 
 EngineInputs InputsOf(const GoldenCase& golden);
 
-// By the case's bound. The cases whose answers are exact whatever is rounded on the way need it:
-// retrieval, where one key is far ahead of all others, and level scores. What their rows' numbers
-// allow is up to a million times as much. Of a type that holds the inputs exactly.
+// Tolerances are the case's bound, of a type that holds the inputs. Cases with exact answers
+// (retrieval, level scores) need it: their rows' own tolerances are up to a million times larger.
 ExpectedRows ExpectGolden(const GoldenCase& golden, DataType dtype);
 
-// By the case's bound and what the rows' own numbers allow (engine/reference/row_tolerance.h),
-// whichever is less. Values that are not finite are judged by the bound alone.
+// Tolerances are the smaller of the case's bound and the row's (engine/reference/row_tolerance.h).
+// Only the bound applies to values that are not finite.
 absl::StatusOr<ExpectedRows> ExpectGoldenRows(const GoldenCase& golden, DataType dtype);
 
 }  // namespace hilbert_ring::testing

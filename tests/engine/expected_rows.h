@@ -14,19 +14,18 @@ namespace hilbert_ring::testing {
 
 struct ExpectedRows {
   std::vector<int64_t> tokens;
-  std::vector<ExpectedRow> rows;  // of these tokens
-  int64_t judged = 0;             // rows of which all heads are
+  std::vector<ExpectedRow> rows;  // of `tokens`
+  int64_t judged = 0;             // rows with all heads judged
 };
 
-// Of inputs as the job's type rounds them: all rows, or those of some tokens.
+// Expects all rows, or those of some tokens. Inputs are rounded to the job's type first.
 absl::StatusOr<ExpectedRows> ExpectRows(const JobSpec& spec, const EngineInputs& inputs);
 absl::StatusOr<ExpectedRows> ExpectRows(const JobSpec& spec, const EngineInputs& inputs,
                                         std::vector<int64_t> tokens);
 
-// Inputs as the job's type rounds them.
 EngineInputs Rounded(const JobSpec& spec, EngineInputs inputs);
 
-// Empty when all that is judged is within its tolerance, else what is furthest off.
+// Empty, or the worst number outside its tolerance.
 std::string Mismatch(const JobSpec& spec, const EngineResult& result, const ExpectedRows& expected);
 
 }  // namespace hilbert_ring::testing

@@ -1,6 +1,5 @@
-// Every golden case through the engine, in every type that holds its values: on 1 to 7 ranks with
-// this machine's best kernel, and on one with every other kernel; at full depth every kernel on 1
-// to 7 ranks.
+// Every golden case in every type that holds its values: on 1 to 7 ranks with this machine's best
+// kernel, and on one rank with every other kernel (at full depth on 1 to 7).
 #include <cmath>
 #include <string>
 #include <vector>
@@ -49,7 +48,6 @@ TEST_P(Golden, ReferenceAgrees) {
   const auto reference = ReferenceAttention(golden_.spec, q, k, v, golden_.coords);
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (size_t i = 0; i < golden_.out.size(); ++i) {
-    // The cases are stored in float32.
     if (Same(reference->out[i], golden_.out[i])) continue;
     ASSERT_NEAR(reference->out[i], golden_.out[i], 1e-6 * std::abs(golden_.out[i]) + 1e-9) << i;
   }
@@ -70,7 +68,7 @@ TEST_P(Golden, InProcess) {
 
 std::vector<int> RanksFor(const std::string& kernel) {
   if (DepthOfTests() != TestDepth::kAll) return {1};
-  // A GPU's kernels take ten times as long under emulation.
+  // Emulated GPU kernels take ten times as long.
   if (absl::StartsWith(kernel, "cuda/")) return {1, 3};
   return kSeven;
 }
@@ -79,7 +77,7 @@ TEST_P(Golden, AllKernels) {
   const std::vector<std::string> kernels = KernelsUnderTest();
   ASSERT_FALSE(kernels.empty()) << "no device for HILBERT_RING_TEST_KERNEL";
   for (const DataType dtype : TypesThatHold(golden_)) {
-    // The type whose kernels differ most.
+    // Kernels differ most in bfloat16.
     if (DepthOfTests() == TestDepth::kFast && dtype != DataType::kBFloat16) continue;
     const auto expected = ExpectGoldenRows(golden_, dtype);
     ASSERT_TRUE(expected.ok()) << expected.status();

@@ -1,4 +1,4 @@
-// A model for tests, from its folder.
+// Loads a model for tests from its folder.
 #pragma once
 
 #include <memory>

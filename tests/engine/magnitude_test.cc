@@ -1,5 +1,5 @@
-// Random finite jobs whose numbers are of any magnitude, through every kernel and rings: rows are
-// within the tolerance that row checks allow.
+// Random finite jobs with numbers of any magnitude, through every kernel and rings: rows are within
+// their tolerance.
 #include <cmath>
 #include <iterator>
 #include <random>
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kHeadDims[] = {8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 200, 256};
 constexpr int64_t kValueDims[] = {8, 16, 24, 32, 64, 136, 256};
 
-// 1e-30 to 1e18, in float16 what it holds.
+// 1e-30 to 1e18, or float16's range.
 double Magnitude(DataType dtype, std::mt19937_64& random) {
   const auto [least, greatest] =
       dtype == DataType::kFloat16 ? std::pair{-7.0, 4.0} : std::pair{-30.0, 18.0};
@@ -29,7 +29,7 @@ JobSpec MagnitudeSpec(DataType dtype, std::mt19937_64& random) {
   JobSpec spec = RandomSpec(random, {.max_tokens = 120, .max_heads = 2});
   spec.dtype = dtype;
   spec.head_dim = kHeadDims[random() % std::size(kHeadDims)];
-  // Great ones seldom: the definition takes long for them.
+  // Large ones are rare, because their reference takes long.
   spec.value_dim = kValueDims[random() % (random() % 8 == 0 ? std::size(kValueDims) : 4)];
   return spec;
 }
@@ -41,14 +41,14 @@ EngineInputs MagnitudeInputs(const JobSpec& spec, std::mt19937_64& random) {
     for (float& value : *values) value = static_cast<float>(value * size);
   }
   if (random() % 2 == 0) {
-    // Scores of ordinary size up to some ten thousand.
-    const double aim = std::pow(10.0, std::uniform_real_distribution<double>(-3, 5)(random));
+    // The largest scores are between 0.001 and 100,000.
+    const double target = std::pow(10.0, std::uniform_real_distribution<double>(-3, 5)(random));
     double q = 0, k = 0;
     for (const float value : inputs.q) q = std::max(q, std::abs(static_cast<double>(value)));
     for (const float value : inputs.k) k = std::max(k, std::abs(static_cast<double>(value)));
     const double scores = q * k * std::sqrt(static_cast<double>(spec.head_dim));
     if (scores > 0 && std::isfinite(scores)) {
-      const double both = std::sqrt(aim / scores);
+      const double both = std::sqrt(target / scores);
       for (float& value : inputs.q) value = static_cast<float>(value * both);
       for (float& value : inputs.k) value = static_cast<float>(value * both);
     }
@@ -56,8 +56,7 @@ EngineInputs MagnitudeInputs(const JobSpec& spec, std::mt19937_64& random) {
   return Rounded(spec, inputs);
 }
 
-// Values near either end of float32, and scales of any size with queries and keys whose scores are
-// ordinary for it.
+// Values near the ends of float32, and any scale with queries and keys that give ordinary scores.
 EngineInputs InputsAtTheEnds(JobSpec& spec, std::mt19937_64& random) {
   const auto power = [&](double least, double greatest) {
     return std::pow(10.0, std::uniform_real_distribution<double>(least, greatest)(random));
@@ -73,7 +72,7 @@ EngineInputs InputsAtTheEnds(JobSpec& spec, std::mt19937_64& random) {
   multiply(inputs.v, random() % 2 == 0 ? power(-45, -36) : power(36, 37.9));
   const double scale = power(-44, 38);
   const double scores = std::min(power(-1, 3) / scale, 1e37);
-  // The greater of the two may be far from the other.
+  // Queries and keys may differ much in size.
   const double of_q = std::clamp(std::sqrt(scores) * power(-8, 8), 1e-37, 1e37);
   const double of_k = std::clamp(scores / of_q, 1e-37, 1e37);
   multiply(inputs.q, of_q);
@@ -86,11 +85,11 @@ class Magnitudes : public ::testing::TestWithParam<DataType> {
  protected:
   struct Counts {
     int64_t rows = 0, judged = 0;
-    int64_t jobs = 0;                    // of which some rows are judged
-    int64_t out_seen = 0, lse_seen = 0;  // were all of it off by so much, it would be seen
+    int64_t jobs = 0;                    // with judged rows
+    int64_t out_seen = 0, lse_seen = 0;  // jobs in which a wrong result would be detected
   };
 
-  // Random jobs whose inputs `make_inputs` makes, each by one of the kernels.
+  // Runs random jobs with inputs of `make_inputs`, each by one of the kernels.
   template <typename MakeInputs>
   Counts Run(int trials, std::mt19937_64& random, const MakeInputs& make_inputs) {
     const std::vector<std::string> kernels = KernelsUnderTest();
@@ -124,7 +123,7 @@ class Magnitudes : public ::testing::TestWithParam<DataType> {
   }
 };
 
-// Where scores are great, lse is off by as much on its own; a result is not.
+// Large scores make lse inexact, but not the result.
 TEST_P(Magnitudes, RightRowsAreWithinTheirToleranceAndWrongOnesAreNot) {
   std::mt19937_64 random(90 + static_cast<int>(GetParam()));
   const Counts counts = Run(AtDepth(120, 250, 500), random, MagnitudeInputs);
@@ -137,7 +136,7 @@ TEST_P(Magnitudes, RightRowsAtTheEndsOfFloat32AreWithinTheirTolerance) {
   std::mt19937_64 random(190 + static_cast<int>(GetParam()));
   const Counts counts = Run(AtDepth(100, 200, 400), random, InputsAtTheEnds);
   EXPECT_GT(counts.judged, counts.rows / 2);
-  // Of subnormal values a right result may be 0.
+  // A correct result of subnormal values may be 0.
   EXPECT_GT(counts.out_seen, counts.jobs / 2);
 }
 

@@ -1,5 +1,5 @@
-// Random jobs with numbers that are not finite, through every kernel and rings: what is not finite
-// in the definition's result is so in the engine's, and nothing else.
+// Random jobs with numbers that are not finite, through every kernel and rings. Exactly those
+// results are not finite that the definition's are not.
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
@@ -25,8 +25,8 @@ void Spoil(std::vector<float>& numbers, int count, std::mt19937_64& random) {
   for (int i = 0; i < count; ++i) numbers[random() % numbers.size()] = kOdd[random() % 3];
 }
 
-// Of values, or of queries and keys: a score of -infinity takes the weight of a value that is not
-// finite, and with it what is seen of it in a part that is merged.
+// Never spoils both: a score of -infinity removes the weight of a value that is not finite, which a
+// merged part may still show.
 EngineInputs OddInputs(const JobSpec& spec, std::mt19937_64& random) {
   EngineInputs inputs = RandomInputs(spec, random());
   const int count = 1 + static_cast<int>(random() % 6);
@@ -43,7 +43,6 @@ double Allowed(DataType dtype) {
   return dtype == DataType::kFloat32 ? 1e-4 : dtype == DataType::kBFloat16 ? 0.06 : 0.01;
 }
 
-// Empty, or the first number that is not what it should be.
 std::string Difference(const std::vector<float>& found, const std::vector<double>& expected,
                        double allowed) {
   for (size_t i = 0; i < found.size(); ++i) {

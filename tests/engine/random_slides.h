@@ -15,7 +15,7 @@
 
 namespace hilbert_ring::testing {
 
-inline constexpr int64_t kLast = 2;  // state of the model's last layer
+inline constexpr int64_t kLast = 2;  // the model's last state
 
 class RandomSlidesTest : public ::testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// Fresh random jobs through the engine against the float64 reference, on any number of ranks.
+// Random jobs through the engine against the float64 reference, on any number of ranks.
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -18,7 +18,7 @@
 namespace hilbert_ring::testing {
 namespace {
 
-// tokens: whose rows are looked at; none: all.
+// tokens: the rows to check; empty: all.
 void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers,
                            const std::string& kernel = "", std::vector<int64_t> tokens = {}) {
   const EngineInputs inputs = RandomInputs(spec, seed);
@@ -38,8 +38,7 @@ void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers,
   }
 }
 
-// How long a test on all kernels draws jobs: HILBERT_RING_RANDOM_SECONDS, for a GPU that is lent
-// for minutes; not bounded without it. One job is always run.
+// The time in which a test draws jobs: HILBERT_RING_RANDOM_SECONDS, or unlimited.
 class RandomTime {
  public:
   RandomTime() {
@@ -85,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Types, RandomJobs,
                                            DataType::kFloat16),
                          [](const auto& info) { return std::string(DataTypeName(info.param)); });
 
-// Long enough for several stretches (engine/run/stretches.h), on one rank and on two with a ring.
+// Jobs of several stretches (engine/run/stretches.h), on one rank and on two with a ring.
 TEST(RandomJobs, LongJobsAgreeWithTheReference) {
   JobSpec spec = PlainSpec({.tokens = 30'000, .heads = 1, .dim = 8});
   spec.mixing = Mixing::kLse;
@@ -102,7 +101,7 @@ TEST(RandomJobs, LongJobsAgreeWithTheReference) {
   }
 }
 
-// Says that a library computed the first call, and refused something in both.
+// Reports that a library computed the first call, and a refusal in both.
 class LibraryDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;

@@ -111,7 +111,7 @@ class Runner {
   const EncoderInput& input_;
   const EncoderRun& run_;
   EncoderResult result_;
-  std::map<int64_t, std::vector<PooledPart>> parts_;  // by state, of each rank
+  std::map<int64_t, std::vector<PooledPart>> parts_;  // by state and rank
 };
 
 }  // namespace
@@ -129,7 +129,7 @@ absl::StatusOr<EncoderResult> RunEncoder(const std::shared_ptr<const EncoderMode
       for (const auto& other : ring) other->Abort(std::string(statuses[rank].message()));
     }
   });
-  // The cause, and not what it did to the others.
+  // Other ranks fail with ABORTED; the cause is another status.
   for (const absl::Status& status : statuses) {
     if (!status.ok() && !absl::IsAborted(status)) return status;
   }

@@ -1,5 +1,5 @@
-// Runs slides through an encoder by the engine alone: plan, ranks as threads, one communicator
-// each.
+// Runs slides through an encoder in the engine alone: a plan, and ranks as threads with a
+// communicator each.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct EncoderInput {
 
 struct EncoderResult {
   EncoderPlan plan;
-  std::map<int64_t, std::vector<float>> states;  // [tokens, embed_dim], where nothing is pooled
+  std::map<int64_t, std::vector<float>> states;  // [tokens, embed_dim], without pooling
   std::map<int64_t, std::vector<float>> pooled;  // [slides, embed_dim]
-  std::vector<float> map;                        // [tokens, columns], where it is wanted
+  std::vector<float> map;                        // [tokens, columns], with an attention map
   std::vector<EncoderFigures> figures;           // by rank
 };
 
@@ -31,12 +31,12 @@ struct EncoderRun {
   EncoderOutputs outputs;
   int ranks = 1;
   int threads = 2;           // of each rank
-  std::string instructions;  // of a CPU's attention, as of DeviceOptions; empty: the best
+  std::string instructions;  // of a CPU's attention, as in DeviceOptions; empty: the best
   RingKind ring = RingKind::kInProcess;
-  int64_t tiles_at_once = 37;  // of a call of PlaceTiles
+  int64_t tiles_at_once = 37;  // in a call of PlaceTiles
   DataType tiles_dtype = DataType::kFloat32;
-  EncoderControl placing;  // of each rank, of PlaceTiles
-  // Of each rank's Run, but for where outputs go; rows of a map are shown to its `map` too.
+  EncoderControl placing;  // of each rank's PlaceTiles
+  // Control of each rank's Run. The runner takes its outputs; `map` receives the map's rows too.
   EncoderControl control;
 };
 

@@ -20,7 +20,7 @@
 namespace hilbert_ring::testing {
 namespace {
 
-// Devices of a GPU, which take long to make: those that a rank has done with are the next one's.
+// A GPU's devices, which take long to make. Ranks return them for reuse.
 class KeptDevices {
  public:
   absl::StatusOr<std::unique_ptr<Device>> Take(const std::string& kernel) {
@@ -42,7 +42,7 @@ class KeptDevices {
     kept_[kernel].push_back(std::move(device));
   }
 
-  // Never destroyed: by the end of the process CUDA's runtime may be gone.
+  // Never destroyed, because CUDA's runtime may end before the process.
   static KeptDevices& OfProcess() {
     static auto* const devices = new KeptDevices;
     return *devices;
@@ -173,7 +173,7 @@ std::vector<std::string> KernelsUnderTest() {
     if (!absl::StartsWith(only, "cuda")) kernels.push_back("cpu/" + instructions);
   }
   if (absl::StartsWith(only, "cpu")) return KernelsAtDepth(kernels);
-  static const std::vector<std::string> of_gpu = CudaKernels();  // devices take long to make
+  static const std::vector<std::string> of_gpu = CudaKernels();
   for (const std::string& kernel : of_gpu) {
     if (!absl::StartsWith(only, "cuda/") || kernel == only) kernels.push_back(kernel);
   }

@@ -34,25 +34,22 @@ struct EngineResult {
   std::vector<Figures> figures;  // by rank
 };
 
-// Inputs are rounded to spec.dtype on their way into the shards. The kernel is named as
-// OptionsFor (tests/unit/device/kernel_options.h) takes it; empty: KernelUnderTest().
+// Rounds inputs to spec.dtype. kernel: a name for OptionsFor (tests/unit/device/kernel_options.h);
+// empty: KernelUnderTest().
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
                                        RingKind kind, const std::string& kernel = "");
 
-// That of the environment variable HILBERT_RING_TEST_KERNEL, else "cpu".
 std::string KernelUnderTest();
 
-// Every kernel of this machine: the processor's instruction sets and the GPU's; where
-// HILBERT_RING_TEST_KERNEL is set, those of its device alone, or that kernel of a GPU
-// ("cuda/native").
+// Every kernel of this machine, or if HILBERT_RING_TEST_KERNEL is set, of that device, or that GPU
+// kernel ("cuda/native").
 std::vector<std::string> KernelsUnderTest();
 
-// The same over a ring of communicators, which is of no use after an error; the first by rank is
-// the result's.
+// Runs over communicators, which an error makes unusable. The result has rank 0's plan.
 struct EngineOptions {
   std::chrono::milliseconds limit{60'000};
-  std::string kernel;  // as of RunEngine
-  // Of each rank's device; null: it is used as it is.
+  std::string kernel;  // as in RunEngine
+  // Wraps each rank's device; may be null.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap;
 };
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,

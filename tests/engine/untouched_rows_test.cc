@@ -1,5 +1,5 @@
-// One odd number in a random job, through every kernel of the processor and rings: rows that do not
-// see it have the bits that they have without it.
+// Random jobs with an odd number, through every CPU kernel and rings: rows that do not see it keep
+// their bits.
 #include <bit>
 #include <cmath>
 #include <iterator>
@@ -28,15 +28,14 @@ constexpr float kOdd[] = {std::numeric_limits<float>::quiet_NaN(), kInfinity, -k
 
 enum class Tensor { kQ, kK, kV };
 
-// One number of one head's row.
 struct OddNumber {
   Tensor tensor = Tensor::kQ;
-  int64_t token = 0, head = 0;  // of K and V: the kv head
+  int64_t token = 0, head = 0;  // of K and V: kv head
   int64_t dim = 0;
   float value = 0;
 };
 
-// Sizes of numbers: ordinary ones, and such as are at the ends of float32 when they are weighed.
+// Ordinary sizes, and sizes whose products with weights are at the ends of float32.
 double Size(DataType dtype, std::mt19937_64& random) {
   if (dtype == DataType::kFloat16) return random() % 2 == 0 ? 1.0 : 0x1p-13;
   constexpr double kSizes[] = {1, 1e-38, 1e-41, 1e-30, 1e30, 1e37};
@@ -116,7 +115,7 @@ TEST_P(UntouchedRows, HaveTheBitsThatTheyHaveWithoutIt) {
     }
     const int workers = 1 + static_cast<int>(random() % 4);
     for (const std::string& kernel : KernelsUnderTest()) {
-      if (absl::StartsWith(kernel, "cuda")) continue;  // another kernel computes what is odd there
+      if (absl::StartsWith(kernel, "cuda")) continue;  // a GPU computes odd tiles by another kernel
       SCOPED_TRACE(::testing::Message()
                    << "trial " << trial << ", " << workers << " workers, " << kernel << ", "
                    << static_cast<int>(odd.tensor) << " of " << odd.token << " is " << odd.value

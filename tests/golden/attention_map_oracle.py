@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Executable definition of the attention that each row gets from its slide's class token, in NumPy
-float64: what a slide is coloured by.
+"""Executable definition of the attention map: how much of its slide's class token each row is, in NumPy float64.
 
     attention_map_oracle.py [FOLDER ...]
 
 writes attention_map.npy, float32 [layers, T, heads], into golden cases of models with a class token
-(into all that lie beside this file, where none is named).
+(without FOLDER: into all beside this file).
 
-In each layer and head the class token's output is a weighted sum of values. Its weights are the map:
-of each branch that selects the class token the softmax of its scores over the rows of its segment,
-mixed over the branches by their log-sum-exps as the outputs are. They sum to 1: the offset of such a
-branch is 0, which leaves no place to zero keys. A row that no branch shows to the class token has 0,
-and so has every row in a head of which no branch selects the class token.
+In each layer and head the class token's output is a weighted sum of values. Its weights are the map.
+In each branch that selects the class token they are the softmax of its scores over the rows of its
+segment. Branches are mixed by their log-sum-exps, like the outputs. The weights sum to 1: such a branch
+has offset 0, which leaves no place for zero keys. A row has weight 0 if no branch shows it to the class
+token. All rows of a head have weight 0 unless one of its branches selects the class token.
 """
 import json
 import sys
@@ -24,8 +23,8 @@ import encoder_oracle
 
 
 def branch_weights(q, k, segment, dilation, offset, scale):
-    """One head, one branch: q [d] of row 0, k [n, d] -> rows that row 0 sees, their weights and the
-    lse with the zero keys; nothing where the branch does not select row 0."""
+    """Head and branch: q [d] of row 0, k [n, d] -> the rows that row 0 sees, their weights and the lse.
+    Returns None if the branch does not select row 0."""
     length = min(segment, len(k))
     rows = np.arange(offset, length, dilation)
     if 0 not in rows:
@@ -38,7 +37,7 @@ def branch_weights(q, k, segment, dilation, offset, scale):
 
 
 def attention_map(tiles, coords, weights, config, layer):
-    """One sequence, one layer (from 1) -> [T, heads]; row 0 is the class token."""
+    """Sequence and layer (from 1) -> [T, heads]; row 0 is the class token."""
     weights = {name: np.asarray(w, dtype=np.float64) for name, w in weights.items()}
     x = encoder_oracle.encode(tiles, coords, weights, config)["states"][layer - 1]
     name, heads = f"encoder.layers.{layer - 1}", config["heads"]
@@ -64,7 +63,7 @@ def attention_map(tiles, coords, weights, config, layer):
 
 
 def read_safetensors(path):
-    """F32, BF16 and F16, as golden cases have them."""
+    """Reads F32, BF16 and F16, the types of golden cases."""
     data = path.read_bytes()
     head = 8 + int.from_bytes(data[:8], "little")
     weights = {}

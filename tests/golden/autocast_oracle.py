@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
-"""How far PyTorch's encoder within bfloat16 autocast is from the definition: what bfloat16 compute is
-measured by.
+"""Errors of PyTorch's encoder within bfloat16 autocast, the yardstick of bfloat16 compute.
 
     autocast_oracle.py [FOLDER ...]
 
-writes autocast.json into golden cases of encoders (into all that lie beside this file, where none is named).
-Needs PyTorch (bench/peers_requirements.txt). The same encoder in float32 must agree with the definition
-first, so that what is measured is bfloat16 and not another formula.
+writes autocast.json into golden cases of encoders (without FOLDER: into all beside this file). Needs PyTorch
+(bench/peers_requirements.txt). The same encoder in float32 must first agree with the definition, so that only
+bfloat16 is measured.
 
 An error is the root mean square of the differences over that of the definition's values. "states" has one for
-each state, from the first layer's input on and without the final norm, and "out" is of the last state behind
-it: all rows of the case's own input. "class_out", "mean_out", "class_states" and "mean_states" are of pooled
-vectors, of which a case has one or a few: how far one of them is off is a matter of luck, by a third and more.
-So theirs is taken over DRAWS inputs, the case's own and others whose tiles differ from it by a thousandth, less
-than bfloat16 can tell.
+each state, from the first layer's input on and without the final norm; "out" is the last state after it: all
+rows of the case's own input. "class_out", "mean_out", "class_states" and "mean_states" are of pooled vectors.
+A case has one or a few, whose errors vary by a third and more. They are therefore taken over DRAWS inputs: the
+case's own, and others whose tiles differ by a thousandth, less than bfloat16 resolves.
 """
 import json
 import platform
@@ -83,7 +81,7 @@ def define_pooled(config, weights, tiles, coords, lengths):
 
 
 def error(off, expected):
-    """Of all axes; 0 of what is exact."""
+    """Over all axes."""
     return float(np.sqrt(np.square(off).sum() / np.square(expected).sum()))
 
 
@@ -97,7 +95,7 @@ def row_errors(result, folder):
 
 
 def pooled_errors(results, definitions):
-    """Of all draws together: [draws, slides, ...]."""
+    """Over all draws: [draws, slides, ...]."""
     written = {}
     for name in definitions[0]:
         expected = np.stack([definition[name] for definition in definitions])
@@ -123,7 +121,7 @@ def processor():
 
 
 def draws_of(tiles):
-    """The case's tiles first."""
+    """The case's tiles first, then disturbed ones."""
     yield tiles
     rng = np.random.default_rng(1)
     for _ in range(DRAWS - 1):

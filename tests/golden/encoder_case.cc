@@ -15,14 +15,13 @@ namespace hilbert_ring::testing {
 
 namespace {
 
-// HILBERT_RING_GOLDEN_DIR, beside which they lie, is for programs that run where they were not
-// built.
+// Programs outside the build tree find the encoder cases beside HILBERT_RING_GOLDEN_DIR, the
+// attention cases' folder.
 std::string CasesFolder() {
   const char* const cases = std::getenv("HILBERT_RING_GOLDEN_DIR");
   return cases == nullptr ? HILBERT_RING_ENCODER_CASES : absl::StrCat(cases, "/../encoder_cases");
 }
 
-// Of autocast.json.
 absl::StatusOr<AutocastErrors> ReadAutocastErrors(const std::string& path, bool pools) {
   const auto read = nlohmann::json::parse(ReadFile(path), nullptr, false);
   if (!read.is_object()) return absl::InvalidArgumentError(path);
@@ -92,7 +91,7 @@ std::string EncoderMismatch(const std::vector<float>& values, std::span<const fl
   size_t at = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     const double off = std::abs(double{values[i]} - expected[i]) / (scale + std::abs(expected[i]));
-    if (off <= worst) continue;  // also where it is no number
+    if (off <= worst) continue;  // false for NaN
     worst = off;
     at = i;
   }
@@ -109,7 +108,7 @@ std::string EncoderMismatch(const std::vector<float>& values, std::span<const fl
 std::string BFloat16Mismatch(const std::vector<float>& values, std::span<const float> expected,
                              double autocast) {
   constexpr double kOfAutocast = 1.5;
-  constexpr double kOfFloat32 = 1e-6;  // an error of bfloat16, which has 8 bits, is far above
+  constexpr double kOfFloat32 = 1e-6;  // bfloat16's errors, of 8 bits, are far above
   if (autocast < kOfFloat32) return EncoderMismatch(values, expected);
   if (values.size() != expected.size()) {
     return std::to_string(values.size()) + " values, must be " + std::to_string(expected.size());
@@ -120,7 +119,7 @@ std::string BFloat16Mismatch(const std::vector<float>& values, std::span<const f
     squares += std::pow(double{expected[i]}, 2);
   }
   const double error = std::sqrt(errors / squares);
-  if (error <= kOfAutocast * autocast) return "";  // not so where it is no number
+  if (error <= kOfAutocast * autocast) return "";  // false for NaN
   std::ostringstream text;
   text << "the error is " << error << ", PyTorch's " << autocast << " (" << error / autocast
        << " times)";

@@ -16,13 +16,12 @@
 namespace hilbert_ring::testing {
 namespace {
 
-// The repository's, unless a built test runs elsewhere and is told so.
+// The repository's folder, or HILBERT_RING_GOLDEN_DIR outside the build tree.
 std::string GoldenFolder() {
   const char* const elsewhere = std::getenv("HILBERT_RING_GOLDEN_DIR");
   return elsewhere != nullptr ? elsewhere : HILBERT_RING_GOLDEN_DIR;
 }
 
-// Of each token's queries with all keys.
 std::vector<double> GreatestFiniteScores(const GoldenCase& golden) {
   const JobSpec& spec = golden.spec;
   std::vector<double> greatest(spec.tokens);
@@ -80,7 +79,7 @@ absl::StatusOr<GoldenCase> LoadGoldenCase(const std::string& name) {
     golden.spec.ordering->coordinate_axes =
         static_cast<int>(static_cast<int64_t>(golden.coords.size()) / golden.spec.tokens);
   }
-  // Python writes infinities, which JSON does not have.
+  // Python writes infinities, which are not JSON.
   const auto bounds = nlohmann::json::parse(
       absl::StrReplaceAll(ReadFile(folder + "bounds.json"), {{"Infinity", "null"}}), nullptr,
       false);

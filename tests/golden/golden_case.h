@@ -1,4 +1,4 @@
-// A golden case: a spec, its data, and the result that the oracle gives.
+// A golden case: a spec, its data, and the oracle's result.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,14 @@ struct GoldenCase {
   std::vector<float> q, k, v;
   std::vector<int64_t> coords;  // [tokens, axes] or empty
   std::vector<double> out, lse;
-  // Of each token, for bounds (engine/expected_golden.h): the case's own, or the greatest finite
-  // one where it has none. Where a case says 1 though its scores are greater, its answers are
-  // exact.
+  // By token; enter bounds (engine/expected_golden.h): the case's own, or the greatest finite
+  // score. A case with 1 and greater scores has exact answers.
   std::vector<double> max_scores;
   double max_value = 0;  // over all finite values
 };
 
-// The types that hold all its inputs exactly.
 std::vector<DataType> TypesThatHold(const GoldenCase& golden);
 
-// Names of all cases, sorted.
 std::vector<std::string> GoldenCaseNames();
 
 absl::StatusOr<GoldenCase> LoadGoldenCase(const std::string& name);

@@ -1,13 +1,13 @@
-"""The encoder of encoder_oracle.py in PyTorch, with PyTorch's own attention: in float32, or in bfloat16 where
-it is called within torch.autocast("cpu", torch.bfloat16).
+"""The encoder of encoder_oracle.py in PyTorch, with PyTorch's own attention: in float32, or in bfloat16 if it is
+called within torch.autocast("cpu", torch.bfloat16).
 
     encoder = TorchEncoder(config, weights)     # weights by the names of encoder_oracle.py, float32 tensors
     x = encoder.embed(tiles, encoder.positions(coords))        # of one slide: [tokens, embed_dim]
     for layer in range(config["layers"]):
         x = encoder.layer(layer, x)
 
-Attention is the flash operator that returns log-sum-exps, one call for each branch and offset. The residual,
-the mix of branches and GELU are float32 also within autocast.
+Attention is the flash operator that returns log-sum-exps, called for each branch and offset. The residual, the
+mix of branches and GELU are float32 also within autocast.
 """
 import torch
 
@@ -17,7 +17,7 @@ class TorchEncoder:
         self.config, self.weights = config, weights
 
     def positions(self, coords):
-        """[tiles, 2] pixels -> [tiles, embed_dim], the second coordinate first; None where the model has none."""
+        """[tiles, 2] pixels -> [tiles, embed_dim], second coordinate first; None for a model without positions."""
         if not self.config["position"]:
             return None
         quarter = self.config["embed_dim"] // 4
@@ -38,7 +38,7 @@ class TorchEncoder:
                                               self.config["layer_norm_eps"] if eps is None else eps)
 
     def embed(self, tiles, positions):
-        """One slide's rows as the first layer sees them, the class token first."""
+        """The first layer's rows of a slide, class token first."""
         x = self.linear("patch_embed.proj", tiles).float() if self.config["input_dim"] else tiles
         if positions is not None:
             x = x + positions
@@ -73,14 +73,14 @@ class TorchEncoder:
             if result is None:
                 result, total = out.float(), lse
             else:
-                # NaN is that of two branches of which neither selects the row.
+                # NaN: neither branch selects the row.
                 part = torch.sigmoid(lse - total).nan_to_num(0.0)
                 result.lerp_(out.float(), part.unsqueeze(-1))
                 total = torch.logaddexp(total, lse)
         return result.to(q.dtype)
 
     def layer(self, index, x):
-        """The state behind the layer of that index, from 0, of the state before it: [tokens, embed_dim]."""
+        """The state before layer `index` (from 0) -> the state after it: [tokens, embed_dim]."""
         name = f"encoder.layers.{index}."
         rows, width = x.shape
         h = self.norm(name + "self_attn_layer_norm", x)

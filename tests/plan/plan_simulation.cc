@@ -97,7 +97,7 @@ absl::Status PlanSimulation::ComputeLocal(const LocalSegments& run) {
       const Progression rows = Selected(
           begin, phase.offset, plan_.spec.branches[run.branch].dilation, begin, begin + run.length);
       if (rows.count == 0) continue;
-      // One range holds the segment, so the rows are one strided view.
+      // A single range must hold the segment, so that its rows are one strided view.
       if (&plan_.shards.Find(begin) != &plan_.shards.Find(begin + run.length - 1)) {
         return Wrong(absl::StrCat("the local segment at ", begin, " lies over two ranges"));
       }
@@ -120,7 +120,7 @@ absl::Status PlanSimulation::ComputeBlock(int rank, const RankExchange& exchange
 absl::Status PlanSimulation::CheckArena(int rank) const {
   const RankSchedule& schedule = schedules_[rank];
   if (schedule.arena_bytes != plan_.costs.workers[rank].exchange_buffer_bytes) {
-    return Wrong("the arena is not as large as the plan says");
+    return Wrong("the arena's size is not the plan's");
   }
   std::vector<ArenaBlock> before = schedule.packed;
   for (const ScheduleStep& step : schedule.steps) {
@@ -154,13 +154,13 @@ std::map<int64_t, PlanSimulation::BlockId> PlanSimulation::Held(int rank, int64_
 }
 
 absl::Status PlanSimulation::Step(int64_t step) {
-  // Lists of blocks by (from, to), in the order in which each side lists them.
+  // Blocks by (from, to), in each side's order.
   std::map<std::pair<int, int>, std::vector<BlockId>> sent, awaited;
   for (int rank = 0; rank < plan_.shards.workers(); ++rank) {
     const ScheduleStep& now = schedules_[rank].steps[step - 1];
     const std::map<int64_t, BlockId> held = Held(rank, step - 1);
     for (const BlockTransfer& send : now.sends) {
-      if (!held.contains(send.offset)) return Wrong("a rank sends what is not there");
+      if (!held.contains(send.offset)) return Wrong("a rank sends a block that it does not hold");
       sent[{rank, send.peer}].push_back(held.at(send.offset));
     }
     if (now.receives.size() != now.arrived.size()) return Wrong("not every receive is a block");
@@ -179,7 +179,7 @@ absl::Status PlanSimulation::Step(int64_t step) {
   return sent == awaited ? absl::OkStatus() : Wrong("sender and receiver list other blocks");
 }
 
-// Some query of the rank sees every row of the block.
+// Every row of the block must be seen by a query of the rank.
 absl::Status PlanSimulation::CheckNeeded(int rank, const RankExchange& exchange,
                                          const Block& keys) const {
   int64_t last_query = -1;
@@ -188,7 +188,7 @@ absl::Status PlanSimulation::CheckNeeded(int rank, const RankExchange& exchange,
   }
   const bool triangle = plan_.spec.causal && !plan_.spec.ordering;
   if (last_query < 0 || (triangle && last_query < keys.rows.last())) {
-    return Wrong(absl::StrCat("rank ", rank, " receives rows that none of its queries sees"));
+    return Wrong(absl::StrCat("rank ", rank, " receives rows that its queries do not see"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// A plan run without data: which (query, key) pairs are computed, and which blocks travel. Checks
-// what a run relies on; for small jobs.
+// Runs a small job's plan without data: the (query, key) pairs that are computed and the blocks
+// that travel.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,16 @@ namespace hilbert_ring::testing {
 
 using Pair = std::tuple<int, int64_t, int64_t, int64_t>;  // branch, head, query slot, key slot
 
-// Straight from the definition, without phases, progressions or shards. Triangles only where slots
-// are positions; a mask by positions is the kernel's.
+// The pairs without phases, progressions or shards. Triangular only if slots are positions, because
+// kernels apply masks by position.
 std::set<Pair> PairsByDefinition(const JobSpec& spec);
 
 class PlanSimulation {
  public:
-  // The plan must outlive it.
   explicit PlanSimulation(const Plan& plan);
 
-  // INTERNAL, saying what is wrong: a pair that is computed twice or by a rank that does not own
-  // its query, blocks that overlap in the arena, a block that is sent but not there, peers that do
-  // not agree, a block that nobody needs.
+  // INTERNAL if a pair is computed twice or not by its query's owner, if blocks overlap in the
+  // arena, or if peers disagree. A block must have arrived before it is sent, and must be needed.
   absl::Status Run();
 
   const std::set<Pair>& pairs() const { return pairs_; }
@@ -44,7 +42,7 @@ class PlanSimulation {
   absl::Status CheckNeeded(int rank, const RankExchange& exchange, const Block& keys) const;
   absl::Status Step(int64_t step);
   BlockId IdOf(int rank, const ArenaBlock& block) const;
-  // What a rank holds at an offset of the arena after a step.
+  // The blocks that a rank holds after a step, by offset in the arena.
   std::map<int64_t, BlockId> Held(int rank, int64_t step) const;
 
   const Plan& plan_;

@@ -124,10 +124,10 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
     *((["pattern", "--segments", "16", *flags], said) for flags, said in [
         (["--tokens", "1_0"], "--tokens: 1_0, must be a whole number in decimal digits;"),
         (["--tokens", str(1 << 63)], f"--tokens: {1 << 63} is beyond 64 bits;"),
-        (["--tokens", "0"], "INVALID_ARGUMENT: tokens is 0, but must be at least 1\n"),
-        (["--head-dim", "12"], "head_dim is 12, but must be 8 to 256 in steps of 8\n"),
-        (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, but must be at least 1\n"),
-        (["--curve", "hilbert", "--grid", "8,8", "--window", "8"], "ordering.window is 8, but must be 0 with ordering.grid\n"),
+        (["--tokens", "0"], "INVALID_ARGUMENT: tokens is 0, must be at least 1\n"),
+        (["--head-dim", "12"], "head_dim is 12, must be 8 to 256 in steps of 8\n"),
+        (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, must be at least 1\n"),
+        (["--curve", "hilbert", "--grid", "8,8", "--window", "8"], "ordering.window is 8, must be 0 with ordering.grid\n"),
         (["--curve", "hilbert", "--grid", "4,9"], "ordering.grid [4, 9] has 36 cells, but tokens is 64: a grid must hold ")]),
     (["plan", "--segments", "16", "--workers", "0"], "--workers: Value 0 not in range 1 to 4096;")])
 def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):

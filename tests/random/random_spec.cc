@@ -12,7 +12,7 @@ int64_t Uniform(std::mt19937_64& random, int64_t low, int64_t high) {
 
 bool Chance(std::mt19937_64& random, int percent) { return Uniform(random, 1, 100) <= percent; }
 
-// Mostly up to `high`, often tiny.
+// At most `high`, often tiny.
 int64_t Length(std::mt19937_64& random, int64_t high) {
   return Chance(random, 15) ? Uniform(random, 1, std::min<int64_t>(high, 4))
                             : Uniform(random, 1, high);
@@ -91,7 +91,7 @@ std::vector<int64_t> RandomCoords(const JobSpec& spec, std::mt19937_64& random) 
 std::vector<float> RandomValues(int64_t count, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
   std::vector<float> values(count);
-  // Eight significant bits and a coarse grid near zero are exact in both 16-bit types.
+  // Both 16-bit types hold eight significant bits and a coarse grid near zero exactly.
   for (float& value : values) value = std::round(normal(random) * 32.0f) / 32.0f;
   for (float& value : values) {
     if (std::abs(value) > 4.0f) value = std::round(value * 8.0f) / 8.0f;

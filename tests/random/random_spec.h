@@ -1,6 +1,5 @@
-// Fresh random jobs for property tests: small, but with every feature of the spec and its odd
-// corners (one token, fewer tokens than workers, segments beyond the sequence, dilations beyond the
-// segment).
+// Small random jobs for property tests, with every feature of the spec. Corner cases are one token,
+// fewer tokens than workers, segments longer than the sequence, dilations longer than the segment.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ struct RandomSpecOptions {
 
 JobSpec RandomSpec(std::mt19937_64& random, const RandomSpecOptions& options = {});
 
-// Coordinates [tokens, axes] for a spec that wants them, with collisions; empty otherwise.
+// Coordinates [tokens, axes] with collisions if the spec needs them, else empty.
 std::vector<int64_t> RandomCoords(const JobSpec& spec, std::mt19937_64& random);
 
 // Normal values that are exact in bfloat16 and float16.

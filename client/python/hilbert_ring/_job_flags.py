@@ -129,7 +129,7 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
     for name, given, most in (("segments", segments, _MOST_TOKENS), ("dilations", dilations, _MOST_TOKENS),
                               ("sequence_lengths", lengths, None), ("ordering.grid", order.get("grid"), None)):
         if given is not None and not isinstance(given, list):
-            raise InvalidArgumentError(f"{name} is {given!r}, but must be a list of integers", field=name)
+            raise InvalidArgumentError(f"{name} is {given!r}, must be a list of integers", field=name)
         numbers += [(f"{name}[{place}]", value, 1, most) for place, value in enumerate(given or ())]
     for name, value, least, limit in numbers:
         _check_number(name, value, least, limit)
@@ -137,7 +137,7 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
         raise InvalidArgumentError(f"segments has {len(segments)} entries, but dilations has {len(dilations)}",
                                    field="dilations")
     if heads and heads % (fields.get("kv_heads") or 1):
-        raise InvalidArgumentError(f"kv_heads is {fields['kv_heads']}, but must divide heads, which is {heads}",
+        raise InvalidArgumentError(f"kv_heads is {fields['kv_heads']}, must divide heads {heads}",
                                    field="kv_heads")
     if lengths and tokens and sum(lengths) != tokens:
         raise InvalidArgumentError(f"sequence_lengths add up to {sum(lengths)}, but tokens is {tokens}",
@@ -148,9 +148,9 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
 
 def _check_grid(grid: List[int], window: Optional[int], lengths: List[int], packed: bool) -> None:
     if len(grid) not in (2, 3):
-        raise InvalidArgumentError(f"ordering.grid has {len(grid)} entries, but must have 2 or 3", field="ordering.grid")
+        raise InvalidArgumentError(f"ordering.grid has {len(grid)} entries, must have 2 or 3", field="ordering.grid")
     if window:
-        raise InvalidArgumentError(f"ordering.window is {window}, but must be 0 with ordering.grid", field="ordering.window")
+        raise InvalidArgumentError(f"ordering.window is {window}, must be 0 with ordering.grid", field="ordering.window")
     cells = prod(grid)
     for place, length in enumerate(lengths):
         if length != cells:
@@ -165,13 +165,13 @@ def _check_number(name: str, value: Any, least: Optional[int], limit: Optional[i
         return
     field = name.partition("[")[0]
     if type(value) is not int:  # a bool is no number
-        raise InvalidArgumentError(f"{name} is {value!r}, but must be an integer", field=field)
+        raise InvalidArgumentError(f"{name} is {value!r}, must be an integer", field=field)
     if least is None and not (8 <= value <= 256 and value % 8 == 0):
-        raise InvalidArgumentError(f"{name} is {value}, but must be 8 to 256 in steps of 8", field=field)
+        raise InvalidArgumentError(f"{name} is {value}, must be 8 to 256 in steps of 8", field=field)
     if least is not None and value < least:
-        raise InvalidArgumentError(f"{name} is {value}, but must be at least {least}", field=field)
+        raise InvalidArgumentError(f"{name} is {value}, must be at least {least}", field=field)
     if limit is not None and value > limit:
-        raise OutOfRangeError(f"{name} is {value}, which is over the limit of {limit}", field=field)
+        raise OutOfRangeError(f"{name} is {value}, must be at most {limit}", field=field)
 
 
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:

@@ -1,4 +1,4 @@
-// What a GPU's block of rows takes of its memory.
+// Sizes of a GPU's buffers for one block of rows.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,14 @@
 
 namespace hilbert_ring {
 
-// What a product's algorithm may take.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
-// Buffers of a block, which a GPU has once.
 struct DeviceBlockBytes {
-  int64_t operand = 0;  // what a product reads
-  int64_t result = 0;   // float32 that it writes
+  int64_t operand = 0;  // of products
+  int64_t result = 0;   // float32, of products
   int64_t workspace = 0;
-  int64_t places = 0, coords = 0, frequencies = 0;  // of tiles that are placed
-  int64_t sums = 0;                                 // of a slide that is pooled
+  int64_t places = 0, coords = 0, frequencies = 0;  // to place tiles
+  int64_t sums = 0;                                 // to pool a slide
   int64_t total() const {
     return operand + result + workspace + places + coords + frequencies + sums;
   }

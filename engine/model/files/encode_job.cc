@@ -67,7 +67,7 @@ Plan PlanOfJob(const EncodeJob& job, const EncoderPlan& plan, int threads) {
   costs.bytes_exchanged = SaturatingMultiply(costs.bytes_exchanged, layers);
   costs.bytes_exchanged_naive = SaturatingMultiply(costs.bytes_exchanged_naive, layers);
   if (job.outputs.attention_map) AddMap(plan, costs);
-  costs.transfers.clear();  // they are those of a layer
+  costs.transfers.clear();  // they describe one layer
   return whole;
 }
 

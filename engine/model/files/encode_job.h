@@ -1,5 +1,5 @@
-// An encoder's job as a whole, seen as attention's jobs are: rows of tensors in shards, and what
-// each worker takes and does over all layers.
+// An encoder's job in the terms of attention's jobs: rows of tensors in shards, and the costs of
+// each worker over all layers.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,11 @@ struct EncodeJob {
   EncoderOutputs outputs;
 };
 
-// Of a token. States lie in shards where they are not pooled.
+// Sizes of a token's rows. States lie in shards unless they are pooled.
 RowSizes RowSizesOf(const EncodeJob& job);
 
-// The attention's plan, with the job's rows, and costs that are those of all layers and all that is
-// around the attention. threads: of each worker. Memory is that of workers with products of
-// `compute`; what others need more is in widened_bytes.
+// The attention's plan with rows and costs of the whole job. threads: of each worker. Memory
+// assumes workers with products of `compute`; widened_bytes is the surplus of others.
 Plan PlanOfJob(const EncodeJob& job, const EncoderPlan& plan, int threads);
 
 }  // namespace hilbert_ring

@@ -69,7 +69,7 @@ absl::Status CheckRange(const char* field, int64_t value, int64_t least, int64_t
 }
 
 absl::Status CheckEpsilon(const char* field, double value, bool may_be_zero) {
-  // The norms take it as float32, where less would be none.
+  // Norms take it as float32; a smaller value would be subnormal or 0.
   constexpr double kLeast = std::numeric_limits<float>::min();
   if (value < 1 && (value >= kLeast || (may_be_zero && value == 0))) {
     return absl::OkStatus();
@@ -116,7 +116,7 @@ absl::Status ValidateConfig(const EncoderConfig& config) {
           "embed_dim");
     }
   }
-  // The heads' dim and the branches have the limits of a job.
+  // A job's limits apply to head_dim and branches.
   return AttentionOf(config, DataType::kFloat32, {1}).status();
 }
 

@@ -1,5 +1,5 @@
-// What an encoder is, as values: config.json beside its weights. The result is defined by
-// tests/golden/encoder_oracle.py.
+// An encoder's architecture: config.json beside its weights. tests/golden/encoder_oracle.py defines
+// the result.
 //
 //   {"architecture": "longnet_encoder", "input_dim": 1536, "embed_dim": 768, "heads": 16,
 //    "ffn_dim": 3072, "layers": 12, "segments": [1024, 5792], "dilations": [1, 2],
@@ -19,22 +19,22 @@
 
 namespace hilbert_ring {
 
-// 2-D sine-cosine positions, computed for each tile from its coordinates.
+// 2-D sine-cosine positions, computed from tiles' coordinates.
 struct GridPositions {
-  int64_t tile_size = 0;  // pixels of a cell's side
-  int64_t grid = 0;       // cells of a side
+  int64_t tile_size = 0;  // side of a cell, in pixels
+  int64_t grid = 0;       // side of the grid, in cells
   bool operator==(const GridPositions&) const = default;
 };
 
 struct EncoderConfig {
-  int64_t input_dim = 0;  // of a tile; 0: a tile is a row of embed_dim, and is not projected
+  int64_t input_dim = 0;  // of a tile; 0: tiles are rows of embed_dim, without projection
   int64_t embed_dim = 0;
   int64_t heads = 0;
   int64_t ffn_dim = 0;
   int64_t layers = 0;
   std::vector<Branch> branches;  // of the attention, mixed by log-sum-exp, with zero keys as tail
   double layer_norm_eps = 1e-5;
-  double norm_eps = 0;  // of the norm behind pooling; 0: the model has none, and does not pool
+  double norm_eps = 0;  // of the norm after pooling; 0: the model has no norm and cannot pool
   bool class_token = false;
   bool output_norm = false;
   std::optional<GridPositions> position;
@@ -44,25 +44,21 @@ struct EncoderConfig {
   int64_t tile_dim() const { return input_dim > 0 ? input_dim : embed_dim; }
 };
 
-// A valid config. INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit: malformed JSON,
-// an unknown or missing field, a value of the wrong type, one that can never be right, or one over
-// a limit.
+// Returns a valid config. Errors: INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit.
 absl::StatusOr<EncoderConfig> ParseEncoderConfig(std::string_view json);
 
-// A tensor that a model's weights hold.
 struct WeightShape {
   std::string name;
   std::vector<int64_t> shape;
 };
 
-// In the order of the layers.
+// The weights of a model, in the order of the layers.
 std::vector<WeightShape> WeightShapes(const EncoderConfig& config);
 
-// Tokens of a sequence of `tiles`: with the class token, where the model has one.
 int64_t TokensOf(const EncoderConfig& config, int64_t tiles);
 
-// The attention of one layer over these sequences, each of so many tiles: a job whose plan serves
-// every layer. Errors of Validate, and INVALID_ARGUMENT for a sequence without tokens.
+// The attention of one layer as a job, whose plan serves every layer. Errors: Validate;
+// INVALID_ARGUMENT (a sequence without tiles).
 absl::StatusOr<JobSpec> AttentionOf(const EncoderConfig& config, DataType dtype,
                                     const std::vector<int64_t>& sequence_tiles);
 

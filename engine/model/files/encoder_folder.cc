@@ -20,11 +20,8 @@
 namespace hilbert_ring {
 namespace {
 
-// Of wrong weights that one message names.
-constexpr size_t kMaxNamed = 10;
-
-// Times that a folder which changes while it is opened is opened again.
-constexpr int kOpenings = 3;
+constexpr size_t kMaxNamed = 10;  // wrong weights in one message
+constexpr int kOpenings = 3;      // tries to open a changing folder
 
 absl::Status Changed(const std::string& path) {
   return absl::UnavailableError(absl::StrCat(path, " was changed while it was read"));
@@ -118,7 +115,7 @@ absl::StatusOr<EncoderFolder> EncoderFolder::OpenOnce(const std::string& path,
   }
   folder.digest_ = HexOf(Sha256(both));
 
-  // What was parsed is what was digested, and both files still belong to the folder.
+  // The parsed bytes are the digested ones, and both files still belong to the folder.
   RETURN_IF_ERROR(folder.weights_.CheckHead());
   RETURN_IF_ERROR(file.CheckUnchanged());
   ASSIGN_OR_RETURN(const ReadableFile config_now, ReadableFile::OpenAt(fd, path, kConfigFile));
@@ -163,7 +160,7 @@ absl::Status EncoderFolder::CheckUnchanged() const {
   RETURN_IF_ERROR(file.CheckUnchanged());
   ASSIGN_OR_RETURN(const FileStamp now, file.StampNow());
   if (settled_ && now == file.stamp()) return absl::OkStatus();
-  // A change within a step of the file system's clock, or one whose time was set back.
+  // The file changed within a step of the file system's clock, or its times were set back.
   ASSIGN_OR_RETURN(const Digest digest, Sha256Of(file));
   return digest == weights_digest_ ? absl::OkStatus() : Changed(file.path());
 }

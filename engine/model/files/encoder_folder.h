@@ -1,8 +1,8 @@
-// A model's folder: config.json and model.safetensors, as they were when it was opened.
+// A model's folder: one version of config.json and model.safetensors.
 //
 //   FileDigests digests;                                      // of the process
 //   ASSIGN_OR_RETURN(const EncoderFolder folder, EncoderFolder::Open("models/slide", digests));
-//   folder.config(), folder.digest();                         // which model and version it is
+//   folder.config(), folder.digest();                         // the model and its version
 //   ASSIGN_OR_RETURN(const auto weights, folder.Floats("cls_token"));
 //   RETURN_IF_ERROR(folder.CheckUnchanged());          // all was of that version
 #pragma once
@@ -23,51 +23,43 @@
 
 namespace hilbert_ring {
 
-// Files of a model's folder.
 inline constexpr char kConfigFile[] = "config.json";
 inline constexpr char kWeightsFile[] = "model.safetensors";
 
 inline constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
 
-// OK, or INVALID_ARGUMENT: names every weight that is missing, has another shape than the config
-// says or is of a type that no encoder has (the first ten), and those that belong to no part of it.
+// INVALID_ARGUMENT: names the first ten weights that are missing, unknown or of a wrong shape or
+// type.
 absl::Status CheckWeights(const EncoderConfig& config, const SafetensorsFile& file);
 
-// Memory of the weights in a model that is loaded: of matrices in `products`, float32 or bfloat16,
-// and of all others in float32. A library's layout may fill matrices whose sides are no multiples
-// of 64 up to them.
+// Memory of the weights: matrices in `products`, others in float32, without a library's padding.
 int64_t WeightBytes(const EncoderConfig& config, DataType products);
 
-// For which somebody waits until another process has loaded a model's weights: a minute, and what
-// reading them takes from a slow disk (16 MiB a second).
+// The wait for another process's loading: a minute, and the time to read the weights at 16 MiB/s.
 std::chrono::seconds LoadTimeout(const EncoderConfig& config);
 
-// Both files stay open, and as they were where others take their names. Any number of threads may
-// read it.
+// Keeps both files open, even if others replace them in the folder. Thread-safe.
 class EncoderFolder {
  public:
-  // Both files of one version of the folder, whose weights have all been found. Messages name the
-  // file: errors of ReadableFile::Open, ParseEncoderConfig, SafetensorsFile::Read and CheckWeights;
-  // OUT_OF_RANGE: config.json is longer than kMaxConfigBytes; UNAVAILABLE: the folder changes all
-  // the time.
+  // Opens both files of one version and finds all weights. Errors name the file: those of its
+  // readers, OUT_OF_RANGE (config.json exceeds kMaxConfigBytes), UNAVAILABLE (the folder keeps
+  // changing).
   static absl::StatusOr<EncoderFolder> Open(const std::string& path, FileDigests& digests);
 
   const std::string& path() const { return path_; }
   const EncoderConfig& config() const { return config_; }
   const std::string& config_text() const { return config_text_; }  // config.json
 
-  // Of config and weights: SHA-256 of the SHA-256s of config.json and model.safetensors, one behind
-  // the other. 64 digits.
+  // 64 hex digits: SHA-256 over the SHA-256s of config.json and model.safetensors, concatenated.
   const std::string& digest() const { return digest_; }
 
-  // Numbers of a weight that WeightShapes names, in float32. Errors of SafetensorsFile::Widen,
-  // RESOURCE_EXHAUSTED without memory.
+  // A weight in float32. Errors: SafetensorsFile::Widen, RESOURCE_EXHAUSTED.
   absl::StatusOr<std::vector<float>> Floats(const std::string& name) const;
 
-  // The norm behind pooling. FAILED_PRECONDITION: the model has none; else as of Floats.
+  // The norm after pooling. Errors: FAILED_PRECONDITION (the model has no such norm), Floats.
   absl::StatusOr<LayerNorm> LoadNorm() const;
 
-  // OK: what has been read since Open is of the digest's version. UNAVAILABLE: it may not be.
+  // OK if everything read since Open is of the digest's version; else UNAVAILABLE.
   absl::Status CheckUnchanged() const;
 
  private:
@@ -86,7 +78,7 @@ class EncoderFolder {
   SafetensorsFile weights_;
   Digest weights_digest_{};
   std::string digest_;
-  bool settled_ = false;  // as FileDigests::Settled of the weights, before they were read
+  bool settled_ = false;  // FileDigests::Settled of the weights, before they were read
 };
 
 }  // namespace hilbert_ring

@@ -10,23 +10,20 @@
 namespace hilbert_ring {
 namespace {
 
-// Rows of a block. More take longer to come back to the cache, fewer read the weights more often: a
-// product of 768 x 3,072 in float32 is as fast at 256 as at 512 rows and a third slower at 128 (two
-// threads of a Zen 5).
+// Longer blocks leave the cache, shorter ones reread the weights. A float32 product of 768 x 3,072
+// is as fast with 256 rows as with 512, and a third slower with 128 (two threads of a Zen 5).
 constexpr int64_t kMostBlockRows = 256;
 
-// Of a GPU. A product of so many rows has tiles for all its multiprocessors, and what lies between
-// products takes 200 MB at the published size. Reckoned, not measured.
+// Enough rows for all multiprocessors; 200 MB at the published size. Calculated, not measured.
 constexpr int64_t kMostDeviceBlockRows = 8192;
 
-// What oneDNN 2.6 takes for a product with AVX2 and AVX-512, measured on a Zen 4: 640 bytes; and
-// sums in float32 of a panel of 64 columns where results are bfloat16 and the inner axis is longer
-// than 512, so that it is cut. AMX was not measured.
+// Scratch of oneDNN 2.6 on a Zen 4: 640 bytes. Bfloat16 results with an inner axis above 512 add
+// float32 sums of a panel of 64 columns. AMX was not measured.
 constexpr int64_t kProductListsBytes = 1024;
 constexpr int64_t kPanelColumns = 64;
 constexpr int64_t kLongestUncut = 512;
 
-// Blocks are whole vectors of rows where they can be.
+// Blocks are whole vectors of rows if possible.
 constexpr int64_t kBlockStep = 16;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -105,7 +102,7 @@ DeviceBlockBytes DeviceBlockBytesOf(const EncoderConfig& config, const RowBlocks
 }
 
 int64_t ProductScratchBytes(const EncoderConfig& config, int64_t rows, DataType products) {
-  // Queries, keys and values are the only results that are not float32.
+  // Only queries, keys and values are not float32 results.
   const bool panels = products == DataType::kBFloat16 && config.embed_dim > kLongestUncut;
   return kProductListsBytes +
          (panels ? rows * kPanelColumns * static_cast<int64_t>(sizeof(float)) : 0);

@@ -1,5 +1,5 @@
-// The plan of an encoder's job: one plan of attention that serves every layer, which row is which
-// tile, and what a rank takes in memory. A pure function of config and sizes.
+// The plan of an encoder's job, a pure function of config and sizes: the attention of every layer,
+// the tile of each row, and the memory of each rank.
 #pragma once
 
 #include <algorithm>
@@ -17,80 +17,70 @@ namespace hilbert_ring {
 
 struct EncoderPlan {
   EncoderConfig config;
-  Plan attention;  // of one layer; its steps are those of one layer too
+  Plan attention;  // of one layer, with its steps
   SlideRows rows;
 };
 
-// slide_tiles: of each slide. Errors of AttentionOf and MakePlan.
-// CANCELLED soon after `cancelled`, which may be null, has said so.
+// Errors: AttentionOf, MakePlan; CANCELLED soon after `cancelled` (may be null) returns true.
 absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataType compute,
                                             const std::vector<int64_t>& slide_tiles, int workers,
                                             std::function<bool()> cancelled = nullptr);
 
-// The plan for given shards.
 absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataType compute,
                                             const std::vector<int64_t>& slide_tiles, Shards shards);
 
-// Steps of the communicator that a job takes, with one between two layers; 0 where it exchanges
-// nothing.
+// Communicator steps of a job, with one between two layers; 0 if it exchanges nothing.
 int64_t StepsOf(const EncoderPlan& plan);
 
-// How a rank's rows are cut into blocks that its threads take, as many for each; 0 threads: a GPU.
+// Even blocks of a rank's rows for its threads; 0 threads: a GPU.
 struct RowBlocks {
   RowBlocks(int64_t rows, int threads);
 
   int64_t rows = 0;   // of the rank
-  int64_t block = 0;  // rows of a block, but for the last
+  int64_t block = 0;  // rows of each block except the last
   int64_t count() const { return (rows + block - 1) / block; }
   int64_t Begin(int64_t index) const { return index * block; }
   int64_t Rows(int64_t index) const { return std::min(block, rows - Begin(index)); }
 };
 
-// Pieces of a rank's rows whose sums are held at once while slides are pooled.
+// Partial sums of pooling that a rank holds at once.
 inline constexpr int64_t kPooledPiecesAtOnce = 64;
 
-// What a rank takes beside the model's weights.
+// Memory of a rank beside the model's weights.
 struct EncoderMemory {
-  int64_t attention_bytes = 0;  // the shard, accumulators and exchange buffers, for all layers
+  int64_t attention_bytes = 0;  // shard, accumulators and exchange buffers of all layers
   int64_t residual_bytes = 0;   // float32 [rows, embed_dim]
-  int64_t block_bytes = 0;      // of the threads' blocks: so no [rows, ffn_dim] exists
+  int64_t block_bytes = 0;      // of the threads' blocks, so that no [rows, ffn_dim] exists
   int64_t scratch_bytes = 0;    // of the threads' products
-  // Float64 sums of the rank's slides, of each wanted state and once more; a map's rows and class
-  // tokens.
-  int64_t output_bytes = 0;
+  int64_t output_bytes = 0;     // pooled sums; a map's rows and class tokens
   int64_t total() const {
     return attention_bytes + residual_bytes + block_bytes + scratch_bytes + output_bytes;
   }
 };
 
-// Of a rank's pooled sums: each wanted state's, as whoever takes them keeps them until all layers
-// are computed, those that are summed, and those of the pieces that are summed at once.
+// Float64 sums: each requested state's, kept to the end, the current one, and its pieces.
 int64_t PooledBytes(const EncoderPlan& plan, int rank, const EncoderOutputs& outputs);
 
-// What the products of a block of so many rows take beside operand and result, at most, on a CPU.
-// products: as below.
+// The most scratch of a CPU's products of `rows` rows, beside operand and result.
 int64_t ProductScratchBytes(const EncoderConfig& config, int64_t rows, DataType products);
 
-// products: the type that products take their numbers in. It is float32 also for bfloat16, where
-// the processor has no products of it. threads 0: of a GPU (device_block.h).
+// products: operand type (float32 on processors without bfloat16's). threads 0: a GPU.
 EncoderMemory MemoryOf(const EncoderPlan& plan, int rank, int threads, DataType products,
                        const EncoderOutputs& outputs);
 
-// Slides that a rank has rows of: [begin, end).
 struct SlideRange {
   int64_t begin = 0, end = 0;
 };
 SlideRange SlidesOf(const EncoderPlan& plan, int rank);
 
-// Floats of a block row between products, and elements of an operand's row.
+// Width of a block's row: float32 results and operands of products.
 int64_t WidestResult(const EncoderConfig& config);
 int64_t WidestOperand(const EncoderConfig& config);
 
-// Multiplications and additions of one rank's products over all layers, counted as two, without
-// attention.
+// Floating-point operations of one rank's products over all layers, without attention.
 double ProductFlops(const EncoderPlan& plan, int rank);
 
-// Of these, the projection of tiles.
+// The part of ProductFlops that projects tiles.
 double ProjectionFlops(const EncoderPlan& plan, int rank);
 
 }  // namespace hilbert_ring

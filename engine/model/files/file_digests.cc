@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kReadBytes = int64_t{1} << 20;
 
-// Stamps that are remembered; beyond, all are forgotten. A file that is replaced leaves one behind.
+// Remembered stamps; when full, all are forgotten. A replaced file leaves one behind.
 constexpr size_t kMostKnown = 4096;
 
 // File systems' clocks step by up to 2 s.

@@ -1,7 +1,6 @@
-// SHA-256 of files, which are read once: what a file's stamp says has not changed is not read
-// again.
+// SHA-256 of files. A file whose stamp has not changed is read once.
 //
-//   FileDigests digests;                                     // of a process
+//   FileDigests digests;                                     // one for a process
 //   ASSIGN_OR_RETURN(const Digest digest, digests.Of(file));
 #pragma once
 
@@ -26,33 +25,31 @@ using Digest = std::array<std::byte, 32>;
 
 Digest Sha256(std::span<const std::byte> bytes);
 
-// Of the file's bytes as they are now. Errors of ReadableFile::Read and CheckUnchanged; CANCELLED
-// once `stopped`, where it is given, is true.
+// Errors: ReadableFile::Read, CheckUnchanged; CANCELLED once `stopped` (may be null) is true.
 absl::StatusOr<Digest> Sha256Of(const ReadableFile& file,
                                 const std::atomic<bool>* stopped = nullptr);
 
-// 64 digits, in lower case.
+// 64 hex digits in lower case.
 std::string HexOf(const Digest& digest);
 
-// Thread-safe. Two threads that ask for the same new file both read it.
+// Thread-safe. Two threads may both read a new file.
 class FileDigests {
  public:
-  // now: the time by the clock of the files' system.
+  // now: the clock of the file system.
   explicit FileDigests(std::function<absl::Time()> now = [] { return absl::Now(); })
       : now_(std::move(now)) {}
 
-  // Errors of Sha256Of.
+  // Errors: Sha256Of.
   absl::StatusOr<Digest> Of(const ReadableFile& file);
 
-  // For a process that ends: files that are being read are not read to their ends, nor others.
+  // Ends all reads; called at the end of the process.
   void Stop() { stopped_ = true; }
 
-  // Whether the file was last changed so long ago that a later change shows in its stamp: by its
-  // change time, which no program can set as it can the time of modification. Digests of others are
-  // not remembered.
+  // Whether the last change is so old that a later one shows in the change time, which programs
+  // cannot set. Digests of unsettled files are not remembered.
   bool Settled(const ReadableFile& file) const;
 
-  int64_t bytes_read() const;  // so far
+  int64_t bytes_read() const;
 
  private:
   const std::function<absl::Time()> now_;

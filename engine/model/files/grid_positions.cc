@@ -39,7 +39,7 @@ void GridEmbedding::AddTo(double x, double y, std::span<float> row) const {
   AddAxis(std::floor(x / tile_size_), row.data() + row.size() / 2);
 }
 
-// In float64: an angle of a thousand radians has no four places left in float32.
+// Float64, because an angle of a thousand radians has fewer than four decimals in float32.
 void GridEmbedding::AddAxis(double cell, float* half) const {
   const size_t count = frequencies_.size();
   for (size_t i = 0; i < count; ++i) {

@@ -1,5 +1,4 @@
-// 2-D sine-cosine positions of tiles, computed one tile at a time: a table of all cells would take
-// gigabytes.
+// 2-D sine-cosine positions of tiles, computed per tile: a table of all cells takes gigabytes.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +10,11 @@
 
 namespace hilbert_ring {
 
-// coords: [rows, 2], pixels. OUT_OF_RANGE, naming row (counted from first_row), value and range,
-// where one is outside of the grid or no number.
+// coords: [rows, 2], pixels. OUT_OF_RANGE: outside the grid or NaN; rows count from first_row.
 absl::Status CheckCoordinates(const GridPositions& position, std::span<const double> coords,
                               int64_t first_row);
 
-// Of each angle of a half row, [embed_dim / 4].
+// Frequencies of a half row's angles, [embed_dim / 4].
 std::vector<double> GridFrequencies(int64_t embed_dim);
 
 class GridEmbedding {
@@ -24,8 +22,7 @@ class GridEmbedding {
   // embed_dim is divisible by 4.
   GridEmbedding(const GridPositions& position, int64_t embed_dim);
 
-  // row [embed_dim] += the position of a tile at (x, y), which CheckCoordinates has found to be in
-  // the grid. The row's first half encodes y, as trained models have it.
+  // row [embed_dim] += the position of a tile in the grid. Its first half encodes y, as published.
   void AddTo(double x, double y, std::span<float> row) const;
 
  private:

@@ -1,4 +1,4 @@
-// The weights of a norm over the elements of a row.
+// The weights of a layer norm.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace hilbert_ring {
 
-// A norm's weights, [dim] each.
+// Weight and bias are [dim].
 struct NormView {
   const float* weight = nullptr;
   const float* bias = nullptr;

@@ -49,7 +49,7 @@ absl::Status CheckOutputs(const EncoderConfig& config, const EncoderOutputs& out
     }
     if (!config.class_token) {
       return WithField(
-          absl::InvalidArgumentError("attention_map is of class tokens, but the model has none"),
+          absl::InvalidArgumentError("attention_map must be absent: the model has no class token"),
           "attention_map");
     }
   }

@@ -1,4 +1,4 @@
-// One vector for each slide, from the rows that several ranks hold of it.
+// Pools each slide's rows, which several ranks hold, to a vector.
 #pragma once
 
 #include <cstdint>
@@ -17,48 +17,43 @@ namespace hilbert_ring {
 enum class Pooling {
   kNone,   // every row leaves, class tokens included
   kClass,  // the class token's row
-  kMean,   // the mean of all rows but the class token's
+  kMean,   // the mean of the slide's other rows
 };
 
-// Whether a state passes the model's norm behind its last layer (encoder.layer_norm, where it has
-// one) before it leaves. The published slide encoder applies it where it gives the last layer alone
-// and skips it where it gives all of them.
+// Whether states pass encoder.layer_norm. The published slide encoder applies it to the last layer,
+// but skips it if all layers are requested.
 enum class FinalNorm { kApplied, kSkipped };
 
-// Of a map of attention: one number for each row, or one for each head of it.
+// Columns of an attention map: the heads' mean, or each head.
 enum class MapColumns { kMeanOfHeads, kHeads };
 
-// How much of its slide's class token each row is, in one layer: the weights of the class token's
-// attention (tests/golden/attention_map_oracle.py).
+// An attention map of one layer (tests/golden/attention_map_oracle.py).
 struct AttentionMapOutput {
-  int64_t layer = 1;  // of [1, layers]
+  int64_t layer = 1;  // in [1, layers]
   MapColumns columns = MapColumns::kMeanOfHeads;
 };
 
 struct EncoderOutputs {
-  // Of [0, layers], in the order of the result; may repeat. 0 is the input of the first layer.
+  // In [0, layers], in the order of the result; may repeat. State 0 is the first layer's input.
   std::vector<int64_t> states;
   FinalNorm final_norm = FinalNorm::kApplied;
   Pooling pooling = Pooling::kNone;
   std::optional<AttentionMapOutput> attention_map;
 };
 
-// Numbers of a row of the map; 0 where none is wanted.
 int64_t MapColumnsOf(const EncoderConfig& config, const EncoderOutputs& outputs);
 
-// OK, or INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit: no states or too many, a
-// state that the model does not have, pooling of a model without the norm behind it, a layer
-// of the map that the model does not have, or pooling or a map of a class token without one.
+// OK, or INVALID_ARGUMENT and OUT_OF_RANGE, naming field, value and limit.
 absl::Status CheckOutputs(const EncoderConfig& config, const EncoderOutputs& outputs);
 
-// What one rank holds of the pooled rows of slides [first_slide, first_slide + rows.size()).
+// A rank's sums for slides [first_slide, first_slide + rows.size()).
 struct PooledPart {
   int64_t first_slide = 0;
-  std::vector<int64_t> rows;  // that were summed, by slide
+  std::vector<int64_t> rows;  // summed, by slide
   std::vector<double> sums;   // [slides, dim]
 };
 
-// Takes the parts of all ranks, in any order of calls but always the same one for the same bits.
+// Adds the parts of all ranks. The bits of the result depend on the order of calls.
 class SlidePool {
  public:
   // pooling: kMean or kClass.
@@ -66,14 +61,13 @@ class SlidePool {
 
   void Add(const PooledPart& part);
 
-  // The means after the model's norm behind pooling, [slides, dim]. INVALID_ARGUMENT: rows of a
-  // slide have not come.
+  // The means after `norm`, [slides, dim]. INVALID_ARGUMENT: rows of a slide are missing.
   absl::StatusOr<std::vector<float>> Finish(const LayerNorm& norm) const;
 
  private:
   int64_t dim_;
-  std::vector<int64_t> rows_;     // of each slide
-  std::vector<int64_t> to_come_;  // of these
+  std::vector<int64_t> rows_;     // by slide
+  std::vector<int64_t> to_come_;  // by slide: rows not yet added
   std::vector<double> sums_;
 };
 

@@ -45,7 +45,7 @@ absl::StatusOr<ReadableFile> ReadableFile::Open(const std::string& path) {
 absl::StatusOr<ReadableFile> ReadableFile::OpenAt(int folder_fd, const std::string& folder,
                                                   const std::string& name) {
   const std::string path = folder.empty() ? name : absl::StrCat(folder, "/", name);
-  // Not blocking: a pipe of the name would wait for its writer.
+  // O_NONBLOCK: opening a pipe would wait for its writer.
   const int fd = openat(folder_fd, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   auto closed = absl::MakeCleanup([fd] { close(fd); });
@@ -84,7 +84,7 @@ absl::StatusOr<FileStamp> ReadableFile::StampNow() const { return StampOf(fd_, p
 
 absl::Status ReadableFile::CheckUnchanged() const {
   ASSIGN_OR_RETURN(const FileStamp now, StampNow());
-  // A file whose name another takes changes in its attributes alone.
+  // Replacing the file's name changes only its attributes.
   const bool same = now.bytes == stamp_.bytes && now.modified_ns == stamp_.modified_ns;
   return same ? absl::OkStatus() : Changed(path_);
 }

@@ -1,8 +1,8 @@
-// A file that is read piece by piece, and that knows whether it has changed since it was opened.
+// A file that is read in pieces and detects changes since it was opened.
 //
 //   ASSIGN_OR_RETURN(const ReadableFile file, ReadableFile::Open("model.safetensors"));
 //   RETURN_IF_ERROR(file.Read(8, bytes));
-//   RETURN_IF_ERROR(file.CheckUnchanged());     // before what was read is trusted
+//   RETURN_IF_ERROR(file.CheckUnchanged());     // before using the bytes
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +17,8 @@
 
 namespace hilbert_ring {
 
-// What tells a file and its version from others, as far as the file system says. Times are of the
-// file system's clock, whose step is some milliseconds: two changes within one look alike.
+// Identifies a file's version. Two changes within a step of the file system's clock, some
+// milliseconds, look alike.
 struct FileStamp {
   dev_t device = 0;
   ino_t inode = 0;
@@ -28,14 +28,13 @@ struct FileStamp {
   auto operator<=>(const FileStamp&) const = default;
 };
 
-// Closed with the object. A file that is replaced by another of its name stays as it was. Any
-// number of threads may read it.
+// Closes the file with the object. Reads the opened file even if its name is replaced. Thread-safe.
 class ReadableFile {
  public:
-  // The message names the path; the code follows errno. INVALID_ARGUMENT: not a regular file.
+  // Messages name the path; codes follow errno. INVALID_ARGUMENT: not a regular file.
   static absl::StatusOr<ReadableFile> Open(const std::string& path);
 
-  // `name` of an open folder, which messages call `folder`.
+  // Opens `name` in an open folder, which messages call `folder`.
   static absl::StatusOr<ReadableFile> OpenAt(int folder_fd, const std::string& folder,
                                              const std::string& name);
 
@@ -47,15 +46,13 @@ class ReadableFile {
   int64_t bytes() const { return stamp_.bytes; }
   const FileStamp& stamp() const { return stamp_; }  // when it was opened
 
-  // Fills `to` from byte `offset` on. UNAVAILABLE: the file ends before, so that it has been
-  // shortened; else the code follows errno.
+  // Fills `to` from byte `offset` on. UNAVAILABLE: the file was shortened; else codes follow errno.
   absl::Status Read(int64_t offset, std::span<std::byte> to) const;
 
-  // As it is now. The code of an error follows errno.
+  // The stamp at this moment. Codes follow errno.
   absl::StatusOr<FileStamp> StampNow() const;
 
-  // UNAVAILABLE: its contents have been changed since it was opened, as its size and the time of
-  // its last change say.
+  // UNAVAILABLE if size or modification time differ from those at opening.
   absl::Status CheckUnchanged() const;
 
  private:

@@ -25,10 +25,8 @@ constexpr int64_t kLengthBytes = 8;
 constexpr char kWhat[] = "the safetensors header";
 constexpr char kMetadata[] = "__metadata__";
 
-// Numbers that are read at once on their way to float32.
 constexpr size_t kPieceElements = size_t{1} << 18;
 
-// More axes than any weight has.
 constexpr size_t kMaxAxes = 32;
 
 struct ElementType {
@@ -57,7 +55,7 @@ absl::Status Wrong(std::string_view name, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(name), " ", std::string(what)));
 }
 
-// Of a type and a shape; nothing where no file has so many.
+// Empty if the size overflows.
 std::optional<int64_t> BytesOf(int64_t element_bytes, std::span<const int64_t> shape) {
   int64_t bytes = element_bytes;
   for (const int64_t axis : shape) {
@@ -66,7 +64,7 @@ std::optional<int64_t> BytesOf(int64_t element_bytes, std::span<const int64_t> s
   return bytes;
 }
 
-// data: the bytes behind the header, at `begin` of the file.
+// data: bytes after the header, which begin at `begin` of the file.
 absl::StatusOr<SafetensorsEntry> ParseEntry(const std::string& name, const Json& object,
                                             int64_t begin, int64_t data) {
   if (!object.is_object()) return Wrong(name, "is no object of dtype, shape and data_offsets");
@@ -109,7 +107,7 @@ absl::StatusOr<SafetensorsEntry> ParseEntry(const std::string& name, const Json&
   return entry;
 }
 
-// Every byte behind the header belongs to one tensor.
+// Checks that every byte after the header belongs to one tensor.
 absl::Status CheckTiling(const std::vector<SafetensorsEntry>& entries, int64_t begin, int64_t end) {
   std::vector<const SafetensorsEntry*> by_place;
   by_place.reserve(entries.size());
@@ -169,8 +167,8 @@ std::string FormatTensorShape(std::span<const int64_t> shape) {
 
 absl::StatusOr<int64_t> SafetensorsHeadBytes(std::span<const std::byte> begin, int64_t file_bytes) {
   if (file_bytes < kLengthBytes || std::ssize(begin) < kLengthBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the file has ", file_bytes, " bytes, a safetensors file has at least ", kLengthBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the file has ", file_bytes, " bytes, must have at least ", kLengthBytes));
   }
   uint64_t length = 0;
   for (int64_t i = 0; i < kLengthBytes; ++i) {

@@ -1,10 +1,9 @@
-// Weights as the safetensors format keeps them: eight bytes with the header's length, a JSON object
-// of names, types, shapes and places, and then the numbers.
-// https://huggingface.co/docs/safetensors
+// Reads the safetensors format: eight bytes with the header's length, a JSON object of names,
+// types, shapes and offsets, then the numbers. https://huggingface.co/docs/safetensors
 //
 //   ASSIGN_OR_RETURN(ReadableFile file, ReadableFile::Open("model.safetensors"));
 //   ASSIGN_OR_RETURN(const auto weights, SafetensorsFile::Read(std::move(file)));
-//   const SafetensorsEntry* entry = weights.Find("cls_token");   // null: it has none
+//   const SafetensorsEntry* entry = weights.Find("cls_token");   // or null
 //   RETURN_IF_ERROR(weights.Widen(*entry, floats));
 #pragma once
 
@@ -25,51 +24,46 @@ namespace hilbert_ring {
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;  // as the file says: "F32", "BF16", "F16", "I64"
+  std::string dtype;  // as in the file: "F32", "BF16", "F16", "I64"
   std::vector<int64_t> shape;
   int64_t begin = 0, end = 0;  // bytes of the file
 
   int64_t elements() const;
 };
 
-// Longest header that is read: one of 100,000 tensors takes less.
+// The longest header that is read; 100,000 tensors take less.
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = int64_t{32} << 20;
 
-// Bytes of a file before its first tensor: eight, and the header. `begin` is the file's first eight
-// bytes or more, where it has as many. INVALID_ARGUMENT: the file is shorter than its header, or
-// the header is too long.
+// Bytes before the first tensor. `begin`: the file's first eight bytes or more. INVALID_ARGUMENT:
+// the file is shorter than its header, or the header is too long.
 absl::StatusOr<int64_t> SafetensorsHeadBytes(std::span<const std::byte> begin, int64_t file_bytes);
 
-// The tensors of a file of so many bytes, by name; `head`: its bytes before the first tensor, or
-// more. INVALID_ARGUMENT, naming the tensor: errors of SafetensorsHeadBytes, a malformed header, an
-// unknown type, a shape whose bytes are not those between the offsets, offsets outside of the file,
-// tensors that overlap, or bytes of no tensor.
+// The tensors of a file, sorted by name. `head` covers all bytes before them. INVALID_ARGUMENT: a
+// malformed header, an unknown type, a wrong size, or offsets that overlap or leave gaps.
 absl::StatusOr<std::vector<SafetensorsEntry>> ParseSafetensors(std::span<const std::byte> head,
                                                                int64_t file_bytes);
 
-// That of an entry; nothing where it is not F32, BF16 or F16.
+// Empty unless the type is F32, BF16 or F16.
 std::optional<DataType> FloatTypeOf(const SafetensorsEntry& entry);
 
 // "[768, 1536]".
 std::string FormatTensorShape(std::span<const int64_t> shape);
 
-// Immutable; any number of threads may read it.
+// Immutable; thread-safe.
 class SafetensorsFile {
  public:
-  // Reads the header. Errors of ReadableFile::Read and ParseSafetensors, RESOURCE_EXHAUSTED
-  // without memory; the message names the path.
+  // Errors: ReadableFile::Read, ParseSafetensors (naming the path), RESOURCE_EXHAUSTED.
   static absl::StatusOr<SafetensorsFile> Read(ReadableFile file);
 
   const ReadableFile& file() const { return file_; }
   const std::string& path() const { return file_.path(); }
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // by name
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // sorted by name
   const SafetensorsEntry* Find(std::string_view name) const;
 
-  // Whether the file still begins with the header that was read. UNAVAILABLE: it does not.
+  // UNAVAILABLE if the file no longer begins with the header that was read.
   absl::Status CheckHead() const;
 
-  // Reads the tensor's numbers as float32. INVALID_ARGUMENT, naming it, where it is not F32, BF16
-  // or F16; errors of ReadableFile::Read. `to` has entry.elements() elements.
+  // to: [entry.elements()]. Errors: INVALID_ARGUMENT (not F32, BF16 or F16), ReadableFile::Read.
   absl::Status Widen(const SafetensorsEntry& entry, std::span<float> to) const;
 
  private:

@@ -27,7 +27,7 @@ SlideRows::Tiles SlideRows::TilesOf(int64_t begin_token, int64_t end_token) cons
 
 std::vector<TileSpan> SlideRows::RunsOf(int64_t first, int64_t count) const {
   std::vector<TileSpan> runs;
-  // The last slide that begins at or before the tile: FirstTile rises, since no slide is empty.
+  // Finds the last slide that begins at or before the tile; no slide is empty.
   int64_t low = 0, high = slides();
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;

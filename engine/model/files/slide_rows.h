@@ -1,5 +1,4 @@
-// Which rows of a job are which tiles: slides follow each other, each with its class token first,
-// where the model has one.
+// Rows and tiles of a job: slides follow each other, each with its class token, if any, first.
 //
 //   slide 0: [class] tile 0  tile 1  tile 2   slide 1: [class] tile 3  ...
 //   token        0      1       2       3                  4      5
@@ -11,7 +10,7 @@
 
 namespace hilbert_ring {
 
-// A run of tokens that are tiles: token first_token + i is tile first_tile + i.
+// Token first_token + i is tile first_tile + i if i < tiles.
 struct TileSpan {
   int64_t first_token = 0;
   int64_t first_tile = 0;
@@ -20,7 +19,7 @@ struct TileSpan {
 
 class SlideRows {
  public:
-  // slide_tiles: of each slide, at least 1. class_tokens: of each slide, 0 or 1.
+  // slide_tiles: at least 1 for each slide. class_tokens: 0 or 1 for each slide.
   SlideRows(std::span<const int64_t> slide_tiles, int64_t class_tokens);
 
   int64_t slides() const { return static_cast<int64_t>(first_token_.size()) - 1; }
@@ -28,17 +27,15 @@ class SlideRows {
   int64_t tiles() const { return FirstTile(slides()); }
   int64_t class_tokens() const { return class_tokens_; }
 
-  // The slide of a token of [0, tokens()). O(log slides).
+  // The slide of a token in [0, tokens()). O(log slides).
   int64_t SlideOf(int64_t token) const;
 
-  // Tokens [FirstToken(slide), FirstToken(slide + 1)), of which the first is the class token.
+  // A slide's tokens are [FirstToken(slide), FirstToken(slide + 1)), class token first.
   int64_t FirstToken(int64_t slide) const { return first_token_[slide]; }
   int64_t FirstTile(int64_t slide) const { return first_token_[slide] - slide * class_tokens_; }
 
-  // The tokens of tiles [first, first + count) of [0, tiles()), in runs.
   std::vector<TileSpan> RunsOf(int64_t first, int64_t count) const;
 
-  // Tiles [begin, end) of [0, tiles()) that are tokens of [begin, end).
   struct Tiles {
     int64_t begin = 0, end = 0;
   };

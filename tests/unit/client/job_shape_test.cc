@@ -110,7 +110,7 @@ TEST_F(JobShapes, WhatFilesSayMustBeValid) {
   source.q = Zeros("q.npy", wire::NpyType::kFloat32, {2, 4, 12});
   source.k = Zeros("k.npy", wire::NpyType::kFloat32, {2, 2, 12});
   EXPECT_THAT(Failure(WithSpec("", source)),
-              AllOf(HasSubstr("head_dim is 12, but must be"),
+              AllOf(HasSubstr("head_dim is 12, must be"),
                     HasSubstr(absl::StrCat("; ", source.q, " says tokens 2, heads 4, head_dim 12; ",
                                            source.k, " says kv_heads 2; "))));
 }

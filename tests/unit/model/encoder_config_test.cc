@@ -49,8 +49,7 @@ TEST(EncoderConfig, ErrorsNameFieldValueAndLimit) {
       {"\"layers\"", "\"layer\"", "unknown field \"layer\"; the nearest known one is layers"},
       {"\"tile_size\"", "\"tilesize\"", "unknown field position.\"tilesize\""},
       {"sincos_2d", "learned", "position.kind"},
-      {"\"class_token\": true", "\"class_token\": 1",
-       "class_token is 1, but must be true or false"},
+      {"\"class_token\": true", "\"class_token\": 1", "class_token is 1, must be true or false"},
       {"\"ffn_dim\": 3072, ", "", "ffn_dim is required"}};
   for (const auto& [from, to, words] : cases) {
     EXPECT_THAT(MessageOf(With(from, to)), HasSubstr(words));

@@ -1,4 +1,4 @@
-// A model's folder that is as it should be, that is not, and that changes while it is read.
+// Valid and invalid folders of models, and folders that change while they are read.
 #include "engine/model/files/encoder_folder.h"
 
 #include <unistd.h>
@@ -39,12 +39,10 @@ class EncoderFolderTest : public ::testing::Test {
     }
   }
 
-  // In place.
   void Write(const std::string& file, const std::string& text) const {
     std::ofstream(folder_ + "/" + file, std::ios::binary) << text;
   }
 
-  // By another file of the name.
   void Replace(const std::string& file, const std::string& text) const {
     Write("new", text);
     std::filesystem::rename(folder_ + "/new", folder_ + "/" + file);
@@ -52,7 +50,6 @@ class EncoderFolderTest : public ::testing::Test {
 
   std::string Text(const std::string& file) const { return ReadFile(folder_ + "/" + file); }
 
-  // The last weight's last byte is another.
   std::string OtherWeights() const {
     std::string text = Text(kWeightsFile);
     text.back() = static_cast<char>(text.back() ^ 1);
@@ -96,7 +93,7 @@ TEST_F(EncoderFolderTest, GivesConfigDigestAndNorm) {
   EXPECT_NE(norm->view().weight[0], norm->view().bias[0]);
 }
 
-// The vector of FIPS 180-2.
+// FIPS 180-2's example.
 TEST(Sha256Test, OfAbc) {
   const std::string abc = "abc";
   EXPECT_EQ(HexOf(Sha256(std::as_bytes(std::span(abc.data(), abc.size())))),
@@ -124,7 +121,7 @@ TEST_F(EncoderFolderTest, WeightsThatHaveNotChangedAreReadOnce) {
   EXPECT_EQ(digests_.bytes_read(), 2 * once);
 }
 
-// A file that was just written may be written again without its time changing.
+// A file that was just written may change again without a new time.
 TEST_F(EncoderFolderTest, FilesThatWereJustWrittenAreReadEachTime) {
   later_ = absl::ZeroDuration();
   const std::string digest = Open().digest();
@@ -186,7 +183,7 @@ TEST(FileDigestsTest, AreNotTakenToTheirEndsWhenTheProcessStops) {
   const testing::TestFolder folder;
   const std::string path = folder / "weights";
   std::ofstream(path).put('x');
-  std::filesystem::resize_file(path, uintmax_t{1} << 40);  // sparse: half an hour's reading
+  std::filesystem::resize_file(path, uintmax_t{1} << 40);  // sparse; takes half an hour to read
   const auto file = ReadableFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
   FileDigests digests;

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A copy of a golden case's model, to be changed.
+// A copy of a golden case's model that tests change.
 class ModelFolder : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -36,7 +36,7 @@ class ModelFolder : public ::testing::Test {
     std::ofstream(folder_ + "/" + file, std::ios::binary) << text;
   }
 
-  // Texts of one length, so that the header's places stay.
+  // `from` and `to` have one length, so that the header's offsets hold.
   void Change(const std::string& file, const std::string& from, const std::string& to) const {
     const std::string text = testing::ReadFile(folder_ + "/" + file);
     const std::string changed = absl::StrReplaceAll(text, {{from, to}});
@@ -67,7 +67,7 @@ TEST_F(ModelFolder, MisshapenWeightsAreNamed) {
 }
 
 TEST_F(ModelFolder, WeightsOfOtherTypesAreRefused) {
-  // The last norm's 32 numbers, as if they were integers.
+  // Declares the last norm's 32 numbers as integers.
   const std::string text = testing::ReadFile(folder_ + "/" + kWeightsFile);
   const size_t at = text.find("\"norm.bias\"");
   ASSERT_NE(at, text.npos);

@@ -17,12 +17,11 @@ class Products : public ::testing::TestWithParam<Operand> {};
 
 std::vector<Operand> Operands() {
   std::vector<Operand> operands = {Operand::kFloat32, Operand::kRoundedFloat32};
-  // Where the processor has none, oneDNN's reference would serve, which is not used.
+  // The engine does not use oneDNN's slow reference on processors without bfloat16 products.
   if (OperandOf(DataType::kBFloat16) == Operand::kBFloat16) operands.push_back(Operand::kBFloat16);
   return operands;
 }
 
-// What oneDNN takes for itself, of narrow and of wide encoders.
 TEST_P(Products, ScratchIsPlanned) {
   if (StorageOf(GetParam()) == DataType::kBFloat16 && AllowAmxBFloat16()) {
     GTEST_SKIP() << "this processor has AMX, with which oneDNN's scratch was not measured";

@@ -45,7 +45,7 @@ TEST(Outputs, AMapIsOfALayerAndNeedsAClassToken) {
   }
   outputs.attention_map->layer = 1;
   config.class_token = false;
-  EXPECT_THAT(MessageOf(config, outputs), HasSubstr("the model has none"));
+  EXPECT_THAT(MessageOf(config, outputs), HasSubstr("the model has no class token"));
 }
 
 TEST(Outputs, PoolingNeedsItsNormAndItsClassToken) {

@@ -22,7 +22,7 @@ std::vector<float> Values(int64_t count, uint64_t seed, float mean = 0) {
   return values;
 }
 
-// Dims of whole vectors and of what is left over; a mean far from 0 takes a variance apart that is
+// Dims are multiples of vectors or not. A mean far from 0 exposes a variance that is computed as
 // the difference of two squares.
 TEST_P(Kernels, NormIsThatOfFloat64) {
   for (const int64_t dim : {1, 7, 8, 17, 63, 64, 65, 100, 768, 3072}) {
@@ -48,7 +48,6 @@ TEST_P(Kernels, NormIsThatOfFloat64) {
   }
 }
 
-// Their squares are no float32, nor are their sums.
 TEST_P(Kernels, NormOfRowsWhoseSquaresOverflow) {
   for (const float size : {1e19f, 1e30f, 3e38f}) {
     const std::vector<float> unit = Values(100, 7), weight = Values(100, 8), bias = Values(100, 9);
@@ -66,7 +65,6 @@ TEST_P(Kernels, NormOfRowsWhoseSquaresOverflow) {
       EXPECT_NEAR(row[i], expected, 1e-5 * (1 + std::abs(expected))) << size << " at " << i;
     }
   }
-  // What is not finite stays so.
   std::vector<float> row(20, 1), weight(20, 1), bias(20, 0);
   row[3] = std::numeric_limits<float>::infinity();
   GetParam()->norm(row.data(), {.weight = weight.data(), .bias = bias.data(), .epsilon = 1e-5f}, 20,

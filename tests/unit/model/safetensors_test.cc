@@ -84,7 +84,7 @@ TEST(Safetensors, WhatIsWrongIsNamed) {
       {R"("dtype":"U8","shape":[2],"data_offsets":[0])", "1 data_offsets, must have 2"},
       {R"("dtype":"F32","shape":[2],"data_offsets":[0,4])",
        "between its data_offsets, must have 8"},
-      // The product of the axes is 2^64, and so 0 in 64 bits.
+      // The product of the axes is 2^64: 0 in 64 bits.
       {R"("dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0])",
        "more than a file can"},
       {R"("dtype":"U8","shape":[-1,-1],"data_offsets":[0,1])", "more than a file can"},
@@ -110,7 +110,7 @@ TEST(Safetensors, NumbersAreWidened) {
                                      R"("f":{"dtype":"F32","shape":[1],"data_offsets":[6,10]},)"
                                      R"("i":{"dtype":"I32","shape":[1],"data_offsets":[10,14]}})",
                                      14);
-  // 1.5 and -2 in bfloat16, 0.5 in float16, pi in float32, at no multiple of four.
+  // 1.5 and -2 in bfloat16, 0.5 in float16, pi in float32, unaligned.
   const std::string data("\xc0\x3f\x00\xc0\x00\x38\xdb\x0f\x49\x40", 10);
   text.replace(text.size() - 14, 10, data);
   const auto file = ReadFile(folder.Write("numbers", text));

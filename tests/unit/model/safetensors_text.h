@@ -1,4 +1,4 @@
-// Files of weights as tests write them.
+// Builds files of weights for tests.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace hilbert_ring::testing {
 
-// A file with this header and so many bytes of data, each 0x3f.
+// A file with this header and `data_bytes` bytes of data, each 0x3f.
 inline std::string SafetensorsText(std::string_view header, int64_t data_bytes) {
   std::string file(8, '\0');
   const uint64_t length = header.size();

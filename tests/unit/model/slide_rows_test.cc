@@ -7,7 +7,6 @@ namespace {
 
 class Slides : public ::testing::TestWithParam<int64_t> {};
 
-// Against a list of every token.
 TEST_P(Slides, EveryTokenIsATileOrAClassToken) {
   const std::vector<int64_t> lengths = {3, 1, 1, 7, 2};
   const SlideRows rows(lengths, GetParam());

@@ -63,7 +63,7 @@ TEST_F(WeightMemoryTest, TheFirstFillsAndOthersRead) {
   EXPECT_FALSE((*other)->filled());
 }
 
-// One that is stopped keeps its lock.
+// A stopped process keeps its lock.
 TEST_F(WeightMemoryTest, OneThatDoesNotGoOnIsNotWaitedFor) {
   auto first = Open();
   ASSERT_TRUE(first.ok()) << first.status();
@@ -103,7 +103,7 @@ TEST_F(WeightMemoryTest, TheLastOneRemovesIt) {
   EXPECT_EQ(Files(), 0);
 }
 
-// One that ended while it filled leaves nothing that is taken for weights.
+// A process that dies while it fills leaves no valid weights.
 TEST_F(WeightMemoryTest, WhatWasNotSealedIsFilledAnew) {
   for (const bool sealed : {false, true}) {
     SCOPED_TRACE(sealed);
@@ -126,7 +126,7 @@ TEST_F(WeightMemoryTest, WhatWasNotSealedIsFilledAnew) {
       break;
     }
     WeightMemory::RemoveUnused(folder_.path());
-    EXPECT_EQ(Files(), 1);  // it has one
+    EXPECT_EQ(Files(), 1);  // `next` has it open
     next->reset();
     EXPECT_EQ(Files(), 0);
   }
@@ -157,7 +157,6 @@ TEST_F(WeightMemoryTest, OthersFilesAreNotTaken) {
   EXPECT_FALSE(Open().ok());
 }
 
-// A model's weights are packed once, whichever process comes first.
 TEST_F(WeightMemoryTest, AModelsWeightsArePackedOnce) {
   const auto golden = testing::LoadEncoderCase("slide_small");
   ASSERT_TRUE(golden.ok()) << golden.status();
@@ -165,7 +164,7 @@ TEST_F(WeightMemoryTest, AModelsWeightsArePackedOnce) {
   const auto folder = EncoderFolder::Open(golden->folder, digests);
   ASSERT_TRUE(folder.ok()) << folder.status();
   std::vector<std::string> keys;
-  std::vector<bool> filled;  // by an earlier one
+  std::vector<bool> filled;  // by an earlier load
   const auto load = [&](DataType compute) {
     return *EncoderModel::Load(
         *folder, {.compute = compute, .memory = [&](const std::string& key, int64_t bytes) {

@@ -1,5 +1,5 @@
-// Curve keys and token orders as tests/golden/attention_oracle.py writes them, bit by bit: the
-// independent check of the tables, walks and descents.
+// Curve keys and token orders, bit by bit as in tests/golden/attention_oracle.py: an independent
+// check of tables, walks and descents.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace hilbert_ring {
 // `cell`: 2 or 3 coordinates, x first.
 uint64_t NaiveKey(Curve curve, const std::vector<uint64_t>& cell, int bits);
 
-// Slot s of the job holds token NaiveOrder(spec, coords)[s].
+// Slot s holds token NaiveOrder(spec, coords)[s].
 std::vector<int64_t> NaiveOrder(const JobSpec& spec, const std::vector<int64_t>& coords);
 
 }  // namespace hilbert_ring

@@ -70,11 +70,11 @@ TEST(OrderCacheTest, NeitherIdentitiesNorCoordinatesAreKept) {
 TEST(OrderCacheTest, TheLeastRecentlyUsedLeaves) {
   OrderCache one(kAmple);
   Get(one, SpecOf({1000}));
-  OrderCache cache(2 * one.resident_bytes() + 100);  // room for two of 1000 tokens
+  OrderCache cache(2 * one.resident_bytes() + 100);  // room for two orders of 1000 tokens
   const auto first = Get(cache, SpecOf({1000}));
   const auto second = Get(cache, SpecOf({999}));
   EXPECT_EQ(Get(cache, SpecOf({1000})), first);
-  Get(cache, SpecOf({998}));  // takes the place of 999
+  Get(cache, SpecOf({998}));  // evicts 999
   EXPECT_EQ(Get(cache, SpecOf({1000})), first);
   EXPECT_EQ(cache.hits(), 2);
   EXPECT_NE(Get(cache, SpecOf({999})), second);
@@ -82,7 +82,7 @@ TEST(OrderCacheTest, TheLeastRecentlyUsedLeaves) {
   EXPECT_LE(cache.resident_bytes(), 2 * one.resident_bytes() + 100);
 
   std::vector<int64_t> tokens(999);
-  second->Tokens(0, tokens);  // an order that left serves those who hold it
+  second->Tokens(0, tokens);  // an evicted order still serves its holders
   EXPECT_EQ(tokens[0], 0);
 }
 

@@ -38,7 +38,7 @@ std::string Describe(const JobSpec& spec) {
          (spec.ordering->curve == Curve::kHilbert ? ", hilbert" : ", morton");
 }
 
-// Both directions, whole and in ranges, against the definition.
+// Compares both directions, whole and in ranges, with the definition.
 void ExpectOrder(const Permutation& order, const std::vector<int64_t>& expected) {
   const auto tokens = static_cast<int64_t>(expected.size());
   std::vector<int64_t> slot_of(tokens), all(tokens);
@@ -69,7 +69,7 @@ TEST_P(ImplicitOrderTest, StoredAndEvaluatedOrdersAreTheDefinition) {
     const JobSpec spec = SpecOf(curve, GetParam());
     SCOPED_TRACE(Describe(spec));
     const std::vector<int64_t> expected = NaiveOrder(spec, {});
-    // 150: some lengths of the mixed shapes are stored and others are not.
+    // A limit of 150 stores only some lengths of the mixed shapes.
     for (const int64_t max_stored :
          {Permutation::kDefaultMaxStoredTokens, int64_t{0}, int64_t{150}}) {
       const auto order = Permutation::Make(spec, {}, max_stored);
@@ -122,7 +122,7 @@ TEST(PermutationTest, CoordinatesOfEachSequenceAreOrderedAlone) {
   std::mt19937_64 random(5);
   for (const Curve curve : {Curve::kHilbert, Curve::kMorton}) {
     for (const int axes : {2, 3}) {
-      // Few bits leave many tokens on one cell: those keep their order.
+      // With few bits many tokens share a cell and keep their order.
       for (const int bits : {0, 1, 3, 10, axes == 2 ? 32 : 21}) {
         for (const std::vector<int64_t>& lengths :
              {std::vector<int64_t>{3000}, {1}, {200, 1, 1700, 50}}) {
@@ -131,7 +131,7 @@ TEST(PermutationTest, CoordinatesOfEachSequenceAreOrderedAlone) {
           std::vector<int64_t> coords(spec.tokens * axes);
           const uint64_t mask = (uint64_t{1} << bits) - 1;
           for (int64_t& c : coords) c = static_cast<int64_t>(random() & mask);
-          // The second half of the tokens stays below the first, so that sequences differ in bits.
+          // Smaller coordinates in the second half give its sequences fewer bits.
           for (size_t i = coords.size() / 2; i < coords.size(); ++i) coords[i] >>= 2;
           const auto order = Permutation::Make(spec, coords, 0);
           ASSERT_TRUE(order.ok()) << order.status();
@@ -167,7 +167,7 @@ TEST(PermutationTest, BadCoordinatesAreNamed) {
     return status.code();
   };
   EXPECT_EQ(refused(2, {0, 0, 1, 1, limit_2d - 1, limit_2d - 1}, ""), absl::StatusCode::kOk);
-  EXPECT_EQ(refused(2, {0, 0, 1, 1}, "has 4 numbers, but must have 6"),
+  EXPECT_EQ(refused(2, {0, 0, 1, 1}, "has 4 numbers, must have 6"),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refused(2, {0, 0, 1, -7, 2, 2}, "coords[1][1] is -7"), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(refused(2, {0, 0, 1, 1, limit_2d, 2}, "coords[2][0] is 4294967296"),
@@ -184,13 +184,13 @@ TEST(PermutationTest, LengthsAreStoredOnceAndUpToTheLimit) {
   };
   EXPECT_GE(bytes(shape, 1600), 8 * 1600);
   EXPECT_LT(bytes(shape, 1600), 8 * 1600 + 1000);
-  EXPECT_GE(bytes(shape, 1599), 8 * 1000);  // the limit is on the lengths together
+  EXPECT_GE(bytes(shape, 1599), 8 * 1000);  // the limit is on the sum of lengths
   EXPECT_LT(bytes(shape, 1599), 8 * 1000 + 1000);
   EXPECT_LT(bytes(shape, 599), 1000);
   EXPECT_LT(bytes({{int64_t{1} << 40}, 512}, 512), 8 * 512 + 1000);
 }
 
-// Sizes at which nothing can be stored: slots of tokens of slots, one by one and in ranges.
+// Orders too large to store: slots of tokens of slots, one by one and in ranges.
 class VastOrderTest : public testing::TestWithParam<Shape> {};
 
 TEST_P(VastOrderTest, SlotsOfTokensOfSlotsAreTheSlots) {

@@ -28,12 +28,12 @@ OrderChoice Choose(const JobSpec& spec) {
 TEST(ChooseOrder, OfPlansThatCostTheSameTheMostCompactSegments) {
   const OrderChoice choice = Choose(OnAGrid());
   EXPECT_EQ(choice.curve, Curve::kHilbert);
-  // Squares of 16 x 16, as against strips of 4 x 64.
+  // Squares of 16 x 16 instead of strips of 4 x 64.
   EXPECT_THAT(choice.why, HasSubstr("radius 6.5 cells, 18.5 as tokens come"));
   JobSpec volume = OnAGrid();
   volume.ordering->grid = {16, 16, 16};
   EXPECT_TRUE(Choose(volume).curve.has_value());
-  JobSpec column = OnAGrid();  // nothing is nearer along a curve
+  JobSpec column = OnAGrid();  // a curve brings nothing nearer
   column.ordering->grid = {4096, 1};
   EXPECT_EQ(Choose(column).curve, std::nullopt);
 }

@@ -33,7 +33,7 @@ TEST(Costs, DilatedSegmentOverEverythingMovesOnlyItsPhase) {
   spec.branches = {{2048, 1}, {262144, 64}};
   const auto plan = MakePlan(spec, 4);
   ASSERT_TRUE(plan.ok());
-  // Each rank receives three quarters of the phase's 4,096 rows, for the branch's four heads.
+  // Each rank receives three quarters of the phase's 4,096 rows, with the branch's four heads.
   EXPECT_EQ(plan->costs.bytes_exchanged, 4 * 3 * 1024 * (4 * 128 * 4));
   EXPECT_EQ(plan->costs.branches[1].segments_exchanged, 1);
   EXPECT_EQ(plan->costs.bytes_exchanged_naive, 3 * int64_t{262144} * 8 * 128 * 4);
@@ -61,7 +61,7 @@ TEST(Costs, TransfersAreThoseOfTheSchedules) {
   }
 }
 
-// A hundred thousand sequences, and as many segments over several workers.
+// 100,000 sequences, or as many spanning segments.
 TEST(Costs, PlanningEndsWhenNobodyWantsThePlan) {
   JobSpec sequences = PublishedSpec(200'000);
   sequences.sequence_lengths.assign(100'000, 2);
@@ -74,17 +74,17 @@ TEST(Costs, PlanningEndsWhenNobodyWantsThePlan) {
   for (const JobSpec& spec : {sequences, spanning}) {
     int asked = 0;
     ASSERT_TRUE(MakePlan(spec, 32, [&] { return ++asked < 0; }).ok());
-    EXPECT_GT(asked, 20);  // often, while it takes its time
+    EXPECT_GT(asked, 20);  // throughout the planning
     for (const int left : {1, asked / 2, asked}) {
       int times = 0;
       const auto plan = MakePlan(spec, 32, [&] { return ++times >= left; });
       EXPECT_TRUE(absl::IsCancelled(plan.status())) << plan.status();
-      EXPECT_EQ(times, left);  // nothing is made once it was said
+      EXPECT_EQ(times, left);  // planning ends at once
     }
   }
 }
 
-// Valid specs whose plans would be of billions of parts: planned, or refused, in seconds.
+// Valid specs whose plans would have billions of parts are planned or refused in seconds.
 TEST(Costs, TimeToPlanIsBounded) {
   std::vector<JobSpec> specs;
   JobSpec many_offsets = PublishedSpec(int64_t{1} << 36);
@@ -106,7 +106,7 @@ TEST(Costs, TimeToPlanIsBounded) {
   for (JobSpec& spec : specs) {
     for (const int workers : {3, 200, kMaxWorkers}) {
       spec.causal = workers == 200;
-      const std::clock_t start = std::clock();  // of the processor: others may use it too
+      const std::clock_t start = std::clock();  // CPU time, because the processor is shared
       const auto plan = MakePlan(spec, workers);
       EXPECT_TRUE(plan.ok() || absl::IsOutOfRange(plan.status())) << plan.status();
       if (kThreadSanitizer) continue;

@@ -1,5 +1,5 @@
-// Every (query, key) pair of the pattern is computed exactly once, by the rank that owns the query,
-// from keys that are there in that step; and no row travels that nobody needs.
+// Every (query, key) pair of the pattern is computed exactly once, by the query's owner, from keys
+// that have arrived. A row travels only to ranks that need it.
 #include "engine/plan/exchange.h"
 
 #include <random>
@@ -42,7 +42,6 @@ TEST(Exchange, EveryPairOnceAndNoRowTooMany) {
     exchanging += plan->costs.steps > 0;
     mirrored += plan->mirrored;
   }
-  // The sample holds what it is meant to hold.
   EXPECT_GT(exchanging, 100);
   EXPECT_GT(mirrored, 10);
 }
@@ -54,7 +53,7 @@ TEST(Route, GoesUpForSharedKeysAndDownForMirroredEnds) {
   ASSERT_TRUE(plan.ok());
   ASSERT_TRUE(plan->mirrored);
   const PhaseExchange exchange(spec, plan->segments.spanning.at(0), plan->phases.at(0));
-  ASSERT_EQ(exchange.blocks().size(), 7u);  // the last rank's two ranges touch
+  ASSERT_EQ(exchange.blocks().size(), 7u);  // the last rank's two ranges are joined
   EXPECT_EQ(exchange.Route(exchange.blocks()[0]), (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(exchange.Route(exchange.blocks()[1]), (std::vector<int>{2, 3, 0}));
   EXPECT_EQ(exchange.Route(exchange.blocks()[4]), (std::vector<int>{1, 0}));

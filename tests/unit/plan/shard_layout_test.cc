@@ -32,7 +32,7 @@ TEST(ShardLayout, EveryRowHasBytesOfItsOwn) {
       for (const TensorKind tensor : kTensors) {
         const int64_t row_bytes = RowBytes(spec, tensor);
         net += layout.rows() * row_bytes;
-        // What a vector load asks for, of the start of each tensor.
+        // Vector loads require an aligned start of each tensor.
         EXPECT_EQ(layout.Offset(tensor, 0) % 64, 0);
         for (int64_t row = 0; row < layout.rows(); ++row) {
           take(layout.Offset(tensor, row), row_bytes);

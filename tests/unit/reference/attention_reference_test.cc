@@ -21,7 +21,6 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 using ::testing::ElementsAre;
 
-// Rows that remember who asked for them.
 class WatchedRows final : public RowSource {
  public:
   WatchedRows(std::vector<double> values, int64_t width)
@@ -41,7 +40,7 @@ class WatchedRows final : public RowSource {
   mutable std::set<int64_t> read_;
 };
 
-// Rows without data: each is its token's number, times a factor, in every place.
+// Rows whose values are all the token's number times a factor.
 class NumberedRows final : public RowSource {
  public:
   explicit NumberedRows(double factor) : factor_(factor) {}
@@ -57,7 +56,7 @@ std::vector<double> Doubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-// Stored results are float32, so one rounding away from the oracle's.
+// Stored results are float32: one rounding from the oracle's.
 void ExpectStored(double actual, double stored, const std::string& place) {
   if (actual == stored) return;  // infinities as well
   if (std::isnan(actual) && std::isnan(stored)) return;
@@ -75,7 +74,7 @@ class GoldenReference : public ::testing::TestWithParam<std::string> {
   testing::GoldenCase golden_;
 };
 
-// Rows alone, with stored orders and with orders evaluated by range.
+// Orders are stored, or evaluated by range.
 TEST_P(GoldenReference, RowsAgreeWithTheOracle) {
   const JobSpec& spec = golden_.spec;
   const WatchedRows q(Doubles(golden_.q), spec.heads * spec.head_dim);
@@ -155,7 +154,7 @@ TEST(ReferenceAttentionRow, ZeroKeysStayStableBesideHugeScores) {
   EXPECT_EQ(low.out[0], 0.0);
 }
 
-// A job of a million million tokens costs a row only what the row sees.
+// A row of a job of 2^40 tokens costs only the keys that it sees.
 TEST(ReferenceAttentionRow, HugeJobsWithHugeBranches) {
   JobSpec spec = SmallSpec();
   spec.tokens = int64_t{1} << 40;
@@ -168,7 +167,6 @@ TEST(ReferenceAttentionRow, HugeJobsWithHugeBranches) {
   EXPECT_DOUBLE_EQ(RowOf(spec, 0, zero, one, one).lse[0], std::log(256.0));
 }
 
-// Rows that are a number each, the same in every place but for one.
 std::vector<double> RowsWith(int64_t tokens, double value, int64_t token, int64_t dim, double odd) {
   std::vector<double> rows(tokens * 8, value);
   rows[token * 8 + dim] = odd;
@@ -184,7 +182,7 @@ TEST(ReferenceAttention, AScoreOfMinusInfinityHasNoWeight) {
   EXPECT_DOUBLE_EQ(result->lse[0], std::sqrt(8.0) + std::log(7.0));
   EXPECT_DOUBLE_EQ(result->out[0], 1.0);
   EXPECT_TRUE(std::isnan(result->out[1]));  // 0 times NaN
-  // Alone it is as if there were nothing; with zero keys its value is seen.
+  // A key of weight 0 that is alone counts as no key; among zero keys its value is seen.
   spec.branches = {{1, 1}};
   const auto alone = ReferenceAttention(spec, ones, RowsWith(8, 1, 3, 0, -kInfinity),
                                         RowsWith(8, 1, 3, 1, kNan), {});
@@ -203,14 +201,14 @@ TEST(ReferenceAttention, AScoreOfMinusInfinityHasNoWeight) {
   EXPECT_TRUE(std::isnan(zeros->out[8 * 8 + 1]));
 }
 
-// A branch that has no weight in a mix leaves no trace, whatever it holds.
+// A branch without weight in a mix leaves no trace.
 TEST(ReferenceAttention, MergesLeaveOutWhatHasNoWeight) {
   JobSpec spec = SmallSpec();
   spec.mixing = Mixing::kLse;
   spec.branches = {{4, 1}, {8, 7}};  // tokens 0 and 7 are in both
   const std::vector<double> ones(8 * 8, 1.0);
   std::vector<double> keys(8 * 8, 0.0);
-  std::fill_n(keys.begin() + 8, 8, 1e4);  // key 1, in the first branch alone
+  std::fill_n(keys.begin() + 8, 8, 1e4);  // key 1, in the first branch only
   const auto result = ReferenceAttention(spec, ones, keys, RowsWith(8, 1, 7, 2, kInfinity), {});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->out[2], 1.0);

@@ -53,7 +53,7 @@ TEST(Deviation, IsOfTheNumberThatIsOffMost) {
   EXPECT_EQ(LseDeviation(7, expected, nan).worst.excess, kInfinity);
   EXPECT_EQ(LseDeviation(7, expected, std::vector<double>{0, -1e30}).worst.excess, kInfinity);
   EXPECT_EQ(LseDeviation(7, expected, {}).worst.excess, 0);
-  // Equal NaNs are no deviation, and what is not judged is none.
+  // Equal NaNs, and heads that are not judged, have no deviation.
   expected.row.lse[0] = kNan;
   EXPECT_EQ(LseDeviation(7, expected, nan).worst.excess, 0);
   expected.tolerance.judged = {0, 1};

@@ -24,7 +24,7 @@ float Rounded(DataType dtype, double value) {
   return LoadElement(dtype, element, 0);
 }
 
-// One head that sees all keys from its first token.
+// A head that sees all keys from its first token.
 class OneRow : public RowSource {
  public:
   std::vector<std::vector<double>> rows;
@@ -55,8 +55,7 @@ struct RowCase {
     return ExpectRow(spec, **Permutation::Make(spec, {}), 0, q, k, v);
   }
 
-  // As plain float32 code computes it: scores are summed one by one, scaled, and the greatest is
-  // taken away; weights and their products with values are summed one by one.
+  // Plain float32 code sums scores, subtracts the greatest, and sums weights one by one.
   struct Plain {
     std::vector<double> out;
     double lse = 0;
@@ -103,9 +102,9 @@ TEST(RowTolerance, SpacingOfTypes) {
   EXPECT_EQ(Spacing(DataType::kFloat16, 1e-6), 0x1p-24);
 }
 
-// Two equal keys: what is left is the rounding of sums, of weights and of the result.
+// Two equal keys leave the rounding of sums, of weights and of the result.
 TEST(RowTolerance, IsNoMoreThanRoundingWhereAllValuesAreOne) {
-  // 2 K + 16 of the sums of weights and of values each, and those of their quotient.
+  // The sums of weights and of values have 2 K + 16 roundings each, their quotient two.
   constexpr double kSums = (2 * (2 * 2 + 16) + 2) * 0x1p-24;
   for (const auto& [dtype, weights, result] : {std::tuple{DataType::kFloat32, 0.0, 0x1p-24},
                                                {DataType::kBFloat16, 0x1p-8, 0x1p-8},
@@ -119,8 +118,7 @@ TEST(RowTolerance, IsNoMoreThanRoundingWhereAllValuesAreOne) {
   }
 }
 
-// A right result of a 16-bit type is as near as the type's numbers are, where these are subnormal
-// as well.
+// A correct 16-bit result is within the type's spacing, also among subnormal numbers.
 TEST(RowTolerance, AcceptsRoundedSubnormalNumbers) {
   for (const auto& [dtype, size] :
        {std::pair{DataType::kFloat16, 0x1p-22}, {DataType::kBFloat16, 0x1p-131}}) {
@@ -138,7 +136,7 @@ TEST(RowTolerance, AcceptsRoundedSubnormalNumbers) {
   }
 }
 
-// Scores of 2^26 that float32 holds exactly: weights are as good as any.
+// Float32 holds scores of 2^26 exactly, so weights are exact too.
 TEST(RowTolerance, KnowsProductsThatAreExact) {
   RowCase c(DataType::kFloat32, 16, 16, 8);
   c.q.rows[0] = std::vector<double>(16, 8.0);
@@ -152,11 +150,11 @@ TEST(RowTolerance, KnowsProductsThatAreExact) {
   EXPECT_DOUBLE_EQ(c.spec.Scale() * c.q.rows[0][0] * c.k.rows[0][0], 0x1p26);
   for (const double tolerance : expected.tolerance.out) EXPECT_LT(tolerance, 2e-5);
   EXPECT_LE(c.OutExcess(expected, c.Compute().out), 1);
-  // Merged by a log-sum-exp that is rounded to float32, spacing 8: any average of the values.
+  // Merging by a log-sum-exp in float32 (spacing 8) could give any average of the values.
   std::vector<double> wrong = expected.row.out;
   wrong[0] += 0.58;
   EXPECT_GT(c.OutExcess(expected, wrong), 1);
-  // Products that are not exact leave float32 at a loss, within the values that it averages.
+  // Inexact products lose all precision in float32, within the averaged values.
   c.q.rows[0][1] = 1.0 + 0x1p-20;
   const ExpectedRow at_a_loss = c.Expect();
   EXPECT_LE(c.OutExcess(at_a_loss, c.Compute().out), 1);
@@ -166,7 +164,7 @@ TEST(RowTolerance, KnowsProductsThatAreExact) {
   }
 }
 
-// However large the scores are, a key that is far ahead is found by any arithmetic.
+// Any arithmetic finds a key that is far ahead, however large the scores are.
 TEST(RowTolerance, IsSmallWhereOneKeyIsFarAhead) {
   std::mt19937_64 random(2);
   std::normal_distribution<double> normal;
@@ -187,7 +185,7 @@ TEST(RowTolerance, IsSmallWhereOneKeyIsFarAhead) {
   EXPECT_GT(c.OutExcess(expected, c.v.rows[16]), 1000);
 }
 
-// q and k that nearly cancel: lse is small and cannot be better than its products.
+// q and k nearly cancel: lse is small and as inexact as its products.
 TEST(RowTolerance, LseFollowsTheProducts) {
   RowCase c(DataType::kFloat32, 1, 8, 8);
   c.q.rows[0] = {1e4F, 1e4F, 0, 0, 0, 0, 0, 0};
@@ -205,13 +203,13 @@ TEST(RowTolerance, LseFollowsTheProducts) {
   EXPECT_LE(RowCase::LseExcess(expected, lse), 1) << lse << " " << expected.row.lse[0];
   EXPECT_GT(expected.tolerance.lse[0], 1e-2);
   EXPECT_GT(RowCase::LseExcess(expected, expected.row.lse[0] + 100), 1);
-  // Beside small ones it is known well.
+  // With small products it is exact.
   c.q.rows[0] = {0.5, 0.25, 0, 0, 0, 0, 0, 0};
   c.k.rows[0] = {0.5, -0.5, 0, 0, 0, 0, 0, 0};
   EXPECT_LT(c.Expect().tolerance.lse[0], 2e-6);
 }
 
-// Nothing absolute: what is doubled has a doubled tolerance.
+// The tolerance of doubled values is doubled.
 TEST(RowTolerance, ScalesWithTheValues) {
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal;
@@ -246,14 +244,14 @@ TEST(RowTolerance, DoesNotJudgeWhatIsNotFinite) {
       EXPECT_FALSE(with.Expect().tolerance.AllJudged());
     }
   }
-  // Behind a causal mask, or in another token's query, nobody sees it.
+  // A causal mask, or another token's query, hides it.
   for (OneRow RowCase::*rows : {&RowCase::q, &RowCase::k, &RowCase::v}) {
     RowCase with = c;
     with.spec.causal = true;
     (with.*rows).rows[2][3] = nan;
     EXPECT_TRUE(with.Expect().tolerance.AllJudged());
   }
-  // Products that leave float32, and those that do so once they are scaled.
+  // Products leave float32 before or after they are scaled.
   c.q.rows[0][0] = c.k.rows[2][0] = 1e20F;
   EXPECT_FALSE(c.Expect().tolerance.AllJudged());
   c.q.rows[0][0] = 1e10F;

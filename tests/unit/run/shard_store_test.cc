@@ -13,8 +13,7 @@
 namespace hilbert_ring {
 namespace {
 
-// A device whose memory only its own calls reach: addresses that it gives out are apart from where
-// the bytes are.
+// A device whose addresses are not host addresses: only its own calls reach the bytes.
 class FarDevice : public ForwardingDevice {
  public:
   explicit FarDevice(int64_t limit) : ForwardingDevice(*MakeDevice({.threads = 1})), left_(limit) {}
@@ -58,7 +57,7 @@ std::vector<float> Numbers(int64_t count, float first) {
   return numbers;
 }
 
-// Rows 3 to 6 at once, then rows 20, 0 and 9 by name.
+// Writes rows 3 to 6 at once, then rows 20, 0 and 9 by number.
 void ExpectRowsComeBack(ShardStore& store, TensorKind tensor) {
   const std::vector<float> written = Numbers(4 * kWidth, 100);
   ASSERT_TRUE(store.Write(tensor, 3, 4, written.data()).ok());
@@ -74,7 +73,7 @@ void ExpectRowsComeBack(ShardStore& store, TensorKind tensor) {
     EXPECT_EQ(read,
               std::vector<float>(named.begin() + kWidth * i, named.begin() + kWidth * (i + 1)));
   }
-  // And no other row was touched.
+  // No other row was written.
   const std::set<int64_t> touched = {0, 3, 4, 5, 6, 9, 20};
   for (int64_t row = 0; row < store.rows(); ++row) {
     if (touched.contains(row)) continue;
@@ -94,7 +93,7 @@ TEST(ShardStore, RowsComeBackFromHostMemory) {
   ExpectRowsComeBack(*store, TensorKind::kOut);
   float first = 0;
   std::memcpy(&first, store->Row(TensorKind::kQ, 9), sizeof(first));
-  EXPECT_EQ(first, 500.0f + 2 * kWidth) << "they lie where Row says";
+  EXPECT_EQ(first, 500.0f + 2 * kWidth) << "row 9 is not at Row(9)";
 }
 
 TEST(ShardStore, RowsInADevicesMemoryTravelByItsCalls) {

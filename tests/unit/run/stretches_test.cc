@@ -19,7 +19,7 @@ JobSpec SpecOf(int64_t tokens, std::vector<Branch> branches) {
   return spec;
 }
 
-// What stretches promise, for one rank without a ring.
+// Checks the contract of stretches for one rank without a ring.
 void ExpectSound(const Plan& plan, int rank) {
   const std::vector<Stretch> stretches = MakeStretches(plan, rank, false, kLeastRows);
   std::vector<int64_t> left;  // segments not yet computed, by run
@@ -42,12 +42,12 @@ void ExpectSound(const Plan& plan, int rank) {
       const LocalSegments part = InStretch(run, stretch);
       ASSERT_GE(part.count, 0);
       if (part.count > 0) {
-        // In order, none twice, and all that they read is there.
+        // Segments come in order and once, after the rows that they read.
         EXPECT_EQ(part.begin, run.begin + (run.count - left[i]) * run.length);
         EXPECT_LE(range->LocalRow(part.begin + part.count * part.length), stretch.rows_needed);
         left[i] -= part.count;
       }
-      // Rows of segments that are still to be computed are not final.
+      // Rows of later segments are not final.
       if (left[i] > 0) {
         EXPECT_LE(stretch.rows_final,
                   range->LocalRow(run.begin + (run.count - left[i]) * run.length));

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A job spec whose required fields are right, with more fields behind them.
+// A valid job spec, followed by more fields.
 std::string With(const std::string& fields) {
   return R"({"tokens": 4, "heads": 2, "head_dim": 8, "segments": [2, 4], "dilations": [1, 2], )" +
          fields + "}";
@@ -91,7 +91,7 @@ TEST(ParseJobSpec, ACoordinatesFileHasTwoAxesUnlessTheSpecSaysThree) {
   EXPECT_EQ(three->spec.ordering->coordinate_axes, 3);
 }
 
-using Refused = std::vector<std::pair<std::string, std::string>>;  // of a document: why
+using Refused = std::vector<std::pair<std::string, std::string>>;  // document, reason
 
 void ExpectRefused(const Refused& documents) {
   for (const auto& [json, why] : documents) {
@@ -129,15 +129,15 @@ TEST(BadDocuments, OfWrongFields) {
       {WithOrdering(R"("causal": true)"), "it is a field of the job spec itself"},
       {With("\"" + std::string(100000, 'a') + "\": 1"), "unknown field"},
       {With(R"("\u0000\u001b[31m": 1)"), R"(\x00\x1b[31m)"},
-      {With(R"("kv_heads": 2.5)"), "kv_heads is 2.5, but must be an integer"},
+      {With(R"("kv_heads": 2.5)"), "kv_heads is 2.5, must be an integer"},
       {With(R"("kv_heads": 9223372036854775808)"), "kv_heads is 9223372036854775808"},
       {With(R"("sequence_lengths": [1, 2.5, 1])"), "sequence_lengths[1] is 2.5"},
       {With(R"("sequence_lengths": 4)"), "sequence_lengths is 4"},
       {With(R"("dtype": "int8")"), R"(must be "float32" or "bfloat16" or "float16")"},
       {With(R"("mixing": "LSE")"), R"(mixing is "LSE")"},
-      {With(R"("causal": 1)"), "causal is 1, but must be true or false"},
+      {With(R"("causal": 1)"), "causal is 1, must be true or false"},
   });
-  // One field after the other is left out.
+  // Each field is missing once.
   const std::vector<std::string> fields = {R"("tokens": 4)", R"("heads": 2)", R"("head_dim": 8)",
                                            R"("segments": [4])", R"("dilations": [1])"};
   for (const std::string& missing : fields) {
@@ -159,7 +159,7 @@ TEST(BadDocuments, OfWrongOrderings) {
       {WithOrdering(R"("grid": [2, "2"])"), R"(ordering.grid[1] is "2")"},
       {WithOrdering(R"("grid": [])"), "ordering.grid has 0"},
       {WithOrdering(R"("coords": [1, 2])"), "ordering.coords[0] is 1"},
-      {WithOrdering(R"("coords": [[]])"), "ordering.coords[0] has 0 entries, but must have 2 or 3"},
+      {WithOrdering(R"("coords": [[]])"), "ordering.coords[0] has 0 entries, must have 2 or 3"},
       {WithOrdering(R"("coords": [[1, 2], [1, 2, 3]])"), "ordering.coords[1] has 3 entries"},
       {WithOrdering(R"("coords": [[1, 2], [1, 0.5]])"), "ordering.coords[1][1] is 0.5"},
       {WithOrdering(R"("coords_file": "")"), "ordering.coords_file is empty"},
@@ -167,7 +167,7 @@ TEST(BadDocuments, OfWrongOrderings) {
        "ordering.coords must not be given together with ordering.coords_file"},
       {WithOrdering(R"("coords_axes": 3)"), "ordering.coords_axes needs"},
       {WithOrdering(R"("coords_file": "c", "coords_axes": 4294967299)"),
-       "ordering.coords_axes is 4294967299"},  // which narrows to three
+       "ordering.coords_axes is 4294967299"},  // 3 in 32 bits
       {WithOrdering(R"("coords": [[1, 2]], "coords_axes": 3)"), "ordering.coords_axes is 3"},
   });
 }

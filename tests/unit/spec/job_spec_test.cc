@@ -31,7 +31,7 @@ JobSpec ValidSpec() {
   return spec;
 }
 
-// A valid spec but for one field.
+// A valid spec, except for one field.
 template <typename T>
 JobSpec With(T JobSpec::*field, std::type_identity_t<T> value) {
   JobSpec spec = ValidSpec();
@@ -48,7 +48,7 @@ JobSpec Ordered(Ordering ordering, std::vector<int64_t> lengths = {}) {
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kOver = absl::StatusCode::kOutOfRange;
 
-// By field, value and limit, which programs are told too.
+// Expects field, value and limit in the message and in FieldOf.
 void ExpectRefused(const JobSpec& spec, absl::StatusCode code, const std::string& words) {
   const absl::Status status = Validate(spec);
   EXPECT_EQ(status.code(), code) << status;
@@ -118,13 +118,13 @@ TEST(BadSpecs, OfOrderingsAreRefused) {
   ExpectRefused(Ordered({.grid = {-8, -8}}), kInvalid, "ordering.grid[0] is -8");
   ExpectRefused(Ordered({.grid = {8, 9}}), kInvalid, "ordering.grid [8, 9] has 72 cells");
   ExpectRefused(Ordered({.grid = {4, 8}}, {32, 16, 16}), kInvalid, "sequence_lengths[1] is 16");
-  const int64_t most = int64_t{1} << 32;  // whose square overflows to zero
+  const int64_t most = int64_t{1} << 32;  // its square overflows to 0
   ExpectRefused(Ordered({.grid = {most, most}}), kInvalid, "ordering.grid [4294967296, ");
   ExpectRefused(Ordered({.grid = {1, most + 1}}), kOver, "ordering.grid[1] is 4294967297");
   ExpectRefused(Ordered({.grid = {(1 << 21) + 1, 1, 1}}), kOver, "ordering.grid[0] is 2097153");
 }
 
-// At the ends of what is right.
+// Values at the limits.
 TEST(ValidSpecs, AreAccepted) {
   std::vector<JobSpec> specs = {ValidSpec(),
                                 With(&JobSpec::tokens, 1),
@@ -155,7 +155,7 @@ TEST(Limits, AServiceMaySetLowerOnes) {
   const SpecLimits limits{.max_tokens = 64, .max_heads = 8, .max_branches = 2, .max_sequences = 2};
   EXPECT_TRUE(Validate(spec, limits).ok());
   for (const auto& [limit, words] :
-       {std::pair{&SpecLimits::max_tokens, "tokens is 64, which is over the limit of 63"},
+       {std::pair{&SpecLimits::max_tokens, "tokens is 64, must be at most 63"},
         {&SpecLimits::max_heads, "heads is 8"},
         {&SpecLimits::max_branches, "branches"},
         {&SpecLimits::max_sequences, "sequence_lengths"}}) {

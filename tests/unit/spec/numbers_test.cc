@@ -55,8 +55,8 @@ TEST(Numbers, EveryHalfHasItsValueAndComesBack) {
   }
 }
 
-// Between neighbours the nearer one, in the middle the even one. Infinity stands where the next
-// finite number would be.
+// Between neighbours the nearer wins, in the middle the even one. Infinity takes the place of the
+// next finite number.
 TEST(Numbers, RoundsToNearestEven) {
   for (const Format& f : kFormats) {
     const uint16_t infinity =
@@ -65,8 +65,7 @@ TEST(Numbers, RoundsToNearestEven) {
       const double a = Value(f, low);
       const double b = low + 1 == infinity ? 2 * a - Value(f, low - 1) : Value(f, low + 1);
       const float middle = static_cast<float>((a + b) / 2);
-      if (middle != (a + b) / 2)
-        continue;  // half of bfloat16's least subnormal fits, all others too
+      if (middle != (a + b) / 2) continue;  // only half of bfloat16's least subnormal does not fit
       const uint16_t even = low % 2 == 0 ? low : low + 1;
       EXPECT_EQ(Store(f, middle), even) << low;
       EXPECT_EQ(Store(f, -middle), even | 0x8000) << low;

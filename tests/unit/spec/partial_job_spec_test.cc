@@ -13,7 +13,6 @@ using ::testing::IsEmpty;
 
 constexpr char kPattern[] = R"({"segments": [4], "dilations": [1]})";
 
-// The pattern with an ordering.
 std::string Ordered(const std::string& ordering) {
   return R"({"segments": [4], "dilations": [1], "ordering": )" + ordering + "}";
 }

@@ -47,7 +47,7 @@ TEST(SpecNotes, DilationAboveItsSegment) {
   JobSpec spec = Dense();
   spec.branches = {{16, 16}, {16, 17}};
   EXPECT_THAT(NotesOn(spec), ElementsAre(AllOf(HasSubstr("dilations[1]: 17"), HasSubstr("16"))));
-  // A segment is never longer than its sequence.
+  // A segment is at most as long as its sequence.
   spec.branches = {{1000, 65}};
   EXPECT_THAT(NotesOn(spec), ElementsAre(HasSubstr("segment of 64 (the longest sequence)")));
   spec.sequence_lengths = {24, 40};
