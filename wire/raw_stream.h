@@ -1,4 +1,4 @@
-// A bidirectional stream of a client with buffers as messages (wire/payload_message.h.
+// A bidirectional stream of a client with buffers as messages (wire/payload_message.h).
 #pragma once
 
 #include <memory>

@@ -82,7 +82,6 @@ class ManyJobs {
     return lanes_;
   }
 
-  // A lane makes one call at a time.
   void RunLane(Connector connector) {
     while (const std::optional<Pack> pack = Next()) {
       bool left = false;
@@ -107,8 +106,8 @@ class ManyJobs {
     return pack;
   }
 
-  // left: becomes true if the service has no room for so many calls; the lane then ends, and the
-  // pack waits again. told: the pack's last progress. Both outlive the call.
+  // `left` becomes true if the service has no room for so many calls; the lane then ends, and the
+  // pack waits again. `told` is the pack's last progress. Both outlive the call.
   JobOptions OptionsOf(const Pack& pack, bool& left, JobProgress& told) {
     JobOptions options = options_;
     options.job_id = jobs_[pack.front()].job_id;
@@ -147,7 +146,7 @@ class ManyJobs {
     return absl::OkStatus();
   }
 
-  // The halves of a pack become packs if one job may have failed the others.
+  // Splits the pack in half if one job may have failed the others.
   void Fail(const Pack& pack, const absl::Status& status) {
     const bool cancelled = absl::IsCancelled(status) && options_.cancelled && Cancelled();
     const MutexLock lock(mutex_);
@@ -169,7 +168,7 @@ class ManyJobs {
     return options_.cancelled();
   }
 
-  // The caller gets the words of this call, and the sums of all calls.
+  // The caller gets this call's state, with the sums of all calls.
   void Tell(const JobProgress& news, JobProgress& told) {
     const MutexLock lock(caller_);
     Count(told, news);
@@ -201,8 +200,8 @@ class ManyJobs {
   Mutex mutex_;
   std::deque<Pack> waiting_ ABSL_GUARDED_BY(mutex_);
   size_t lanes_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status over_ ABSL_GUARDED_BY(mutex_);    // why no other call is made
-  Mutex caller_;                                 // while the caller's functions run
+  absl::Status over_ ABSL_GUARDED_BY(mutex_);    // ends all calls
+  Mutex caller_;                                 // held while the caller's functions run
   int64_t sent_ ABSL_GUARDED_BY(caller_) = 0;    // bytes, of all calls
   int64_t placed_ ABSL_GUARDED_BY(caller_) = 0;  // rows, of all calls
 };

@@ -37,13 +37,13 @@ struct SharedMemoryOptions {
 absl::StatusOr<v1::Report> AttendSharedMemory(const std::string& server, const AttendInputs& inputs,
                                               const AttendOutputs& outputs,
                                               const AttendOptions& options = {},
-                                              const SharedMemoryOptions& handed = {});
+                                              const SharedMemoryOptions& memory = {});
 
 // Runs Encode in the same way. Tiles, coordinates, states and maps are shared; the few pooled
 // vectors are sent.
 absl::StatusOr<v1::Report> EncodeSharedMemory(const std::string& server, const EncodeInputs& inputs,
                                               const EncodeResults& results,
                                               const JobOptions& options = {},
-                                              const SharedMemoryOptions& handed = {});
+                                              const SharedMemoryOptions& memory = {});
 
 }  // namespace hilbert_ring::client

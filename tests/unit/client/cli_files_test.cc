@@ -315,7 +315,7 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
         {" --scale nan", "--scale: nan, must be a finite number"},
         {" --curve hilbert --coords $(printf '\\377').npy", "\xff.npy: cannot open"},
         {" --tokens 100", "tokens of Q is 128"},
-        {" --dtype float16", "the command line says dtype float16"}}) {
+        {" --dtype float16", "with dtype float16 of the command line"}}) {
     EXPECT_THAT(failure(whole + more), HasSubstr(words));
   }
 }

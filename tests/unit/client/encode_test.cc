@@ -116,11 +116,11 @@ TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   job_.slide_tiles = {8, 0};
   EXPECT_THAT(Refused(), HasSubstr("sequence_lengths is 0"));
   job_.slide_tiles = {3, 6};
-  EXPECT_THAT(Refused(), HasSubstr("tiles: has 128 bytes, the job says 144"));
+  EXPECT_THAT(Refused(), HasSubstr("tiles: has 128 bytes, must have 144"));
   job_.slide_tiles = {3, 5};
   EncodeInputs inputs = Inputs();
   inputs.coordinates = nullptr;
-  EXPECT_THAT(std::string(CheckEncode(inputs).message()), HasSubstr("has positions, and none"));
+  EXPECT_THAT(std::string(CheckEncode(inputs).message()), HasSubstr("coords are missing"));
 }
 
 TEST_F(EncodeTest, ModelsWithoutPositionsTakeNoCoordinates) {
