@@ -159,8 +159,8 @@ TEST(CliConsole, AServerThatIsNoCoordinatorIsSaidToBeNone) {
                                                GoldenPath("dense", "case.json")));
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err,
-              AllOf(HasSubstr("UNIMPLEMENTED: the server does not know this call: it is "
-                              "no coordinator's gRPC port"),
+              AllOf(HasSubstr("UNIMPLEMENTED: the server has no such call: it is not "
+                              "a coordinator's gRPC port"),
                     HasSubstr(absl::StrCat("the server is ", service.address()))));
 }
 
