@@ -49,7 +49,7 @@ TEST_F(OutputRowsTest, PlacesRangesAndLists) {
   EXPECT_EQ(Text(), "aabbccddee");
 }
 
-// The rows of four numbers each, of which one is the one given.
+// Counts rows of four numbers of which one is `number`.
 template <typename Word>
 int64_t CountOf(DataType type, Word number, std::vector<size_t> rows) {
   std::vector<Word> numbers(5 * 4, 1);
@@ -81,7 +81,7 @@ TEST(AssembledRows, RowsThatAreNotFiniteAreCounted) {
   EXPECT_EQ(CountOf<uint16_t>(DataType::kFloat16, 0xfc00, {0, 1, 2, 3, 4}), 5);
   EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7f81, {3}), 1);
   EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7f7f, {3}), 0);
-  EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7c00, {3}), 0);  // infinite as float16 alone
+  EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7c00, {3}), 0);  // infinite only as float16
 }
 
 TEST_F(OutputRowsTest, RowsThatAreNotFiniteAreFoundByTheirToken) {

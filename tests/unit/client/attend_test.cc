@@ -54,7 +54,7 @@ TEST(Attend, SendsInputsAndPlacesOutputs) {
 }
 
 TEST(Attend, FewRowsFollowAtOnceAndOutputsMayComeWithTheReport) {
-  for (const bool admitted : {true, false}) {  // a report at once says that the job was admitted
+  for (const bool admitted : {true, false}) {  // a report without Admitted counts as admission
     const FakeService service({.outputs_with_report = true, .leave_out_admitted = !admitted});
     EchoJob job;
     JobProgress last;
@@ -70,7 +70,7 @@ TEST(Attend, FewRowsFollowAtOnceAndOutputsMayComeWithTheReport) {
   }
 }
 
-// A service that is newer than this client may say more.
+// A newer service may send other messages.
 TEST(Attend, AKindOfMessageThatIsNewerIsPassedOver) {
   v1::AttendResponse newer;
   newer.GetReflection()->MutableUnknownFields(&newer)->AddVarint(1000, 1);
@@ -90,7 +90,7 @@ TEST(Attend, ChunksFollowTheServicesLimit) {
 }
 
 TEST(Attend, ReaderNeverBlocksTheSender) {
-  // 96 MiB each way at once: more than all the buffers between.
+  // 96 MiB each way at once: more than all buffers hold.
   EchoJob job(1 << 17, 4);
   const FakeService service({.output_while_receiving = true});
   const auto report =

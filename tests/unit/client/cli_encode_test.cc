@@ -37,7 +37,7 @@ class CliEncode : public ::testing::Test {
                                more));
   }
 
-  // Behind the header: its shape and its numbers.
+  // Shape and numbers of a .npy file.
   struct Array {
     std::vector<int64_t> shape;
     std::vector<float> values;
@@ -77,7 +77,7 @@ TEST_F(CliEncode, WritesItsFiles) {
   EXPECT_EQ(spec.dtype(), v1::DATA_TYPE_FLOAT32);
 }
 
-// All layers come without the final norm, as published slide encoders give them.
+// Several layers come without the final norm, as in published slide encoders.
 TEST_F(CliEncode, LayersSlidesAndPooling) {
   const FakeEncoder service;
   CliResult result = Encode(service, "--layers all --pool mean --sequence-lengths 3,5");

@@ -105,7 +105,7 @@ TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   EXPECT_EQ(service.calls(), 0);
   coords_[2 * 6 + 1] = 0;
   EXPECT_TRUE(CheckEncode(Inputs()).ok());
-  for (size_t i = 6; i < 16; ++i) coords_[i] /= 160;  // of the second slide: normalised
+  for (size_t i = 6; i < 16; ++i) coords_[i] /= 160;  // normalized coordinates of the second slide
   EXPECT_THAT(Refused(),
               HasSubstr("coords of slide 1 has 1 distinct places, must have at least 3"));
   for (size_t i = 6; i < 16; ++i) coords_[i] = 1.25 * static_cast<double>(i);
@@ -143,7 +143,7 @@ TEST(EncodeModels, AreAskedForAgainWhileTheServiceIsAway) {
           .status();
   EXPECT_TRUE(absl::IsUnavailable(later)) << later;
   EXPECT_THAT(std::string(later.message()), HasSubstr("away for its limit of 300ms"));
-  // Then the connection is waited for.
+  // The call then waits for a connection.
   EXPECT_THAT(timing.slept, ElementsAre(absl::Milliseconds(50)));
   EXPECT_GT(absl::Now() - begin, absl::Milliseconds(200));
 }

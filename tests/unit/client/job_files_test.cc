@@ -27,7 +27,7 @@ TEST(ReadJob, CoordinatesMustMatchTheSpec) {
       HasSubstr("has no coordinates"));
 }
 
-// A spec with coordinates of two tokens in a folder of its own, next to which they lie.
+// A folder with the coordinates of two tokens, and specs that refer to them.
 class CoordsFile : public ::testing::Test {
  protected:
   void SetUp() override {

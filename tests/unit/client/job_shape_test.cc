@@ -1,4 +1,4 @@
-// What a job's files say of its shape, and what its spec does.
+// A job's shape, from its spec and its files.
 #include "client/cpp/job_shape.h"
 
 #include <string>
@@ -33,7 +33,7 @@ class JobShapes : public ::testing::Test {
     return files_.WriteNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
   }
 
-  // With a spec of the pattern and further fields.
+  // Writes a spec of the pattern and further fields.
   JobSource WithSpec(const std::string& fields, JobSource source) const {
     source.spec = files_.Write("s.json", absl::StrCat("{", kPattern, fields, "}"));
     return source;
@@ -125,7 +125,7 @@ TEST_F(JobShapes, TheTypeIsTold) {
   EXPECT_EQ(dtype(wire::NpyType::kFloat32, ""), DataType::kFloat32);
   EXPECT_EQ(dtype(wire::NpyType::kFloat16, ""), DataType::kFloat16);
   EXPECT_EQ(dtype(wire::NpyType::kRaw16, ""),
-            DataType::kBFloat16);  // as ml_dtypes' bfloat16 is saved
+            DataType::kBFloat16);  // ml_dtypes saves bfloat16 so
   EXPECT_EQ(dtype(wire::NpyType::kUInt16, R"(, "dtype": "bfloat16")"), DataType::kBFloat16);
 }
 
@@ -136,7 +136,7 @@ TEST_F(JobShapes, SixteenBitIntegersTellNoType) {
                 AllOf(HasSubstr(source.q), HasSubstr("bfloat16's bits or integers"),
                       HasSubstr("give the dtype")));
   }
-  // Another file tells it.
+  // Another file sets the type.
   JobSource source = Source(wire::NpyType::kUInt16);
   source.v = Zeros("v.npy", wire::NpyType::kRaw16, {2, 2, 16});
   EXPECT_EQ(OpenJob(WithSpec("", source))->job.spec.dtype, DataType::kBFloat16);
