@@ -22,7 +22,6 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message);
 
 v1::JobSpec EncodeJobSpec(const JobSpec& spec);
 
-// Returns nothing for an enum that is unspecified or unknown.
 std::optional<DataType> DecodeDataType(v1::DataType message);
 v1::DataType EncodeDataType(DataType dtype);
 
@@ -34,14 +33,12 @@ struct PlanSeconds {
 };
 v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time = {});
 
-// Returns nothing for a tensor that does not lie in shards.
 std::optional<TensorKind> TensorKindOf(v1::Tensor tensor);
 v1::Tensor TensorOf(TensorKind tensor);
 
 // Bytes of a row of a tensor of an attention job (COORDS, Q, K, V, OUT or LSE); 0 for others.
 int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor);
 
-// "Q", "COORDS", ... for messages.
-std::string TensorName(v1::Tensor tensor);
+std::string TensorName(v1::Tensor tensor);  // "Q", "COORDS", ...
 
 }  // namespace hilbert_ring::wire

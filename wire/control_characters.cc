@@ -7,7 +7,6 @@
 namespace hilbert_ring::wire {
 namespace {
 
-// Returns the bytes of the control character at the text's start, or 0.
 size_t ControlBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;

@@ -15,7 +15,6 @@ std::string EscapeControls(std::string_view text);
 // Returns the first bytes of a text of more than `most`, with its length: "abc... (12 bytes)".
 std::string Shortened(std::string_view text, size_t most);
 
-// Escapes, then shortens.
 std::string Legible(std::string_view text, size_t most = 4096);
 
 // Writes U+007F to U+009F, which JSON's strings may contain, as "\u009b".

@@ -63,7 +63,6 @@ absl::StatusOr<NpyType> ParseDescr(std::string_view descr) {
                    " is not known: expected one of <f4, <f2, |V2, <u2, <i2, <i4, <u4, <i8, <u8");
 }
 
-// Python literals of a header.
 class Literal {
  public:
   explicit Literal(std::string_view text) : rest_(text) {}

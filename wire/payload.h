@@ -28,7 +28,6 @@ class Payload {
   int64_t bytes_ = 0;
 };
 
-// Copies a payload out, from its first byte to its last.
 class PayloadReader {
  public:
   explicit PayloadReader(const Payload& payload) : parts_(payload.parts()) {}

@@ -25,7 +25,6 @@ uint32_t BytesTag(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
-// Bytes of a length-delimited field before its content.
 int64_t HeadBytes(uint32_t tag, int bytes) {
   return static_cast<int64_t>(CodedOutputStream::VarintSize32(tag) +
                               CodedOutputStream::VarintSize32(static_cast<uint32_t>(bytes)));

@@ -46,7 +46,6 @@ grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::Messa
 [[nodiscard]] bool SplitMessage(grpc::ByteBuffer& buffer, std::span<const PayloadFields> fields,
                                 google::protobuf::MessageLite& outer, Payload& payload);
 
-// Converts a whole message. Parse returns false if it is malformed.
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
 [[nodiscard]] bool Parse(grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message);
 

@@ -155,10 +155,8 @@ inline constexpr Reason kPeerName = {
 
 }  // namespace reason
 
-// Returns all of them, in the order above.
 std::span<const Reason> AllReasons();
 
-// Returns null for an unknown name.
 const Reason* FindReason(std::string_view name);
 
 }  // namespace hilbert_ring::wire

@@ -61,7 +61,6 @@ std::string FaultOfHostPort(std::string_view address) {
   return FaultOfPort(address.substr(colon + 1));
 }
 
-// Returns the fault, or "".
 std::string Fault(std::string_view address) {
   if (address.empty()) return "is empty";
   if (std::any_of(address.begin(), address.end(), [](char c) { return absl::ascii_isspace(c); })) {

@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::string_view kReasonPayload = "hilbert-ring/reason";
 
-// Keys of ErrorInfo's metadata.
 constexpr char kFieldKey[] = "field";
 constexpr char kLimitKey[] = "limit";
 constexpr char kPeerKey[] = "peer";

@@ -13,13 +13,11 @@ namespace hilbert_ring::wire {
 
 inline constexpr std::string_view kErrorDomain = "hilbert-ring";
 
-// Returns an error with the reason's code.
 absl::Status ErrorOf(const Reason& reason, std::string_view message);
 
 // Attaches a reason to a status that is not OK and keeps its code. The innermost reason wins.
 absl::Status WithReason(absl::Status status, const Reason& reason);
 
-// name: a peer's reason.
 absl::Status WithReason(absl::Status status, std::string_view name);
 
 // Returns the reason's name; without a reason the code's name ("INVALID_ARGUMENT").

@@ -23,7 +23,6 @@ namespace {
 
 using client::JobFiles;
 
-// Returns the paths of tensors that pass by path.
 absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const AttendCommand& command,
                                                         const JobFiles& inputs) {
   std::vector<client::TensorPath> tensors = {{v1::TENSOR_Q, command.job.q},

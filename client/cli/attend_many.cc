@@ -39,7 +39,6 @@ constexpr size_t kJobsOfACall = 128;
 
 constexpr size_t kMaxJobsBytes = size_t{256} << 20;
 
-// A job of one line.
 struct Line {
   int64_t number = 0;
   JobFlags job;

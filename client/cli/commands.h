@@ -13,13 +13,11 @@
 
 namespace hilbert_ring::cli {
 
-// Exit codes of the process.
 inline constexpr int kExitOk = 0;
 // The service or a job failed, `verify` found a deviation, or stdout cannot be written.
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitBadInput = 2;  // command line, spec or files; nothing was sent
 
-// How results are printed on stdout.
 enum class OutputFormat { kText, kJson };
 
 struct GlobalOptions {
@@ -28,7 +26,6 @@ struct GlobalOptions {
   OutputFormat format = OutputFormat::kText;
 };
 
-// Call options of all commands that run jobs.
 struct CallFlags {
   std::string report, trace;  // paths; empty: not written
   std::string job_id;
@@ -37,13 +34,11 @@ struct CallFlags {
   int max_attempts = 10;
 };
 
-// Whether tensors pass by path or are sent.
 struct ReferenceFlags {
   std::string by_reference = "auto";  // or "always", "never"
   std::string data_root;              // on this machine; empty: the service's own path
 };
 
-// Rows without end instead of .npy files.
 struct StreamFlags {
   bool stream = false;
   std::string qkv;           // path; empty: q, k and v have their own files
@@ -66,7 +61,6 @@ struct ManyCommand {
   CallFlags call;    // of all jobs; without report, trace and job_id
 };
 
-// The file of --slide, and options of the command `slide`.
 inline constexpr char kPatchesFlag[] = "--patches";
 struct SlideFlags {
   std::string file;                            // empty: not given

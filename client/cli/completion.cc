@@ -72,7 +72,6 @@ std::string Names(const std::vector<Word>& words) {
   return absl::StrJoin(words, " ", [](std::string* out, const Word& word) { *out += word.name; });
 }
 
-// Returns the cases for the word after an option: its values, or a file.
 std::string BashValues(const std::vector<Word>& global, const std::vector<Command>& commands) {
   std::map<std::string, std::string> values;  // by option
   const auto add = [&values](const std::vector<Word>& options) {

@@ -60,7 +60,6 @@ std::vector<JobOutput> OutputsOf(const EncodeCommand& command, const EncodeJob& 
   return outputs;
 }
 
-// Makes the job from the flags and the model's config, without facts from the files.
 absl::StatusOr<EncodeJob> JobOf(const EncodeCommand& command, const v1::Model& model) {
   ASSIGN_OR_RETURN(EncodeJob job, client::JobOf(model));
   ASSIGN_OR_RETURN(job.outputs, OutputsOf(command, job.config));
@@ -80,7 +79,6 @@ client::EncodeInputs InputsOf(const EncodeJob& job, const EncodeFiles& files) {
   return inputs;
 }
 
-// Returns the paths of tensors that pass by path.
 absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const EncodeCommand& command,
                                                         const EncodeJob& job,
                                                         const EncodeFiles& inputs) {

@@ -43,7 +43,6 @@ void PrintNotes(const GlobalOptions& global, const std::vector<std::string>& not
 
 void PrintProgress(const GlobalOptions& global, const ProgressLine& line, absl::Time now);
 
-// Prints a possible fault of a result that was written.
 void PrintWarning(const GlobalOptions& global, const std::string& warning);
 
 }  // namespace hilbert_ring::cli

@@ -27,7 +27,6 @@ struct FileVersion {
   bool operator==(const FileVersion&) const = default;
 };
 
-// Returns nothing if there is no file.
 std::optional<FileVersion> VersionOf(const std::string& path) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) return std::nullopt;
@@ -65,7 +64,6 @@ absl::Status CheckWritten(const JobOutput& output, const std::optional<FileVersi
   return absl::OkStatus();
 }
 
-// Returns whether a service that rejected the files has a data root.
 bool HasDataRoot(const absl::Status& failure) {
   return wire::HasReason(failure, wire::reason::kDataRootGone) ||
          (absl::IsFailedPrecondition(failure) &&

@@ -25,7 +25,6 @@
 
 namespace hilbert_ring::cli {
 
-// A file of results.
 struct JobOutput {
   std::string path;
   DataType dtype = DataType::kFloat32;
@@ -34,7 +33,6 @@ struct JobOutput {
   bool by_workers = true;  // if tensors pass by path
 };
 
-// Returns OUT, and LSE if it has a path.
 std::vector<JobOutput> OutputsOf(const client::JobFiles& inputs, const std::string& out,
                                  const std::string& lse);
 

@@ -33,7 +33,6 @@ std::optional<std::string> CurveOf(const nlohmann::json& ordering) {
   return ordering["curve"].get<std::string>();
 }
 
-// Adds options that set members of a JSON object.
 class FieldFlags {
  public:
   FieldFlags(CLI::App& app, nlohmann::json& object) : app_(app), object_(object) {}
@@ -52,7 +51,6 @@ class FieldFlags {
     Add<Integers>(flag, type, help)->delimiter(',');
   }
 
-  // --flag and --no-flag.
   void AddSwitch(const std::string& flag, const char* help) {
     const auto set = [&object = object_, field = FieldOf(flag)](int64_t count) {
       object[field] = count > 0;  // --no-flag counts down

@@ -27,10 +27,10 @@ struct JobFlags {
 
 enum class Tensors { kRequired, kOptional };
 
-// job must outlive app.
+// job must outlive app, also below.
 void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors);
 
-// Adds the flags of the spec, without tensors. job must outlive app.
+// Adds the flags of the spec, without tensors.
 void AddSpecFlags(CLI::App& app, JobFlags& job);
 
 // Prints the choice of --curve auto. INVALID_ARGUMENT: neither a spec nor segments, or flags of an

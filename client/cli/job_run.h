@@ -30,16 +30,14 @@ class App;
 
 namespace hilbert_ring::cli {
 
-// Adds --report, --trace, --job-id and AddAttemptFlags. flags must outlive app.
+// These add flags of commands that run jobs. AddCallFlags includes AddAttemptFlags. flags must
+// outlive app.
 void AddCallFlags(CLI::App& app, CallFlags& flags);
 
-// Adds --deadline, --outage-timeout and --max-attempts. flags must outlive app.
 void AddAttemptFlags(CLI::App& app, CallFlags& flags);
 
-// Adds --by-reference and --data-root. flags must outlive app.
 void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags);
 
-// Adds --stream and its companions. flags must outlive app.
 void AddStreamFlags(CLI::App& app, StreamFlags& flags);
 
 // Makes the next SIGINT, SIGTERM, SIGQUIT or SIGHUP cancel the job, so that partial files are
@@ -87,7 +85,6 @@ class SideFiles {
 
 void WarnOfRows(const GlobalOptions& global, const v1::Report& report);
 
-// A job whose results are complete.
 struct DoneJob {
   std::string complete;  // path of the first result
   std::string what;      // "1,000 tokens"

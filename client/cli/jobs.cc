@@ -1,5 +1,3 @@
-// hilbert-ring jobs and hilbert-ring cancel: list and end the caller's jobs.
-
 #include <algorithm>
 #include <cstdio>
 #include <string>

@@ -17,7 +17,6 @@ using Json = nlohmann::ordered_json;
 
 Json FieldsAsJson(const Message& message);
 
-// Reads a singular field, or a repeated field at an index.
 template <typename... Index>
 Json ValueAsJson(const Message& message, const FieldDescriptor* field, Index... index) {
   const Reflection& get = *message.GetReflection();

@@ -1,5 +1,3 @@
-// The command line of Hilbert Ring.
-
 #include <malloc.h>
 #include <unistd.h>
 
@@ -35,7 +33,6 @@ namespace {
 constexpr char kTlsVariable[] = "HILBERT_RING_TLS";
 constexpr char kKeepaliveVariable[] = "HILBERT_RING_KEEPALIVE_INTERVAL";
 
-// keepalive: the text of the interval.
 void AddAccess(CLI::App& app, client::Access& access, std::string& keepalive) {
   app.add_flag("--tls", access.tls, "use TLS with the service")->envname(kTlsVariable);
   const auto file = [&app](const char* flag, std::string& path, const char* variable,
@@ -135,7 +132,7 @@ int Main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(1, argc),
                                      argv + std::min(package_command + 1, argc));
   const absl::Status values = CheckValues(app, arguments);
-  if (!values.ok()) {  // the help is still shown
+  if (!values.ok()) {
     std::erase_if(arguments, [](const std::string& word) { return word.find('=') != word.npos; });
   }
   // CLI11 throws at a wrong value, which matters only to calls of the service.

@@ -108,7 +108,6 @@ constexpr char kNotTheCurrentFolder[] = "import sys; sys.path[:] = filter(None, 
 constexpr absl::Duration kImportTime = absl::Seconds(60);
 constexpr size_t kMostErrorBytes = 1 << 16;
 
-// Options of the command line that the package reads as variables.
 constexpr const char* kPassedOn[][2] = {{"--server", "HILBERT_RING_SERVER"},
                                         {"--tls", "HILBERT_RING_TLS"},
                                         {"--ca", "HILBERT_RING_CA"},
@@ -174,7 +173,6 @@ std::string LastLine(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// Returns why the interpreter cannot import the package; empty if it can.
 std::string WhyNot(const std::string& interpreter) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::strerror(errno);

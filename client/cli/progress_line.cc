@@ -81,7 +81,6 @@ std::string ProgressLine::PhaseName() const {
   return "";
 }
 
-// Returns the phase's rate, or its cause of waiting.
 std::string ProgressLine::Pace(absl::Time now) const {
   const double seconds = absl::ToDoubleSeconds(now - phase_begin_);
   const double rate = seconds > 0 ? phase_done_ / seconds : 0;
@@ -104,7 +103,6 @@ std::string ProgressLine::Pace(absl::Time now) const {
   return absl::StrCat(FormatRate(rate * static_cast<double>(progress_.tokens)), " tokens/s");
 }
 
-// Returns the rest of the phase at its rate; nothing while the rate is unknown.
 std::optional<double> ProgressLine::SecondsLeft(absl::Time now) const {
   const double seconds = absl::ToDoubleSeconds(now - phase_begin_);
   if (seconds < kLeastSeconds || phase_done_ < kLeastDone) return std::nullopt;

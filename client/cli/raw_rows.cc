@@ -111,7 +111,6 @@ absl::Status RawRows::CheckPlace(const Input& input) {
       absl::StrCat(input.path, " was replaced by another file, which is not read"));
 }
 
-// Returns false if no bytes came.
 absl::StatusOr<bool> RawRows::ReadFrom(Input& input) const {
   RETURN_IF_ERROR(CheckSize(input));
   const ssize_t bytes =

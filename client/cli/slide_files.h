@@ -30,7 +30,6 @@ void AddSlideFlags(CLI::App& app, SlideFlags& flags);
 // Removes the folder at the end. Without --slide there is no folder.
 class SlideFiles {
  public:
-  // Makes the folder in TMPDIR. Errors are the system's.
   static absl::StatusOr<SlideFiles> Create(const SlideFlags& flags);
   SlideFiles(SlideFiles&& other) noexcept;
   SlideFiles& operator=(SlideFiles&&) = delete;

@@ -17,7 +17,6 @@
 namespace hilbert_ring::cli {
 namespace {
 
-// Integers of 1 to `most`. The option's help has the range if it matters.
 template <typename Integer>
 CLI::Validator From1To(Integer most) {
   return CLI::Range(Integer{1}, most).description("");
@@ -32,7 +31,6 @@ CLI::Validator NotEmpty() {
       [](const std::string& text) { return text.empty() ? "is empty, expected a path" : ""; }, "");
 }
 
-// Makes a command with its own options object.
 template <typename Options>
 Subcommand CommandOf(CLI::App& app, std::shared_ptr<Options> options,
                      int (*run)(const GlobalOptions&, const Options&)) {
@@ -120,7 +118,6 @@ Subcommand AddVerify(CLI::App& app) {
   return command;
 }
 
-// root: has the commands that the script completes.
 Subcommand AddCompletion(CLI::App& app, const CLI::App& root) {
   const auto shell = std::make_shared<std::string>();
   app.add_option("shell", *shell)->type_name("bash|zsh|fish")->required();

@@ -8,7 +8,6 @@
 
 namespace hilbert_ring::cli {
 
-// report: has spans.
 std::string TraceAsJson(const v1::Report& report);
 
 void RemoveSpans(v1::Report& report);

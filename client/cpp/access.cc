@@ -64,8 +64,6 @@ absl::StatusOr<grpc::SslCredentialsOptions> ReadFiles(const Access& access) {
   return files;
 }
 
-// Returns true for a service on this host: "localhost:8001", "127.0.0.1:8001", "[::1]:8001",
-// "unix:/path".
 bool OnThisHost(std::string_view server) {
   for (const std::string_view prefix : {"dns:///", "ipv4:", "ipv6:"}) {
     if (server.starts_with(prefix)) server.remove_prefix(prefix.size());

@@ -45,10 +45,9 @@ absl::Status ReadPipes(Access& access);
 // travel in clear text.
 absl::Status CheckAccess(const std::string& server, const Access& access);
 
-// INVALID_ARGUMENT: the keepalive interval is out of its range.
 absl::Status CheckKeepalive(const Access& access);
 
-// The error of CheckKeepalive for the interval's text, which may be no number.
+// given: the interval's text, which may be no number.
 absl::Status WrongKeepalive(const std::string& given);
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(const Access& access);

@@ -17,7 +17,6 @@ namespace hilbert_ring::client {
 // Used by one thread.
 class AssembledRows {
  public:
-  // The output's data must outlive the object.
   explicit AssembledRows(const OutputTensor& output);
 
   // Checks a chunk against its separate payload, and copies its rows to their tokens. DATA_LOSS:

@@ -56,7 +56,6 @@ struct AttendOutputs {
   std::span<std::byte> lse;  // float32 [tokens, heads]; empty: not wanted
 };
 
-// Checks the sizes of the outputs against a valid spec. INVALID_ARGUMENT, with the tensor.
 absl::Status CheckOutputs(const JobSpec& spec, const AttendOutputs& outputs);
 
 using AttendProgress = JobProgress;

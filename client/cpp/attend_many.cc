@@ -31,8 +31,7 @@ absl::Status Check(const SmallJob& job) {
                                             ": call Attend"));
 }
 
-// A single job of the pack may have caused the error.
-bool MayBeOne(const absl::Status& status) {
+bool MayBeOneJobsError(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
          absl::IsFailedPrecondition(status) || absl::IsDataLoss(status) ||
          (absl::IsResourceExhausted(status) && !wire::MayHelpLater(status));
@@ -146,11 +145,10 @@ class ManyJobs {
     return absl::OkStatus();
   }
 
-  // Splits the pack in half if one job may have failed the others.
   void Fail(const Pack& pack, const absl::Status& status) {
     const bool cancelled = absl::IsCancelled(status) && options_.cancelled && Cancelled();
     const MutexLock lock(mutex_);
-    if (pack.size() > 1 && MayBeOne(status)) {
+    if (pack.size() > 1 && MayBeOneJobsError(status)) {
       const auto middle = pack.begin() + std::ssize(pack) / 2;
       waiting_.emplace_front(middle, pack.end());
       waiting_.emplace_front(pack.begin(), middle);

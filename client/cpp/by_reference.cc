@@ -43,7 +43,6 @@ std::string FirstLine(const fs::path& path) {
   return std::string(end == std::string_view::npos ? "" : start.substr(0, end));
 }
 
-// Resolves symbolic links, also of an output that does not exist yet.
 absl::StatusOr<fs::path> RealPath(const TensorPath& named) {
   RETURN_IF_ERROR(CheckPath(named.path));
   std::error_code error;

@@ -14,7 +14,6 @@ struct CallTiming {
   std::function<double()> random;             // in [0, 1); empty: seeded by the system
 };
 
-// A failed call and its next attempt.
 struct CallRetry {
   absl::Status failure;
   int attempt = 0;      // number of the next one: 2, 3, ...
@@ -22,7 +21,6 @@ struct CallRetry {
   bool away = false;    // the next attempt also waits for a connection
 };
 
-// Replaces empty functions by the system's.
 CallTiming WithDefaults(CallTiming timing);
 
 }  // namespace hilbert_ring::client

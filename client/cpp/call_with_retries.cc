@@ -12,7 +12,6 @@ constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
 bool Cancelled(const RetriedCall& call) { return call.cancelled && call.cancelled(); }
 
-// Ends early if the call is cancelled.
 void Sleep(const RetriedCall& call, absl::Duration wait) {
   while (wait > absl::ZeroDuration() && !Cancelled(call)) {
     const absl::Duration part = call.cancelled ? std::min(wait, kCancelPoll) : wait;

@@ -32,7 +32,6 @@ class CancelWatch {
     if (cancelled_) thread_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
   }
 
-  // True once it has cancelled the call.
   bool fired() const { return fired_; }
 
  private:
@@ -118,8 +117,8 @@ class Carrier {
     return conversation_.Handle(response, wire::Payload(response.output().payload()));
   }
 
-  // Called by the receiving thread after each message. A separate thread sends rows, so that the
-  // receiving one can read on.
+  // The receiving thread calls it after each message. Another thread sends rows, so that this one
+  // reads on.
   absl::Status SendMore() {
     if (sender_.joinable()) {
       {

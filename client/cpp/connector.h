@@ -8,7 +8,6 @@
 // s. Its backoff between tries grows, and it looks up a name every 30 s at most. Await therefore
 // waits on the channel, and twice a second begins a fresh one beside channels whose host does not
 // answer.
-// answer.
 #pragma once
 
 #include <functional>

@@ -15,7 +15,6 @@
 
 namespace hilbert_ring::client {
 
-// Job and number of one attempt.
 struct AttemptName {
   std::string job_id;
   int attempt = 0;

@@ -27,14 +27,12 @@ class CoordinateInput {
   int64_t tokens() const { return tokens_; }
   int axes() const { return axes_; }
 
-  // Checks the file, if there is one, as NpyFile does.
   absl::Status CheckIntact() const;
 
   // Fills values [rows, axes] from first_row on.
   void Read(int64_t first_row, std::span<uint32_t> values) const;
 
-  // Returns all values, [tokens, axes].
-  std::vector<int64_t> All() const;
+  std::vector<int64_t> All() const;  // [tokens, axes]
 
  private:
   CoordinateInput(std::variant<NpyFile, std::vector<int64_t>> source, int64_t tokens, int axes)

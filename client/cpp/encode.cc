@@ -24,8 +24,7 @@ constexpr char kMethod[] = "/hilbert_ring.v1.EncoderService/Encode";
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kCoordinateBytes = 2 * sizeof(double);
 
-// Number of coordinates checked at once.
-constexpr int64_t kCheckedRows = 4096;
+constexpr int64_t kRowsCheckedAtOnce = 4096;
 
 constexpr double kPlacesPerSide = 8;  // tiles may overlap by seven eighths of a side
 
@@ -230,8 +229,8 @@ absl::Status CheckEncode(const EncodeInputs& inputs) {
   }
   std::vector<double> values;
   TilePlaces places(job.config.position->tile_size, job.slide_tiles);
-  for (int64_t row = 0; row < job.tiles(); row += kCheckedRows) {
-    values.resize(static_cast<size_t>(2 * std::min(kCheckedRows, job.tiles() - row)));
+  for (int64_t row = 0; row < job.tiles(); row += kRowsCheckedAtOnce) {
+    values.resize(static_cast<size_t>(2 * std::min(kRowsCheckedAtOnce, job.tiles() - row)));
     inputs.coordinates(row, values);
     RETURN_IF_ERROR(CheckCoordinates(*job.config.position, values, row));
     RETURN_IF_ERROR(places.Add(values));

@@ -76,7 +76,6 @@ struct EncodeResults {
 // distinct places.
 absl::Status CheckEncode(const EncodeInputs& inputs);
 
-// Checks the sizes of the results against the job. INVALID_ARGUMENT, with the result.
 absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results);
 
 // Runs the job as Attend does. Errors of CheckEncode and CheckResults come before anything is sent.

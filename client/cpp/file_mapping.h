@@ -14,7 +14,6 @@
 
 namespace hilbert_ring::client {
 
-// Unmapped with the object.
 class FileMapping {
  public:
   FileMapping() = default;

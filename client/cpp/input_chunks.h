@@ -25,7 +25,6 @@ class InputChunks {
   // payload lies in the tensor, or here until the next call if the tensor has `read`.
   [[nodiscard]] bool Next(v1::Chunk& chunk, std::string_view& payload);
 
-  // Maximum rows of a chunk of this tensor.
   int64_t RowsPerChunk(const InputTensor& input) const;
 
   // Returns any rows of a tensor, at most RowsPerChunk, as one chunk, like Next. Does not change

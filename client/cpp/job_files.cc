@@ -27,7 +27,6 @@ const std::string& PathOf(const JobSource& source, v1::Tensor tensor) {
   return tensor == v1::TENSOR_Q ? source.q : tensor == v1::TENSOR_K ? source.k : source.v;
 }
 
-// Prefixes "PATH: " if the job has a spec file.
 absl::Status AtSpec(const JobSource& source, const absl::Status& status) {
   if (source.spec.empty()) return status;
   return AtPath(TextName(source.spec), status);
@@ -96,7 +95,6 @@ absl::StatusOr<std::optional<CoordinateInput>> FindCoordinates(const JobSpecDocu
   return *std::move(coordinates);
 }
 
-// Checks fields without default.
 absl::Status CheckKnown(const SpecShape& known) {
   const char* missing = !known.tokens     ? "tokens"
                         : !known.heads    ? "heads"
@@ -107,7 +105,6 @@ absl::Status CheckKnown(const SpecShape& known) {
       absl::StrCat(missing, " is required: neither the job nor a file of q, k and v has it"));
 }
 
-// A job and its given tensors.
 struct NamedFiles {
   Job job;
   std::map<v1::Tensor, NpyFile> tensors;

@@ -24,7 +24,6 @@
 
 namespace hilbert_ring::client {
 
-// A spec's file, fields that replace those of the file, or both.
 struct JobSource {
   std::string spec = "";               // path, "-": stdin; empty: only the fields
   std::string fields = "";             // JSON, a patch for ParsePartialJobSpec; empty: none
@@ -47,7 +46,6 @@ struct JobFiles {
 // Returns the inputs for Attend. The files must outlive them.
 AttendInputs InputsOf(const JobFiles& files);
 
-// Checks all files as NpyFile does.
 absl::Status CheckIntact(const JobFiles& files);
 
 enum class CoordinatesUse {
@@ -64,10 +62,8 @@ absl::StatusOr<Job> ReadJob(const JobSource& source,
 // that does not depend on the epoch's tokens, which are not known yet.
 absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source);
 
-// Reads the job and opens its tensors, all of which must be given.
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source);
 
-// Shape of Q, K, V, OUT or LSE, such as [tokens, heads, head_dim].
 std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor);
 
 // Opens a tensor of the shape's type and sizes. OUT and LSE, which verify reads, may also be

@@ -13,7 +13,6 @@
 
 namespace hilbert_ring::client {
 
-// Progress of an attempt of a job.
 struct JobProgress {
   std::string job_id;
   int attempt = 0;            // as in Open: JobOptions::attempt plus the number of earlier attempts
@@ -59,8 +58,7 @@ struct JobOptions {
   // false: each row is sent once.
   bool can_resend = true;
 
-  // The report has spans.
-  bool want_trace = false;
+  bool want_trace = false;  // the report has spans
 
   // The caller's trace, in the format of W3C's Trace Context; the service logs it. Empty: none.
   std::string traceparent;

@@ -17,7 +17,6 @@ struct JobRequest {
   JobTensors tensors;
   int64_t tokens = 0;
 
-  // True: the tensors lie in files, and the client sends no rows.
   bool by_reference() const { return open.files_size() > 0; }
 };
 

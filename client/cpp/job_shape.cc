@@ -25,7 +25,6 @@ std::string HasType(const NpyFile& file, v1::Tensor tensor) {
                       " ('", wire::NpyDescr(file.type()), "')");
 }
 
-// tensor: Q, K, V, OUT or LSE.
 std::vector<const char*> AxisNames(v1::Tensor tensor) {
   switch (tensor) {
     case v1::TENSOR_Q:

@@ -28,7 +28,6 @@ class JobShape {
   // Messages name `source` as the origin of `given`.
   JobShape(const SpecShape& given, const std::string& source);
 
-  // All values are known from the spec.
   JobShape(const JobSpec& spec);  // NOLINT: a spec is a shape that is known
 
   // Takes the dtype from Q, K or V if it is not known yet. 16-bit integers, which may be bfloat16's

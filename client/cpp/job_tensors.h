@@ -25,7 +25,6 @@ struct InputTensor {
   std::vector<int64_t> shape;          // its first axis is rows
 };
 
-// Destination of output rows.
 struct OutputTensor {
   v1::Tensor tensor = v1::TENSOR_UNSPECIFIED;
   int64_t rows = 0;
@@ -44,7 +43,6 @@ struct JobTensors {
   // reads and sends them again, and calls this again. May be empty.
   std::function<void(v1::Tensor tensor, int64_t begin, int64_t end)> sent;
 
-  // Returns the input that is sent as `tensor`, or null.
   const InputTensor* Find(v1::Tensor tensor) const;
 
   int64_t input_bytes() const;  // sum of all payloads

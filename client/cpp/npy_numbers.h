@@ -45,7 +45,6 @@ inline bool IsInteger(wire::NpyType type) {
   }
 }
 
-// file: [rows, axes] of type T.
 template <typename T>
 Numbers<T> NumbersOf(const NpyFile& file) {
   const int64_t rows = file.shape()[0], axes = file.shape()[1];

@@ -24,7 +24,6 @@ fs::path FolderOf(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Returns the descriptor if the path is its link in /proc.
 std::optional<int> DescriptorOf(const fs::path& path) {
   int descriptor = -1;
   if (!absl::SimpleAtoi(path.filename().string(), &descriptor)) return std::nullopt;

@@ -25,7 +25,6 @@ struct OutputPlace {
 // long for the system.
 absl::StatusOr<OutputPlace> FindOutput(const std::string& path);
 
-// Returns whether the path is "-" or leads to stdout.
 bool IsStdout(const std::string& path);
 
 }  // namespace hilbert_ring::client

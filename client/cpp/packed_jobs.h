@@ -29,7 +29,6 @@ using Pack = std::vector<size_t>;
 // id and a job with coordinates have packs of their own. The jobs must be valid.
 std::deque<Pack> PacksOf(std::span<const SmallJob> jobs, const Pack& chosen, int64_t limit_bytes);
 
-// Copies of a pack's rows, and space for its results.
 class PackedJobs {
  public:
   // Both outlive the object.

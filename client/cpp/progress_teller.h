@@ -14,7 +14,6 @@ class ProgressTeller {
   // The function may be empty. It must outlive the object.
   explicit ProgressTeller(const std::function<void(const JobProgress&)>& tell) : tell_(tell) {}
 
-  // Begins a new attempt's progress.
   void Reset(JobProgress progress) {
     const MutexLock lock(mutex_);
     progress_ = std::move(progress);

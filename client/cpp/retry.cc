@@ -93,7 +93,6 @@ absl::Duration OutageTimeout(const RetryPolicy& policy) {
   return policy.outage_timeout.value_or(endless ? kOutageTimeout : absl::InfiniteDuration());
 }
 
-// Returns the last error with the number of attempts.
 absl::Status GaveUp(const RetryHistory& history, const absl::Status& status,
                     const std::string& why) {
   if (history.attempts == 1 && why.empty()) return status;

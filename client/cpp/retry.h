@@ -29,7 +29,6 @@
 
 namespace hilbert_ring::client {
 
-// Facts of a failed attempt that decide about another one.
 struct AttemptFailure {
   absl::Status status;
   bool admitted = false;                   // by the service
@@ -51,7 +50,6 @@ struct RetryPolicy {
   std::optional<absl::Duration> outage_timeout;
 };
 
-// Failures of a call up to now.
 struct RetryHistory {
   int attempts = 0;                                // failed attempts
   int counted = 0;                                 // of them, counted by max_attempts

@@ -31,7 +31,6 @@ struct Modes {
   mode_t folder = 0, file = 0;
 };
 
-// Modes for this user and the service only.
 absl::StatusOr<Modes> ModesFor(const std::string& folder, uid_t service_user) {
   if (service_user == geteuid() || service_user == 0) return Modes{0700, 0600};
   struct stat found = {};

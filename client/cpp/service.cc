@@ -81,7 +81,6 @@ RetriedCall AskRetries(const AskOptions& options) {
           .longest_attempt = kShortCallDeadline};
 }
 
-// Makes a unary call.
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Ask(const std::shared_ptr<grpc::Channel>& channel,
                              grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -103,7 +102,6 @@ absl::StatusOr<Response> Ask(const std::shared_ptr<grpc::Channel>& channel,
   return response;
 }
 
-// All its calls end at once with INVALID_ARGUMENT.
 std::shared_ptr<grpc::Channel> RefusingChannel(const std::string& why) {
   grpc_init();  // this may be the process's first channel
   auto channel = grpc::CreateChannelInternal(

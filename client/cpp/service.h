@@ -52,7 +52,6 @@ absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::C
 
 absl::StatusOr<v1::ListModelsResponse> RequestModels(const std::shared_ptr<grpc::Channel>& channel);
 
-// Options of a short call on behalf of a job.
 struct AskOptions {
   // Time for which the call tries to reach a service that is away.
   absl::Duration outage_timeout = absl::ZeroDuration();

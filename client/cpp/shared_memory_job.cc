@@ -93,7 +93,6 @@ absl::StatusOr<ScratchFiles> WriteScratch(const std::string& server, const JobTe
   return made;
 }
 
-// Returns whether the job may succeed with its tensors sent.
 bool MaySendSharedMemory(const absl::Status& failure) {
   return MaySend(failure) || wire::HasReason(failure, wire::reason::kFileNoSpace) ||
          wire::HasReason(failure, wire::reason::kFileIo);
