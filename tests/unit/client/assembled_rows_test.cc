@@ -49,7 +49,6 @@ TEST_F(OutputRowsTest, PlacesRangesAndLists) {
   EXPECT_EQ(Text(), "aabbccddee");
 }
 
-// Counts rows of four numbers of which one is `number`.
 template <typename Word>
 int64_t CountOf(DataType type, Word number, std::vector<size_t> rows) {
   std::vector<Word> numbers(5 * 4, 1);

@@ -19,7 +19,6 @@ namespace {
 
 constexpr int64_t kManyTokens = 1 << 13;  // 3 MiB of input, in 12 chunks of 256 KiB
 
-// Rows of a tensor that arrived, including resends.
 int64_t RowsOf(const FakeRecord& record, v1::Tensor tensor) {
   int64_t rows = 0;
   for (const v1::Chunk& chunk : record.chunks) {

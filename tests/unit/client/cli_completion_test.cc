@@ -1,4 +1,3 @@
-// Completions in the shells that have a script.
 #include <cstdlib>
 #include <string>
 #include <vector>

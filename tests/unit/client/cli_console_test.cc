@@ -20,7 +20,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Parses standard error, whose lines must be JSON objects.
 std::vector<json> ErrorLines(const CliResult& result) {
   std::vector<json> lines;
   for (const auto line : absl::StrSplit(result.err, '\n', absl::SkipEmpty())) {

@@ -37,7 +37,6 @@ class CliEncode : public ::testing::Test {
                                more));
   }
 
-  // Shape and numbers of a .npy file.
   struct Array {
     std::vector<int64_t> shape;
     std::vector<float> values;

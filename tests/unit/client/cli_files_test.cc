@@ -40,7 +40,6 @@ class CliPaths : public ::testing::Test {
     return contents;
   }
 
-  // outputs: options with file names in the folder.
   CliResult Attend(const std::string& server, const std::string& q,
                    const std::map<std::string, std::string>& outputs) const {
     std::string arguments =
@@ -246,7 +245,6 @@ std::string Tensors(const std::string& golden_case) {
   return arguments;
 }
 
-// Returns the spec that the service receives.
 JobSpec SpecOf(const std::string& arguments) {
   const FakeService service;
   const TestFiles files;

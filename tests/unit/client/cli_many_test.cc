@@ -1,4 +1,3 @@
-// hilbert-ring attend-many, as a process.
 #include <filesystem>
 #include <string>
 #include <utility>

@@ -1,4 +1,3 @@
-// The command line with a service that starts later.
 #include <chrono>
 #include <future>
 #include <string>

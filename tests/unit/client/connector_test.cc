@@ -1,4 +1,3 @@
-// Waiting for a service that is away.
 #include "client/cpp/connector.h"
 
 #include <netinet/in.h>
@@ -43,7 +42,6 @@ class SilentListener {
 
 class ConnectorTest : public ::testing::TestWithParam<bool> {
  protected:
-  // Uses its own channels, or one given channel.
   static Connector To(const std::string& server) {
     if (GetParam()) return Connector([server] { return Connect(server); });
     return Connector(Connect(server));

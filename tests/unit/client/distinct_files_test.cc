@@ -22,7 +22,6 @@ TEST(CheckDistinct, PathsThatAreNotThereAreComparedByFolderAndName) {
   std::filesystem::create_directory(files.Path("a"));
   std::filesystem::create_directory(files.Path("b"));
   EXPECT_TRUE(CheckDistinct({}, {{"--out", files.Path("a/x")}, {"--lse", files.Path("b/x")}}).ok());
-  // Opening a path reports its missing folder.
   EXPECT_TRUE(
       CheckDistinct({{"--q", "no/x"}}, {{"--out", "no/x"}, {"--lse", ""}, {"--report", ""}}).ok());
 }

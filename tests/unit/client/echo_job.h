@@ -15,7 +15,6 @@
 
 namespace hilbert_ring::client {
 
-// A job of random bytes for a service that returns the queries.
 class EchoJob {
  public:
   explicit EchoJob(int64_t tokens = 50, int64_t heads = 2) {

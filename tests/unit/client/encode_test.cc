@@ -143,7 +143,6 @@ TEST(EncodeModels, AreAskedForAgainWhileTheServiceIsAway) {
           .status();
   EXPECT_TRUE(absl::IsUnavailable(later)) << later;
   EXPECT_THAT(std::string(later.message()), HasSubstr("away for its limit of 300ms"));
-  // The call then waits for a connection.
   EXPECT_THAT(timing.slept, ElementsAre(absl::Milliseconds(50)));
   EXPECT_GT(absl::Now() - begin, absl::Milliseconds(200));
 }

@@ -27,7 +27,6 @@ class FakeEncoder final : public v1::EncoderService::Service {
 
   std::string address() const { return server_.address(); }
 
-  // Messages of the last call of Encode.
   struct Record {
     v1::Open open;
     std::map<v1::Tensor, std::string> tensors;  // whole

@@ -74,7 +74,6 @@ bool WriteOutput(Stream* stream, v1::OutputChunk chunk) {
   return stream->Write(response);
 }
 
-// A call of Attend after its Open.
 class FakeCall {
  public:
   FakeCall(const FakeBehaviour& behaviour, grpc::ServerContext* context, Stream* stream,
@@ -169,7 +168,6 @@ class FakeCall {
     record_.chunks.back().clear_payload();
   }
 
-  // last: the message with the report.
   void SendOutputs(v1::AttendResponse& last) {
     v1::AttendResponse response;
     response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);

@@ -42,7 +42,6 @@ struct FakeBehaviour {
   std::function<grpc::Status(grpc::ServerContext&, v1::GetDataRootResponse&)> data_root;
 };
 
-// Messages of a call.
 struct FakeRecord {
   v1::Open open;
   std::vector<v1::Chunk> chunks;              // without payloads
@@ -72,7 +71,6 @@ class FakeService final : public v1::AttentionService::Service {
                           v1::GetClusterResponse* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override;
-  // NOT_FOUND except for "job-a".
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;
 

@@ -33,7 +33,6 @@ class JobShapes : public ::testing::Test {
     return files_.WriteNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
   }
 
-  // Writes a spec of the pattern and further fields.
   JobSource WithSpec(const std::string& fields, JobSource source) const {
     source.spec = files_.Write("s.json", absl::StrCat("{", kPattern, fields, "}"));
     return source;
@@ -136,7 +135,6 @@ TEST_F(JobShapes, SixteenBitIntegersTellNoType) {
                 AllOf(HasSubstr(source.q), HasSubstr("bfloat16's bits or integers"),
                       HasSubstr("give the dtype")));
   }
-  // Another file sets the type.
   JobSource source = Source(wire::NpyType::kUInt16);
   source.v = Zeros("v.npy", wire::NpyType::kRaw16, {2, 2, 16});
   EXPECT_EQ(OpenJob(WithSpec("", source))->job.spec.dtype, DataType::kBFloat16);

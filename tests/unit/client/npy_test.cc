@@ -50,7 +50,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Bytes of the file in this process's memory.
 int64_t ResidentBytes(const std::string& path) {
   std::ifstream mappings("/proc/self/smaps");
   std::string line;

@@ -40,7 +40,6 @@ class RawRowsTest : public ::testing::Test {
   void Append(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary | std::ios::app) << bytes;
   }
-  // Returns the number of rows; 0: the end.
   int64_t Next() {
     const auto block = rows_->Next(std::stop_token());
     EXPECT_TRUE(block.ok()) << block.status();

@@ -25,7 +25,6 @@ AttemptFailure PushedBack(const std::string& retry_after) {
   return failure;
 }
 
-// Decisions on consecutive failures, all at one time.
 class Schedule {
  public:
   explicit Schedule(double random) : random_(random) {}

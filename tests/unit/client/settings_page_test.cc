@@ -1,4 +1,3 @@
-// Compares docs/settings.md with --help.
 #include <map>
 #include <regex>
 #include <string>

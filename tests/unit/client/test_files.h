@@ -24,7 +24,6 @@ class TestFiles {
 
   std::string Write(std::string_view name, std::string_view bytes) const;  // returns the path
 
-  // Writes an array of zeros in Fortran order.
   std::string WriteFortranNpy(std::string_view name, wire::NpyType type,
                               const std::vector<int64_t>& shape) const {
     int64_t bytes = wire::NpyItemBytes(type);

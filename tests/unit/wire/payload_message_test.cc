@@ -11,7 +11,6 @@
 namespace hilbert_ring::wire {
 namespace {
 
-// Returns a buffer of slices of at most `size` bytes, as of a transport.
 grpc::ByteBuffer Cut(const std::string& bytes, size_t size) {
   std::vector<grpc::Slice> slices;
   for (size_t begin = 0; begin < bytes.size(); begin += size) {
@@ -32,7 +31,6 @@ TEST(PayloadMessage, ASliceKeepsItsOwner) {
   EXPECT_TRUE(watch.expired());
 }
 
-// Returns `count` empty fields of two bytes each.
 std::string Empty(int field, int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) bytes += {static_cast<char>(field << 3 | 2), '\0'};
