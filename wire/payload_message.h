@@ -29,8 +29,8 @@ inline constexpr PayloadFields kChunkFields{.message = v1::AttendRequest::kChunk
 inline constexpr PayloadFields kOutputFields{.message = v1::AttendResponse::kOutputFieldNumber,
                                              .payload = v1::OutputChunk::kPayloadFieldNumber};
 
-// Returns an outer message with `inner`, whose own payload field is empty, this payload, and the
-// fields of `beside`, of the outer message's type; null: no other fields.
+// Returns an outer message with `inner` and its payload; inner's own payload field must be empty.
+// `beside`, of the outer message's type, adds fields; it may be null.
 grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::MessageLite& inner,
                              const std::vector<grpc::Slice>& payload,
                              const google::protobuf::MessageLite* beside = nullptr);

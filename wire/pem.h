@@ -21,8 +21,8 @@ struct PemText {
 absl::Status CheckAuthorities(const PemText& ca);
 
 // Returns the chain, the process's own certificate first, and its key as one text in PEM.
-// INVALID_ARGUMENT, with the wrong one's name: as CheckAuthorities, no key without a passphrase, a
-// key of another certificate, or a kind that gRPC or the HTTP server rejects. An expired
+// INVALID_ARGUMENT, with the name: as CheckAuthorities, or no key without a passphrase. Also for a
+// key of another certificate, or of a kind that gRPC or the HTTP server rejects. An expired
 // certificate is accepted, because its file may be replaced at any time.
 absl::StatusOr<std::string> CheckIdentity(const PemText& cert, const PemText& key);
 

@@ -15,9 +15,9 @@ namespace hilbert_ring::cli {
 // command must outlive app.
 void AddEncodeFlags(CLI::App& app, EncodeCommand& command);
 
-// Returns the outputs that the flags request. Defaults, as of published slide encoders: the last
-// layer, with the model's final norm if only that layer is requested; the class token's vector, or
-// the mean for models without one, or every row for models that do not pool. Errors of
+// Returns the outputs that the flags request. Defaults follow published slide encoders. The layer
+// is the last; the model's final norm applies if only that layer is requested. Pooling is the class
+// token's vector, the mean without a class token, or none if the model does not pool. Errors of
 // CheckOutputs, and INVALID_ARGUMENT: --layers is not a list of numbers.
 absl::StatusOr<EncoderOutputs> OutputsOf(const EncodeCommand& command, const EncoderConfig& config);
 

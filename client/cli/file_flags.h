@@ -11,9 +11,9 @@
 
 namespace hilbert_ring::cli {
 
-// INVALID_ARGUMENT: an output would replace an input, a file of the caller's identity
-// (--token-file, --ca, --cert, --key, or its variable) or another output, or two results, such as
-// that of --json, would go to stdout.
+// INVALID_ARGUMENT: an output would replace an input, another output, or a file of the caller's
+// identity (--token-file, --ca, --cert, --key, or its variable). Also if two results, such as that
+// of --json, would go to stdout.
 absl::Status CheckFiles(const GlobalOptions& global, std::vector<client::NamedFile> inputs,
                         const std::vector<client::NamedFile>& outputs);
 

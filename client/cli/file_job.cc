@@ -71,8 +71,7 @@ bool HasDataRoot(const absl::Status& failure) {
 }
 
 // Returns the tensors as files of the service's data root; empty: send them. With `auto` they are
-// also sent if the service is away, or if they are outside of its data root, which prints a
-// warning.
+// also sent if the service is away. Tensors outside of its data root are sent with a warning.
 absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(const GlobalOptions& global,
                                                         const FileJob& job, absl::Time begun) {
   if (job.reference.by_reference == "never") return std::vector<v1::TensorFile>();

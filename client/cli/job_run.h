@@ -40,9 +40,8 @@ void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags);
 
 void AddStreamFlags(CLI::App& app, StreamFlags& flags);
 
-// Makes the next SIGINT, SIGTERM, SIGQUIT or SIGHUP cancel the job, so that partial files are
-// removed, and the one after it end the process. A SIGHUP that is ignored, as under nohup, stays
-// ignored.
+// The first SIGINT, SIGTERM, SIGQUIT or SIGHUP then cancels the job, so that partial files are
+// removed. The second ends the process. A SIGHUP that is ignored, as under nohup, stays ignored.
 void CatchInterrupts();
 
 bool Interrupted();

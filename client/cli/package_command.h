@@ -1,5 +1,5 @@
-// Commands of the Python package: `hilbert-ring bench sweep --out figures` becomes `python3 -m
-// hilbert_ring bench sweep --out figures`, which imports nothing from the current folder.
+// Commands of the Python package: `hilbert-ring bench sweep` becomes `python3 -m hilbert_ring bench
+// sweep`. It imports nothing from the current folder.
 #pragma once
 
 #include <string>

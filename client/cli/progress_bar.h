@@ -1,5 +1,5 @@
 // Shows a job's progress on stderr: a redrawn line on a terminal, otherwise a line every ten
-// seconds, so that a log shows that the job is alive.
+// seconds.
 #pragma once
 
 #include <condition_variable>

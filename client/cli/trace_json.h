@@ -1,5 +1,5 @@
-// A job's timeline as JSON for Perfetto (ui.perfetto.dev) and chrome://tracing: the job and each
-// worker are processes, and concurrent activities have tracks of their own.
+// A job's timeline as JSON for Perfetto (ui.perfetto.dev) and chrome://tracing. The job and each
+// worker are processes. Concurrent activities have tracks of their own.
 #pragma once
 
 #include <string>

@@ -40,9 +40,9 @@ inline constexpr absl::Duration kIdleKeepalive = absl::Seconds(330);
 // INVALID_ARGUMENT: as CheckAccess.
 absl::Status ReadPipes(Access& access);
 
-// INVALID_ARGUMENT, with option and file: a file cannot be read or is invalid (wire/pem.h), options
-// contradict each other, a name is too long, an interval is out of its range, or a token would
-// travel in clear text.
+// INVALID_ARGUMENT, with option and file: a file cannot be read or is invalid (wire/pem.h), or
+// options contradict each other. Also if a name is too long, an interval is out of its range, or a
+// token would travel in clear text.
 absl::Status CheckAccess(const std::string& server, const Access& access);
 
 absl::Status CheckKeepalive(const Access& access);

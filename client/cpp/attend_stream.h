@@ -8,10 +8,10 @@
 //   absl::StatusOr<v1::Report> report = AttendStream("localhost:8001", calls, options);
 //
 // A thread of the call's own requests rows and sends them, while the calling thread takes results.
-// A caller that takes no results is sent none, and is asked only for rows that the service can hold
-// (epochs of a fixed size, AttendStream in attention.proto). The call keeps no rows, so after the
-// first row it is not retried. Taken results are final: a new stream may begin behind them, at the
-// multiple of the epoch's tokens that `epoch` reports.
+// A caller that takes no results is sent none. It is asked only for rows that the service can hold
+// (AttendStream in attention.proto). The call keeps no rows, so after the first row it is not
+// retried. Taken results are final: a new stream may begin behind them, at the multiple of the
+// epoch's tokens that `epoch` reports.
 #pragma once
 
 #include <cstddef>

@@ -16,8 +16,8 @@ struct NamedFile {
   std::string path;  // empty: not given; "-": stdin or stdout
 };
 
-// INVALID_ARGUMENT: a path has a NUL, or an output or its temporary file (PendingFile) is also an
-// input or another output; the message has both names. Device and inode identify an existing file,
+// INVALID_ARGUMENT: a path has a NUL, or an output or its partial file (PendingFile) is also an
+// input or another output. The message has both names. Device and inode identify an existing file,
 // whatever its spelling or links. Folder and name identify a file that does not exist yet, after
 // its links are followed. Opens nothing.
 absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,

@@ -38,8 +38,8 @@ class TilePlaces {
         slide_tiles_(slide_tiles) {}
 
   // coords: [rows, 2], pixels within the model's grid, of the next tiles. INVALID_ARGUMENT, with
-  // slide, places and limit: fewer than half of a slide's tiles have a place of their own, an
-  // eighth of a tile's side wide.
+  // slide, places and limit: fewer than half of a slide's tiles have their own place of an eighth
+  // of a side.
   absl::Status Add(std::span<const double> coords);
 
  private:

@@ -72,8 +72,8 @@ struct EncodeResults {
 };
 
 // INVALID_ARGUMENT or OUT_OF_RANGE, with field or row, value and limit: the model lacks a requested
-// output, tiles have another size, or coordinates are missing, outside of the grid, or at too few
-// distinct places.
+// output, or tiles have another size. Also if coordinates are missing, outside of the grid, or at
+// too few distinct places.
 absl::Status CheckEncode(const EncodeInputs& inputs);
 
 absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results);

@@ -1,5 +1,5 @@
-// Cuts a job's input into chunks: coordinates go ahead, then the other tensors by bands of rows, so
-// that the rows of a token travel together.
+// Cuts a job's input into chunks. Coordinates go ahead; the other tensors follow by bands of rows,
+// so that the rows of a token travel together.
 #pragma once
 
 #include <cstddef>

@@ -63,8 +63,8 @@ struct JobOptions {
   // The caller's trace, in the format of W3C's Trace Context; the service logs it. Empty: none.
   std::string traceparent;
 
-  // Called after a failed attempt that another will follow (`attempt` is the new one's), after each
-  // chunk sent and each message received, by one thread at a time. Must return soon.
+  // Called before each retry (with the new `attempt`), and after each chunk sent and each message
+  // received, by one thread at a time. Must return soon.
   std::function<void(const JobProgress&)> progress;
 
   // Called about ten times a second, by one thread at a time; true ends the call with CANCELLED.

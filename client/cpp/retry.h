@@ -12,8 +12,8 @@
 // Other errors are final, also ABORTED with ATTEMPT_FENCED: a newer attempt has the job. A
 // retry-after replaces the backoff with every code. With a retry-after below 50 ms the wait is at
 // least the backoff. A negative or malformed retry-after forbids another attempt. Backoff is random
-// between 0 and a limit that doubles from 100 ms to 5 s (UNAVAILABLE: 0.4 s), so that clients do
-// not return at once after an outage.
+// between 0 and a limit that doubles from 100 ms to 5 s (UNAVAILABLE: 0.4 s). Clients therefore do
+// not all return at once after an outage.
 //
 // The number of attempts, the call's deadline and the time of an outage (UNAVAILABLE without a
 // retry-after) bound the attempts.
@@ -72,8 +72,8 @@ RetryDecision DecideRetry(const RetryPolicy& policy, RetryHistory history,
 // Returns the time at which the deadline or the outage's time limit passes.
 absl::Time RetryEnd(const RetryPolicy& policy, const RetryHistory& history);
 
-// Returns the error of a call whose next attempt would start after RetryEnd: in `wait`, or, if that
-// is infinite, without a connection until then.
+// Returns the error of a call whose next attempt would start after RetryEnd, in `wait`. Infinite:
+// there was no connection until then.
 absl::Status TooLate(const RetryPolicy& policy, const RetryHistory& history,
                      const absl::Status& failure, absl::Time now, absl::Duration wait);
 

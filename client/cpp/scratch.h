@@ -22,8 +22,8 @@
 
 namespace hilbert_ring::client {
 
-// Checks that `folder` lies in memory and has room for the bytes, and that the machine has memory
-// for twice as many, because the workers hold them too. FAILED_PRECONDITION, RESOURCE_EXHAUSTED.
+// Checks that `folder` lies in memory and has room for the bytes. The machine needs memory for
+// twice as many, because the workers hold them too. FAILED_PRECONDITION, RESOURCE_EXHAUSTED.
 absl::Status CheckMemoryRoom(const std::string& folder, int64_t bytes);
 
 // The object removes the folder and its content.

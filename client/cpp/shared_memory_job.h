@@ -1,5 +1,5 @@
-// Jobs that share memory with a service on this host: tensors are written to scratch files of its
-// data root, which lies in memory, and no row passes a socket.
+// Jobs that share memory with a service on this host. Tensors are written to scratch files of its
+// data root, which lies in memory. No row passes a socket.
 //
 //   report = AttendSharedMemory(server, inputs, outputs);
 //   report = EncodeSharedMemory(server, inputs, results);

@@ -1,5 +1,5 @@
 // Checks an output against the definition. A sample of its rows is computed again in float64, and
-// as many of the rows with values that are not finite, which their inputs must explain.
+// as many of its rows with values that are not finite. The inputs must explain these values.
 #pragma once
 
 #include <cstdint>

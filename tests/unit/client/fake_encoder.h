@@ -1,6 +1,6 @@
 // An EncoderService in the test's own process. Its model "small" has 4 numbers a tile, 16 an
-// embedding, 2 layers and 2 heads. Token t of state s comes back as 16 times 100 s + t; slide i,
-// pooled, as 100 s + i; the map's row t as t / 2 (by head: t / 2 + head).
+// embedding, 2 layers and 2 heads. Token t of state s comes back as 16 times 100 s + t. Slide i,
+// pooled, comes back as 100 s + i. Row t of the map is t / 2 (by head: t / 2 + head).
 #pragma once
 
 #include <map>
