@@ -14,7 +14,7 @@
 namespace hilbert_ring::cli {
 namespace {
 
-constexpr char kMore[] = "; see hilbert-ring --help and hilbert-ring COMMAND --help";
+constexpr char kMore[] = "; hilbert-ring --help and hilbert-ring COMMAND --help list the options";
 
 std::vector<std::string> Commands(const CLI::App& app) {
   std::vector<std::string> names;

@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A script in place of an interpreter. It can import the package. As the program of the package, it
-// prints its arguments and ends with 7.
+// A script in place of an interpreter. It can import the package. The package's program prints its
+// arguments and ends with 7.
 std::string Interpreter(const TestFiles& files, const std::string& name = "python") {
   std::string path =
       files.Write(name,
