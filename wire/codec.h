@@ -28,7 +28,7 @@ v1::DataType EncodeDataType(DataType dtype);
 v1::Curve CurveOf(Curve curve);
 
 struct PlanSeconds {
-  double seconds = 0;  // predicted; 0: unknown
+  double seconds = 0;  // 0: unknown
   std::string basis = "planned without workers";
 };
 v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time = {});

@@ -42,7 +42,7 @@ class PayloadReader {
 
   const std::vector<std::string_view>& parts_;
   size_t part_ = 0;
-  size_t offset_ = 0;  // in the part
+  size_t offset_ = 0;
 };
 
 }  // namespace hilbert_ring::wire

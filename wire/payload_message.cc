@@ -146,7 +146,7 @@ bool SplitMessage(grpc::ByteBuffer& buffer, std::span<const PayloadFields> field
   if (!reader.status().ok()) return false;
   CodedInputStream input(&reader);
   std::string stripped;  // the outer message without the payload
-  int64_t removed = 0;   // bytes
+  int64_t removed = 0;
   bool found = false;
   payload = Payload();
   {

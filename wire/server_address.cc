@@ -108,7 +108,7 @@ absl::Status CheckServerAddress(std::string_view flag, const std::string& addres
 }
 
 absl::Status CheckServerName(std::string_view flag, const std::string& name) {
-  constexpr size_t kMostCharacters = 253;  // of a host name
+  constexpr size_t kMostCharacters = 253;
   if (name.size() <= kMostCharacters) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(std::string(flag), " is a name of ", name.size(),
                                                  " characters, must be of ", kMostCharacters,

@@ -49,7 +49,7 @@ struct StreamFlags {
 struct AttendCommand {
   JobFlags job;
   CallFlags call;
-  std::string out;  // path
+  std::string out;
   std::string lse;  // path; empty: not written
   ReferenceFlags reference;
   StreamFlags stream;
@@ -64,7 +64,7 @@ struct ManyCommand {
 inline constexpr char kPatchesFlag[] = "--patches";
 struct SlideFlags {
   std::string file;                            // empty: not given
-  std::map<std::string, std::string> options;  // by flag, as given; empty: not given
+  std::map<std::string, std::string> options;  // by flag; empty: not given
 };
 
 struct EncodeCommand {
@@ -91,7 +91,7 @@ struct PlanCommand {
 
 struct VerifyCommand {
   JobFlags job;
-  std::string out;  // path
+  std::string out;
   std::string lse;  // path; empty: not checked
   int64_t rows = 64;
   uint64_t seed = 0;

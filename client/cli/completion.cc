@@ -18,7 +18,7 @@ namespace {
 struct Word {
   std::string name;  // "attend", "--spec"
   std::string help;
-  bool takes_value = false;         // of an option
+  bool takes_value = false;
   std::vector<std::string> values;  // of an option or an argument, if they are known
 };
 
@@ -73,7 +73,7 @@ std::string Names(const std::vector<Word>& words) {
 }
 
 std::string BashValues(const std::vector<Word>& global, const std::vector<Command>& commands) {
-  std::map<std::string, std::string> values;  // by option
+  std::map<std::string, std::string> values;
   const auto add = [&values](const std::vector<Word>& options) {
     for (const Word& option : options) {
       if (option.takes_value) values[option.name] = absl::StrJoin(option.values, " ");

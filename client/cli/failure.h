@@ -34,7 +34,7 @@ class RetryTeller {
 
  private:
   const GlobalOptions& global_;
-  absl::Status told_;  // the last reason
+  absl::Status told_;
   absl::Time told_at_ = absl::InfinitePast();
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 absl::Status CheckStdout(const GlobalOptions& global,
                          const std::vector<client::NamedFile>& outputs) {
-  std::string first;  // output that is stdout; empty: not found yet
+  std::string first;
   for (const client::NamedFile& output : outputs) {
     if (!client::IsStdout(output.path)) continue;
     const std::string text = absl::StrCat(output.name, " ", output.path);

@@ -50,7 +50,7 @@ class OutputFiles {
   absl::Status Commit();
 
  private:
-  std::vector<std::optional<client::NpyWriter>> files_;  // by output
+  std::vector<std::optional<client::NpyWriter>> files_;
 };
 
 struct FileJob {
@@ -64,8 +64,8 @@ struct FileJob {
                                            const OutputFiles& outputs,
                                            const client::JobOptions& options)>
       run;
-  std::function<void(const v1::Report&)> warn;  // prints warnings about the results
-  std::string what;                             // "1,000 tokens"
+  std::function<void(const v1::Report&)> warn;
+  std::string what;  // "1,000 tokens"
 };
 
 // begun: start of the deadline. Returns the exit code; errors were printed.

@@ -214,7 +214,7 @@ absl::StatusOr<SideFiles> SideFiles::Create(const CallFlags& flags) {
 
 absl::Status SideFiles::Commit(v1::Report& report, const std::string& complete, std::string& json) {
   std::string trace = trace_ ? TraceAsJson(report) : "";
-  RemoveSpans(report);  // they have their own file
+  RemoveSpans(report);
   json = MessageAsJson(report);
   for (const auto& [file, text] : {std::pair(&report_, &json), std::pair(&trace_, &trace)}) {
     if (!*file) continue;

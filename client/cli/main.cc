@@ -149,7 +149,7 @@ int Main(int argc, char** argv) {
         dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
       return RunVersion(global);
     }
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return app.exit(error);
     return BadInput(global, values.ok() ? UsageError(app, error) : values);
   }
   if (!values.ok()) return BadInput({.format = FormatAskedFor(argc, argv)}, values);

@@ -32,8 +32,8 @@ namespace {
 struct PackageCommand {
   const char* name;
   const char* help;
-  const char* kind;    // of its argument
-  const char* values;  // of its argument
+  const char* kind;
+  const char* values;
 };
 
 constexpr PackageCommand kCommands[] = {

@@ -45,7 +45,7 @@ class ProgressLine {
   client::AttendProgress progress_;
   Phase phase_ = Phase::kQueue;
   absl::Time phase_begin_;  // in this attempt
-  double phase_done_ = 0;   // 0 to 1
+  double phase_done_ = 0;
   double fraction_ = 0;
 };
 

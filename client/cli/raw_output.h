@@ -49,8 +49,8 @@ class RawOutput {
   absl::Status Begin();
 
   std::string path_;
-  int fd_ = -1;  // -1: moved from
-  bool begun_;   // the file was emptied, or its bytes must stay
+  int fd_ = -1;
+  bool begun_;  // the file was emptied, or its bytes must stay
 };
 
 }  // namespace hilbert_ring::cli

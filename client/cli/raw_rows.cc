@@ -15,19 +15,18 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/text_file.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
-constexpr int64_t kBlockBytes = 1 << 20;  // of each input
+constexpr int64_t kBlockBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPoll{100};
 
-std::string NameOf(const std::string& path) { return path == "-" ? "stdin" : path; }
-
 absl::Status At(const std::string& path, const std::string& message) {
-  return absl::InvalidArgumentError(absl::StrCat(NameOf(path), ": ", message));
+  return absl::InvalidArgumentError(absl::StrCat(client::TextName(path), ": ", message));
 }
 
 }  // namespace
@@ -89,10 +88,11 @@ absl::Status RawRows::CheckSize(Input& input) {
   if (input.most_bytes < 0) return absl::OkStatus();
   struct stat file = {};
   if (fstat(input.fd, &file) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(NameOf(input.path), ": cannot read its size"));
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat(client::TextName(input.path), ": cannot read its size"));
   }
   if (file.st_size < input.most_bytes) {
-    return absl::DataLossError(absl::StrCat(NameOf(input.path), " was shortened, from ",
+    return absl::DataLossError(absl::StrCat(client::TextName(input.path), " was shortened, from ",
                                             input.most_bytes, " to ", file.st_size, " bytes"));
   }
   input.most_bytes = file.st_size;
@@ -121,7 +121,8 @@ absl::StatusOr<bool> RawRows::ReadFrom(Input& input) const {
     return true;
   }
   if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) return false;
-  if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(NameOf(input.path), ": read"));
+  if (bytes < 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat(client::TextName(input.path), ": read"));
   if (follow_ && input.most_bytes >= 0) {
     RETURN_IF_ERROR(CheckPlace(input));
   } else {

@@ -21,7 +21,7 @@
 namespace hilbert_ring::cli {
 
 struct RawPaths {
-  std::string q, k, v;  // or qkv
+  std::string q, k, v;
   std::string qkv;      // rows of q, k and v of each token, interleaved. "-": stdin
   bool follow = false;  // regular files grow, and their end is not the stream's
 };
@@ -66,10 +66,10 @@ class RawRows {
 
   bool follow_;
   std::function<bool()> stopped_;
-  std::vector<Input> inputs_;                          // q, k and v, or one with all three
-  std::array<int64_t, 3> row_bytes_{};                 // of q, k and v
+  std::vector<Input> inputs_;  // q, k and v, or one with all three
+  std::array<int64_t, 3> row_bytes_{};
   std::array<std::vector<std::byte>, 3> taken_apart_;  // tensors split from one input
-  int64_t rows_ = 0;                                   // of the current block
+  int64_t rows_ = 0;
 };
 
 }  // namespace hilbert_ring::cli

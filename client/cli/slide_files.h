@@ -40,12 +40,12 @@ class SlideFiles {
   int Write(const GlobalOptions& global, const SlideFlags& flags, std::optional<int64_t> tile_size);
 
   std::string tiles() const;
-  std::string coords() const;  // empty: without coordinates
+  std::string coords() const;
 
  private:
   explicit SlideFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  std::filesystem::path folder_;  // empty: no folder
+  std::filesystem::path folder_;
   bool has_coords_ = false;
 };
 

@@ -25,7 +25,7 @@ struct Access {
   // The caller's token, or its file. The file is read with each call, so that it can be replaced at
   // any time.
   std::string token_file, token;
-  bool insecure = false;  // a token may go to another host without TLS
+  bool insecure = false;  // allows a token to another host without TLS
   // Silence on an open call after which the client pings, 10 s to a day. 0: 10 s, and
   // kIdleKeepalive on channels of ConnectForStream.
   absl::Duration keepalive_interval = absl::ZeroDuration();

@@ -42,7 +42,7 @@ class AssembledRows {
   const int64_t row_bytes_;
   const DataType type_;
   const std::span<std::byte> data_;
-  std::vector<bool> placed_;  // by token: a bit each
+  std::vector<bool> placed_;
   int64_t rows_placed_ = 0;
   int64_t rows_not_finite_ = 0;
   int64_t first_not_finite_ = 0;

@@ -198,10 +198,10 @@ class ManyJobs {
   Mutex mutex_;
   std::deque<Pack> waiting_ ABSL_GUARDED_BY(mutex_);
   size_t lanes_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status over_ ABSL_GUARDED_BY(mutex_);    // ends all calls
-  Mutex caller_;                                 // held while the caller's functions run
-  int64_t sent_ ABSL_GUARDED_BY(caller_) = 0;    // bytes, of all calls
-  int64_t placed_ ABSL_GUARDED_BY(caller_) = 0;  // rows, of all calls
+  absl::Status over_ ABSL_GUARDED_BY(mutex_);  // ends all calls
+  Mutex caller_;                               // held while the caller's functions run
+  int64_t sent_ ABSL_GUARDED_BY(caller_) = 0;
+  int64_t placed_ ABSL_GUARDED_BY(caller_) = 0;
 };
 
 }  // namespace

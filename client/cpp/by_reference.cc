@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMarkBytes = 128;  // exceeds a mark
+constexpr size_t kMarkBytes = 128;
 
 absl::Status NotSeen(const std::string& why) { return absl::FailedPreconditionError(why); }
 

@@ -16,7 +16,7 @@ struct CallTiming {
 
 struct CallRetry {
   absl::Status failure;
-  int attempt = 0;      // number of the next one: 2, 3, ...
+  int attempt = 0;      // of the next one: 2, 3, ...
   absl::Duration wait;  // least time before it
   bool away = false;    // the next attempt also waits for a connection
 };

@@ -44,7 +44,7 @@ class Connector {
 
   void BeginAnother(Channels& trying) const;
 
-  const Dial dial_;  // empty: one channel
+  const Dial dial_;
   std::shared_ptr<grpc::Channel> channel_;
 };
 

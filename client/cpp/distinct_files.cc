@@ -64,7 +64,7 @@ std::vector<Identity> IdentitiesInPlace(const OutputPlace& place) {
 
 std::vector<Place> PlacesOfOutput(const NamedFile& output) {
   const auto found = FindOutput(output.path);
-  if (!found.ok()) return {};  // opening the path then fails
+  if (!found.ok()) return {};
   std::vector<Place> places;
   const std::string text = absl::StrCat(output.name, " ", output.path);
   if (found->in_place) {

@@ -32,7 +32,7 @@
 namespace hilbert_ring::client {
 
 struct EncodeJob {
-  std::string model;                      // its name
+  std::string model;
   std::string digest;                     // of the version to use; empty: the current one
   EncoderConfig config;                   // of that version
   std::vector<int64_t> slide_tiles;       // of each slide; slides follow each other

@@ -36,11 +36,11 @@ class InputChunks {
   const JobTensors& tensors_;
   const int64_t max_payload_bytes_;
   int64_t band_rows_ = 0;
-  size_t ahead_ = 0;             // index of the current tensor that goes ahead
-  int64_t ahead_row_ = 0;        // its next row
-  int64_t band_ = 0;             // first row of the current band
-  size_t tensor_ = 0;            // index of its next tensor
-  std::vector<std::byte> read_;  // the chunk's payload
+  size_t ahead_ = 0;       // index of the current tensor that goes ahead
+  int64_t ahead_row_ = 0;  // its next row
+  int64_t band_ = 0;       // first row of the current band
+  size_t tensor_ = 0;      // index of its next tensor
+  std::vector<std::byte> read_;
 };
 
 }  // namespace hilbert_ring::client

@@ -25,10 +25,10 @@
 namespace hilbert_ring::client {
 
 struct JobSource {
-  std::string spec = "";               // path, "-": stdin; empty: only the fields
-  std::string fields = "";             // JSON, a patch for ParsePartialJobSpec; empty: none
-  std::string coords = "";             // path, instead of the spec's coords_file; empty: none
-  std::string q = "", k = "", v = "";  // paths
+  std::string spec = "";    // path, "-": stdin; empty: only the fields
+  std::string fields = "";  // JSON, a patch for ParsePartialJobSpec; empty: none
+  std::string coords = "";  // path, instead of the spec's coords_file; empty: none
+  std::string q = "", k = "", v = "";
 };
 
 struct Job {

@@ -53,7 +53,7 @@ class JobShape {
   struct Field {
     const char* name;
     std::optional<int64_t> SpecShape::*value;
-    std::string source;  // of the value; empty: not known
+    std::string source;
     bool from_file = false;
   };
 

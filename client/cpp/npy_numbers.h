@@ -28,7 +28,7 @@ class Numbers {
 
  private:
   const char* begin_;
-  int64_t row_stride_, axis_stride_;  // in numbers
+  int64_t row_stride_, axis_stride_;
 };
 
 inline bool IsInteger(wire::NpyType type) {

@@ -10,7 +10,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-constexpr int64_t kMostSequences = 1024;  // in a pack
+constexpr int64_t kMostSequences = 1024;
 
 // Returns a key: jobs with equal keys may share a pack. A job with an empty key has its own.
 std::string AlikeOf(const SmallJob& job) {

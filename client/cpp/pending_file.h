@@ -35,8 +35,8 @@ class PendingFile {
   PendingFile& operator=(PendingFile&& other) noexcept;
   ~PendingFile();
 
-  const std::string& path() const { return place_.path; }  // the final path
-  bool in_place() const { return place_.in_place; }        // without a partial file
+  const std::string& path() const { return place_.path; }
+  bool in_place() const { return place_.in_place; }  // without a partial file
   int fd() const {
     return fd_;
   }  // owned here; opened for reading and writing, in place only for writing
@@ -57,7 +57,7 @@ class PendingFile {
   void Discard();
 
   OutputPlace place_;
-  int fd_ = -1;  // -1: moved from or committed
+  int fd_ = -1;
 };
 
 }  // namespace hilbert_ring::client

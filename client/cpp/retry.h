@@ -51,7 +51,7 @@ struct RetryPolicy {
 };
 
 struct RetryHistory {
-  int attempts = 0;                                // failed attempts
+  int attempts = 0;
   int counted = 0;                                 // of them, counted by max_attempts
   int backoffs = 0;                                // consecutive
   int damaged_outputs = 0;                         // attempts that ended with damaged output

@@ -56,10 +56,10 @@ class Scratch {
         folder_(folder),
         file_mode_(file_mode) {}
 
-  std::string users_path_;  // the user's folder
-  std::string beneath_;     // this folder, relative to the caller's folder
-  int users_ = -1;          // descriptors
-  int folder_ = -1;         // locked
+  std::string users_path_;
+  std::string beneath_;  // this folder, relative to the caller's folder
+  int users_ = -1;       // descriptors
+  int folder_ = -1;      // locked
   mode_t file_mode_ = 0;
 };
 

@@ -34,7 +34,7 @@ int64_t SharedBytes(const JobTensors& tensors) {
 
 struct ScratchFiles {
   Scratch scratch;
-  std::vector<v1::TensorFile> files;  // for Open
+  std::vector<v1::TensorFile> files;
 };
 
 v1::TensorFile FileOf(const Scratch& scratch, v1::Tensor tensor) {
@@ -54,7 +54,7 @@ v1::TensorFile RawFileOf(const Scratch& scratch, v1::Tensor tensor, DataType dty
 
 // Writes .npy, because raw files have no integers and no float64.
 absl::Status WriteCoordinates(const InputTensor& coordinates, const Scratch& scratch) {
-  constexpr int64_t kRows = 1 << 18;  // at once
+  constexpr int64_t kRows = 1 << 18;
   const std::string name = wire::TensorName(coordinates.tensor);
   const bool pixels = coordinates.tensor == v1::TENSOR_TILE_COORDS;
   const std::string header = wire::FormatNpyHeader(

@@ -44,7 +44,7 @@ class StreamConversation : public Conversation {
   ProgressTeller& progress_;
   bool admitted_ = false;
   int64_t chunk_rows_ = 0;
-  int64_t out_rows_ = 0, lse_rows_ = 0;            // taken
+  int64_t out_rows_ = 0, lse_rows_ = 0;
   int64_t not_finite_ = 0, first_not_finite_ = 0;  // of OUT
   std::vector<std::byte> taken_;                   // a chunk's contiguous rows
   std::optional<v1::Report> report_;
@@ -54,7 +54,7 @@ class StreamConversation : public Conversation {
   StreamBlock block_;           // being sent
   int64_t row_ = 0, rows_ = 0;  // of block_: the current band's first row and count
   int tensor_ = 0;              // index of the band's next tensor; Q, K and V are interleaved
-  int64_t payload_bytes_ = 0;   // of the last message
+  int64_t payload_bytes_ = 0;
   bool input_ended_ = false;
 };
 

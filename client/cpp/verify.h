@@ -25,7 +25,7 @@ struct VerifyInputs {
 
 struct VerifyOptions {
   int64_t rows = 64;  // number to compute again; at most all
-  uint64_t seed = 0;  // of the sample
+  uint64_t seed = 0;
   int threads = 1;
 };
 
