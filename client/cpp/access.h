@@ -22,8 +22,7 @@ struct Access {
   std::string ca;           // authority of the service's certificate; empty: the system's
   std::string cert, key;    // the caller's own; both or neither
   std::string server_name;  // in the service's certificate; empty: the server's host
-  // The caller's token, or its file. The file is read with each call, so that it can be replaced at
-  // any time.
+  // The caller's token, or its file, which is read again with each call.
   std::string token_file, token;
   bool insecure = false;  // allows a token to another host without TLS
   // Silence on an open call after which the client pings, 10 s to a day. 0: 10 s, and
@@ -36,8 +35,7 @@ struct Access {
 // client that pings an idle call more often than every 5 minutes.
 inline constexpr absl::Duration kIdleKeepalive = absl::Seconds(330);
 
-// Reads the files that are pipes, as of <(...), once each, into `pipes`. Waits for their writers.
-// INVALID_ARGUMENT: as CheckAccess.
+// Reads files that are pipes, as of <(...), into `pipes`. INVALID_ARGUMENT as in CheckAccess.
 absl::Status ReadPipes(Access& access);
 
 // INVALID_ARGUMENT, with option and file: a file cannot be read or is invalid (wire/pem.h), or

@@ -39,8 +39,7 @@ struct SeenFolder {
   std::string path;       // without symbolic links
   std::string mark_path;  // of the service's file in the root
 };
-// Returns the caller's folder of the data root. FAILED_PRECONDITION: as NameFiles; errors of the
-// call.
+// Errors as of NameFiles.
 absl::StatusOr<SeenFolder> FindFolder(const std::shared_ptr<grpc::Channel>& channel,
                                       const DataRootOptions& options = {});
 
@@ -51,8 +50,7 @@ absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc
                                                       const std::vector<TensorPath>& tensors,
                                                       const DataRootOptions& options = {});
 
-// Returns whether the job may succeed with its tensors sent: the service's processes do not see, or
-// may not use, this client's files.
+// Returns whether the job may succeed with its tensors sent, after it failed by path.
 bool MaySend(const absl::Status& failure);
 
 // Runs Attend (client/cpp/attend.h) on files of all inputs and outputs; LSE is wanted if it has a

@@ -16,10 +16,9 @@ struct NamedFile {
   std::string path;  // empty: not given; "-": stdin or stdout
 };
 
-// INVALID_ARGUMENT: a path has a NUL, or an output or its partial file (PendingFile) is also an
-// input or another output. The message has both names. Device and inode identify an existing file,
-// whatever its spelling or links. Folder and name identify a file that does not exist yet, after
-// its links are followed. Opens nothing.
+// INVALID_ARGUMENT, with both names: an output or its partial file (PendingFile) is an input or
+// another output; also a path with a NUL. Device and inode identify an existing file, folder and
+// name a missing one, after its links. Opens nothing.
 absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,
                            const std::vector<NamedFile>& outputs);
 

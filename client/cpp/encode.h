@@ -43,8 +43,7 @@ struct EncodeJob {
   int64_t tiles() const;
   int64_t tokens() const;  // tiles, and the class tokens if the model has them
 
-  // [tokens, embed_dim], or for pooled slides [slides, embed_dim]; several states: [.., states,
-  // embed_dim].
+  // [tokens (pooled: slides), embed_dim]; several states: [.., states, embed_dim].
   std::vector<int64_t> RowsShape() const;
   std::vector<int64_t> MapShape() const;  // [tokens], or [tokens, heads] by head
 };
@@ -58,11 +57,10 @@ v1::EncodeSpec SpecOf(const EncodeJob& job);
 struct EncodeInputs {
   EncodeJob job;
   std::span<const std::byte> tiles;  // [tiles, tile_dim] of dtype; must outlive the call
-  // Fills coordinates [rows, 2], pixels, from first_row on. Needed if the model has positions.
-  // Called as AttendInputs::coordinates, and once before the client sends anything.
+  // Fills coordinates [rows, 2], pixels, as AttendInputs::coordinates does. Needed if the model has
+  // positions; also called once before anything is sent.
   std::function<void(int64_t first_row, std::span<double> values)> coordinates;
-  // Called with bytes [begin, end) of the tiles that were sent, as AttendInputs::sent; may be
-  // empty.
+  // Called as AttendInputs::sent; may be empty.
   std::function<void(int64_t begin, int64_t end)> sent;
 };
 

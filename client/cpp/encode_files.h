@@ -54,8 +54,7 @@ struct EncodeFiles {
 
 // Opens the files of a job whose config is known. Fills in the tiles' type and, if the job has no
 // slides, one slide of all tiles. Errors of NpyFile::Open and TileCoordinates. INVALID_ARGUMENT:
-// tiles have another type, width or number than the job, or coordinates are missing, or the model
-// has no positions.
+// the files contradict the job or its model.
 absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job);
 
 }  // namespace hilbert_ring::client

@@ -18,8 +18,7 @@ class FileMapping {
  public:
   FileMapping() = default;
 
-  // Keeps a descriptor of its own. The code follows errno; the message does not have the file's
-  // path.
+  // Keeps a descriptor of its own. The code follows errno; the message has no path.
   static absl::StatusOr<FileMapping> Map(int fd, int64_t bytes, int protection);
 
   FileMapping(FileMapping&& other) noexcept;

@@ -23,8 +23,7 @@ using NewConversation =
 absl::StatusOr<v1::Report> CallJob(Connector& connector, const NewConversation& conversation,
                                    const JobProgress& begin, const JobOptions& options);
 
-// Follows Attend (client/cpp/attend.h). The connector keeps the last attempt's channel.
-// INVALID_ARGUMENT: an option is out of its range.
+// Runs the job as Attend does. INVALID_ARGUMENT also: an option is out of its range.
 absl::StatusOr<v1::Report> CallJob(Connector& connector, const JobRequest& request,
                                    const JobOptions& options);
 absl::StatusOr<v1::Report> CallJob(const std::string& server, const JobRequest& request,

@@ -58,8 +58,7 @@ enum class CoordinatesUse {
 absl::StatusOr<Job> ReadJob(const JobSource& source,
                             CoordinatesUse use = CoordinatesUse::kRequired);
 
-// Reads the spec of a stream without end: without tokens, tensors and coordinates. Validates all
-// that does not depend on the epoch's tokens, which are not known yet.
+// Reads the spec of a stream without end, and validates it independently of the epoch's tokens.
 absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source);
 
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source);

@@ -18,8 +18,7 @@ struct InputTensor {
   int64_t rows = 0;
   int64_t row_bytes = 0;
   std::span<const std::byte> bytes;  // [rows, row_bytes]; empty if `read` is given
-  // Fills [rows, row_bytes] from first_row on. Called by one thread at a time, in order of rows. A
-  // resend or a retry calls it again for any rows.
+  // Fills [rows, row_bytes] from first_row on, called as AttendInputs::coordinates.
   std::function<void(int64_t first_row, std::span<std::byte> to)> read;
   DataType type = DataType::kFloat32;  // unless coordinates
   std::vector<int64_t> shape;          // its first axis is rows
@@ -39,8 +38,7 @@ struct JobTensors {
   std::vector<InputTensor> bands;     // all have as many rows; rows of a band travel together
   std::vector<OutputTensor> outputs;  // all are wanted
 
-  // Called by the sending thread when bytes [begin, end) of an input were sent. A resend or a retry
-  // reads and sends them again, and calls this again. May be empty.
+  // Called as AttendInputs::sent, with any input; may be empty.
   std::function<void(v1::Tensor tensor, int64_t begin, int64_t end)> sent;
 
   const InputTensor* Find(v1::Tensor tensor) const;

@@ -27,9 +27,8 @@ namespace hilbert_ring::client {
 // keep its size while it is open.
 class NpyFile {
  public:
-  // Messages have the path. NOT_FOUND, PERMISSION_DENIED: from the system. INVALID_ARGUMENT: not a
-  // file, a header that ParseNpyHeader rejects, or another number of bytes than the header
-  // announces.
+  // Messages have the path; codes are the system's. INVALID_ARGUMENT: not a file, a header that
+  // ParseNpyHeader rejects, or a size other than the header's.
   static absl::StatusOr<NpyFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -40,8 +39,7 @@ class NpyFile {
   int64_t bytes() const { return header_.data_bytes; }
   std::span<const std::byte> span() const { return {data(), static_cast<size_t>(bytes())}; }
 
-  // DATA_LOSS, with the path: the file was shortened or could not be read while open, so its data
-  // were wrong. Needs CatchLostBytes.
+  // DATA_LOSS, with the path: the file was shortened or unreadable. Needs CatchLostBytes.
   absl::Status CheckIntact() const;
 
   // Frees the memory of bytes [begin, end) of the data and around them. Later use reads them from
@@ -60,8 +58,8 @@ class NpyFile {
 // INVALID_ARGUMENT: the output is stdout, a pipe or a device, which cannot be mapped.
 absl::Status CheckNpyPlace(const std::string& path);
 
-// A new array on disk, mapped for writing. Creation allocates its space, so that a full disk is
-// known before a job starts.
+// A new array on disk, mapped for writing. Creation allocates its space, so a full disk shows
+// early.
 class NpyWriter {
  public:
   // Messages have the path. RESOURCE_EXHAUSTED (the disk is full) and OUT_OF_RANGE (the file is too
@@ -72,14 +70,12 @@ class NpyWriter {
   const std::string& path() const { return file_.path(); }
   std::span<std::byte> data() const;  // row-major; zero at first
 
-  // DATA_LOSS, with the path: written bytes are lost, because the file was shortened or its disk is
-  // full after all. Needs CatchLostBytes.
+  // DATA_LOSS, with the path: written bytes are lost. Needs CatchLostBytes.
   absl::Status CheckIntact() const;
 
   absl::Status Sync();
 
-  // Gives the file its name. Call it once; it invalidates data(). Errors of CheckIntact and of
-  // PendingFile::Commit.
+  // Gives the file its name once; data() is then invalid. Errors of CheckIntact and PendingFile.
   absl::Status Commit();
 
  private:

@@ -21,8 +21,7 @@ struct OutputPlace {
   int mode = -1;          // permissions of the replaced file; -1: no file is there
 };
 
-// Opens nothing. FAILED_PRECONDITION: links form a cycle. INVALID_ARGUMENT: the name or path is too
-// long for the system.
+// Opens nothing. FAILED_PRECONDITION: a cycle of links. INVALID_ARGUMENT: too long for the system.
 absl::StatusOr<OutputPlace> FindOutput(const std::string& path);
 
 bool IsStdout(const std::string& path);

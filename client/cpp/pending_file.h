@@ -43,8 +43,7 @@ class PendingFile {
 
   absl::Status Append(std::string_view bytes);
 
-  // Returns when the bytes are on disk, also bytes written through a mapping. The code follows
-  // errno (RESOURCE_EXHAUSTED: the disk is full).
+  // Returns when the bytes, also those of a mapping, are on disk. The code follows errno.
   absl::Status Sync();
 
   // Syncs the file and gives it its name, replacing an older file. Call it once; on failure the

@@ -41,12 +41,11 @@ struct AttemptFailure {
 std::optional<std::string> RetryAfterOf(const grpc::ClientContext& context);
 
 struct RetryPolicy {
-  // Attempts that count, at most; 1: no retries. An attempt that finds the service away does not
-  // count; with a deadline, neither does an attempt that finds it full.
+  // Equals JobOptions::max_attempts.
   int max_attempts = std::numeric_limits<int>::max();
   absl::Duration deadline = absl::InfiniteDuration();  // for messages
   absl::Time end = absl::InfiniteFuture();             // time at which the deadline passes
-  // Time limit of one outage. Not given: the deadline, or kOutageTimeout without one.
+  // Equals JobOptions::outage_timeout.
   std::optional<absl::Duration> outage_timeout;
 };
 

@@ -41,8 +41,7 @@ class Scratch {
   // Path of a file in it, relative to the caller's folder.
   std::string path(const std::string& name) const { return beneath_ + "/" + name; }
 
-  // Makes the file or appends to it. RESOURCE_EXHAUSTED: the disk is full; other codes follow
-  // errno.
+  // Appends to a file. RESOURCE_EXHAUSTED: the disk is full; other codes follow errno.
   absl::Status Write(const std::string& name, std::span<const std::byte> bytes) const;
 
   // Reads the file's first bytes. DATA_LOSS: the file is shorter.

@@ -44,8 +44,7 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel
                                              const JobSpec& spec, int workers,
                                              const PlanOptions& options = {});
 
-// Requests the plan of an encoder's job (SpecOf in client/cpp/encode.h). 0 workers: all that have
-// the model.
+// Requests the plan of an encoder's job; 0 workers: all that have the model.
 absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::Channel>& channel,
                                                    const v1::EncodeSpec& spec, int workers,
                                                    const PlanOptions& options = {});
