@@ -4,7 +4,7 @@
 
 namespace hilbert_ring::wire {
 
-// No public function of Abseil does it for sure.
+// No public function of Abseil measures for certain.
 void BeforeConnecting() { absl::base_internal::NominalCPUFrequency(); }
 
 }  // namespace hilbert_ring::wire

@@ -1,13 +1,12 @@
-// Before a process makes its first channel of gRPC.
+// Preparation for a process's first channel of gRPC.
 #pragma once
 
 namespace hilbert_ring::wire {
 
-// gRPC 1.51 asks for connect's errno only after other calls (see grpc#35064). Where they have to
-// wait for a mutex for which another thread waits too, Abseil measures how fast the processor's
-// clock runs, once in the life of a process, and looks for a file that few kernels have: a
-// connection that was under way then failed with "No such file or directory". This has Abseil
-// measure now, which takes 3 ms; any call after the first takes nothing.
+// Makes Abseil measure the processor's clock now, which takes 3 ms once in a process. gRPC 1.51
+// reads connect's errno only after other calls (see grpc#35064). Abseil otherwise measures at the
+// first contended wait for a mutex, also between connect and that read. It looks for a file that
+// few kernels have. A connection being made then failed with "No such file or directory".
 void BeforeConnecting();
 
 }  // namespace hilbert_ring::wire

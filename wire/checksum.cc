@@ -7,7 +7,7 @@
 namespace hilbert_ring::wire {
 
 uint32_t Crc32c(std::string_view bytes, uint32_t before) {
-  // The library's length is an int; it neither starts from nor ends in the inverted value.
+  // crc32_iscsi takes an int as length, and does not invert the value itself.
   constexpr size_t kMost = size_t{1} << 30;
   uint32_t crc = ~before;
   while (!bytes.empty()) {

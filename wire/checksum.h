@@ -1,4 +1,4 @@
-// CRC32C (Castagnoli), by the processor's instruction where it has one.
+// CRC32C (Castagnoli), by the processor's instruction if it has one.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace hilbert_ring::wire {
 
-// Of bytes that follow others, whose checksum is `before`; 0 for none.
+// `before`: checksum of the bytes before these; 0 at the start.
 uint32_t Crc32c(std::string_view bytes, uint32_t before = 0);
 
 }  // namespace hilbert_ring::wire

@@ -27,8 +27,7 @@ absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {
       ordering.curve = Curve::kMorton;
       break;
     case v1::CURVE_AUTO:
-      return BadField("ordering.curve",
-                      "is auto, which Plan alone takes: it says what suits a job");
+      return BadField("ordering.curve", "is auto, must be hilbert or morton in a job");
     default:
       return BadField("ordering.curve", "is unspecified or unknown");
   }

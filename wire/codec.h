@@ -1,4 +1,4 @@
-// Engine values to and from the messages of hilbert_ring.v1.
+// Converts engine values to and from messages of hilbert_ring.v1.
 #pragma once
 
 #include <optional>
@@ -12,39 +12,33 @@
 
 namespace hilbert_ring::wire {
 
-// Largest payload of a chunk, in either direction: 4 MiB less 64 KiB, so that no message exceeds 4
-// MiB.
+// Largest payload of a chunk in either direction. The 64 KiB left keep each message within 4 MiB.
 inline constexpr int64_t kMaxPayloadBytes = (4 << 20) - (64 << 10);
 inline constexpr int kMaxMessageBytes = 4 << 20;
 
-// INVALID_ARGUMENT, naming the field, when an enum is unspecified or unknown, or segments and
-// dilations differ in number. Values are not validated: call Validate.
+// INVALID_ARGUMENT, with the field: an enum is unspecified or unknown, or segments and dilations
+// differ in number. Does not validate values (Validate).
 absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message);
 
 v1::JobSpec EncodeJobSpec(const JobSpec& spec);
 
-// Nothing for an enum that is unspecified or unknown.
 std::optional<DataType> DecodeDataType(v1::DataType message);
 v1::DataType EncodeDataType(DataType dtype);
 
 v1::Curve CurveOf(Curve curve);
 
-// Costs and shards of a plan; `json` as `hilbert-ring plan --json` prints it.
 struct PlanSeconds {
-  double seconds = 0;  // predicted; 0: unknown
-  std::string basis = "a plan alone knows no worker";
+  double seconds = 0;  // 0: unknown
+  std::string basis = "planned without workers";
 };
 v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time = {});
 
-// Of tensors that lie in shards; nothing for any other value.
 std::optional<TensorKind> TensorKindOf(v1::Tensor tensor);
 v1::Tensor TensorOf(TensorKind tensor);
 
-// Bytes of one row of a tensor of an attention job: COORDS, Q, K, V, OUT or LSE; 0 for any other
-// value.
+// Bytes of a row of a tensor of an attention job (COORDS, Q, K, V, OUT or LSE); 0 for others.
 int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor);
 
-// "Q", "COORDS", ... for messages.
-std::string TensorName(v1::Tensor tensor);
+std::string TensorName(v1::Tensor tensor);  // "Q", "COORDS", ...
 
 }  // namespace hilbert_ring::wire

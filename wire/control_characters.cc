@@ -7,7 +7,6 @@
 namespace hilbert_ring::wire {
 namespace {
 
-// Bytes of the control character that the text begins with; 0 where it begins with none.
 size_t ControlBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
@@ -15,7 +14,7 @@ size_t ControlBytes(std::string_view text) {
   return of_unicode ? 2 : 0;
 }
 
-// The next one from `at` on; its end is where it begins, where there is no more.
+// Returns the next one from `at` on, or the empty end of the text.
 std::string_view NextControl(std::string_view text, size_t at) {
   for (; at < text.size(); ++at) {
     if (const size_t bytes = ControlBytes(text.substr(at)); bytes > 0)

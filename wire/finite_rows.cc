@@ -5,7 +5,6 @@
 namespace hilbert_ring::wire {
 namespace {
 
-// Whether all bits of the exponent are set in one of the numbers.
 template <typename Word>
 bool SomeExponentFull(const std::byte* numbers, int64_t bytes, Word exponent) {
   bool full = false;

@@ -1,4 +1,4 @@
-// Whether rows hold numbers alone that are neither NaN nor infinite.
+// Detects rows with a NaN or an infinity.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace hilbert_ring::wire {
 
-// row: numbers of this type, side by side.
+// row: contiguous numbers of this type.
 bool IsFinite(DataType type, const std::byte* row, int64_t bytes);
 
 }  // namespace hilbert_ring::wire

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kMostSizeBytes = uint64_t{1} << 62;
 
-// The power of 1024 of "k", "kb", "ki" and "kib"; 0 of "" and "b"; -1 of other texts.
+// Returns the power of 1024 ("k", "kb", "ki" and "kib": 1), 0 for "" and "b", -1 for others.
 int PowerOf(absl::string_view suffix) {
   const std::string unit = absl::AsciiStrToLower(suffix);
   if (unit.empty() || unit == "b") return 0;
@@ -61,7 +61,7 @@ std::string WrongByteCount(std::string& text) {
   if (digits.empty() || power < 0) {
     return absl::StrCat(text,
                         ", must be a number of bytes in decimal digits, or one with a suffix "
-                        "as 512MiB or 16GiB");
+                        "like 512MiB or 16GiB");
   }
   uint64_t bytes = 0;
   if (!absl::SimpleAtoi(digits, &bytes) || bytes > kMostSizeBytes >> (10 * power)) {

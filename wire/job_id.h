@@ -1,11 +1,11 @@
-// The ids of jobs that nobody named.
+// Ids of jobs without a name.
 #pragma once
 
 #include <string>
 
 namespace hilbert_ring::wire {
 
-// "job-" and 64 random bits in hexadecimal.
+// Returns "job-" and 64 random bits in hexadecimal.
 std::string DrawJobId();
 
 }  // namespace hilbert_ring::wire

@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, ".npy data are used as they lie");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr int kMaxAxes = 32;  // NumPy's own
+constexpr int kMaxAxes = 32;  // NumPy's limit
 
 struct TypeRow {
   NpyType type;
@@ -63,7 +63,6 @@ absl::StatusOr<NpyType> ParseDescr(std::string_view descr) {
                    " is not known: expected one of <f4, <f2, |V2, <u2, <i2, <i4, <u4, <i8, <u8");
 }
 
-// The Python literals that a header is made of.
 class Literal {
  public:
   explicit Literal(std::string_view text) : rest_(text) {}

@@ -17,7 +17,7 @@ enum class NpyType {
   kFloat16,
   kFloat32,
   kFloat64,
-  kRaw16,  // two bytes without a meaning to NumPy: how bfloat16 is saved
+  kRaw16,  // two bytes without a type in NumPy; bfloat16 is saved so
   kInt16,
   kUInt16,
   kInt32,
@@ -33,25 +33,25 @@ const char* NpyDescr(NpyType type);     // "<f4"
 struct NpyHeader {
   NpyType type = NpyType::kFloat32;
   std::vector<int64_t> shape;
-  bool fortran_order = false;  // the first axis varies fastest; false where both orders are one
-  int64_t data_offset = 0;     // of the first element, in the file
+  bool fortran_order = false;  // the first axis varies fastest; false if both orders are equal
+  int64_t data_offset = 0;     // in the file
   int64_t data_bytes = 0;
 };
 
-// Longest header that is read: a shape of 32 axes takes less than a kilobyte, the rest is padding.
+// Longest header that is read. A shape of 32 axes takes less than 1 KiB; the rest is padding.
 inline constexpr int64_t kMaxNpyHeaderBytes = 1 << 20;
 
-// Whether a file of this type may hold numbers of a job's: bfloat16 comes as any 16-bit integers or
-// raw 16-bit.
+// Returns whether a file of this type may hold a job's numbers. bfloat16 comes as 16-bit integers
+// or raw 16-bit.
 bool MayHold(NpyType type, DataType dtype);
 
-// The header at the start of a file, of which `file` is all bytes or at least the header's.
-// INVALID_ARGUMENT, naming the field: not a .npy file, a version that is not known, a header that
-// is truncated, too long or malformed, big-endian or structured numbers.
+// file: the whole file, or at least its header. INVALID_ARGUMENT, with the field: not a .npy file,
+// an unknown version, a truncated, too long or malformed header, or big-endian or structured
+// numbers.
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view file);
 
-// A version 1.0 header, of an array in C order, padded so that the data start at a multiple of 64
-// bytes.
+// Writes a version 1.0 header of an array in C order, padded so that the data start at a multiple
+// of 64 bytes.
 std::string FormatNpyHeader(NpyType type, std::span<const int64_t> shape);
 
 // "(4096, 8, 64)".

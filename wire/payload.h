@@ -1,4 +1,4 @@
-// The payload of a message where the transport left it: in one piece or in many.
+// A payload of a message in the transport's buffers, in one or more parts.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,11 @@ class Payload {
   int64_t bytes_ = 0;
 };
 
-// Copies a payload out, from its first byte to its last.
 class PayloadReader {
  public:
   explicit PayloadReader(const Payload& payload) : parts_(payload.parts()) {}
 
-  // The next `bytes`, which must be there: copied, or where they lie.
+  // Returns the next `bytes`, which must exist: Read copies them, Next refers to them.
   void Read(void* to, int64_t bytes);
   Payload Next(int64_t bytes);
   void Skip(int64_t bytes);
@@ -43,7 +42,7 @@ class PayloadReader {
 
   const std::vector<std::string_view>& parts_;
   size_t part_ = 0;
-  size_t offset_ = 0;  // in the part
+  size_t offset_ = 0;
 };
 
 }  // namespace hilbert_ring::wire

@@ -25,7 +25,6 @@ uint32_t BytesTag(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
-// Of a length-delimited field before its content.
 int64_t HeadBytes(uint32_t tag, int bytes) {
   return static_cast<int64_t>(CodedOutputStream::VarintSize32(tag) +
                               CodedOutputStream::VarintSize32(static_cast<uint32_t>(bytes)));
@@ -44,8 +43,8 @@ bool ReadPayload(CodedInputStream& input, int bytes, Payload& payload) {
   return true;
 }
 
-// The inner message's fields but the payload. Numbers that take more bytes than they must are not
-// for here: what the stream makes of some of them, the generated classes refuse.
+// Splits the inner message into its payload and its other fields. Returns false for varints with
+// superfluous bytes: the stream accepts some that the generated classes refuse.
 bool ReadInner(CodedInputStream& input, uint32_t payload_tag, std::string& others,
                Payload& payload) {
   int64_t least_bytes = 0;
@@ -55,7 +54,7 @@ bool ReadInner(CodedInputStream& input, uint32_t payload_tag, std::string& other
     CodedOutputStream output(&to);
     while (input.BytesUntilLimit() > 0) {
       const uint32_t tag = input.ReadTag();
-      if (tag == 0) return false;  // or cut off in its midst
+      if (tag == 0) return false;  // a tag may be cut off
       if (tag == payload_tag) {
         int bytes = 0;
         if (payload.bytes() > 0 || !input.ReadVarintSizeAsInt(&bytes)) return false;
@@ -69,8 +68,8 @@ bool ReadInner(CodedInputStream& input, uint32_t payload_tag, std::string& other
   return least_bytes + static_cast<int64_t>(others.size()) == inner_bytes;
 }
 
-// Whether no more than `left` parts are before the input's limit; what is not well-formed is left
-// to the parser. Groups, which none of our messages has, are refused.
+// Returns whether at most `left` parts lie before the input's limit. Malformed input counts as few:
+// the parser rejects it. Refuses groups, which no message of ours has.
 bool HasFewParts(CodedInputStream& input, const Descriptor& message, int& left) {
   while (const uint32_t tag = input.ReadTag()) {
     const auto type = WireFormatLite::GetTagWireType(tag);
@@ -147,7 +146,7 @@ bool SplitMessage(grpc::ByteBuffer& buffer, std::span<const PayloadFields> field
   if (!reader.status().ok()) return false;
   CodedInputStream input(&reader);
   std::string stripped;  // the outer message without the payload
-  int64_t left_out = 0;  // bytes
+  int64_t removed = 0;
   bool found = false;
   payload = Payload();
   {
@@ -167,14 +166,14 @@ bool SplitMessage(grpc::ByteBuffer& buffer, std::span<const PayloadFields> field
       if (!ReadInner(input, BytesTag(inner->payload), others, payload)) return false;
       input.PopLimit(limit);
       const int other_bytes = static_cast<int>(others.size());
-      left_out = HeadBytes(tag, bytes) + bytes - HeadBytes(tag, other_bytes) - other_bytes;
+      removed = HeadBytes(tag, bytes) + bytes - HeadBytes(tag, other_bytes) - other_bytes;
       output.WriteTag(tag);
       output.WriteVarint32(static_cast<uint32_t>(other_bytes));
       output.WriteString(others);
     }
   }
   return found && input.ConsumedEntireMessage() &&
-         static_cast<int64_t>(buffer.Length()) == std::ssize(stripped) + left_out &&
+         static_cast<int64_t>(buffer.Length()) == std::ssize(stripped) + removed &&
          outer.ParseFromString(stripped);
 }
 

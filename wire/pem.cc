@@ -24,11 +24,11 @@ using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
-// Those of TLS 1.3, in OpenSSL's words: GnuTLS and OpenSSL both take them.
+// Curves of TLS 1.3 in OpenSSL's terms; GnuTLS and OpenSSL both accept them.
 constexpr std::string_view kCurves[] = {"prime256v1", "secp384r1", "secp521r1"};
 constexpr char kKinds[] = "RSA, Ed25519, Ed448 or on the curve P-256, P-384 or P-521";
 
-// A key with a passphrase would wait for somebody to type it.
+// OpenSSL would prompt for the passphrase of a key.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*rwflag*/, void* /*user*/) { return 0; }
 
 absl::Status Wrong(const PemText& pem, absl::string_view what) {
@@ -40,7 +40,7 @@ Bio BioOf(const std::string& pem) {
   return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free);
 }
 
-// A file that is being written ends anywhere: all of it counts, not the first certificate alone.
+// Reads all certificates: a file that is being written may end anywhere.
 absl::StatusOr<std::vector<Certificate>> Certificates(const PemText& pem) {
   const Bio text = BioOf(pem.text);
   std::vector<Certificate> certificates;
@@ -90,7 +90,7 @@ absl::StatusOr<Key> KeyOf(const PemText& pem) {
   return key;
 }
 
-// By the security level of this machine's OpenSSL, as gRPC takes it.
+// Checks the certificate against the security level of this machine's OpenSSL, as gRPC does.
 absl::Status CheckTaken(const PemText& pem, X509* certificate) {
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_method()),
                                                                   &SSL_CTX_free);
@@ -102,7 +102,7 @@ absl::Status CheckTaken(const PemText& pem, X509* certificate) {
                                  why == nullptr ? "no reason" : why));
 }
 
-// Written anew: the files may hold other things besides, as each the other's.
+// Writes a new text, because the files may hold more, such as each other's content.
 absl::StatusOr<std::string> OneText(const std::vector<Certificate>& chain, EVP_PKEY* key) {
   const Bio text(BIO_new(BIO_s_mem()), &BIO_free);
   bool written = text != nullptr;

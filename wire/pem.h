@@ -1,5 +1,5 @@
-// Certificates, keys and authorities in PEM, checked before a connection is made with them: gRPC
-// says of them that an address list is empty.
+// Checks certificates, keys and authorities in PEM before a connection. gRPC's own error for them
+// is an empty address list.
 //
 //   RETURN_IF_ERROR(CheckAuthorities({.name = "--ca: ca.crt", .text = ca}));
 //   ASSIGN_OR_RETURN(const std::string identity, CheckIdentity(cert, key));
@@ -17,13 +17,13 @@ struct PemText {
   std::string text;
 };
 
-// INVALID_ARGUMENT, by its name: it holds no certificate, or one that is damaged or cut off.
+// INVALID_ARGUMENT, with the name: it holds no certificate, or a damaged or truncated one.
 absl::Status CheckAuthorities(const PemText& ca);
 
-// The chain, the process's own certificate first, and its key in one text in PEM. INVALID_ARGUMENT,
-// by the name of the one that is wrong: as CheckAuthorities; no key without a passphrase; a key of
-// another certificate, or of a kind that gRPC or the HTTP server does not take. A certificate that
-// has expired is not wrong: its file may be replaced at any time.
+// Returns the chain, the process's own certificate first, and its key as one text in PEM.
+// INVALID_ARGUMENT, with the name: as CheckAuthorities, or no key without a passphrase. Also for a
+// key of another certificate, or of a kind that gRPC or the HTTP server rejects. An expired
+// certificate is accepted, because its file may be replaced at any time.
 absl::StatusOr<std::string> CheckIdentity(const PemText& cert, const PemText& key);
 
 }  // namespace hilbert_ring::wire

@@ -1,5 +1,4 @@
-// A bidirectional stream of a client whose messages are buffers, to be split and joined with
-// wire/payload_message.h.
+// A bidirectional stream of a client with buffers as messages (wire/payload_message.h).
 #pragma once
 
 #include <memory>
@@ -13,8 +12,7 @@ namespace hilbert_ring::wire {
 
 using RawStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// What the generated stub does for its own messages. `method`, "/package.Service/Method", channel
-// and context must outlive the stream.
+// `method` ("/package.Service/Method"), channel and context must outlive the stream.
 std::unique_ptr<RawStream> OpenRawStream(grpc::Channel& channel, const char* method,
                                          grpc::ClientContext& context);
 

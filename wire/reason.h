@@ -1,6 +1,5 @@
-// The reasons of the service's statuses, one line each: the name on the wire, the code that it
-// comes with, who may make the call again, and what it means. docs/errors.md is this table for
-// readers.
+// The reasons of the service's statuses: name on the wire, code, retries and meaning.
+// docs/errors.md has the same table.
 #pragma once
 
 #include <span>
@@ -11,16 +10,16 @@
 namespace hilbert_ring::wire {
 
 enum class TryAgain {
-  kNobody,            // the same call fails again
-  kService,           // the service, on other workers within its limit of retries
-  kServiceAndClient,  // and then the client, under the same job id
+  kNobody,            // a retry fails again
+  kService,           // the service retries on other workers, within its limit
+  kServiceAndClient,  // the client may retry after the service, under the same job id
   kClient,
-  kLater,  // the client, after the time that the status says
+  kLater,  // the client retries after the status's retry-after
 };
 
 struct Reason {
   std::string_view name;
-  // Where the service finds out itself; one that comes from below keeps its own.
+  // Code of an error that the service finds itself; other errors keep their own.
   absl::StatusCode code;
   TryAgain again;
   std::string_view meaning;
@@ -31,7 +30,7 @@ namespace reason {
 using enum absl::StatusCode;
 using enum TryAgain;
 
-// What the client asks for.
+// The client's request.
 inline constexpr Reason kInvalidOpen = {"INVALID_OPEN", kInvalidArgument, kNobody,
                                         "a request, or a field of it, is wrong"};
 inline constexpr Reason kInvalidSpec = {"INVALID_SPEC", kInvalidArgument, kNobody,
@@ -57,9 +56,9 @@ inline constexpr Reason kModelChanged = {"MODEL_CHANGED", kFailedPrecondition, k
 inline constexpr Reason kModelNotOnWorkers = {"MODEL_NOT_ON_WORKERS", kUnavailable, kClient,
                                               "no worker that is up has this version of the model"};
 
-// Who asks.
+// The caller.
 inline constexpr Reason kAuthToken = {"AUTH_TOKEN", kUnauthenticated, kNobody,
-                                      "the call has no token, or none of the service's"};
+                                      "the call has no token, or an unknown one"};
 inline constexpr Reason kRole = {"ROLE", kPermissionDenied, kNobody,
                                  "the role of the caller's token may not do this"};
 inline constexpr Reason kOverQuota = {"OVER_QUOTA", kOutOfRange, kNobody,
@@ -72,13 +71,13 @@ inline constexpr Reason kBadCoordinates = {"BAD_COORDINATES", kInvalidArgument, 
                                            "coordinates are out of range"};
 inline constexpr Reason kChunkMisshapen = {
     "CHUNK_MISSHAPEN", kInvalidArgument, kNobody,
-    "a chunk is none of the job's, or its rows are not the next ones"};
+    "a chunk is not part of the job, or its rows are not the next ones"};
 inline constexpr Reason kChunkMissing = {"CHUNK_MISSING", kInvalidArgument, kNobody,
                                          "the client ended before all rows had come"};
 inline constexpr Reason kChecksumMismatch = {"CHECKSUM_MISMATCH", kDataLoss, kNobody,
-                                             "bytes of rows are not those that were sent"};
+                                             "received rows differ from the sent ones"};
 
-// Tensors by reference.
+// Tensors passed by path.
 inline constexpr Reason kNoDataRoot = {"NO_DATA_ROOT", kFailedPrecondition, kNobody,
                                        "the service takes no files (--data-root)"};
 inline constexpr Reason kDataRootGone = {"DATA_ROOT_GONE", kUnavailable, kClient,
@@ -99,7 +98,7 @@ inline constexpr Reason kFileNoSpace = {"FILE_NO_SPACE", kResourceExhausted, kNo
 inline constexpr Reason kFileIo = {"FILE_IO", kInternal, kNobody,
                                    "the system could not read or write a file"};
 
-// Room and turns.
+// Limits of calls, memory and the queue.
 inline constexpr Reason kTooManyCalls = {
     "TOO_MANY_CALLS", kResourceExhausted, kLater,
     "calls, or plans, are at their limit, of all or of this peer"};
@@ -107,11 +106,11 @@ inline constexpr Reason kWaitingMemory = {
     "WAITING_MEMORY", kResourceExhausted, kLater,
     "memory of jobs that wait, coordinates or streams is at its limit"};
 inline constexpr Reason kQueueFull = {"QUEUE_FULL", kResourceExhausted, kLater,
-                                      "as many jobs wait as may"};
+                                      "the queue of waiting jobs is full"};
 inline constexpr Reason kQueueTimeout = {"QUEUE_TIMEOUT", kResourceExhausted, kLater,
                                          "the job's turn did not come in time"};
 
-// The client's pace, and who ends a job.
+// The client's pace, and the end of jobs.
 inline constexpr Reason kClientIdle = {
     "CLIENT_IDLE", kDeadlineExceeded, kNobody,
     "the client neither sent nor read in time, or below the least rate"};
@@ -144,22 +143,20 @@ inline constexpr Reason kHeldRowsMemory = {"HELD_ROWS_MEMORY", kResourceExhauste
 inline constexpr Reason kRowsLost = {"ROWS_LOST", kAborted, kNobody,
                                      "rows died with a worker, and the client does not resend"};
 inline constexpr Reason kRowMismatch = {"ROW_MISMATCH", kDataLoss, kNobody,
-                                        "a row computed again is another (--check-rows)"};
+                                        "a row differs when computed again (--check-rows)"};
 inline constexpr Reason kRingLeased = {"RING_LEASED", kFailedPrecondition, kNobody,
                                        "another job has the ring, or it was formed anew since"};
 inline constexpr Reason kJoinToken = {
     "JOIN_TOKEN", kUnauthenticated, kNobody,
-    "the join token, or the coordinator's own, is missing or another"};
+    "the join token, or the coordinator's own, is missing or wrong"};
 inline constexpr Reason kPeerName = {
     "PEER_NAME", kUnauthenticated, kNobody,
-    "a worker's certificate has another name, or a caller's has none"};
+    "a worker's certificate has the wrong name, or a caller's has no name"};
 
 }  // namespace reason
 
-// All of them, in the order above.
 std::span<const Reason> AllReasons();
 
-// Null for a name that is none of them.
 const Reason* FindReason(std::string_view name);
 
 }  // namespace hilbert_ring::wire

@@ -13,10 +13,10 @@
 namespace hilbert_ring::wire {
 namespace {
 
-// Kinds of gRPC whose names are no host with a port.
+// gRPC's name kinds without host and port.
 constexpr const char* kOtherKinds[] = {"unix:", "unix-abstract:", "vsock:", "xds:"};
 
-// Whether it begins so; the rest is left.
+// Removes the start and returns true if the text has it.
 bool Consume(std::string_view& text, std::string_view start) {
   if (!text.starts_with(start)) return false;
   text.remove_prefix(start.size());
@@ -31,7 +31,7 @@ std::string FaultOfPort(std::string_view digits) {
   return absl::StrCat("has port \"", std::string(digits), "\", expected 1 to 65535");
 }
 
-// Of what stands in brackets, with or without a zone.
+// text: the content of the brackets, with or without a zone.
 bool IsIpv6(std::string_view text) {
   std::array<unsigned char, sizeof(in6_addr)> bytes;
   const size_t zone = std::min(text.find('%'), text.size());
@@ -61,7 +61,6 @@ std::string FaultOfHostPort(std::string_view address) {
   return FaultOfPort(address.substr(colon + 1));
 }
 
-// Empty, or what is wrong.
 std::string Fault(std::string_view address) {
   if (address.empty()) return "is empty";
   if (std::any_of(address.begin(), address.end(), [](char c) { return absl::ascii_isspace(c); })) {
@@ -85,7 +84,7 @@ std::string Fault(std::string_view address) {
     return FaultOfHostPort(address);
   }
   if (Consume(address, "ipv4:") || Consume(address, "ipv6:")) {
-    while (true) {  // several, with a comma between
+    while (true) {  // several addresses, separated by commas
       const size_t comma = address.find(',');
       std::string fault = FaultOfHostPort(address.substr(0, comma));
       if (!fault.empty() || comma == std::string_view::npos) return fault;
@@ -109,7 +108,7 @@ absl::Status CheckServerAddress(std::string_view flag, const std::string& addres
 }
 
 absl::Status CheckServerName(std::string_view flag, const std::string& name) {
-  constexpr size_t kMostCharacters = 253;  // of a host's name
+  constexpr size_t kMostCharacters = 253;
   if (name.size() <= kMostCharacters) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(std::string(flag), " is a name of ", name.size(),
                                                  " characters, must be of ", kMostCharacters,

@@ -1,4 +1,4 @@
-// Addresses that people give.
+// Checks addresses that users give.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace hilbert_ring::wire {
 
-// OK for "host:port", "[IPv6]:port" and names of gRPC's own kinds ("dns:///host:port",
-// "unix:/path"); else INVALID_ARGUMENT, naming the flag and what is wrong: gRPC would take https's
-// port where there is none, the port modulo 65,536, and look up a host "http" where there is a URL.
-// The Python client has the same rules (_server_address.py). Tests of both read the cases of
+// Accepts "host:port", "[IPv6]:port" and names of gRPC's own kinds ("dns:///host:port",
+// "unix:/path"). INVALID_ARGUMENT otherwise, with the flag and the fault. gRPC would use https's
+// port without one, take a port modulo 65,536, and look up a host "http" of a URL. The Python
+// client has the same rules (_server_address.py); tests of both read
 // tests/unit/wire/server_addresses.json.
 absl::Status CheckServerAddress(std::string_view flag, const std::string& address);
 
-// Of a name that a certificate must have, empty or of 253 characters at most; else
-// INVALID_ARGUMENT. gRPC 1.51 ends the process over a name of thousands.
+// Accepts the name required of a certificate, empty or of at most 253 characters. INVALID_ARGUMENT
+// otherwise: gRPC 1.51 ends the process over a name of thousands.
 absl::Status CheckServerName(std::string_view flag, const std::string& name);
 
 }  // namespace hilbert_ring::wire

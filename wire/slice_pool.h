@@ -1,5 +1,5 @@
-// Payloads for a transport that may hold on to a message after it was written, in buffers
-// that are used again: memory that was just used is cheap, memory from the system is not.
+// Reuses buffers of payloads, which the transport may hold after a write: recently used memory is
+// cheaper than new memory from the system.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 
 namespace hilbert_ring::wire {
 
-// Holds as many buffers as were ever out at once, until it and the last slice are gone. Slices may
-// be let go of by any thread.
+// Keeps every buffer that it allocated until the pool and the last slice are gone. Any thread may
+// drop slices.
 class SlicePool {
  public:
-  // For payloads of at most `bytes` each.
+  // bytes: the largest payload.
   explicit SlicePool(int64_t bytes);
 
-  // A buffer to be filled, which goes back when nobody holds it any more: once filled, SliceOf its
-  // first bytes with it as their owner. Aligned for any number.
+  // Returns a buffer to fill, aligned for any number. SliceOf takes its first bytes with the buffer
+  // as their owner; the last owner returns it to the pool.
   std::shared_ptr<char[]> Take();
 
   grpc::Slice Copy(std::string_view payload);

@@ -19,19 +19,17 @@ namespace {
 
 constexpr std::string_view kReasonPayload = "hilbert-ring/reason";
 
-// Of ErrorInfo's metadata.
 constexpr char kFieldKey[] = "field";
 constexpr char kLimitKey[] = "limit";
 constexpr char kPeerKey[] = "peer";
 
-// absl and gRPC number their codes alike.
 static_assert(static_cast<int>(absl::StatusCode::kInvalidArgument) ==
               grpc::StatusCode::INVALID_ARGUMENT);
 static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
               grpc::StatusCode::UNAUTHENTICATED);
 
-// A status travels in the trailer, whose bytes gRPC bounds to 8 KiB; the message is there twice,
-// and in one of them a byte that is not printable ASCII takes three.
+// A status travels in the trailer, which gRPC limits to 8 KiB. The message is there twice, once
+// with three bytes for each byte that is not printable ASCII.
 constexpr size_t kMostMessageBytes = 1024;
 
 void AddField(const absl::Status& status, google::rpc::ErrorInfo& info) {
@@ -63,7 +61,7 @@ absl::Status WithPeerOf(const google::rpc::ErrorInfo& info, const absl::Status& 
   return WithPeer(status, rank);
 }
 
-// gRPC writes IPv6 addresses as in a URI: "ipv6:%5B::1%5D:8001" is "[::1]:8001".
+// gRPC writes IPv6 addresses as in a URI: "ipv6:%5B::1%5D:8001" for "[::1]:8001".
 std::string WithBrackets(const std::string& text) {
   constexpr absl::string_view kBegin = "ipv6:%5B";
   if (!absl::StrContains(text, kBegin)) return text;

@@ -1,5 +1,5 @@
-// One table between absl::Status and grpc::Status. A status that leaves the service carries a
-// google.rpc.ErrorInfo with a reason (wire/reason.h), and a retry retry_after where one is known.
+// Converts between absl::Status and grpc::Status. A status that leaves the service carries a
+// google.rpc.ErrorInfo with a reason (wire/reason.h).
 #pragma once
 
 #include <string>
@@ -13,26 +13,24 @@ namespace hilbert_ring::wire {
 
 inline constexpr std::string_view kErrorDomain = "hilbert-ring";
 
-// An error of the reason's code.
 absl::Status ErrorOf(const Reason& reason, std::string_view message);
 
 // Attaches a reason to a status that is not OK and keeps its code. The innermost reason wins.
 absl::Status WithReason(absl::Status status, const Reason& reason);
 
-// As a peer said it.
 absl::Status WithReason(absl::Status status, std::string_view name);
 
-// The reason's name; a default by code when none is attached ("INVALID_ARGUMENT").
+// Returns the reason's name; without a reason the code's name ("INVALID_ARGUMENT").
 std::string ReasonOf(const absl::Status& status);
 bool HasReason(const absl::Status& status, const Reason& reason);
 
-// What is used up comes free without anybody's doing: RESOURCE_EXHAUSTED, but for reasons that say
-// that nobody is to try again.
+// Returns true for RESOURCE_EXHAUSTED, unless its reason excludes retries: the resource becomes
+// free by itself.
 bool MayHelpLater(const absl::Status& status);
 
-// Code, message, and reason, field, limit and peer (engine/base/peer_error.h) in an ErrorInfo, in
-// either direction. A message of more than 1,024 bytes is cut short; control characters of one that
-// comes are escaped, for a worker's goes on to logs and to callers' terminals.
+// Converts code, message, and in an ErrorInfo the reason, field, limit and peer
+// (engine/base/peer_error.h). Messages are cut to 1,024 bytes. Control characters of received
+// messages are escaped, because logs and callers' terminals show them.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

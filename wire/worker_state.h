@@ -1,4 +1,4 @@
-// Words for a worker's state, in tables and as a metric's label.
+// Names of a worker's state in tables and metrics.
 #pragma once
 
 #include <string_view>
@@ -20,7 +20,7 @@ inline std::string_view NameOf(v1::ClusterWorker::State state) {
     case v1::ClusterWorker::STATE_BACKING_OFF:
       return "backing_off";
     default:
-      return "unknown";  // of a service that is newer than this program
+      return "unknown";  // from a newer service
   }
 }
 

@@ -23,7 +23,6 @@ namespace {
 
 using client::JobFiles;
 
-// What would be named where the job is one by reference.
 absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const AttendCommand& command,
                                                         const JobFiles& inputs) {
   std::vector<client::TensorPath> tensors = {{v1::TENSOR_Q, command.job.q},
@@ -33,7 +32,7 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const AttendCommand& com
   if (!command.lse.empty()) tensors.push_back({v1::TENSOR_LSE, command.lse});
   if (inputs.job.coordinates) {
     if (inputs.job.coords_path.empty()) {
-      return absl::FailedPreconditionError("coordinates stand in the spec, not in a file");
+      return absl::FailedPreconditionError("coordinates are in the spec, must be in a file");
     }
     tensors.push_back({v1::TENSOR_COORDS, inputs.job.coords_path});
   }
@@ -69,7 +68,7 @@ absl::Status CheckGiven(const AttendCommand& command) {
                                  : stream.epoch_tokens > 0 ? "--epoch"
                                                            : nullptr;
   if (of_streams == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(of_streams, " is for --stream"));
+  return absl::InvalidArgumentError(absl::StrCat(of_streams, " needs --stream"));
 }
 
 absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const JobFiles& files,

@@ -34,12 +34,11 @@
 namespace hilbert_ring::cli {
 namespace {
 
-// Jobs of a call: their files are open at once.
+// All files of a call's jobs are open at once.
 constexpr size_t kJobsOfACall = 128;
 
 constexpr size_t kMaxJobsBytes = size_t{256} << 20;
 
-// A job as its line says it.
 struct Line {
   int64_t number = 0;
   JobFlags job;
@@ -157,8 +156,8 @@ void Tell(const GlobalOptions& global, const Line& line, const absl::StatusOr<v1
   std::printf("%s\n", wire::PrintableJson(json.dump()).c_str());
 }
 
-// Jobs of one call. An error: one of them cannot be opened, and nothing was sent; after an earlier
-// call it fails alone.
+// Runs the jobs of one call. Returns an error if a job of the command's first call cannot be
+// opened; nothing was sent then. Later such a job fails alone.
 absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::Time begun,
                  std::span<const Line> lines, Total& total) {
   std::vector<absl::StatusOr<OpenedJob>> opened;
@@ -174,7 +173,7 @@ absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::
     }
   }
   JobTeller teller(global);
-  // Files that change end their own job alone, when all have ended.
+  // A changed file fails only its own job, after all have ended.
   const client::JobOptions options =
       OptionsOf(global, command.call, begun, teller, [] { return true; });
   auto reports = client::AttendMany(global.server, jobs, options);

@@ -29,7 +29,7 @@ absl::Status CheckFlags(const AttendCommand& command) {
   const JobFlags& job = command.job;
   const bool apart = !job.q.empty() || !job.k.empty() || !job.v.empty();
   if (!stream.qkv.empty() && apart) {
-    return absl::InvalidArgumentError("--qkv has all of q, k and v: leave out --q, --k and --v");
+    return absl::InvalidArgumentError("--qkv has all of q, k and v: omit --q, --k and --v");
   }
   if (stream.qkv.empty() && (job.q.empty() || job.k.empty() || job.v.empty())) {
     return absl::InvalidArgumentError("--stream needs --q, --k and --v, or --qkv");
@@ -78,7 +78,6 @@ absl::StatusOr<Stream> OpenStream(const AttendCommand& command, const JobSpec& s
   return stream;
 }
 
-// Returns the exit code.
 int NotOpened(const GlobalOptions& global, const absl::Status& status) {
   const bool ended = absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
   return ended ? ServiceFailed(global, status) : BadInput(global, status);
@@ -89,7 +88,8 @@ absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand
                                 int& attempts) {
   JobTeller teller(global);
   client::JobOptions options = OptionsOf(global, command.call, start, teller, [] { return true; });
-  // The first interrupt of a stream that has begun is its end: what has come is computed.
+  // After the stream has begun, the first interrupt ends its input, so that rows already read are
+  // computed.
   std::atomic<bool> begun = false;
   options.cancelled = [&begun] { return !begun && Interrupted(); };
   client::AttendStreamCalls calls{.spec = spec,
@@ -110,7 +110,7 @@ absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand
 }  // namespace
 
 int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
-  // Threads that pass messages to each other would each keep memory for as many.
+  // More arenas would each keep freed memory, because threads pass messages to each other.
   mallopt(M_ARENA_MAX, 1);
   for (const absl::Status& status : {CheckFlags(command), CheckPaths(global, command)}) {
     if (!status.ok()) return BadInput(global, status);

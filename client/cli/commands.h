@@ -13,13 +13,11 @@
 
 namespace hilbert_ring::cli {
 
-// The process's exit codes.
 inline constexpr int kExitOk = 0;
-// The service or a job failed, `verify` found a deviation, or what is printed found no room.
+// The service or a job failed, `verify` found a deviation, or stdout cannot be written.
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitBadInput = 2;  // command line, spec or files; nothing was sent
 
-// How results are printed on stdout.
 enum class OutputFormat { kText, kJson };
 
 struct GlobalOptions {
@@ -28,88 +26,83 @@ struct GlobalOptions {
   OutputFormat format = OutputFormat::kText;
 };
 
-// How a job is called, whichever it is.
 struct CallFlags {
-  std::string report, trace;  // paths; empty: none
+  std::string report, trace;  // paths; empty: not written
   std::string job_id;
   std::optional<double> deadline_seconds;  // of the whole job; above 0
-  std::optional<double> outage_seconds;    // of one outage of the service, at most
+  std::optional<double> outage_seconds;    // limit of one outage of the service
   int max_attempts = 10;
 };
 
-// Whether tensors are named, as files that the service sees, or sent.
 struct ReferenceFlags {
   std::string by_reference = "auto";  // or "always", "never"
-  std::string
-      data_root;  // the service's, where this machine sees it; empty: where the service does
+  std::string data_root;              // on this machine; empty: the service's own path
 };
 
-// Rows without end, in place of .npy files.
 struct StreamFlags {
   bool stream = false;
-  std::string qkv;           // path; empty: q, k and v have one each
-  bool follow = false;       // files grow
-  int64_t epoch_tokens = 0;  // 0: as many as the service takes
+  std::string qkv;           // path; empty: q, k and v have their own files
+  bool follow = false;       // regular files grow
+  int64_t epoch_tokens = 0;  // 0: the service's maximum
 };
 
 struct AttendCommand {
   JobFlags job;
   CallFlags call;
-  std::string out;  // path
-  std::string lse;  // path; empty: none
+  std::string out;
+  std::string lse;  // path; empty: not written
   ReferenceFlags reference;
   StreamFlags stream;
 };
 
 struct ManyCommand {
   std::string jobs;  // path of lines of JSON; "-": stdin
-  JobFlags job;      // what jobs have that do not say otherwise; no tensors
-  CallFlags call;    // of all of them; neither report, trace nor job_id
+  JobFlags job;      // defaults of all jobs, without tensors
+  CallFlags call;    // of all jobs; without report, trace and job_id
 };
 
-// The file of --slide, and the options of the command `slide` for it.
 inline constexpr char kPatchesFlag[] = "--patches";
 struct SlideFlags {
-  std::string file;                            // empty: none
-  std::map<std::string, std::string> options;  // by flag, as given; empty: not given
+  std::string file;                            // empty: not given
+  std::map<std::string, std::string> options;  // by flag; empty: not given
 };
 
 struct EncodeCommand {
   CallFlags call;
   ReferenceFlags reference;
-  SlideFlags slide;                          // in place of tiles and coords
+  SlideFlags slide;                          // instead of tiles and coords
   std::string model, out;                    // a name, and a path
   std::string tiles, coords, attention_map;  // paths; empty: none
-  std::string pool, final_norm;              // as given; empty: as the model has it
+  std::string pool, final_norm;              // empty: the model's
   std::string layers = "last";
   std::string compute = "float32";
   std::vector<int64_t> sequence_lengths;  // empty: one slide
   std::optional<int64_t> attention_map_layer;
   bool attention_map_heads = false;
-  bool plan = false;  // nothing is sent, and out may be empty
-  int workers = 0;    // of the plan; 0: as many as have the model
+  bool plan = false;  // sends nothing; out may be empty
+  int workers = 0;    // of the plan; 0: all that have the model
 };
 
 struct PlanCommand {
   JobFlags job;
-  int workers = 0;  // 0: as many as the service has; with local: 1
+  int workers = 0;  // 0: all that the service has; with local: 1
   bool local = false;
 };
 
 struct VerifyCommand {
   JobFlags job;
-  std::string out;  // path
-  std::string lse;  // path; empty: none
+  std::string out;
+  std::string lse;  // path; empty: not checked
   int64_t rows = 64;
   uint64_t seed = 0;
 };
 
 struct CancelCommand {
   std::string job_id;
-  std::string caller;  // whose; empty: one's own
+  std::string caller;  // the job's owner; empty: the caller
 };
 
-// Each prints its result on stdout, errors on stderr, and returns an exit code.
+// Each prints its result on stdout and errors on stderr, and returns an exit code.
 int RunAttend(const GlobalOptions& global, const AttendCommand& command);
 int RunAttendStream(const GlobalOptions& global, const AttendCommand& command);
 int RunAttendMany(const GlobalOptions& global, const ManyCommand& command);

@@ -18,17 +18,17 @@ namespace {
 struct Word {
   std::string name;  // "attend", "--spec"
   std::string help;
-  bool takes_value = false;         // of an option
-  std::vector<std::string> values;  // of an option or an argument, where they are known
+  bool takes_value = false;
+  std::vector<std::string> values;  // of an option or an argument, if they are known
 };
 
 struct Command {
-  Word word;  // with the values of its argument
+  Word word;  // its values are its argument's
   std::vector<Word> options;
 };
 
-// Those of an option or argument of the type "a|b|c", but for what stands for others ("N,...");
-// none where any value will do.
+// Returns the values of an option or argument of type "a|b|c", without placeholders ("N,...");
+// empty if any value is allowed.
 std::vector<std::string> ValuesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type.find('|') == std::string::npos) return {};
@@ -52,7 +52,7 @@ std::vector<Word> OptionsOf(const CLI::App& app) {
   return options;
 }
 
-// Options that stand anywhere are not a command's.
+// Global options are listed once, not with each command.
 std::vector<Command> CommandsOf(const CLI::App& app, const std::vector<Word>& global) {
   std::vector<Command> commands;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
@@ -72,9 +72,8 @@ std::string Names(const std::vector<Word>& words) {
   return absl::StrJoin(words, " ", [](std::string* out, const Word& word) { *out += word.name; });
 }
 
-// What follows an option: its values, or a file.
 std::string BashValues(const std::vector<Word>& global, const std::vector<Command>& commands) {
-  std::map<std::string, std::string> values;  // by option
+  std::map<std::string, std::string> values;
   const auto add = [&values](const std::vector<Word>& options) {
     for (const Word& option : options) {
       if (option.takes_value) values[option.name] = absl::StrJoin(option.values, " ");
@@ -131,7 +130,6 @@ complete -o default -F _hilbert_ring hilbert-ring
 )");
 }
 
-// Within single quotes.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
@@ -141,7 +139,7 @@ std::string ZshOption(const Word& option) {
       absl::StrReplaceAll(option.help, {{"[", "("}, {"]", ")"}, {"\\", ""}, {":", ";"}});
   const std::string values =
       option.values.empty() ? "_files" : absl::StrCat("(", absl::StrJoin(option.values, " "), ")");
-  // "=": the value may stand behind one, or be the next word.
+  // "=": the value follows it, or is the next word.
   return Quoted(option.takes_value ? absl::StrCat(option.name, "=[", help, "]:value:", values)
                                    : absl::StrCat(option.name, "[", help, "]"));
 }

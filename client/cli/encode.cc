@@ -60,7 +60,6 @@ std::vector<JobOutput> OutputsOf(const EncodeCommand& command, const EncodeJob& 
   return outputs;
 }
 
-// The job that the flags and the model's config make, but for what the files say.
 absl::StatusOr<EncodeJob> JobOf(const EncodeCommand& command, const v1::Model& model) {
   ASSIGN_OR_RETURN(EncodeJob job, client::JobOf(model));
   ASSIGN_OR_RETURN(job.outputs, OutputsOf(command, job.config));
@@ -80,7 +79,6 @@ client::EncodeInputs InputsOf(const EncodeJob& job, const EncodeFiles& files) {
   return inputs;
 }
 
-// What would be named where the job is one by reference.
 absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const EncodeCommand& command,
                                                         const EncodeJob& job,
                                                         const EncodeFiles& inputs) {
@@ -89,7 +87,7 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const EncodeCommand& com
     if (!inputs.coordinates->IsAsSent()) {
       return absl::FailedPreconditionError(
           absl::StrCat(command.coords,
-                       ": by reference coordinates are float64 in C order, these are others; "
+                       ": coordinates must be float64 in C order; "
                        "save them with numpy.ascontiguousarray(coords, dtype=\"f8\")"));
     }
     tensors.push_back({v1::TENSOR_TILE_COORDS, command.coords});
@@ -143,7 +141,7 @@ int PlanJob(const GlobalOptions& global, const EncodeJob& job, int workers) {
   return PrintPlan(global, job.tokens(), *plan);
 }
 
-// --slide becomes --tiles and --coords. The exit code; what is wrong has been printed.
+// Replaces --slide by --tiles and --coords. Returns the exit code; errors were printed.
 int ReadSlide(const GlobalOptions& global, const EncodeJob& job, SlideFiles& slide,
               EncodeCommand& command) {
   if (command.slide.file.empty()) return kExitOk;

@@ -17,14 +17,14 @@
 namespace hilbert_ring::cli {
 namespace {
 
-// One of "a|b|c", which is what --help shows.
+// Adds an option with the values "a|b|c", which --help shows.
 CLI::Option* Choice(CLI::App& app, const char* flag, std::string& value, const char* choices,
                     const char* help) {
   const std::vector<std::string> known = absl::StrSplit(choices, '|');
   const CLI::Validator check(
       [known, choices](const std::string& text) {
         const bool found = std::ranges::find(known, text) != known.end();
-        return found ? "" : absl::StrCat(text, ", expected ", choices);
+        return found ? "" : absl::StrCat(text, ", must be ", choices);
       },
       "");
   return app.add_option(flag, value, help)->type_name(choices)->check(check);
@@ -41,11 +41,11 @@ absl::StatusOr<std::vector<int64_t>> StatesOf(const std::string& layers,
   for (const auto number : absl::StrSplit(layers, ',')) {
     if (!absl::SimpleAtoi(number, &states.emplace_back())) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--layers: ", layers, ", expected all, last or numbers as 1,5,12"));
+          absl::StrCat("--layers: ", layers, ", must be all, last or numbers like 1,5,12"));
     }
     if (states.back() < 0 || states.back() > config.layers) {
       return absl::OutOfRangeError(absl::StrCat(
-          "--layers: ", states.back(), " is none of the model's, must be 0 to ", config.layers));
+          "--layers: ", states.back(), " is no state of the model, must be 0 to ", config.layers));
     }
   }
   return states;
@@ -66,50 +66,50 @@ void AddEncodeFlags(CLI::App& app, EncodeCommand& command) {
   const auto file = [&app](const char* flag, std::string& value, const char* help) {
     return app.add_option(flag, value, help)->type_name("FILE");
   };
-  app.add_option("--model", command.model, "its name, as models prints it")
+  app.add_option("--model", command.model, "name of the model, as printed by models")
       ->type_name("NAME")
       ->required();
-  file("--tiles", command.tiles, ".npy: [tiles, tile_dim]; needed without --slide")->check(path);
+  file("--tiles", command.tiles, ".npy [tiles, tile_dim]; needed without --slide")->check(path);
   file("--coords", command.coords,
-       ".npy: [tiles, 2], x and y of each tile in the model's pixels; of models with positions");
+       ".npy [tiles, 2], x and y of each tile in the model's pixels (only models with positions)");
   AddSlideFlags(app, command.slide);
   file(
       "--out", command.out,
       ".npy to write: [slides, dim], with several layers [slides, layers, dim]; with --pool none a "
-      "row for each tile and class token; needed but with --plan")
+      "row for each tile and class token; needed without --plan")
       ->check(path);
   Choice(app, "--pool", command.pool, "class|mean|none",
-         "one vector for each slide: the class token's, or the mean of its tiles; not given: class "
-         "where the model has one");
+         "vector of each slide: the class token's, or the mean of its tiles (default: class if the "
+         "model has a class token)");
   const CLI::Validator given(
       [](const std::string& text) {
-        return text.empty() ? "is empty, expected all, last or numbers" : "";
+        return text.empty() ? "is empty, must be all, last or numbers" : "";
       },
       "");
   app.add_option("--layers", command.layers,
-                 "layers of the result: all, last, or numbers in the order of the result; default: "
-                 "last")
+                 "layers of the result: all, last, or numbers in the order of the result (default: "
+                 "last)")
       ->type_name("all|last|N,...")
       ->check(given);
   Choice(app, "--final-norm", command.final_norm, "apply|skip",
-         "the norm behind the model's last layer; not given: applied where the last layer alone is "
-         "wanted");
+         "norm behind the model's last layer (default: apply if only the last layer is requested)");
   Choice(app, "--compute", command.compute, "float32|bfloat16", "type of products and attention")
       ->capture_default_str();
   app.add_option("--sequence-lengths", command.sequence_lengths,
-                 "tiles of each slide, where there are several; not given: all are of one")
+                 "tiles of each slide (default: one slide of all tiles)")
       ->type_name("N,...")
       ->delimiter(',');
   file("--attention-map", command.attention_map,
-       ".npy to write: [rows], what each tile and class token gets of its class token's attention");
+       ".npy to write: [rows], share of each tile and class token in its class token's attention");
   app.add_option("--attention-map-layer", command.attention_map_layer,
-                 "of the map, from 1; not given: the last")
+                 "layer of the map, from 1 (default: the last)")
       ->type_name("N");
   app.add_flag("--attention-map-heads", command.attention_map_heads,
-               "the map has a column for each head");
-  CLI::Option* const plan = app.add_flag(
-      "--plan", command.plan, "print what the job would take on the workers, and send no tiles");
-  app.add_option("--workers", command.workers, "of the plan; not given: as many as have the model")
+               "a column of the map for each head (default: their mean)");
+  CLI::Option* const plan =
+      app.add_flag("--plan", command.plan, "print the job's plan and costs, and send no tiles");
+  app.add_option("--workers", command.workers,
+                 "workers of the plan (default: all that have the model)")
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->needs(plan);

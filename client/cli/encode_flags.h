@@ -15,10 +15,10 @@ namespace hilbert_ring::cli {
 // command must outlive app.
 void AddEncodeFlags(CLI::App& app, EncodeCommand& command);
 
-// What the flags ask of a model. Where they do not say: the class token's vector (the mean of
-// models without one, every row of models that do not pool) of the last layer, with the model's
-// final norm where the last layer is all that is asked for, as published slide encoders give it.
-// Errors of CheckOutputs, and INVALID_ARGUMENT: --layers that are no list of numbers.
+// Returns the outputs that the flags request. Defaults follow published slide encoders. The layer
+// is the last; the model's final norm applies if only that layer is requested. Pooling is the class
+// token's vector, the mean without a class token, or none if the model does not pool. Errors of
+// CheckOutputs, and INVALID_ARGUMENT: --layers is not a list of numbers.
 absl::StatusOr<EncoderOutputs> OutputsOf(const EncodeCommand& command, const EncoderConfig& config);
 
 }  // namespace hilbert_ring::cli

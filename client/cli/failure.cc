@@ -35,10 +35,10 @@ Json AsJson(const absl::Status& status) {
   return json;
 }
 
-// text: what people read; json: what programs do.
+// People read `text`, programs `json`.
 void Print(const GlobalOptions& global, const std::string& text, const Json& json) {
   if (global.format == OutputFormat::kJson) {
-    // A message may quote bytes of a file that are no UTF-8.
+    // A message may quote a file's bytes that are not UTF-8.
     const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::fprintf(stderr, "%s\n", wire::PrintableJson(line).c_str());
   } else {
@@ -57,9 +57,9 @@ absl::Status WithWords(const absl::Status& status) {
   if (!status.message().empty()) return status;
   const char* words =
       absl::IsUnimplemented(status)
-          ? "the server does not know this call: it is no coordinator's gRPC port (--grpc-port, "
+          ? "the server has no such call: it is not a coordinator's gRPC port (--grpc-port, "
             "8001)"
-          : "the server said no more";
+          : "the server gave no details";
   return client::WithMessage(status, words);
 }
 

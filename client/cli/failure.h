@@ -1,5 +1,5 @@
-// How the command line says that something went wrong, or may be wrong: a line on stderr, which is
-// a JSON object where results are printed as JSON.
+// Errors, warnings and notes of the command line: a line each on stderr, as a JSON object if
+// results are printed as JSON.
 //
 //   hilbert-ring: UNAVAILABLE: no worker is there (reason NO_WORKERS)
 //   {"error":{"code":"UNAVAILABLE","reason":"NO_WORKERS","message":"no worker is there"}}
@@ -16,16 +16,16 @@
 
 namespace hilbert_ring::cli {
 
-// An error; the reason is left out where it says no more than the code. Return the exit code.
+// Print an error, with its reason if that differs from the code, and return the exit code.
 int BadInput(const GlobalOptions& global, const absl::Status& status);
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status);
-int NotPrinted(const GlobalOptions& global, const absl::Status& status);  // what was done
+int NotPrinted(const GlobalOptions& global,
+               const absl::Status& status);  // after a command that was done
 
-// An error that came without words, with some. gRPC's own answer for a method that the server does
-// not have is one.
+// Adds a message to an error without one, such as gRPC's for a method that the server lacks.
 absl::Status WithWords(const absl::Status& status);
 
-// Says why a call is made again; the same reason once in ten seconds.
+// Reports why a call is made again; the same reason at most once in ten seconds.
 class RetryTeller {
  public:
   explicit RetryTeller(const GlobalOptions& global) : global_(global) {}
@@ -34,17 +34,15 @@ class RetryTeller {
 
  private:
   const GlobalOptions& global_;
-  absl::Status told_;  // the last reason
+  absl::Status told_;
   absl::Time told_at_ = absl::InfinitePast();
 };
 
-// What the job says and its writer seldom means.
+// Prints properties of the spec that are rarely intended.
 void PrintNotes(const GlobalOptions& global, const std::vector<std::string>& notes);
 
-// How far a job is.
 void PrintProgress(const GlobalOptions& global, const ProgressLine& line, absl::Time now);
 
-// What may be wrong with a result that was written.
 void PrintWarning(const GlobalOptions& global, const std::string& warning);
 
 }  // namespace hilbert_ring::cli

@@ -12,13 +12,13 @@ namespace {
 
 absl::Status CheckStdout(const GlobalOptions& global,
                          const std::vector<client::NamedFile>& outputs) {
-  std::string first;  // output that is stdout; empty: none yet
+  std::string first;
   for (const client::NamedFile& output : outputs) {
     if (!client::IsStdout(output.path)) continue;
     const std::string text = absl::StrCat(output.name, " ", output.path);
     if (global.format == OutputFormat::kJson) {
       return absl::InvalidArgumentError(
-          absl::StrCat(text, ": stdout has what --json prints; leave out one of them"));
+          absl::StrCat(text, ": stdout has what --json prints; omit one of them"));
     }
     if (!first.empty()) {
       return absl::InvalidArgumentError(

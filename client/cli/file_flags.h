@@ -1,5 +1,4 @@
-// The files that a command reads and those that it writes, by their flags, checked before any is
-// touched.
+// Checks the input and output files of a command by their flags, before any is touched.
 //
 //   RETURN_IF_ERROR(CheckFiles(global, {{"--q", command.q}}, {{"--out", command.out}}));
 #pragma once
@@ -12,13 +11,13 @@
 
 namespace hilbert_ring::cli {
 
-// INVALID_ARGUMENT: an output would replace an input, a file with which the caller shows who it is
-// (--token-file, --ca, --cert, --key, or its variable), or another output; or two things would be
-// written to stdout, one of which may be what --json prints.
+// INVALID_ARGUMENT: an output would replace an input, another output, or a file of the caller's
+// identity (--token-file, --ca, --cert, --key, or its variable). Also if two results, such as that
+// of --json, would go to stdout.
 absl::Status CheckFiles(const GlobalOptions& global, std::vector<client::NamedFile> inputs,
                         const std::vector<client::NamedFile>& outputs);
 
-// Whether one of these paths is stdout, so that nothing else may be printed there.
+// Returns whether a path is stdout, so that nothing else may be printed there.
 bool TakeStdout(const std::vector<std::string>& paths);
 
 }  // namespace hilbert_ring::cli

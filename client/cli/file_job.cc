@@ -18,7 +18,7 @@ namespace {
 
 using client::NpyWriter;
 
-// Differs between what is written at a path and what was there before.
+// Identity and time of a file, to detect a rewrite.
 struct FileVersion {
   dev_t device = 0;
   ino_t inode = 0;
@@ -27,7 +27,6 @@ struct FileVersion {
   bool operator==(const FileVersion&) const = default;
 };
 
-// Nothing: there is no file.
 std::optional<FileVersion> VersionOf(const std::string& path) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) return std::nullopt;
@@ -36,7 +35,7 @@ std::optional<FileVersion> VersionOf(const std::string& path) {
                      .modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// A file system of the network remembers that a name was not there: its server is asked.
+// Refreshes the folder's entries, because network file systems cache missing names.
 void LookAgain(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   struct statx info = {};
@@ -44,11 +43,11 @@ void LookAgain(const std::string& path) {
 }
 
 absl::Status NotWritten(const std::string& why) {
-  return absl::DataLossError(absl::StrCat(why, ", though the service says that the job is done"));
+  return absl::DataLossError(
+      absl::StrCat(why, ", though the service reports that the job is done"));
 }
 
-// DATA_LOSS, naming the path: there is no file, it is the one from before, or it holds another
-// array.
+// DATA_LOSS, with the path: the file is missing, unchanged, or has another array.
 absl::Status CheckWritten(const JobOutput& output, const std::optional<FileVersion>& before) {
   LookAgain(output.path);
   const absl::StatusOr<client::NpyFile> there = client::NpyFile::Open(output.path);
@@ -65,22 +64,21 @@ absl::Status CheckWritten(const JobOutput& output, const std::optional<FileVersi
   return absl::OkStatus();
 }
 
-// Whether the service that does not take the files has a data root.
 bool HasDataRoot(const absl::Status& failure) {
   return wire::HasReason(failure, wire::reason::kDataRootGone) ||
          (absl::IsFailedPrecondition(failure) &&
           !wire::HasReason(failure, wire::reason::kNoDataRoot));
 }
 
-// The tensors as files of the service's data root; none where they are to be sent: with `auto` also
-// where the service is away, and, which stderr says, where it has a root and they are not in it.
+// Returns the tensors as files of the service's data root; empty: send them. With `auto` they are
+// also sent if the service is away. Tensors outside of its data root are sent with a warning.
 absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(const GlobalOptions& global,
                                                         const FileJob& job, absl::Time begun) {
   if (job.reference.by_reference == "never") return std::vector<v1::TensorFile>();
   const bool always = job.reference.by_reference == "always";
   if (!job.paths.ok() && always) return job.paths.status();
   if (!job.paths.ok()) return std::vector<v1::TensorFile>();
-  // The call of a job that is sent waits for a service that is away.
+  // The later call of a job with sent tensors waits for a service that is away.
   const absl::Duration outage = always ? OutageOf(job.call) : absl::ZeroDuration();
   auto files = client::NameFiles(client::Connect(global.server, global.access), *job.paths,
                                  {.path = job.reference.data_root,
@@ -89,19 +87,19 @@ absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(const GlobalOptions& glo
                                   .await_workers = always});
   if (files.ok() || always) return files;
   if (HasDataRoot(files.status())) {
-    PrintWarning(global, absl::StrCat("tensors are sent, since their files are not named: ",
+    PrintWarning(global, absl::StrCat("tensors are sent, since their files cannot pass by path: ",
                                       files.status().message()));
   }
   return std::vector<v1::TensorFile>();
 }
 
-// Whether a job by reference that failed so is sent after all, by the same command.
+// Returns whether the same command sends the tensors after this failure by path.
 bool SendsAfter(const ReferenceFlags& reference, const absl::Status& failure) {
   return reference.by_reference == "auto" && client::MaySend(failure);
 }
 
-// By reference where files are named, else the tensors are sent. The exit code, or nothing where
-// they are to be sent after all; attempts: made before, to which this adds.
+// Runs the job by path with `files`; without them sends the tensors. Returns the exit code;
+// nothing: send the tensors now. attempts: adds its own.
 std::optional<int> RunOnce(const GlobalOptions& global, const FileJob& job, absl::Time begun,
                            const std::vector<v1::TensorFile>& files, SideFiles& side,
                            int& attempts) {
@@ -111,7 +109,7 @@ std::optional<int> RunOnce(const GlobalOptions& global, const FileJob& job, absl
   if (!outputs.ok()) return BadInput(global, outputs.status());
   std::vector<std::optional<FileVersion>> before;
   for (const JobOutput& output : job.outputs) before.push_back(VersionOf(output.path));
-  // By reference the service looks after the inputs, and says which of them changed.
+  // By path the service checks the inputs and reports changed ones.
   const auto check_intact = [&] {
     if (!by_reference) RETURN_IF_ERROR(job.intact());
     return outputs->CheckIntact();

@@ -25,27 +25,24 @@
 
 namespace hilbert_ring::cli {
 
-// A file that results are written to.
 struct JobOutput {
   std::string path;
   DataType dtype = DataType::kFloat32;
   wire::NpyType type = wire::NpyType::kFloat32;
   std::vector<int64_t> shape;
-  bool by_workers = true;  // if tensors go by path
+  bool by_workers = true;  // if tensors pass by path
 };
 
-// OUT, and LSE if it has a path.
 std::vector<JobOutput> OutputsOf(const client::JobFiles& inputs, const std::string& out,
                                  const std::string& lse);
 
 enum class Route { kSent, kByPath };
 
-// The outputs that this client writes.
 class OutputFiles {
  public:
   static absl::StatusOr<OutputFiles> Create(const std::vector<JobOutput>& outputs, Route route);
 
-  std::span<std::byte> data(size_t output) const;  // empty: not wanted, or the workers write it
+  std::span<std::byte> data(size_t output) const;  // empty: not wanted, or written by workers
 
   absl::Status CheckIntact() const;
 
@@ -53,25 +50,25 @@ class OutputFiles {
   absl::Status Commit();
 
  private:
-  std::vector<std::optional<client::NpyWriter>> files_;  // by output
+  std::vector<std::optional<client::NpyWriter>> files_;
 };
 
 struct FileJob {
   const CallFlags& call;
   const ReferenceFlags& reference;
-  absl::StatusOr<std::vector<client::TensorPath>> paths;  // an error: they cannot be named
-  std::vector<JobOutput> outputs;                         // reports name the first
-  std::function<absl::Status()> intact;  // whether the inputs, which are sent, are as they were
-  // files: by reference; empty: all tensors are sent.
+  absl::StatusOr<std::vector<client::TensorPath>> paths;  // an error: they cannot pass by path
+  std::vector<JobOutput> outputs;                         // the first is named in messages
+  std::function<absl::Status()> intact;                   // checks that sent inputs are unchanged
+  // files: passed by path; empty: all tensors are sent.
   std::function<absl::StatusOr<v1::Report>(const std::vector<v1::TensorFile>& files,
                                            const OutputFiles& outputs,
                                            const client::JobOptions& options)>
       run;
-  std::function<void(const v1::Report&)> warn;  // prints warnings about the results
-  std::string what;                             // "1,000 tokens"
+  std::function<void(const v1::Report&)> warn;
+  std::string what;  // "1,000 tokens"
 };
 
-// begun: since when the deadline runs. Returns the exit code; what is wrong has been printed.
+// begun: start of the deadline. Returns the exit code; errors were printed.
 int RunFileJob(const GlobalOptions& global, const FileJob& job, absl::Time begun);
 
 }  // namespace hilbert_ring::cli

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -19,25 +20,25 @@ namespace {
 
 using Integers = std::vector<int64_t>;
 
-// A path may hold bytes that are no UTF-8; JobSource::coords has it as it is.
+// A path may not be UTF-8; JobSource::coords has its bytes.
 std::string Dump(const nlohmann::json& fields) {
   return fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Nothing where it is no text, which a line of attend-many may give and the spec's reader refuses.
+// Returns nothing if it is not a text. A line of attend-many may have that; the spec's reader
+// rejects it.
 std::optional<std::string> CurveOf(const nlohmann::json& ordering) {
   if (!ordering.is_object() || !ordering.contains("curve")) return std::nullopt;
   if (!ordering["curve"].is_string()) return std::nullopt;
   return ordering["curve"].get<std::string>();
 }
 
-// Adds options that set members of a JSON object.
 class FieldFlags {
  public:
   FieldFlags(CLI::App& app, nlohmann::json& object) : app_(app), object_(object) {}
 
-  // type: as --help shows it, "a|b" where a and b are its only values. field: empty where it is
-  // the flag's name with '_' for '-'.
+  // type: shown by --help; "a|b" lists the only values. field: empty: the flag's name with '_' for
+  // '-'.
   template <typename T>
   CLI::Option* Add(const std::string& flag, const char* type, const char* help,
                    std::string field = "") {
@@ -50,7 +51,6 @@ class FieldFlags {
     Add<Integers>(flag, type, help)->delimiter(',');
   }
 
-  // --flag and --no-flag.
   void AddSwitch(const std::string& flag, const char* help) {
     const auto set = [&object = object_, field = FieldOf(flag)](int64_t count) {
       object[field] = count > 0;  // --no-flag counts down
@@ -61,7 +61,6 @@ class FieldFlags {
  private:
   static constexpr char kGroup[] = "Fields of the spec";
 
-  // "--kv-heads": "kv_heads".
   static std::string FieldOf(const std::string& flag) {
     std::string field = flag.substr(2);
     std::ranges::replace(field, '-', '_');
@@ -72,12 +71,12 @@ class FieldFlags {
   nlohmann::json& object_;
 };
 
-// In place of "auto" what suits the job, or no ordering.
+// Replaces "auto" by the job's best curve, or by no ordering.
 absl::Status ChooseCurve(const GlobalOptions& global, client::JobSource& source,
                          nlohmann::json& fields) {
   if (source.spec == "-") {
     return absl::InvalidArgumentError(
-        "--curve auto reads the spec twice: give a file, or flags, and not -");
+        "--curve auto reads the spec twice: give a file or flags instead of -");
   }
   nlohmann::json& ordering = fields["ordering"];
   ordering["curve"] = "hilbert";
@@ -101,35 +100,44 @@ absl::Status ChooseCurve(const GlobalOptions& global, client::JobSource& source,
 
 void AddSpecFile(CLI::App& app, JobFlags& job) {
   app.add_option("--spec", job.spec,
-                 "the job, as JSON (-: from stdin); flags replace its fields, or stand alone")
+                 "job spec as JSON (-: stdin); flags replace its fields, or suffice alone")
       ->type_name("FILE");
 }
 
 void AddFields(CLI::App& app, JobFlags& job) {
   FieldFlags spec(app, job.fields);
-  spec.AddList("--segments", "N", "lengths, one a branch: 2048,16384");
-  spec.AddList("--dilations", "N", "rates, one a branch: 1,8");
-  spec.Add<std::string>("--mixing", "head_groups|lse", "of the branches");
-  spec.AddSwitch("--causal", "a query sees keys of its own and earlier tokens");
-  spec.Add<double>("--scale", "X", "of the scores; 1 / sqrt(head_dim) when not given");
-  spec.Add<std::string>("--tail", "mask|zero", "what a segment that runs short sees");
-  spec.AddSwitch("--average-groups", "head_groups: divide outputs by the number of branches");
-  spec.AddList("--sequence-lengths", "N", "of packed sequences: 100,200");
+  spec.AddList("--segments", "N", "segment lengths in slots, one a branch: 2048,16384");
+  spec.AddList("--dilations", "N", "dilation rates, one a branch: 1,8");
+  spec.Add<std::string>("--mixing", "head_groups|lse",
+                        "mixing of the branches (default: head_groups)");
+  spec.AddSwitch("--causal", "queries see only keys of their own and earlier tokens");
+  spec.Add<double>("--scale", "X", "factor of the scores (default: 1 / sqrt(head_dim))");
+  spec.Add<std::string>("--tail", "mask|zero",
+                        "keys of a short segment: masked, or zero (default: mask)");
+  spec.AddSwitch("--average-groups", "with head_groups: outputs divided by the number of branches");
+  spec.AddList("--sequence-lengths", "N", "tokens of each packed sequence: 100,200");
 
   FieldFlags ordering(app, job.fields["ordering"]);
-  ordering.Add<std::string>("--curve,--ordering", "hilbert|morton|auto|none",
-                            "of the ordering; none: no ordering; auto: what suits the plan and the "
-                            "grid, which is said",
-                            "curve");
-  ordering.Add<std::string>("--scope", "qkv|kv", "of the ordering");
-  ordering.Add<int64_t>("--window", "N", "of the ordering, tokens");
-  ordering.AddList("--grid", "N", "of the ordering: rows,cols or planes,rows,cols");
+  ordering.Add<std::string>(
+      "--curve,--ordering", "hilbert|morton|auto|none",
+      "curve of the ordering; none: no ordering; auto: the curve that suits the "
+      "plan and the grid, which is printed",
+      "curve");
+  ordering.Add<std::string>("--scope", "qkv|kv",
+                            "tensors that the ordering permutes (default: qkv)");
+  ordering.Add<int64_t>("--window", "N", "tokens of the ordering's window (default: no window)");
+  ordering.AddList("--grid", "N", "grid of the ordering: rows,cols or planes,rows,cols");
 
-  for (const char* size : {"--tokens", "--heads", "--kv-heads", "--head-dim", "--value-dim"}) {
-    spec.Add<int64_t>(size, "N", "from q, k and v when not given");
+  for (const auto& [flag, help] :
+       {std::pair("--tokens", "number of tokens (default: from q, k and v)"),
+        std::pair("--heads", "number of query heads (default: from q)"),
+        std::pair("--kv-heads", "number of key and value heads (default: from k and v)"),
+        std::pair("--head-dim", "numbers of a query or key row a head (default: from q and k)"),
+        std::pair("--value-dim", "numbers of a value row a head (default: from v)")}) {
+    spec.Add<int64_t>(flag, "N", help);
   }
   spec.Add<std::string>("--dtype", "float32|bfloat16|float16",
-                        "from q, k and v when not given, but for 16-bit integers");
+                        "type of q, k and v (default: from their files, unless 16-bit integers)");
 }
 
 }  // namespace
@@ -144,8 +152,8 @@ void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
   file("--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
   file("--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
   file("--coords", job.coords,
-       ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z), that is (column, row, plane); "
-       "replaces the spec's coords_file");
+       ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z): column, row and plane (default: the "
+       "spec's coords_file)");
   AddFields(app, job);
 }
 
@@ -172,11 +180,11 @@ absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const Jo
     ordering["coords_file"] = flags.coords;
   }
   if (ordering.is_null()) {
-    fields.erase("ordering");  // no flag says anything of it; null would take it away
+    fields.erase("ordering");  // no flag has set it; null would remove the spec's
   } else if (curve == "none") {
     if (ordering.size() > 1) {
       return absl::InvalidArgumentError(
-          "--curve none takes the ordering away: leave out --scope, --window, --grid and --coords");
+          "--curve none takes the ordering away: omit --scope, --window, --grid and --coords");
     }
     ordering = nullptr;
   }

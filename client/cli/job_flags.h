@@ -22,18 +22,18 @@ struct GlobalOptions;
 
 struct JobFlags {
   std::string spec, coords, q, k, v;                 // paths; empty: not given
-  nlohmann::json fields = nlohmann::json::object();  // of the spec, those that a flag gives
+  nlohmann::json fields = nlohmann::json::object();  // of the spec, as given by flags
 };
 
 enum class Tensors { kRequired, kOptional };
 
-// job must outlive app.
+// job must outlive app, also below.
 void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors);
 
-// Of those, all that say what the spec is; of no tensor. job must outlive app.
+// Adds the flags of the spec, without tensors.
 void AddSpecFlags(CLI::App& app, JobFlags& job);
 
-// Says which curve --curve auto took. INVALID_ARGUMENT: neither a spec nor segments, flags of an
+// Prints the choice of --curve auto. INVALID_ARGUMENT: neither a spec nor segments, or flags of an
 // ordering beside --curve none.
 absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const JobFlags& flags);
 

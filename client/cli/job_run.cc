@@ -23,7 +23,7 @@ namespace {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-// NaN and infinities are out of range too.
+// Rejects NaN and infinities too.
 CLI::Validator SecondsFrom(double least) {
   return CLI::Validator(
       [least](const std::string& text) {
@@ -38,12 +38,12 @@ CLI::Validator SecondsFrom(double least) {
       "");
 }
 
-// Of whoever started this program, by the variable that tools agree on.
+// Returns the caller's trace from the environment variable that tracing tools share.
 std::string Traceparent() {
   const char* given = std::getenv("TRACEPARENT");
   const std::string_view text = given != nullptr ? given : "";
   const bool legal = text.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
-  return legal ? std::string(text) : "";  // others could not be sent
+  return legal ? std::string(text) : "";  // other characters cannot be sent
 }
 
 void PrintSummary(const v1::Report& report, const std::string& what, int attempts) {
@@ -89,27 +89,27 @@ void AddCallFlags(CLI::App& app, CallFlags& flags) {
   const auto file = [&app](const char* flag, std::string& path, const char* help) {
     app.add_option(flag, path, help)->type_name("FILE");
   };
-  file("--report", flags.report, "JSON to write: what the service measured (-: to stdout)");
+  file("--report", flags.report, "JSON to write: the service's report of the job (-: stdout)");
   file("--trace", flags.trace,
-       "JSON to write: the job's timeline, for Perfetto or chrome://tracing (-: to stdout)");
-  app.add_option("--job-id", flags.job_id, "name of the job; drawn when not given")
-      ->type_name("NAME");
+       "JSON to write: the job's timeline in the format of Perfetto and chrome://tracing (-: "
+       "stdout)");
+  app.add_option("--job-id", flags.job_id, "name of the job (default: drawn)")->type_name("NAME");
   AddAttemptFlags(app, flags);
 }
 
 void AddAttemptFlags(CLI::App& app, CallFlags& flags) {
-  app.add_option("--deadline", flags.deadline_seconds, "of the whole job, all attempts together")
+  app.add_option("--deadline", flags.deadline_seconds,
+                 "limit of the whole job with all attempts (default: no limit)")
       ->type_name("SECONDS")
       ->check(SecondsFrom(0.001));
   app.add_option("--outage-timeout", flags.outage_seconds,
-                 "how long the service may be away at a stretch; not given: until the deadline, "
-                 "or 30 without one")
+                 "limit of one outage of the service (default: the deadline, or 30 without one)")
       ->type_name("SECONDS")
       ->check(SecondsFrom(0));
   app.add_option(
          "--max-attempts", flags.max_attempts,
-         "how often the job is sent when the service is busy or loses it, 1 to 1000; times when "
-         "the service was away do not count, nor, with a deadline, those when it was full; 1: a "
+         "attempts if the service is busy or loses the job, 1 to 1000; an attempt that finds the "
+         "service away does not count, nor, with a deadline, an attempt that finds it full; 1: a "
          "failure is final")
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""))
@@ -117,38 +117,35 @@ void AddAttemptFlags(CLI::App& app, CallFlags& flags) {
 }
 
 void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags) {
-  app.add_option("--by-reference", flags.by_reference,
-                 "auto: files beneath the service's data root, which this machine sees too, are "
-                 "named, and its workers read and write them; others are sent; always: an error "
-                 "where they would be sent; never: they are sent")
+  app.add_option(
+         "--by-reference", flags.by_reference,
+         "auto: files beneath the service's data root, if this machine sees it too, pass by "
+         "path: the workers read and write them; others are sent; always: an error if "
+         "tensors would be sent; never: all tensors are sent")
       ->type_name("auto|always|never")
       ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
       ->capture_default_str();
   app.add_option("--data-root", flags.data_root,
-                 "where this machine sees the service's data root; not given: where the service "
-                 "does")
+                 "path of the service's data root on this machine (default: the service's path)")
       ->type_name("FOLDER");
 }
 
 void AddStreamFlags(CLI::App& app, StreamFlags& flags) {
-  app.add_flag(
-      "--stream", flags.stream,
-      "q, k and v are pipes or files of raw rows, whose number need not be known: they are "
-      "computed epoch by epoch, and --out and --lse get raw rows in order as they come (-: "
-      "stdout). The spec has no tokens, its sequence_lengths repeat. A first Ctrl-C ends the "
-      "input");
-  app.add_option(
-         "--qkv", flags.qkv,
-         "with --stream, in place of --q, --k and --v: of each token its rows of q, k and v, "
-         "one after the other (-: from stdin)")
+  app.add_flag("--stream", flags.stream,
+               "q, k and v are pipes or files of raw rows of unknown number. The service computes "
+               "them epoch by epoch; --out and --lse get raw rows in order (-: stdout). The spec "
+               "has no tokens, and its sequence_lengths repeat. The first Ctrl-C ends the input");
+  app.add_option("--qkv", flags.qkv,
+                 "with --stream, instead of --q, --k and --v: rows of q, k and v of each token, "
+                 "interleaved (-: stdin)")
       ->type_name("FILE");
   app.add_flag(
       "--follow", flags.follow,
-      "with --stream: regular files grow, and their end is not the stream's, which is Ctrl-C");
+      "with --stream: regular files grow, and Ctrl-C ends the stream instead of their end");
   app.add_option(
          "--epoch", flags.epoch_tokens,
-         "with --stream: tokens of an epoch, a multiple of all segments; not given: as many as "
-         "the service takes")
+         "with --stream: tokens of an epoch, a multiple of all segments (default: the service's "
+         "maximum)")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
 }
@@ -166,7 +163,7 @@ void CatchInterrupts() {
 bool Interrupted() { return interrupted != 0; }
 
 void JobTeller::Note(const client::JobProgress& progress) {
-  if (progress.attempt == attempts_) {  // they are numbered from 0
+  if (progress.attempt == attempts_) {  // attempts are numbered from 0
     ++attempts_;
     bar_.Interrupt([&] {
       retries_.Tell({.failure = progress.last_failure,
@@ -217,7 +214,7 @@ absl::StatusOr<SideFiles> SideFiles::Create(const CallFlags& flags) {
 
 absl::Status SideFiles::Commit(v1::Report& report, const std::string& complete, std::string& json) {
   std::string trace = trace_ ? TraceAsJson(report) : "";
-  RemoveSpans(report);  // they have a file of their own
+  RemoveSpans(report);
   json = MessageAsJson(report);
   for (const auto& [file, text] : {std::pair(&report_, &json), std::pair(&trace_, &trace)}) {
     if (!*file) continue;

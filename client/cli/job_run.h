@@ -1,5 +1,5 @@
-// What the commands that run a job have in common: interrupts, options of the call, what is told of
-// it, and the files that are written beside the results.
+// Shared parts of commands that run a job: interrupts, options of the call, messages about the job,
+// and files beside the results.
 //
 //   CatchInterrupts();
 //   ASSIGN_OR_RETURN(SideFiles side, SideFiles::Create(command.call));
@@ -30,26 +30,23 @@ class App;
 
 namespace hilbert_ring::cli {
 
-// --report, --trace, --job-id and so on. flags must outlive app.
+// These add flags of commands that run jobs. AddCallFlags includes AddAttemptFlags. flags must
+// outlive app.
 void AddCallFlags(CLI::App& app, CallFlags& flags);
 
-// Of those, --deadline, --outage-timeout and --max-attempts. flags must outlive app.
 void AddAttemptFlags(CLI::App& app, CallFlags& flags);
 
-// --by-reference and --data-root. flags must outlive app.
 void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags);
 
-// --stream and what goes with it. flags must outlive app.
 void AddStreamFlags(CLI::App& app, StreamFlags& flags);
 
-// From now on the first SIGINT, SIGTERM, SIGQUIT or SIGHUP cancels the job, so that partial files
-// are removed; the second ends the process. A SIGHUP that is ignored, as under nohup, stays so.
+// The first SIGINT, SIGTERM, SIGQUIT or SIGHUP then cancels the job, so that partial files are
+// removed. The second ends the process. A SIGHUP that is ignored, as under nohup, stays ignored.
 void CatchInterrupts();
 
-// Whether the first one has come.
 bool Interrupted();
 
-// Tells of a job on stderr: how far it is, and why it is tried again.
+// Reports a job's progress and retries on stderr.
 class JobTeller {
  public:
   explicit JobTeller(const GlobalOptions& global) : bar_(global), retries_(global) {}
@@ -63,24 +60,22 @@ class JobTeller {
   int attempts_ = 1;
 };
 
-// begun: since when the deadline runs, which all calls of a command share. intact: whether the
-// files are as they were; one that is not ends the job. All outlive the call.
+// begun: start of the deadline, which all calls of a command share. intact: returns whether the
+// files are unchanged; false ends the job. All must outlive the call.
 client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags, absl::Time begun,
                              JobTeller& teller, std::function<bool()> intact);
 
-// How long the service may be away before the job's call begins, as that takes it.
+// Time limit for outages before the job's call, equal to that of the call.
 absl::Duration OutageOf(const CallFlags& flags);
 
-// What is left of the deadline, which runs since `begun`.
 absl::Duration DeadlineLeft(const CallFlags& flags, absl::Time begun);
 
-// The report and the timeline.
 class SideFiles {
  public:
   static absl::StatusOr<SideFiles> Create(const CallFlags& flags);
 
-  // After the results, which `complete` names: they can be had again. Takes the spans out of the
-  // report; `json` is what is left of it.
+  // Call it after the results are complete; errors name `complete`, the first of them. Moves the
+  // spans out of the report; `json` is the rest.
   absl::Status Commit(v1::Report& report, const std::string& complete, std::string& json);
 
  private:
@@ -89,15 +84,13 @@ class SideFiles {
 
 void WarnOfRows(const GlobalOptions& global, const v1::Report& report);
 
-// A job whose results are in their files.
 struct DoneJob {
-  std::string complete;  // the first of them
+  std::string complete;  // path of the first result
   std::string what;      // "1,000 tokens"
   int attempts = 1;
-  std::vector<std::string> written;  // paths: where one is stdout, nothing else is printed there
+  std::vector<std::string> written;  // if one is stdout, nothing else is printed there
 };
 
-// Writes the report and the timeline and prints the result. Returns the exit code.
 int EndJob(const GlobalOptions& global, SideFiles& side, v1::Report& report, const DoneJob& done);
 
 }  // namespace hilbert_ring::cli

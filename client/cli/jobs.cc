@@ -1,5 +1,3 @@
-// hilbert-ring jobs and hilbert-ring cancel: the caller's own jobs, seen and ended.
-
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -43,7 +41,7 @@ bool HasFraction(v1::Job::State state) {
          state == v1::Job::STATE_SENDING;
 }
 
-// Of a stream those that are done.
+// Tokens of a stream are those of finished epochs.
 std::string TokensOf(const v1::Job& job) {
   const std::string tokens = FormatCount(job.tokens());
   return job.stream() ? absl::StrCat(tokens, " in ", FormatCount(job.epochs()), " epochs") : tokens;
@@ -54,7 +52,7 @@ void PrintJobs(const v1::ListJobsResponse& jobs) {
     std::printf("no jobs\n");
     return;
   }
-  // Where callers are not told apart there is nothing to say of them.
+  // Callers are empty if the service does not distinguish them.
   const bool callers = std::any_of(jobs.jobs().begin(), jobs.jobs().end(),
                                    [](const v1::Job& job) { return !job.caller().empty(); });
   std::vector<std::vector<std::string>> rows = {

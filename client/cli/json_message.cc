@@ -17,7 +17,6 @@ using Json = nlohmann::ordered_json;
 
 Json FieldsAsJson(const Message& message);
 
-// The value of a field that is not repeated, or the one at an index of one that is.
 template <typename... Index>
 Json ValueAsJson(const Message& message, const FieldDescriptor* field, Index... index) {
   const Reflection& get = *message.GetReflection();
@@ -83,13 +82,13 @@ Json JsonNumber(double value) {
 }
 
 std::string MessageAsJson(const Message& message) {
-  // A message of the service may quote bytes that are no UTF-8.
+  // A message of the service may quote bytes that are not UTF-8.
   return wire::PrintableJson(
       FieldsAsJson(message).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 absl::StatusOr<std::string> CheckedJson(const std::string& text) {
-  if (!Json::accept(text)) return client::ProtocolError("a plan that is no JSON");
+  if (!Json::accept(text)) return client::ProtocolError("a plan that is not JSON");
   return wire::PrintableJson(text);
 }
 

@@ -1,5 +1,5 @@
-// A message of the service as JSON: the field names of the .proto, every field, numbers as numbers
-// (NaN and infinities, which JSON does not have, as strings).
+// A message of the service as JSON: every field under its .proto name, numbers as numbers. NaN and
+// infinities, which JSON lacks, are strings.
 #pragma once
 
 #include <cstdio>
@@ -13,16 +13,15 @@
 
 namespace hilbert_ring::cli {
 
-// As said above of one number.
 nlohmann::ordered_json JsonNumber(double value);
 
-// Indented, without a newline at the end.
+// Returns indented JSON without a final newline.
 std::string MessageAsJson(const google::protobuf::Message& message);
 
-// A plan as the service wrote it. INTERNAL where it is no JSON.
+// Returns the service's plan. INTERNAL: it is not JSON.
 absl::StatusOr<std::string> CheckedJson(const std::string& text);
 
-// Prints the answer of a short call as JSON or, by `print`, for people. Returns the exit code.
+// Prints the answer of a short call as JSON, or as text by `print`. Returns the exit code.
 template <typename Answer, typename Print>
 int PrintAnswer(const GlobalOptions& global, const absl::StatusOr<Answer>& answer, Print print) {
   if (!answer.ok()) return ServiceFailed(global, answer.status());

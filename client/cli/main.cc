@@ -1,5 +1,3 @@
-// The command line of Hilbert Ring.
-
 #include <malloc.h>
 #include <unistd.h>
 
@@ -35,38 +33,37 @@ namespace {
 constexpr char kTlsVariable[] = "HILBERT_RING_TLS";
 constexpr char kKeepaliveVariable[] = "HILBERT_RING_KEEPALIVE_INTERVAL";
 
-// keepalive: the interval as it was given.
 void AddAccess(CLI::App& app, client::Access& access, std::string& keepalive) {
-  app.add_flag("--tls", access.tls, "speak TLS with the service")->envname(kTlsVariable);
+  app.add_flag("--tls", access.tls, "use TLS with the service")->envname(kTlsVariable);
   const auto file = [&app](const char* flag, std::string& path, const char* variable,
                            const char* help) {
     app.add_option(flag, path, help)->type_name("FILE")->envname(variable);
   };
   file("--ca", access.ca, "HILBERT_RING_CA",
-       "certificates in PEM that the service's is checked with; not given: the system's");
+       "certificates in PEM of the service's authorities (default: the system's)");
   file("--cert", access.cert, "HILBERT_RING_CERT",
-       "your certificate in PEM, where one is asked for");
-  file("--key", access.key, "HILBERT_RING_KEY", "its key in PEM");
+       "your certificate in PEM, if the service requires one");
+  file("--key", access.key, "HILBERT_RING_KEY", "key of --cert in PEM");
   app.add_option("--server-name", access.server_name,
-                 "name in the service's certificate; not given: the host of --server")
+                 "name in the service's certificate (default: the host of --server)")
       ->type_name("NAME")
       ->envname("HILBERT_RING_SERVER_NAME");
-  file("--token-file", access.token_file, "HILBERT_RING_TOKEN_FILE", "your token");
+  file("--token-file", access.token_file, "HILBERT_RING_TOKEN_FILE", "file with your token");
   app.add_option("--keepalive-interval", keepalive,
-                 "seconds of silence after which the service of an open call is pinged, 10 to "
-                 "86400; not given: 10, of a stream without end 330")
+                 "seconds of silence on an open call before a ping of the service, 10 to 86400 "
+                 "(default: 10; a stream without end: 330)")
       ->type_name("SEC")
       ->envname(kKeepaliveVariable);
-  app.add_flag("--insecure", access.insecure, "send a token to another host without TLS");
+  app.add_flag("--insecure", access.insecure, "allow a token to another host without TLS");
 }
 
-// Where not everything of the command line was read.
+// Used if the command line was not read completely.
 OutputFormat FormatAskedFor(int argc, char** argv) {
   const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
   return json ? OutputFormat::kJson : OutputFormat::kText;
 }
 
-// What a call of the service needs beside the flags. tls_error: of the environment; empty: none.
+// Reads a call's settings from the environment too. tls_error: of the environment; may be empty.
 absl::Status ReadAccess(const std::string& keepalive, const std::string& tls_error,
                         GlobalOptions& global) {
   if (!tls_error.empty()) {
@@ -93,14 +90,13 @@ absl::Status ReadAccess(const std::string& keepalive, const std::string& tls_err
 }
 
 int Main(int argc, char** argv) {
-  // glibc would map and unmap the memory of every message: page faults were 78 % of the time of a
+  // glibc would map and unmap the memory of every message. Page faults were 78 % of the time of a
   // stream over loopback (AMD EPYC Zen 4, gRPC 1.51).
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
-  // gRPC would say on standard error what the status says, between lines of JSON.
+  // gRPC would log errors on stderr, between lines of JSON. The status has them.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  // A file above the limit of the user's session is an error of the call, not the end of the
-  // process.
+  // A file above the session's size limit is an error of the call instead of a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   client::CatchLostBytes();
 
@@ -111,24 +107,23 @@ int Main(int argc, char** argv) {
   GlobalOptions global;
   bool json = false;
   app.formatter(HelpFormatter());
-  app.add_option("--server", global.server, "of the coordinator")
+  app.add_option("--server", global.server, "address of the coordinator")
       ->type_name("HOST:PORT")
       ->envname("HILBERT_RING_SERVER")
       ->capture_default_str();
   std::string keepalive;
   AddAccess(app, global.access, keepalive);
-  app.add_flag("--json", json, "print the result as JSON, and errors, a line each, on stderr");
+  app.add_flag("--json", json,
+               "print the result as JSON, and each error as a line of JSON on stderr");
   app.set_version_flag("--version", "hilbert-ring " HILBERT_RING_VERSION);
   app.footer(
-      "These options stand before or behind the command. A token is given in a file or in the "
-      "environment (HILBERT_RING_TOKEN), never on the command line, which others see.\n"
-      "bench, draw and slide are run by the Python package, with the Python that "
-      "HILBERT_RING_PYTHON "
-      "names, "
-      "or python3.\n"
-      "Exit codes: 0: done; 1: the service or the job failed, verify found a deviation, or what is "
-      "printed found no room; 2: "
-      "command line, spec or files are wrong, and nothing was sent.");
+      "These options may stand before or after the command. A token is given in a file or in the "
+      "environment (HILBERT_RING_TOKEN), never on the command line, which other users can read.\n"
+      "The Python package runs bench, draw and slide, with the Python in HILBERT_RING_PYTHON, or "
+      "python3.\n"
+      "Exit codes: 0: done; 1: the service or the job failed, verify found a deviation, or "
+      "standard output cannot be written; 2: command line, spec or files are wrong, and nothing "
+      "was sent.");
   const std::vector<Subcommand> commands = AddSubcommands(app);
   AddPackageCommands(app);
   RequireExactValues(app);
@@ -137,16 +132,16 @@ int Main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(1, argc),
                                      argv + std::min(package_command + 1, argc));
   const absl::Status values = CheckValues(app, arguments);
-  if (!values.ok()) {  // the help is shown all the same
+  if (!values.ok()) {
     std::erase_if(arguments, [](const std::string& word) { return word.find('=') != word.npos; });
   }
-  // CLI11 throws at a wrong value, which concerns calls of the service alone.
+  // CLI11 throws at a wrong value, which matters only to calls of the service.
   const char* const tls_variable = std::getenv(kTlsVariable);
   const std::string tls = tls_variable == nullptr ? "" : tls_variable;
   const std::string wrong_tls = tls.empty() ? "" : wire::WrongTruthValue(tls);
   if (!wrong_tls.empty()) unsetenv(kTlsVariable);
   try {
-    std::ranges::reverse(arguments);  // as CLI11 takes them
+    std::ranges::reverse(arguments);  // CLI11 takes them in this order
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     global.format = FormatAskedFor(argc, argv);
@@ -154,7 +149,7 @@ int Main(int argc, char** argv) {
         dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
       return RunVersion(global);
     }
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return app.exit(error);
     return BadInput(global, values.ok() ? UsageError(app, error) : values);
   }
   if (!values.ok()) return BadInput({.format = FormatAskedFor(argc, argv)}, values);
@@ -174,7 +169,7 @@ int Main(int argc, char** argv) {
   return command->run(global);
 }
 
-// What was printed may have found no room.
+// Detects output that could not be written, for example to a full disk.
 absl::Status WriteOutput() {
   const bool failed = std::ferror(stdout) != 0;
   if (std::fflush(stdout) != 0) {

@@ -32,8 +32,8 @@ namespace {
 struct PackageCommand {
   const char* name;
   const char* help;
-  const char* kind;    // of its argument
-  const char* values;  // of its argument
+  const char* kind;
+  const char* values;
 };
 
 constexpr PackageCommand kCommands[] = {
@@ -42,11 +42,11 @@ constexpr PackageCommand kCommands[] = {
     {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace"},
     {"slide", "write a slide's file as .npy files (by the Python package)", "file", "FILE"}};
 
-// Of all pictures or benchmarks, for completion; the package reads them.
+// Options of all pictures or benchmarks, listed for completion. The package parses them.
 struct PackageOption {
   const char* command;
   const char* flag;
-  const char* values;  // "": a flag
+  const char* values;  // "": a switch
 };
 
 constexpr PackageOption kOptions[] = {{"draw", "--spec", "FILE"},
@@ -102,13 +102,12 @@ constexpr PackageOption kOptions[] = {{"draw", "--spec", "FILE"},
 
 constexpr char kPython[] = "HILBERT_RING_PYTHON";
 constexpr char kModule[] = "hilbert_ring";
-// Python's -c and -m search the current folder for modules, so that a user's json.py would run. Its
-// -P, which prevents that, came with 3.11; -I would ignore PYTHONPATH.
+// Python's -c and -m import from the current folder, for example a user's json.py. Its -P prevents
+// that only from 3.11 on; -I would ignore PYTHONPATH.
 constexpr char kNotTheCurrentFolder[] = "import sys; sys.path[:] = filter(None, sys.path); ";
 constexpr absl::Duration kImportTime = absl::Seconds(60);
 constexpr size_t kMostErrorBytes = 1 << 16;
 
-// Options of the command line that the package has as variables.
 constexpr const char* kPassedOn[][2] = {{"--server", "HILBERT_RING_SERVER"},
                                         {"--tls", "HILBERT_RING_TLS"},
                                         {"--ca", "HILBERT_RING_CA"},
@@ -124,7 +123,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Python takes an empty element for the current folder. package: may be empty.
+// Drops empty elements, which Python reads as the current folder. package: may be empty.
 void SetPythonPath(const std::string& package) {
   std::vector<std::string> folders = absl::StrSplit(Variable("PYTHONPATH"), ':', absl::SkipEmpty());
   if (!package.empty()) folders.push_back(package);
@@ -132,7 +131,7 @@ void SetPythonPath(const std::string& package) {
   if (folders.empty()) unsetenv("PYTHONPATH");
 }
 
-// Programs of the build tree find its package, and the package them.
+// Makes programs of the build tree find its package, and the package find the programs.
 void NameOwnFolders() {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -146,14 +145,13 @@ void NameOwnFolders() {
   SetPythonPath(there ? package.string() : "");
 }
 
-// Those to try, in their order.
 std::vector<std::string> Interpreters() {
   const std::string named = Variable(kPython);
   if (!named.empty()) return {named};
   return {"python3", "/usr/bin/python3"};
 }
 
-// What comes until the end of the pipe; no more than is kept, and for no longer than a time.
+// Reads until the pipe's end or `until`; keeps at most kMostErrorBytes.
 std::string ReadAll(int pipe, absl::Time until) {
   std::string all;
   char part[4096];
@@ -175,7 +173,6 @@ std::string LastLine(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// Why the interpreter cannot import the package; empty where it can.
 std::string WhyNot(const std::string& interpreter) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::strerror(errno);
@@ -197,7 +194,7 @@ std::string WhyNot(const std::string& interpreter) {
   }
   const std::string said = ReadAll(ends[0], client::SteadyNow() + kImportTime);
   close(ends[0]);
-  kill(child, SIGKILL);  // one that has said everything is past its import, or hangs
+  kill(child, SIGKILL);  // the output has ended: the import is done, or hangs
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -259,7 +256,7 @@ int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
           absl::StrCat(kNotTheCurrentFolder, "import runpy; runpy.run_module('", kModule,
                        "', run_name='__main__', alter_sys=True)")};
       line.insert(line.end(), words.begin(), words.end());
-      // Before the command it was read here.
+      // The command line has already read a --json before the command.
       const bool behind = std::ranges::find(words, "--json") != words.end();
       if (global.format == OutputFormat::kJson && !behind) line.push_back("--json");
       std::vector<char*> arguments;
@@ -278,7 +275,7 @@ int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
                       ", which cannot be imported (", absl::StrJoin(reasons, "; "),
                       "). In a clone, python3 -m venv ring && ring/bin/pip install ./client/python "
                       "installs it; ",
-                      kPython, " names the Python that has it")));
+                      kPython, " selects the Python that has it")));
 }
 
 }  // namespace hilbert_ring::cli

@@ -1,5 +1,5 @@
-// The commands that are the Python package's: `hilbert-ring bench sweep --out figures` becomes
-// `python3 -m hilbert_ring bench sweep --out figures`, which imports nothing of the current folder.
+// Commands of the Python package: `hilbert-ring bench sweep` becomes `python3 -m hilbert_ring bench
+// sweep`. It imports nothing from the current folder.
 #pragma once
 
 #include <string>
@@ -10,17 +10,16 @@
 
 namespace hilbert_ring::cli {
 
-// Lists them for --help and for completion. What stands behind one of them is the package's to
-// read.
+// Lists them for --help and completion. The package parses their arguments.
 void AddPackageCommands(CLI::App& app);
 
-// Where in argv such a command stands, or argc. Values of the app's options are passed over.
+// Returns the index of such a command in argv, or argc. Skips values of the app's options.
 int PackageCommandAt(const CLI::App& app, int argc, char** argv);
 
-// Becomes the package's program, with these words, the first of which is the command, and with the
-// service's address and the caller's access as variables. The interpreter is the one that
-// HILBERT_RING_PYTHON names, else python3 on PATH or in /usr/bin, whichever can import the package.
-// Returns, an exit code, where none can.
+// Becomes the package's program. words: the command and its arguments. Variables carry the
+// service's address and the caller's access. The interpreter is that of HILBERT_RING_PYTHON,
+// otherwise python3 on PATH or in /usr/bin, the first that can import the package. Returns an exit
+// code if all fail.
 int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
                       const std::vector<std::string>& words);
 

@@ -1,5 +1,3 @@
-// hilbert-ring plan: explains a job without running it.
-
 #include "engine/plan/plan.h"
 
 #include "client/cli/commands.h"

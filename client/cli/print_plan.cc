@@ -77,7 +77,7 @@ void PrintTables(int64_t tokens, const v1::PlanResponse& plan) {
                 FormatSeconds(plan.seconds()).c_str(),
                 wire::EscapeControls(plan.seconds_basis()).c_str());
   } else {
-    std::printf("\nhow long it takes is unknown: %s\n",
+    std::printf("\npredicted time is unknown: %s\n",
                 wire::EscapeControls(plan.seconds_basis()).c_str());
   }
   for (const std::string& note : plan.notes())

@@ -1,4 +1,4 @@
-// A plan as the service wrote it.
+// Prints a plan of the service.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace hilbert_ring::cli {
 
-// On stdout, as tables or as JSON. tokens: of the job. Returns the exit code.
+// Prints to stdout, as tables or as JSON. tokens: of the job. Returns the exit code.
 int PrintPlan(const GlobalOptions& global, int64_t tokens, const v1::PlanResponse& plan);
 
 }  // namespace hilbert_ring::cli

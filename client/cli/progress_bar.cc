@@ -36,7 +36,6 @@ void ProgressBar::Note(const client::AttendProgress& progress) {
   noted_ = true;
 }
 
-// With mutex_.
 void ProgressBar::Clear() {
   if (!drawn_) return;
   std::fputs("\r\033[K", stderr);
@@ -55,7 +54,6 @@ void ProgressBar::Tell(const std::stop_token& stop) {
   }
 }
 
-// With mutex_.
 void ProgressBar::Draw() {
   const absl::Time now = client::SteadyNow();
   if (terminal_) {

@@ -1,5 +1,5 @@
-// Tells of a job's progress on stderr: on a terminal a line that is drawn again and again,
-// elsewhere a line every ten seconds, so that a log says that the job lives.
+// Shows a job's progress on stderr: a redrawn line on a terminal, otherwise a line every ten
+// seconds.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +22,7 @@ class ProgressBar {
 
   void Note(const client::AttendProgress& progress);
 
-  // Takes the terminal's line away while `print` writes others.
+  // Clears the terminal's line while `print` writes others.
   template <typename Print>
   void Interrupt(Print print) {
     const MutexLock lock(mutex_);
@@ -42,7 +42,7 @@ class ProgressBar {
   ProgressLine line_ ABSL_GUARDED_BY(mutex_);
   bool noted_ ABSL_GUARDED_BY(mutex_) = false;
   bool drawn_ ABSL_GUARDED_BY(mutex_) = false;
-  std::jthread thread_;  // last: it uses all above
+  std::jthread thread_;  // last, because it uses the members above
 };
 
 }  // namespace hilbert_ring::cli

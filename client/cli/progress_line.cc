@@ -11,11 +11,11 @@
 namespace hilbert_ring::cli {
 namespace {
 
-// Tenths of the bar, as whole numbers so that they add up. How long each takes is known only when
-// it is over.
+// Tenths of the bar for each phase, as integers so that they add up. Real durations are unknown
+// until the end.
 constexpr int kSendTenths = 3, kComputeTenths = 6, kReceiveTenths = 1;
 constexpr int kWidth = 30;
-// A phase that has run for less, or has done less, says little about its end.
+// A phase that has run or done less than this does not predict its end.
 constexpr double kLeastSeconds = 0.5, kLeastDone = 0.02;
 
 double PartOf(int64_t part, int64_t whole) {
@@ -23,7 +23,7 @@ double PartOf(int64_t part, int64_t whole) {
   return std::clamp(static_cast<double>(part) / static_cast<double>(whole), 0.0, 1.0);
 }
 
-// What is no number is no progress.
+// NaN counts as no progress.
 double Fraction(double value) { return value > 0 ? std::min(value, 1.0) : 0; }
 
 int Percent(double fraction) { return static_cast<int>(100 * fraction + 1e-9); }
@@ -36,7 +36,7 @@ void ProgressLine::Note(const client::AttendProgress& progress, absl::Time now) 
   const double told = Fraction(progress.compute_fraction);
   const double received =
       progress.by_reference ? told : PartOf(progress.rows_placed, progress.rows);
-  // Rows leave as soon as they are final, and what has come is computed.
+  // Rows leave as soon as they are final, so received rows are also computed.
   const double computed = std::max(told, received);
   Phase phase = Phase::kReceive;
   double done = received;
@@ -81,7 +81,6 @@ std::string ProgressLine::PhaseName() const {
   return "";
 }
 
-// How fast the phase goes, or what it waits for.
 std::string ProgressLine::Pace(absl::Time now) const {
   const double seconds = absl::ToDoubleSeconds(now - phase_begin_);
   const double rate = seconds > 0 ? phase_done_ / seconds : 0;
@@ -104,7 +103,6 @@ std::string ProgressLine::Pace(absl::Time now) const {
   return absl::StrCat(FormatRate(rate * static_cast<double>(progress_.tokens)), " tokens/s");
 }
 
-// Of the phase, at its rate; nothing while that is unknown.
 std::optional<double> ProgressLine::SecondsLeft(absl::Time now) const {
   const double seconds = absl::ToDoubleSeconds(now - phase_begin_);
   if (seconds < kLeastSeconds || phase_done_ < kLeastDone) return std::nullopt;
@@ -114,7 +112,7 @@ std::optional<double> ProgressLine::SecondsLeft(absl::Time now) const {
 std::vector<std::string> ProgressLine::Words(absl::Time now) const {
   std::vector<std::string> words = {PhaseName(), Pace(now)};
   if (const std::optional<double> left = SecondsLeft(now)) {
-    // What follows the sending is not known yet.
+    // The time after sending is unknown.
     words.push_back(absl::StrCat(
         *left < 60 ? absl::StrFormat("%.0f s", std::ceil(*left)) : FormatSeconds(*left),
         phase_ == Phase::kSend ? " left of sending" : " left"));

@@ -1,4 +1,4 @@
-// How far a job is, over all its attempts, as one number that never falls, and in words.
+// Progress of a job over all its attempts, as one number that never falls, and as text.
 //
 //   ProgressLine line(client::SteadyNow());
 //   line.Note(progress, client::SteadyNow());   // of client::AttendOptions::progress
@@ -23,11 +23,11 @@ class ProgressLine {
 
   void Note(const client::AttendProgress& progress, absl::Time now);
 
-  // Of the whole job, 0 to 1. An attempt that begins anew leaves it until it has come as far.
+  // Progress of the whole job, 0 to 1. A new attempt leaves it unchanged until it has come as far.
   double fraction() const { return fraction_; }
 
-  // For a terminal, a log and a program. Of a stream, whose length nobody knows, they say what was
-  // done.
+  // Text for a terminal and a log, and JSON for programs. A stream, whose length is unknown, shows
+  // finished work instead of a fraction.
   std::string Bar(absl::Time now) const;
   std::string Sentence(absl::Time now) const;
   nlohmann::ordered_json Json(absl::Time now) const;
@@ -45,7 +45,7 @@ class ProgressLine {
   client::AttendProgress progress_;
   Phase phase_ = Phase::kQueue;
   absl::Time phase_begin_;  // in this attempt
-  double phase_done_ = 0;   // 0 to 1
+  double phase_done_ = 0;
   double fraction_ = 0;
 };
 

@@ -31,10 +31,10 @@ absl::StatusOr<int> OpenToWrite(const client::OutputPlace& place, const ReaderWa
     if (fd >= 0) return fd;
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
   }
-  // What is written in place may be a file that another process has open.
+  // A file written in place may also be open in another process.
   const int how = place.in_place ? O_APPEND | O_NOCTTY : O_CREAT;
   while (true) {
-    // O_NONBLOCK: a wait for the reader of a pipe would not end with a signal that is caught.
+    // O_NONBLOCK: a blocking wait for a pipe's reader would survive a caught signal.
     const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | how, 0666);
     if (fd >= 0) {
       fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
@@ -44,11 +44,11 @@ absl::StatusOr<int> OpenToWrite(const client::OutputPlace& place, const ReaderWa
       return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
     }
     if (wait.stopped()) {
-      return absl::CancelledError(absl::StrCat(path, ": ended while nobody read it"));
+      return absl::CancelledError(absl::StrCat(path, ": interrupted while the pipe had no reader"));
     }
     if (client::SteadyNow() >= wait.until) {
       return absl::DeadlineExceededError(
-          absl::StrCat(path, ": the job's deadline passed while nobody read it"));
+          absl::StrCat(path, ": the job's deadline passed while the pipe had no reader"));
     }
     absl::SleepFor(std::min(kLookForReader, wait.until - client::SteadyNow()));
   }
@@ -89,7 +89,8 @@ absl::Status RawOutput::End() {
 
 absl::Status RawOutput::Begin() {
   if (std::exchange(begun_, true)) return absl::OkStatus();
-  if (ftruncate(fd_, 0) == 0 || errno == EINVAL) return absl::OkStatus();  // a pipe
+  if (ftruncate(fd_, 0) == 0 || errno == EINVAL)
+    return absl::OkStatus();  // a pipe cannot be truncated
   return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot empty"));
 }
 

@@ -1,11 +1,11 @@
-// Results of a stream as raw rows, which are in the file as soon as they come.
+// Results of a stream as raw rows, written as soon as they arrive.
 //
 //   ASSIGN_OR_RETURN(RawOutput out, RawOutput::Open("out.raw", {.stopped = Interrupted}));
 //   out.Append(rows);
 //   out.End();
 //
-// What a file held before is gone with the first of them, or the end of a stream without any: not
-// where the service takes no stream. What others wrote to a descriptor stays.
+// The first row, or the end of a stream without rows, empties the file. A stream that the service
+// rejects leaves it unchanged. Bytes of others in a shared descriptor stay.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,16 @@
 
 namespace hilbert_ring::cli {
 
-// How long a pipe that nobody reads is waited for.
+// Limits of the wait for a pipe's reader.
 struct ReaderWait {
-  std::function<bool()> stopped;              // looked at every 50 ms
+  std::function<bool()> stopped;              // checked every 50 ms
   absl::Time until = absl::InfiniteFuture();  // by client::SteadyNow
 };
 
 class RawOutput {
  public:
-  // CANCELLED, DEADLINE_EXCEEDED: nobody read the pipe until the wait's end. INVALID_ARGUMENT: the
-  // name is that of a .npy. Else the code follows errno.
+  // CANCELLED, DEADLINE_EXCEEDED: the pipe had no reader until the wait's end. INVALID_ARGUMENT:
+  // the name ends in .npy. Other codes follow errno.
   static absl::StatusOr<RawOutput> Open(const std::string& path, const ReaderWait& wait);
 
   RawOutput(RawOutput&& other) noexcept
@@ -39,7 +39,7 @@ class RawOutput {
 
   absl::Status Append(std::span<const std::byte> bytes);
 
-  // No row follows; of a file: they are on the disk.
+  // Call it after the last row. A file's rows are then on the disk.
   absl::Status End();
 
  private:
@@ -49,8 +49,8 @@ class RawOutput {
   absl::Status Begin();
 
   std::string path_;
-  int fd_ = -1;  // -1: moved from
-  bool begun_;   // what the file held before is gone, or is to stay
+  int fd_ = -1;
+  bool begun_;  // the file was emptied, or its bytes must stay
 };
 
 }  // namespace hilbert_ring::cli

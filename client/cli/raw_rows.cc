@@ -15,19 +15,18 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/text_file.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
-constexpr int64_t kBlockBytes = 1 << 20;  // of each input
+constexpr int64_t kBlockBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPoll{100};
 
-std::string NameOf(const std::string& path) { return path == "-" ? "stdin" : path; }
-
 absl::Status At(const std::string& path, const std::string& message) {
-  return absl::InvalidArgumentError(absl::StrCat(NameOf(path), ": ", message));
+  return absl::InvalidArgumentError(absl::StrCat(client::TextName(path), ": ", message));
 }
 
 }  // namespace
@@ -47,7 +46,7 @@ absl::StatusOr<RawRows> RawRows::Open(const RawPaths& paths, const JobSpec& spec
       return At(path, "--stream takes raw rows; .npy files are for attend without it");
     }
     Input input{.path = path, .row_bytes = row_bytes};
-    // A pipe without a writer is open at once, and has nothing to be read yet.
+    // A pipe without a writer opens at once, and has no bytes yet.
     input.fd = path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                            : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (input.fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
@@ -63,8 +62,8 @@ RawRows::~RawRows() {
   for (const Input& input : inputs_) close(input.fd);
 }
 
-// Of all inputs that have room: a program that writes them in turn must not wait in one pipe while
-// it is waited for in another.
+// Reads all inputs that have room: a program that writes them alternately must not block on one
+// while this one waits for another.
 absl::Status RawRows::ReadSome() {
   std::vector<pollfd> ready;
   for (const Input& input : inputs_) {
@@ -80,27 +79,27 @@ absl::Status RawRows::ReadSome() {
     ASSIGN_OR_RETURN(const bool some, ReadFrom(inputs_[i]));
     came = came || some;
   }
-  if (!came && follow_) std::this_thread::sleep_for(kPoll);  // until one has grown
+  if (!came && follow_) std::this_thread::sleep_for(kPoll);  // until a file grows
   return absl::OkStatus();
 }
 
-// In a file that was emptied and is written anew other rows lie where reading would go on, or none
-// for long.
+// A file that was emptied and rewritten would continue with the wrong rows, or with missing ones.
 absl::Status RawRows::CheckSize(Input& input) {
   if (input.most_bytes < 0) return absl::OkStatus();
   struct stat file = {};
   if (fstat(input.fd, &file) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(NameOf(input.path), ": cannot read its size"));
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat(client::TextName(input.path), ": cannot read its size"));
   }
   if (file.st_size < input.most_bytes) {
-    return absl::DataLossError(absl::StrCat(NameOf(input.path), " was shortened, from ",
+    return absl::DataLossError(absl::StrCat(client::TextName(input.path), " was shortened, from ",
                                             input.most_bytes, " to ", file.st_size, " bytes"));
   }
   input.most_bytes = file.st_size;
   return absl::OkStatus();
 }
 
-// One that was removed may still grow: whoever writes to it has it open.
+// A removed file may still grow through its writer's descriptor.
 absl::Status RawRows::CheckPlace(const Input& input) {
   if (input.path == "-") return absl::OkStatus();
   struct stat opened = {}, there = {};
@@ -112,18 +111,18 @@ absl::Status RawRows::CheckPlace(const Input& input) {
       absl::StrCat(input.path, " was replaced by another file, which is not read"));
 }
 
-// False where nothing came.
 absl::StatusOr<bool> RawRows::ReadFrom(Input& input) const {
   RETURN_IF_ERROR(CheckSize(input));
   const ssize_t bytes =
       read(input.fd, input.bytes.data() + input.there, input.bytes.size() - input.there);
   if (bytes > 0) {
-    RETURN_IF_ERROR(CheckSize(input));  // what was read is of the size that is remembered
+    RETURN_IF_ERROR(CheckSize(input));  // the bytes belong to a file of the remembered size
     input.there += static_cast<size_t>(bytes);
     return true;
   }
   if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) return false;
-  if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(NameOf(input.path), ": read"));
+  if (bytes < 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat(client::TextName(input.path), ": read"));
   if (follow_ && input.most_bytes >= 0) {
     RETURN_IF_ERROR(CheckPlace(input));
   } else {
@@ -159,7 +158,7 @@ absl::StatusOr<std::optional<client::StreamBlock>> RawRows::Next(const std::stop
   return std::nullopt;
 }
 
-// All have ended alike, unless they were not read to their end.
+// All inputs must end after the same row, unless they were not read to their end.
 absl::Status RawRows::CheckEnd(const std::stop_token& over) {
   for (Input& input : inputs_) {
     RETURN_IF_ERROR(Fill(input, 1, over).status());

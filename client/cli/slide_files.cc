@@ -32,19 +32,19 @@ struct SlideOption {
   const char* help;
 };
 
-// The package reads their values.
+// The package parses their values.
 constexpr SlideOption kSlideOptions[] = {
-    {"--layout", kSlideLayouts, "layout of --slide; default: as its names and attributes say"},
-    {"--features", "NAME", "data set of --slide, or its encoder; default: features or feats"},
-    {"--coordinates", "NAME", "data set of --slide; default: coords"},
+    {"--layout", kSlideLayouts, "layout of --slide (default: by its names and attributes)"},
+    {"--features", "NAME", "data set of --slide, or its encoder (default: features or feats)"},
+    {"--coordinates", "NAME", "data set of --slide with coordinates (default: coords)"},
     {kPatchesFlag, "FILE",
-     "file with the coordinates of --slide or their attributes; default: in a folder beside it"},
-    {"--coord-scale", "NUMBER", "factor of --slide's coordinates, in place of its attributes"},
+     "file with the coordinates of --slide or their attributes (default: in a folder beside it)"},
+    {"--coord-scale", "NUMBER", "factor of --slide's coordinates (default: by its attributes)"},
     {"--coords-are", "tiles|pixels",
-     "unit of --slide's coordinates, columns and rows or the model's pixels, in place of its "
-     "attributes"}};
+     "unit of --slide's coordinates: columns and rows, or the model's pixels (default: by its "
+     "attributes)"}};
 
-// Its status, as waitpid gives it. An interrupt ends it.
+// Returns the status of waitpid. An interrupt ends the child.
 absl::StatusOr<int> WaitForSlide(pid_t child) {
   int status = 0;
   while (true) {
@@ -57,7 +57,7 @@ absl::StatusOr<int> WaitForSlide(pid_t child) {
   return status;
 }
 
-// The child reads nothing and writes errors alone.
+// The child reads no input and writes only errors.
 absl::StatusOr<pid_t> SpawnSlide(std::vector<std::string> words) {
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
@@ -82,8 +82,8 @@ void AddSlideFlags(CLI::App& app, SlideFlags& flags) {
   CLI::Option* const slide =
       app.add_option(
              "--slide", flags.file,
-             "a slide pipeline's file, in place of --tiles and --coords: HDF5, .pt or .npz, "
-             "by the Python package, which writes it to TMPDIR as .npy first")
+             "slide pipeline's file instead of --tiles and --coords: HDF5, .pt or .npz; the Python "
+             "package first writes it to TMPDIR as .npy")
           ->type_name("FILE")
           ->check(given);
   for (const char* flag : {"--tiles", "--coords"}) slide->excludes(app.get_option(flag));

@@ -1,5 +1,5 @@
 // A slide pipeline's file for `encode`: the command `slide` writes it as .npy files into a folder
-// of their own.
+// of its own.
 //
 //   ASSIGN_OR_RETURN(SlideFiles files, SlideFiles::Create(command.slide));
 //   const int code = files.Write(global, command.slide, tile_size);
@@ -24,29 +24,28 @@ namespace hilbert_ring::cli {
 
 inline constexpr char kSlideLayouts[] = "atlaspatch|trident|raw2features|stamp|slide2vec|clam";
 
-// --slide, and what `slide` is told about it. flags must outlive app.
+// Adds --slide, and options for `slide`. flags must outlive app.
 void AddSlideFlags(CLI::App& app, SlideFlags& flags);
 
-// The folder is removed at the end. Without --slide no folder exists.
+// Removes the folder at the end. Without --slide there is no folder.
 class SlideFiles {
  public:
-  // In TMPDIR. Errors are the system's.
   static absl::StatusOr<SlideFiles> Create(const SlideFlags& flags);
   SlideFiles(SlideFiles&& other) noexcept;
   SlideFiles& operator=(SlideFiles&&) = delete;
   ~SlideFiles();
 
-  // The exit code; what is wrong has been printed. tile_size: pixels of a side in the model;
-  // nothing: coordinates are not wanted. Catches interrupts.
+  // Returns the exit code; errors were printed. tile_size: pixels of a side in the model; nothing:
+  // without coordinates. Catches interrupts.
   int Write(const GlobalOptions& global, const SlideFlags& flags, std::optional<int64_t> tile_size);
 
   std::string tiles() const;
-  std::string coords() const;  // empty: were not wanted
+  std::string coords() const;
 
  private:
   explicit SlideFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  std::filesystem::path folder_;  // empty: none
+  std::filesystem::path folder_;
   bool has_coords_ = false;
 };
 

@@ -1,5 +1,3 @@
-// hilbert-ring status: workers, devices, memory and rings of a service.
-
 #include <cstdio>
 #include <string>
 #include <vector>

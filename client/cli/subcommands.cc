@@ -17,7 +17,6 @@
 namespace hilbert_ring::cli {
 namespace {
 
-// An integer of 1 to `most`; its option's text says so where it matters.
 template <typename Integer>
 CLI::Validator From1To(Integer most) {
   return CLI::Range(Integer{1}, most).description("");
@@ -32,7 +31,6 @@ CLI::Validator NotEmpty() {
       [](const std::string& text) { return text.empty() ? "is empty, expected a path" : ""; }, "");
 }
 
-// A command whose options lie in an object of its own.
 template <typename Options>
 Subcommand CommandOf(CLI::App& app, std::shared_ptr<Options> options,
                      int (*run)(const GlobalOptions&, const Options&)) {
@@ -48,7 +46,7 @@ Subcommand AddAttend(CLI::App& app) {
       ->required()
       ->check(NotEmpty());
   AddFile(app, "--lse", attend->lse,
-          ".npy to write: [tokens, heads], logarithms of the softmax denominators");
+          ".npy to write: [tokens, heads], natural logarithms of the softmax denominators");
   AddStreamFlags(app, attend->stream);
   AddReferenceFlags(app, attend->reference);
   AddCallFlags(app, attend->call);
@@ -57,10 +55,11 @@ Subcommand AddAttend(CLI::App& app) {
 
 Subcommand AddMany(CLI::App& app) {
   const auto many = std::make_shared<ManyCommand>();
-  app.add_option("jobs", many->jobs,
-                 "lines of JSON, a job each (-: from stdin): paths q, k, v and out, and, where it "
-                 "has them, coords, lse, job_id, and spec, an object whose fields replace those "
-                 "that the flags give all jobs")
+  app.add_option(
+         "jobs", many->jobs,
+         "lines of JSON, a job each (-: stdin): paths q, k, v and out; optional coords, lse and "
+         "job_id; and spec, an object whose fields replace those of the flags, which all jobs "
+         "share")
       ->type_name("FILE")
       ->required();
   AddSpecFlags(app, many->job);
@@ -79,7 +78,7 @@ Subcommand AddPlan(CLI::App& app) {
   AddJobFlags(app, plan->job, Tensors::kOptional);
   app.add_option("--workers", plan->workers,
                  absl::StrCat("number of workers, 1 to ", kMaxWorkers,
-                              "; as many as the service has when not given (--local: 1)"))
+                              " (default: all that the service has; --local: 1)"))
       ->type_name("N")
       ->check(From1To(kMaxWorkers));
   app.add_flag("--local", plan->local, "plan in this process, without a service");
@@ -90,9 +89,11 @@ Subcommand AddPlan(CLI::App& app) {
 
 Subcommand AddCancel(CLI::App& app) {
   const auto cancel = std::make_shared<CancelCommand>();
-  app.add_option("job", cancel->job_id, "its id, as jobs prints it")->type_name("ID")->required();
+  app.add_option("job", cancel->job_id, "id of the job, as printed by jobs")
+      ->type_name("ID")
+      ->required();
   app.add_option("--caller", cancel->caller,
-                 "whose job, as jobs prints it; for administrators; not given: yours")
+                 "owner of the job, as printed by jobs; only administrators give it (default: you)")
       ->type_name("NAME");
   return CommandOf(app, cancel, RunCancel);
 }
@@ -104,11 +105,11 @@ Subcommand AddVerify(CLI::App& app) {
       ->required()
       ->check(NotEmpty());
   AddFile(app, "--lse", verify->lse, ".npy [tokens, heads] to check");
-  app.add_option("--rows", verify->rows, "rows to compute again")
+  app.add_option("--rows", verify->rows, "number of rows to compute again")
       ->type_name("N")
       ->check(From1To(std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
-  app.add_option("--seed", verify->seed, "of the sample")
+  app.add_option("--seed", verify->seed, "seed of the sample")
       ->type_name("N")
       ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()).description(""))
       ->capture_default_str();
@@ -117,7 +118,6 @@ Subcommand AddVerify(CLI::App& app) {
   return command;
 }
 
-// root: whose commands the script completes.
 Subcommand AddCompletion(CLI::App& app, const CLI::App& root) {
   const auto shell = std::make_shared<std::string>();
   app.add_option("shell", *shell)->type_name("bash|zsh|fish")->required();
@@ -143,7 +143,7 @@ int RunVersion(const GlobalOptions& global) {
   return kExitOk;
 }
 
-// In the order of the help.
+// Order of the help.
 std::vector<Subcommand> AddSubcommands(CLI::App& app) {
   const auto add = [&app](const char* name, const char* help) -> CLI::App& {
     return *app.add_subcommand(name, help);

@@ -11,11 +11,11 @@ namespace hilbert_ring::cli {
 
 struct Subcommand {
   const CLI::App* app = nullptr;
-  std::function<int(const GlobalOptions& global)> run;  // once it is parsed; an exit code
-  std::function<bool()> calls = [] { return true; };    // the service
+  std::function<int(const GlobalOptions& global)> run;  // after parsing; returns the exit code
+  std::function<bool()> calls = [] { return true; };    // whether it calls the service
 };
 
-// Adds all but those of the Python package. app outlives them.
+// Adds all commands except those of the Python package. app must outlive them.
 std::vector<Subcommand> AddSubcommands(CLI::App& app);
 
 int RunVersion(const GlobalOptions& global);

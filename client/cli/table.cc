@@ -12,7 +12,7 @@
 namespace hilbert_ring::cli {
 namespace {
 
-// Of a cell, which makes all others of its column as wide.
+// Bytes of a cell, at most: the widest cell pads its whole column.
 constexpr size_t kMostOfCell = 200;
 
 template <size_t kUnits>

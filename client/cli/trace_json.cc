@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A track of its own for each, in the order in which they are shown; the job's phases follow each
-// other, and share one.
+// Each activity of a worker has a track, in display order. The job's phases are consecutive and
+// share one.
 struct Track {
   std::string_view name;
   int number = 0;

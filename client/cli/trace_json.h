@@ -1,5 +1,5 @@
-// The timeline of a job as the JSON that Perfetto (ui.perfetto.dev) and chrome://tracing open: the
-// job and each worker is a process, and what goes on at once is on tracks of its own.
+// A job's timeline as JSON for Perfetto (ui.perfetto.dev) and chrome://tracing. The job and each
+// worker are processes. Concurrent activities have tracks of their own.
 #pragma once
 
 #include <string>
@@ -8,7 +8,6 @@
 
 namespace hilbert_ring::cli {
 
-// Of a report with spans.
 std::string TraceAsJson(const v1::Report& report);
 
 void RemoveSpans(v1::Report& report);

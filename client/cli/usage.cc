@@ -14,7 +14,7 @@
 namespace hilbert_ring::cli {
 namespace {
 
-constexpr char kMore[] = "; hilbert-ring --help and hilbert-ring COMMAND --help tell more";
+constexpr char kMore[] = "; hilbert-ring --help and hilbert-ring COMMAND --help list the options";
 
 std::vector<std::string> Commands(const CLI::App& app) {
   std::vector<std::string> names;
@@ -39,12 +39,12 @@ void AddSwitches(const CLI::App& app, std::set<std::string>& switches) {
 }
 
 constexpr char kPrefix[] = "HILBERT_RING_";
-constexpr size_t kShortest = 5;  // of a name that is compared: PORT, a worker's, is near CERT
+constexpr size_t kShortest = 5;  // of a compared name; PORT, a worker's setting, would be near CERT
 
 class Help : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
-    // A flag that sets false is listed as "--no-flag{false}".
+    // CLI11 lists a flag that sets false as "--no-flag{false}".
     return absl::StrReplaceAll(CLI::Formatter::make_option_name(option, is_positional),
                                {{"{false}", ""}});
   }
@@ -125,7 +125,7 @@ std::vector<std::string> VariableWarnings(const CLI::App& app, char** environmen
     const std::string name(variable.substr(0, variable.find('=')).substr(sizeof(kPrefix) - 1));
     if (name.size() < kShortest || std::ranges::find(known, name) != known.end()) continue;
     const std::string nearest = NearestName(name, known);
-    // A known name with a word before it is a setting of the service: AUTH_TOKEN_FILE.
+    // A known name with a prefix is a setting of the service: AUTH_TOKEN_FILE.
     if (nearest.empty() || name.ends_with(absl::StrCat("_", nearest))) continue;
     warnings.push_back(absl::StrCat("environment variable ", kPrefix, name,
                                     " is not known; the nearest known one is ", kPrefix, nearest));

@@ -1,5 +1,3 @@
-// hilbert-ring verify: recomputes a sample of an output's rows in float64.
-
 #include "client/cpp/verify.h"
 
 #include <algorithm>

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMostTokenBytes = 4096;
 constexpr size_t kMostFileBytes = 1 << 20;
-constexpr absl::Duration kLeastKeepalive = absl::Seconds(10);  // the service takes one every 5 s
+constexpr absl::Duration kLeastKeepalive = absl::Seconds(10);  // the service's limit is one in 5 s
 constexpr absl::Duration kMostKeepalive = absl::Hours(24);
 
 absl::StatusOr<std::string> ReadSmallFile(const Access& access, const char* option,
@@ -64,7 +64,6 @@ absl::StatusOr<grpc::SslCredentialsOptions> ReadFiles(const Access& access) {
   return files;
 }
 
-// The service on this host: "localhost:8001", "127.0.0.1:8001", "[::1]:8001", "unix:/path".
 bool OnThisHost(std::string_view server) {
   for (const std::string_view prefix : {"dns:///", "ipv4:", "ipv6:"}) {
     if (server.starts_with(prefix)) server.remove_prefix(prefix.size());

@@ -1,4 +1,4 @@
-// Where the rows of one output tensor are put as they arrive, in whatever order.
+// Places the rows of one output tensor as they arrive, in any order.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,19 @@ namespace hilbert_ring::client {
 // Used by one thread.
 class AssembledRows {
  public:
-  // What the output's data lie in outlives the object.
   explicit AssembledRows(const OutputTensor& output);
 
-  // Checks a chunk, whose payload lies beside it, and copies its rows to their tokens. DATA_LOSS:
-  // the checksum does not match, or a row came twice. INTERNAL: sizes that contradict each other, a
-  // token outside the job.
+  // Checks a chunk against its separate payload, and copies its rows to their tokens. DATA_LOSS:
+  // the checksum does not match, or a row came twice. INTERNAL: sizes contradict each other, or a
+  // token is outside the job.
   absl::Status Place(const v1::OutputChunk& chunk, const wire::Payload& payload);
 
-  // DATA_LOSS, naming their number and the first, when rows are missing.
+  // DATA_LOSS, with the number of missing rows and the first.
   absl::Status CheckComplete() const;
 
   int64_t rows_placed() const { return rows_placed_; }
 
-  // Rows in place with a number that is NaN or infinite; the first of them by its token.
+  // Placed rows that have a NaN or an infinity; the first of them by its token.
   int64_t rows_not_finite() const { return rows_not_finite_; }
   int64_t first_not_finite() const { return first_not_finite_; }
 
@@ -43,7 +42,7 @@ class AssembledRows {
   const int64_t row_bytes_;
   const DataType type_;
   const std::span<std::byte> data_;
-  std::vector<bool> placed_;  // by token: a bit each
+  std::vector<bool> placed_;
   int64_t rows_placed_ = 0;
   int64_t rows_not_finite_ = 0;
   int64_t first_not_finite_ = 0;

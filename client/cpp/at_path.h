@@ -1,4 +1,4 @@
-// The path of a file before a status' message, and the bytes that no path has.
+// Paths of files in messages.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace hilbert_ring::client {
 
-// "PATH: message", with the code and payloads of a status that is not OK.
+// Prefixes the message of a status that is not OK: "PATH: message".
 inline absl::Status AtPath(const std::string& path, const absl::Status& status) {
   if (status.ok()) return status;
   return WithMessage(status, absl::StrCat(path, ": ", status.message()));
 }
 
-// INVALID_ARGUMENT: the path has a NUL, at which the system ends it, so that another file is meant.
+// INVALID_ARGUMENT: the path has a NUL, where the system would end it and open another file.
 inline absl::Status CheckPath(const std::string& path) {
   if (path.find('\0') == std::string::npos) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -47,7 +47,7 @@ OutputTensor Output(const JobSpec& spec, v1::Tensor tensor, DataType type,
 absl::Status CheckSize(v1::Tensor tensor, int64_t actual, int64_t expected) {
   if (actual == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(wire::TensorName(tensor), ": has ", actual, " bytes, the spec says ", expected));
+      absl::StrCat(wire::TensorName(tensor), ": has ", actual, " bytes, must have ", expected));
 }
 
 std::vector<OutputTensor> OutputsOf(const JobSpec& spec, const AttendOutputs& outputs) {
@@ -67,7 +67,7 @@ JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
                             .row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_COORDS),
                             .shape = {spec.tokens, spec.ordering->coordinate_axes}};
     coordinates.read = [&inputs](int64_t first_row, std::span<std::byte> to) {
-      // Aligned: a chunk's memory is its own.
+      // Aligned, because each chunk has its own memory.
       inputs.coordinates(first_row,
                          {reinterpret_cast<uint32_t*>(to.data()), to.size() / sizeof(uint32_t)});
     };
@@ -89,7 +89,7 @@ JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
 absl::Status CheckInputs(const AttendInputs& inputs) {
   RETURN_IF_ERROR(Validate(inputs.spec));
   if (HasCoordinates(inputs.spec) && !inputs.coordinates) {
-    return absl::InvalidArgumentError("ordering: the job needs coordinates and none are given");
+    return absl::InvalidArgumentError("coords are missing: the ordering needs them");
   }
   for (const InputTensor& input : TensorsOf(inputs, {}).bands) {
     RETURN_IF_ERROR(CheckSize(input.tensor, std::ssize(input.bytes), input.rows * input.row_bytes));

@@ -1,4 +1,4 @@
-// One attention job, as a client sees it.
+// Runs one attention job.
 //
 //   AttendInputs inputs{.spec = spec, .q = q, .k = k, .v = v};  // bytes in memory or mapped files
 //   AttendOutputs outputs{.out = out, .lse = lse};              // written as rows arrive
@@ -6,12 +6,11 @@
 //   absl::StatusOr<v1::Report> report = Attend("localhost:8001", inputs, outputs, options);
 //
 // The call sends Open and waits until the service admits the job. Then a thread of its own sends
-// the chunks, coordinates first, while the calling thread puts output rows in place, so that
-// neither waits for the other: a service that is slow to take input slows the sender alone. Rows
-// that the service loses with a worker are sent again when it asks for them. When it is gone, busy
-// or cannot go on without a worker, the job is tried again under the same id (client/cpp/retry.h
-// says when), from its first row. When the call returns, both threads are done and nothing refers
-// to inputs or outputs any more.
+// the chunks, coordinates first, while the calling thread places output rows. Neither waits for the
+// other, so slow input slows only the sender. The call sends rows again if the service lost them
+// with a worker and requests them. If the service is gone or busy, or lost a worker, the job starts
+// again from its first row under the same id (client/cpp/retry.h). When the call returns, both
+// threads have ended, and nothing refers to inputs or outputs any more.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +31,6 @@ namespace hilbert_ring::client {
 
 class Connector;
 
-// The inputs of an attention job.
 struct AttendInputs {
   JobSpec spec;
   // Row-major, little-endian, of the spec's dtype. Not copied: they must outlive the call.
@@ -40,18 +38,17 @@ struct AttendInputs {
   std::span<const std::byte> k;  // [tokens, kv_heads, head_dim]
   std::span<const std::byte> v;  // [tokens, kv_heads, value_dim]
 
-  // Fills coordinates [rows, axes] from first_row on. Needed when the ordering has coordinates;
-  // called by one thread at a time, in order of rows; then again, for any rows, when the service
-  // asks for them or the job is tried again.
+  // Fills coordinates [rows, axes] from first_row on. Needed if the ordering has coordinates.
+  // Called by one thread at a time, in order of rows. A resend or a retry calls it again for any
+  // rows.
   std::function<void(int64_t first_row, std::span<uint32_t> values)> coordinates;
 
-  // Told, if set, that bytes [begin, end) of Q, K or V were sent. They are read, sent and told
-  // again when the service asks for them or the job is tried again. Called by the sending thread.
+  // Called by the sending thread when bytes [begin, end) of Q, K or V were sent. A resend or a
+  // retry reads and sends them again, and calls this again. May be empty.
   std::function<void(v1::Tensor tensor, int64_t begin, int64_t end)> sent;
 };
 
-// OK when the spec is valid and the tensors have its sizes. INVALID_ARGUMENT or OUT_OF_RANGE,
-// naming the field, otherwise.
+// Checks the spec and the sizes of the tensors. INVALID_ARGUMENT or OUT_OF_RANGE, with the field.
 absl::Status CheckInputs(const AttendInputs& inputs);
 
 struct AttendOutputs {
@@ -59,32 +56,30 @@ struct AttendOutputs {
   std::span<std::byte> lse;  // float32 [tokens, heads]; empty: not wanted
 };
 
-// OK when the outputs have the sizes that the spec, which is valid, gives them. INVALID_ARGUMENT,
-// naming the tensor, otherwise.
 absl::Status CheckOutputs(const JobSpec& spec, const AttendOutputs& outputs);
 
 using AttendProgress = JobProgress;
 using AttendOptions = JobOptions;
 
-// server: as of Connect. A service that is away is tried again at once when it is back (within a
-// second).
+// server: as in Connect. If the service is away, the call connects again within a second of its
+// return.
 //
-// The report of a job whose outputs are complete: every row came once, with the right checksum. On
-// any error the contents of outputs are undefined; the error is that of the last attempt, and says
-// how many were made if there were several. INVALID_ARGUMENT, OUT_OF_RANGE: inputs, outputs or
-// options that contradict the spec; nothing was sent. DATA_LOSS: corrupt, repeated or missing
-// output. INTERNAL: the service broke the protocol. DEADLINE_EXCEEDED, CANCELLED: as asked. Other
-// errors are the service's own, with their reason (wire::ReasonOf).
+// Returns the report of a job with complete outputs: every row came once, with the right checksum.
+// On an error the contents of outputs are undefined. The error is that of the last attempt, with
+// the number of attempts if above 1.
+// INVALID_ARGUMENT, OUT_OF_RANGE: inputs, outputs or options contradict the spec; nothing was sent.
+// DATA_LOSS: corrupt, repeated or missing output. INTERNAL: the service broke the protocol.
+// DEADLINE_EXCEEDED, CANCELLED: by the options. Other errors are the service's own, with their
+// reason (wire::ReasonOf).
 absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs& inputs,
                                   const AttendOutputs& outputs, const AttendOptions& options = {});
 
-// The same over a channel of the caller's, whose arguments say how soon a lost connection is made
-// again.
+// Uses the caller's channel, whose arguments set the pace of reconnects.
 absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,
                                   const AttendInputs& inputs, const AttendOutputs& outputs,
                                   const AttendOptions& options = {});
 
-// The same over a connector (client/cpp/connector.h), which keeps the last attempt's channel.
+// Uses a connector (client/cpp/connector.h), which keeps the last attempt's channel.
 absl::StatusOr<v1::Report> Attend(Connector& connector, const AttendInputs& inputs,
                                   const AttendOutputs& outputs, const AttendOptions& options);
 

@@ -31,8 +31,7 @@ absl::Status Check(const SmallJob& job) {
                                             ": call Attend"));
 }
 
-// A single job of the pack may have caused the error.
-bool MayBeOne(const absl::Status& status) {
+bool MayBeOneJobsError(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
          absl::IsFailedPrecondition(status) || absl::IsDataLoss(status) ||
          (absl::IsResourceExhausted(status) && !wire::MayHelpLater(status));
@@ -82,7 +81,6 @@ class ManyJobs {
     return lanes_;
   }
 
-  // A lane makes one call at a time.
   void RunLane(Connector connector) {
     while (const std::optional<Pack> pack = Next()) {
       bool left = false;
@@ -107,8 +105,8 @@ class ManyJobs {
     return pack;
   }
 
-  // left: becomes true if the service has no room for so many calls; the lane then ends, and the
-  // pack waits again. told: the pack's last progress. Both outlive the call.
+  // `left` becomes true if the service has no room for so many calls; the lane then ends, and the
+  // pack waits again. `told` is the pack's last progress. Both outlive the call.
   JobOptions OptionsOf(const Pack& pack, bool& left, JobProgress& told) {
     JobOptions options = options_;
     options.job_id = jobs_[pack.front()].job_id;
@@ -147,11 +145,10 @@ class ManyJobs {
     return absl::OkStatus();
   }
 
-  // The halves of a pack become packs if one job may have failed the others.
   void Fail(const Pack& pack, const absl::Status& status) {
     const bool cancelled = absl::IsCancelled(status) && options_.cancelled && Cancelled();
     const MutexLock lock(mutex_);
-    if (pack.size() > 1 && MayBeOne(status)) {
+    if (pack.size() > 1 && MayBeOneJobsError(status)) {
       const auto middle = pack.begin() + std::ssize(pack) / 2;
       waiting_.emplace_front(middle, pack.end());
       waiting_.emplace_front(pack.begin(), middle);
@@ -169,7 +166,7 @@ class ManyJobs {
     return options_.cancelled();
   }
 
-  // The caller gets the words of this call, and the sums of all calls.
+  // The caller gets this call's state, with the sums of all calls.
   void Tell(const JobProgress& news, JobProgress& told) {
     const MutexLock lock(caller_);
     Count(told, news);
@@ -201,10 +198,10 @@ class ManyJobs {
   Mutex mutex_;
   std::deque<Pack> waiting_ ABSL_GUARDED_BY(mutex_);
   size_t lanes_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status over_ ABSL_GUARDED_BY(mutex_);    // why no other call is made
-  Mutex caller_;                                 // while the caller's functions run
-  int64_t sent_ ABSL_GUARDED_BY(caller_) = 0;    // bytes, of all calls
-  int64_t placed_ ABSL_GUARDED_BY(caller_) = 0;  // rows, of all calls
+  absl::Status over_ ABSL_GUARDED_BY(mutex_);  // ends all calls
+  Mutex caller_;                               // held while the caller's functions run
+  int64_t sent_ ABSL_GUARDED_BY(caller_) = 0;
+  int64_t placed_ ABSL_GUARDED_BY(caller_) = 0;
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
-// AttendMany computes many small attention jobs in few calls. A pack of jobs that differ in their
-// tokens alone is one call, as packed sequences: the way to the service is paid once.
+// AttendMany computes many small attention jobs in few calls. A pack of jobs that differ only in
+// their tokens is one call, as packed sequences, and costs one round trip to the service.
 //
 //   std::vector<SmallJob> jobs(100);                       // each with its spec, rows and outputs
 //   for (const absl::StatusOr<v1::Report>& report : AttendMany("localhost:8001", jobs)) ...
 //
-// Each job ends for itself: a job that is wrong fails alone. The calls are those of Attend, with
-// its retries (client/cpp/retry.h). Four calls run side by side, or as many as the service has room
-// for.
+// Each job ends by itself: an invalid job fails alone. The calls are those of Attend, with its
+// retries (client/cpp/retry.h). At most four calls run side by side, fewer if the service has less
+// room.
 #pragma once
 
 #include <memory>
@@ -26,19 +26,19 @@ namespace hilbert_ring::client {
 struct SmallJob {
   AttendInputs inputs;
   AttendOutputs outputs;
-  std::string job_id;  // empty: none; with one the job is computed by itself
+  std::string job_id;  // with an id the job is computed by itself
 };
 
 // Returns each job's report or error, as Attend does (client/cpp/attend.h). An error of the whole
-// service (UNAVAILABLE, UNAUTHENTICATED, PERMISSION_DENIED, or a cancel by the caller) ends all
-// jobs that run or wait. A report has the job's own tokens; its other figures are those of the
-// pack. The options job_id and want_trace have no effect. chunk_bytes bounds the rows, and the
-// results, of a pack. Progress is that of all jobs together.
+// service (UNAVAILABLE, UNAUTHENTICATED, PERMISSION_DENIED, or the caller's cancel) ends all
+// unfinished jobs. A report has the job's own tokens; its other figures are those of the pack. The
+// options job_id and want_trace have no effect. chunk_bytes bounds a pack's rows, and its results.
+// Progress is that of all jobs together.
 std::vector<absl::StatusOr<v1::Report>> AttendMany(const std::string& server,
                                                    std::span<const SmallJob> jobs,
                                                    const JobOptions& options = {});
 
-// Over a channel of the caller's.
+// Uses the caller's channel.
 std::vector<absl::StatusOr<v1::Report>> AttendMany(const std::shared_ptr<grpc::Channel>& channel,
                                                    std::span<const SmallJob> jobs,
                                                    const JobOptions& options = {});

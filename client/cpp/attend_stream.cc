@@ -20,7 +20,7 @@ absl::Status Check(const AttendStreamCalls& calls) {
   if (!calls.next || !calls.take) {
     return absl::InvalidArgumentError("next, take: a stream needs both");
   }
-  // The rest of it depends on where the service cuts.
+  // The epochs' limits, which the service checks, depend on its tokens.
   JobSpec spec = calls.spec;
   spec.tokens = 1;
   spec.sequence_lengths.clear();

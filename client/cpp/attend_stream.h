@@ -1,5 +1,4 @@
-// One attention job without end, as a client sees it: rows go in as long as there are any, results
-// come back in order.
+// Runs one attention job without end: the caller supplies rows, and results come back in order.
 //
 //   AttendStreamCalls calls{.spec = spec};               // without tokens
 //   calls.next = [&](const std::stop_token& over) {      // the rows that follow; none: the end
@@ -8,11 +7,11 @@
 //   calls.take = [&](const StreamedRows& rows) { return out.Append(rows.bytes); };
 //   absl::StatusOr<v1::Report> report = AttendStream("localhost:8001", calls, options);
 //
-// A thread of the call's own asks for rows and sends them, while the calling thread takes results:
-// a caller that takes none is sent none, and is asked for no more rows than the service can hold
-// (epochs of a fixed size, AttendStream in attention.proto). Nothing is kept: once rows were asked
-// for, a call that fails is not tried again. What was taken is final, so that a new stream may
-// begin behind it: at a multiple of the epoch's tokens, which `epoch` tells.
+// A thread of the call's own requests rows and sends them, while the calling thread takes results.
+// A caller that takes no results is sent none. It is asked only for rows that the service can hold
+// (AttendStream in attention.proto). The call keeps no rows, so after the first row it is not
+// retried. Taken results are final: a new stream may begin behind them, at the multiple of the
+// epoch's tokens that `epoch` reports.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +32,8 @@
 
 namespace hilbert_ring::client {
 
-// Rows that follow those before. Row-major, little-endian, of the spec's dtype; as they are until
-// the next ones are asked for.
+// The next rows, row-major, little-endian, of the spec's dtype. They must stay unchanged until the
+// next call of `next`.
 struct StreamBlock {
   int64_t rows = 0;              // at least 1
   std::span<const std::byte> q;  // [rows, heads, head_dim]
@@ -42,7 +41,7 @@ struct StreamBlock {
   std::span<const std::byte> v;  // [rows, kv_heads, value_dim]
 };
 
-// Rows of a result, each tensor's in order. Valid during the call.
+// Rows of a result, in order within each tensor. Valid during the call.
 struct StreamedRows {
   v1::Tensor tensor = v1::TENSOR_OUT;  // or TENSOR_LSE, behind OUT of the same rows
   int64_t first_token = 0;
@@ -53,27 +52,27 @@ struct StreamedRows {
 struct AttendStreamCalls {
   JobSpec spec;  // tokens is 0; sequence_lengths repeat
   bool want_lse = false;
-  int64_t epoch_tokens = 0;  // 0: as many as the service takes
+  int64_t epoch_tokens = 0;  // 0: the service's maximum
 
-  // May wait for rows, but not once `over`: the call has ended. Called by one thread, not before
-  // the service has taken the stream. An error ends the call with it.
+  // Returns the next rows; nothing: the input has ended. May wait for rows, but not once `over` is
+  // set: the call has ended. Called by one thread, after the service has admitted the stream. An
+  // error ends the call with it.
   std::function<absl::StatusOr<std::optional<StreamBlock>>(const std::stop_token& over)> next;
 
-  // By the calling thread. An error ends the call with it.
+  // Called by the calling thread. An error ends the call with it.
   std::function<absl::Status(const StreamedRows&)> take;
 
-  // An epoch's rows were all taken; may be empty. By the calling thread.
+  // Called by the calling thread once an epoch's rows were all taken; may be empty.
   std::function<void(const v1::Epoch&)> epoch;
 };
 
-// server: as of Connect. The report of a stream all of whose rows were computed and taken. Errors
-// as of Attend (client/cpp/attend.h), and those of `next` and `take`. Of the options it passes over
-// can_resend and want_trace.
+// server: as in Connect. Returns the report of a stream whose rows were all computed and taken.
+// Errors as of Attend (client/cpp/attend.h), and those of `next` and `take`. The options can_resend
+// and want_trace have no effect.
 absl::StatusOr<v1::Report> AttendStream(const std::string& server, const AttendStreamCalls& calls,
                                         const JobOptions& options = {});
 
-// Over a channel of the caller's: ConnectForStream (client/cpp/service.h) bounds what it takes
-// ahead.
+// Uses the caller's channel: one of ConnectForStream (client/cpp/service.h) bounds its read-ahead.
 absl::StatusOr<v1::Report> AttendStream(const std::shared_ptr<grpc::Channel>& channel,
                                         const AttendStreamCalls& calls,
                                         const JobOptions& options = {});

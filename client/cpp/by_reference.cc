@@ -25,12 +25,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMarkBytes = 128;  // a mark is shorter
+constexpr size_t kMarkBytes = 128;
 
 absl::Status NotSeen(const std::string& why) { return absl::FailedPreconditionError(why); }
 
-// Empty where there is no file with one. The service names the path, so it may be anything of this
-// machine: a pipe, a device.
+// Returns "" without such a file. The service's path may name a pipe or a device of this machine.
 std::string FirstLine(const fs::path& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return "";
@@ -44,7 +43,6 @@ std::string FirstLine(const fs::path& path) {
   return std::string(end == std::string_view::npos ? "" : start.substr(0, end));
 }
 
-// Without symbolic links, also of an output that is not there yet.
 absl::StatusOr<fs::path> RealPath(const TensorPath& named) {
   RETURN_IF_ERROR(CheckPath(named.path));
   std::error_code error;
@@ -59,7 +57,7 @@ absl::StatusOr<fs::path> RealPath(const TensorPath& named) {
   return real;
 }
 
-// As protobuf's strings are.
+// Protobuf's strings must be UTF-8.
 bool IsUtf8(const std::string& text) {
   using nlohmann::json;
   const auto dump = [&](json::error_handler_t handler) {
@@ -77,8 +75,8 @@ absl::StatusOr<SeenFolder> FindFolder(const std::shared_ptr<grpc::Channel>& chan
                                              .deadline = options.deadline}));
   const std::string seen = options.path.empty() ? root.path() : options.path;
   if (root.mark().empty() || FirstLine(fs::path(seen) / root.mark_file()) != root.mark()) {
-    return NotSeen(absl::StrCat(seen, ": is not the service's data root, for the mark ",
-                                root.mark_file(), " is not there or is another"));
+    return NotSeen(absl::StrCat(seen, ": is not the service's data root: the mark ",
+                                root.mark_file(), " is missing or differs"));
   }
   if (root.workers() == 0 && !options.await_workers) {
     return NotSeen("no worker of the service sees its data root");

@@ -1,11 +1,11 @@
-// Jobs whose tensors lie in files that this client and the service both see: the service's workers
-// read and write them, and no tensor passes the network.
+// Jobs whose tensors lie in files that this client and the service both see. The workers read and
+// write the files, and no tensor passes the network.
 //
 //   const auto files = NameFiles(*channel, {{v1::TENSOR_Q, "q.npy"}, {v1::TENSOR_OUT, "out.npy"}});
 //   if (files.ok()) report = AttendInFiles(server, spec, *files, options);
 //
-// That both see the same folder is shown by a file of the service's in it, whose random word the
-// service tells.
+// The service keeps a file with a random word in the folder. The client compares the word to check
+// that both see the same folder.
 #pragma once
 
 #include <memory>
@@ -25,38 +25,36 @@ namespace hilbert_ring::client {
 
 struct TensorPath {
   v1::Tensor tensor = v1::TENSOR_UNSPECIFIED;
-  std::string path;  // of this machine; .npy
+  std::string path;  // on this machine; .npy
 };
 
 struct DataRootOptions {
-  std::string path = "";  // where this machine sees the data root; empty: where the service does
-  absl::Duration outage_timeout = absl::ZeroDuration();  // as of RequestDataRoot
-  absl::Duration deadline = absl::InfiniteDuration();    // as of RequestDataRoot
-  bool await_workers = false;  // none that sees the root yet is no error: the job's call waits
+  std::string path = "";  // of the data root on this machine; empty: the service's own path
+  absl::Duration outage_timeout = absl::ZeroDuration();  // as in RequestDataRoot
+  absl::Duration deadline = absl::InfiniteDuration();    // as in RequestDataRoot
+  bool await_workers = false;  // the job's call waits for workers that see the root
 };
 
-// The caller's folder of the service's data root, which this machine sees.
 struct SeenFolder {
   std::string path;       // without symbolic links
   std::string mark_path;  // of the service's file in the root
 };
-// FAILED_PRECONDITION as of NameFiles; errors of the call.
+// Errors as of NameFiles.
 absl::StatusOr<SeenFolder> FindFolder(const std::shared_ptr<grpc::Channel>& channel,
                                       const DataRootOptions& options = {});
 
-// The files as Open names them. Symbolic links are followed here, for the service follows none.
-// FAILED_PRECONDITION, saying why, where the service has no data root, or another than this client
-// sees, or a file does not lie in the caller's folder of it; errors of the call.
+// Returns the files for Open, with symbolic links resolved, because the service follows none.
+// FAILED_PRECONDITION, with the cause: the service has no data root, this client sees another one,
+// or a file lies outside the caller's folder. Also errors of the call.
 absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc::Channel>& channel,
                                                       const std::vector<TensorPath>& tensors,
                                                       const DataRootOptions& options = {});
 
-// Whether a job that failed so may well be done where its tensors are sent: the service's processes
-// do not see, or may not use, what this client does.
+// Returns whether the job may succeed with its tensors sent, after it failed by path.
 bool MaySend(const absl::Status& failure);
 
-// As Attend (client/cpp/attend.h), of files that hold all inputs and outputs of the job; LSE is
-// wanted where it is named. When it returns OK the outputs are whole, and on the service's disk.
+// Runs Attend (client/cpp/attend.h) on files of all inputs and outputs; LSE is wanted if it has a
+// file. When the call returns OK, the outputs are complete and on the service's disk.
 absl::StatusOr<v1::Report> AttendInFiles(const std::string& server, const JobSpec& spec,
                                          const std::vector<v1::TensorFile>& files,
                                          const JobOptions& options = {});

@@ -12,7 +12,6 @@ constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
 bool Cancelled(const RetriedCall& call) { return call.cancelled && call.cancelled(); }
 
-// Ends early when the call was cancelled.
 void Sleep(const RetriedCall& call, absl::Duration wait) {
   while (wait > absl::ZeroDuration() && !Cancelled(call)) {
     const absl::Duration part = call.cancelled ? std::min(wait, kCancelPoll) : wait;
@@ -27,7 +26,7 @@ absl::Status CallWithRetries(Connector& connector, const RetriedCall& call) {
   const CallTiming& timing = call.timing;
   RetryHistory history;
   while (true) {
-    // gRPC has its own clock, whichever ours is.
+    // gRPC uses its own clock, also if `timing` has another one.
     const absl::Duration left = std::min(call.policy.end - timing.now(), call.longest_attempt);
     const std::optional<AttemptFailure> failure = call.make(SteadyNow() + left);
     if (!failure) return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Makes a call until it is done, or client/cpp/retry.h says that it has failed: the one loop in
-// which this client makes a call again, whichever call it is.
+// Makes a call until it is done or client/cpp/retry.h gives up. All retries of this client run
+// here.
 //
 //   absl::Status made = CallWithRetries(connector, {
 //       .policy = {.max_attempts = 10},
@@ -21,18 +21,18 @@ namespace hilbert_ring::client {
 struct RetriedCall {
   RetryPolicy policy;
   CallTiming timing;                // from WithDefaults
-  std::function<bool()> cancelled;  // as of JobOptions
-  // Makes one attempt over connector.channel(). Returns nothing when the call is done. deadline:
-  // for GrpcDeadline.
+  std::function<bool()> cancelled;  // as in JobOptions
+  // Makes one attempt over connector.channel() with a deadline for GrpcDeadline. Returns nothing
+  // when the call is done.
   std::function<std::optional<AttemptFailure>(absl::Time deadline)> make;
-  // Whether no other attempt follows, whatever retry.h says; may be empty.
+  // Returns whether a failure is final despite retry.h; may be empty.
   std::function<bool(const AttemptFailure&)> final;
   std::function<void(const CallRetry&)> tell;  // called before each wait; may be empty
   absl::Duration longest_attempt = absl::InfiniteDuration();
 };
 
-// OK once an attempt is done. Else the last one's error, and how many attempts there were, if there
-// were several; CANCELLED between two of them. The connector keeps the last attempt's channel.
+// Returns OK once an attempt is done. Otherwise returns the last error, with the number of attempts
+// if above 1; CANCELLED: between two attempts. The connector keeps the last attempt's channel.
 absl::Status CallWithRetries(Connector& connector, const RetriedCall& call);
 
 }  // namespace hilbert_ring::client

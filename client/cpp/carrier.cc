@@ -23,7 +23,7 @@ namespace {
 
 using Sending = Conversation::Sending;
 
-// Until destroyed. Asks `cancelled` ten times a second, in a thread of its own, if it is set.
+// Until its end, calls `cancelled`, if set, ten times a second in its own thread.
 class CancelWatch {
  public:
   // Both must outlive the object.
@@ -32,7 +32,6 @@ class CancelWatch {
     if (cancelled_) thread_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
   }
 
-  // Whether it has cancelled the call.
   bool fired() const { return fired_; }
 
  private:
@@ -50,25 +49,24 @@ class CancelWatch {
   const std::function<bool()>& cancelled_;
   grpc::ClientContext& context_;
   std::atomic<bool> fired_ = false;
-  Mutex mutex_;  // guards wake_ only
+  Mutex mutex_;  // only for wake_
   std::condition_variable_any wake_;
-  std::jthread thread_;  // last: it uses all above
+  std::jthread thread_;  // last, because it uses the members above
 };
 
 absl::Status EndOf(const grpc::Status& status, const CancelWatch& watch) {
   const bool cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
-  // gRPC's message does not name the caller, who ended the call.
+  // gRPC's message does not name the caller as the cause.
   if (cancelled && watch.fired()) {
     return WithMessage(wire::FromGrpc(status), "the caller ended the job");
   }
-  // A service that stops cancels its calls without details. The caller did not ask for that.
+  // A stopping service cancels its calls without details.
   if (cancelled && status.error_details().empty()) {
     return absl::UnavailableError("the service ended the call");
   }
   return wire::FromGrpc(status);
 }
 
-// Runs once.
 class Carrier {
  public:
   Carrier(Conversation& conversation, const JobOptions& options)
@@ -80,7 +78,7 @@ class Carrier {
     CancelWatch watch(options_.cancelled, context_);
     context_.set_initial_metadata_corked(true);  // leaves with Open
     stream_ = wire::OpenRawStream(channel, conversation_.method(), context_);
-    stream_->Write(wire::Serialize(conversation_.Open()));  // a failure shows in Finish
+    stream_->Write(wire::Serialize(conversation_.Open()));  // Finish reports a failure
     absl::Status local = SendReady({});                     // this client's errors
     grpc::ByteBuffer message;
     while (local.ok() && stream_->Read(&message)) {
@@ -115,15 +113,17 @@ class Carrier {
     if (wire::SplitPayload(message, wire::kOutputFields, *response.mutable_output(), payload)) {
       return conversation_.Handle(response, payload);
     }
-    if (!wire::Parse(message, response)) return ProtocolError("a message that is malformed");
+    if (!wire::Parse(message, response)) return ProtocolError("a malformed message");
     return conversation_.Handle(response, wire::Payload(response.output().payload()));
   }
 
-  // The receiving thread, after each message: rows are sent by a thread that does not keep it from
-  // the next one.
+  // The receiving thread calls it after each message. Another thread sends rows, so that this one
+  // reads on.
   absl::Status SendMore() {
     if (sender_.joinable()) {
-      { const MutexLock lock(mutex_); }  // it looks at sending(), or waits already
+      {
+        const MutexLock lock(mutex_);
+      }  // now SendAll waits, or will see the new state of sending()
       changed_.notify_one();
     } else if (conversation_.sending() == Sending::kRows) {
       sender_ = std::jthread([this](const std::stop_token& over) { SendAll(over); });
@@ -133,12 +133,12 @@ class Carrier {
     return absl::OkStatus();
   }
 
-  // The sending thread.
+  // Runs in the sending thread.
   void SendAll(const std::stop_token& over) {
     while (sent_.ok() && !closed_ && !over.stop_requested()) {
       sent_ = SendReady(over);
       MutexLock lock(mutex_);
-      // Until the call ends, which has a deadline.
+      // A deadline of the call bounds this wait.
       changed_.wait(lock, over, [this] {
         return closed_ || !sent_.ok() || conversation_.sending() != Sending::kNothing;
       });
@@ -146,7 +146,6 @@ class Carrier {
     if (!sent_.ok()) context_.TryCancel();
   }
 
-  // Sends what there is now.
   absl::Status SendReady(const std::stop_token& over) {
     while (!closed_ && !over.stop_requested()) {
       const Sending sending = conversation_.sending();
@@ -158,7 +157,7 @@ class Carrier {
       }
       ASSIGN_OR_RETURN(const auto message, conversation_.Next(over));
       if (!message) continue;
-      closed_ = !stream_->Write(message->bytes, message->options);  // Finish says why
+      closed_ = !stream_->Write(message->bytes, message->options);  // Finish reports the cause
       if (!closed_) conversation_.Sent();
     }
     return absl::OkStatus();
@@ -168,12 +167,12 @@ class Carrier {
   const JobOptions& options_;
   grpc::ClientContext context_;  // before the stream, which uses it
   std::unique_ptr<wire::RawStream> stream_;
-  Mutex mutex_;  // guards changed_ only
+  Mutex mutex_;  // only for changed_
   std::condition_variable_any changed_;
-  // The sending thread's, once there is one:
-  bool closed_ = false;  // nothing is written any more
+  // Used by the sending thread once it runs:
+  bool closed_ = false;  // no more writes
   absl::Status sent_;
-  std::jthread sender_;  // last: it uses all above
+  std::jthread sender_;  // last, because it uses the members above
 };
 
 }  // namespace

@@ -13,9 +13,9 @@
 
 namespace hilbert_ring::client {
 
-// Blocks until the call is over. The calling thread receives. What is to be sent at once after Open
-// it sends before; what is to be sent later is sent by a thread of the call's own. Of the options
-// it reads traceparent and cancelled. deadline: for GrpcDeadline.
+// Blocks until the call is over. The calling thread receives; it also sends rows that are ready
+// right after Open. A thread of the call's own sends later rows. The options traceparent and
+// cancelled have an effect. GrpcDeadline takes the deadline.
 std::variant<v1::Report, AttemptFailure> Carry(Conversation& conversation,
                                                const std::shared_ptr<grpc::Channel>& channel,
                                                absl::Time deadline, const JobOptions& options);

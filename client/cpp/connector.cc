@@ -11,10 +11,9 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(50);
 constexpr absl::Duration kRedial = absl::Milliseconds(500);
-// gRPC gives a connection up after 20 s.
+// gRPC gives up on a connection after 20 s.
 constexpr size_t kMostChannels = 40;
 
-// Waits until the state of a channel changes, for `longest` at most.
 void AwaitChange(const std::vector<std::shared_ptr<grpc::Channel>>& channels,
                  const std::vector<grpc_connectivity_state>& states, absl::Duration longest) {
   grpc::CompletionQueue changes;
@@ -57,8 +56,8 @@ bool Connector::Await(absl::Duration longest, const std::function<bool()>& cance
   return false;
 }
 
-// A connection that was refused is not tried again by its channel as soon as by a fresh one; one
-// that has no answer yet may still get it.
+// A fresh channel retries a refused connection sooner than the old one. A channel without an answer
+// is kept, because it may still connect.
 void Connector::BeginAnother(Channels& trying) const {
   std::erase_if(trying, [](const auto& channel) {
     return channel->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE;

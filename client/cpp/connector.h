@@ -1,12 +1,12 @@
-// The way to a service that may be away for a while.
+// Connects to a service that may be away for a while.
 //
 //   Connector connector([] { return Connect("localhost:8001"); });
 //   ...                                             // a call over connector.channel() fails
 //   if (connector.Await(longest, cancelled)) ...   // there is a connection again
 //
-// gRPC works on a channel's connection only while somebody waits on the channel, else every 5 s; it
-// waits longer and longer between its tries, and looks a name up again every 30 s at most. So Await
-// waits on the channel, and begins a fresh one twice a second beside those whose host does not
+// gRPC works on a channel's connection only while a thread waits on the channel, otherwise every 5
+// s. Its backoff between tries grows, and it looks up a name every 30 s at most. Await therefore
+// waits on the channel, and twice a second begins a fresh one beside channels whose host does not
 // answer.
 #pragma once
 
@@ -27,16 +27,16 @@ class Connector {
   // dial: makes a channel that shares no connection with another one.
   explicit Connector(Dial dial) : dial_(std::move(dial)), channel_(dial_()) {}
 
-  // Always this channel, which makes its connections as its arguments say.
+  // Always uses this channel, which makes its connections as its arguments define.
   explicit Connector(std::shared_ptr<grpc::Channel> channel) : channel_(std::move(channel)) {}
 
-  // For calls; connects with the first one.
+  // Connects with its first call.
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
   bool connected() const;
 
-  // True once channel() is connected, which may be another one then. False after `longest`, or
-  // within 0.1 s when `cancelled`, which may be empty, says so.
+  // Returns true once channel() is connected; it may then be another channel. Returns false after
+  // `longest`, or within 0.1 s of `cancelled`, which may be empty.
   [[nodiscard]] bool Await(absl::Duration longest, const std::function<bool()>& cancelled);
 
  private:
@@ -44,7 +44,7 @@ class Connector {
 
   void BeginAnother(Channels& trying) const;
 
-  const Dial dial_;  // empty: one channel
+  const Dial dial_;
   std::shared_ptr<grpc::Channel> channel_;
 };
 

@@ -1,5 +1,5 @@
-// A conversation is a client's side of one call of a job, message by message. It does no input or
-// output: a carrier (client/cpp/carrier.h) gives it each response, and sends its requests.
+// A conversation is a client's side of one call of a job, message by message, without input or
+// output. A carrier (client/cpp/carrier.h) passes it each response and sends its requests.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,6 @@
 
 namespace hilbert_ring::client {
 
-// Which attempt of which job a call is.
 struct AttemptName {
   std::string job_id;
   int attempt = 0;
@@ -29,21 +28,21 @@ class Conversation {
 
   // The receiving thread:
   virtual v1::AttendRequest Open() = 0;
-  // Takes a response; the payload of an output lies beside it. An error ends the call.
+  // Takes a response, whose output payload is separate. An error ends the call.
   virtual absl::Status Handle(const v1::AttendResponse& response, const wire::Payload& payload) = 0;
-  // Returns the report, if all outputs have come. The call has ended well, and sends nothing more.
+  // Returns the report if all outputs have come. The call has ended well, and sends nothing more.
   virtual absl::StatusOr<v1::Report> Finish() = 0;
   virtual bool admitted() const = 0;
 
-  // The sending thread, which is another one, or the receiving one:
-  enum class Sending { kNothing, kRows, kEnd };  // for now; Next; no more, for good
-  virtual Sending sending() const = 0;           // changes in Handle and Next alone
+  // The sending thread, which may be the receiving one:
+  enum class Sending { kNothing, kRows, kEnd };  // nothing yet; call Next; nothing more
+  virtual Sending sending() const = 0;           // only Handle and Next change it
   struct Message {
     grpc::ByteBuffer bytes;
     grpc::WriteOptions options;
   };
-  // While rows are sent; nothing: look at sending() again. May wait for the caller's rows, but not
-  // once `over`. An error ends the call.
+  // Returns the next message while rows are sent; nothing: check sending() again. May wait for the
+  // caller's rows, but not once `over` is set. An error ends the call.
   virtual absl::StatusOr<std::optional<Message>> Next(const std::stop_token& over) = 0;
   virtual void Sent() {}  // the transport has taken the message
 };

@@ -8,7 +8,6 @@
 
 namespace hilbert_ring::client {
 
-// Calls function(numbers), Numbers of the source's own type.
 template <typename Function>
 auto CoordinateInput::Visit(Function function) const {
   if (const auto* rows = std::get_if<std::vector<int64_t>>(&source_)) {

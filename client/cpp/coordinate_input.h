@@ -16,25 +16,23 @@ namespace hilbert_ring::client {
 class CoordinateInput {
  public:
   // file: integers [tokens, 2 or 3], in C or Fortran order. INVALID_ARGUMENT: another type or
-  // shape. OUT_OF_RANGE: a coordinate that is negative or not below 2^32 (two axes) or 2^21
-  // (three). The message names the file, and row, axis, value and limit.
+  // shape. OUT_OF_RANGE: a coordinate is negative or not below 2^32 (two axes) or 2^21 (three). The
+  // message has the file, row, axis, value and limit.
   static absl::StatusOr<CoordinateInput> FromFile(NpyFile file, int64_t tokens);
 
-  // rows: [tokens, axes], row-major, named "ordering.coords" in messages; errors as above.
+  // rows: [tokens, axes], row-major, "ordering.coords" in messages. Errors as above.
   static absl::StatusOr<CoordinateInput> FromRows(std::vector<int64_t> rows, int64_t tokens,
                                                   int axes);
 
   int64_t tokens() const { return tokens_; }
   int axes() const { return axes_; }
 
-  // As of NpyFile, of those from a file.
   absl::Status CheckIntact() const;
 
   // Fills values [rows, axes] from first_row on.
   void Read(int64_t first_row, std::span<uint32_t> values) const;
 
-  // All of them, [tokens, axes].
-  std::vector<int64_t> All() const;
+  std::vector<int64_t> All() const;  // [tokens, axes]
 
  private:
   CoordinateInput(std::variant<NpyFile, std::vector<int64_t>> source, int64_t tokens, int axes)

@@ -17,7 +17,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-// A file that is there (its device and inode), or one that is not (its folder's, and its name).
+// An existing file by its device and inode, or a missing one by its folder's and its name.
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
@@ -25,7 +25,7 @@ struct Identity {
   auto operator<=>(const Identity&) const = default;
 };
 
-// Nothing where not even the folder is there: opening the path then fails.
+// Returns nothing if the folder is missing too: opening the path then fails.
 std::optional<Identity> IdentityOf(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) == 0) return Identity{info.st_dev, info.st_ino, ""};
@@ -44,10 +44,10 @@ std::optional<Identity> IdentityOfInput(const std::string& path) {
 
 struct Place {
   Identity identity;
-  std::string text;  // "--out out.npy", as the start of a sentence
+  std::string text;  // "--out out.npy" (start of a message)
 };
 
-// Of what is written in place. Terminals and other devices take what several write to them.
+// Returns files written in place. Terminals and other devices accept several writers.
 std::vector<Identity> IdentitiesInPlace(const OutputPlace& place) {
   std::vector<Identity> identities;
   if (place.descriptor >= 0) {
@@ -64,7 +64,7 @@ std::vector<Identity> IdentitiesInPlace(const OutputPlace& place) {
 
 std::vector<Place> PlacesOfOutput(const NamedFile& output) {
   const auto found = FindOutput(output.path);
-  if (!found.ok()) return {};  // opening the path then fails
+  if (!found.ok()) return {};
   std::vector<Place> places;
   const std::string text = absl::StrCat(output.name, " ", output.path);
   if (found->in_place) {
@@ -94,7 +94,7 @@ absl::Status SameFile(const Place& output, const std::string& other) {
 
 absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,
                            const std::vector<NamedFile>& outputs) {
-  std::map<Identity, std::string> seen;  // as a message names them
+  std::map<Identity, std::string> seen;  // in messages
   for (const NamedFile& input : inputs) {
     if (input.path.empty()) continue;
     RETURN_IF_ERROR(CheckNamed(input));

@@ -1,4 +1,4 @@
-// Which paths of a command line are one file, so that no output replaces an input or another
+// Detects paths of a command line that are one file, so that no output replaces an input or another
 // output.
 //
 //   CheckDistinct({{"--q", "q.npy"}, {"--spec", "job.json"}}, {{"--out", "out.npy"}});
@@ -12,14 +12,13 @@
 namespace hilbert_ring::client {
 
 struct NamedFile {
-  std::string name;  // as a message says it: "--q"
-  std::string path;  // empty: not given. "-": what the process reads from, or its stdout
+  std::string name;  // in messages: "--q"
+  std::string path;  // empty: not given; "-": stdin or stdout
 };
 
-// INVALID_ARGUMENT: a path with a NUL; and, naming both, when an output, or the file under which it
-// is written at first (PendingFile), is an input or another output. Files are compared by device
-// and inode, so that other spellings, symbolic and hard links are found; those that are not there
-// yet by folder and name, of a link by its target's. Opens nothing.
+// INVALID_ARGUMENT, with both names: an output or its partial file (PendingFile) is an input or
+// another output; also a path with a NUL. Device and inode identify an existing file, folder and
+// name a missing one, after its links. Opens nothing.
 absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,
                            const std::vector<NamedFile>& outputs);
 

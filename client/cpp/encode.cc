@@ -24,23 +24,22 @@ constexpr char kMethod[] = "/hilbert_ring.v1.EncoderService/Encode";
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kCoordinateBytes = 2 * sizeof(double);
 
-// Rows of coordinates that are checked at once.
-constexpr int64_t kCheckedRows = 4096;
+constexpr int64_t kRowsCheckedAtOnce = 4096;
 
-constexpr double kPlacesPerSide = 8;  // tiles that overlap by seven eighths have a place each
+constexpr double kPlacesPerSide = 8;  // tiles may overlap by seven eighths of a side
 
-// Whether tiles lie apart, as tiles of a slide do. Coordinates that are normalised to [0, 1], or in
-// another unit, put many tiles on one place of the model's grid.
+// Checks that tiles lie apart. Coordinates in another unit or normalized to [0, 1] put many tiles
+// on one place of the model's grid.
 class TilePlaces {
  public:
-  // tile_size: pixels of a side; slide_tiles: tiles of each slide, which outlive this.
+  // tile_size: pixels of a side; slide_tiles: tiles of each slide, must outlive the object.
   TilePlaces(int64_t tile_size, std::span<const int64_t> slide_tiles)
       : places_per_pixel_(kPlacesPerSide / static_cast<double>(tile_size)),
         slide_tiles_(slide_tiles) {}
 
-  // coords: [rows, 2], pixels within the model's grid, of the tiles that follow. INVALID_ARGUMENT,
-  // naming slide, places and limit: fewer than half of a slide's tiles have a place of their own,
-  // an eighth of a tile's side wide.
+  // coords: [rows, 2], pixels within the model's grid, of the next tiles. INVALID_ARGUMENT, with
+  // slide, places and limit: fewer than half of a slide's tiles have their own place of an eighth
+  // of a side.
   absl::Status Add(std::span<const double> coords);
 
  private:
@@ -49,7 +48,7 @@ class TilePlaces {
   double places_per_pixel_;
   std::span<const int64_t> slide_tiles_;
   size_t slide_ = 0;
-  std::vector<int64_t> places_;  // the slide's tiles up to here
+  std::vector<int64_t> places_;  // of the current slide's tiles
 };
 
 absl::Status TilePlaces::Add(std::span<const double> coords) {
@@ -73,8 +72,9 @@ absl::Status TilePlaces::EndSlide() {
       slide_tiles_.size() > 1 ? absl::StrCat("coords of slide ", slide_ - 1) : "coords";
   return absl::InvalidArgumentError(absl::StrCat(
       which, " has ", distinct, " distinct places, must have at least ", (tiles + 1) / 2, " for ",
-      tiles, " tiles: tiles of ", kPlacesPerSide / places_per_pixel_,
-      " pixels do not lie so close, coordinates that are normalised or in another unit do"));
+      tiles,
+      " tiles: coordinates that are normalised or in another unit lie too close for tiles of ",
+      kPlacesPerSide / places_per_pixel_, " pixels"));
 }
 
 v1::Pooling PoolingOf(Pooling pooling) {
@@ -96,7 +96,7 @@ int64_t Product(const std::vector<int64_t>& shape) {
 absl::Status CheckSize(const char* what, int64_t actual, int64_t expected) {
   if (actual == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(what, ": has ", actual, " bytes, the job says ", expected));
+      absl::StrCat(what, ": has ", actual, " bytes, must have ", expected));
 }
 
 OutputTensor Output(v1::Tensor tensor, const std::vector<int64_t>& shape,
@@ -117,7 +117,7 @@ JobTensors TensorsOf(const EncodeInputs& inputs, const EncodeResults& results) {
                       .row_bytes = kCoordinateBytes,
                       .read =
                           [&inputs](int64_t first_row, std::span<std::byte> to) {
-                            // Aligned: a chunk's memory is its own.
+                            // Aligned, because each chunk has its own memory.
                             inputs.coordinates(first_row, {reinterpret_cast<double*>(to.data()),
                                                            to.size() / sizeof(double)});
                           },
@@ -209,7 +209,7 @@ absl::StatusOr<EncodeJob> JobOf(const v1::Model& model) {
   if (!config.ok()) {
     return absl::InternalError(
         absl::StrCat("the config of model ", model.name(),
-                     " is not known to this client: ", config.status().message()));
+                     " is unknown to this client: ", config.status().message()));
   }
   return EncodeJob{.model = model.name(), .digest = model.digest(), .config = *config};
 }
@@ -226,12 +226,12 @@ absl::Status CheckEncode(const EncodeInputs& inputs) {
   if (!job.config.position) return absl::OkStatus();
   if (!inputs.coordinates) {
     return absl::InvalidArgumentError(
-        absl::StrCat("coords: model ", job.model, " has positions, and none are given"));
+        absl::StrCat("coords are missing: model ", job.model, " has positions"));
   }
   std::vector<double> values;
   TilePlaces places(job.config.position->tile_size, job.slide_tiles);
-  for (int64_t row = 0; row < job.tiles(); row += kCheckedRows) {
-    values.resize(static_cast<size_t>(2 * std::min(kCheckedRows, job.tiles() - row)));
+  for (int64_t row = 0; row < job.tiles(); row += kRowsCheckedAtOnce) {
+    values.resize(static_cast<size_t>(2 * std::min(kRowsCheckedAtOnce, job.tiles() - row)));
     inputs.coordinates(row, values);
     RETURN_IF_ERROR(CheckCoordinates(*job.config.position, values, row));
     RETURN_IF_ERROR(places.Add(values));

@@ -15,9 +15,9 @@ absl::StatusOr<NpyFile> OpenArray(const std::string& path) {
   for (const char* ending : {".h5", ".hdf5", ".npz", ".pt"}) {
     if (!absl::EndsWithIgnoreCase(path, ending)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": is ", ending, ", must be .npy: `hilbert-ring encode --slide ", path,
-        "` reads a slide pipeline's file, as hilbert_ring.read_slide(path) of the Python package "
-        "does"));
+        path, ": is ", ending,
+        ", must be .npy; a slide pipeline's file is read by `hilbert-ring encode --slide ", path,
+        "` and the Python package's hilbert_ring.read_slide(path)"));
   }
   return NpyFile::Open(path);
 }
@@ -115,7 +115,7 @@ absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job)
   }
   if (paths.coords.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("coords: model ", job.model, " has positions, and no file is named"));
+        absl::StrCat("coords are missing: model ", job.model, " has positions"));
   }
   ASSIGN_OR_RETURN(NpyFile coords, OpenArray(paths.coords));
   ASSIGN_OR_RETURN(files.coordinates, TileCoordinates::FromFile(std::move(coords), job.tiles()));

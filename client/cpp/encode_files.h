@@ -4,7 +4,7 @@
 //   ASSIGN_OR_RETURN(const EncodeFiles files, OpenEncode({.tiles = "tiles.npy"}, job));
 //   files.tiles.span();
 //
-// Messages name the file, and the axis with its value and what was expected.
+// Messages have the file, the axis, its value and the expected value.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,19 @@
 
 namespace hilbert_ring::client {
 
-// Pixels of tiles, (x, y), as a .npy file has them. Immutable; any number of threads may read one.
+// Pixels (x, y) of tiles in a .npy file. Immutable; any number of threads may read one.
 class TileCoordinates {
  public:
   // file: [tiles, 2], integers of 16 to 64 bits, float32 or float64, in C or Fortran order.
-  // INVALID_ARGUMENT, naming the file: another type or shape.
+  // INVALID_ARGUMENT, with the file: another type or shape.
   static absl::StatusOr<TileCoordinates> FromFile(NpyFile file, int64_t tiles);
 
   // Fills values [rows, 2] from first_row on.
   void Read(int64_t first_row, std::span<double> values) const;
 
-  // As of NpyFile.
   absl::Status CheckIntact() const { return file_.CheckIntact(); }
 
-  // Whether the file has rows of float64, as the service reads them.
+  // Returns whether the workers can read the file as it is: rows of float64.
   bool IsAsSent() const {
     return file_.type() == wire::NpyType::kFloat64 && !file_.fortran_order();
   }
@@ -45,7 +44,7 @@ class TileCoordinates {
 };
 
 struct EncodePaths {
-  std::string tiles, coords;  // coords empty: none
+  std::string tiles, coords;  // coords may be empty
 };
 
 struct EncodeFiles {
@@ -53,10 +52,9 @@ struct EncodeFiles {
   std::optional<TileCoordinates> coordinates;
 };
 
-// Opens the files of a job whose config is known, and fills in the tiles' type and, where the job
-// has no slides, one slide of all tiles. Errors of NpyFile::Open and TileCoordinates;
-// INVALID_ARGUMENT: tiles of another type or width than the model's, or of another number than
-// slide_tiles say, and coordinates that are missing, or of a model without positions.
+// Opens the files of a job whose config is known. Fills in the tiles' type and, if the job has no
+// slides, one slide of all tiles. Errors of NpyFile::Open and TileCoordinates. INVALID_ARGUMENT:
+// the files contradict the job or its model.
 absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job);
 
 }  // namespace hilbert_ring::client

@@ -18,17 +18,17 @@ namespace {
 
 struct WatchedMapping {
   std::atomic<bool> taken = false;
-  std::atomic<uintptr_t> begin = 0, end = 0;  // 0: none
+  std::atomic<uintptr_t> begin = 0, end = 0;  // 0: no mapping
   std::atomic<bool> lost = false;
 };
 
-// Global, since a signal's handler gets nothing passed in. A command has six mappings.
+// Global, because a signal handler has no context. A command has at most six mappings.
 constinit std::array<WatchedMapping, 64> watched_mappings;
 constinit std::atomic<uintptr_t> page_bytes = 0;
 
-static_assert(std::atomic<uintptr_t>::is_always_lock_free, "a handler must not wait");
+static_assert(std::atomic<uintptr_t>::is_always_lock_free, "a signal handler must not wait");
 
-// Puts zeros in place of the rest of the mapping that `address` lies in.
+// Replaces the mapping of `address` by zeros, from its page on.
 bool Replace(uintptr_t address) {
   for (WatchedMapping& mapping : watched_mappings) {
     const uintptr_t end = mapping.end;
@@ -47,7 +47,7 @@ void OnBusError(int signal, siginfo_t* info, void* /*context*/) {
   const int error = errno;
   if (info->si_code != BUS_ADRERR || !Replace(reinterpret_cast<uintptr_t>(info->si_addr))) {
     std::signal(signal, SIG_DFL);
-    raise(signal);  // comes when the handler returns
+    raise(signal);  // delivered when the handler returns
   }
   errno = error;
 }

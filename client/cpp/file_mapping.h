@@ -1,11 +1,10 @@
-// A file's bytes in the address space, which can be lost while they are used: another process may
-// shorten the file, its disk may fail or, where space is given out late, be full. The process then
-// gets a SIGBUS.
+// A file's bytes in the address space. They can be lost during use: another process shortens the
+// file, its disk fails, or a disk that allocates late is full. The process then gets a SIGBUS.
 //
 //   CatchLostBytes();                                    // once, in main()
 //   auto mapping = FileMapping::Map(fd, bytes, PROT_READ);
 //   ... mapping->begin() ...                             // lost bytes read as zero
-//   if (!mapping->Intact()) ...                          // before the result is trusted
+//   if (!mapping->Intact()) ...                          // before the result is used
 #pragma once
 
 #include <cstddef>
@@ -15,12 +14,11 @@
 
 namespace hilbert_ring::client {
 
-// Unmapped with the object.
 class FileMapping {
  public:
   FileMapping() = default;
 
-  // Keeps a descriptor of its own. The code follows errno; the message names no file.
+  // Keeps a descriptor of its own. The code follows errno; the message has no path.
   static absl::StatusOr<FileMapping> Map(int fd, int64_t bytes, int protection);
 
   FileMapping(FileMapping&& other) noexcept;
@@ -30,7 +28,7 @@ class FileMapping {
   std::byte* begin() const { return begin_; }
   int64_t bytes() const { return bytes_; }
 
-  // False when bytes were lost as they were used, or the file is shorter by now.
+  // Returns false if bytes were lost during use, or the file is shorter now.
   bool Intact() const;
 
  private:
@@ -39,12 +37,11 @@ class FileMapping {
   std::byte* begin_ = nullptr;
   int64_t bytes_ = 0;
   int fd_ = -1;
-  int watched_ = -1;  // its place among the watched mappings; -1: there was none free
+  int watched_ = -1;  // place among the watched mappings; -1: all were taken
 };
 
-// From now on a lost byte of a FileMapping reads as zero, and what is written there is lost, in
-// place of the process's end. A SIGBUS of any other cause ends it as before. For a process's
-// main().
+// Makes a lost byte of a FileMapping read as zero, and drops writes to it, instead of ending the
+// process. A SIGBUS of another cause ends the process as before. Call it in main().
 void CatchLostBytes();
 
 }  // namespace hilbert_ring::client

@@ -1,4 +1,4 @@
-// When gRPC ends a call or a wait, by its steady clock, which is that of SteadyNow().
+// Deadlines of gRPC calls and waits by its steady clock, which is that of SteadyNow().
 #pragma once
 
 #include <ctime>
@@ -9,8 +9,8 @@
 
 namespace hilbert_ring::client {
 
-// A time of the machine's clock would do where nobody sets it: gRPC converts it when the call
-// begins, and absl::Now() may be seconds behind a clock that was set.
+// gRPC converts a time of the machine's clock when the call begins. absl::Now() may then be seconds
+// off, if the clock was set.
 inline gpr_timespec GrpcDeadline(absl::Time steady) {
   if (steady == absl::InfiniteFuture()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
   const timespec time = absl::ToTimespec(steady);

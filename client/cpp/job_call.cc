@@ -18,27 +18,27 @@
 namespace hilbert_ring::client {
 namespace {
 
-// gRPC's deadline is reckoned from a time that was read before ours.
+// gRPC computes its deadline from an earlier reading of the clock.
 constexpr absl::Duration kDeadlineEarly = absl::Milliseconds(100);
 
 absl::Status CheckOptions(const JobOptions& options) {
   if (options.chunk_bytes < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("chunk_bytes: ", options.chunk_bytes, ", expected at least 1"));
+        absl::StrCat("chunk_bytes is ", options.chunk_bytes, ", must be at least 1"));
   }
   if (options.max_attempts < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("max_attempts: ", options.max_attempts, ", expected at least 1"));
+        absl::StrCat("max_attempts is ", options.max_attempts, ", must be at least 1"));
   }
   const int last = std::numeric_limits<int>::max() - options.max_attempts;
   if (options.attempt < 0 || options.attempt > last) {
     return absl::InvalidArgumentError(
-        absl::StrCat("attempt: ", options.attempt, ", expected 0 to ", last));
+        absl::StrCat("attempt is ", options.attempt, ", must be 0 to ", last));
   }
   return absl::OkStatus();
 }
 
-// Whether the job's own deadline ended it, and no limit of the service.
+// Returns whether the job's own deadline ended it, not a limit of the service.
 bool PassedDeadline(const absl::Status& status, absl::Duration left) {
   if (!absl::IsDeadlineExceeded(status) || left > kDeadlineEarly) return false;
   return wire::ReasonOf(status) == absl::StatusCodeToString(status.code()) ||
@@ -68,7 +68,7 @@ absl::StatusOr<v1::Report> CallJob(Connector& connector, const NewConversation& 
   call.policy.end = call.timing.now() + options.deadline - options.spent;
   call.policy.outage_timeout = options.outage_timeout;
   call.final = [&](const AttemptFailure& failure) {
-    // Nothing is kept of a stream's rows.
+    // The client keeps no rows of a stream.
     return (begin.stream && failure.admitted) || (options.final && options.final(failure.status));
   };
   call.make = [&](absl::Time deadline) -> std::optional<AttemptFailure> {

@@ -1,4 +1,4 @@
-// Calls a job until it ends: conversation after conversation, as client/cpp/retry.h says.
+// Runs a job with retries: one conversation an attempt (client/cpp/retry.h).
 #pragma once
 
 #include <functional>
@@ -15,16 +15,15 @@
 
 namespace hilbert_ring::client {
 
-// The conversation of one attempt. Its arguments outlive it.
+// Makes the conversation of one attempt. Its arguments outlive it.
 using NewConversation =
     std::function<std::unique_ptr<Conversation>(const AttemptName& name, ProgressTeller& progress)>;
 
-// begin: of an attempt's progress, but for its name.
+// begin: initial progress of an attempt; its name is added.
 absl::StatusOr<v1::Report> CallJob(Connector& connector, const NewConversation& conversation,
                                    const JobProgress& begin, const JobOptions& options);
 
-// As Attend says (client/cpp/attend.h). The connector keeps the last attempt's channel.
-// INVALID_ARGUMENT: options that are out of their range.
+// Runs the job as Attend does. INVALID_ARGUMENT also: an option is out of its range.
 absl::StatusOr<v1::Report> CallJob(Connector& connector, const JobRequest& request,
                                    const JobOptions& options);
 absl::StatusOr<v1::Report> CallJob(const std::string& server, const JobRequest& request,

@@ -26,7 +26,7 @@ JobConversation::JobConversation(const JobRequest& request, const JobOptions& op
 }
 
 v1::AttendRequest JobConversation::Open() {
-  // Input that is not longer follows at once, without waiting for Admitted.
+  // Short input follows at once, without waiting for Admitted.
   const bool eager = !request_.by_reference() && bytes_left_ <= wire::kLookaheadBytes;
   if (eager) BeginInput(wire::kMaxPayloadBytes);
   v1::AttendRequest request;
@@ -82,7 +82,7 @@ absl::Status JobConversation::Handle(const v1::AttendResponse& response,
     case v1::AttendResponse::kResend:
       return Resend(response.resend());
     default:
-      return absl::OkStatus();  // a kind of message that is newer than this client
+      return absl::OkStatus();  // of a newer service
   }
 }
 
@@ -96,7 +96,7 @@ void JobConversation::NoteAdmitted(int workers) {
 }
 
 void JobConversation::BeginInput(int64_t max_payload_bytes) {
-  // A row is never cut, so one that is longer than a chunk should be is sent as it is.
+  // A row is never cut: if a chunk's limit is shorter, the chunk has one row.
   const int64_t payload = std::min(std::max(std::min(options_.chunk_bytes, max_payload_bytes),
                                             request_.tensors.Widest().row_bytes),
                                    max_payload_bytes);
@@ -105,7 +105,7 @@ void JobConversation::BeginInput(int64_t max_payload_bytes) {
 }
 
 absl::Status JobConversation::Resend(const v1::Resend& resend) {
-  if (!chunks_) return ProtocolError("rows asked for again that lie in files");
+  if (!chunks_) return ProtocolError("a request for rows that lie in files");
   int64_t bytes = 0;
   {
     const MutexLock lock(mutex_);
@@ -119,7 +119,7 @@ absl::Status JobConversation::Place(const v1::OutputChunk& chunk, const wire::Pa
   const auto output = outputs_.find(chunk.tensor());
   if (output == outputs_.end()) {
     return ProtocolError(
-        absl::StrCat("output of ", wire::TensorName(chunk.tensor()), ", which was not asked for"));
+        absl::StrCat("output of ", wire::TensorName(chunk.tensor()), ", which was not requested"));
   }
   AssembledRows& rows = output->second;
   RETURN_IF_ERROR(rows.Place(chunk, payload));
@@ -148,7 +148,7 @@ Conversation::Sending JobConversation::sending() const {
   return reported_ || !options_.can_resend ? Sending::kEnd : Sending::kNothing;
 }
 
-// Rows that are asked for again go before those that were never sent.
+// Rows requested again go before rows never sent.
 absl::StatusOr<std::optional<Conversation::Message>> JobConversation::Next(
     const std::stop_token& /*over*/) {
   RETURN_IF_ERROR(chunks_->Check());
@@ -166,11 +166,11 @@ absl::StatusOr<std::optional<Conversation::Message>> JobConversation::Next(
     chunks_->Cut(*again.input, again.range.first_row, again.range.rows, chunk_, payload_);
   } else if (chunks_->Next(chunk_, payload_)) {
     bytes_left_ -= static_cast<int64_t>(payload_.size());
-    // Few rows leave together, and wake the service once.
+    // Short input leaves together, and wakes the service once.
     const bool few = request_.tensors.input_bytes() <= wire::kLookaheadBytes;
     if (bytes_left_ > 0 && few) options.set_buffer_hint();
   }
-  // The transport may hold on to a message after the call, so it gets a copy.
+  // A copy, because the transport may hold the message after the call.
   return Message{wire::JoinPayload(wire::kChunkFields, chunk_, {buffers_->Copy(payload_)}),
                  options};
 }

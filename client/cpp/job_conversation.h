@@ -24,8 +24,8 @@ namespace hilbert_ring::client {
 
 class JobConversation : public Conversation {
  public:
-  // All must outlive the object; inputs and outputs were checked. Of the options it reads
-  // chunk_bytes, can_resend and want_trace.
+  // All must outlive the object; inputs and outputs were checked. The options chunk_bytes,
+  // can_resend and want_trace have an effect.
   JobConversation(const JobRequest& request, const JobOptions& options, AttemptName name,
                   ProgressTeller& progress);
 
@@ -36,7 +36,7 @@ class JobConversation : public Conversation {
   bool admitted() const override { return admitted_; }
 
   Sending sending() const override;
-  // OUT_OF_RANGE: a row that is longer than a payload may be; nothing was sent then.
+  // OUT_OF_RANGE: a row is longer than a payload may be; nothing was sent then.
   absl::StatusOr<std::optional<Message>> Next(const std::stop_token& over) override;
   void Sent() override;
 
@@ -53,12 +53,12 @@ class JobConversation : public Conversation {
   std::map<v1::Tensor, AssembledRows> outputs_;
   bool admitted_ = false;
   std::optional<v1::Report> report_;
-  // Once the size of chunks is known:
+  // Set once the size of chunks is known:
   std::optional<InputChunks> chunks_;
   std::optional<wire::SlicePool> buffers_;
-  v1::Chunk chunk_;  // that is sent, like its payload
+  v1::Chunk chunk_;  // the current one; payload_ is its payload
   std::string_view payload_;
-  std::atomic<int64_t> bytes_left_;  // of those never sent
+  std::atomic<int64_t> bytes_left_;  // of inputs not yet sent for the first time
   mutable Mutex mutex_;
   bool reported_ ABSL_GUARDED_BY(mutex_) = false;
   ResendQueue again_ ABSL_GUARDED_BY(mutex_);

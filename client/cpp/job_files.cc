@@ -13,7 +13,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-// Inline coordinates of ten million tokens; what never ends is refused.
+// Enough for inline coordinates of ten million tokens; bounds input without end.
 constexpr size_t kMaxSpecBytes = size_t{256} << 20;
 
 absl::StatusOr<std::string> ReadSpec(const std::string& path) {
@@ -27,7 +27,6 @@ const std::string& PathOf(const JobSource& source, v1::Tensor tensor) {
   return tensor == v1::TENSOR_Q ? source.q : tensor == v1::TENSOR_K ? source.k : source.v;
 }
 
-// "PATH: message" where the job has a spec file.
 absl::Status AtSpec(const JobSource& source, const absl::Status& status) {
   if (source.spec.empty()) return status;
   return AtPath(TextName(source.spec), status);
@@ -43,7 +42,7 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const JobSource& source) {
   return document.ok() ? std::move(document) : AtSpec(source, document.status());
 }
 
-// The spec's own file lies in the spec's folder.
+// coords_file of a spec is relative to the spec's folder.
 std::string CoordinatesPath(const JobSpecDocument& document, const JobSource& source) {
   if (!source.coords.empty()) return source.coords;
   if (!document.coords_file) return "";
@@ -60,15 +59,15 @@ absl::StatusOr<std::optional<CoordinateInput>> OpenCoordinates(const std::string
     return AtSpec(source,
                   absl::Status(file.status().code(),
                                absl::StrCat("ordering.coords_file: ", file.status().message(),
-                                            "; --coords names another file")));
+                                            "; --coords gives another file")));
   }
   RETURN_IF_ERROR(file.status());
   ASSIGN_OR_RETURN(CoordinateInput coordinates,
                    CoordinateInput::FromFile(*std::move(file), document.spec.tokens));
   if (document.coords_axes && *document.coords_axes != coordinates.axes()) {
-    return AtPath(path, absl::InvalidArgumentError(absl::StrCat(
-                            "has ", coordinates.axes(),
-                            " axes, the spec's ordering.coords_axes is ", *document.coords_axes)));
+    return AtPath(path, absl::InvalidArgumentError(
+                            absl::StrCat("has ", coordinates.axes(), " axes, must have ",
+                                         *document.coords_axes, " (ordering.coords_axes)")));
   }
   return coordinates;
 }
@@ -86,7 +85,7 @@ absl::StatusOr<std::optional<CoordinateInput>> FindCoordinates(const JobSpecDocu
   }
   if (!source.coords.empty() && !document.coords.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(source.coords, ": the spec has ordering.coords too; give one of them"));
+        absl::StrCat(source.coords, ": the spec has ordering.coords too; give only one"));
   }
   if (!path.empty()) return OpenCoordinates(path, document, source, use);
   if (document.coords.empty()) return std::nullopt;
@@ -96,7 +95,6 @@ absl::StatusOr<std::optional<CoordinateInput>> FindCoordinates(const JobSpecDocu
   return *std::move(coordinates);
 }
 
-// Fields that neither the spec nor a file says, and that have no default.
 absl::Status CheckKnown(const SpecShape& known) {
   const char* missing = !known.tokens     ? "tokens"
                         : !known.heads    ? "heads"
@@ -104,10 +102,9 @@ absl::Status CheckKnown(const SpecShape& known) {
                                           : nullptr;
   if (missing == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(missing, " is required: neither the job nor a file of q, k and v says it"));
+      absl::StrCat(missing, " is required: neither the job nor a file of q, k and v has it"));
 }
 
-// A job and those of its tensors that are named.
 struct NamedFiles {
   Job job;
   std::map<v1::Tensor, NpyFile> tensors;
@@ -162,7 +159,7 @@ absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source) {
   const SpecShape& given = document.given;
   if (given.tokens) {
     return wrong(absl::StrCat("tokens is ", *given.tokens,
-                              ", but a stream without end has no count of tokens: leave it out"));
+                              ", but a stream without end has no count of tokens: omit it"));
   }
   if (!given.heads) return wrong("heads is required");
   if (!given.head_dim) return wrong("head_dim is required");
@@ -177,7 +174,7 @@ absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source) {
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source) {
   for (const v1::Tensor tensor : kInputs) {
     if (!PathOf(source, tensor).empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(wire::TensorName(tensor), ": no file is named"));
+    return absl::InvalidArgumentError(absl::StrCat(wire::TensorName(tensor), ": no file is given"));
   }
   ASSIGN_OR_RETURN(NamedFiles files, ReadFiles(source, CoordinatesUse::kRequired));
   const auto take = [&files](v1::Tensor tensor) { return std::move(files.tensors.at(tensor)); };

@@ -1,12 +1,12 @@
-// The files of a job: its spec as JSON, its tensors as .npy, checked against each other before
-// anything is sent. What the tensors' headers say, the spec may leave out.
+// The files of a job: its spec as JSON and its tensors as .npy, checked against each other before
+// anything is sent. The spec may omit facts that the tensors' headers have.
 //
 //   auto job = OpenJob({.spec = "case.json", .q = "q.npy", .k = "k.npy", .v = "v.npy"});
 //   job->job.spec;                                       // whole and valid
 //   auto out = NpyWriter::Create("out.npy", OutputType(job->job.spec, job->q.type()),
 //                                TensorShape(job->job.spec, v1::TENSOR_OUT));
 //
-// Messages name the file, and the field or axis with its value and what was expected.
+// Messages have the file, the field or axis, its value and the expected value.
 #pragma once
 
 #include <optional>
@@ -24,19 +24,18 @@
 
 namespace hilbert_ring::client {
 
-// How a job is named: a spec's file, fields that replace those of the file, or both.
 struct JobSource {
-  std::string spec = "";    // path, "-" for what the process reads from; empty: the fields alone
-  std::string fields = "";  // JSON, as ParsePartialJobSpec has a patch; empty: none
-  std::string coords = "";  // path, in place of the spec's coords_file; empty: none
-  std::string q = "", k = "", v = "";  // paths
+  std::string spec = "";    // path, "-": stdin; empty: only the fields
+  std::string fields = "";  // JSON, a patch for ParsePartialJobSpec; empty: none
+  std::string coords = "";  // path, instead of the spec's coords_file; empty: none
+  std::string q = "", k = "", v = "";
 };
 
 struct Job {
   JobSpec spec;
-  std::optional<CoordinateInput> coordinates;  // where the ordering has them and they are given
+  std::optional<CoordinateInput> coordinates;  // if the ordering needs them and they are given
   std::string coords_path;                     // of their file; empty: none
-  JobShape shape;                              // of the spec, and who said it
+  JobShape shape;                              // of the spec, and the sources of its values
 };
 
 struct JobFiles {
@@ -44,37 +43,33 @@ struct JobFiles {
   NpyFile q, k, v;
 };
 
-// The inputs for Attend. The files outlive them.
+// Returns the inputs for Attend. The files must outlive them.
 AttendInputs InputsOf(const JobFiles& files);
 
-// As of NpyFile, of all files of a job.
 absl::Status CheckIntact(const JobFiles& files);
 
 enum class CoordinatesUse {
-  kRequired,  // a coords_file that is not there is an error
-  kOptional,  // their number of axes is enough
+  kRequired,  // a missing coords_file is an error
+  kOptional,  // a missing coords_file is allowed, if the number of axes is known
 };
 
-// Reads a spec, fills in what the headers of q, k and v say, those of them that are named, and
-// validates it. A coords_file lies in the spec's folder.
+// Reads a spec, fills in facts from the headers of given q, k and v, and validates it. A relative
+// coords_file is relative to the spec's folder.
 absl::StatusOr<Job> ReadJob(const JobSource& source,
                             CoordinatesUse use = CoordinatesUse::kRequired);
 
-// Of a stream without end: a spec without tokens, which names neither tensors nor coordinates.
-// Where it is cut is not known yet: what depends on that is not validated.
+// Reads the spec of a stream without end, and validates it independently of the epoch's tokens.
 absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source);
 
-// The same with its tensors, all of which are named.
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source);
 
-// [tokens, heads, head_dim] and so on: Q, K, V, OUT or LSE.
 std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor);
 
-// Opens a tensor of the shape's type and sizes. OUT and LSE, which are read to be verified, may be
-// float64 too.
+// Opens a tensor of the shape's type and sizes. OUT and LSE, which verify reads, may also be
+// float64.
 absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::Tensor tensor);
 
-// The type of an output file; for bfloat16 the one in which q came.
+// Returns the type of an output file. A bfloat16 output has q's type in its file.
 wire::NpyType OutputType(const JobSpec& spec, wire::NpyType q_type);
 
 }  // namespace hilbert_ring::client

@@ -1,5 +1,4 @@
-// How a job is called for, and what its caller is told meanwhile: of Attend, AttendStream and
-// Encode alike.
+// Options and progress of Attend, AttendStream and Encode.
 #pragma once
 
 #include <cstdint>
@@ -14,66 +13,64 @@
 
 namespace hilbert_ring::client {
 
-// How far an attempt of a job is.
 struct JobProgress {
   std::string job_id;
-  int attempt = 0;            // as Open says it: JobOptions::attempt, and one more each time
+  int attempt = 0;            // as in Open: JobOptions::attempt plus the number of earlier attempts
   absl::Status last_failure;  // of the attempt before; OK in the first
-  absl::Duration wait;        // from last_failure to this attempt's start, at least
-  bool away = false;          // there is no connection: this attempt starts once there is
+  absl::Duration wait;        // least time from last_failure to this attempt's start
+  bool away = false;          // this attempt starts once there is a connection
   bool admitted = false;
   int jobs_before = 0;          // in the queue, until admitted
-  int workers = 0;              // that share the job, once admitted
-  int64_t bytes_sent = 0;       // of bytes_to_send: payloads
-  int64_t bytes_to_send = 0;    // grows when rows are asked for again
-  double compute_fraction = 0;  // 0 to 1, as the service last said
-  bool by_reference = false;    // no row is sent or placed: the workers read and write files
-  int64_t layer = 0;            // of an encoder: those that are computed
-  int64_t rows_placed = 0;      // of the first output, of `rows`
+  int workers = 0;              // of the job, once admitted
+  int64_t bytes_sent = 0;       // payloads, of bytes_to_send
+  int64_t bytes_to_send = 0;    // grows with each resend
+  double compute_fraction = 0;  // 0 to 1, the service's last value
+  bool by_reference = false;    // workers read and write files; no row is sent or placed
+  int64_t layer = 0;            // of an encoder: computed layers
+  int64_t rows_placed = 0;      // of the first output, out of `rows`
   int64_t rows = 0;             // tokens, or pooled slides
   int64_t tokens = 0;
-  bool stream = false;  // without end: neither tokens, rows nor bytes_to_send are known
-  int64_t epochs = 0;   // of a stream: that are done
+  bool stream = false;  // without end: tokens, rows and bytes_to_send are unknown
+  int64_t epochs = 0;   // finished epochs of a stream
 };
 
 inline constexpr absl::Duration kOutageTimeout = absl::Seconds(30);
 
 struct JobOptions {
-  std::string job_id;  // empty: drawn, so that attempts are known to be of one job
-  int attempt = 0;     // of the first; a newer attempt of a job fences an older one
-  // 1: a failure is final. Attempts that find the service away do not count; with a deadline those
-  // that find it full do not count either.
+  std::string job_id;  // empty: drawn, so that all attempts share one id
+  int attempt = 0;     // number of the first attempt; a newer attempt of a job fences an older one
+  // Attempts that count, at most; 1: no retries. An attempt that finds the service away does not
+  // count; with a deadline, neither does an attempt that finds it full.
   int max_attempts = 10;
   absl::Duration deadline = absl::InfiniteDuration();  // of the whole call, all attempts together
-  absl::Duration spent = absl::ZeroDuration();         // of it, before this call
-  // Errors after which there is no other attempt, whatever retry.h says of them; null: none.
+  absl::Duration spent = absl::ZeroDuration();         // part of the deadline used before this call
+  // Returns whether an error is final despite retry.h; may be empty.
   std::function<bool(const absl::Status&)> final;
-  // How long one outage may take: the service cannot be reached, starts, drains, or has no workers.
-  // Not given: until the deadline, or kOutageTimeout where there is none.
+  // Time limit of one outage: the service is unreachable, starts, drains, or has no workers. Not
+  // given: the deadline, or kOutageTimeout without one.
   std::optional<absl::Duration> outage_timeout;
 
-  // Payload bytes of a chunk, at most; the service may ask for less.
-  // 1 MiB and 4 MiB reach the same rate over loopback (AMD EPYC Zen 4, 2 cores, gRPC 1.51).
+  // Payload bytes of a chunk, at most; the service may set a lower limit. 1 MiB and 4 MiB reach the
+  // same rate over loopback (AMD EPYC Zen 4, 2 cores, gRPC 1.51).
   int64_t chunk_bytes = 1 << 20;
 
-  // Rows are sent again when the service lost them with a worker: until the report the client's
-  // side of the stream stays open. false: the service has what it was sent and nothing more.
+  // The client's side of the stream stays open until the report, and lost rows are sent again.
+  // false: each row is sent once.
   bool can_resend = true;
 
-  // The report has spans: what went on from when to when.
-  bool want_trace = false;
+  bool want_trace = false;  // the report has spans
 
-  // The caller's trace, as W3C's Trace Context has it; the service logs it. Empty: none.
+  // The caller's trace, in the format of W3C's Trace Context; the service logs it. Empty: none.
   std::string traceparent;
 
-  // Called when an attempt has failed and another will follow (`attempt` is the new one's), after
-  // each chunk sent and each message received, by one thread at a time. Must return soon.
+  // Called before each retry (with the new `attempt`), and after each chunk sent and each message
+  // received, by one thread at a time. Must return soon.
   std::function<void(const JobProgress&)> progress;
 
-  // Asked some ten times a second, by one thread at a time; true ends the call with CANCELLED.
+  // Called about ten times a second, by one thread at a time; true ends the call with CANCELLED.
   std::function<bool()> cancelled;
 
-  Access access;  // of calls that name a server
+  Access access;  // of calls that take a server's address
 
   CallTiming timing;
 };

@@ -1,4 +1,4 @@
-// A call's job, of attention or of an encoder.
+// The job of a call (attention or an encoder).
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,19 @@ namespace hilbert_ring::client {
 
 struct JobRequest {
   const char* method = nullptr;  // of a service: "/hilbert_ring.v1.AttentionService/Attend"
-  v1::Open open;                 // but for what an attempt says of itself
+  v1::Open open;                 // without an attempt's own fields
   JobTensors tensors;
   int64_t tokens = 0;
 
-  // Nothing is sent: the tensors lie in files.
   bool by_reference() const { return open.files_size() > 0; }
 };
 
-// Of inputs and outputs that were checked, and outlive the request.
+// Inputs and outputs were checked, and must outlive the request.
 JobRequest RequestOf(const AttendInputs& inputs, const AttendOutputs& outputs);
 JobRequest RequestOf(const EncodeInputs& inputs, const EncodeResults& results);
 
-// The same job, whose inputs lie in these files, and those of its outputs that the files name. LSE
-// is wanted where it is named.
+// Returns the same job with all inputs in these files, and every output that has a file. LSE is
+// wanted if it has a file.
 JobRequest InFiles(JobRequest request, const std::vector<v1::TensorFile>& files);
 
 }  // namespace hilbert_ring::client

@@ -25,7 +25,6 @@ std::string HasType(const NpyFile& file, v1::Tensor tensor) {
                       " ('", wire::NpyDescr(file.type()), "')");
 }
 
-// Of Q, K, V, OUT or LSE.
 std::vector<const char*> AxisNames(v1::Tensor tensor) {
   switch (tensor) {
     case v1::TENSOR_Q:
@@ -114,7 +113,7 @@ absl::Status JobShape::CheckTypeKnown(const NpyFile& file, v1::Tensor tensor) co
       file.path(),
       absl::InvalidArgumentError(absl::StrCat(
           HasType(file, tensor),
-          ", which may be bfloat16's bits or integers: name the dtype (--dtype bfloat16)")));
+          ", which may be bfloat16's bits or integers: give the dtype (--dtype bfloat16)")));
 }
 
 absl::Status JobShape::Take(const NpyFile& file, v1::Tensor tensor) {
@@ -143,9 +142,9 @@ absl::Status JobShape::CheckType(const NpyFile& file, v1::Tensor tensor) const {
     advice =
         absl::StrCat("; convert it with array.astype('", std::string(DataTypeName(known)), "')");
   }
-  return absl::InvalidArgumentError(absl::StrCat(HasType(file, tensor), ", ", dtype_source_,
-                                                 " says dtype ", std::string(DataTypeName(known)),
-                                                 ": expected ", Expected(dtype), advice));
+  return absl::InvalidArgumentError(
+      absl::StrCat(HasType(file, tensor), ", must be ", Expected(dtype), " with dtype ",
+                   std::string(DataTypeName(known)), " of ", dtype_source_, advice));
 }
 
 absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
@@ -174,7 +173,7 @@ absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
     } else if (*size != shape[axis]) {
       return absl::InvalidArgumentError(absl::StrCat(
           field.name, " of ", wire::TensorName(tensor), " is ", shape[axis], " (axis ", axis,
-          " of shape ", wire::FormatShape(shape), "), ", field.source, " says ", *size));
+          " of shape ", wire::FormatShape(shape), "), must be ", *size, " (", field.source, ")"));
     }
   }
   return absl::OkStatus();
@@ -184,8 +183,8 @@ std::string JobShape::ToldByFiles() const {
   std::string text, last;
   for (const Field& field : fields_) {
     if (!field.from_file) continue;
-    // Fields come in the order of q, k and v, so that those of a file stand side by side.
-    absl::StrAppend(&text, field.source == last ? ", " : absl::StrCat("; ", field.source, " says "),
+    // Fields come in the order of q, k and v, so that a file's fields are adjacent.
+    absl::StrAppend(&text, field.source == last ? ", " : absl::StrCat("; ", field.source, " has "),
                     field.name, " ", *(known_.*field.value));
     last = field.source;
   }

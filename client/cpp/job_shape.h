@@ -1,12 +1,12 @@
-// A job's sizes and type: what its spec says of them, and what the headers of its tensors say.
+// A job's sizes and type, from its spec and from the headers of its tensors.
 //
 //   JobShape shape(document.given, "the spec");
-//   shape.LearnType(*q, v1::TENSOR_Q);  // where the spec names no dtype
+//   shape.LearnType(*q, v1::TENSOR_Q);  // if the spec has no dtype
 //   shape.Take(*q, v1::TENSOR_Q);       // fills in tokens, heads and head_dim, or compares them
 //   FillIn(shape.known(), spec);
 //
-// Messages name the file, the field and who says otherwise: "k.npy: tokens of K is 90 (axis 0
-// of shape (90, 8, 64)), q.npy says 100".
+// A message has the file, the field and the source of the conflicting value: "k.npy: tokens of K is
+// 90 (axis 0 of shape (90, 8, 64)), must be 100 (q.npy)".
 #pragma once
 
 #include <array>
@@ -25,37 +25,35 @@ namespace hilbert_ring::client {
 
 class JobShape {
  public:
-  // source: who says what is given, as messages name it.
+  // Messages name `source` as the origin of `given`.
   JobShape(const SpecShape& given, const std::string& source);
 
-  // All fields, said by the spec.
   JobShape(const JobSpec& spec);  // NOLINT: a spec is a shape that is known
 
-  // Takes the dtype from Q, K or V if it is not known yet. 16-bit integers may be bfloat16's bits
-  // or numbers, and tell nothing. INVALID_ARGUMENT: a type that no job has.
+  // Takes the dtype from Q, K or V if it is not known yet. 16-bit integers, which may be bfloat16's
+  // bits or numbers, set no dtype. INVALID_ARGUMENT: a type that no job has.
   absl::Status LearnType(const NpyFile& file, v1::Tensor tensor);
 
-  // INVALID_ARGUMENT when no file told the dtype, nor the spec.
+  // INVALID_ARGUMENT: neither the spec nor a file set the dtype.
   absl::Status CheckTypeKnown(const NpyFile& file, v1::Tensor tensor) const;
 
-  // Compares a tensor's order, type and axes with what is known, and learns the axes that are not.
-  // OUT and LSE may be float64 too.
-  // INVALID_ARGUMENT where they disagree.
+  // Compares a tensor's order, type and axes with the known values, and stores unknown axes. OUT
+  // and LSE may also be float64. INVALID_ARGUMENT: they disagree.
   absl::Status Take(const NpyFile& file, v1::Tensor tensor);
 
   const SpecShape& known() const { return known_; }
 
-  // Of a tensor, in the order of its axes; all are known.
+  // Returns the sizes of a tensor's axes, which must be known.
   std::vector<int64_t> SizesOf(v1::Tensor tensor) const;
 
-  // "; q.npy says heads 4, head_dim 12", of the fields that files told; empty if none did.
+  // Returns "; q.npy has heads 4, head_dim 12" with the values taken from files; empty without any.
   std::string ToldByFiles() const;
 
  private:
   struct Field {
     const char* name;
     std::optional<int64_t> SpecShape::*value;
-    std::string source;  // who said it; empty: it is not known
+    std::string source;
     bool from_file = false;
   };
 

@@ -1,4 +1,4 @@
-// What a job sends and what comes back, tensor by tensor, whichever job it is.
+// Inputs and outputs of a job (attention or an encoder), tensor by tensor.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,18 @@
 
 namespace hilbert_ring::client {
 
-// Rows that the client sends. They are not copied: what they lie in outlives the call.
+// Input rows. They are not copied and must outlive the call.
 struct InputTensor {
   v1::Tensor tensor = v1::TENSOR_UNSPECIFIED;
   int64_t rows = 0;
   int64_t row_bytes = 0;
-  std::span<const std::byte> bytes;  // [rows, row_bytes]; empty where `read` is given
-  // Fills [rows, row_bytes] from first_row on. Called by one thread at a time, in order of rows;
-  // then again, for any rows, when the service asks for them or the job is tried again.
+  std::span<const std::byte> bytes;  // [rows, row_bytes]; empty if `read` is given
+  // Fills [rows, row_bytes] from first_row on, called as AttendInputs::coordinates.
   std::function<void(int64_t first_row, std::span<std::byte> to)> read;
-  DataType type = DataType::kFloat32;  // but of coordinates
-  std::vector<int64_t> shape;          // whose first axis is rows
+  DataType type = DataType::kFloat32;  // unless coordinates
+  std::vector<int64_t> shape;          // its first axis is rows
 };
 
-// Where rows that come back are put.
 struct OutputTensor {
   v1::Tensor tensor = v1::TENSOR_UNSPECIFIED;
   int64_t rows = 0;
@@ -36,19 +34,18 @@ struct OutputTensor {
 };
 
 struct JobTensors {
-  std::vector<InputTensor> ahead;     // each whole, before all others
-  std::vector<InputTensor> bands;     // of as many rows each: those of a band travel together
-  std::vector<OutputTensor> outputs;  // all of them are wanted
+  std::vector<InputTensor> ahead;     // each sent whole, before the bands
+  std::vector<InputTensor> bands;     // all have as many rows; rows of a band travel together
+  std::vector<OutputTensor> outputs;  // all are wanted
 
-  // Told, if set, that bytes [begin, end) of an input were sent. They are read, sent and told again
-  // when the service asks for them or the job is tried again. Called by the sending thread.
+  // Called as AttendInputs::sent, with any input; may be empty.
   std::function<void(v1::Tensor tensor, int64_t begin, int64_t end)> sent;
 
-  // The input that is sent as `tensor`; null: none is.
   const InputTensor* Find(v1::Tensor tensor) const;
 
-  int64_t input_bytes() const;        // of all payloads
-  const InputTensor& Widest() const;  // of the bands: no chunk can be shorter than its row
+  int64_t input_bytes() const;  // sum of all payloads
+  const InputTensor& Widest()
+      const;  // the band tensor with the longest row, which bounds a chunk from below
 };
 
 }  // namespace hilbert_ring::client

@@ -21,7 +21,7 @@ namespace hilbert_ring::client {
 namespace {
 
 absl::Status TakeSpace(int fd, int64_t bytes) {
-  struct statvfs disk;  // before the attempt, which may take all that is free
+  struct statvfs disk;  // read before the allocation, which may take all free space
   const bool known = fstatvfs(fd, &disk) == 0;
   int error;
   do {
@@ -41,7 +41,7 @@ absl::Status TakeSpace(int fd, int64_t bytes) {
 
 absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   RETURN_IF_ERROR(CheckPath(path));
-  // O_NONBLOCK: a pipe is refused below, not waited for.
+  // O_NONBLOCK: open a pipe without waiting; it is rejected below.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
   const absl::Cleanup close_file = [fd] { close(fd); };
@@ -78,9 +78,8 @@ absl::Status NpyFile::CheckIntact() const {
 
 void NpyFile::Release(int64_t begin, int64_t end) const {
   if (end <= begin) return;
-  // A read brings its surroundings too, 64 KiB by default in Linux. They go with it, so that rows
-  // that are read in any order leave nothing behind; what is read next comes back from the page
-  // cache.
+  // A read also brings the surrounding 64 KiB, Linux's default. Releasing them too keeps memory
+  // free if rows are read in any order; later reads use the page cache.
   constexpr uintptr_t kAround = 64 << 10;
   const auto mapping = reinterpret_cast<uintptr_t>(mapping_.begin());
   const auto data = reinterpret_cast<uintptr_t>(this->data());

@@ -1,4 +1,4 @@
-// .npy files as memory: read without loading them, written at full size before the first byte.
+// .npy files as memory: read by mapping, written at full size before the first byte.
 //
 //   auto q = NpyFile::Open("q.npy");                       // checks header and size, maps the file
 //   q->data();                                             // q->bytes() of them
@@ -6,7 +6,7 @@
 //
 //   auto out = NpyWriter::Create("out.npy", NpyType::kFloat32, shape);
 //   std::memcpy(out->data().data(), ...);
-//   out->Commit();                                         // or the file is removed
+//   out->Commit();                                         // otherwise the file is removed
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,8 @@ namespace hilbert_ring::client {
 // keep its size while it is open.
 class NpyFile {
  public:
-  // The message names the path. NOT_FOUND, PERMISSION_DENIED: as the system says. INVALID_ARGUMENT:
-  // not a file, a header that ParseNpyHeader refuses, more or fewer bytes than the header
-  // announces.
+  // Messages have the path; codes are the system's. INVALID_ARGUMENT: not a file, a header that
+  // ParseNpyHeader rejects, or a size other than the header's.
   static absl::StatusOr<NpyFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -40,12 +39,11 @@ class NpyFile {
   int64_t bytes() const { return header_.data_bytes; }
   std::span<const std::byte> span() const { return {data(), static_cast<size_t>(bytes())}; }
 
-  // DATA_LOSS, naming the path, when the file was shortened, or could not be read, while it was
-  // open: what was read then is not to be trusted. With CatchLostBytes.
+  // DATA_LOSS, with the path: the file was shortened or unreadable. Needs CatchLostBytes.
   absl::Status CheckIntact() const;
 
-  // Gives the memory of bytes [begin, end) of the data and of their surroundings back; they are
-  // read from disk when used again.
+  // Frees the memory of bytes [begin, end) of the data and around them. Later use reads them from
+  // disk again.
   void Release(int64_t begin, int64_t end) const;
 
  private:
@@ -57,31 +55,27 @@ class NpyFile {
   FileMapping mapping_;
 };
 
-// INVALID_ARGUMENT: an output that is stdout, a pipe or a device, which cannot be mapped.
+// INVALID_ARGUMENT: the output is stdout, a pipe or a device, which cannot be mapped.
 absl::Status CheckNpyPlace(const std::string& path);
 
-// A new array on disk, mapped for writing. Its space is taken on creation, so that a full disk is
-// known before a job starts.
+// A new array on disk, mapped for writing. Creation allocates its space, so a full disk shows
+// early.
 class NpyWriter {
  public:
-  // The message names the path and, where the disk is full or the file too large for it
-  // (RESOURCE_EXHAUSTED, OUT_OF_RANGE), the bytes asked for. As CheckNpyPlace and
-  // PendingFile::Create otherwise.
+  // Messages have the path. RESOURCE_EXHAUSTED (the disk is full) and OUT_OF_RANGE (the file is too
+  // large for it) also have the bytes. Other errors as CheckNpyPlace and PendingFile::Create.
   static absl::StatusOr<NpyWriter> Create(const std::string& path, wire::NpyType type,
                                           std::span<const int64_t> shape);
 
   const std::string& path() const { return file_.path(); }
   std::span<std::byte> data() const;  // row-major; zero at first
 
-  // DATA_LOSS, naming the path, when bytes that were written are lost: the file was shortened, or
-  // its disk had no room after all. With CatchLostBytes.
+  // DATA_LOSS, with the path: written bytes are lost. Needs CatchLostBytes.
   absl::Status CheckIntact() const;
 
-  // Errors of CheckIntact and of PendingFile::Sync.
   absl::Status Sync();
 
-  // Gives the file its name. Call once; data() is gone afterwards. Errors of CheckIntact
-  // and of PendingFile::Commit.
+  // Gives the file its name once; data() is then invalid. Errors of CheckIntact and PendingFile.
   absl::Status Commit();
 
  private:

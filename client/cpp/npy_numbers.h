@@ -1,4 +1,4 @@
-// The numbers of a two-dimensional array on disk, of whichever type and order.
+// The numbers of a two-dimensional array on disk, of any type and order.
 //
 //   VisitIntegers(file, [&](auto numbers) { return numbers.At(row, axis); });
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace hilbert_ring::client {
 
-// Numbers [rows, axes] of one type, which need not be aligned.
+// Numbers [rows, axes] of type T, maybe unaligned.
 template <typename T>
 class Numbers {
  public:
@@ -28,7 +28,7 @@ class Numbers {
 
  private:
   const char* begin_;
-  int64_t row_stride_, axis_stride_;  // numbers
+  int64_t row_stride_, axis_stride_;
 };
 
 inline bool IsInteger(wire::NpyType type) {
@@ -45,7 +45,6 @@ inline bool IsInteger(wire::NpyType type) {
   }
 }
 
-// Of a file [rows, axes] whose type is T.
 template <typename T>
 Numbers<T> NumbersOf(const NpyFile& file) {
   const int64_t rows = file.shape()[0], axes = file.shape()[1];
@@ -53,7 +52,7 @@ Numbers<T> NumbersOf(const NpyFile& file) {
   return Numbers<T>(file.data(), fortran ? 1 : axes, fortran ? rows : 1);
 }
 
-// Calls function(Numbers<T>) with the file's own type, which IsInteger.
+// Calls function(Numbers<T>) with T of the file; its type must satisfy IsInteger.
 template <typename Function>
 auto VisitIntegers(const NpyFile& file, Function function) {
   switch (file.type()) {

@@ -18,13 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // as the system follows
+constexpr int kMostLinks = 40;  // the system's limit
 
 fs::path FolderOf(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// The descriptor whose link in /proc this is.
 std::optional<int> DescriptorOf(const fs::path& path) {
   int descriptor = -1;
   if (!absl::SimpleAtoi(path.filename().string(), &descriptor)) return std::nullopt;
@@ -57,11 +56,11 @@ absl::StatusOr<OutputPlace> FindOutput(const std::string& path) {
       return OutputPlace{.path = at.string(), .mode = static_cast<int>(info.st_mode & ACCESSPERMS)};
     }
     if (!S_ISLNK(info.st_mode)) return OutputPlace{.path = at.string(), .in_place = true};
-    // What such a link says is no path.
+    // A link in /proc may have no path as its target.
     if (LiesInProc(at)) return OutputPlace{.path = at.string(), .in_place = true};
     std::error_code error;
     const fs::path target = fs::read_symlink(at, error);
-    if (error) return OutputPlace{.path = at.string()};  // opening it tells why
+    if (error) return OutputPlace{.path = at.string()};  // opening it returns the error
     at = target.is_absolute() ? target : FolderOf(at) / target;
   }
   return absl::FailedPreconditionError(

@@ -10,9 +10,9 @@
 namespace hilbert_ring::client {
 namespace {
 
-constexpr int64_t kMostSequences = 1024;  // a pack
+constexpr int64_t kMostSequences = 1024;
 
-// Jobs with the same key may share a pack. A job with an empty key has a pack of its own.
+// Returns a key: jobs with equal keys may share a pack. A job with an empty key has its own.
 std::string AlikeOf(const SmallJob& job) {
   const JobSpec& spec = job.inputs.spec;
   if (!job.job_id.empty() || (spec.ordering && spec.ordering->coordinate_axes > 0)) return "";
@@ -61,7 +61,7 @@ std::deque<Pack> PacksOf(std::span<const SmallJob> jobs, const Pack& chosen, int
     Pack* pack = nullptr;
     int64_t bytes = 0, sequences = 0;
   };
-  std::deque<Pack> packs;  // whose elements stay where they are
+  std::deque<Pack> packs;  // with stable addresses
   std::map<std::string, Filling> filling;
   for (const size_t number : chosen) {
     const SmallJob& job = jobs[number];

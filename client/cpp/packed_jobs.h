@@ -1,4 +1,4 @@
-// Small jobs become one job of packed sequences, which do not see each other.
+// Packs small jobs into one job of packed sequences, which do not see each other.
 //
 //   for (const Pack& pack : PacksOf(jobs, chosen, limit_bytes)) {
 //     PackedJobs packed(jobs, pack);
@@ -19,17 +19,16 @@
 
 namespace hilbert_ring::client {
 
-// The bytes of the rows or of the results, whichever are more. Coordinates do not count.
+// Returns the larger of the rows' and the results' bytes, without coordinates.
 int64_t BytesOf(const SmallJob& job);
 
-// Numbers of jobs, in order.
+// Indices of jobs, in order.
 using Pack = std::vector<size_t>;
 
-// Jobs that differ in their tokens alone share packs of `limit_bytes`. A longer job, a job with a
-// name, and a job with coordinates have packs of their own. The jobs must be valid.
+// Jobs that differ only in their tokens share packs of `limit_bytes`. A longer job, a job with an
+// id and a job with coordinates have packs of their own. The jobs must be valid.
 std::deque<Pack> PacksOf(std::span<const SmallJob> jobs, const Pack& chosen, int64_t limit_bytes);
 
-// Copies of the rows of a pack, and room for its results.
 class PackedJobs {
  public:
   // Both outlive the object.
@@ -39,7 +38,7 @@ class PackedJobs {
   AttendOutputs outputs() { return {.out = out_, .lse = lse_}; }
 
   // Copies each job's results to its outputs. Returns a report for each job: `report` with the
-  // job's own tokens and rows that are not finite.
+  // job's own tokens and count of rows that are not finite.
   std::vector<v1::Report> Take(const v1::Report& report) const;
 
  private:

@@ -23,11 +23,11 @@ namespace hilbert_ring::client {
 
 namespace {
 
-// Each round that fails is another writer's progress.
+// Each failed round is another writer's progress.
 constexpr int kMaxRounds = 100;
 constexpr absl::string_view kEnding = ".partial";
 
-// Whether `path` names the open file itself, not what has taken its place.
+// Returns whether `path` still names the open file, not a replacement.
 bool IsNamed(const std::string& path, int fd) {
   struct stat opened, named;
   return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
@@ -38,9 +38,9 @@ absl::Status NotAFile(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": cannot write: exists and is not a file"));
 }
 
-// Open and locked; -1 where another writer came between.
+// Returns an open, locked descriptor; -1 if another writer interfered.
 absl::StatusOr<int> OpenLocked(const std::string& partial, mode_t mode) {
-  // Not truncated: somebody else may be writing it. O_NONBLOCK: a pipe is refused, not waited for.
+  // Not truncated, because another writer may hold it. O_NONBLOCK: open a pipe without waiting.
   const int fd =
       open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
   if (fd < 0 && errno == ELOOP) return NotAFile(partial);
@@ -51,15 +51,15 @@ absl::StatusOr<int> OpenLocked(const std::string& partial, mode_t mode) {
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     return absl::AlreadyExistsError(absl::StrCat(partial, ": is being written already"));
   }
-  // Until the lock was ours, another writer may have committed this very file, or removed it.
+  // Before the lock, another writer may have committed or removed this file.
   if (!IsNamed(partial, fd)) return -1;
   if (fstat(fd, &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot read its size"));
   }
   if (info.st_size > 0 || info.st_nlink > 1) {
-    // A killed client left it. Under another name it may be somebody's file, so it keeps its bytes.
+    // A leftover of a killed client. It keeps its bytes, because another link may name it.
     if (unlink(partial.c_str()) != 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot remove what is there"));
+      return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot remove the old file"));
     }
     return -1;
   }
@@ -67,7 +67,7 @@ absl::StatusOr<int> OpenLocked(const std::string& partial, mode_t mode) {
   return fd;
 }
 
-// Open, to be written; nobody waits for the reader of a pipe.
+// Opens for writing, without waiting for the reader of a pipe.
 absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
   if (place.descriptor >= 0) {
     const int fd = fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0);
@@ -80,17 +80,17 @@ absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
       (S_ISDIR(info.st_mode) || S_ISBLK(info.st_mode) || S_ISSOCK(info.st_mode))) {
     return NotAFile(path);
   }
-  // O_APPEND: it may be a file that another process has open, whose bytes stay.
+  // O_APPEND: another process may have the file open, whose bytes stay.
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0 && errno == ENXIO) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: nobody reads it"));
+    return absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: it has no reader"));
   }
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot write"));
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   return fd;
 }
 
-// Some file systems know no other mode than the one that all of their files have.
+// Some file systems give all files one mode, which then counts as kept.
 absl::Status SetMode(int fd, int mode, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) == 0 && static_cast<int>(info.st_mode & ACCESSPERMS) == mode) {
@@ -101,7 +101,7 @@ absl::Status SetMode(int fd, int mode, const std::string& path) {
       errno, absl::StrCat(path, ": cannot keep its mode of ", absl::StrFormat("%04o", mode)));
 }
 
-// Errors of folders that cannot be synced at all are none.
+// Ignores folders that cannot be synced at all.
 absl::Status SyncFolderOf(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
@@ -138,7 +138,7 @@ absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
     if (fd >= 0) return PendingFile(std::move(place), fd);
   }
   return absl::AlreadyExistsError(
-      absl::StrCat(partial, ": others wrote it ", kMaxRounds, " times meanwhile"));
+      absl::StrCat(partial, ": other writers took it ", kMaxRounds, " times"));
 }
 
 PendingFile::PendingFile(PendingFile&& other) noexcept

@@ -4,11 +4,11 @@
 //   write(file->fd(), ...);
 //   file->Commit();                               // now it is out.npy
 //
-// A file that is not committed is removed. The lock on out.npy.partial tells that somebody writes
-// it: what a killed client left is replaced. A symbolic link stays, and its target is written so.
-// A file that is replaced leaves its permissions to the new one, which its owner alone may read
-// until then.
-// What is no regular file (a pipe, a device, stdout as "-" or /dev/stdout) is written in place.
+// A file that is not committed is removed. A writer locks out.npy.partial; a partial file without a
+// lock, left by a killed client, is replaced. A symbolic link stays, and its target is replaced in
+// this way. The new file has the permissions of the replaced one; until the commit only its owner
+// may read it. Anything but a regular file (a pipe, a device, stdout as "-" or /dev/stdout) is
+// written in place.
 #pragma once
 
 #include <string>
@@ -19,35 +19,35 @@
 
 namespace hilbert_ring::client {
 
-// "PATH.partial": where a file is until it is committed; PATH is no symbolic link. A name too long
-// for that gives a checksum of it, with the same ending.
+// Path until the commit: "PATH.partial", if PATH is no symbolic link. A name that would be too long
+// is replaced by its checksum, with the same ending.
 std::string PartialPath(const std::string& path);
 
 class PendingFile {
  public:
-  // The file's name says why, and the code follows errno: the folder is missing or not writable.
-  // INVALID_ARGUMENT: the path is empty, a folder, a socket or a disk, or the partial one is
-  // something other than a file. FAILED_PRECONDITION: nobody reads the pipe.
-  // ALREADY_EXISTS: somebody is writing the same path now.
+  // Messages have the path, and the code follows errno: the folder is missing or not writable.
+  // INVALID_ARGUMENT: the path is empty, a folder, a socket or a disk, or the partial path is not a
+  // file. FAILED_PRECONDITION: the pipe has no reader. ALREADY_EXISTS: another writer has the path
+  // now.
   static absl::StatusOr<PendingFile> Create(const std::string& path);
 
   PendingFile(PendingFile&& other) noexcept;
   PendingFile& operator=(PendingFile&& other) noexcept;
   ~PendingFile();
 
-  const std::string& path() const { return place_.path; }  // the final one
-  bool in_place() const { return place_.in_place; }        // it has no partial one
-  int fd() const { return fd_; }  // read and write, in place only to write; owned here
+  const std::string& path() const { return place_.path; }
+  bool in_place() const { return place_.in_place; }  // without a partial file
+  int fd() const {
+    return fd_;
+  }  // owned here; opened for reading and writing, in place only for writing
 
-  // Writes bytes at the end.
   absl::Status Append(std::string_view bytes);
 
-  // Returns when the bytes are on disk, those written through a mapping too. The code follows
-  // errno (RESOURCE_EXHAUSTED: the disk is full).
+  // Returns when the bytes, also those of a mapping, are on disk. The code follows errno.
   absl::Status Sync();
 
-  // Gives the file its name, replacing what was there, once its bytes are on disk. Call once; what
-  // was there stays when that fails. ABORTED: somebody else removed or replaced the partial file.
+  // Syncs the file and gives it its name, replacing an older file. Call it once; on failure the
+  // older file stays. ABORTED: another process removed or replaced the partial file.
   absl::Status Commit();
 
  private:
@@ -56,7 +56,7 @@ class PendingFile {
   void Discard();
 
   OutputPlace place_;
-  int fd_ = -1;  // -1: moved from or committed
+  int fd_ = -1;
 };
 
 }  // namespace hilbert_ring::client

@@ -1,4 +1,4 @@
-// What the sending and the receiving thread of a call know of its progress, told as one.
+// Progress of a call, updated by its sending and its receiving thread and reported as one.
 #pragma once
 
 #include <functional>
@@ -11,16 +11,15 @@ namespace hilbert_ring::client {
 
 class ProgressTeller {
  public:
-  // tell: may be empty; must outlive the object.
+  // The function may be empty. It must outlive the object.
   explicit ProgressTeller(const std::function<void(const JobProgress&)>& tell) : tell_(tell) {}
 
-  // A new attempt: all starts afresh.
   void Reset(JobProgress progress) {
     const MutexLock lock(mutex_);
     progress_ = std::move(progress);
   }
 
-  // Any thread. change(JobProgress&) comes first, then the caller is told.
+  // Called by any thread. Calls change(JobProgress&), then reports to the caller.
   template <typename Change>
   void Update(Change change) {
     if (!tell_) return;

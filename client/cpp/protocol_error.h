@@ -1,4 +1,4 @@
-// What a service says that no service of this protocol says.
+// The error for a response that breaks the protocol.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@ int64_t RowRanges::Add(Range range) {
   int64_t first = range.first_row;
   int64_t end = range.first_row + range.rows;
   int64_t known = 0;
-  // From the last range that begins before `first`, or at it, on.
+  // Start at the last range that begins at or before `first`.
   auto touched = ends_.upper_bound(first);
   if (touched != ends_.begin() && std::prev(touched)->second >= first) --touched;
   while (touched != ends_.end() && touched->first <= end) {

@@ -1,11 +1,10 @@
-// The rows that the service has asked for again and that are not sent yet.
+// Rows that the service requested again and that are not sent yet.
 //
 //   queue.Add(resend);
 //   while (!queue.empty()) Send(queue.Take(most_rows));
 //
-// What goes ahead comes first, then the others in order of rows, so that those of a token travel
-// together.
-// Rows that are asked for once more while they wait are sent once.
+// Coordinates come first, then bands in order of rows, so that the rows of a token travel together.
+// Rows requested twice while they wait are sent once.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace hilbert_ring::client {
 
-// A set of rows, as ranges that do not touch. Memory grows with their number.
+// A set of rows as ranges that do not touch. Memory grows with the number of ranges.
 class RowRanges {
  public:
   struct Range {
@@ -25,17 +24,17 @@ class RowRanges {
     int64_t rows = 0;
   };
 
-  // How many of the rows are new to the set.
+  // Returns the number of rows new to the set.
   int64_t Add(Range range);
 
-  // The lowest rows, at most so many, all of one range. Must not be empty.
+  // Removes and returns the lowest rows of one range, at most most_rows. The set must not be empty.
   Range Take(int64_t most_rows);
 
   bool empty() const { return ends_.empty(); }
-  int64_t first_row() const { return ends_.begin()->first; }  // must not be empty
+  int64_t first_row() const { return ends_.begin()->first; }  // the set must not be empty
 
  private:
-  std::map<int64_t, int64_t> ends_;  // by first row: the row behind the last
+  std::map<int64_t, int64_t> ends_;  // first row to the row behind the last
 };
 
 // Used by one thread at a time.
@@ -44,7 +43,7 @@ class ResendQueue {
   // tensors must outlive the object.
   explicit ResendQueue(const JobTensors& tensors) : tensors_(tensors) {}
 
-  // The payload bytes that were added.
+  // Returns the payload bytes added.
   int64_t Add(const v1::Resend& resend);
 
   struct Rows {
@@ -52,7 +51,7 @@ class ResendQueue {
     RowRanges::Range range;
   };
 
-  // What is sent next, most_rows(input) of it at most. Must not be empty.
+  // Returns the next rows to send, at most most_rows(input). The queue must not be empty.
   Rows Take(const std::function<int64_t(const InputTensor&)>& most_rows);
 
   bool empty() const;

@@ -16,23 +16,23 @@ namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
-// Of a service that is away: the job goes on within a second of its return.
+// Limit while the service is away: the job continues within a second of its return.
 constexpr absl::Duration kLongestAway = absl::Milliseconds(400);
 constexpr int kBackoffDoublings = 6;  // from the first to the longest
 constexpr double kRetryAfterJitter = 0.25;
-// Half of the first backoff's limit. The service's own is 80 ms or more.
+// Half of the first backoff's limit. The service's own retry-after is 80 ms or more.
 constexpr absl::Duration kLeastRetryAfter = absl::Milliseconds(50);
 constexpr int kRetriesOfDamagedOutput = 2;
 
-// 32 bits, as gRPC's own clients read it.
+// gRPC's own clients also read 32 bits.
 std::optional<absl::Duration> ParseRetryAfter(const std::string& milliseconds) {
   int32_t value = 0;
   if (!absl::SimpleAtoi(milliseconds, &value) || value < 0) return std::nullopt;
   return absl::Milliseconds(value);
 }
 
-// The service's transport had no memory for what came (--transport-memory) and ended calls, this
-// one or another's: HTTP/2's ENHANCE_YOUR_CALM, which gRPC tells in words alone.
+// Returns whether the service's transport ended calls for lack of memory (--transport-memory), with
+// HTTP/2's ENHANCE_YOUR_CALM. gRPC has only a text for it.
 bool EndedByTransport(const absl::Status& status) {
   return wire::ReasonOf(status) == absl::StatusCodeToString(status.code()) &&
          absl::StrContains(status.message(), "RST_STREAM with error code 11");
@@ -75,7 +75,7 @@ std::optional<absl::Duration> WaitAfter(const AttemptFailure& failure, double ra
   return wait;
 }
 
-// The service did not take the job, and did not say when to come back.
+// The service did not take the job, and gave no retry-after.
 bool Away(const AttemptFailure& failure) {
   return absl::IsUnavailable(failure.status) && !failure.retry_after;
 }
@@ -93,7 +93,6 @@ absl::Duration OutageTimeout(const RetryPolicy& policy) {
   return policy.outage_timeout.value_or(endless ? kOutageTimeout : absl::InfiniteDuration());
 }
 
-// The last error, and how many attempts led to it.
 absl::Status GaveUp(const RetryHistory& history, const absl::Status& status,
                     const std::string& why) {
   if (history.attempts == 1 && why.empty()) return status;

@@ -22,7 +22,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-constexpr int kTries = 100;  // against clients that remove a folder between two calls of this one
+constexpr int kTries = 100;  // other clients may remove a folder between two calls of this one
 constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 absl::Status Failed(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
@@ -31,13 +31,12 @@ struct Modes {
   mode_t folder = 0, file = 0;
 };
 
-// For this user and the service alone.
 absl::StatusOr<Modes> ModesFor(const std::string& folder, uid_t service_user) {
   if (service_user == geteuid() || service_user == 0) return Modes{0700, 0600};
   struct stat found = {};
   if (stat(folder.c_str(), &found) != 0) return Failed(folder);
   if ((found.st_mode & S_ISGID) != 0 && (found.st_mode & S_IRWXG) == S_IRWXG) {
-    return Modes{02770, 0660};  // the folder's group is that of both
+    return Modes{02770, 0660};  // the folder's group includes both
   }
   return absl::FailedPreconditionError(
       absl::StrCat(folder, ": the service is another user's, and no group is given to its files"));
@@ -56,7 +55,7 @@ std::vector<std::string> NamesIn(int folder) {
   return names;
 }
 
-// Twice where need be: the service may make an output, of a job that ends, between the two calls.
+// Tries twice: the service may add an output of an ending job in between.
 void Remove(int users, const std::string& name, int folder) {
   for (int round = 0; round < 2; ++round) {
     for (const std::string& file : NamesIn(folder)) unlinkat(folder, file.c_str(), 0);
@@ -74,7 +73,7 @@ void RemoveLeftovers(int users) {
 }
 
 absl::StatusOr<int> OpenUsers(const std::string& path, mode_t mode) {
-  // Whatever the umask says.
+  // chmod: mkdir applies the umask.
   if (mkdir(path.c_str(), mode) == 0) {
     if (chmod(path.c_str(), mode) != 0) return Failed(path);
   } else if (errno != EEXIST) {
@@ -88,7 +87,7 @@ absl::StatusOr<int> OpenUsers(const std::string& path, mode_t mode) {
   return absl::FailedPreconditionError(absl::StrCat(path, ": is another user's"));
 }
 
-// A descriptor; nothing where another client has removed it, or the user's folder, meanwhile.
+// Returns a descriptor; nothing if another client has removed it or the user's folder.
 std::optional<int> MakeLocked(int users, const std::string& word, mode_t mode) {
   if (mkdirat(users, word.c_str(), mode) != 0) return std::nullopt;
   const int folder = openat(users, word.c_str(), kFolder);
@@ -125,12 +124,12 @@ absl::Status CheckMemoryRoom(const std::string& folder, int64_t bytes) {
   const auto free = static_cast<int64_t>(system.f_bavail) * system.f_bsize;
   if (system.f_blocks > 0 && free < bytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(folder, " has ", free, " bytes, they take ", bytes));
+        absl::StrCat(folder, " has ", free, " bytes, must have ", bytes));
   }
   const std::optional<int64_t> available = MemoryAvailable();
   if (available && *available < 2 * bytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the machine has ", *available, " bytes of memory, they take twice ", bytes));
+        absl::StrCat("the machine has ", *available, " bytes of memory, must have ", 2 * bytes));
   }
   return absl::OkStatus();
 }
@@ -164,7 +163,7 @@ Scratch::~Scratch() {
   Remove(users_, beneath_.substr(beneath_.rfind('/') + 1), folder_);
   close(folder_);
   close(users_);
-  rmdir(users_path_.c_str());  // unless this user has other folders in it
+  rmdir(users_path_.c_str());  // fails if this user has other folders in it
 }
 
 absl::Status Scratch::Write(const std::string& name, std::span<const std::byte> bytes) const {

@@ -1,13 +1,13 @@
-// A folder for scratch files beneath a service's data root that lies in memory (tmpfs): inputs are
-// written to files in it, and outputs are read from there, by a client on the service's host.
+// A folder for scratch files in memory (tmpfs), beneath a service's data root. A client on the
+// service's host writes inputs to files there, and reads outputs from there.
 //
 //   ASSIGN_OR_RETURN(Scratch scratch, Scratch::Make(folder, service_user));
 //   RETURN_IF_ERROR(scratch.Write("q", q));    // scratch.path("q") is for Open
 //   RETURN_IF_ERROR(scratch.Read("out", out));
 //
-// It is FOLDER/hilbert-ring-scratch-USER/WORD, and its client holds a lock of it. One that nobody
-// holds is of a client that was killed: the user's next client removes it. The Python client
-// does alike (_scratch.py).
+// The folder is FOLDER/hilbert-ring-scratch-USER/WORD, and its client locks it. A folder without a
+// lock is of a killed client; the user's next client removes it. The Python client does the same
+// (_scratch.py).
 #pragma once
 
 #include <sys/types.h>
@@ -22,28 +22,29 @@
 
 namespace hilbert_ring::client {
 
-// OK where `folder` lies in memory and has room for so many bytes, and the machine has memory for
-// twice as many: the workers have them, too. FAILED_PRECONDITION, RESOURCE_EXHAUSTED.
+// Checks that `folder` lies in memory and has room for the bytes. The machine needs memory for
+// twice as many, because the workers hold them too. FAILED_PRECONDITION, RESOURCE_EXHAUSTED.
 absl::Status CheckMemoryRoom(const std::string& folder, int64_t bytes);
 
-// Removed with the object, with what is in it.
+// The object removes the folder and its content.
 class Scratch {
  public:
-  // In the caller's folder of a data root, such that the service, whose processes are
-  // service_user's, can read and write in it, and nobody else. FAILED_PRECONDITION: that cannot be.
+  // Makes a folder in `folder`, the caller's in a data root. Only this user and service_user, the
+  // user of the service's processes, can read and write in it. FAILED_PRECONDITION: the system does
+  // not allow that.
   static absl::StatusOr<Scratch> Make(const std::string& folder, uid_t service_user);
 
   Scratch(Scratch&& other) noexcept;
   Scratch& operator=(Scratch&&) = delete;
   ~Scratch();
 
-  // Of a file in it, beneath the caller's folder.
+  // Path of a file in it, relative to the caller's folder.
   std::string path(const std::string& name) const { return beneath_ + "/" + name; }
 
-  // Makes the file, or adds to it. RESOURCE_EXHAUSTED: the disk is full; other codes follow errno.
+  // Appends to a file. RESOURCE_EXHAUSTED: the disk is full; other codes follow errno.
   absl::Status Write(const std::string& name, std::span<const std::byte> bytes) const;
 
-  // The file's first bytes. DATA_LOSS where it has not so many.
+  // Reads the file's first bytes. DATA_LOSS: the file is shorter.
   absl::Status Read(const std::string& name, std::span<std::byte> to) const;
 
  private:
@@ -54,10 +55,10 @@ class Scratch {
         folder_(folder),
         file_mode_(file_mode) {}
 
-  std::string users_path_;  // of the user's folder
-  std::string beneath_;     // its own, from the caller's folder
-  int users_ = -1;          // descriptors
-  int folder_ = -1;         // locked
+  std::string users_path_;
+  std::string beneath_;  // this folder, relative to the caller's folder
+  int users_ = -1;       // descriptors
+  int folder_ = -1;      // locked
   mode_t file_mode_ = 0;
 };
 

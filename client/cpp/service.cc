@@ -31,34 +31,34 @@
 namespace hilbert_ring::client {
 namespace {
 
-// Chunks are 4 MiB at most; the plan of tens of thousands of workers, JSON included, is longer.
+// Chunks have at most 4 MiB. The plan of tens of thousands of workers, with its JSON, has more.
 constexpr int kMaxReceiveBytes = 256 << 20;
 
-// Where a channel is tried again by itself: gRPC's own waiting, by default a second at first and
-// two minutes at most, must not keep a call from a service that is back.
+// Reconnects of a channel by itself. gRPC's default backoff of 1 s to 2 minutes would delay calls
+// after a service returns.
 constexpr std::pair<const char*, int> kReconnectArguments[] = {
     {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
     {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500},
     {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},  // a fresh channel makes a fresh connection
-    // A service whose machine is gone, or cut off, sends no end of its connection.
+    // Detects a machine that is gone or cut off, which sends no end of its connection.
     {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
     {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
-    // Input that follows its Open at once leaves in one piece.
+    // Input right after Open leaves in one piece.
     {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, wire::kLookaheadBytes},
 };
 
 constexpr absl::Duration kKeepalive = absl::Seconds(10);
 
-// gRPC has a word of its own for an answer that cannot be parsed.
+// gRPC has its own message for an unparsable response.
 absl::Status FailureOf(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED &&
       status.error_message() == "No message returned for unary request") {
-    return ProtocolError("an answer that is malformed");
+    return ProtocolError("a malformed response");
   }
   return wire::FromGrpc(status);
 }
 
-// Asked again after the time that a service names which makes too many plans.
+// Retries only after a retry-after: the service makes too many plans.
 RetriedCall PlanRetries(const PlanOptions& options) {
   return {.policy = {.deadline = options.deadline},
           .timing = options.timing,
@@ -66,7 +66,7 @@ RetriedCall PlanRetries(const PlanOptions& options) {
           .tell = options.retry};
 }
 
-// A service that is there, and whose data root is not, answers so.
+// UNAVAILABLE with DATA_ROOT_GONE is an answer: the service is up without its data root.
 RetriedCall AskRetries(const AskOptions& options) {
   const bool once = options.outage_timeout == absl::ZeroDuration();
   return {.policy = {.max_attempts = once ? 1 : JobOptions().max_attempts,
@@ -81,7 +81,6 @@ RetriedCall AskRetries(const AskOptions& options) {
           .longest_attempt = kShortCallDeadline};
 }
 
-// One message each way.
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Ask(const std::shared_ptr<grpc::Channel>& channel,
                              grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -103,16 +102,15 @@ absl::StatusOr<Response> Ask(const std::shared_ptr<grpc::Channel>& channel,
   return response;
 }
 
-// All its calls end at once with INVALID_ARGUMENT.
 std::shared_ptr<grpc::Channel> RefusingChannel(const std::string& why) {
-  grpc_init();  // it may be the process's first channel
+  grpc_init();  // this may be the process's first channel
   auto channel = grpc::CreateChannelInternal(
       "", grpc_lame_client_channel_create(nullptr, GRPC_STATUS_INVALID_ARGUMENT, why.c_str()), {});
   grpc_shutdown();
   return channel;
 }
 
-// keepalive: where `access` gives none.
+// keepalive: the default if `access` has no interval.
 std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
                                            const std::string& server, const Access& access,
                                            absl::Duration keepalive) {
@@ -124,8 +122,7 @@ std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
   refused.Update(credentials.status());
   if (!refused.ok()) return RefusingChannel(std::string(refused.message()));
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  // A service of the same network: a proxy for the web, set in the environment, is not the way to
-  // it.
+  // The environment's web proxy must not be used for a service of the same network.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
   for (const auto& [name, value] : kReconnectArguments) arguments.SetInt(name, value);

@@ -13,17 +13,15 @@ namespace {
 
 using Channels = std::vector<std::shared_ptr<grpc::Channel>>;
 
-// gRPC gives a connection up after 20 s; calls that end sooner, one after the other, each leave
-// one.
+// gRPC gives up on a connection after 20 s. Consecutive short calls each leave one until then.
 constexpr size_t kMostKept = 1000;
 
 constexpr auto kSettle = std::chrono::milliseconds(50);
 
-// Thread-safe.
 class ConnectingChannels {
  public:
-  // Drops it when it has settled. Where others have not for long, their service does not answer,
-  // and this one is not waited for.
+  // Drops the channel when it has settled. Does not wait if other channels are unsettled: their
+  // service does not answer.
   void LetGo(std::shared_ptr<grpc::Channel> channel) {
     DropSettled();
     if (empty()) {
@@ -44,7 +42,7 @@ class ConnectingChannels {
   }
 
   void DropSettled() {
-    Channels going;  // without the lock
+    Channels going;  // dropped after the lock
     const MutexLock lock(mutex_);
     const auto settled = std::stable_partition(
         channels_.begin(), channels_.end(),
@@ -63,7 +61,8 @@ class ConnectingChannels {
 }  // namespace
 
 std::shared_ptr<grpc::Channel> Settled(std::shared_ptr<grpc::Channel> channel) {
-  static auto* const connecting = new ConnectingChannels;  // for threads that outlive main
+  static auto* const connecting =
+      new ConnectingChannels;  // never destroyed: threads may outlive main
   grpc::Channel* const raw = channel.get();
   return {raw, [channel = std::move(channel)](grpc::Channel*) mutable {
             connecting->LetGo(std::move(channel));

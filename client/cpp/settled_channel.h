@@ -1,6 +1,6 @@
-// Channels that leave no connection behind. With gRPC 1.51 a connection that is being made when its
-// channel goes, for example because a call's deadline passed first, is made all the same and stays
-// open for as long as the process lives, where channels do not share connections.
+// Channels that leave no connection behind. With gRPC 1.51 a channel may end while its connection
+// is being made, for example after a call's deadline. The connection is then still made and stays
+// open until the process ends, if channels do not share connections.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace hilbert_ring::client {
 
-// The channel, which goes once its connection is made or refused. Its last owner waits for that,
-// for 50 ms at most; what takes longer is kept, and looked at again when another channel goes.
+// Wraps a channel so that it ends only after its connection is made or refused. Its last owner
+// waits up to 50 ms for that; a slower channel is kept and checked when another one ends.
 std::shared_ptr<grpc::Channel> Settled(std::shared_ptr<grpc::Channel> channel);
 
 }  // namespace hilbert_ring::client

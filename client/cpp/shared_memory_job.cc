@@ -21,10 +21,9 @@
 namespace hilbert_ring::client {
 namespace {
 
-// In files: pooled vectors are few, and sent.
+// Returns whether the output lies in a file; the few pooled vectors are sent.
 bool Shared(const OutputTensor& output) { return output.tensor != v1::TENSOR_POOLED; }
 
-// Counts the tensors that lie in scratch files instead of chunks.
 int64_t SharedBytes(const JobTensors& tensors) {
   int64_t bytes = tensors.input_bytes();
   for (const OutputTensor& output : tensors.outputs) {
@@ -35,7 +34,7 @@ int64_t SharedBytes(const JobTensors& tensors) {
 
 struct ScratchFiles {
   Scratch scratch;
-  std::vector<v1::TensorFile> files;  // as Open names them
+  std::vector<v1::TensorFile> files;
 };
 
 v1::TensorFile FileOf(const Scratch& scratch, v1::Tensor tensor) {
@@ -53,9 +52,9 @@ v1::TensorFile RawFileOf(const Scratch& scratch, v1::Tensor tensor, DataType dty
   return file;
 }
 
-// As .npy: raw files have no integers and no float64.
+// Writes .npy, because raw files have no integers and no float64.
 absl::Status WriteCoordinates(const InputTensor& coordinates, const Scratch& scratch) {
-  constexpr int64_t kRows = 1 << 18;  // at once
+  constexpr int64_t kRows = 1 << 18;
   const std::string name = wire::TensorName(coordinates.tensor);
   const bool pixels = coordinates.tensor == v1::TENSOR_TILE_COORDS;
   const std::string header = wire::FormatNpyHeader(
@@ -71,8 +70,8 @@ absl::Status WriteCoordinates(const InputTensor& coordinates, const Scratch& scr
   return absl::OkStatus();
 }
 
-absl::StatusOr<ScratchFiles> HandOver(const std::string& server, const JobTensors& tensors,
-                                      const Access& access, const DataRootOptions& root) {
+absl::StatusOr<ScratchFiles> WriteScratch(const std::string& server, const JobTensors& tensors,
+                                          const Access& access, const DataRootOptions& root) {
   ASSIGN_OR_RETURN(const SeenFolder seen, FindFolder(Connect(server, access), root));
   RETURN_IF_ERROR(CheckMemoryRoom(seen.path, SharedBytes(tensors)));
   struct stat mark = {};
@@ -94,16 +93,15 @@ absl::StatusOr<ScratchFiles> HandOver(const std::string& server, const JobTensor
   return made;
 }
 
-// A job that failed so may be done where its tensors are sent.
 bool MaySendSharedMemory(const absl::Status& failure) {
   return MaySend(failure) || wire::HasReason(failure, wire::reason::kFileNoSpace) ||
          wire::HasReason(failure, wire::reason::kFileIo);
 }
 
-// What time handing over took counts against the job's deadline.
-absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const JobRequest& request,
-                                      const JobOptions& options,
-                                      const SharedMemoryOptions& handed) {
+// The time for writing the files counts against the job's deadline.
+absl::StatusOr<v1::Report> ShareOrSend(const std::string& server, const JobRequest& request,
+                                       const JobOptions& options,
+                                       const SharedMemoryOptions& memory) {
   const JobTensors& tensors = request.tensors;
   const CallTiming timing = WithDefaults(options.timing);
   const absl::Time begun = timing.now();
@@ -113,13 +111,13 @@ absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const JobReques
     return rest;
   };
   const auto send = [&](const absl::Status& why) {
-    if (handed.sent && !why.ok()) handed.sent(why);
+    if (memory.sent && !why.ok()) memory.sent(why);
     return CallJob(server, request, from_now());
   };
-  if (SharedBytes(tensors) < handed.least_bytes) return send(absl::OkStatus());
-  DataRootOptions root = handed.root;
+  if (SharedBytes(tensors) < memory.least_bytes) return send(absl::OkStatus());
+  DataRootOptions root = memory.root;
   root.deadline = std::min(root.deadline, options.deadline - options.spent);
-  absl::StatusOr<ScratchFiles> made = HandOver(server, tensors, options.access, root);
+  absl::StatusOr<ScratchFiles> made = WriteScratch(server, tensors, options.access, root);
   if (!made.ok()) return send(made.status());
   JobOptions in_files = from_now();
   in_files.final = [&options](const absl::Status& failure) {
@@ -128,7 +126,7 @@ absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const JobReques
   absl::StatusOr<v1::Report> report = CallJob(server, InFiles(request, made->files), in_files);
   if (!report.ok()) {
     if (!MaySendSharedMemory(report.status())) return report;
-    made = report.status();  // the files go: a job that is sent may need their memory
+    made = report.status();  // frees the files' memory for the sent job
     return send(report.status());
   }
   for (const OutputTensor& output : tensors.outputs) {
@@ -143,19 +141,19 @@ absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const JobReques
 absl::StatusOr<v1::Report> AttendSharedMemory(const std::string& server, const AttendInputs& inputs,
                                               const AttendOutputs& outputs,
                                               const AttendOptions& options,
-                                              const SharedMemoryOptions& handed) {
+                                              const SharedMemoryOptions& memory) {
   RETURN_IF_ERROR(CheckInputs(inputs));
   RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
-  return HandOrSend(server, RequestOf(inputs, outputs), options, handed);
+  return ShareOrSend(server, RequestOf(inputs, outputs), options, memory);
 }
 
 absl::StatusOr<v1::Report> EncodeSharedMemory(const std::string& server, const EncodeInputs& inputs,
                                               const EncodeResults& results,
                                               const JobOptions& options,
-                                              const SharedMemoryOptions& handed) {
+                                              const SharedMemoryOptions& memory) {
   RETURN_IF_ERROR(CheckEncode(inputs));
   RETURN_IF_ERROR(CheckResults(inputs.job, results));
-  return HandOrSend(server, RequestOf(inputs, results), options, handed);
+  return ShareOrSend(server, RequestOf(inputs, results), options, memory);
 }
 
 }  // namespace hilbert_ring::client

@@ -1,10 +1,10 @@
-// Jobs whose tensors lie in memory, handed to a service on this host: they are written to scratch
-// files of its data root, which lies in memory too, and no row passes a socket.
+// Jobs that share memory with a service on this host. Tensors are written to scratch files of its
+// data root, which lies in memory. No row passes a socket.
 //
 //   report = AttendSharedMemory(server, inputs, outputs);
 //   report = EncodeSharedMemory(server, inputs, results);
 //
-// docs/adr/0010-scratch-files.md says why so.
+// docs/adr/0010-scratch-files.md has the reasons.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,28 @@
 namespace hilbert_ring::client {
 
 struct SharedMemoryOptions {
-  // Of inputs, coordinates included, and outputs but pooled vectors: smaller jobs are sent
-  // (docs/performance.md).
+  // Smaller jobs are sent (docs/performance.md). Counts inputs, coordinates and outputs, without
+  // pooled vectors.
   int64_t least_bytes = 8 << 20;
   DataRootOptions root;
-  // Told, if set, why the tensors are sent: FAILED_PRECONDITION where there is no data root in
-  // memory that both see, RESOURCE_EXHAUSTED where it is full, or an error of the service's.
+  // Called with the cause if the tensors are sent instead; may be empty. FAILED_PRECONDITION:
+  // client and service share no data root in memory. RESOURCE_EXHAUSTED: it is full. Other errors
+  // are the service's.
   std::function<void(const absl::Status& why)> sent;
 };
 
-// As Attend, with its errors. The report's by_reference says whether the tensors were handed.
-// AttendInputs::sent is told of nothing where they are. DATA_LOSS, too: an output is not whole.
+// Runs Attend, with its errors. The report's by_reference is true if the tensors were shared;
+// AttendInputs::sent is then not called. DATA_LOSS also: an output is incomplete.
 absl::StatusOr<v1::Report> AttendSharedMemory(const std::string& server, const AttendInputs& inputs,
                                               const AttendOutputs& outputs,
                                               const AttendOptions& options = {},
-                                              const SharedMemoryOptions& handed = {});
+                                              const SharedMemoryOptions& memory = {});
 
-// As Encode, with its errors, likewise. Tiles, coordinates, states and maps are handed; pooled
-// vectors, which are few, are sent.
+// Runs Encode in the same way. Tiles, coordinates, states and maps are shared; the few pooled
+// vectors are sent.
 absl::StatusOr<v1::Report> EncodeSharedMemory(const std::string& server, const EncodeInputs& inputs,
                                               const EncodeResults& results,
                                               const JobOptions& options = {},
-                                              const SharedMemoryOptions& handed = {});
+                                              const SharedMemoryOptions& memory = {});
 
 }  // namespace hilbert_ring::client

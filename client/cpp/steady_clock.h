@@ -1,4 +1,4 @@
-// Time that goes on evenly, whoever sets the machine's clock meanwhile.
+// A steady clock, independent of the machine's time setting.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace hilbert_ring::client {
 
-// To be compared with another SteadyNow() of this process; its zero means nothing.
+// Comparable within this process only; its zero has no meaning.
 inline absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }

@@ -46,7 +46,7 @@ absl::Status StreamConversation::Handle(const v1::AttendResponse& response,
       report_ = response.report();
       return absl::OkStatus();
     default:
-      return absl::OkStatus();  // a kind of message that is newer than this client
+      return absl::OkStatus();  // of a newer service
   }
 }
 
@@ -106,7 +106,7 @@ absl::StatusOr<v1::Report> StreamConversation::Finish() {
   if (!input_ended_) return ProtocolError("the stream ended well before its input had");
   if (out_rows_ != sent_rows_ || (calls_.want_lse && lse_rows_ != sent_rows_)) {
     return absl::DataLossError(
-        absl::StrCat("of ", sent_rows_.load(), " rows that were sent ", out_rows_, " came back"));
+        absl::StrCat(out_rows_, " of ", sent_rows_.load(), " rows came back"));
   }
   report_->set_rows_not_finite(not_finite_);
   report_->set_first_row_not_finite(first_not_finite_);
@@ -148,7 +148,7 @@ absl::StatusOr<std::optional<Conversation::Message>> StreamConversation::Next(
   chunk.set_crc32c(wire::Crc32c(payload));
   tensor_ = (tensor_ + 1) % std::ssize(tensors);
   if (tensor_ == 0) row_ += rows_;
-  // The transport may hold on to a message after the call, so it gets a copy.
+  // A copy, because the transport may hold the message after the call.
   return Message{wire::JoinPayload(wire::kChunkFields, chunk, {buffers_->Copy(payload)}), {}};
 }
 
@@ -159,7 +159,7 @@ void StreamConversation::Sent() {
 absl::Status StreamConversation::CheckBlock(const StreamBlock& block) const {
   if (block.rows < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a block of a stream has ", block.rows, " rows, expected at least 1"));
+        absl::StrCat("a block of a stream has ", block.rows, " rows, must have at least 1"));
   }
   for (const auto& [tensor, bytes] :
        {std::pair(v1::TENSOR_Q, block.q), std::pair(v1::TENSOR_K, block.k),
@@ -168,7 +168,7 @@ absl::Status StreamConversation::CheckBlock(const StreamBlock& block) const {
     if (std::ssize(bytes) == expected) continue;
     return absl::InvalidArgumentError(absl::StrCat(wire::TensorName(tensor), ": a block of ",
                                                    block.rows, " rows has ", bytes.size(),
-                                                   " bytes, the spec says ", expected));
+                                                   " bytes, must have ", expected));
   }
   return absl::OkStatus();
 }

@@ -19,7 +19,7 @@ namespace hilbert_ring::client {
 
 class StreamConversation : public Conversation {
  public:
-  // All must outlive the object. Of the options it reads chunk_bytes.
+  // All must outlive the object. The option chunk_bytes has an effect.
   StreamConversation(const AttendStreamCalls& calls, const JobOptions& options, AttemptName name,
                      ProgressTeller& progress);
 
@@ -44,17 +44,17 @@ class StreamConversation : public Conversation {
   ProgressTeller& progress_;
   bool admitted_ = false;
   int64_t chunk_rows_ = 0;
-  int64_t out_rows_ = 0, lse_rows_ = 0;            // taken
+  int64_t out_rows_ = 0, lse_rows_ = 0;
   int64_t not_finite_ = 0, first_not_finite_ = 0;  // of OUT
-  std::vector<std::byte> taken_;                   // a chunk's rows in one piece
+  std::vector<std::byte> taken_;                   // a chunk's contiguous rows
   std::optional<v1::Report> report_;
-  std::atomic<int64_t> sent_rows_ = 0;  // those included that are just being sent
-  // The sending thread's, until it has ended:
+  std::atomic<int64_t> sent_rows_ = 0;  // including rows being sent now
+  // Used by the sending thread until it has ended:
   std::optional<wire::SlicePool> buffers_;
-  StreamBlock block_;           // that is being sent
-  int64_t row_ = 0, rows_ = 0;  // of it, those of a band: its first one, and how many
-  int tensor_ = 0;              // of Q, K and V, which travel by turns, the band's next one
-  int64_t payload_bytes_ = 0;   // of the last message
+  StreamBlock block_;           // being sent
+  int64_t row_ = 0, rows_ = 0;  // of block_: the current band's first row and count
+  int tensor_ = 0;              // index of the band's next tensor; Q, K and V are interleaved
+  int64_t payload_bytes_ = 0;
   bool input_ended_ = false;
 };
 

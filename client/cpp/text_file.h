@@ -1,4 +1,4 @@
-// A file of text, whole.
+// Reads whole text files.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,11 @@
 namespace hilbert_ring::client {
 
 struct TextLimit {
-  size_t bytes = 0;   // a file that never ends is refused too
-  std::string words;  // what a message says of it: "the limit of a job spec"
+  size_t bytes = 0;   // bounds files without end
+  std::string words;  // in messages: "the limit of a job spec"
 };
 
-// "-": what the process reads from, "stdin" in messages, as TextName says. OUT_OF_RANGE beyond the
-// limit; errors of the system.
+// Reads a file; "-" is stdin. OUT_OF_RANGE: beyond the limit; errors of the system.
 absl::StatusOr<std::string> ReadText(const std::string& path, const TextLimit& limit);
 
 std::string TextName(const std::string& path);

@@ -16,7 +16,7 @@ class Interceptor : public grpc::experimental::Interceptor {
 
   void Intercept(InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
-      // Without its token the call is refused in the service's words.
+      // Without a token the service refuses the call with its own message.
       if (const auto token = TokenOf(access_); token.ok()) {
         methods->GetSendInitialMetadata()->insert(
             {"authorization", absl::StrCat("Bearer ", *token)});
@@ -26,7 +26,7 @@ class Interceptor : public grpc::experimental::Interceptor {
   }
 
  private:
-  const Access& access_;  // the factory's, which outlives its channel's calls
+  const Access& access_;  // owned by the factory, which outlives its channel's calls
 };
 
 class Factory : public grpc::experimental::ClientInterceptorFactoryInterface {

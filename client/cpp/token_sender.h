@@ -9,8 +9,8 @@
 
 namespace hilbert_ring::client {
 
-// For grpc::experimental::CreateCustomChannelWithInterceptors; empty where there is no token to
-// send.
+// Returns factories for grpc::experimental::CreateCustomChannelWithInterceptors; empty without a
+// token.
 std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> TokenSender(
     const Access& access);
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Numbers [tokens, width] of a file of Q, K, V, OUT or LSE: 16-bit integers hold bfloat16.
+// Numbers [tokens, width] of Q, K, V, OUT or LSE; 16-bit integers hold bfloat16.
 class NpyRows : public RowSource {
  public:
   explicit NpyRows(const NpyFile& file) : file_(file), width_(1) {
@@ -51,7 +51,7 @@ class NpyRows : public RowSource {
   int64_t width_;
 };
 
-// Rows with numbers that are not finite, drawn evenly from all that come.
+// A uniform sample of rows with values that are not finite.
 class OddRows {
  public:
   OddRows(int64_t most, uint64_t seed) : most_(most), random_(seed) {}
@@ -75,7 +75,7 @@ class OddRows {
   std::vector<int64_t> drawn_;
 };
 
-// Looks through the whole file, in blocks whose memory is given back.
+// Reads the whole file in blocks, and releases the memory of each.
 void CountNotFinite(const NpyFile& file, double allowed, VerifyFigures& figures, OddRows& odd) {
   const NpyRows rows(file);
   const int64_t tokens = file.shape()[0];
@@ -134,7 +134,7 @@ absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOpti
   VerifyResult result;
   if (inputs.lse != nullptr) result.lse.emplace();
   OddRows odd(options.rows, options.seed);
-  CountNotFinite(inputs.out, 0, result.out, odd);  // 0 is finite: nothing else is allowed
+  CountNotFinite(inputs.out, 0, result.out, odd);  // 0 is finite: every other value counts
   if (inputs.lse != nullptr) CountNotFinite(*inputs.lse, -kInfinity, *result.lse, odd);
 
   std::vector<int64_t> sample = SampleTokens(inputs.spec.tokens, options.rows, options.seed);

@@ -1,5 +1,5 @@
-// Checks an output against the definition: a sample of its rows is computed again in float64, and
-// as many of the rows that hold numbers that are not finite, which their inputs must explain.
+// Checks an output against the definition. A sample of its rows is computed again in float64, and
+// as many of its rows with values that are not finite. The inputs must explain these values.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace hilbert_ring::client {
 
 struct VerifyInputs {
   const JobSpec& spec;
-  const CoordinateInput* coordinates = nullptr;  // where the ordering has them
-  const NpyFile& q;                              // as OpenTensor opens them
+  const CoordinateInput* coordinates = nullptr;  // if the ordering needs them
+  const NpyFile& q;                              // from OpenTensor
   const NpyFile& k;
   const NpyFile& v;
   const NpyFile& out;
@@ -24,15 +24,15 @@ struct VerifyInputs {
 };
 
 struct VerifyOptions {
-  int64_t rows = 64;  // to compute again; all when there are fewer
-  uint64_t seed = 0;  // of the sample
+  int64_t rows = 64;  // number to compute again; at most all
+  uint64_t seed = 0;
   int threads = 1;
 };
 
 struct VerifyFigures {
   double max_error = 0;
   Deviation worst;  // by excess
-  // In the whole file, not in the sample: NaN, and infinities but for an LSE of -inf.
+  // Count in the whole file: NaN, and infinities except -inf in LSE.
   int64_t not_finite = 0;
   int64_t first_not_finite_token = -1;
   bool ok() const { return worst.excess <= 1; }
@@ -40,13 +40,13 @@ struct VerifyFigures {
 
 struct VerifyResult {
   int64_t rows = 0;        // computed again and judged
-  int64_t not_judged = 0;  // computed again, but some head sees what is not finite
+  int64_t not_judged = 0;  // computed again, but a head sees a value that is not finite
   VerifyFigures out;
   std::optional<VerifyFigures> lse;
   bool ok() const { return out.ok() && (!lse || lse->ok()); }
 };
 
-// Errors of Permutation::Make. A deviation is no error but a result that is not ok().
+// Errors of Permutation::Make. A deviation is a result that is not ok(), not an error.
 absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOptions& options);
 
 }  // namespace hilbert_ring::client

@@ -1,4 +1,4 @@
-// The same error in other words.
+// Replaces the message of an error.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace hilbert_ring::client {
 
-// Code and payloads of a status that is not OK, reason included, with another message.
+// Returns code and payloads (with the reason) of a status that is not OK, with another message.
 inline absl::Status WithMessage(const absl::Status& status, std::string_view message) {
   absl::Status changed(status.code(), absl::string_view(message.data(), message.size()));
   status.ForEachPayload([&changed](absl::string_view url, const absl::Cord& payload) {

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Before anything is sent, by the programs and by the library alone.
+// CheckAccess fails in the programs; a channel used without it fails with its first call.
 TEST(Access, WhatIsNotRightIsNamed) {
   const testing::TestFolder folder;
   const testing::CertificateAuthority authority;
@@ -67,7 +67,7 @@ TEST(Access, WhatAPipeHoldsIsReadOnce) {
   const absl::Status read = ReadPipes(access);
   ASSERT_TRUE(read.ok()) << read;
   for (auto& writer : writers) writer.join();
-  // What is read again has nothing more.
+  // A second read of a pipe would find no bytes.
   for (const std::string& path : {access.ca, access.cert, access.key, access.token_file}) {
     std::filesystem::remove(path);
     const std::ofstream nothing(path);

@@ -42,14 +42,13 @@ TEST_F(OutputRowsTest, PlacesRangesAndLists) {
   v1::OutputChunk list = Chunk(3, "eeaabb");
   for (int64_t token : {4, 0, 1}) list.add_tokens(token);
   EXPECT_THAT(std::string(rows_.CheckComplete().message()),
-              HasSubstr("left out 3 of 5 rows, the first for token 0"));
+              HasSubstr("omitted 3 of 5 rows, the first for token 0"));
   ASSERT_TRUE(Place(list).ok());
   EXPECT_TRUE(rows_.CheckComplete().ok());
   EXPECT_EQ(rows_.rows_placed(), 5);
   EXPECT_EQ(Text(), "aabbccddee");
 }
 
-// The rows of four numbers each, of which one is the one given.
 template <typename Word>
 int64_t CountOf(DataType type, Word number, std::vector<size_t> rows) {
   std::vector<Word> numbers(5 * 4, 1);
@@ -81,7 +80,7 @@ TEST(AssembledRows, RowsThatAreNotFiniteAreCounted) {
   EXPECT_EQ(CountOf<uint16_t>(DataType::kFloat16, 0xfc00, {0, 1, 2, 3, 4}), 5);
   EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7f81, {3}), 1);
   EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7f7f, {3}), 0);
-  EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7c00, {3}), 0);  // infinite as float16 alone
+  EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7c00, {3}), 0);  // infinite only as float16
 }
 
 TEST_F(OutputRowsTest, RowsThatAreNotFiniteAreFoundByTheirToken) {

@@ -1,4 +1,4 @@
-// AttendMany: which jobs share a call, and what becomes of each where calls fail.
+// AttendMany: packing of jobs, and the end of each job if calls fail.
 #include "client/cpp/attend_many.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ FakeBehaviour NoWorkers() {
   return Refusing(absl::UnavailableError("no worker is there"), "NO_WORKERS");
 }
 
-// Four jobs, of 10, 11, 12 and 13 tokens.
+// Four jobs of 10, 11, 12 and 13 tokens.
 class AttendManyTest : public ::testing::Test {
  protected:
   AttendManyTest() {

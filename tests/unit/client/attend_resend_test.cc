@@ -1,4 +1,4 @@
-// Attend over a service that loses rows and asks for them again.
+// Attend over a service that loses rows and requests them again.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,7 +19,6 @@ namespace {
 
 constexpr int64_t kManyTokens = 1 << 13;  // 3 MiB of input, in 12 chunks of 256 KiB
 
-// Rows of a tensor that came, the first time and again.
 int64_t RowsOf(const FakeRecord& record, v1::Tensor tensor) {
   int64_t rows = 0;
   for (const v1::Chunk& chunk : record.chunks) {
@@ -28,8 +27,8 @@ int64_t RowsOf(const FakeRecord& record, v1::Tensor tensor) {
   return rows;
 }
 
-// (tokens, chunks until the service asks): input that follows Open at once and input that awaits
-// Admitted; asked for in mid-stream and when all is there.
+// (tokens, chunks until the request): input right after Open and input after Admitted; requests in
+// mid-stream and after the last row.
 class AttendResendRows : public ::testing::TestWithParam<std::pair<int64_t, int>> {
  protected:
   int64_t tokens() const { return GetParam().first; }
@@ -50,7 +49,7 @@ TEST_P(AttendResendRows, EachTensorCanBeAskedForAgain) {
       values[i] = coordinate(first_row, static_cast<int64_t>(i));
     }
   };
-  // Of the first chunks alone, so that they have come whenever the service asks.
+  // The requested rows are in the first chunks, so that they have always arrived before.
   const FakeService service(
       AskFor({Request(v1::TENSOR_Q, {{3, 4}, {0, 1}}), Request(v1::TENSOR_COORDS, {{1, 20}}),
               Request(v1::TENSOR_K, {{7, 40}}), Request(v1::TENSOR_Q, {{9, 2}}),
@@ -69,7 +68,6 @@ TEST_P(AttendResendRows, EachTensorCanBeAskedForAgain) {
   inputs.coordinates(0, coordinates);
   EXPECT_EQ(record.tensors.at(v1::TENSOR_COORDS),
             EchoJob::Text(std::as_bytes(std::span(coordinates))));
-  // Those rows and nothing else.
   EXPECT_EQ(RowsOf(record, v1::TENSOR_COORDS), tokens() + 20);
   EXPECT_EQ(RowsOf(record, v1::TENSOR_Q), tokens() + 7);
   EXPECT_EQ(RowsOf(record, v1::TENSOR_K), tokens() + 40);
@@ -81,7 +79,6 @@ INSTANTIATE_TEST_SUITE_P(All, AttendResendRows,
                                            std::pair<int64_t, int>{kManyTokens, 3},
                                            std::pair<int64_t, int>{kManyTokens, 12}));
 
-// All chunks of a small job, or of one of kManyTokens.
 constexpr int kAllSmall = 2;
 constexpr int kAllMany = 11;
 
@@ -89,12 +86,12 @@ TEST(AttendResend, TellsWhichBytesWereSentAndSentAgain) {
   EchoJob job;
   const FakeService service(
       {.resends = {Request(v1::TENSOR_K, {{4, 6}, {20, 1}})}, .resend_after_chunks = 5});
-  std::vector<std::pair<int64_t, int64_t>> sent;  // of K
+  std::vector<std::pair<int64_t, int64_t>> sent;  // ranges of K
   AttendInputs inputs = job.inputs();
   inputs.sent = [&sent](v1::Tensor tensor, int64_t begin, int64_t end) {
     if (tensor == v1::TENSOR_K) sent.emplace_back(begin / 128, end / 128);
   };
-  // 30 rows of 128 bytes a chunk.
+  // A chunk has 30 rows of 128 bytes.
   ASSERT_TRUE(
       Attend(Connect(service.address()), inputs, job.outputs(), {.chunk_bytes = 3900}).ok());
   EXPECT_EQ(sent, (Ranges{{0, 30}, {30, 50}, {4, 10}, {20, 21}}));

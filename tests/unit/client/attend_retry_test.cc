@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 grpc::Status Status(absl::StatusCode code, const std::string& reason = "") {
-  absl::Status status(code, "as the test says");
+  absl::Status status(code, "from the test");
   if (!reason.empty()) status = wire::WithReason(std::move(status), reason);
   return wire::ToGrpc(status);
 }
@@ -44,7 +44,7 @@ TEST(AttendRetry, EachAttemptIsNumberedUnderOneJobId) {
   const auto report = job.Attend(service.address(), {.attempt = 5, .timing = timing.timing()});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(job.echoed());
-  EXPECT_EQ(report->retries(), 0);  // the service's own
+  EXPECT_EQ(report->retries(), 0);  // retries by the service
   EXPECT_THAT(AttemptsOf(service), ElementsAre(5, 6, 7));
   const std::string drawn = service.records()[0].open.job_id();
   EXPECT_FALSE(drawn.empty());
@@ -54,7 +54,7 @@ TEST(AttendRetry, EachAttemptIsNumberedUnderOneJobId) {
   EXPECT_NE(service.record().open.job_id(), drawn);
 }
 
-// As a service that stops ends its calls.
+// A stopping service ends its calls in this way.
 TEST(AttendRetry, ACallThatTheServiceCancelsWithoutAWordIsMadeAgain) {
   const grpc::Status cancelled(grpc::StatusCode::CANCELLED, "CANCELLED");
   const FakeService service({.earlier_calls = {{.refuse = cancelled}, {.fail = cancelled}}});
@@ -96,10 +96,10 @@ TEST(AttendRetry, AnOutageEndsTheCallAtItsTimeout) {
   absl::Status status = EchoJob().Attend(service.address(), {.timing = timing.timing()}).status();
   EXPECT_EQ(wire::ReasonOf(status), "NO_WORKERS");
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("as the test says (after "), HasSubstr("its limit of 30s")));
+              AllOf(HasSubstr("from the test (after "), HasSubstr("its limit of 30s")));
   EXPECT_GT(timing.total(), kOutageTimeout - absl::Seconds(1));
   EXPECT_LE(timing.total(), kOutageTimeout);
-  // With a deadline the outage may last as long, unless it has a limit of its own.
+  // With a deadline the outage may last until then, unless it has a limit of its own.
   ManualTiming minutes;
   status =
       EchoJob()
@@ -118,7 +118,7 @@ TEST(AttendRetry, AnOutageEndsTheCallAtItsTimeout) {
 
 TEST(AttendRetry, EachOutageHasItsOwnTime) {
   std::vector<FakeBehaviour> calls(20, Gone());
-  calls.push_back({.fail = Status(absl::StatusCode::kUnavailable)});  // was admitted
+  calls.push_back({.fail = Status(absl::StatusCode::kUnavailable)});  // admitted
   calls.insert(calls.end(), 20, Gone());
   const FakeService service({.earlier_calls = calls});
   EchoJob job;
@@ -145,7 +145,7 @@ TEST(AttendRetry, WithADeadlineAServiceThatIsFullIsWaitedFor) {
 }
 
 TEST(AttendRetry, OutputsStartAfresh) {
-  // 4 MiB each way, most of them back before the service goes away.
+  // 4 MiB each way; most outputs are back before the service ends.
   EchoJob job(1 << 15);
   ManualTiming timing;
   const FakeService service({.earlier_calls = {{.output_while_receiving = true,
@@ -173,12 +173,12 @@ TEST(AttendRetry, AttemptsAreBounded) {
   const absl::Status status =
       EchoJob().Attend(service.address(), {.max_attempts = 4, .timing = timing.timing()}).status();
   EXPECT_EQ(wire::ReasonOf(status), "WORKER_LOST");
-  EXPECT_EQ(status.message(), "as the test says (after 4 attempts)");
+  EXPECT_EQ(status.message(), "from the test (after 4 attempts)");
   EXPECT_EQ(service.records().size(), 4u);
   EXPECT_EQ(timing.slept.size(), 3u);
   const FakeService gone(Gone());
   const AttendOptions once{.max_attempts = 1, .deadline = absl::Minutes(10)};
-  EXPECT_EQ(EchoJob().Attend(gone.address(), once).status().message(), "as the test says");
+  EXPECT_EQ(EchoJob().Attend(gone.address(), once).status().message(), "from the test");
   EXPECT_EQ(gone.records().size(), 1u);
 }
 
@@ -193,7 +193,7 @@ TEST(AttendRetry, NoWaitPassesTheDeadline) {
                                   .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(wire::ReasonOf(status), "DRAINING");
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("as the test says (after 3 attempts"),
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("from the test (after 3 attempts"),
                                                    HasSubstr("45s"), HasSubstr("10s")));
   EXPECT_EQ(timing.total(), absl::Seconds(90));
 }
@@ -216,7 +216,7 @@ TEST(AttendRetry, ALimitOfTheServiceIsNotCalledTheJobsDeadline) {
     const absl::Status status =
         EchoJob().Attend(service.address(), {.deadline = absl::Minutes(10)}).status();
     EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-    EXPECT_EQ(status.message(), "as the test says") << reason;
+    EXPECT_EQ(status.message(), "from the test") << reason;
   }
 }
 
@@ -242,7 +242,7 @@ TEST(AttendRetry, NothingIsTriedAgainAfterCancellation) {
   const FakeService service(Gone());
   ManualTiming timing;
   timing.random = 0.99;
-  // Cancelled in the fourth wait, which would last 792 ms.
+  // Cancelled in the fourth wait, of 792 ms.
   const absl::Status status =
       EchoJob()
           .Attend(service.address(),
@@ -251,9 +251,9 @@ TEST(AttendRetry, NothingIsTriedAgainAfterCancellation) {
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("after 4 attempts"), HasSubstr("UNAVAILABLE: as the test says")));
+              AllOf(HasSubstr("after 4 attempts"), HasSubstr("UNAVAILABLE: from the test")));
   EXPECT_EQ(service.records().size(), 4u);
-  EXPECT_LT(timing.total(), absl::Milliseconds(1100));  // looked up ten times a second
+  EXPECT_LT(timing.total(), absl::Milliseconds(1100));  // cancelled() is called ten times a second
 }
 
 }  // namespace

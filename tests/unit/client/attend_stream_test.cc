@@ -1,4 +1,4 @@
-// A stream without end is called again until the service has taken it, and then never.
+// A stream without end is retried until the service admits it, and never after.
 #include "client/cpp/attend_stream.h"
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-// Ends each stream with UNAVAILABLE, the second one after it has taken it.
+// Ends each stream with UNAVAILABLE, the second one after admitting it.
 class LosingService final : public v1::AttentionService::Service {
  public:
   grpc::Status AttendStream(
@@ -27,7 +27,7 @@ class LosingService final : public v1::AttentionService::Service {
       while (stream->Read(&request)) {
       }
     }
-    return {grpc::StatusCode::UNAVAILABLE, "as the test says"};
+    return {grpc::StatusCode::UNAVAILABLE, "from the test"};
   }
 
   std::atomic<int> calls = 0;
@@ -48,7 +48,7 @@ TEST(AttendStream, IsMadeAgainUntilTheServiceHasTakenIt) {
   calls.take = [](const StreamedRows&) { return absl::OkStatus(); };
   const absl::Status status =
       AttendStream(server.address(), calls, {.timing = timing.timing()}).status();
-  EXPECT_EQ(status, absl::UnavailableError("as the test says"));
+  EXPECT_EQ(status, absl::UnavailableError("from the test"));
   EXPECT_EQ(service.calls, 2);
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(timing.slept.size(), 1u);

@@ -54,7 +54,7 @@ TEST(Attend, SendsInputsAndPlacesOutputs) {
 }
 
 TEST(Attend, FewRowsFollowAtOnceAndOutputsMayComeWithTheReport) {
-  for (const bool admitted : {true, false}) {  // a report at once says that the job was admitted
+  for (const bool admitted : {true, false}) {  // a report without Admitted counts as admission
     const FakeService service({.outputs_with_report = true, .leave_out_admitted = !admitted});
     EchoJob job;
     JobProgress last;
@@ -70,7 +70,7 @@ TEST(Attend, FewRowsFollowAtOnceAndOutputsMayComeWithTheReport) {
   }
 }
 
-// A service that is newer than this client may say more.
+// A newer service may send other messages.
 TEST(Attend, AKindOfMessageThatIsNewerIsPassedOver) {
   v1::AttendResponse newer;
   newer.GetReflection()->MutableUnknownFields(&newer)->AddVarint(1000, 1);
@@ -90,7 +90,7 @@ TEST(Attend, ChunksFollowTheServicesLimit) {
 }
 
 TEST(Attend, ReaderNeverBlocksTheSender) {
-  // 96 MiB each way at once: more than all the buffers between.
+  // 96 MiB each way at once: more than all buffers hold.
   EchoJob job(1 << 17, 4);
   const FakeService service({.output_while_receiving = true});
   const auto report =
@@ -141,7 +141,7 @@ TEST(Attend, ContradictionsAreFoundBeforeAnythingIsSent) {
   AttendOutputs outputs = job.outputs();
   outputs.out = outputs.out.first(100);
   EXPECT_THAT(std::string(attend(job.inputs(), outputs).message()),
-              HasSubstr("OUT: has 100 bytes, the spec says 6400"));
+              HasSubstr("OUT: has 100 bytes, must have 6400"));
   outputs = job.outputs();
   outputs.lse = outputs.lse.first(4);
   EXPECT_THAT(std::string(attend(job.inputs(), outputs).message()), HasSubstr("LSE: has 4 bytes"));
@@ -150,9 +150,9 @@ TEST(Attend, ContradictionsAreFoundBeforeAnythingIsSent) {
   EXPECT_EQ(attend(inputs, job.outputs()).code(), absl::StatusCode::kInvalidArgument);
   const std::string nowhere = "127.0.0.1:1";
   EXPECT_THAT(std::string(job.Attend(nowhere, {.max_attempts = 0}).status().message()),
-              HasSubstr("max_attempts: 0"));
+              HasSubstr("max_attempts is 0"));
   EXPECT_THAT(std::string(job.Attend(nowhere, {.attempt = -1}).status().message()),
-              HasSubstr("attempt: -1"));
+              HasSubstr("attempt is -1"));
 }
 
 }  // namespace

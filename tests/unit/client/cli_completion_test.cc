@@ -1,4 +1,3 @@
-// What a tab completes in the shells that have a script.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -15,7 +14,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What a command prints, which must end well.
 std::string OutputOf(const std::string& command) {
   const TestFiles files;
   const std::string out = files.Path("out");
@@ -46,7 +44,7 @@ TEST(CliCompletion, ABashCompletesCommandsOptionsAndValues) {
            {"attend --mixing l", 3, "lse"},
            {"plan --curve \"\"", 3, "hilbert morton auto none"},
            {"plan --spec p", 3, ""},           // a file, not a command
-           {"attend --mixing = l", 4, "lse"},  // as bash takes --mixing=l apart
+           {"attend --mixing = l", 4, "lse"},  // bash splits --mixing=l
            {"attend --mixing =", 3, "head_groups lse"},
            {"attend --mixing=l", 2, "--mixing=lse"},
            {"draw pattern --se", 3, "--server --server-name --segments --sequence-lengths"}}) {

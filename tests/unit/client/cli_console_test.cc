@@ -1,4 +1,4 @@
-// What the command line says to people, programs and shells.
+// Output of the command line for people, programs and shells.
 #include <limits>
 #include <string>
 #include <vector>
@@ -20,7 +20,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Every line of standard error, which must be a JSON object each.
 std::vector<json> ErrorLines(const CliResult& result) {
   std::vector<json> lines;
   for (const auto line : absl::StrSplit(result.err, '\n', absl::SkipEmpty())) {
@@ -62,7 +61,7 @@ TEST(CliConsole, WhatCannotBePrintedIsAnError) {
   const CliResult closed = RunShell("$CLI version >&-");
   EXPECT_EQ(closed.code, 1);
   EXPECT_THAT(closed.err, HasSubstr("standard output"));
-  EXPECT_EQ(RunShell("$CLI unknown > /dev/full").code, 2);  // prints nothing there
+  EXPECT_EQ(RunShell("$CLI unknown > /dev/full").code, 2);  // writes to stderr only
 }
 
 TEST(CliConsole, ErrorsAreJsonWhereResultsAre) {
@@ -128,7 +127,7 @@ TEST(CliConsole, AVariableThatIsNearlyKnownIsWarnedOf) {
       ErrorLines(RunShell("HILBERT_RING_TOKEN_FIEL=x $CLI version --json"));
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0]["warning"].get<std::string>(), HasSubstr("HILBERT_RING_TOKEN_FILE"));
-  // The service's own, and this command's.
+  // Settings of the service, and variables of this command.
   EXPECT_EQ(RunShell("HILBERT_RING_PORT=1 HILBERT_RING_TLS_CERT=x HILBERT_RING_AUTH_TOKEN_FILE=x "
                      "HILBERT_RING_GRPC_PORT=1 "
                      "HILBERT_RING_PYTHON=python3 HILBERT_RING_INSECURE=1 $CLI version")
@@ -152,19 +151,18 @@ TEST(CliConsole, AServersAddressIsCheckedBeforeItIsCalled) {
 }
 
 TEST(CliConsole, AServerThatIsNoCoordinatorIsSaidToBeNone) {
-  // As gRPC answers for a method that the server does not have.
+  // gRPC sends this status for an unknown method.
   const FakeService service(
       {.refuse = grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""), .refused_plans = 1});
   const CliResult result = RunCli(absl::StrCat("plan --server ", service.address(), " --spec ",
                                                GoldenPath("dense", "case.json")));
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.err,
-              AllOf(HasSubstr("UNIMPLEMENTED: the server does not know this call: it is "
-                              "no coordinator's gRPC port"),
-                    HasSubstr(absl::StrCat("the server is ", service.address()))));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("UNIMPLEMENTED: the server has no such call: it is not "
+                                          "a coordinator's gRPC port"),
+                                HasSubstr(absl::StrCat("the server is ", service.address()))));
 }
 
-// Two tokens, one head, of which `odd` rows of q are NaN.
+// Two tokens and one head; `odd` rows of q are NaN.
 struct SmallJob {
   explicit SmallJob(const std::string& fields, int odd = 0) {
     std::vector<float> rows(2 * 8, 1.0f);
@@ -197,7 +195,7 @@ TEST(CliConsole, WhatASpecSeldomMeansIsSaid) {
 }
 
 TEST(CliConsole, RowsThatAreNotFiniteAreCountedAndWarnedOf) {
-  const FakeService service;  // gives q back
+  const FakeService service;  // returns q
   for (const int odd : {0, 1, 2}) {
     const SmallJob job("", odd);
     const std::string report_path = job.files.Path("report.json");

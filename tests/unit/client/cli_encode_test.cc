@@ -37,7 +37,6 @@ class CliEncode : public ::testing::Test {
                                more));
   }
 
-  // Behind the header: its shape and its numbers.
   struct Array {
     std::vector<int64_t> shape;
     std::vector<float> values;
@@ -77,7 +76,7 @@ TEST_F(CliEncode, WritesItsFiles) {
   EXPECT_EQ(spec.dtype(), v1::DATA_TYPE_FLOAT32);
 }
 
-// All layers come without the final norm, as published slide encoders give them.
+// Several layers come without the final norm, as in published slide encoders.
 TEST_F(CliEncode, LayersSlidesAndPooling) {
   const FakeEncoder service;
   CliResult result = Encode(service, "--layers all --pool mean --sequence-lengths 3,5");
@@ -114,10 +113,10 @@ TEST_F(CliEncode, WhatIsWrongIsNamedAndNothingIsSent) {
     EXPECT_EQ(result.code, 2) << more;
     EXPECT_THAT(result.err, HasSubstr(what));
   };
-  refused("--layers 1,3", "--layers: 3 is none of the model's, must be 0 to 2");
+  refused("--layers 1,3", "--layers: 3 is no state of the model, must be 0 to 2");
   refused("--layers ''", "--layers: is empty");
-  refused("--layers one", "expected all, last or numbers");
-  refused("--pool max", "expected class|mean|none");
+  refused("--layers one", "must be all, last or numbers");
+  refused("--pool max", "must be class|mean|none");
   refused("--sequence-lengths 3,4", "the sequence lengths add up to 7");
   refused("--attention-map-layer 1", "go with --attention-map FILE");
   std::vector<double> coords(16, 199.5);

@@ -1,4 +1,4 @@
-// Which files the command line reads, and which it must not write.
+// Files that the command line reads, and files that it must not write.
 #include <filesystem>
 #include <map>
 #include <string>
@@ -20,7 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A golden case's inputs in a folder of their own, so that they can be overwritten.
+// A copy of a golden case's inputs, which may be overwritten.
 class CliPaths : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -40,7 +40,6 @@ class CliPaths : public ::testing::Test {
     return contents;
   }
 
-  // outputs: options with names of files in the folder.
   CliResult Attend(const std::string& server, const std::string& q,
                    const std::map<std::string, std::string>& outputs) const {
     std::string arguments =
@@ -60,7 +59,7 @@ TEST_F(CliPaths, AnOutputNeverReplacesAnInputOrAnotherOutput) {
   struct Case {
     std::string q;
     std::map<std::string, std::string> outputs;
-    std::string one, other;  // options that the message names
+    std::string one, other;  // options in the message
   };
   const std::vector<Case> cases = {
       {"q.npy", {{"--out", "folder/../q.npy"}}, "--out", "--q"},
@@ -202,8 +201,8 @@ TEST_F(CliPaths, FilesThatTheCommandLineDoesNotNameAreInputsToo) {
   EXPECT_TRUE(Contents() == before);
 }
 
-// Files that another process shortens while a job uses them. The service asks for their rows again,
-// so that they are read then for sure.
+// Another process shortens files while a job uses them. The service requests their rows again, so
+// that they are read afterwards.
 TEST_F(CliPaths, AnInputThatShrinksIsAFailedJob) {
   for (const auto& [name, tensor] : {std::pair<std::string, v1::Tensor>("v.npy", v1::TENSOR_V),
                                      {"coords.npy", v1::TENSOR_COORDS}}) {
@@ -217,7 +216,7 @@ TEST_F(CliPaths, AnInputThatShrinksIsAFailedJob) {
     const FakeService service(
         {.before_admitted = [&path] { std::filesystem::resize_file(path, 200); },
          .resends = {resend},
-         .resend_after_chunks = 3});  // after all four
+         .resend_after_chunks = 3});  // all four
     const CliResult result = Attend(service.address(), "q.npy", {{"--out", "o.npy"}});
     EXPECT_EQ(result.code, 1) << result.err;
     EXPECT_THAT(result.err, AllOf(HasSubstr("DATA_LOSS: "), HasSubstr(path),
@@ -227,7 +226,7 @@ TEST_F(CliPaths, AnInputThatShrinksIsAFailedJob) {
   }
 }
 
-// Results of a long job outlive the lack of room for its report.
+// A failed report must not cost the results of a long job.
 TEST_F(CliPaths, WithoutRoomForTheReportKeepsTheResults) {
   const FakeService service;
   const CliResult result = Attend(service.address(), "q.npy",
@@ -237,7 +236,6 @@ TEST_F(CliPaths, WithoutRoomForTheReportKeepsTheResults) {
   EXPECT_TRUE(ReadFile(files_.Path("o.npy")) == ReadFile(files_.Path("q.npy")));
 }
 
-// " --q Q --k K --v V" of a golden case.
 std::string Tensors(const std::string& golden_case) {
   std::string arguments;
   for (const char* name : {"q", "k", "v"}) {
@@ -247,7 +245,6 @@ std::string Tensors(const std::string& golden_case) {
   return arguments;
 }
 
-// What a job of the command line is to the service.
 JobSpec SpecOf(const std::string& arguments) {
   const FakeService service;
   const TestFiles files;
@@ -267,7 +264,7 @@ TEST(CliSpec, FlagsAloneAreAJob) {
       " --grid 8,8"));
   JobSpec expected;
   expected.tokens = 128;
-  expected.heads = spec.heads;  // as the files say
+  expected.heads = spec.heads;  // from the files
   expected.kv_heads = spec.kv_heads;
   expected.head_dim = spec.head_dim;
   expected.value_dim = spec.value_dim;
@@ -315,7 +312,7 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
         {" --scale nan", "--scale: nan, must be a finite number"},
         {" --curve hilbert --coords $(printf '\\377').npy", "\xff.npy: cannot open"},
         {" --tokens 100", "tokens of Q is 128"},
-        {" --dtype float16", "the command line says dtype float16"}}) {
+        {" --dtype float16", "with dtype float16 of the command line"}}) {
     EXPECT_THAT(failure(whole + more), HasSubstr(words));
   }
 }

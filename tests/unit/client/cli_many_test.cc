@@ -1,4 +1,3 @@
-// hilbert-ring attend-many, as a process.
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -30,7 +29,7 @@ class CliMany : public ::testing::Test {
         absl::StrCat("attend-many --server ", server, " --segments 8 --dilations 1 ", jobs));
   }
 
-  // Jobs of three tokens; the queries of one of them lie in a file that is not there.
+  // Runs jobs of three tokens; the file of q is missing in job `wrong`.
   CliResult RunLines(int jobs, int wrong) const { return Run(Lines(jobs, wrong)); }
   std::string Lines(int jobs, int wrong) const {
     std::string lines;

@@ -1,4 +1,4 @@
-// The commands that the command line hands over to the Python package.
+// Commands that the command line runs through the Python package.
 #include <filesystem>
 #include <string>
 
@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A script that stands for an interpreter. It can import the package; as the package's program it
-// says what it was given, and ends with 7.
+// A script in place of an interpreter. It can import the package. The package's program prints its
+// arguments and ends with 7.
 std::string Interpreter(const TestFiles& files, const std::string& name = "python") {
   std::string path =
       files.Write(name,
@@ -64,7 +64,7 @@ TEST(CliPackage, ThePackageFindsTheProgramsAndTheProgramsThePackage) {
   const std::string python = absl::StrCat("HILBERT_RING_PYTHON=", Interpreter(files), " $CLI draw");
   EXPECT_THAT(RunShell(absl::StrCat("unset PYTHONPATH HILBERT_RING_BIN_DIR; ", python)).out,
               HasSubstr(absl::StrCat("programs=", build, "/bin path=", build, "/python\n")));
-  for (const char* mine : {"/mine", "::/mine::"}) {  // an empty element: here
+  for (const char* mine : {"/mine", "::/mine::"}) {  // an empty element: the current folder
     EXPECT_THAT(RunShell(absl::StrCat("export PYTHONPATH=", mine, " HILBERT_RING_BIN_DIR=/theirs; ",
                                       python))
                     .out,

@@ -1,4 +1,3 @@
-// The command line before a service that is not there yet.
 #include <chrono>
 #include <future>
 #include <string>
@@ -20,7 +19,7 @@ namespace {
 
 class CliReturn : public ::testing::TestWithParam<double> {};
 
-// Beside a client that starts when the service does, so that a busy machine decides nothing.
+// A second client starts with the service, so that a slow machine delays both.
 TEST_P(CliReturn, AServiceThatStartsLaterIsUsedWithinASecond) {
   const int port = FreePort();
   const TestFiles files;

@@ -35,7 +35,7 @@ TEST(Cli, AttendWritesItsFiles) {
   EXPECT_EQ(ReadFile(files.Path("out.npy")), ReadFile(GoldenPath("hilbert_coords", "q.npy")));
   const auto report = nlohmann::json::parse(ReadFile(files.Path("report.json")));
   EXPECT_EQ(report["job_id"], "j1");
-  EXPECT_EQ(report["ring_generation"], 0);  // printed though it is the default
+  EXPECT_EQ(report["ring_generation"], 0);  // printed although it is the default
   EXPECT_TRUE(service.record().tensors.contains(v1::TENSOR_COORDS));
 }
 
@@ -77,7 +77,7 @@ TEST(Cli, ADataRootIsWaitedForUntilTheDeadline) {
 }
 
 TEST(Cli, FilesThatTheServiceDoesNotSeeAreSentUnlessItMustNotBe) {
-  const FakeService service;  // which knows of no data root
+  const FakeService service;  // has no data root
   const TestFiles files;
   const std::string attend = absl::StrCat("attend --server ", service.address(),
                                           GoldenInputs("dense"), " --out ", files.Path("out.npy"));
@@ -202,7 +202,7 @@ TEST(Cli, CancelEndsAJob) {
 
 TEST(Cli, StatusShowsTheCluster) {
   const FakeService service;
-  // The environment names the server where the flag does not.
+  // The variable applies without the flag.
   const std::string status =
       absl::StrCat("HILBERT_RING_SERVER=", service.address(), " $CLI status");
   const CliResult text = RunShell(status);

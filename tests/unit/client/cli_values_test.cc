@@ -1,4 +1,4 @@
-// Values of flags and variables: what is wrong ends the program with exit code 2, never a signal.
+// A wrong flag or variable ends the program with exit code 2, never with a signal.
 #include <string>
 #include <utility>
 
@@ -24,7 +24,7 @@ TEST(CliValues, ASwitchIsTrueOrFalse) {
       EXPECT_THAT(result.err, HasSubstr("must be true or false"));
     }
   }
-  // On a triangle of pairs there is less to compute: 192 flop, else 256.
+  // Causal jobs compute a triangle of pairs: 192 flop instead of 256.
   for (const auto& [flag, flop] : {std::pair{"--causal", "192"},
                                    {"--causal=true", "192"},
                                    {"--no-causal=false", "192"},
@@ -77,7 +77,7 @@ TEST(CliValues, AWrongSwitchKeepsNobodyFromTheHelp) {
               HasSubstr("--json: x, must be true or false"));
 }
 
-// CLI11 would take the argument behind it.
+// CLI11 would use the next argument as the value.
 TEST(CliValues, AnOptionThatEndsWithItsSignHasNoValue) {
   for (const char* arguments :
        {"attend --lse= --out o", "attend --follow= --out o", "--server= status",

@@ -1,4 +1,3 @@
-// A service that is away for a while, as a client waits for it.
 #include "client/cpp/connector.h"
 
 #include <netinet/in.h>
@@ -20,7 +19,7 @@ namespace {
 
 constexpr absl::Duration kLong = absl::Seconds(60);
 
-// Accepts connections and says nothing, as a process that is stopped does.
+// Accepts connections and sends no bytes, like a stopped process.
 class SilentListener {
  public:
   SilentListener() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -43,7 +42,6 @@ class SilentListener {
 
 class ConnectorTest : public ::testing::TestWithParam<bool> {
  protected:
-  // With channels of its own, or over one that it is given.
   static Connector To(const std::string& server) {
     if (GetParam()) return Connector([server] { return Connect(server); });
     return Connector(Connect(server));
@@ -80,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Channels, ConnectorTest, ::testing::Values(false, true)
 TEST(Connector, AHostThatDoesNotAnswerIsTriedAnewWhileItsConnectionWaits) {
   const SilentListener silent;
   const FakeService service;
-  // The second channel finds the service; the first waits for the silent listener.
+  // The first channel waits for the silent listener; the second finds the service.
   int channels = 0;
   Connector connector([&] {
     ++channels;

@@ -42,7 +42,6 @@ TEST(CoordinateInput, ReadsEveryIntegerType) {
   check(CoordinateInput::FromRows({1, 2, 3, 4}, 2, 2));
 }
 
-// As np.argwhere gives them.
 TEST(CoordinateInput, ReadsFortranOrder) {
   const TestFiles files;
   auto file = NpyFile::Open(files.WriteFortranNpy("f.npy", wire::NpyType::kInt64, {4, 3},

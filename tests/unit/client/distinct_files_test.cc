@@ -22,12 +22,11 @@ TEST(CheckDistinct, PathsThatAreNotThereAreComparedByFolderAndName) {
   std::filesystem::create_directory(files.Path("a"));
   std::filesystem::create_directory(files.Path("b"));
   EXPECT_TRUE(CheckDistinct({}, {{"--out", files.Path("a/x")}, {"--lse", files.Path("b/x")}}).ok());
-  // Folders that are not there are told by those who open the path.
   EXPECT_TRUE(
       CheckDistinct({{"--q", "no/x"}}, {{"--out", "no/x"}, {"--lse", ""}, {"--report", ""}}).ok());
 }
 
-// Compared by pairs they would take hours.
+// A comparison of all pairs would take hours.
 TEST(CheckDistinct, ManyFilesAreLookedAtOnce) {
   const TestFiles files;
   std::vector<NamedFile> inputs, outputs;

@@ -1,4 +1,4 @@
-// A job for FakeService, and what it must come to.
+// A job for FakeService, with its expected outputs.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,6 @@
 
 namespace hilbert_ring::client {
 
-// A job of random bytes, for a service that gives its queries back.
 class EchoJob {
  public:
   explicit EchoJob(int64_t tokens = 50, int64_t heads = 2) {

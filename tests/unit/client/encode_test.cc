@@ -105,7 +105,7 @@ TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   EXPECT_EQ(service.calls(), 0);
   coords_[2 * 6 + 1] = 0;
   EXPECT_TRUE(CheckEncode(Inputs()).ok());
-  for (size_t i = 6; i < 16; ++i) coords_[i] /= 160;  // of the second slide: normalised
+  for (size_t i = 6; i < 16; ++i) coords_[i] /= 160;  // normalized coordinates of the second slide
   EXPECT_THAT(Refused(),
               HasSubstr("coords of slide 1 has 1 distinct places, must have at least 3"));
   for (size_t i = 6; i < 16; ++i) coords_[i] = 1.25 * static_cast<double>(i);
@@ -116,11 +116,11 @@ TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   job_.slide_tiles = {8, 0};
   EXPECT_THAT(Refused(), HasSubstr("sequence_lengths is 0"));
   job_.slide_tiles = {3, 6};
-  EXPECT_THAT(Refused(), HasSubstr("tiles: has 128 bytes, the job says 144"));
+  EXPECT_THAT(Refused(), HasSubstr("tiles: has 128 bytes, must have 144"));
   job_.slide_tiles = {3, 5};
   EncodeInputs inputs = Inputs();
   inputs.coordinates = nullptr;
-  EXPECT_THAT(std::string(CheckEncode(inputs).message()), HasSubstr("has positions, and none"));
+  EXPECT_THAT(std::string(CheckEncode(inputs).message()), HasSubstr("coords are missing"));
 }
 
 TEST_F(EncodeTest, ModelsWithoutPositionsTakeNoCoordinates) {
@@ -143,7 +143,6 @@ TEST(EncodeModels, AreAskedForAgainWhileTheServiceIsAway) {
           .status();
   EXPECT_TRUE(absl::IsUnavailable(later)) << later;
   EXPECT_THAT(std::string(later.message()), HasSubstr("away for its limit of 300ms"));
-  // Then the connection is waited for.
   EXPECT_THAT(timing.slept, ElementsAre(absl::Milliseconds(50)));
   EXPECT_GT(absl::Now() - begin, absl::Milliseconds(200));
 }

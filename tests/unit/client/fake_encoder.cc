@@ -22,7 +22,6 @@ std::string Bytes(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-// Backwards, a row a chunk.
 bool WriteRows(Stream* stream, v1::Tensor tensor, const std::vector<std::vector<float>>& rows) {
   for (auto row = static_cast<int64_t>(rows.size()) - 1; row >= 0; --row) {
     v1::AttendResponse response;

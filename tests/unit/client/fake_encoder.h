@@ -1,6 +1,6 @@
-// An EncoderService in the test's own process, with one model: "small", of 4 numbers a tile, 16 an
-// embedding, 2 layers and 2 heads. Token t of state s comes back as 16 times 100 s + t; a pooled
-// slide as 100 s and its number; the map's row t as t / 2 (and by head t / 2 + head).
+// An EncoderService in the test's own process. Its model "small" has 4 numbers a tile, 16 an
+// embedding, 2 layers and 2 heads. Token t of state s comes back as 16 times 100 s + t. Slide i,
+// pooled, comes back as 100 s + i. Row t of the map is t / 2 (by head: t / 2 + head).
 #pragma once
 
 #include <map>
@@ -15,20 +15,18 @@
 namespace hilbert_ring::client {
 
 struct FakeEncoderBehaviour {
-  int failures = 0;                  // the first calls of Encode that end with UNAVAILABLE
-  std::optional<v1::Resend> resend;  // asked for after the first chunk of tiles
+  int failures = 0;                  // number of first Encode calls that end with UNAVAILABLE
+  std::optional<v1::Resend> resend;  // requested after the first chunk of tiles
   bool positions = true;             // of the model
   std::optional<int64_t> spoilt = std::nullopt;  // row of the first output that is not finite
 };
 
 class FakeEncoder final : public v1::EncoderService::Service {
  public:
-  // port 0: any.
   explicit FakeEncoder(FakeEncoderBehaviour behaviour = {}, int port = 0);
 
   std::string address() const { return server_.address(); }
 
-  // What came in the last call of Encode.
   struct Record {
     v1::Open open;
     std::map<v1::Tensor, std::string> tensors;  // whole
@@ -43,8 +41,7 @@ class FakeEncoder final : public v1::EncoderService::Service {
   grpc::Status Encode(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<v1::AttendResponse, v1::AttendRequest>* stream) override;
-  // Work of as many operations as the job has tiles, on as many workers as are asked for. The first
-  // call is pushed back.
+  // A plan of one operation a tile on the requested workers. The first call gets a retry-after.
   grpc::Status PlanEncode(grpc::ServerContext* context, const v1::PlanEncodeRequest* request,
                           v1::PlanResponse* response) override;
   grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest* request,
@@ -56,7 +53,7 @@ class FakeEncoder final : public v1::EncoderService::Service {
   const FakeEncoderBehaviour behaviour_;
   mutable std::mutex mutex_;
   Record record_;  // guarded by mutex_
-  int calls_ = 0;  // likewise
+  int calls_ = 0;  // guarded by mutex_, like those below
   int plans_ = 0;
   v1::EncodeSpec planned_;
   FakeServer server_;

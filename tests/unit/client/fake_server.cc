@@ -22,7 +22,7 @@ FakeServer::~FakeServer() {
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
 }
 
-// A number: c-ares 1.18 leaks the name when it resolves "localhost".
+// An address in digits, because c-ares 1.18 leaks memory when it resolves "localhost".
 std::string FakeServer::address() const { return absl::StrCat("127.0.0.1:", port_); }
 
 }  // namespace hilbert_ring::client

@@ -1,4 +1,4 @@
-// A gRPC server in the test's own process, for a service that the test plays.
+// A gRPC server in the test's own process for a fake service.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace hilbert_ring::client {
 
 class FakeServer {
  public:
-  // The service outlives it. port 0: any.
+  // The service must outlive it. port 0: a free one.
   FakeServer(grpc::Service& service, int port);
   ~FakeServer();
   FakeServer(const FakeServer&) = delete;

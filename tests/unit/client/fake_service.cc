@@ -25,7 +25,7 @@ v1::OutputChunk Output(v1::Tensor tensor, int64_t rows, std::string payload) {
   return chunk;
 }
 
-// The log-sum-exp of token t is t, for every head.
+// The log-sum-exp of token t is t for every head.
 std::string LseRows(const JobSpec& spec, int64_t first, int64_t rows) {
   std::vector<float> values;
   for (int64_t token = first; token < first + rows; ++token) {
@@ -34,7 +34,7 @@ std::string LseRows(const JobSpec& spec, int64_t first, int64_t rows) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-// Shuffled; every other chunk lists its tokens, in descending order.
+// Makes shuffled chunks; every other one lists its tokens in descending order.
 std::vector<v1::OutputChunk> EchoedOutputs(const JobSpec& spec, bool want_lse,
                                            const std::string& q) {
   constexpr int64_t kRowsOfOutput = 3;
@@ -74,7 +74,6 @@ bool WriteOutput(Stream* stream, v1::OutputChunk chunk) {
   return stream->Write(response);
 }
 
-// One call of Attend, from behind its Open.
 class FakeCall {
  public:
   FakeCall(const FakeBehaviour& behaviour, grpc::ServerContext* context, Stream* stream,
@@ -169,7 +168,6 @@ class FakeCall {
     record_.chunks.back().clear_payload();
   }
 
-  // last: the report's message.
   void SendOutputs(v1::AttendResponse& last) {
     v1::AttendResponse response;
     response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);

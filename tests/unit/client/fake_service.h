@@ -1,6 +1,5 @@
-// A service in the test's own process that gives every job's queries back as its output. It waits
-// for the rows of a client that can send them again, and for the end of the input of one that
-// cannot.
+// A service in the test's own process that returns each job's queries as its output. It waits for
+// all rows of a client that can resend, otherwise for the end of the input.
 #pragma once
 
 #include <atomic>
@@ -20,49 +19,46 @@ namespace hilbert_ring::client {
 struct FakeBehaviour {
   int queued = 0;                       // messages of this kind before Admitted
   int64_t max_payload_bytes = 0;        // in Admitted
-  bool output_while_receiving = false;  // a row leaves as soon as its query is there
+  bool output_while_receiving = false;  // each row leaves when its query has arrived
   std::function<void(std::vector<v1::OutputChunk>&)> change_outputs;
   std::function<void()> before_admitted;
   std::optional<v1::AttendResponse> after_admitted;  // of any kind
-  std::optional<grpc::Status> refuse;                // in place of Admitted
+  std::optional<grpc::Status> refuse;                // instead of Admitted
   std::optional<grpc::Status> fail;                  // after fail_after_chunks of input
   int fail_after_chunks = 0;
   bool stall = false;                // reads nothing after Admitted
-  bool outputs_with_report = false;  // in its message
+  bool outputs_with_report = false;  // in the report's message
   bool leave_out_admitted = false;
-  // Asked for one after the other, once more than resend_after_chunks have come; those rows are
-  // forgotten first.
+  // Requested in order, once more than resend_after_chunks have arrived. The service drops these
+  // rows first.
   std::vector<v1::Resend> resends;
   int resend_after_chunks = 0;
-  bool await_close = false;  // reads until the client closes its side, after the report
-  std::optional<std::string> retry_after;  // along with `refuse` or `fail`
+  bool await_close = false;  // after the report, reads until the client closes its side
+  std::optional<std::string> retry_after;  // sent with `refuse` or `fail`
   std::vector<FakeBehaviour>
-      earlier_calls;  // the first calls go so, one each; those after as above
-  int refused_plans =
-      0;  // calls of Plan that get `refuse`, with `retry_after`, before one is served
-  // Of GetDataRoot; null: the service knows no such call.
+      earlier_calls;      // behaviours of the first calls; later calls follow the fields above
+  int refused_plans = 0;  // number of Plan calls with `refuse` and `retry_after` before a success
+  // Answers GetDataRoot; null: UNIMPLEMENTED.
   std::function<grpc::Status(grpc::ServerContext&, v1::GetDataRootResponse&)> data_root;
 };
 
-// What came in a call.
 struct FakeRecord {
   v1::Open open;
   std::vector<v1::Chunk> chunks;              // without payloads
   std::map<v1::Tensor, std::string> tensors;  // whole
   bool checksums_right = true;
-  bool closed_early = false;  // the client closed its side though it can resend
+  bool closed_early = false;  // the client closed its side although it can resend
 };
 
 class FakeService final : public v1::AttentionService::Service {
  public:
-  // port 0: any.
   explicit FakeService(FakeBehaviour behaviour = {}, int port = 0);
 
   std::string address() const { return server_.address(); }
   int port() const { return server_.port(); }
   FakeRecord record() const;                // of the last call
-  std::vector<FakeRecord> records() const;  // of all that came to Attend
-  int plans() const { return plans_; }      // calls of Plan that came
+  std::vector<FakeRecord> records() const;  // of all calls of Attend
+  int plans() const { return plans_; }      // calls of Plan
 
   grpc::Status Attend(
       grpc::ServerContext* context,
@@ -75,7 +71,6 @@ class FakeService final : public v1::AttentionService::Service {
                           v1::GetClusterResponse* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override;
-  // NOT_FOUND for any but "job-a".
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;
 

@@ -34,7 +34,7 @@ class FileMappings : public ::testing::Test {
   const int fd_;
 };
 
-// In a process of their own: what SIGBUS does is the process's.
+// In processes of their own, because a SIGBUS handler is the process's.
 using FileMappingsDeathTest = FileMappings;
 
 TEST_F(FileMappingsDeathTest, LostBytesReadAsZeroAndAreTold) {
@@ -43,7 +43,7 @@ TEST_F(FileMappingsDeathTest, LostBytesReadAsZeroAndAreTold) {
         CatchLostBytes();
         const FileMapping mapping = Map();
         if (!mapping.Intact() || ftruncate(fd_, 100'000) != 0) _exit(1);
-        // Those before the new end are there.
+        // Bytes before the new end are intact.
         if (static_cast<char>(mapping.begin()[99'999]) != 'x') _exit(2);
         for (int64_t byte = 200'000; byte < kBytes; ++byte) {
           if (static_cast<char>(mapping.begin()[byte]) != 0) _exit(3);
@@ -61,7 +61,7 @@ TEST_F(FileMappingsDeathTest, BytesWrittenBehindTheEndAreTold) {
         const FileMapping mapping = std::move(first);
         if (ftruncate(fd_, 0) != 0) _exit(1);
         std::memset(mapping.begin(), 'y', static_cast<size_t>(kBytes));
-        // The file has its size again, but not what was written.
+        // The file has its size again, but its bytes are lost.
         if (ftruncate(fd_, kBytes) != 0) _exit(2);
         _exit(mapping.Intact() ? 3 : 0);
       },

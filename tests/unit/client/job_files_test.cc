@@ -27,7 +27,7 @@ TEST(ReadJob, CoordinatesMustMatchTheSpec) {
       HasSubstr("has no coordinates"));
 }
 
-// A spec with coordinates of two tokens in a folder of its own, next to which they lie.
+// A folder with the coordinates of two tokens, and specs that refer to them.
 class CoordsFile : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -76,7 +76,7 @@ TEST_F(CoordsFile, MustHaveTheAxesThatTheSpecSays) {
   EXPECT_TRUE(ReadJob({.spec = Spec(R"("coords_file": "c.npy", "coords_axes": 3)")}).ok());
   EXPECT_THAT(
       Message(ReadJob({.spec = Spec(R"("coords_file": "c.npy", "coords_axes": 2)")}).status()),
-      AllOf(HasSubstr("c.npy: has 3 axes"), HasSubstr("ordering.coords_axes is 2")));
+      AllOf(HasSubstr("c.npy: has 3 axes"), HasSubstr("must have 2 (ordering.coords_axes)")));
 }
 
 TEST_F(CoordsFile, GivesWayToAnother) {
@@ -123,7 +123,7 @@ TEST(OpenTensor, HasTheSpecsShape) {
   EXPECT_TRUE(open({2, 2, 16}, v1::TENSOR_OUT).ok());
   EXPECT_TRUE(open({2, 2}, v1::TENSOR_LSE).ok());
   EXPECT_THAT(Message(open({2, 2, 8}, v1::TENSOR_K)),
-              HasSubstr("kv_heads of K is 2 (axis 1 of shape (2, 2, 8)), the spec says 1"));
+              HasSubstr("kv_heads of K is 2 (axis 1 of shape (2, 2, 8)), must be 1 (the spec)"));
   EXPECT_EQ(OutputType(spec, wire::NpyType::kFloat32), wire::NpyType::kFloat32);
   JobSpec bits = spec;
   bits.dtype = DataType::kBFloat16;

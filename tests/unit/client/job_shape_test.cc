@@ -1,4 +1,4 @@
-// What a job's files say of its shape, and what its spec does.
+// A job's shape, from its spec and its files.
 #include "client/cpp/job_shape.h"
 
 #include <string>
@@ -33,7 +33,6 @@ class JobShapes : public ::testing::Test {
     return files_.WriteNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
   }
 
-  // With a spec of the pattern and further fields.
   JobSource WithSpec(const std::string& fields, JobSource source) const {
     source.spec = files_.Write("s.json", absl::StrCat("{", kPattern, fields, "}"));
     return source;
@@ -69,14 +68,14 @@ TEST_F(JobShapes, FieldsAloneAreASpec) {
   EXPECT_TRUE(files->job.spec.causal);
   EXPECT_EQ(files->job.spec.tokens, 2);
   source.fields = R"({"segments": [1], "dilations": [1], "heads": 8})";
-  EXPECT_THAT(Failure(source), HasSubstr("heads of Q is 4 (axis 1 of shape (2, 4, 8)), the command "
-                                         "line says 8"));
+  EXPECT_THAT(Failure(source), HasSubstr("heads of Q is 4 (axis 1 of shape (2, 4, 8)), must be "
+                                         "8 (the command line)"));
   EXPECT_THAT(Failure(Source()), HasSubstr("segments is required"));
 }
 
 TEST_F(JobShapes, EachFieldIsComparedWithTheSpec) {
   for (const auto& [field, words] :
-       {std::pair{"tokens", "tokens of Q is 2 (axis 0 of shape (2, 4, 8)), the spec says 24"},
+       {std::pair{"tokens", "tokens of Q is 2 (axis 0 of shape (2, 4, 8)), must be 24 (the spec)"},
         {"heads", "heads of Q is 4 (axis 1"},
         {"head_dim", "head_dim of Q is 8 (axis 2"},
         {"kv_heads", "kv_heads of K is 2 (axis 1"},
@@ -84,21 +83,24 @@ TEST_F(JobShapes, EachFieldIsComparedWithTheSpec) {
     EXPECT_THAT(Failure(WithSpec(absl::StrCat(", \"", field, "\": 24"), Source())),
                 HasSubstr(words));
   }
-  EXPECT_THAT(Failure(WithSpec(R"(, "dtype": "float16")", Source())),
-              AllOf(HasSubstr(files_.Path("q.npy")), HasSubstr("Q has dtype float32 ('<f4'), the "
-                                                               "spec says dtype float16")));
+  EXPECT_THAT(
+      Failure(WithSpec(R"(, "dtype": "float16")", Source())),
+      AllOf(HasSubstr(files_.Path("q.npy")), HasSubstr("Q has dtype float32 ('<f4'), must be "
+                                                       "float16 ('<f2') with dtype float16 of "
+                                                       "the spec")));
 }
 
 TEST_F(JobShapes, FilesAreComparedWithEachOther) {
   JobSource source = Source();
   source.v = Zeros("v.npy", wire::NpyType::kFloat32, {3, 2, 16});
-  EXPECT_THAT(Failure(WithSpec("", source)), AllOf(HasSubstr(source.v + ": tokens of V is 3"),
-                                                   HasSubstr(absl::StrCat(source.q, " says 2"))));
+  EXPECT_THAT(Failure(WithSpec("", source)),
+              AllOf(HasSubstr(source.v + ": tokens of V is 3"),
+                    HasSubstr(absl::StrCat("must be 2 (", source.q, ")"))));
   source = Source();
   source.k = Zeros("k.npy", wire::NpyType::kFloat16, {2, 2, 8});
   EXPECT_THAT(Failure(WithSpec("", source)),
               AllOf(HasSubstr(source.k + ": K has dtype float16 ('<f2')"),
-                    HasSubstr(absl::StrCat(source.q, " says dtype float32"))));
+                    HasSubstr(absl::StrCat("with dtype float32 of ", source.q))));
   source = Source();
   source.q = Zeros("q.npy", wire::NpyType::kFloat32, {2, 32});
   EXPECT_THAT(Failure(WithSpec("", source)),
@@ -111,8 +113,8 @@ TEST_F(JobShapes, WhatFilesSayMustBeValid) {
   source.k = Zeros("k.npy", wire::NpyType::kFloat32, {2, 2, 12});
   EXPECT_THAT(Failure(WithSpec("", source)),
               AllOf(HasSubstr("head_dim is 12, must be"),
-                    HasSubstr(absl::StrCat("; ", source.q, " says tokens 2, heads 4, head_dim 12; ",
-                                           source.k, " says kv_heads 2; "))));
+                    HasSubstr(absl::StrCat("; ", source.q, " has tokens 2, heads 4, head_dim 12; ",
+                                           source.k, " has kv_heads 2; "))));
 }
 
 TEST_F(JobShapes, TheTypeIsTold) {
@@ -122,7 +124,7 @@ TEST_F(JobShapes, TheTypeIsTold) {
   EXPECT_EQ(dtype(wire::NpyType::kFloat32, ""), DataType::kFloat32);
   EXPECT_EQ(dtype(wire::NpyType::kFloat16, ""), DataType::kFloat16);
   EXPECT_EQ(dtype(wire::NpyType::kRaw16, ""),
-            DataType::kBFloat16);  // as ml_dtypes' bfloat16 is saved
+            DataType::kBFloat16);  // ml_dtypes saves bfloat16 so
   EXPECT_EQ(dtype(wire::NpyType::kUInt16, R"(, "dtype": "bfloat16")"), DataType::kBFloat16);
 }
 
@@ -131,15 +133,15 @@ TEST_F(JobShapes, SixteenBitIntegersTellNoType) {
     const JobSource source = Source(type);
     EXPECT_THAT(Failure(WithSpec("", source)),
                 AllOf(HasSubstr(source.q), HasSubstr("bfloat16's bits or integers"),
-                      HasSubstr("name the dtype")));
+                      HasSubstr("give the dtype")));
   }
-  // Another file tells it.
   JobSource source = Source(wire::NpyType::kUInt16);
   source.v = Zeros("v.npy", wire::NpyType::kRaw16, {2, 2, 16});
   EXPECT_EQ(OpenJob(WithSpec("", source))->job.spec.dtype, DataType::kBFloat16);
   source.v = Zeros("v.npy", wire::NpyType::kFloat16, {2, 2, 16});
   EXPECT_THAT(Failure(WithSpec("", source)),
-              AllOf(HasSubstr("Q has dtype uint16"), HasSubstr("v.npy says dtype float16")));
+              AllOf(HasSubstr("Q has dtype uint16"), HasSubstr("with dtype float16 of "),
+                    HasSubstr("v.npy")));
   EXPECT_THAT(Failure(WithSpec("", Source(wire::NpyType::kFloat64))),
               HasSubstr("astype('float32')"));
 }

@@ -1,4 +1,4 @@
-// Time that passes when someone sleeps, and chance that is given.
+// A clock that moves only in sleep(), with fixed randomness.
 #pragma once
 
 #include <vector>

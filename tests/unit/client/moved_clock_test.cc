@@ -1,4 +1,4 @@
-// Calls while somebody sets the machine's clock: they end when they would have.
+// Calls end in time although the machine's clock is set.
 #include "tests/support/moved_clock.h"
 
 #include <chrono>
@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kMuchLater{15};
 
-// The clock moves half a second after the call has begun. Returns how long the call took.
+// Sets the clock half a second after the call has begun. Returns the call's duration.
 template <typename Call>
 std::chrono::duration<double> Seconds(Call call) {
   const Clock::time_point begin = Clock::now();

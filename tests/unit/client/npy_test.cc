@@ -16,7 +16,7 @@
 
 namespace {
 
-// A disk that the attempt to take room fills: this program's own calls stand before libc's.
+// A disk that is full after the attempt to take space: this program's calls replace libc's.
 struct FullDisk {
   bool filled = false;
 };
@@ -50,7 +50,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Bytes of the file that this process has in memory.
 int64_t ResidentBytes(const std::string& path) {
   std::ifstream mappings("/proc/self/smaps");
   std::string line;

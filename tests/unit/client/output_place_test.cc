@@ -41,7 +41,6 @@ TEST(FindOutput, DescriptorsAreFoundByAnyLinkToThem) {
   }
   EXPECT_FALSE(IsStdout(""));
   EXPECT_FALSE(IsStdout("1"));
-  // Another process's: opened by the system, never replaced.
   EXPECT_TRUE(FindOutput(absl::StrCat("/proc/", getppid(), "/fd/1"))->in_place);
 }
 

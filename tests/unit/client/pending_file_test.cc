@@ -20,11 +20,11 @@
 
 namespace {
 
-// What the calls below do besides: this program's own stand before libc's.
+// Side effects of the calls below, which replace libc's.
 struct SystemCalls {
   std::function<void()> before_lock;  // once
-  int sync_error = 0;                 // errno of fsync; 0: it works
-  std::vector<std::string> done;      // "sync" and "rename", with what they were called for
+  int sync_error = 0;                 // errno of fsync; 0: success
+  std::vector<std::string> done;      // "sync" and "rename", with their arguments
 };
 
 SystemCalls* watched = nullptr;
@@ -86,7 +86,7 @@ TEST(PendingFile, ASecondWriterLeavesWhatTheFirstHasJustCommittedAlone) {
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_TRUE(first->Append("first").ok());
   WatchedCalls calls;
-  // The second has opened the file of the first and has no lock yet.
+  // The second has opened the file of the first, but has no lock yet.
   calls.before_lock = [&first] { EXPECT_TRUE(first->Commit().ok()); };
   auto second = PendingFile::Create(path);
   ASSERT_TRUE(second.ok()) << second.status();
@@ -190,7 +190,7 @@ TEST(PendingFile, WhatIsNoRegularFileIsWrittenWhereItIs) {
   EXPECT_EQ(PendingFile::Create(pipe).status().code(), absl::StatusCode::kFailedPrecondition);
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
-  // A descriptor of this process that is a regular file, which has bytes already.
+  // A descriptor of this process for a regular file that has bytes.
   const int held = open(files.Path("held").c_str(), O_RDWR | O_CREAT, 0600);
   ASSERT_EQ(write(held, "first ", 6), 6);
   std::filesystem::create_symlink(absl::StrCat("/proc/self/fd/", held), files.Path("link"));
@@ -213,7 +213,7 @@ TEST(PendingFile, WhatIsNoRegularFileIsWrittenWhereItIs) {
   close(reader);
 }
 
-// As another process has it: not a descriptor by which it is written, but a link that is opened.
+// Another process has the file: a link that is opened, not a descriptor of this process.
 TEST(PendingFile, AFileThatSomebodyHasOpenIsAddedTo) {
   const TestFiles files;
   const std::string log = files.Write("log", "what the shift noted\n");

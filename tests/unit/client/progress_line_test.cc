@@ -76,7 +76,6 @@ TEST(ProgressLine, ItNeverRunsBack) {
   }
   EXPECT_NEAR(last, 0.3 + 0.6 * 0.5 + 0.1 * 0.1, 1e-9);
   EXPECT_THAT(line.Bar(At(10)), AllOf(HasSubstr("]  61 %  send"), HasSubstr("attempt 2")));
-  // The time left is that of this attempt.
   again.bytes_sent = 1 << 29;
   line.Note(again, At(16));
   EXPECT_THAT(line.Bar(At(16)), HasSubstr("10 s left of sending  attempt 2"));

@@ -26,8 +26,8 @@ std::string Rows(int64_t rows, char filled) {
   return std::string(static_cast<size_t>(rows * kRowBytes), filled);
 }
 
-// One file of all three tensors, which ends without a sound where it waits for 5 s: a test fails
-// then.
+// A single file of all three tensors. The stream ends after 5 s without rows, so that a test fails
+// instead of hanging.
 class RawRowsTest : public ::testing::Test {
  protected:
   void Open(bool follow) {
@@ -40,13 +40,12 @@ class RawRowsTest : public ::testing::Test {
   void Append(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary | std::ios::app) << bytes;
   }
-  // 0: at the end.
   int64_t Next() {
     const auto block = rows_->Next(std::stop_token());
     EXPECT_TRUE(block.ok()) << block.status();
     return block.ok() && block->has_value() ? (*block)->rows : 0;
   }
-  // What was read where there is no error is none of the file's next rows.
+  // Returns the DATA_LOSS message, or the rows that came instead.
   std::string NextError() {
     const auto block = rows_->Next(std::stop_token());
     if (block.ok()) {
@@ -69,7 +68,7 @@ TEST_F(RawRowsTest, AFileThatGrowsIsFollowed) {
   EXPECT_EQ(Next(), 2);
   Append(Rows(3, 'b'));
   EXPECT_EQ(Next(), 3);
-  std::filesystem::remove(path_);  // nothing says that who writes to it has ended
+  std::filesystem::remove(path_);  // its writer may still have it open
   stopped_ = true;
   EXPECT_EQ(Next(), 0);
 }
@@ -78,7 +77,7 @@ TEST_F(RawRowsTest, APipeEndsWithItsWriterFollowedOrNot) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   for (const bool follow : {false, true}) {
     Open(follow);
-    Append(Rows(2, 'a'));  // opens the pipe, and closes it
+    Append(Rows(2, 'a'));  // opens and closes the pipe
     EXPECT_EQ(Next(), 2);
     EXPECT_EQ(Next(), 0);
     EXPECT_LT(Clock::now(), limit_) << "the pipe was followed";
@@ -93,7 +92,7 @@ TEST_F(RawRowsTest, AFileThatBecomesShorterIsAnError) {
   EXPECT_EQ(NextError(), absl::StrCat(path_, " was shortened, from 192 to 48 bytes"));
 }
 
-// It is longer again than what was read of it.
+// The new file is longer than the part already read.
 TEST_F(RawRowsTest, AFileThatWasEmptiedAndWrittenAnewIsAnError) {
   Append(Rows(70'000, 'a'));
   Open(true);

@@ -1,4 +1,4 @@
-// A service's request for rows that it lost.
+// A service's request for lost rows.
 #pragma once
 
 #include <cstdint>

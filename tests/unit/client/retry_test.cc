@@ -25,7 +25,6 @@ AttemptFailure PushedBack(const std::string& retry_after) {
   return failure;
 }
 
-// The decisions on one failure after another, all at one time.
 class Schedule {
  public:
   explicit Schedule(double random) : random_(random) {}
@@ -125,7 +124,7 @@ TEST(Retry, OtherCodesAreFinal) {
         kFailedPrecondition, kOutOfRange, kUnimplemented, kInternal, kUnauthenticated}) {
     AttemptFailure failure = Failure(code);
     EXPECT_EQ(Schedule(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
-    failure.retry_after = "10";  // nor does a retry_after make them worth another attempt
+    failure.retry_after = "10";  // a retry_after changes nothing
     EXPECT_EQ(Schedule(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
   }
 }
@@ -141,7 +140,7 @@ TEST(Retry, ARunningJobIsTriedAgainOnceTheConnectionWasLost) {
 TEST(Retry, DamagedOutputIsTriedAgainTwice) {
   Schedule schedule(0.5);
   AttemptFailure failure = Failure(absl::StatusCode::kDataLoss);
-  EXPECT_EQ(schedule.WaitAfter(failure), std::nullopt);  // the service's own finding
+  EXPECT_EQ(schedule.WaitAfter(failure), std::nullopt);  // found by the service
   failure.output_damaged = true;
   EXPECT_TRUE(schedule.WaitAfter(failure).has_value());
   EXPECT_TRUE(schedule.WaitAfter(failure).has_value());

@@ -1,4 +1,4 @@
-// The command line as a process.
+// Runs the command line as a process.
 #pragma once
 
 #include <string>
@@ -6,18 +6,17 @@
 namespace hilbert_ring::client {
 
 struct CliResult {
-  int code = -1;  // 128 and the signal's number where a signal ended it
+  int code = -1;  // 128 plus the signal's number if a signal ended it
   std::string out;
   std::string err;
 };
 
-// arguments: as a shell reads them.
 CliResult RunCli(const std::string& arguments);
 
-// A shell's command line; "$CLI" is the program.
+// command: a shell's command line; "$CLI" is the program.
 CliResult RunShell(const std::string& command);
 
-// " --q Q --k K --v V --spec SPEC", and " --coords COORDS" where it has them, of a golden case.
+// Returns " --q Q --k K --v V --spec SPEC" of a golden case, and " --coords COORDS" if it has them.
 std::string GoldenInputs(const std::string& golden_case);
 
 }  // namespace hilbert_ring::client

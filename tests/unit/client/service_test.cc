@@ -33,10 +33,10 @@ FakeBehaviour RefusesPlans(int plans, std::optional<std::string> retry_after) {
           .refused_plans = plans};
 }
 
-// What Abseil asks the system once in a process, in whatever call comes first, is not asked between
-// gRPC's connect and its look at errno.
+// Abseil's first call measures the clock, which changes errno. It must not come between gRPC's
+// connect and its read of errno.
 TEST(ServiceDeathTest, ErrnoIsLeftAloneOnceThereIsAChannel) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process that has made no channel
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process without channels
   const auto look = [] {
     const auto channel = Connect("127.0.0.1:1");
     errno = 0;
@@ -89,11 +89,12 @@ int OpenDescriptors() {
   return static_cast<int>(std::distance(begin(all), end(all)));
 }
 
-// Each call ends while its connection is made, or shortly before or after. gRPC's own threads may
-// open some descriptors meanwhile, but not one a call.
+// Calls end before, during or after the making of their connection. gRPC's threads may open some
+// descriptors, but fewer than one a call.
 TEST(Service, CallsThatEndEarlyLeaveNoConnectionOpen) {
   const FakeService service;
-  ASSERT_TRUE(RequestCluster(Connect(service.address())).ok());  // what the process keeps for good
+  ASSERT_TRUE(
+      RequestCluster(Connect(service.address())).ok());  // opens descriptors that the process keeps
   const int before = OpenDescriptors();
   std::vector<std::thread> callers(4);
   for (std::thread& caller : callers) {

@@ -1,4 +1,3 @@
-// docs/settings.md against what the programs say of themselves by --help.
 #include <map>
 #include <regex>
 #include <string>
@@ -15,12 +14,12 @@
 namespace hilbert_ring::client {
 namespace {
 
-// Flags of --help with their defaults; empty where none is shown.
+// Returns flags of --help with their defaults; "" without one.
 std::map<std::string, std::string> FlagsOf(const std::string& program) {
   const CliResult help = RunShell(absl::StrCat(program, " --help"));
   EXPECT_EQ(help.code, 0) << help.err;
   std::map<std::string, std::string> flags;
-  const std::regex remarks(R"(\[.*\]|\{.*\})");  // on what values there are
+  const std::regex remarks(R"(\[.*\]|\{.*\})");  // lists of values
   const std::regex line(R"(  (--[a-z-]+)( .*?)?(=(\S+))?(  .*)?)");
   for (const auto text : absl::StrSplit(help.out, '\n')) {
     const std::string whole = std::regex_replace(std::string(text), remarks, "");
@@ -32,8 +31,7 @@ std::map<std::string, std::string> FlagsOf(const std::string& program) {
   return flags;
 }
 
-// A part of the page, from a heading up to the next of `end`, has the flags of --help in its
-// tables, with their defaults, and no others.
+// Compares the page's tables, from a heading up to `end`, with the flags and defaults of --help.
 void Compare(std::map<std::string, std::string> said, const std::string& heading,
              const std::string& end) {
   const std::string page = ReadFile(HILBERT_RING_SETTINGS_PAGE);

@@ -1,4 +1,4 @@
-// Files for a test, in a folder of its own that goes with it.
+// Files for a test in a folder that is removed at the end.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,10 @@ class TestFiles {
   TestFiles& operator=(const TestFiles&) = delete;
 
   std::string Path(std::string_view name) const { return folder_ / name; }
-  std::vector<std::string> Names() const;  // of the files that are there, sorted
+  std::vector<std::string> Names() const;  // existing files, sorted
 
   std::string Write(std::string_view name, std::string_view bytes) const;  // returns the path
 
-  // An array in Fortran order, all zero.
   std::string WriteFortranNpy(std::string_view name, wire::NpyType type,
                               const std::vector<int64_t>& shape) const {
     int64_t bytes = wire::NpyItemBytes(type);
@@ -32,7 +31,7 @@ class TestFiles {
     return WriteFortranNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
   }
 
-  // values: as they lie in the file.
+  // values: in the file's order.
   template <typename T>
   std::string WriteFortranNpy(std::string_view name, wire::NpyType type,
                               const std::vector<int64_t>& shape,

@@ -56,7 +56,6 @@ TEST(Verify, AcceptsEveryGoldenCase) {
   }
 }
 
-// Writes an array with one element changed.
 std::string Changed(const TestFiles& files, const std::string& path, int64_t element, float value) {
   std::string bytes = ReadFile(path);
   const int64_t offset = wire::ParseNpyHeader(bytes)->data_offset;

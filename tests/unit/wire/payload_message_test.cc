@@ -11,7 +11,6 @@
 namespace hilbert_ring::wire {
 namespace {
 
-// A buffer of slices of at most `size` bytes, as a transport may deliver it.
 grpc::ByteBuffer Cut(const std::string& bytes, size_t size) {
   std::vector<grpc::Slice> slices;
   for (size_t begin = 0; begin < bytes.size(); begin += size) {
@@ -32,7 +31,6 @@ TEST(PayloadMessage, ASliceKeepsItsOwner) {
   EXPECT_TRUE(watch.expired());
 }
 
-// `count` fields of this number, all empty: two bytes each.
 std::string Empty(int field, int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) bytes += {static_cast<char>(field << 3 | 2), '\0'};
@@ -48,7 +46,7 @@ bool IsTaken(const std::string& bytes, size_t cut = 1000) {
 TEST(BoundedMessage, HasAtMostSoManyParts) {
   EXPECT_TRUE(IsTaken(Empty(1, kMostParts)));
   EXPECT_FALSE(IsTaken(Empty(1, kMostParts + 1)));
-  EXPECT_FALSE(IsTaken(Empty(9, kMostParts + 1)));  // of no field that it has
+  EXPECT_FALSE(IsTaken(Empty(9, kMostParts + 1)));  // an unknown field
 }
 
 TEST(BoundedMessage, CountsPartsOfParts) {
@@ -65,14 +63,14 @@ TEST(BoundedMessage, IsReadAsOthersAre) {
   v1::Open& open = *request.mutable_open();
   open.set_job_id("mine");
   open.mutable_spec()->set_tokens(7);
-  open.add_files()->set_path(std::string(5000, '\x0b'));  // were it read, a group's begin
+  open.add_files()->set_path(std::string(5000, '\x0b'));  // bytes that would begin a group
   for (const size_t cut : {1, 3, 10'000}) {
     grpc::ByteBuffer buffer = Cut(request.SerializeAsString(), cut);
     ASSERT_TRUE(ParseBounded(buffer, read));
     EXPECT_EQ(read.SerializeAsString(), request.SerializeAsString());
   }
   EXPECT_FALSE(IsTaken(std::string("\x0b\x0c")));      // a group
-  EXPECT_FALSE(IsTaken(std::string("\x0a\x05\x0a")));  // cut off
+  EXPECT_FALSE(IsTaken(std::string("\x0a\x05\x0a")));  // truncated
 }
 
 }  // namespace

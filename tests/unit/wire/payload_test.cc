@@ -16,7 +16,7 @@ std::string Text(const Payload& payload) {
   return text;
 }
 
-// Any sequence of reads finds the bytes that follow, wherever the parts end.
+// Reads of any length cross the ends of parts.
 TEST(PayloadReader, ReadsOnOverTheEndsOfParts) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 500; ++trial) {

@@ -41,7 +41,7 @@ TEST(Reason, EachHasANameOfItsOwnAndIsFoundByIt) {
   EXPECT_EQ(FindReason("INVALID_ARGUMENT"), nullptr);
 }
 
-// Only what another set of workers need not share.
+// Other workers may succeed after these failures.
 TEST(Reason, TheServiceTriesAgainWhatAWorkerFailed) {
   std::set<std::string_view> again;
   for (const Reason& reason : AllReasons()) {

@@ -9,7 +9,7 @@
 namespace hilbert_ring::wire {
 namespace {
 
-// The cases that tests/python/test_server_address.py reads, too.
+// tests/python/test_server_address.py reads the same cases.
 nlohmann::json Cases() {
   std::ifstream file(HILBERT_RING_SERVER_ADDRESSES);
   return nlohmann::json::parse(file);

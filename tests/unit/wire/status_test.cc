@@ -57,7 +57,7 @@ TEST(Status, WithoutDetailsTheCodeIsTheReason) {
   const absl::Status status = FromGrpc({grpc::StatusCode::UNAVAILABLE, "connection refused"});
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_EQ(ReasonOf(status), "UNAVAILABLE");
-  // Details that are no google.rpc.Status are not ours.
+  // Malformed details are ignored.
   EXPECT_TRUE(absl::IsInternal(FromGrpc({grpc::StatusCode::INTERNAL, "x", "\xff\xff\xff"})));
 }
 
