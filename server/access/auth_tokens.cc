@@ -41,7 +41,7 @@ bool IsField(std::string_view name) {
   return std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
 }
 
-// Messages quote nothing of the line but names of fields: it holds a secret.
+// Messages quote only names of fields: the line has a secret.
 absl::StatusOr<nlohmann::json> EntryOf(const std::string& line) {
   auto entry = ParseWatchedJson(line, "the line");
   if (const auto twice = FieldOf(entry.status()); twice && IsField(twice->field)) {
@@ -51,7 +51,7 @@ absl::StatusOr<nlohmann::json> EntryOf(const std::string& line) {
   for (const auto& [field, value] : entry->items()) {
     if (IsField(field)) continue;
     return Wrong(
-        "has a field that is none of name, role, token, sha256, jobs, tokens, bytes, root");
+        "has an unknown field, must be name, role, token, sha256, jobs, tokens, bytes or root");
   }
   return entry;
 }
@@ -72,7 +72,6 @@ absl::StatusOr<int64_t> LimitOf(const nlohmann::json& entry, const char* field) 
   return found->get<int64_t>();
 }
 
-// Beneath another, or "." for that one itself.
 bool IsFolder(std::string_view path) {
   if (path == ".") return true;
   for (std::string_view rest = path; true;) {
@@ -204,10 +203,10 @@ absl::StatusOr<std::unique_ptr<AuthTokens>> AuthTokens::Read(const std::string& 
 
 AuthTokens::~AuthTokens() = default;
 
-// A file that is replaced while it is read has another version when it is looked at next.
+// A file replaced during a read has another version at the next look.
 absl::Status AuthTokens::ReadAgain() {
   struct stat found = {};
-  if (stat(path_.c_str(), &found) != 0) found = {};  // reading it says why
+  if (stat(path_.c_str(), &found) != 0) found = {};  // ReadRegularFile returns the error
   const Version version = {.seconds = found.st_mtim.tv_sec,
                            .nanoseconds = found.st_mtim.tv_nsec,
                            .change_seconds = found.st_ctim.tv_sec,
@@ -221,8 +220,8 @@ absl::Status AuthTokens::ReadAgain() {
   if (!table.ok()) {
     return Wrong(absl::StrCat("--auth-token-file: ", path_, " ", table.status().message()));
   }
-  version_ = version;  // one that could not be read is looked at again
-  told_ = absl::OkStatus();
+  version_ = version;  // only of a good file: the next look reads a wrong one again
+  logged_ = absl::OkStatus();
   if (again) spdlog::info("--auth-token-file: read again, {} tokens", table->size());
   auto made = std::make_shared<const Table>(*std::move(table));
   const MutexLock lock(mutex_);
@@ -237,7 +236,7 @@ std::shared_ptr<const AuthTokens::Table> AuthTokens::Current() const {
 
 void AuthTokens::Look() {
   const MutexLock lock(looking_);
-  if (absl::Status status = ReadAgain(); !status.ok() && status != std::exchange(told_, status)) {
+  if (absl::Status status = ReadAgain(); !status.ok() && status != std::exchange(logged_, status)) {
     spdlog::error("{}; the tokens stay as they were", std::string(status.message()));
   }
 }
@@ -257,7 +256,7 @@ absl::StatusOr<Caller> AuthTokens::Find(std::string_view authorization) const {
     if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
   }
   if (found == nullptr || token.empty()) {
-    return wire::ErrorOf(wire::reason::kAuthToken, "the token is none of the service's");
+    return wire::ErrorOf(wire::reason::kAuthToken, "the token is unknown");
   }
   return found->caller;
 }
