@@ -120,7 +120,7 @@ void Rings::Close(const Ring& ring) {
   std::vector<v1::CloseRingResponse> closed;
   const Clock::duration each =
       std::max<Clock::duration>(kCloseTimeout / std::ssize(live), kLeastCloseTimeout);
-  // A worker that cannot be told sees its peers' ends close, or is gone itself.
+  // A worker that does not get the call sees its peers' ends close.
   for (const auto& member : live) {
     CallMembers({member}, std::vector{close}, closed, Clock::now() + each, nullptr, "CloseRing",
                 [](auto* stub, auto... a) { stub->async()->CloseRing(a...); })
