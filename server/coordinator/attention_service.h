@@ -1,4 +1,4 @@
-// The public service: handlers that only check, decode, call and encode.
+// The public service of attention jobs. Its handlers only check, decode, call and encode.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,14 @@
 
 namespace hilbert_ring::server {
 
-// The caller's own; those of all for roles that observe.
+// The caller's own jobs; all jobs if its role observes.
 std::vector<v1::Job> JobsSeenBy(const Caller& caller, const JobTable& jobs);
 
 class AttentionService
     : public v1::AttentionService::WithRawCallbackMethod_AttendStream<
           v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service>> {
  public:
-  // ready: asked by GetCluster.
-  // plans: of callers. All outlive it.
+  // All arguments must outlive it.
   AttentionService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans,
                    std::function<bool()> ready);
 
@@ -39,7 +38,7 @@ class AttentionService
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;
 
-  // Workers, rings and counts of jobs as they are now; the role `submit` sees ids of its own jobs.
+  // The role `submit` sees only ids of its own jobs.
   v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
  private:
@@ -51,7 +50,7 @@ class AttentionService
   JobCalls& calls_;
   const std::function<bool()> ready_;
   PlanGate& plans_;
-  MarkWatch root_watch_;  // at the data root: a call does not wait for a mount that hangs
+  MarkWatch root_watch_;  // of the data root: a mount that hangs does not block calls
 };
 
 }  // namespace hilbert_ring::server

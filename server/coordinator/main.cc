@@ -18,7 +18,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// For what is done besides jobs (--exit-timeout) when the process stops.
+// Of the shutdown, beside --exit-timeout.
 constexpr std::chrono::milliseconds kEndLimit{15'000};
 
 absl::Status Run(const CoordinatorSettings& settings) {

@@ -58,7 +58,7 @@ std::string Seconds(double seconds) {
   return seconds < 1000 ? absl::StrFormat("%.3g s", seconds) : absl::StrFormat("%.0f s", seconds);
 }
 
-// A state's name as callers know it: STATE_UP is "up".
+// STATE_UP: "up".
 std::string StateName(std::string_view name) {
   absl::string_view rest(name.data(), name.size());
   absl::ConsumePrefix(&rest, "STATE_");

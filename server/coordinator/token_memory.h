@@ -1,5 +1,4 @@
-// A token as a file that lies in memory and is gone with this process: for processes that it
-// starts.
+// A token as a file in memory, for child processes. It is gone with this process.
 #pragma once
 
 #include <string>
@@ -10,7 +9,7 @@ namespace hilbert_ring::server {
 
 class TokenMemory {
  public:
-  // UNAVAILABLE when the system gives no memory.
+  // UNAVAILABLE if the system gives no memory.
   static absl::StatusOr<TokenMemory> Make(const std::string& token);
   TokenMemory(TokenMemory&& other) noexcept : descriptor_(other.descriptor_) {
     other.descriptor_ = -1;
@@ -18,7 +17,7 @@ class TokenMemory {
   TokenMemory& operator=(TokenMemory&&) = delete;
   ~TokenMemory();
 
-  // Processes of this user read it there, as they read the environment of others of his.
+  // Readable by this user's processes.
   std::string path() const;
 
  private:

@@ -35,7 +35,7 @@ class PlanGate {
   using Callers = std::map<std::string, Caller>;
 
  public:
-  // Of calls of Enter.
+  // Limits of Enter's waiting calls.
   struct Waits {
     int most = 64;  // at once, one for each caller
     std::chrono::milliseconds patience{10'000};
