@@ -154,7 +154,7 @@ void JobCalls::EndWith(Call& call, const absl::Status& error) {
                          : std::nullopt);
 }
 
-// bytes: set to those that moved through this process's memory.
+// bytes: receives the bytes that moved through this process's memory.
 absl::StatusOr<v1::Report> JobCalls::Run(Call& call, int64_t& bytes) {
   if (call.method == JobMethod::kAttendStream) {
     ServedStream stream(services_, streams_, *call.stream, call.caller, call.traceparent);

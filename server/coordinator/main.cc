@@ -18,8 +18,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Of the shutdown, beside --exit-timeout.
-constexpr std::chrono::milliseconds kEndLimit{15'000};
+constexpr std::chrono::milliseconds kEndLimit{15'000};  // of the shutdown, beside --exit-timeout
 
 absl::Status Run(const CoordinatorSettings& settings) {
   ASSIGN_OR_RETURN(const auto coordinator, Coordinator::Start(settings));

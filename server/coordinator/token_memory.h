@@ -1,4 +1,4 @@
-// A token as a file in memory, for child processes. It is gone with this process.
+// A token in a memory file, which child processes read and which ends with this process.
 #pragma once
 
 #include <string>
