@@ -22,7 +22,6 @@ HttpEndpoint::Handler ForRoles(Callers& callers, std::vector<Role> roles, std::s
                                std::function<void(const absl::Status& why)> refused,
                                std::function<HttpReply(const Caller&)> reply);
 
-// For the roles observe and admin.
 HttpEndpoint::Handler ForPrometheus(Callers& callers,
                                     std::function<void(const absl::Status& why)> refused,
                                     std::function<HttpReply()> reply);

@@ -4,7 +4,7 @@
 //   auto place = runs.Enter({.failed = ..., .look = ...});
 //   open.set_run(place->number());
 //   ...
-//   runs.Tell(worker, failure);   // by the thread of a heartbeat
+//   runs.Tell(worker, failure);
 //   runs.Look(now);               // with each heartbeat
 #pragma once
 

@@ -11,7 +11,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The kernel has no descriptor or memory for a connection: some may be free a little later.
+// After the kernel had no descriptor or memory for a connection.
 constexpr std::chrono::milliseconds kPause{50};
 
 bool IsShortage(int error) {

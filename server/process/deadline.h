@@ -1,4 +1,4 @@
-// A point in time until which a wait may last.
+// The clock of waits.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace hilbert_ring::server {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-// Of a wait for a client, however long it takes.
+// An unlimited wait for a client.
 inline constexpr Clock::duration kAnyPatience = Clock::duration::max();
 
 inline double SecondsBetween(Clock::time_point from, Clock::time_point to) {

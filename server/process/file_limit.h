@@ -1,9 +1,9 @@
-// How many descriptors this process may have.
+// The limit of this process's descriptors.
 #pragma once
 
 namespace hilbert_ring::server {
 
-// As many as the system allows: a shell allows fewer than there may be connections.
+// Raises it to the system's limit: a shell's limit is below the number of connections.
 void RaiseFileLimit();
 
 }  // namespace hilbert_ring::server

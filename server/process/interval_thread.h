@@ -1,5 +1,4 @@
-// A thread that looks at something again and again: a file that changes, a folder that comes and
-// goes, who has been silent.
+// A thread that calls a function at intervals.
 //
 //   watch_.emplace(std::chrono::seconds(1), [this](const std::stop_token&) { Look(); });
 #pragma once
@@ -18,14 +17,14 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class IntervalThread {
  public:
-  // Calls `look` when the interval has passed, and again so long after each call. The token says
-  // when the thread is to end.
+  // Calls `look` after the interval, and again an interval after each call. The token requests the
+  // thread's end.
   IntervalThread(std::chrono::milliseconds interval,
                  std::function<void(const std::stop_token&)> look);
-  // Waits for a call that has begun.
+  // Waits for a call under way.
   ~IntervalThread() = default;
 
-  // The next call is now, or when the one that runs has ended.
+  // Makes the next call now, or after the call under way.
   void Wake();
 
  private:

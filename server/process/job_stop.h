@@ -1,4 +1,4 @@
-// Why a job must stop: the first reason counts, whoever gives it.
+// Stops a job. The first reason counts.
 //
 //   JobStop stop;
 //   std::stop_callback cancel(stop.token(), [&] { context.TryCancel(); });
@@ -18,7 +18,7 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class JobStop {
  public:
-  // `why` is not OK.
+  // why: an error.
   void Request(absl::Status why) {
     {
       const MutexLock lock(mutex_);

@@ -14,7 +14,8 @@ namespace {
 
 namespace experimental = grpc::experimental;
 
-// Of one call, gone with it. Its place in the gate is never opened: it ends in time.
+// gRPC destroys it with its call. The place in the gate is never opened, so that the gate ends the
+// call.
 class Limited : public experimental::Interceptor {
  public:
   Limited(CallGate& gate, grpc::ServerContextBase& context) : gate_(gate), context_(context) {}

@@ -1,5 +1,5 @@
-// The caller's trace, as W3C's Trace Context names it: logged with the job, and passed on to the
-// workers as it is, since no spans are sent anywhere from here.
+// The caller's trace of W3C's Trace Context. It is logged with the job and passed to the workers
+// unchanged, because the service sends no spans.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace hilbert_ring::server {
 
-// The call's traceparent; empty where it has none, or one that is none.
+// The call's traceparent; empty if missing or invalid.
 std::string TraceparentOf(const grpc::ServerContextBase& context);
 
-// Whether it is version 00's form, which later versions begin with:
+// Whether it begins with version 00's form:
 // 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.
 bool IsTraceparent(std::string_view text);
 
