@@ -28,8 +28,8 @@ inline constexpr char kComplainant[] = "hilbert-ring/complainant";
 inline constexpr char kUnreached[] = "hilbert-ring/unreached";
 
 // Calls `start(stub, context, request, response, done)` for every member and waits for all answers,
-// by rank. The first error, with its worker's name and payload, ends the other calls. The stop ends
-// them with its reason, a member that leaves with UNAVAILABLE because it may never answer.
+// by rank. The first error, with its worker's name and payload, ends the other calls; so does the
+// stop, or a member that leaves (UNAVAILABLE) because it may never answer.
 //   call, start: "CloseRing", [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
 template <typename Request, typename Response, typename Start>
 absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,

@@ -22,8 +22,7 @@ class Greeting {
   // `membership` must outlive it. interval: between calls to a worker that is up.
   Greeting(Membership& membership, std::shared_ptr<const Member> member, Clock::duration interval);
 
-  // Cancels a call that is under way.
-  ~Greeting();
+  ~Greeting();  // cancels a call under way
 
   // Calls the worker if no call is under way and the pause is over. The pause grows until the
   // worker answers; then it is `interval`, and a busy worker gets no call. Reports each result to
@@ -36,7 +35,6 @@ class Greeting {
   Membership& membership_;
   const std::shared_ptr<const Member> member_;
   const Clock::duration interval_;
-  // The call under way.
   std::unique_ptr<grpc::ClientContext> context_;
   v1::GreetRequest request_;
   v1::GreetResponse response_;

@@ -31,7 +31,6 @@
 
 namespace hilbert_ring::server {
 
-// A registration of a process.
 struct Member {
   std::string address;  // host:port
   std::string secret;   // of calls to it
@@ -93,11 +92,10 @@ class Membership {
   void Reached(const Member& member);
   void NotReached(const Member& member, const std::string& why);
 
-  // It takes jobs, and SetJob has given it no job.
   bool Idle(const Member& member) const;
 
-  // False when the member has left.
-  [[nodiscard]] bool Beat(const Member& member, const v1::Heartbeat& heartbeat);
+  [[nodiscard]] bool Beat(const Member& member,
+                          const v1::Heartbeat& heartbeat);  // false after it left
 
   v1::HeartbeatReply ReplyTo(const Member& member) const;
 
@@ -129,8 +127,7 @@ class Membership {
   // Waits until changes() differs from `seen`, the deadline or the stop, and returns its reason.
   absl::Status AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop);
 
-  // An empty id: the members are idle.
-  void SetJob(const Members& members, const std::string& job_id);
+  void SetJob(const Members& members, const std::string& job_id);  // empty: idle
 
   std::vector<v1::ClusterWorker> Describe() const;
 

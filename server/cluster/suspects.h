@@ -34,7 +34,6 @@ class Suspects {
   const std::function<void(const Member&)> quarantine_;
   std::atomic<int64_t> jobs_ = 0;
   Mutex mutex_;
-  // By members that still exist.
   std::map<std::weak_ptr<const Member>, Record, std::owner_less<>> records_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -33,7 +33,6 @@ struct WorkerProcessOptions {
   std::chrono::milliseconds silence_limit{30'000};
 };
 
-// Variables of one worker: "NCCL_HOSTID=rank1".
 std::vector<std::string> WorkerEnvironment(const WorkerProcessOptions& options, int worker);
 
 class WorkerProcesses {
@@ -41,8 +40,7 @@ class WorkerProcesses {
   // A thread of its own starts them, because children die with the thread that started them.
   explicit WorkerProcesses(WorkerProcessOptions options);
 
-  // Calls Stop.
-  ~WorkerProcesses();
+  ~WorkerProcesses();  // calls Stop
 
   // Sends SIGTERM, and SIGKILL after the limit. Returns when all have ended, at most 2 s after the
   // limit: a process in an uninterruptible wait does not end.

@@ -14,10 +14,9 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe. The destructor waits for the threads.
+// Thread-safe. `threads` must outlive it. The destructor waits for the calls.
 class CallThreads {
  public:
-  // `threads` must outlive it.
   CallThreads(int max_threads, KeptThreads& threads) : max_threads_(max_threads), kept_(threads) {}
   ~CallThreads() {
     MutexLock lock(mutex_);

@@ -35,7 +35,6 @@
 
 namespace hilbert_ring::server {
 
-// Values of labels of the service's metrics.
 MetricLabels LabelsOfCoordinator();
 
 class Coordinator {
@@ -60,7 +59,6 @@ class Coordinator {
   WorkerProcesses* Spawned();  // null without spawned workers
   std::map<std::string, HttpEndpoint::Handler> HttpRoutes();
   HttpReply Ready();
-  // Sets the health of a port and of its service.
   static void SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving);
   CoordinatorFigures Figures();
   HttpReply ServeMetrics();

@@ -55,7 +55,6 @@ std::chrono::milliseconds RetryAfter(double seconds_of_work) {
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));
 }
 
-// A call until its thread has begun.
 struct JobCalls::Call {
   JobMethod method;
   std::shared_ptr<ClientStream> stream;

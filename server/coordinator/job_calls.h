@@ -33,14 +33,11 @@ class JobCalls {
  public:
   JobCalls(const JobServices& services, Callers& callers);
 
-  // The reactor lives until gRPC is done with it.
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Open(
       grpc::CallbackServerContext* context, JobMethod method);
 
-  // From now on refuses jobs.
   void Drain() { draining_ = true; }
 
-  // False if a job still runs after the limit.
   bool AwaitIdle(std::chrono::milliseconds limit) { return calls_.AwaitIdle(limit); }
 
   const JobMemory& waiting() const { return waiting_; }

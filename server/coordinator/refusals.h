@@ -9,7 +9,6 @@
 
 namespace hilbert_ring::server {
 
-// Counts the refusal by its reason.
 grpc::Status Refuse(Metrics& metrics, const absl::Status& why);
 
 // TOO_MANY_CALLS, with a retry-after of about half of the longest plan.

@@ -9,7 +9,6 @@ namespace hilbert_ring::server {
 
 class TokenMemory {
  public:
-  // UNAVAILABLE if the system gives no memory.
   static absl::StatusOr<TokenMemory> Make(const std::string& token);
   TokenMemory(TokenMemory&& other) noexcept : descriptor_(other.descriptor_) {
     other.descriptor_ = -1;

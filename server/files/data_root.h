@@ -36,8 +36,7 @@ class DataRoot {
  public:
   // Removes outputs of dead coordinators. FAILED_PRECONDITION names the flag.
   static absl::StatusOr<std::unique_ptr<DataRoot>> Open(const std::string& path);
-  // Keeps the mark if it lists outputs that could not be removed.
-  ~DataRoot();
+  ~DataRoot();  // keeps a mark that lists outputs
   DataRoot(const DataRoot&) = delete;
   DataRoot& operator=(const DataRoot&) = delete;
 

@@ -22,7 +22,6 @@ class Descriptor {
 
   int number() const { return number_; }
 
-  // Passes the ownership to the caller.
   int Release() { return std::exchange(number_, -1); }
 
  private:

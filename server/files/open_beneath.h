@@ -44,7 +44,6 @@ absl::StatusOr<Descriptor> OpenFile(int root, const std::string& path, int flags
                                     Descent descent = Descent::kBySystem,
                                     Owner owner = Owner::kCaller);
 
-// Opens an unfinished output.
 absl::StatusOr<Descriptor> OpenOwnFile(int root, const std::string& path, int flags);
 
 // Identifies a file and its contents.

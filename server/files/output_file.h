@@ -45,7 +45,6 @@ class OutputFile {
   int descriptor() const { return file_.number(); }
   const FileVersion& version() const { return version_; }  // after Create
 
-  // Syncs the data to the disk. Errors of FileError.
   absl::Status Sync() const;
 
   // Call once. FILE_CHANGED if another process removed, replaced or resized the file.

@@ -18,7 +18,6 @@ constexpr int64_t kMostBytes = 8 << 20;  // of a call, so that a cancelled job e
 // Copying a page from the system's cache takes about as long as a call.
 constexpr int64_t kMostGap = 4096;
 
-// Neighbours in the file that one call transfers.
 struct Group {
   int64_t begin = 0, end = 0;  // bytes of the file
   std::vector<iovec> parts;

@@ -24,7 +24,6 @@ struct RowPiece {
   int64_t rows = 0;
 };
 
-// Rows of an open file.
 struct FileRows {
   int descriptor = -1;
   std::string path;  // for messages

@@ -18,7 +18,6 @@ using Counters = prometheus::Family<prometheus::Counter>;
 using Gauges = prometheus::Family<prometheus::Gauge>;
 using Histograms = prometheus::Family<prometheus::Histogram>;
 
-// 1 ms to more than an hour.
 extern const prometheus::Histogram::BucketBoundaries kSecondsBuckets;
 // Around 1, a right prediction.
 extern const prometheus::Histogram::BucketBoundaries kRatioBuckets;

@@ -19,7 +19,6 @@ struct JobSeconds {
          send = 0, total = 0;
 };
 
-// A worker's part of a job.
 struct WorkerShare {
   std::string worker;     // host:port
   std::string transport;  // of its ring: "gloo", "nccl", "none"
@@ -78,7 +77,6 @@ class Metrics {
   int64_t Moment() const;
   void KeepWorkers(const std::set<std::string>& there, int64_t looked);
 
-  // In Prometheus's text format. version: of the build.
   std::string Serialize(const CoordinatorFigures& figures = {},
                         const std::string& version = "") const;
   static const char* ContentType() { return "text/plain; version=0.0.4; charset=utf-8"; }

@@ -42,7 +42,6 @@ std::optional<ProcessStat> ReadStat(const std::string& path) {
                      .resident_pages = field(24)};
 }
 
-// Seconds since 1970.
 std::optional<double> BootTime(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

@@ -14,7 +14,6 @@ namespace hilbert_ring::server {
 // proc: the kernel's mount. Missing figures are omitted.
 std::vector<prometheus::MetricFamily> ProcessFigures(const std::string& proc = "/proc");
 
-// ends: of certificates by name, in seconds since 1970.
 prometheus::MetricFamily CertificateFigures(const std::map<std::string, double>& ends);
 
 prometheus::MetricFamily BuildInfo(const std::string& version);

@@ -38,8 +38,7 @@ class RequestMetrics {
     Request& operator=(Request&&) = delete;
     ~Request() { End(absl::StatusCode::kCancelled); }
 
-    // Only the first call counts.
-    void End(absl::StatusCode code);
+    void End(absl::StatusCode code);  // only the first call counts
 
    private:
     friend class RequestMetrics;

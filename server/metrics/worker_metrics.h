@@ -11,7 +11,6 @@
 
 namespace hilbert_ring::server {
 
-// A worker's part of a job.
 struct RunFigures {
   std::string transport;  // of its ring
   int64_t tokens = 0;
@@ -23,7 +22,6 @@ struct RunFigures {
   int64_t file_bytes_read = 0, file_bytes_written = 0;  // of tensors by reference
 };
 
-// The state at a scrape.
 struct WorkerProcessFigures {
   std::string version, device, kernel, transport;
   bool registered = false;
@@ -49,7 +47,6 @@ class WorkerMetrics {
   void CountRegistration();
   void CountRefused(const std::string& reason);  // a request of /metrics
 
-  // In Prometheus's text format.
   std::string Serialize(const WorkerProcessFigures& figures) const;
   static const char* ContentType() { return "text/plain; version=0.0.4; charset=utf-8"; }
 

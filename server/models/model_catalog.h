@@ -23,10 +23,8 @@ absl::Status CheckModelName(std::string_view name);
 // Thread-safe.
 class ModelCatalog {
  public:
-  // Models beyond, by name, are ignored.
-  static constexpr size_t kMostModels = 256;
+  static constexpr size_t kMostModels = 256;  // the first by name
 
-  // folder: empty without models.
   explicit ModelCatalog(std::string folder) : folder_(std::move(folder)) {}
 
   // Opens the present version. Reads new weights whole, about a second a gigabyte. NOT_FOUND
@@ -49,8 +47,7 @@ class ModelCatalog {
   // Concurrent calls wait, so that new weights are read once.
   Listing List();
 
-  // Ends reads of weights, for a process that stops.
-  void Stop() { digests_.Stop(); }
+  void Stop() { digests_.Stop(); }  // ends reads of weights
 
  private:
   std::vector<std::string> Names(std::vector<std::string>& misnamed) const;

@@ -23,11 +23,9 @@ class ModelScan {
   ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval,
             std::chrono::milliseconds patience = std::chrono::seconds(5));
 
-  // Stops the catalog.
-  ~ModelScan();
+  ~ModelScan();  // stops the catalog
 
-  // Adds the usable models of the last scan.
-  void AddTo(v1::Heartbeat& heartbeat) const;
+  void AddTo(v1::Heartbeat& heartbeat) const;  // the last usable models
 
  private:
   void Look();

@@ -4,9 +4,8 @@
 //   ...                                   // the first message comes
 //   if (!place->Open()) return;           // too late: the call was cut off
 //
-// A peer is a host, with a limited number of calls. A silent call, one without a first message, is
-// cut off at the timeout, or earlier if its peer or CutOffOne needs the place. Silent calls
-// therefore never keep other calls out.
+// A peer is a host, with a limited number of calls. A call is silent until its first message. A
+// silent call is cut off at the timeout, or earlier if its peer or CutOffOne needs the place.
 #pragma once
 
 #include <chrono>
@@ -70,10 +69,9 @@ class CallGate {
   ~CallGate();
 
   // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) if the peer has too many calls and no silent one. Any
-  // thread calls `cut_off` without locks, once at most, while the call is silent: with
-  // DEADLINE_EXCEEDED (CLIENT_IDLE) or RESOURCE_EXHAUSTED (TOO_MANY_CALLS). It may still run after
-  // the place is gone. It may hold the place, because it is destroyed after its call, or when the
-  // place is open or gone.
+  // thread calls `cut_off` (CLIENT_IDLE, TOO_MANY_CALLS) without locks, once at most, while the
+  // call is silent. It may still run after the place is gone. It may hold the place: the silence's
+  // end drops it.
   absl::StatusOr<Place> Enter(const std::string& peer, std::function<void(absl::Status)> cut_off);
 
   // Cuts off the oldest silent call of the peer with most of them. False without silent calls.
@@ -106,15 +104,15 @@ class CallGate {
   std::jthread watch_;                              // last: it uses all of the above
 };
 
-// A place of a call that blocks a thread. A cut-off cancels the call.
+// A place of a call that blocks a thread. A cut-off cancels the call, whose context must outlive
+// it.
 class BlockingPlace {
  public:
-  // Errors of CallGate::Enter. The context must outlive it.
   static absl::StatusOr<BlockingPlace> Enter(CallGate& gate, grpc::ServerContextBase& context);
   BlockingPlace(BlockingPlace&&) = default;
   ~BlockingPlace();
 
-  // Calls Place::Open; after false, why() is the reason.
+  // After false, why() is the reason.
   [[nodiscard]] bool Open() { return place_.Open(); }
   absl::Status why() const;
 

@@ -39,11 +39,9 @@ class CertificateWatch {
   // Sets a chain in PEM that counts beside the files. Replaces the chain of this name.
   void Show(const std::string& name, const std::string& pem);
 
-  // By name, in seconds since 1970, of readable certificates.
-  std::map<std::string, double> Ends() const;
+  std::map<std::string, double> Ends() const;  // by name, in seconds since 1970
 
-  // Logs the warnings that are due.
-  void Look();
+  void Look();  // logs due warnings
 
  private:
   std::optional<SystemClock::time_point> EndOf(const File& file) const;

@@ -28,7 +28,6 @@ constexpr int kCannotExecute = 127;
   _exit(kCannotExecute);
 }
 
-// With the '='.
 std::string NameOf(const std::string& variable) {
   return variable.substr(0, variable.find('=') + 1);
 }

@@ -18,8 +18,7 @@ absl::StatusOr<pid_t> StartChild(const std::string& program,
                                  const std::vector<std::string>& arguments,
                                  const std::vector<std::string>& variables = {});
 
-// Whether a child still runs. Reaps an ended child and sets `description` ("exit status 1",
-// "signal 9").
+// False for an ended child, which it reaps; sets `description` then ("exit status 1", "signal 9").
 bool ChildRuns(pid_t pid, std::string& description);
 
 std::string ExecutableFolder();

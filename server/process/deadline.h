@@ -8,8 +8,7 @@ namespace hilbert_ring::server {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-// An unlimited wait for a client.
-inline constexpr Clock::duration kAnyPatience = Clock::duration::max();
+inline constexpr Clock::duration kAnyPatience = Clock::duration::max();  // for a client
 
 inline double SecondsBetween(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();

@@ -1,9 +1,8 @@
-// The limit of this process's descriptors.
+// Raises the limit of descriptors to the system's: a shell's is below the number of connections.
 #pragma once
 
 namespace hilbert_ring::server {
 
-// Raises it to the system's limit: a shell's limit is below the number of connections.
 void RaiseFileLimit();
 
 }  // namespace hilbert_ring::server

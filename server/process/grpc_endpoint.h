@@ -21,35 +21,30 @@ struct GrpcListen {
   std::string host;
   int port = 0;         // 0: a free one
   int max_threads = 0;  // of calls that block one
-  // Idle threads kept for calls. With fewer than concurrent calls, each call starts and ends one.
+  // Idle threads kept for calls. With fewer than concurrent calls, each call starts a thread.
   int kept_threads = 4;
   // A connection's calls end when its peer acknowledges nothing for this long.
   std::chrono::milliseconds silence{10'000};
-  // Bytes received that no handler has taken, on all connections. As it fills up, peers may send
+  // Received bytes that no handler has taken, on all connections. As it fills up, peers may send
   // less at a time; beyond it, arbitrary calls with messages under way end with RESOURCE_EXHAUSTED.
-  // gRPC receives a message whole before it refuses its length.
   int64_t memory_bytes = int64_t{512} << 20;
-  // Bytes that a peer may send on a stream before a handler reads them. 0: the transport measures
-  // what the connection carries, up to 16 MiB. A bound costs the peer a pause for each 64 KiB that
-  // no read waits for.
+  // Bytes that a peer may send on a stream ahead of the reads. 0: what the transport measures, up
+  // to 16 MiB. A bound costs the peer a pause for each 64 KiB that no read waits for.
   int lookahead_bytes = 0;
-  // Closes a connection without calls after this time; 0: never.
-  std::chrono::milliseconds idle{0};
+  std::chrono::milliseconds idle{0};  // without a call closes a connection; 0: never
   // Concurrent calls of a connection. The peer knows the limit; its further calls wait on its side.
   int streams_per_connection = 1024;
   std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
   bool reflection = true;
 };
 
-// Streams of a connection for `calls_per_peer`: more, because refused and silent calls need
-// streams.
+// More than `calls_per_peer`: refused and silent calls need streams, too.
 int StreamsOfConnection(int calls_per_peer);
 
-// Calls between processes of the service.
 struct Calling {
   std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: plain text
   std::string peer_name;  // required in the other's certificate; empty: the address's host
-  // Of received bytes that no caller has taken, on all channels of the process.
+  // Received bytes that no caller has taken, on all channels of the process.
   int64_t answers_bytes = int64_t{2} << 30;
 };
 
@@ -57,7 +52,6 @@ struct Calling {
 absl::StatusOr<Calling> CallingOf(const SecuritySettings& settings);
 
 struct GrpcEndpoint {
-  // Stops accepting, waits `grace` for calls to end, and ends the rest.
   void Shutdown(std::chrono::milliseconds grace);
 
   std::shared_ptr<grpc::ServerCredentials> credentials;  // watch their files

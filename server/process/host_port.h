@@ -12,13 +12,11 @@ inline std::string HostPort(const std::string& host, int port) {
   return absl::StrCat(ipv6 ? "[" : "", host, ipv6 ? "]:" : ":", port);
 }
 
-// "[::1]" is "::1".
 inline std::string WithoutBrackets(const std::string& host) {
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   return bracketed ? host.substr(1, host.size() - 2) : host;
 }
 
-// All addresses of this machine.
 inline bool IsWildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
 
 }  // namespace hilbert_ring::server

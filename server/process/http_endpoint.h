@@ -2,9 +2,7 @@
 // request and ends after 5 s of silence; silent connections do not delay others. With a certificate
 // it is HTTPS. The files are checked once a second; new ones count for new connections.
 //
-//   auto http = HttpEndpoint::Start("127.0.0.1", 8002, {{"/livez", [](std::string_view) {
-//                                                          return HttpReply{.body = "ok\n"};
-//                                                        }}});
+//   auto http = HttpEndpoint::Start("127.0.0.1", 8002, {{"/livez", handler}});
 #pragma once
 
 #include <functional>

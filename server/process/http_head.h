@@ -21,8 +21,7 @@ HttpTarget HttpTargetOf(const std::string& target, const std::string& host_heade
 // Whether the host, with or without a port, is a name or address of the loopback interface.
 bool IsLoopbackAuthority(const std::string& host);
 
-// libmicrohttpd's memory for a request's head, a copy of its cookies, an entry for each header,
-// cookie and argument, and the answer's head.
+// libmicrohttpd's memory for the head of a request, with entries of it, and of the answer.
 inline constexpr size_t kHttpConnectionBytes = 64 << 10;
 inline constexpr char kHttpHeadTooLarge[] =
     "the request's head is too large, must have 16 KiB or fewer, and few headers and arguments\n";

@@ -17,12 +17,10 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class IntervalThread {
  public:
-  // Calls `look` after the interval, and again an interval after each call. The token requests the
-  // thread's end.
+  // Calls `look` an interval after the start and after each call. The token requests the end.
   IntervalThread(std::chrono::milliseconds interval,
                  std::function<void(const std::stop_token&)> look);
-  // Waits for a call under way.
-  ~IntervalThread() = default;
+  ~IntervalThread() = default;  // waits for a call under way
 
   // Makes the next call now, or after the call under way.
   void Wake();

@@ -18,7 +18,6 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class JobStop {
  public:
-  // why: an error.
   void Request(absl::Status why) {
     {
       const MutexLock lock(mutex_);

@@ -45,8 +45,7 @@ class KeptThreads {
   KeptThreads() : KeptThreads(Limits()) {}
   explicit KeptThreads(const Limits& limits) : limits_(limits) {}
 
-  // Waits for all tasks.
-  ~KeptThreads();
+  ~KeptThreads();  // waits for all tasks
 
   // Runs `body` on an idle or new thread. The process ends if no thread can be started.
   Task Start(std::function<void()> body) noexcept;

@@ -33,7 +33,6 @@ void SetOption(int descriptor, int level, int option, int value) {
   setsockopt(descriptor, level, option, &value, sizeof(value));
 }
 
-// Returns -1 and errno on failure.
 int Listen(const sockaddr* address, socklen_t length) {
   const int descriptor = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor < 0) return -1;
@@ -89,7 +88,6 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& what,
       return absl::UnavailableError(
           absl::StrCat(where, "the host is no address: ", gai_strerror(failure)));
     }
-    // A single address of a name is enough.
     for (addrinfo* address = found; address != nullptr; address = address->ai_next) {
       if (sockets.port_ != 0)
         PortIn(address->ai_addr) = htons(static_cast<uint16_t>(sockets.port_));

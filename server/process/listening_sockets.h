@@ -11,8 +11,7 @@ namespace hilbert_ring::server {
 // "127.0.0.1", or "::1" on a machine without IPv4.
 std::string LoopbackHost();
 
-// All addresses of a host at one port. A wildcard host ("0.0.0.0", "::") stands for all IPv4 and
-// IPv6 addresses of the machine.
+// Sockets of all addresses of a host. A wildcard ("0.0.0.0", "::") stands for all IPv4 and IPv6.
 class ListeningSockets {
  public:
   // Port 0: a free one. what: in messages ("grpc"). UNAVAILABLE if another process has the port,

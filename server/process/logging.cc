@@ -34,7 +34,6 @@ constexpr std::chrono::seconds kFlushLimit{1};
 
 using Json = nlohmann::ordered_json;
 
-// Replaces bytes that are not UTF-8.
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -5,8 +5,7 @@
 //   LogEvent(spdlog::level::info, "job ended", {{"job", id}, {"seconds", 1.5}});
 //
 //   text: 2026-01-01T12:00:00.000+00:00 info coordinator[7] job ended: job=a1, seconds=1.5
-//   json: {"time":"...","level":"info","process":"coordinator","pid":7,"message":"job
-//   ended","job":"a1",...}
+//   json: {"time":"...","level":"info",...,"message":"job ended","job":"a1","seconds":1.5}
 #pragma once
 
 #include <spdlog/common.h>
@@ -19,8 +18,7 @@
 
 namespace hilbert_ring::server {
 
-// name: of the process. level: trace, debug, info, warn, error or off. format: text or json. Errors
-// of gRPC and Protobuf are logged too, at most one a minute.
+// Also logs errors of gRPC and Protobuf, at most one a minute. format: text or json.
 void StartLogging(const std::string& name, const std::string& level,
                   const std::string& format = "text");
 
@@ -32,7 +30,6 @@ struct LogField {
   std::variant<std::string, int64_t, double> value;
 };
 
-// Text omits empty fields.
 void LogEvent(spdlog::level::level_enum level, std::string_view event,
               const std::vector<LogField>& fields);
 

@@ -21,7 +21,6 @@ std::string RequestType(const std::string& method) {
   return known == nullptr ? "message" : known->input_type()->name();
 }
 
-// gRPC destroys it with its call.
 class Named : public experimental::Interceptor {
  public:
   explicit Named(const char* method) : method_(method) {}

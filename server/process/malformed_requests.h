@@ -1,5 +1,6 @@
-// Unary calls whose bytes are not a message of the request's type. gRPC itself answers them, with
-// INTERNAL and without a message.
+// Unary calls whose bytes are not a message of the request's type. gRPC itself would answer them
+// with INTERNAL and no message; they get INVALID_ARGUMENT (INVALID_OPEN), except at gRPC's own
+// services.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,6 @@
 
 namespace hilbert_ring::server {
 
-// Answers them with INVALID_ARGUMENT (INVALID_OPEN), except calls of gRPC's own services.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NameMalformedRequests();
 
 }  // namespace hilbert_ring::server

@@ -42,7 +42,6 @@ inline std::string FitMemory(const CLI::App& /*app*/, WorkerSettings& /*settings
 // Memory of received heartbeats that no handler has taken: an eighth of --transport-memory.
 int64_t MembershipMemory(const CoordinatorSettings& settings);
 
-// A log line of the bounds in MiB.
-std::string MemoryLine(const CoordinatorSettings& settings);
+std::string MemoryLine(const CoordinatorSettings& settings);  // for the log
 
 }  // namespace hilbert_ring::server

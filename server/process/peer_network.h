@@ -9,9 +9,8 @@ namespace hilbert_ring::server {
 // in one such network, with an address each.
 enum class PeerIs { kNetwork, kAddress };
 
-// host: an address as text, with or without a scope. The network of an IPv6 address is
-// "2001:db8:1:2::/64", on a link "fe80::/64%eth0". A mapped IPv4 address ("::ffff:10.0.0.7")
-// becomes the IPv4 address; other hosts stay as they are.
+// host: an address as text. An IPv6 network is "2001:db8:1:2::/64", on a link "fe80::/64%eth0". A
+// mapped IPv4 address ("::ffff:10.0.0.7") becomes the IPv4 address; other hosts stay as they are.
 std::string PeerName(const std::string& host, PeerIs peer);
 
 // The address of gRPC's peer: "ipv4:10.0.0.7:8101" is "10.0.0.7:8101", "ipv6:%5Bfd00::7%5D:8101" is

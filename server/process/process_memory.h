@@ -13,8 +13,7 @@ void TuneMalloc();
 // at once because a trim and fresh pages take longer than a small job.
 void TrimMalloc(int64_t bytes);
 
-// 0 if unknown.
-int64_t ResidentBytes();
+int64_t ResidentBytes();  // 0 if unknown
 
 // Memory of the machine, or its control group's limit if that is lower.
 int64_t UsableMemoryBytes();

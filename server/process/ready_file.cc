@@ -21,7 +21,6 @@ namespace {
 
 constexpr size_t kMostReadyBytes = 1 << 20;  // enough for 4,096 workers
 
-// Whether another process has this file.
 bool IsLocked(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return false;

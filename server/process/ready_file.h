@@ -21,8 +21,8 @@ namespace hilbert_ring::server {
 // Thread-safe. Errors are logged.
 class ReadyFile {
  public:
-  // INVALID_ARGUMENT if the path has anything but the file of an ended process: a device, a link,
-  // another program's file, a running process's file. OK for an empty path. Reads the file.
+  // INVALID_ARGUMENT unless the path is empty, absent, or the file of an ended process. Reads the
+  // file.
   static absl::Status Check(const std::string& path);
 
   // Removes the file of an ended process. Files that Check refuses stay, here and below.

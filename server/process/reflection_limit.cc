@@ -14,8 +14,7 @@ namespace {
 
 namespace experimental = grpc::experimental;
 
-// gRPC destroys it with its call. The place in the gate is never opened, so that the gate ends the
-// call.
+// Never opens its place in the gate, so that the gate ends the call.
 class Limited : public experimental::Interceptor {
  public:
   Limited(CallGate& gate, grpc::ServerContextBase& context) : gate_(gate), context_(context) {}

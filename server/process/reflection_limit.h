@@ -13,7 +13,6 @@ namespace hilbert_ring::server {
 
 inline constexpr int kReflectionsOfPeer = 16;
 
-// No effect on other methods.
 std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
 LimitReflection();
 

@@ -2,8 +2,7 @@
 //
 //   const auto text = ReadRegularFile("/run/secrets/tokens", 4 << 20);
 //
-// Pipes, which would block, and devices, which may have no end, are refused. Links to files and
-// memfds
+// Pipes, which block, and devices, which may have no end, are refused. Links to files and memfds
 // (/proc/PID/fd/N) are accepted.
 #pragma once
 

@@ -40,7 +40,6 @@ constexpr char kCallersNeed[] =
 constexpr char kWorkersNeed[] =
     "coordinator and workers need certificates (--tls-cert, --tls-key, --tls-ca)";
 
-// port: its flag.
 std::string OpenPort(const char* port, const std::string& host, int number, const char* needs) {
   return absl::StrCat("--insecure: every host that reaches ", HostPort(host, number), " (", port,
                       ") is served, without it ", needs);

@@ -41,8 +41,7 @@ void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& settings);
 // 127.0.0.0/8, "::1" or "localhost".
 bool IsLoopback(const std::string& host);
 
-// Sets hosts that were not given and removes brackets of IPv6 addresses. Returns an error message,
-// or empty.
+// Sets hosts that were not given. Returns an error message, or empty.
 std::string CompleteHosts(CoordinatorSettings& settings);
 std::string CompleteHosts(WorkerSettings& settings);
 

@@ -80,7 +80,6 @@ void CheckHaveValues(const CLI::App& app, const std::vector<std::string>& argume
   }
 }
 
-// The worker's device checks whether the machine has them.
 CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
   return app
       .add_option("--cpu-instructions", value,

@@ -22,12 +22,10 @@ inline constexpr double kLeastSeconds = 0.001;
 // A worker's timeout has four heartbeats and eight checks of silence.
 inline constexpr double kLeastWorkerTimeoutSeconds = 0.1;
 
-// A value in seconds.
 void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
                  const std::string& help, double least = kLeastSeconds);
 
-// A path of a regular file of at most 1 MiB.
-CLI::Validator SmallRegularFile();
+CLI::Validator SmallRegularFile();  // of at most 1 MiB
 
 // Restricts an option to decimal numbers, or to true and false: CLI11 also accepts octal and
 // hexadecimal digits, and 1x for true.

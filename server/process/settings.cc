@@ -229,7 +229,6 @@ class SettingsConfig : public CLI::Config {
 
 constexpr int kExitBadSettings = 2;
 
-// Variables of all programs of the service.
 std::vector<std::string> KnownVariables() {
   CoordinatorSettings coordinator;
   WorkerSettings worker;

@@ -23,7 +23,6 @@ bool IsServiceAddress(absl::string_view variable, absl::string_view value) {
           absl::StartsWith(value, "sctp://"));
 }
 
-// Whether Kubernetes sets this variable for a Service.
 bool IsOfService(absl::string_view variable, absl::string_view value) {
   if (IsServiceAddress(variable, value)) return true;
   for (const char* part : {"_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"}) {

@@ -17,17 +17,16 @@ struct EnvironmentSettings {
   std::vector<std::string> warnings;
 };
 
-// Reads variables that are not empty and whose flags the command line does not give. Ignores, with
-// a warning, ports that Kubernetes sets for a Service hilbert-ring: HILBERT_RING_PORT is
-// tcp://10.0.0.1:8001.
+// Reads variables of flags that the command line does not give. Ignores empty ones, and with a
+// warning ports that Kubernetes sets for a Service hilbert-ring
+// (HILBERT_RING_PORT=tcp://10.0.0.1:8001).
 EnvironmentSettings ReadEnvironment(const std::vector<std::string>& flags, int argc,
                                     const char* const* argv);
 
 // Adds variables to the flags in a message: "--grpc-port (HILBERT_RING_GRPC_PORT): ...".
 std::string WithVariables(std::string message, const EnvironmentSettings& environment);
 
-// Warnings of variables that no program of the service reads, except Kubernetes' of a Service.
-// known: names of variables.
+// Warnings of variables that are not in `known` and not Kubernetes' of a Service.
 std::vector<std::string> UnknownVariables(const std::vector<std::string>& known);
 
 }  // namespace hilbert_ring::server

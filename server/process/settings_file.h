@@ -17,9 +17,7 @@ struct SettingLine {
   std::string key, value;  // neither is empty
 };
 
-// Skips a byte order mark of UTF-8. INVALID_ARGUMENT, with the line or key: a line without key and
-// value, a section, a repeated key, a list that is empty or not closed, text behind a quote, a
-// control character.
+// Skips a UTF-8 byte order mark. INVALID_ARGUMENT, with the line or key.
 absl::StatusOr<std::vector<SettingLine>> ParseSettingsFile(std::string_view text);
 
 }  // namespace hilbert_ring::server

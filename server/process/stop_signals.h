@@ -17,7 +17,6 @@ void BlockStopSignals();
 // Restores signals in a child between fork and exec. Async-signal-safe.
 void UnblockStopSignals();
 
-// Returns the signal, or nothing after `limit`.
 std::optional<int> AwaitStopSignal(std::optional<std::chrono::milliseconds> limit);
 
 inline constexpr int kStopTimedOut = 4;  // exit status

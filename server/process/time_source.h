@@ -25,7 +25,6 @@ class TimeSource {
   void AwaitStop(const std::stop_token& stop, Deadline deadline) const;
 };
 
-// The system's monotonic clock.
 const TimeSource& SystemTime();
 
 }  // namespace hilbert_ring::server

@@ -21,13 +21,11 @@
 
 namespace hilbert_ring::server {
 
-// With files.ca, connections need a certificate of it. flag: of the port, in log lines. Errors of
-// TlsCopies::Make.
+// Requires certificates of files.ca, if given. flag: of the port. Errors of TlsCopies::Make.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& files,
                                                                            std::string flag);
 
-// Calls processes with certificates of files.ca, which is required. Errors of
-// TlsCopies::Make.
+// Requires files.ca. Errors of TlsCopies::Make.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CallCredentials(const TlsFiles& files);
 
 }  // namespace hilbert_ring::server

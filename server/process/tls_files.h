@@ -15,12 +15,10 @@ namespace hilbert_ring::server {
 
 inline constexpr size_t kMostPemBytes = 4 << 20;  // of a file
 
-// Paths of files in PEM.
 struct TlsFiles {
   std::string cert;  // the chain, own certificate first; empty: no TLS
   std::string key;
   std::string ca;  // of the other side's certificate; empty: not required
-  // For messages.
   const char* cert_flag = "--tls-cert";
   const char* key_flag = "--tls-key";
   const char* ca_flag = "--tls-ca";
@@ -37,8 +35,7 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files);
 // Returns the chain and its key in one PEM text. Errors of wire/pem.h.
 absl::StatusOr<std::string> IdentityOf(const TlsFiles& files, const TlsTexts& texts);
 
-// Errors of both functions above. Accepts expired certificates, which may be replaced at any time
-// (certificate_watch.h warns).
+// Errors of both. Accepts expired certificates (certificate_watch.h warns of them).
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
 }  // namespace hilbert_ring::server

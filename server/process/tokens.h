@@ -25,8 +25,7 @@ namespace hilbert_ring::server {
 
 inline constexpr int kLeastTokenBytes = 16;
 
-// The content of a regular file without surrounding white space. INVALID_ARGUMENT if it is not
-// regular, not text or too short; else the code follows errno.
+// The trimmed text of a file. INVALID_ARGUMENT if it is not regular, not text or too short.
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
 // 32 random bytes in hexadecimal digits.

@@ -12,8 +12,7 @@ namespace hilbert_ring::server {
 // The call's traceparent; empty if missing or invalid.
 std::string TraceparentOf(const grpc::ServerContextBase& context);
 
-// Whether it begins with version 00's form:
-// 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.
+// Whether it begins as version 00: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".
 bool IsTraceparent(std::string_view text);
 
 }  // namespace hilbert_ring::server

@@ -23,14 +23,12 @@ struct JobSize {
 
   int64_t BytesOn(const Member& member) const;
 
-  // On an express lane of the member.
-  double SecondsOfOneThread(const Member& member) const;
+  double SecondsOfOneThread(const Member& member) const;  // on an express lane
 };
 
 // Workers' speeds, measured with each job's end. Thread-safe.
 class ComputeRate {
  public:
-  // A worker's part of a job.
   void Observe(const std::string& worker, double flops, double seconds);
 
   double flops_per_second() const;  // of one worker

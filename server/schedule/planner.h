@@ -11,7 +11,6 @@ namespace hilbert_ring::server {
 // Returns errors of MakePlan, CANCELLED soon after `cancelled` returns true.
 using Planner = std::function<absl::StatusOr<Plan>(int workers)>;
 
-// `cancelled` may be null.
 inline Planner PlannerOf(const JobSpec& spec, std::function<bool()> cancelled = nullptr) {
   return [spec, cancelled = std::move(cancelled)](int workers) {
     return MakePlan(spec, workers, cancelled);

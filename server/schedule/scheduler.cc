@@ -90,7 +90,6 @@ double Scheduler::SecondsOfWork() const {
   return worker_seconds / static_cast<double>(std::max<size_t>(1, seats_.size()));
 }
 
-// Waiting jobs, the next first.
 std::vector<Scheduler::Ticket*> Scheduler::InTurn(Clock::time_point now) {
   struct Turn {
     Ticket* job;
@@ -165,7 +164,6 @@ void Scheduler::Dispatch() {
   moved_.notify_all();
 }
 
-// Live members that may compute the job.
 std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Ticket& job, const Members& live) {
   std::vector<Seat*> seats;
   for (Seat& seat : seats_) {

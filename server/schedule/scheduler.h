@@ -102,15 +102,12 @@ class Scheduler {
   // of the caller with most jobs there, if its own caller has fewer, the new job included.
   absl::StatusOr<Place> Enter(JobRequest request);
 
-  // Members came or went.
-  void Changed();
+  void Changed();  // after a change of the members
 
-  // From now on Enter and waiting jobs get `why`, an error. Jobs that had workers may still wait
-  // again.
+  // From now on Enter and waiting jobs get `why`. Jobs that had workers may still wait again.
   void Close(absl::Status why);
 
-  // Predicted seconds until the present jobs end.
-  double SecondsOfWork() const;
+  double SecondsOfWork() const;  // predicted, of present jobs
 
   int running() const;
   int waiting() const;
