@@ -32,7 +32,6 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class AuthTokens {
  public:
-  // INVALID_ARGUMENT, naming file, line and field.
   static absl::StatusOr<std::unique_ptr<AuthTokens>> Read(
       const std::string& path,
       std::chrono::milliseconds look_again = std::chrono::milliseconds(1000));

@@ -27,8 +27,7 @@ std::string_view ValueOf(const Metadata& metadata, const char* key) {
 }
 
 // The first alternative name of the caller's certificate, else its common name; empty without a
-// certificate. UNAUTHENTICATED (PEER_NAME) for a certificate without a name: its jobs would have no
-// owner.
+// certificate. UNAUTHENTICATED (PEER_NAME) without a name: its jobs would have no owner.
 absl::StatusOr<std::string> CertificateName(const grpc::ServerContextBase& context) {
   const auto peer = context.auth_context();
   if (peer == nullptr) return "";

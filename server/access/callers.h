@@ -34,8 +34,7 @@ class Callers {
   // Every caller observes if the service requires no token. UNAUTHENTICATED (AUTH_TOKEN).
   absl::StatusOr<Caller> OfHttp(std::string_view authorization);
 
-  // UNAUTHENTICATED (AUTH_TOKEN) if the header has no valid token.
-  absl::Status CheckCaller(std::string_view authorization);
+  absl::Status CheckCaller(std::string_view authorization);  // AUTH_TOKEN
 
   bool ask_for_tokens() const { return tokens_ != nullptr; }
 

@@ -1,4 +1,4 @@
-// Finds the process that listens at a port, from /proc.
+// Finds listening processes in /proc.
 #pragma once
 
 #include <sys/types.h>

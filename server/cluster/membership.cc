@@ -284,7 +284,6 @@ bool Membership::Quarantine(const Member& member) {
   return true;
 }
 
-// False if it took no jobs before.
 bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
   {
     const MutexLock lock(mutex_);

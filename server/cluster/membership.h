@@ -109,17 +109,14 @@ class Membership {
   // failure in a row, 60 s at most.
   void Failed(const Member& member, const std::string& why);
 
-  // It failed a job that other workers may fail too: counts and logs that, without backing off.
+  // It failed a job that other workers may fail too: counted and logged, without a backoff.
   void NoteFailure(const Member& member, const std::string& why);
 
-  // They ended a job without errors: clears their failures.
-  void Worked(const Members& members);
+  void Worked(const Members& members);  // clears their failures
 
-  // Members that take jobs, also while they back off, in the order of registration.
-  Members Live() const;
+  Members Live() const;  // take jobs; some may back off
 
-  // Addresses of registered members that have joined, in any state.
-  std::vector<std::string> Joined() const;
+  std::vector<std::string> Joined() const;  // addresses, in any state
 
   // Counts arrivals, departures and stops of members. Read it before the members.
   int64_t changes() const;

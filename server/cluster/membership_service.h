@@ -16,8 +16,7 @@ namespace hilbert_ring::server {
 
 class MembershipService : public v1::MembershipService::Service {
  public:
-  // join_token, peer_name: required of workers and of their certificates; empty: not required.
-  // greet_interval: between calls to an idle worker.
+  // join_token, peer_name: required of workers; empty: not required.
   MembershipService(Membership& membership, CallGate& gate, Metrics& metrics,
                     std::string join_token, std::string peer_name = "",
                     Clock::duration greet_interval = std::chrono::seconds(10))

@@ -28,8 +28,7 @@ namespace hilbert_ring::server {
 // Thread-safe. Must outlive the places.
 class OpenRuns {
  public:
-  // Called by any thread.
-  struct Listener {
+  struct Listener {  // called by any thread
     std::function<void(const std::string& worker, const v1::RunFailed& failed)> failed;
     // Checks the run while its own thread waits for a worker. Must not block.
     std::function<void()> look;
@@ -68,7 +67,6 @@ class OpenRuns {
     return std::make_unique<Place>(*this, last_);
   }
 
-  // No effect if the run has ended.
   void Tell(const std::string& worker, const v1::RunFailure& failure) {
     const std::shared_ptr<Run> run = Find(failure.run());
     if (run == nullptr) return;
@@ -76,7 +74,7 @@ class OpenRuns {
     if (run->failed) run->failed(worker, failure.failed());
   }
 
-  // Calls every listener's `look`, at most once in kLookInterval.
+  // Calls every `look`, at most once in kLookInterval.
   void Look(Clock::time_point now) {
     std::vector<std::shared_ptr<Run>> runs;
     {

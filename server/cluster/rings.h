@@ -68,9 +68,8 @@ class Rings {
 
   std::vector<v1::Ring> Describe() const;
 
-  int64_t generation() const;  // the last
-  // Calls of Take that found the ring formed, and that did not.
-  int64_t hits() const { return hits_; }
+  int64_t generation() const;             // the last
+  int64_t hits() const { return hits_; }  // calls of Take that found the ring formed
   int64_t misses() const { return misses_; }
 
  private:

@@ -23,7 +23,7 @@ class Suspects {
   // Numbers replace job ids here because a client may give all its jobs one id.
   int64_t NumberJob() { return ++jobs_; }
 
-  // The worker sent a wrong row in the job of that number. True if the worker is quarantined.
+  // The worker sent a wrong row in this job. True if it is quarantined.
   bool Note(const std::shared_ptr<const Member>& worker, int64_t job);
 
  private:

@@ -26,13 +26,12 @@ constexpr auto kHealthyLife = std::chrono::seconds(30);  // resets the backoff
 
 std::vector<std::string> WorkerEnvironment(const WorkerProcessOptions& options, int worker) {
   if (!options.share_gpu) return {};
-  // A single CTA leaves the rest of the GPU to kernels.
   return {absl::StrCat("NCCL_HOSTID=rank", worker),
           "NCCL_P2P_DISABLE=1",
           "NCCL_SHM_DISABLE=1",
           "NCCL_NET=Socket",
           "NCCL_SOCKET_IFNAME=lo",
-          "NCCL_MAX_CTAS=1"};
+          "NCCL_MAX_CTAS=1"};  // leaves the rest of the GPU to kernels
 }
 
 WorkerProcesses::WorkerProcesses(WorkerProcessOptions options)

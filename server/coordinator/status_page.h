@@ -1,5 +1,4 @@
-// The page at / of the HTTP port: workers, rings, present jobs and the last ended jobs. It loads no
-// other resource.
+// The page at / of the HTTP port: workers, rings, present and last jobs. It loads nothing else.
 #pragma once
 
 #include <string>

@@ -57,7 +57,6 @@ class WarmUpClient final : public JobClient {
   void ReadAhead() override {}
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
 
-  // Returns the open, then a chunk of each tensor.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override {
     RETURN_IF_ERROR(stop.why());
     if (!std::exchange(opened_, true)) {

@@ -26,8 +26,7 @@ namespace hilbert_ring::server {
 
 class WarmUp {
  public:
-  // needed: workers. The job appears in no list, quota or counter. A thread of its own calls
-  // `passed`.
+  // needed: workers. The job appears in no list, quota or counter. `passed` gets a thread.
   WarmUp(const JobServices& services, int needed, std::function<void()> passed);
   ~WarmUp() { Stop(); }
 

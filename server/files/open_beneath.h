@@ -26,7 +26,6 @@ absl::Status FileError(std::string_view path, std::string_view what, int error_n
 
 enum class Owner { kCaller, kService };  // kService: may name the service's own files
 
-// FILE_PATH.
 absl::Status CheckFilePath(std::string_view path, Owner owner = Owner::kCaller);
 
 // DATA_ROOT_GONE if it cannot be opened.
@@ -46,7 +45,6 @@ absl::StatusOr<Descriptor> OpenFile(int root, const std::string& path, int flags
 
 absl::StatusOr<Descriptor> OpenOwnFile(int root, const std::string& path, int flags);
 
-// Identifies a file and its contents.
 struct FileVersion {
   uint64_t device = 0, inode = 0;
   int64_t bytes = 0;

@@ -31,7 +31,6 @@ absl::Status Truncated(const FileRows& file, int64_t at) {
 
 using Call = ssize_t (*)(int, const iovec*, int, off_t);
 
-// Repeats the call until all parts are done.
 absl::Status Run(Call call, const char* what, const FileRows& file, Group& group) {
   size_t first = 0;
   int64_t at = group.begin;

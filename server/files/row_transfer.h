@@ -40,7 +40,6 @@ absl::Status ReadRows(const FileRows& file, std::span<const RowPiece> pieces, st
 absl::Status WriteRows(const FileRows& file, std::span<const RowPiece> pieces,
                        const std::byte* memory);
 
-// Lets the system begin to read these rows. Does not wait.
-void ReadAhead(const FileRows& file, std::span<const RowPiece> pieces);
+void ReadAhead(const FileRows& file, std::span<const RowPiece> pieces);  // without waiting
 
 }  // namespace hilbert_ring::server

@@ -19,7 +19,6 @@ using Gauges = prometheus::Family<prometheus::Gauge>;
 using Histograms = prometheus::Family<prometheus::Histogram>;
 
 extern const prometheus::Histogram::BucketBoundaries kSecondsBuckets;
-// Around 1, a right prediction.
 extern const prometheus::Histogram::BucketBoundaries kRatioBuckets;
 
 Counters& AddCounters(prometheus::Registry& registry, const std::string& name,
@@ -28,7 +27,6 @@ Gauges& AddGauges(prometheus::Registry& registry, const std::string& name, const
 Histograms& AddHistograms(prometheus::Registry& registry, const std::string& name,
                           const std::string& help);
 
-// A family of one series, without labels.
 prometheus::Counter& AddCounter(prometheus::Registry& registry, const std::string& name,
                                 const std::string& help);
 prometheus::Histogram& AddHistogram(prometheus::Registry& registry, const std::string& name,

@@ -135,8 +135,7 @@ struct Metrics::Families {
     return models.contains(model) ? model : kOtherModels;
   }
 
-  // Held while series are used, because Remove destroys them.
-  Mutex mutex;
+  Mutex mutex;                                // held while series are used, which Remove destroys
   int64_t events ABSL_GUARDED_BY(mutex) = 0;  // events of workers so far
   // Workers with series, and the number of each one's last event.
   std::map<std::string, int64_t> workers ABSL_GUARDED_BY(mutex);

@@ -50,7 +50,6 @@ struct WorkerMetrics::Families {
                    "Seconds until the memory of a cancelled job was free", kSecondsBuckets);
   Counter& registrations = AddCounter(registry, "hilbert_ring_registrations_total",
                                       "Times that this worker registered with its coordinator");
-  // With the help of the coordinator's family of that name.
   Counters& refused = AddCounters(registry, "hilbert_ring_calls_refused_total",
                                   "Calls that were refused before they were jobs, by reason");
 };

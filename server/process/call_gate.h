@@ -69,9 +69,8 @@ class CallGate {
   ~CallGate();
 
   // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) if the peer has too many calls and no silent one. Any
-  // thread calls `cut_off` (CLIENT_IDLE, TOO_MANY_CALLS) without locks, once at most, while the
-  // call is silent. It may still run after the place is gone. It may hold the place: the silence's
-  // end drops it.
+  // thread calls `cut_off` (CLIENT_IDLE, TOO_MANY_CALLS) without locks, at most once, perhaps after
+  // the place is gone. It may hold the place, because it is dropped with the silence.
   absl::StatusOr<Place> Enter(const std::string& peer, std::function<void(absl::Status)> cut_off);
 
   // Cuts off the oldest silent call of the peer with most of them. False without silent calls.
@@ -104,8 +103,7 @@ class CallGate {
   std::jthread watch_;                              // last: it uses all of the above
 };
 
-// A place of a call that blocks a thread. A cut-off cancels the call, whose context must outlive
-// it.
+// A place of a call that blocks a thread. A cut-off cancels the context, which must outlive it.
 class BlockingPlace {
  public:
   static absl::StatusOr<BlockingPlace> Enter(CallGate& gate, grpc::ServerContextBase& context);

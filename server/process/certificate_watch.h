@@ -31,8 +31,7 @@ class CertificateWatch {
     Holds holds = Holds::kChain;
   };
 
-  // Ignores files with an empty path. Logs a warning of each certificate that expires within 14
-  // days, at once and then daily.
+  // Ignores empty paths. Logs certificates that expire within 14 days, at once and then daily.
   explicit CertificateWatch(std::vector<File> files,
                             std::function<SystemClock::time_point()> now = SystemClock::now);
 

@@ -10,10 +10,10 @@
 
 namespace hilbert_ring::server {
 
-// Starts a program with this process's environment, without HILBERT_RING_* because settings are
-// arguments. `variables` ("NAME=value") replace those of the same name. The system kills the child
-// when the calling *thread* ends: call this from a thread that lives as long as the children
-// should. UNAVAILABLE if the system refuses; a program that cannot be executed ends with 127.
+// Starts a program with this process's environment and `variables` ("NAME=value"), without other
+// HILBERT_RING_*, because settings are arguments. The system kills the child when the calling
+// *thread* ends. UNAVAILABLE if the system refuses; a program that cannot be executed ends with
+// 127.
 absl::StatusOr<pid_t> StartChild(const std::string& program,
                                  const std::vector<std::string>& arguments,
                                  const std::vector<std::string>& variables = {});

@@ -27,8 +27,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A dead machine sends no end of its connections.
-constexpr int kKeepaliveMs = 10'000;
+constexpr int kKeepaliveMs = 10'000;         // a dead machine sends no end of its connections
 constexpr int kHandshakeMs = 20'000;         // until a connection speaks HTTP/2
 constexpr int kLeastPingIntervalMs = 5'000;  // of clients
 

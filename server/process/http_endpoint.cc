@@ -34,7 +34,6 @@ constexpr size_t kMostHostShown = 256;
 
 // GnuTLS by default accepts TLS 1.0 and 1.1, unlike gRPC.
 constexpr char kTlsPriorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
-// The page has inline styles, and loads nothing.
 constexpr char kContentPolicy[] =
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 

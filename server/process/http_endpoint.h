@@ -21,9 +21,8 @@ struct HttpReply {
   std::string body;
 };
 
-// Files in PEM, after CheckTlsFiles; empty: clear text.
 struct HttpTls {
-  std::string cert, key;
+  std::string cert, key;  // in PEM, after CheckTlsFiles; empty: clear text
   // Called with a certificate's PEM when new connections get it. May be null.
   std::function<void(const std::string& pem)> shown;
 };

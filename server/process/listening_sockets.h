@@ -8,8 +8,7 @@
 
 namespace hilbert_ring::server {
 
-// "127.0.0.1", or "::1" on a machine without IPv4.
-std::string LoopbackHost();
+std::string LoopbackHost();  // "127.0.0.1", or "::1" without IPv4
 
 // Sockets of all addresses of a host. A wildcard ("0.0.0.0", "::") stands for all IPv4 and IPv6.
 class ListeningSockets {

@@ -27,8 +27,7 @@ namespace {
 constexpr char kTimePattern[] = "%Y-%m-%dT%H:%M:%S.%e%z";
 constexpr char kMessageFlag = '*';
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %n[%P] %*";
-// Marks the source of lines whose payload is the JSON of message and fields.
-constexpr char kEvent[] = "event";
+constexpr char kEvent[] = "event";     // source of lines whose payload is JSON
 constexpr size_t kQueuedLines = 4096;  // 1.6 MB
 constexpr std::chrono::seconds kFlushLimit{1};
 

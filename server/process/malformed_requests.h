@@ -1,6 +1,5 @@
-// Unary calls whose bytes are not a message of the request's type. gRPC itself would answer them
-// with INTERNAL and no message; they get INVALID_ARGUMENT (INVALID_OPEN), except at gRPC's own
-// services.
+// Unary calls whose bytes are not a message of the request's type get INVALID_ARGUMENT
+// (INVALID_OPEN), except at gRPC's own services. gRPC alone would answer INTERNAL and no message.
 #pragma once
 
 #include <memory>

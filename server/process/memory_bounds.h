@@ -21,8 +21,7 @@ struct WorkerSettings;
 
 // Memory besides the bounds: program, threads and connections. An idle coordinator takes 25 MiB.
 inline constexpr int64_t kProcessBytes = int64_t{128} << 20;
-// A default is lowered to this part of itself at most.
-inline constexpr int64_t kLeastPart = 64;
+inline constexpr int64_t kLeastPart = 64;  // a default is lowered to a 64th at most
 
 struct MemoryBound {
   std::string flag;   // "--stream-memory"

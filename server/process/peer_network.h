@@ -5,8 +5,7 @@
 
 namespace hilbert_ring::server {
 
-// An IPv6 caller commonly has a network of 64 bits of addresses. All workers of a cluster may lie
-// in one such network, with an address each.
+// An IPv6 caller commonly has a network; the workers of a cluster may share one.
 enum class PeerIs { kNetwork, kAddress };
 
 // host: an address as text. An IPv6 network is "2001:db8:1:2::/64", on a link "fe80::/64%eth0". A

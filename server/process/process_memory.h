@@ -15,7 +15,6 @@ void TrimMalloc(int64_t bytes);
 
 int64_t ResidentBytes();  // 0 if unknown
 
-// Memory of the machine, or its control group's limit if that is lower.
-int64_t UsableMemoryBytes();
+int64_t UsableMemoryBytes();  // of the machine, or the control group's lower limit
 
 }  // namespace hilbert_ring::server

@@ -1,10 +1,8 @@
 // A file with a process's ports while it is ready. The process locks it, so that a second service
 // does not replace it.
 //
-//   RETURN_IF_ERROR(ReadyFile::Check("/run/ready.json"));
 //   ReadyFile ready_file("/run/ready.json");
 //   ready_file.Show({{"grpc_port", 8001}}, {"127.0.0.1:40001"});
-//   ...
 //   ready_file.Hide();
 #pragma once
 
@@ -21,8 +19,7 @@ namespace hilbert_ring::server {
 // Thread-safe. Errors are logged.
 class ReadyFile {
  public:
-  // INVALID_ARGUMENT unless the path is empty, absent, or the file of an ended process. Reads the
-  // file.
+  // INVALID_ARGUMENT unless the path is empty, absent, or the file of an ended process. Reads it.
   static absl::Status Check(const std::string& path);
 
   // Removes the file of an ended process. Files that Check refuses stay, here and below.

@@ -1,7 +1,5 @@
 // Limits streams of reflection to 5 s and a few for each host, the newest, because gRPC keeps a
 // thread for each stream.
-//
-//   builder.experimental().SetInterceptorCreators(LimitReflection());
 #pragma once
 
 #include <memory>

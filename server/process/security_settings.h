@@ -38,8 +38,7 @@ void AddSecuritySettings(CLI::App& app, SecuritySettings& settings);
 void AddCallerSettings(CLI::App& app, CallerSettings& settings);
 void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& settings);
 
-// 127.0.0.0/8, "::1" or "localhost".
-bool IsLoopback(const std::string& host);
+bool IsLoopback(const std::string& host);  // 127.0.0.0/8, "::1", "localhost"
 
 // Sets hosts that were not given. Returns an error message, or empty.
 std::string CompleteHosts(CoordinatorSettings& settings);

@@ -88,7 +88,6 @@ CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
                              "amx-bf16", "neon", "bf16-emulated", "amx-bf16-emulated"}));
 }
 
-// The worker's device checks whether the GPU exists.
 void AddDevice(CLI::App& app, std::string& device) {
   app.add_option("--device", device,
                  "device of workers: auto (a GPU if there is one, else the CPU; spawned workers "

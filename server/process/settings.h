@@ -109,8 +109,7 @@ struct WorkerSettings {
   std::vector<std::string> warnings;  // for the log
 };
 
-// N of "cuda:N" and "auto:N"; else nothing.
-std::optional<int> GpuOrdinal(const std::string& device);
+std::optional<int> GpuOrdinal(const std::string& device);  // N of "cuda:N", "auto:N"
 
 // Returns the settings, or an exit code: 0 after --help, 2 after an error on standard error.
 std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv);

@@ -17,9 +17,8 @@ struct EnvironmentSettings {
   std::vector<std::string> warnings;
 };
 
-// Reads variables of flags that the command line does not give. Ignores empty ones, and with a
-// warning ports that Kubernetes sets for a Service hilbert-ring
-// (HILBERT_RING_PORT=tcp://10.0.0.1:8001).
+// Reads variables of flags that the command line does not give. Ignores empty ones and, with a
+// warning, the ports that Kubernetes sets for a Service hilbert-ring ("tcp://10.0.0.1:8001").
 EnvironmentSettings ReadEnvironment(const std::vector<std::string>& flags, int argc,
                                     const char* const* argv);
 

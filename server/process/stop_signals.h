@@ -1,7 +1,6 @@
 // SIGTERM and SIGINT without handlers: a thread waits until they come.
 //
 //   BlockStopSignals();              // first in main(), so that every thread inherits the mask
-//   ...
 //   AwaitStopSignal(std::nullopt);
 //   LimitStop(std::chrono::seconds(15));
 #pragma once

@@ -1,11 +1,8 @@
 // TLS from files, which are read again when they change. A renewed certificate needs no restart,
 // and open calls go on.
 //
-//   if (absl::Status status = CheckTlsFiles(files); !status.ok()) return status;
 //   ASSIGN_OR_RETURN(auto credentials, ServerCredentials(files, "--port"));
-//   StartGrpc({.host = host, .credentials = credentials}, services);
 //   ASSIGN_OR_RETURN(auto calls, CallCredentials(files));
-//   Dial(address, silence, {.credentials = calls, .peer_name = "worker"});
 //
 // The files are checked twice a second while the credentials live. New files count for connections
 // made 2 s later. While they are wrong, for example without the new key, the old ones stay in use.

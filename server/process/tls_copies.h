@@ -1,7 +1,6 @@
 // Copies of checked TLS files in memory, given to gRPC's file watcher (1.51). The watcher ends the
-// process when it reads an empty file (ConvertToTsiPemKeyCertPair asserts), which a renewal in
-// place leaves for a moment, and accepts a certificate with another's key (grpc/grpc#26709 was
-// closed).
+// process when it reads an empty file, which a renewal in place leaves for a moment, and accepts a
+// certificate with another's key (grpc/grpc#26709).
 //
 //   ASSIGN_OR_RETURN(auto copies, TlsCopies::Make(files, "--grpc-port"));
 //   FileWatcherCertificateProvider(copies->paths().key, copies->paths().cert, ...);

@@ -28,8 +28,7 @@ inline constexpr int kLeastTokenBytes = 16;
 // The trimmed text of a file. INVALID_ARGUMENT if it is not regular, not text or too short.
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
-// 32 random bytes in hexadecimal digits.
-absl::StatusOr<std::string> DrawSecret();
+absl::StatusOr<std::string> DrawSecret();  // 32 random bytes in hexadecimal
 
 void AddJoinToken(grpc::ClientContext& context, const std::string& token);
 

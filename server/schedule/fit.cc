@@ -12,8 +12,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Planning for more takes too long.
-constexpr int kMostPlannedWorkers = 1024;
+constexpr int kMostPlannedWorkers = 1024;  // more take too long to plan
 
 int64_t Needed(const Plan& plan, int rank) {
   return SaturatingAdd(plan.costs.workers[rank].resident_bytes(), kRunOverheadBytes);

@@ -53,8 +53,7 @@ class ComputeRate {
 // flops_per_second: of one worker.
 JobSize SizeOf(const Plan& plan, double flops_per_second);
 
-// Predicted time of a plan when nothing else runs, and its basis in words. 0 seconds: no worker has
-// a measurement.
+// Predicted time when nothing else runs, and its basis. 0 seconds: no worker has a measurement.
 struct PlanTime {
   double seconds = 0;
   std::string basis;

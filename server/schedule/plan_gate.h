@@ -35,8 +35,7 @@ class PlanGate {
   using Callers = std::map<std::string, Caller>;
 
  public:
-  // Limits of Enter's waiting calls.
-  struct Waits {
+  struct Waits {    // of Enter
     int most = 64;  // at once, one for each caller
     std::chrono::milliseconds patience{10'000};
   };

@@ -149,7 +149,6 @@ void Scheduler::Dispatch() {
     }
   }
   const Clock::time_point now = dispatched_ = time_.Now();
-  // Each grant changes the order of turns.
   std::vector<const Ticket*> tried;
   std::optional<Reserved> reserved;
   bool given = true;
@@ -176,7 +175,7 @@ std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Ticket& job, const Membe
   return seats;
 }
 
-// The earliest start at this size; with seats if that is now.
+// With seats if the start is now.
 Scheduler::Start Scheduler::Earliest(const Ticket& job, const JobSize& size,
                                      const std::vector<Seat*>& seats, Clock::time_point now) const {
   std::vector<std::pair<Clock::time_point, Seat*>> free;

@@ -114,8 +114,7 @@ class Scheduler {
   int busy_workers() const;  // with a job, on an express lane too
 
  private:
-  // Passing time changes predictions and ends backoffs.
-  static constexpr std::chrono::milliseconds kDispatchInterval{500};
+  static constexpr std::chrono::milliseconds kDispatchInterval{500};  // time changes predictions
 
   struct Ticket {
     JobRequest request;

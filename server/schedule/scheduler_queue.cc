@@ -73,8 +73,7 @@ std::map<std::string, int64_t> Scheduler::WaitingByCaller() const {
   return waiting;
 }
 
-// Removes the last job of the caller with most jobs. False if `caller` has as many, the new job
-// included.
+// Removes the last job of the caller with most, unless `caller` has as many with its new job.
 bool Scheduler::PutOneOut(const std::string& caller) {
   std::map<std::string, int64_t> waiting = WaitingByCaller();
   const auto most =
