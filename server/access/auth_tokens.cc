@@ -85,18 +85,16 @@ bool IsFolder(std::string_view path) {
 
 absl::StatusOr<Caller> CallerOf(const nlohmann::json& entry) {
   Caller caller;
-  auto name = TextOf(entry, "name");
-  if (!name.ok()) return name.status();
-  if (name->empty() || name->size() > kMostNameBytes || !Printable(*name)) {
+  ASSIGN_OR_RETURN(caller.name, TextOf(entry, "name"));
+  if (caller.name.empty() || caller.name.size() > kMostNameBytes || !Printable(caller.name)) {
     return Wrong(absl::StrCat("name must have 1 to ", kMostNameBytes,
                               " printable ASCII characters without spaces"));
   }
-  caller.name = caller.turns = *std::move(name);
-  const auto role = TextOf(entry, "role");
-  if (!role.ok()) return role.status();
+  caller.turns = caller.name;
+  ASSIGN_OR_RETURN(const std::string role, TextOf(entry, "role"));
   bool known = false;
   for (const Role one : {Role::kSubmit, Role::kObserve, Role::kAdmin}) {
-    if (NameOf(one) != *role) continue;
+    if (NameOf(one) != role) continue;
     caller.role = one;
     known = true;
   }
@@ -104,19 +102,15 @@ absl::StatusOr<Caller> CallerOf(const nlohmann::json& entry) {
   for (const auto& [field, limit] :
        {std::pair("jobs", &caller.quota.jobs), std::pair("tokens", &caller.quota.tokens),
         std::pair("bytes", &caller.quota.bytes)}) {
-    const auto given = LimitOf(entry, field);
-    if (!given.ok()) return given.status();
-    *limit = *given;
+    ASSIGN_OR_RETURN(*limit, LimitOf(entry, field));
   }
   if (entry.contains("root")) {
-    auto folder = TextOf(entry, "root");
-    if (!folder.ok()) return folder.status();
-    if (!IsFolder(*folder)) {
+    ASSIGN_OR_RETURN(caller.folder, TextOf(entry, "root"));
+    if (!IsFolder(caller.folder)) {
       return Wrong(
           "root must be a folder beneath --data-root, without .. and without / at its "
           "ends, or . for all of it");
     }
-    caller.folder = *std::move(folder);
   }
   return caller;
 }
@@ -137,28 +131,24 @@ absl::string_view NameOf(Role role) {
 
 absl::Status AuthTokens::AddLine(const std::string& line, Table& table) {
   ASSIGN_OR_RETURN(const nlohmann::json entry, EntryOf(line));
-  auto caller = CallerOf(entry);
-  if (!caller.ok()) return caller.status();
+  ASSIGN_OR_RETURN(Caller caller, CallerOf(entry));
   if (entry.contains("token") == entry.contains("sha256")) {
     return Wrong("must have one of token and sha256");
   }
-  Entry added{.caller = *std::move(caller)};
+  Entry added{.caller = std::move(caller)};
   if (entry.contains("token")) {
-    const auto token = TextOf(entry, "token");
-    if (!token.ok()) return token.status();
-    if (token->size() < kLeastTokenBytes || token->size() > kMostTokenBytes || !Printable(*token)) {
+    ASSIGN_OR_RETURN(const std::string token, TextOf(entry, "token"));
+    if (token.size() < kLeastTokenBytes || token.size() > kMostTokenBytes || !Printable(token)) {
       return Wrong(absl::StrCat("token must have ", kLeastTokenBytes, " to ", kMostTokenBytes,
                                 " printable ASCII characters without spaces"));
     }
-    SHA256(reinterpret_cast<const unsigned char*>(token->data()), token->size(),
-           added.digest.data());
+    SHA256(reinterpret_cast<const unsigned char*>(token.data()), token.size(), added.digest.data());
   } else {
-    const auto text = TextOf(entry, "sha256");
-    if (!text.ok()) return text.status();
-    if (text->size() != 64 || !std::all_of(text->begin(), text->end(), absl::ascii_isxdigit)) {
+    ASSIGN_OR_RETURN(const std::string text, TextOf(entry, "sha256"));
+    if (text.size() != 64 || !std::all_of(text.begin(), text.end(), absl::ascii_isxdigit)) {
       return Wrong("sha256 must have 64 hexadecimal digits");
     }
-    const std::string digest = absl::HexStringToBytes(*text);
+    const std::string digest = absl::HexStringToBytes(text);
     std::copy(digest.begin(), digest.end(), added.digest.begin());
   }
   for (const Entry& other : table) {

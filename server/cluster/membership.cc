@@ -60,15 +60,12 @@ std::list<Membership::Seat>::iterator Membership::Find(const Member& member) {
                       [&](const Seat& seat) { return seat.member.get() == &member; });
 }
 
-std::list<Membership::Seat>::const_iterator Membership::Find(const Member& member) const {
-  return std::find_if(seats_.begin(), seats_.end(),
-                      [&](const Seat& seat) { return seat.member.get() == &member; });
-}
-
 bool Membership::Idle(const Member& member) const {
   const MutexLock lock(mutex_);
-  const auto seat = Find(member);
-  return seat != seats_.end() && seat->state == v1::ClusterWorker::STATE_UP && seat->job_id.empty();
+  return std::any_of(seats_.begin(), seats_.end(), [&member](const Seat& seat) {
+    return seat.member.get() == &member && seat.state == v1::ClusterWorker::STATE_UP &&
+           seat.job_id.empty();
+  });
 }
 
 absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Heartbeat& heartbeat) {

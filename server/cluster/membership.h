@@ -141,8 +141,6 @@ class Membership {
     bool joined = false;
   };
 
-  std::list<Seat>::const_iterator Find(const Member& member) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::list<Seat>::iterator Find(const Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool Close(const Member& member, v1::ClusterWorker::State state);

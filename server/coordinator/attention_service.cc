@@ -56,16 +56,6 @@ AttentionService::AttentionService(const JobServices& services, Callers& callers
     root_watch_.Look(services.memory.data_root->mark_file());
 }
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
-    grpc::CallbackServerContext* context) {
-  return calls_.Open(context, JobMethod::kAttend);
-}
-
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::AttendStream(
-    grpc::CallbackServerContext* context) {
-  return calls_.Open(context, JobMethod::kAttendStream);
-}
-
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
   return services_.observers.metrics.requests().Count(

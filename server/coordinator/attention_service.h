@@ -24,9 +24,13 @@ class AttentionService
                    std::function<bool()> ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
-      grpc::CallbackServerContext* context) override;
+      grpc::CallbackServerContext* context) override {
+    return calls_.Open(context, JobMethod::kAttend);
+  }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
-      grpc::CallbackServerContext* context) override;
+      grpc::CallbackServerContext* context) override {
+    return calls_.Open(context, JobMethod::kAttendStream);
+  }
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                     v1::PlanResponse* response) override;
   grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest* request,

@@ -2,26 +2,23 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "server/files/descriptor.h"
 
 namespace hilbert_ring::server {
 
 class TokenMemory {
  public:
   static absl::StatusOr<TokenMemory> Make(const std::string& token);
-  TokenMemory(TokenMemory&& other) noexcept : descriptor_(other.descriptor_) {
-    other.descriptor_ = -1;
-  }
-  TokenMemory& operator=(TokenMemory&&) = delete;
-  ~TokenMemory();
 
   // Readable by this user's processes.
   std::string path() const;
 
  private:
-  explicit TokenMemory(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_;  // -1 when moved from
+  explicit TokenMemory(Descriptor memory) : memory_(std::move(memory)) {}
+  Descriptor memory_;
 };
 
 }  // namespace hilbert_ring::server

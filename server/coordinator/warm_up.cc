@@ -127,15 +127,6 @@ std::string WarmUp::Why() const {
   return why_;
 }
 
-void WarmUp::SetWhy(std::string why) {
-  const MutexLock lock(mutex_);
-  if (!why.empty() && why != why_) {
-    spdlog::warn("the warm-up job over {} workers failed and is tried again: {}",
-                 settings_.job_workers, why);
-  }
-  why_ = std::move(why);
-}
-
 void WarmUp::Run() {
   Membership& membership = services_.cluster.membership;
   Clock::duration pause = kPause;
@@ -146,7 +137,15 @@ void WarmUp::Run() {
     if (std::ssize(live) < needed_) continue;
     const absl::Status status = RunJob(live);
     if (!stop_.why().ok()) return;
-    SetWhy(std::string(status.message()));
+    std::string why(status.message());
+    {
+      const MutexLock lock(mutex_);
+      if (!why.empty() && why != why_) {
+        spdlog::warn("the warm-up job over {} workers failed and is tried again: {}",
+                     settings_.job_workers, why);
+      }
+      why_ = std::move(why);
+    }
     if (status.ok()) return passed_();
     pause = std::min<Clock::duration>(2 * pause, kLongestPause);
   } while (membership.AwaitChange(seen, services_.observers.time.Now() + pause, stop_).ok());

@@ -39,7 +39,6 @@ class WarmUp {
  private:
   void Run();
   absl::Status RunJob(const Members& live);
-  void SetWhy(std::string why);
 
   CoordinatorSettings settings_;
   Metrics metrics_;
