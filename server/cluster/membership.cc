@@ -274,9 +274,8 @@ void Membership::Leave(const Member& member) {
 bool Membership::Quarantine(const Member& member) {
   if (!Close(member, v1::ClusterWorker::STATE_QUARANTINED)) return false;
   spdlog::error(
-      "worker {} sent a wrong row and gets no more jobs: restart it, on another machine if it "
-      "happens "
-      "again",
+      "worker {} sent wrong rows and gets no more jobs: restart it, on another machine if this "
+      "happens again",
       member.address);
   return true;
 }

@@ -44,7 +44,7 @@ struct Member {
   int64_t model_memory_bytes = 0;
   bool bfloat16_products = false;  // else its numbers are taken in float32
   mutable ModelVersions models;
-  std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<grpc::Channel> channel;  // of `stub`; calls may outlive the membership
   std::shared_ptr<v1::WorkerService::StubInterface> stub;
   std::stop_source departed;                         // requested when it leaves
   mutable std::atomic<bool> left_in_order = false;   // drained; set before `departed`
@@ -94,8 +94,7 @@ class Membership {
 
   bool Idle(const Member& member) const;
 
-  [[nodiscard]] bool Beat(const Member& member,
-                          const v1::Heartbeat& heartbeat);  // false after it left
+  [[nodiscard]] bool Beat(const Member& member, const v1::Heartbeat& heartbeat);  // false: left
 
   v1::HeartbeatReply ReplyTo(const Member& member) const;
 
@@ -105,8 +104,8 @@ class Membership {
   // process may have its address by now.
   bool Quarantine(const Member& member);
 
-  // It failed a job or a ring that other workers may do: it backs off for 1 s, doubled for each
-  // failure in a row, 60 s at most.
+  // It failed a job or a ring that other workers need not fail: it backs off for 1 s, doubled for
+  // each failure in a row, 60 s at most.
   void Failed(const Member& member, const std::string& why);
 
   // It failed a job that other workers may fail too: counted and logged, without a backoff.
@@ -114,7 +113,7 @@ class Membership {
 
   void Worked(const Members& members);  // clears their failures
 
-  Members Live() const;  // take jobs; some may back off
+  Members Live() const;  // that take jobs, by registration; some may back off
 
   std::vector<std::string> Joined() const;  // addresses, in any state
 

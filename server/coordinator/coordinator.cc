@@ -258,9 +258,8 @@ absl::Status Coordinator::Listen() {
                HostPort(settings_.http_host, http_->port()), membership);
   if (join_token_.empty() && settings_.security.tls.ca.empty()) {
     spdlog::warn(
-        "neither --join-token-file nor --tls-ca is given: every host that reaches {} can register "
-        "a "
-        "worker and receive rows",
+        "neither --join-token-file nor --tls-ca is given: every host that reaches {} can register"
+        " a worker and get rows",
         membership);
   }
   Refresh();

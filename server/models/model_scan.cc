@@ -36,7 +36,7 @@ void ModelScan::AddTo(v1::Heartbeat& heartbeat) const {
 void ModelScan::Look() {
   std::vector<v1::ModelVersion> found;
   std::vector<std::string> lines;
-  const auto log = [&](spdlog::level::level_enum level, std::string line) {
+  const auto log_once = [&](spdlog::level::level_enum level, std::string line) {
     lines.push_back(std::move(line));
     if (std::ranges::find(logged_, lines.back()) == logged_.end()) {
       spdlog::log(level, "{}", lines.back());
@@ -45,21 +45,24 @@ void ModelScan::Look() {
   const ModelCatalog::Listing listing = catalog_.List();
   if (stopping_) return;  // reads were cut short
   if (listing.cut) {
-    log(spdlog::level::warn, absl::StrCat("--model-dir: of more than ", ModelCatalog::kMostModels,
-                                          " models the first by name are used"));
+    log_once(spdlog::level::warn,
+             absl::StrCat("--model-dir: of more than ", ModelCatalog::kMostModels,
+                          " models the first by name are used"));
   }
   for (const std::string& name : listing.misnamed) {
-    log(spdlog::level::warn, absl::StrCat("--model-dir: the folder '", absl::Utf8SafeCEscape(name),
-                                          "' is ignored: ", CheckModelName(name).message()));
+    log_once(spdlog::level::warn,
+             absl::StrCat("--model-dir: the folder '", absl::Utf8SafeCEscape(name),
+                          "' is ignored: ", CheckModelName(name).message()));
   }
   for (const ModelCatalog::Entry& entry : listing.entries) {
     if (entry.model.ok()) {
       v1::ModelVersion& version = found.emplace_back();
       version.set_name(entry.name);
       version.set_digest(entry.model->digest());
-      log(spdlog::level::info, absl::StrCat("model ", entry.name, ": ", entry.model->digest()));
+      log_once(spdlog::level::info,
+               absl::StrCat("model ", entry.name, ": ", entry.model->digest()));
     } else {
-      log(spdlog::level::warn, std::string(entry.model.status().message()));
+      log_once(spdlog::level::warn, std::string(entry.model.status().message()));
     }
   }
   logged_ = std::move(lines);

@@ -322,7 +322,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
                                               const std::function<void(int)>& tell) {
   Scheduler& s = *scheduler_;
   MutexLock lock(s.mutex_);
-  int told = -1;
+  int reported = -1;
   Clock::time_point news_due = s.time_.Now() + kFirstNews;
   const auto refused = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
     return !s.closed_.ok() && !job_->again;
@@ -342,7 +342,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
     if (now >= news_due) {
       news_due = now + kNewsInterval;
       const int before = s.JobsBefore(*job_);
-      if (before != std::exchange(told, before)) {
+      if (before != std::exchange(reported, before)) {
         lock.unlock();
         tell(before);
         lock.lock();

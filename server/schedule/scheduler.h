@@ -114,7 +114,7 @@ class Scheduler {
   int busy_workers() const;  // with a job, on an express lane too
 
  private:
-  static constexpr std::chrono::milliseconds kDispatchInterval{500};  // time changes predictions
+  static constexpr std::chrono::milliseconds kDispatchInterval{500};  // predictions change
 
   struct Ticket {
     JobRequest request;
