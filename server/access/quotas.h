@@ -1,7 +1,7 @@
 // Tokens, bytes and jobs that each name has reserved.
 //
 //   auto share = quotas.Reserve(caller, {.tokens = spec.tokens, .bytes = bytes});
-//   ...                                  // the share's destructor gives it back
+//   ...   // until the share is destroyed
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,6 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class ModelVersions {
  public:
-  // Keeps the first 256.
   void Set(const google::protobuf::RepeatedPtrField<v1::ModelVersion>& models) {
     constexpr int kMost = 256;
     const int count = std::min(models.size(), kMost);

@@ -38,7 +38,6 @@ constexpr auto kKeepShards = std::chrono::milliseconds(500);
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 constexpr auto kConnectionIdle = std::chrono::minutes(5);
 
-// Spawned workers get a drawn token if the operator gives no token.
 absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
   if (!settings.join_token_file.empty()) return ReadTokenFile(settings.join_token_file);
   return settings.spawn_workers > 0 ? DrawSecret() : "";

@@ -107,9 +107,8 @@ class Coordinator {
   EncoderService encoder_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   std::unique_ptr<HttpEndpoint> http_;
-  // Set before HTTP is served; null: disabled.
-  std::unique_ptr<WarmUp> warm_up_;
-  Mutex spawned_;                                                       // held for a moment
+  std::unique_ptr<WarmUp> warm_up_;  // set before HTTP is served; null: disabled
+  Mutex spawned_;                    // held for a moment
   std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(spawned_);  // set once, if at all
 };
 

@@ -21,8 +21,7 @@
 
 namespace hilbert_ring::server {
 
-// Mode of new files beneath a root, less the umask.
-inline constexpr int kFileMode = 0666;
+inline constexpr int kFileMode = 0666;  // of new files, less the umask
 
 // The word in a mark file beneath a root; empty if it cannot be read.
 std::string ReadMark(const std::string& root, const std::string& mark_file);

@@ -18,7 +18,6 @@
 
 namespace hilbert_ring::server {
 
-// Prefix of the service's own files beneath a data root.
 inline constexpr std::string_view kOwnFiles = ".hilbert-ring-";
 
 // The system's error of a file, with its reason (wire/reason.h): "PATH: what: why".

@@ -53,7 +53,7 @@ absl::Status Run(Call call, const char* what, const FileRows& file, Group& group
   return absl::OkStatus();
 }
 
-// Cuts pieces into groups. dropped: memory for gaps of up to most_gap bytes.
+// Cuts pieces into groups. dropped: receives the bytes of gaps, which are no larger.
 template <typename Visit>
 absl::Status ForEachGroup(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory,
                           std::span<std::byte> dropped, const Visit& visit) {

@@ -51,7 +51,7 @@ class Metrics {
   void CountRetry(const std::string& cause);  // of a job whose workers were lost
   void ObserveCancel(double seconds);         // until a cancelled job's memory is free on a worker
   void CountRowsChecked(int64_t rows);
-  void CountRowsNotJudged(int64_t rows);
+  void CountRowsNotJudged(int64_t rows);          // not finite, or scores beyond float32
   void CountMismatch(const std::string& worker);  // a wrong row of the worker
   void CountFailure(const std::string& worker);   // of a job, a ring or a greeting
   void CountJoined(const std::string& worker);

@@ -52,7 +52,7 @@ class ModelCatalog {
  private:
   std::vector<std::string> Names(std::vector<std::string>& misnamed) const;
 
-  const std::string folder_;
+  const std::string folder_;  // empty: no models
   FileDigests digests_;
   Mutex listing_;
 };

@@ -90,7 +90,7 @@ class CallGate {
     Calls::iterator in_turn;  // in silent_, while silent
   };
 
-  // Ends the silence. The call lives on because its place holds it, too.
+  // Ends the silence. The place still holds the call.
   std::function<void(absl::Status)> TakeOut(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CutOffLate(const std::stop_token& stop);
 
@@ -110,8 +110,7 @@ class BlockingPlace {
   BlockingPlace(BlockingPlace&&) = default;
   ~BlockingPlace();
 
-  // After false, why() is the reason.
-  [[nodiscard]] bool Open() { return place_.Open(); }
+  [[nodiscard]] bool Open() { return place_.Open(); }  // after false: why()
   absl::Status why() const;
 
  private:

@@ -35,7 +35,7 @@ class CertificateWatch {
   explicit CertificateWatch(std::vector<File> files,
                             std::function<SystemClock::time_point()> now = SystemClock::now);
 
-  // Sets a chain in PEM that counts beside the files. Replaces the chain of this name.
+  // Sets the chain of this name, in PEM, which counts beside the files.
   void Show(const std::string& name, const std::string& pem);
 
   std::map<std::string, double> Ends() const;  // by name, in seconds since 1970

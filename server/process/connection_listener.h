@@ -16,7 +16,6 @@ class ConnectionListener {
   // Takes ownership of a connection, without blocking. listening: its listening socket.
   using Serve = std::function<void(int listening, int connection)>;
 
-  // Calls `serve` from a thread of its own.
   ConnectionListener(ListeningSockets sockets, Serve serve);
   ~ConnectionListener();
   ConnectionListener(const ConnectionListener&) = delete;

@@ -23,8 +23,7 @@ struct GrpcListen {
   int max_threads = 0;  // of calls that block one
   // Idle threads kept for calls. With fewer than concurrent calls, each call starts a thread.
   int kept_threads = 4;
-  // A connection's calls end when its peer acknowledges nothing for this long.
-  std::chrono::milliseconds silence{10'000};
+  std::chrono::milliseconds silence{10'000};  // without acknowledgements, then calls end
   // Received bytes that no handler has taken, on all connections. As it fills up, peers may send
   // less at a time; beyond it, arbitrary calls with messages under way end with RESOURCE_EXHAUSTED.
   int64_t memory_bytes = int64_t{512} << 20;
@@ -44,8 +43,7 @@ int StreamsOfConnection(int calls_per_peer);
 struct Calling {
   std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: plain text
   std::string peer_name;  // required in the other's certificate; empty: the address's host
-  // Received bytes that no caller has taken, on all channels of the process.
-  int64_t answers_bytes = int64_t{2} << 30;
+  int64_t answers_bytes = int64_t{2} << 30;  // of untaken answers, on all channels
 };
 
 // Call once in a process, because the result watches its files. Errors of CallCredentials.

@@ -18,7 +18,6 @@ struct HttpTarget {
 // target: "/path", or "http://host/path", whose host overrides the header.
 HttpTarget HttpTargetOf(const std::string& target, const std::string& host_header);
 
-// Whether the host, with or without a port, is a name or address of the loopback interface.
 bool IsLoopbackAuthority(const std::string& host);
 
 // libmicrohttpd's memory for the head of a request, with entries of it, and of the answer.
@@ -29,7 +28,6 @@ inline constexpr char kHttpHeadTooLarge[] =
 // Whether the head leaves no room for the answer's head in kHttpConnectionBytes.
 bool HttpHeadIsTooLarge(MHD_Connection* connection);
 
-// Sends the answer in clear text, past libmicrohttpd.
-void SayHttpHeadIsTooLarge(MHD_Connection* connection);
+void SayHttpHeadIsTooLarge(MHD_Connection* connection);  // in clear text, past libmicrohttpd
 
 }  // namespace hilbert_ring::server

@@ -22,8 +22,7 @@ class IntervalThread {
                  std::function<void(const std::stop_token&)> look);
   ~IntervalThread() = default;  // waits for a call under way
 
-  // Makes the next call now, or after the call under way.
-  void Wake();
+  void Wake();  // the next call follows at once
 
  private:
   void Run(const std::stop_token& stop);

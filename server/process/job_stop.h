@@ -29,8 +29,7 @@ class JobStop {
 
   std::stop_token token() const { return source_.get_token(); }
 
-  // OK until a stop is requested.
-  absl::Status why() const {
+  absl::Status why() const {  // OK without a stop
     const MutexLock lock(mutex_);
     return why_;
   }

@@ -34,7 +34,6 @@ class ReadyFile {
   void Hide();
 
  private:
-  // OK if the file at the path is this object's, or if Check accepts it.
   absl::Status CheckOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(int file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

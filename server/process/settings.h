@@ -27,9 +27,8 @@ struct DeviceSettings {
 };
 
 struct CoordinatorSettings {
-  // CompleteHosts sets empty hosts.
-  std::string grpc_host;
-  int grpc_port = 8001;  // of every port 0: a free one
+  std::string grpc_host;  // empty hosts: set by CompleteHosts
+  int grpc_port = 8001;   // of every port 0: a free one
   std::string http_host;
   int http_port = 8002;
   std::string membership_host;  // of the workers' port

@@ -35,7 +35,6 @@ bool IsOfService(absl::string_view variable, absl::string_view value) {
   return false;
 }
 
-// Finds the end of a whole word.
 size_t FindFlag(const std::string& message, const std::string& flag) {
   for (size_t at = message.find(flag); at != message.npos; at = message.find(flag, at + 1)) {
     const size_t end = at + flag.size();

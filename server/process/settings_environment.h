@@ -9,8 +9,7 @@ namespace hilbert_ring::server {
 
 inline constexpr char kVariablePrefix[] = "HILBERT_RING_";
 
-// flag: without leading dashes.
-std::string VariableOf(const std::string& flag);
+std::string VariableOf(const std::string& flag);  // flag: "grpc-port"
 
 struct EnvironmentSettings {
   std::map<std::string, std::string> arguments;  // "--grpc-port": "8001"

@@ -32,7 +32,6 @@ size_t CommentIn(std::string_view text) {
   return at;
 }
 
-// text: behind the '='. Returns empty without a value.
 absl::StatusOr<std::string_view> ValueOf(const std::string& key, std::string_view text) {
   const std::string_view whole = Stripped(text);
   if (whole.starts_with('"') || whole.starts_with('\'')) {

@@ -9,8 +9,7 @@
 
 namespace hilbert_ring::server {
 
-// The call's traceparent; empty if missing or invalid.
-std::string TraceparentOf(const grpc::ServerContextBase& context);
+std::string TraceparentOf(const grpc::ServerContextBase& context);  // empty: missing or invalid
 
 // Whether it begins as version 00: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".
 bool IsTraceparent(std::string_view text);

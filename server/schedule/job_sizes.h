@@ -18,7 +18,7 @@ struct JobSize {
   int workers = 1;
   double seconds = 0;          // predicted, from the first row to the last output
   int64_t bytes = 0;           // of memory, on the worker that needs most
-  int64_t widened_bytes = 0;   // added if that worker has no bfloat16 products
+  int64_t widened_bytes = 0;   // more on a worker without bfloat16 products
   double compute_seconds = 0;  // of `seconds`, with all threads of a worker
 
   int64_t BytesOn(const Member& member) const;
@@ -45,12 +45,10 @@ class ComputeRate {
  private:
   mutable Mutex mutex_;
   std::map<std::string, double> rates_ ABSL_GUARDED_BY(mutex_);  // flops per second, by address
-  // Starts with the rate of one core: a rate too low spreads jobs too wide, which costs less time
-  // than too narrow.
+  // Starts with that of a core: jobs spread too wide lose less time than too narrow.
   double flops_per_second_ ABSL_GUARDED_BY(mutex_) = 5e10;
 };
 
-// flops_per_second: of one worker.
 JobSize SizeOf(const Plan& plan, double flops_per_second);
 
 // Predicted time when nothing else runs, and its basis. 0 seconds: no worker has a measurement.

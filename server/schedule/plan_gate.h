@@ -43,7 +43,7 @@ class PlanGate {
   explicit PlanGate(int most) : PlanGate(most, Waits()) {}
   PlanGate(int most, const Waits& waits) : most_(most), waits_(waits) {}
 
-  // A place until it is destroyed. The gate must outlive it.
+  // Gives a place back. The gate must outlive it.
   class End {
    public:
     End() = default;
@@ -79,7 +79,6 @@ class PlanGate {
   Turn TakePlace(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(const std::string& caller);
   void CallNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns the waiter's place, or empty if it was not called.
   Turn StopWaiting(const std::string& caller, const Waiter& waiter)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -175,7 +175,6 @@ std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Ticket& job, const Membe
   return seats;
 }
 
-// With seats if the start is now.
 Scheduler::Start Scheduler::Earliest(const Ticket& job, const JobSize& size,
                                      const std::vector<Seat*>& seats, Clock::time_point now) const {
   std::vector<std::pair<Clock::time_point, Seat*>> free;

@@ -86,7 +86,6 @@ class Scheduler {
     std::list<Ticket>::iterator job_;
   };
 
-  // live: returns the members that take jobs. max_waiting: jobs.
   Scheduler(std::function<Members()> live, int max_waiting, const TimeSource& time = SystemTime())
       : live_(std::move(live)), max_waiting_(max_waiting), time_(time) {}
 
