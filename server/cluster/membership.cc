@@ -144,7 +144,7 @@ void Membership::Reached(const Member& member) {
       "another process registered at its address");
   if (joined) {
     LogEvent(spdlog::level::info, "worker answers again", {{"worker", member.address}});
-    TellChange();
+    NotifyChange();
     hooks_.closed(member);
     return;
   }
@@ -158,7 +158,7 @@ void Membership::Reached(const Member& member) {
     spdlog::error("worker {} failed its self-test and gets no jobs: {}", member.address,
                   member.self_test);
   }
-  TellChange();
+  NotifyChange();
   hooks_.joined(member);
 }
 
@@ -184,7 +184,7 @@ void Membership::NotReached(const Member& member, const std::string& why) {
         *unreached);
   }
   if (was_up) {
-    TellChange();
+    NotifyChange();
     hooks_.closed(member);
   }
   hooks_.failed(member);
@@ -255,7 +255,7 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
     joined = seat->joined;
   }
   const bool sees = !data_mark_.empty() && heartbeat.data_mark() == data_mark_;
-  if (member.sees_data_root.exchange(sees) != sees) TellChange();
+  if (member.sees_data_root.exchange(sees) != sees) NotifyChange();
   if (heartbeat.draining()) Close(member, v1::ClusterWorker::STATE_DRAINING);
   if (joined) hooks_.beat(member, heartbeat);
   return true;
@@ -287,7 +287,7 @@ bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_UP) return false;
     seat->state = state;
   }
-  TellChange();
+  NotifyChange();
   hooks_.closed(member);
   return true;
 }
@@ -316,7 +316,7 @@ void Membership::Drop(const Chosen& chosen, std::string_view why) {
               {"job", seat.job_id},
               {"seconds", SecondsBetween(seat.registered, time_.Now())}});
     seat.member->departed.request_stop();
-    TellChange();
+    NotifyChange();
     if (joined) hooks_.left(*seat.member);
   }
   for (const std::string& address : gone) hooks_.gone(address);
@@ -331,7 +331,7 @@ void Membership::DropSilent() {
   Drop([&](const Seat& seat) { return latest - seat.beat > timeout_; }, "its heartbeats stopped");
 }
 
-void Membership::TellChange() {
+void Membership::NotifyChange() {
   const MutexLock lock(mutex_);
   ++changes_;
   changed_.notify_all();

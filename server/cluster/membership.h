@@ -144,7 +144,7 @@ class Membership {
 
   bool Close(const Member& member, v1::ClusterWorker::State state);
   void DropSilent();
-  void TellChange();
+  void NotifyChange();
   // Removes seats under the lock, then calls the hooks without it.
   template <typename Chosen>
   void Drop(const Chosen& chosen, std::string_view why);

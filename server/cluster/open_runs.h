@@ -4,7 +4,7 @@
 //   auto place = runs.Enter({.failed = ..., .look = ...});
 //   open.set_run(place->number());
 //   ...
-//   runs.Tell(worker, failure);
+//   runs.Report(worker, failure);
 //   runs.Look(now);               // with each heartbeat
 #pragma once
 
@@ -40,8 +40,8 @@ class OpenRuns {
         : failed(std::move(listener.failed)), look(std::move(listener.look)) {}
     // Null once the run has ended. Two mutexes, because `failed` may take a while and Look is
     // called by threads of heartbeats.
-    Mutex telling, looking;
-    std::function<void(const std::string&, const v1::RunFailed&)> failed ABSL_GUARDED_BY(telling);
+    Mutex reporting, looking;
+    std::function<void(const std::string&, const v1::RunFailed&)> failed ABSL_GUARDED_BY(reporting);
     std::function<void()> look ABSL_GUARDED_BY(looking);
   };
 
@@ -67,10 +67,10 @@ class OpenRuns {
     return std::make_unique<Place>(*this, last_);
   }
 
-  void Tell(const std::string& worker, const v1::RunFailure& failure) {
+  void Report(const std::string& worker, const v1::RunFailure& failure) {
     const std::shared_ptr<Run> run = Find(failure.run());
     if (run == nullptr) return;
-    const MutexLock lock(run->telling);
+    const MutexLock lock(run->reporting);
     if (run->failed) run->failed(worker, failure.failed());
   }
 
@@ -99,7 +99,7 @@ class OpenRuns {
   void Leave(uint64_t number) {
     const std::shared_ptr<Run> run = Find(number);
     {
-      const MutexLock lock(run->telling);
+      const MutexLock lock(run->reporting);
       run->failed = nullptr;
     }
     {

@@ -146,7 +146,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
                    metrics_.ObserveCancel(seconds);
                  }
                  for (const v1::RunFailure& failure : beat.failures()) {
-                   runs_.Tell(member.address, failure);
+                   runs_.Report(member.address, failure);
                  }
                  runs_.Look(Clock::now());
                }},

@@ -1,5 +1,5 @@
 // Accepts the connections of a server, gRPC's or HTTP's. gRPC's own listener ends for good when
-// accept fails once, as it does without a free descriptor
+// accept fails once, for example without a free descriptor
 // (https://github.com/grpc/grpc/issues/20418). libmicrohttpd (0.9.75) cannot pass its port to a
 // server with another certificate: MHD_quiesce_daemon races with its epoll loop, which then aborts.
 #pragma once

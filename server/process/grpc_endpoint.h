@@ -24,7 +24,7 @@ struct GrpcListen {
   // Idle threads kept for calls. With fewer than concurrent calls, each call starts a thread.
   int kept_threads = 4;
   std::chrono::milliseconds silence{10'000};  // without acknowledgements, then calls end
-  // Received bytes that no handler has taken, on all connections. As it fills up, peers may send
+  // Received bytes that no handler has taken, on all connections. A fuller account lets peers send
   // less at a time; beyond it, arbitrary calls with messages under way end with RESOURCE_EXHAUSTED.
   int64_t memory_bytes = int64_t{512} << 20;
   // Bytes that a peer may send on a stream ahead of the reads. 0: what the transport measures, up

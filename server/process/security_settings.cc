@@ -53,8 +53,8 @@ bool MayBeOn(const std::string& host, bool secure, const SecuritySettings& s) {
 
 void AddSecuritySettings(CLI::App& app, SecuritySettings& s) {
   app.add_option("--tls-cert", s.tls.cert,
-                 "file with this process's certificate chain in PEM, for TLS; read again when it "
-                 "changes, as all files of --tls- flags");
+                 "file with this process's certificate chain in PEM; read again when it changes, "
+                 "like all files of --tls- flags");
   app.add_option("--tls-key", s.tls.key, "file with the certificate's key in PEM");
   app.add_option("--tls-ca", s.tls.ca,
                  "file with CA certificates in PEM: coordinator and workers speak TLS and require "

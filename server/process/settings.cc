@@ -158,8 +158,7 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
                  "part of those 80 %, if several workers share the machine")
       ->check(Between(0.001, 1.0));
   app.add_option("--data-root", s.data_root,
-                 "the coordinator's --data-root as this worker sees it, for files of jobs; not "
-                 "given: no folder");
+                 "the coordinator's --data-root as this worker sees it; not given: no folder");
   app.add_option("--model-dir", s.model_dir,
                  "folder of models, each a folder of its name; not given: no models");
   AddBytes(app, "--model-memory", s.model_memory_bytes,

@@ -2,7 +2,7 @@
 // operator's token. The coordinator's calls to a worker have tokens that only those two can make.
 //
 //   const auto token = ReadTokenFile("/run/secrets/join");      // coordinator and worker
-//   AddJoinToken(context, *token);                              // worker, for Register
+//   AddJoinToken(context, *token);                              // worker, with Register
 //   CheckJoinToken(context, *token);                            // coordinator
 //   CheckPeerName(context, "worker");                           // coordinator, with TLS
 //

@@ -318,7 +318,7 @@ void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& with
 }
 
 absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline deadline,
-                                              const std::function<void(int)>& tell) {
+                                              const std::function<void(int)>& report) {
   Scheduler& s = *scheduler_;
   MutexLock lock(s.mutex_);
   int reported = -1;
@@ -343,7 +343,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
       const int before = s.JobsBefore(*job_);
       if (before != std::exchange(reported, before)) {
         lock.unlock();
-        tell(before);
+        report(before);
         lock.lock();
         continue;
       }

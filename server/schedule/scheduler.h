@@ -1,7 +1,7 @@
 // Gives workers to jobs.
 //
 //   auto place = scheduler.Enter(request);         // RESOURCE_EXHAUSTED when the queue is full
-//   auto grant = place->Await(stop, deadline, tell);   // workers, in the order of their ranks
+//   auto grant = place->Await(stop, deadline, report);   // workers, in the order of their ranks
 //   ...
 //   place->GiveBack();                             // workers were lost: frees the others
 //   place->WaitAgain(sizes, without);              // the job goes before all others
@@ -65,11 +65,11 @@ class Scheduler {
     Place& operator=(Place&&) = delete;
     ~Place();
 
-    // Calls `tell`, which must not block, with the number of jobs before this one: after a moment,
-    // and again when the number changes. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the deadline, or the
-    // stop's reason.
+    // Calls `report`, which must not block, with the number of jobs before this one: after a
+    // moment, and again when the number changes. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the
+    // deadline, or the stop's reason.
     absl::StatusOr<Grant> Await(const JobStop& stop, Deadline deadline,
-                                const std::function<void(int)>& tell);
+                                const std::function<void(int)>& report);
 
     // Gives the workers back; WaitAgain must follow before Await.
     void GiveBack();
