@@ -1,7 +1,4 @@
 // The models of a folder. Each model is a folder in it.
-//
-//   ModelCatalog catalog("/srv/models");
-//   ASSIGN_OR_RETURN(const EncoderFolder model, catalog.Open("slide_encoder"));
 #pragma once
 
 #include <string>

@@ -1,8 +1,4 @@
 // Watches the expiry of certificates and reports it to /metrics and the log.
-//
-//   CertificateWatch watch({{.name = "service", .flag = "--tls-cert", .path = "tls.crt"}});
-//   watch.Show("http", pem);  // by a server that reads its own files
-//   for (const auto& [certificate, seconds] : watch.Ends()) ...
 #pragma once
 
 #include <chrono>

@@ -1,8 +1,6 @@
 // The HTTP port, by libmicrohttpd: a few paths that answer GET and HEAD. A connection has one
 // request and ends after 5 s of silence; silent connections do not delay others. With a certificate
 // it is HTTPS. The files are checked once a second; new ones count for new connections.
-//
-//   auto http = HttpEndpoint::Start("127.0.0.1", 8002, {{"/livez", handler}});
 #pragma once
 
 #include <functional>

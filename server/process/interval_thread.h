@@ -1,6 +1,4 @@
 // A thread that calls a function at intervals.
-//
-//   watch_.emplace(std::chrono::seconds(1), [this](const std::stop_token&) { Look(); });
 #pragma once
 
 #include <chrono>

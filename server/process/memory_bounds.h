@@ -1,7 +1,4 @@
 // Fits the coordinator's bounds of memory into the memory that its process may use.
-//
-//   MemoryBound bounds[] = {{"--stream-memory", given, true}, {"order cache", by_default}};
-//   RETURN_IF_ERROR(FitMemoryBounds(UsableMemoryBytes(), bounds));  // lowers the order cache
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,5 @@
-// Reads a small file whole: tokens, a configuration.
-//
-//   const auto text = ReadRegularFile("/run/secrets/tokens", 4 << 20);
-//
-// Pipes, which block, and devices, which may have no end, are refused. Links to files and memfds
+// Reads a small file whole: tokens, a configuration. Pipes, which block, and devices, which may
+// have no end, are refused. Links to files and memfds
 // (/proc/PID/fd/N) are accepted.
 #pragma once
 

@@ -1,8 +1,4 @@
 // Reads and checks the files of a certificate, its key and an authority together.
-//
-//   const TlsFiles files{.cert = "tls.crt", .key = "tls.key", .ca = "ca.crt"};
-//   ASSIGN_OR_RETURN(const TlsTexts texts, ReadTlsFiles(files));
-//   ASSIGN_OR_RETURN(const std::string identity, IdentityOf(files, texts));
 #pragma once
 
 #include <cstddef>
