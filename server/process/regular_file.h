@@ -1,6 +1,5 @@
-// Reads a small file whole: tokens, a configuration. Pipes, which block, and devices, which may
-// have no end, are refused. Links to files and memfds
-// (/proc/PID/fd/N) are accepted.
+// Reads a small file whole: tokens, a configuration. Refuses pipes, which block, and devices, which
+// may have no end. Accepts links to files and memfds (/proc/PID/fd/N).
 #pragma once
 
 #include <cstddef>
