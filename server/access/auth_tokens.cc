@@ -41,7 +41,7 @@ bool IsField(std::string_view name) {
   return std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
 }
 
-// Messages quote nothing of the line but names of fields: it holds a secret.
+// Messages quote only names of fields: the line has a secret.
 absl::StatusOr<nlohmann::json> EntryOf(const std::string& line) {
   auto entry = ParseWatchedJson(line, "the line");
   if (const auto twice = FieldOf(entry.status()); twice && IsField(twice->field)) {
@@ -51,7 +51,7 @@ absl::StatusOr<nlohmann::json> EntryOf(const std::string& line) {
   for (const auto& [field, value] : entry->items()) {
     if (IsField(field)) continue;
     return Wrong(
-        "has a field that is none of name, role, token, sha256, jobs, tokens, bytes, root");
+        "has an unknown field, must be name, role, token, sha256, jobs, tokens, bytes or root");
   }
   return entry;
 }
@@ -72,7 +72,6 @@ absl::StatusOr<int64_t> LimitOf(const nlohmann::json& entry, const char* field) 
   return found->get<int64_t>();
 }
 
-// Beneath another, or "." for that one itself.
 bool IsFolder(std::string_view path) {
   if (path == ".") return true;
   for (std::string_view rest = path; true;) {
@@ -86,18 +85,16 @@ bool IsFolder(std::string_view path) {
 
 absl::StatusOr<Caller> CallerOf(const nlohmann::json& entry) {
   Caller caller;
-  auto name = TextOf(entry, "name");
-  if (!name.ok()) return name.status();
-  if (name->empty() || name->size() > kMostNameBytes || !Printable(*name)) {
+  ASSIGN_OR_RETURN(caller.name, TextOf(entry, "name"));
+  if (caller.name.empty() || caller.name.size() > kMostNameBytes || !Printable(caller.name)) {
     return Wrong(absl::StrCat("name must have 1 to ", kMostNameBytes,
                               " printable ASCII characters without spaces"));
   }
-  caller.name = caller.turns = *std::move(name);
-  const auto role = TextOf(entry, "role");
-  if (!role.ok()) return role.status();
+  caller.turns = caller.name;
+  ASSIGN_OR_RETURN(const std::string role, TextOf(entry, "role"));
   bool known = false;
   for (const Role one : {Role::kSubmit, Role::kObserve, Role::kAdmin}) {
-    if (NameOf(one) != *role) continue;
+    if (NameOf(one) != role) continue;
     caller.role = one;
     known = true;
   }
@@ -105,19 +102,15 @@ absl::StatusOr<Caller> CallerOf(const nlohmann::json& entry) {
   for (const auto& [field, limit] :
        {std::pair("jobs", &caller.quota.jobs), std::pair("tokens", &caller.quota.tokens),
         std::pair("bytes", &caller.quota.bytes)}) {
-    const auto given = LimitOf(entry, field);
-    if (!given.ok()) return given.status();
-    *limit = *given;
+    ASSIGN_OR_RETURN(*limit, LimitOf(entry, field));
   }
   if (entry.contains("root")) {
-    auto folder = TextOf(entry, "root");
-    if (!folder.ok()) return folder.status();
-    if (!IsFolder(*folder)) {
+    ASSIGN_OR_RETURN(caller.folder, TextOf(entry, "root"));
+    if (!IsFolder(caller.folder)) {
       return Wrong(
           "root must be a folder beneath --data-root, without .. and without / at its "
           "ends, or . for all of it");
     }
-    caller.folder = *std::move(folder);
   }
   return caller;
 }
@@ -138,28 +131,24 @@ absl::string_view NameOf(Role role) {
 
 absl::Status AuthTokens::AddLine(const std::string& line, Table& table) {
   ASSIGN_OR_RETURN(const nlohmann::json entry, EntryOf(line));
-  auto caller = CallerOf(entry);
-  if (!caller.ok()) return caller.status();
+  ASSIGN_OR_RETURN(Caller caller, CallerOf(entry));
   if (entry.contains("token") == entry.contains("sha256")) {
     return Wrong("must have one of token and sha256");
   }
-  Entry added{.caller = *std::move(caller)};
+  Entry added{.caller = std::move(caller)};
   if (entry.contains("token")) {
-    const auto token = TextOf(entry, "token");
-    if (!token.ok()) return token.status();
-    if (token->size() < kLeastTokenBytes || token->size() > kMostTokenBytes || !Printable(*token)) {
+    ASSIGN_OR_RETURN(const std::string token, TextOf(entry, "token"));
+    if (token.size() < kLeastTokenBytes || token.size() > kMostTokenBytes || !Printable(token)) {
       return Wrong(absl::StrCat("token must have ", kLeastTokenBytes, " to ", kMostTokenBytes,
                                 " printable ASCII characters without spaces"));
     }
-    SHA256(reinterpret_cast<const unsigned char*>(token->data()), token->size(),
-           added.digest.data());
+    SHA256(reinterpret_cast<const unsigned char*>(token.data()), token.size(), added.digest.data());
   } else {
-    const auto text = TextOf(entry, "sha256");
-    if (!text.ok()) return text.status();
-    if (text->size() != 64 || !std::all_of(text->begin(), text->end(), absl::ascii_isxdigit)) {
+    ASSIGN_OR_RETURN(const std::string text, TextOf(entry, "sha256"));
+    if (text.size() != 64 || !std::all_of(text.begin(), text.end(), absl::ascii_isxdigit)) {
       return Wrong("sha256 must have 64 hexadecimal digits");
     }
-    const std::string digest = absl::HexStringToBytes(*text);
+    const std::string digest = absl::HexStringToBytes(text);
     std::copy(digest.begin(), digest.end(), added.digest.begin());
   }
   for (const Entry& other : table) {
@@ -204,10 +193,10 @@ absl::StatusOr<std::unique_ptr<AuthTokens>> AuthTokens::Read(const std::string& 
 
 AuthTokens::~AuthTokens() = default;
 
-// A file that is replaced while it is read has another version when it is looked at next.
+// A file replaced during a read has another version at the next look.
 absl::Status AuthTokens::ReadAgain() {
   struct stat found = {};
-  if (stat(path_.c_str(), &found) != 0) found = {};  // reading it says why
+  if (stat(path_.c_str(), &found) != 0) found = {};  // ReadRegularFile returns the error
   const Version version = {.seconds = found.st_mtim.tv_sec,
                            .nanoseconds = found.st_mtim.tv_nsec,
                            .change_seconds = found.st_ctim.tv_sec,
@@ -221,8 +210,8 @@ absl::Status AuthTokens::ReadAgain() {
   if (!table.ok()) {
     return Wrong(absl::StrCat("--auth-token-file: ", path_, " ", table.status().message()));
   }
-  version_ = version;  // one that could not be read is looked at again
-  told_ = absl::OkStatus();
+  version_ = version;  // only of a good file: the next look reads a wrong one again
+  logged_ = absl::OkStatus();
   if (again) spdlog::info("--auth-token-file: read again, {} tokens", table->size());
   auto made = std::make_shared<const Table>(*std::move(table));
   const MutexLock lock(mutex_);
@@ -237,7 +226,7 @@ std::shared_ptr<const AuthTokens::Table> AuthTokens::Current() const {
 
 void AuthTokens::Look() {
   const MutexLock lock(looking_);
-  if (absl::Status status = ReadAgain(); !status.ok() && status != std::exchange(told_, status)) {
+  if (absl::Status status = ReadAgain(); !status.ok() && status != std::exchange(logged_, status)) {
     spdlog::error("{}; the tokens stay as they were", std::string(status.message()));
   }
 }
@@ -257,7 +246,7 @@ absl::StatusOr<Caller> AuthTokens::Find(std::string_view authorization) const {
     if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
   }
   if (found == nullptr || token.empty()) {
-    return wire::ErrorOf(wire::reason::kAuthToken, "the token is none of the service's");
+    return wire::ErrorOf(wire::reason::kAuthToken, "the token is unknown");
   }
   return found->caller;
 }

@@ -1,4 +1,4 @@
-// The tokens of --auth-token-file: whose they are. The file has a JSON object on each line:
+// The callers of --auth-token-file. The file has a JSON object on each line:
 //
 //   {"name": "lab", "role": "submit", "token": "...", "jobs": 8, "tokens": 100000000}
 //   {"name": "night", "role": "submit", "token": "...", "root": "night/slides"}
@@ -7,11 +7,10 @@
 //   auto tokens = AuthTokens::Read("/run/secrets/tokens");
 //   auto caller = (*tokens)->Find("Bearer ...");        // with each call
 //
-// An empty file lets nobody in. A thread looks once a second whether the file has changed, and
-// reads it again, so no call waits for it; one that is wrong then is named in the log, and the
-// tokens stay as they were. A name may have several tokens, so that one can be replaced by another:
-// role, quota and root must be the same. Tokens are kept as SHA-256, and never part of a message or
-// of a log.
+// An empty file refuses every caller. A thread checks the file once a second and reads it again if
+// it has changed, so calls never wait for the file. If the new text is wrong, the log has the error
+// and the old tokens stay. A name may have several tokens of the same role, quota and root, so that
+// an operator can replace one. Tokens are kept as SHA-256 and never appear in messages or logs.
 #pragma once
 
 #include <array>
@@ -33,17 +32,15 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class AuthTokens {
  public:
-  // INVALID_ARGUMENT, naming file, line and field.
   static absl::StatusOr<std::unique_ptr<AuthTokens>> Read(
       const std::string& path,
       std::chrono::milliseconds look_again = std::chrono::milliseconds(1000));
   ~AuthTokens();
 
-  // By the value of an `authorization` header; empty: there is none. UNAUTHENTICATED (AUTH_TOKEN).
-  // Takes as long whichever token it is.
+  // authorization: value of the header; empty: not given. UNAUTHENTICATED (AUTH_TOKEN). Takes the
+  // same time for every token.
   absl::StatusOr<Caller> Find(std::string_view authorization) const;
 
-  // Looks at the file now.
   void Look();
 
  private:
@@ -67,10 +64,10 @@ class AuthTokens {
   std::shared_ptr<const Table> Current() const;
 
   const std::string path_;
-  // One look at a time. Callers take mutex_ alone: the file may be slow.
+  // Held while the file is read, which may be slow. Callers take only mutex_.
   Mutex looking_ ABSL_ACQUIRED_BEFORE(mutex_);
-  Version version_ ABSL_GUARDED_BY(looking_);    // of what table_ was read from
-  absl::Status told_ ABSL_GUARDED_BY(looking_);  // the error that the log has
+  Version version_ ABSL_GUARDED_BY(looking_);      // of the file that table_ was read from
+  absl::Status logged_ ABSL_GUARDED_BY(looking_);  // the last error
   mutable Mutex mutex_;
   std::shared_ptr<const Table> table_ ABSL_GUARDED_BY(mutex_);
   std::optional<IntervalThread> watch_;  // last: it uses all of the above

@@ -1,4 +1,4 @@
-// Who makes a call on the public port, and what it may do.
+// A caller of the public port: its name, role and quota.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace hilbert_ring::server {
 
 enum class Role {
-  kSubmit,   // jobs of its own: run, see and cancel them
+  kSubmit,   // runs, sees and cancels jobs of its own
   kObserve,  // sees all jobs, and metrics
   kAdmin,    // both, and cancels all jobs
 };
@@ -20,10 +20,10 @@ absl::string_view NameOf(Role role);
 inline constexpr std::initializer_list<Role> kAnyRole = {Role::kSubmit, Role::kObserve,
                                                          Role::kAdmin};
 
-// More is not counted apart: so large a job is beyond every quota of bytes.
+// The largest quota. A larger job counts as one byte more, so that sums do not overflow.
 inline constexpr int64_t kMostQuotaBytes = int64_t{1} << 50;
 
-// What jobs of one name may take together, waiting ones included. 0: any amount.
+// Limits of one name's jobs together, waiting ones included. 0: any amount.
 struct Quota {
   int64_t jobs = 0;
   int64_t tokens = 0;
@@ -33,12 +33,11 @@ struct Quota {
 };
 
 struct Caller {
-  std::string name;  // whose jobs they are; empty where callers are not told apart
+  std::string name;  // owner of its jobs; empty: without tokens and certificates
   Role role = Role::kSubmit;
   Quota quota;
-  // Beneath the data root, of its files; "." is the root itself, empty a folder of its name.
-  std::string folder;
-  std::string turns;  // by what the scheduler tells callers apart: the name, else the host
+  std::string folder;  // of its files, beneath the data root; ".": the root; empty: `name`
+  std::string turns;   // the scheduler shares workers between these: the name, else the host
 };
 
 }  // namespace hilbert_ring::server

@@ -27,7 +27,7 @@ std::string_view ValueOf(const Metadata& metadata, const char* key) {
 }
 
 // The first alternative name of the caller's certificate, else its common name; empty without a
-// certificate. UNAUTHENTICATED (PEER_NAME) for one that has no name: its jobs would be everybody's.
+// certificate. UNAUTHENTICATED (PEER_NAME) without a name: its jobs would have no owner.
 absl::StatusOr<std::string> CertificateName(const grpc::ServerContextBase& context) {
   const auto peer = context.auth_context();
   if (peer == nullptr) return "";
@@ -36,12 +36,12 @@ absl::StatusOr<std::string> CertificateName(const grpc::ServerContextBase& conte
     return std::string(names.front().data(), names.front().size());
   }
   if (peer->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME).empty()) return "";
-  return wire::ErrorOf(wire::reason::kPeerName,
-                       "the caller's certificate has neither an alternative name nor a common name "
-                       "to whom its jobs could belong");
+  return wire::ErrorOf(
+      wire::reason::kPeerName,
+      "the caller's certificate has neither an alternative name nor a common name");
 }
 
-// "Basic" and base64 of "name:token" as "Bearer token"; others as they are.
+// Turns "Basic" and base64 of "name:token" into "Bearer token"; leaves other values as they are.
 std::string AsBearer(std::string_view authorization) {
   absl::string_view rest(authorization.data(), authorization.size());
   std::string name_and_token;

@@ -1,7 +1,6 @@
-// Who makes a call, and whether it may: by token where there are tokens, else by certificate, else
-// all callers are one.
+// The caller of a call: by token, else by certificate; without either, all callers are one.
 //
-//   auto caller = callers.Of(context);                                  // in each handler
+//   auto caller = callers.Of(context);  // in each handler
 //   if (caller.ok()) status = CheckRole(*caller, {Role::kSubmit, Role::kAdmin}, "run jobs");
 #pragma once
 
@@ -25,19 +24,17 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class Callers {
  public:
-  // tokens: null where none are asked for.
+  // tokens: null if the service requires no token.
   explicit Callers(std::unique_ptr<AuthTokens> tokens) : tokens_(std::move(tokens)) {}
 
-  // UNAUTHENTICATED: AUTH_TOKEN, or PEER_NAME for a certificate without a name. This must outlive
-  // the caller.
+  // UNAUTHENTICATED: AUTH_TOKEN, or PEER_NAME for a certificate without a name.
   absl::StatusOr<Caller> Of(const grpc::ServerContextBase& context);
 
-  // By the Authorization header of an HTTP request, whose scheme may be Basic as well: the token is
-  // the password then. Where no tokens are asked for all observe. UNAUTHENTICATED (AUTH_TOKEN).
+  // Reads the Authorization header of an HTTP request: Bearer, or Basic with the token as password.
+  // Every caller observes if the service requires no token. UNAUTHENTICATED (AUTH_TOKEN).
   absl::StatusOr<Caller> OfHttp(std::string_view authorization);
 
-  // By the header of a call: whether it may be made at all. UNAUTHENTICATED (AUTH_TOKEN).
-  absl::Status CheckCaller(std::string_view authorization);
+  absl::Status CheckCaller(std::string_view authorization);  // AUTH_TOKEN
 
   bool ask_for_tokens() const { return tokens_ != nullptr; }
 
@@ -50,9 +47,9 @@ absl::Status CheckRole(const Caller& caller, absl::Span<const Role> roles,
                        absl::string_view do_what);
 
 // Refuses calls without a token of methods that no handler of ours checks, reflection above all.
-// Those of `own` services, each "/package.Service/", and health pass: the handlers say more, and
-// probes have no token. `callers` must outlive it. refused: told of each call that is, by threads
-// of gRPC's.
+// Calls of the `own` services, each "/package.Service/", pass because their handlers check them;
+// calls of health pass because probes have no token. `callers` must outlive it. gRPC's threads call
+// `refused` for each refused call.
 std::shared_ptr<grpc::AuthMetadataProcessor> TokenCheck(
     Callers& callers, std::vector<std::string> own,
     std::function<void(const absl::Status& why)> refused);

@@ -15,7 +15,7 @@ absl::Status CheckAlone(const Caller& caller, absl::string_view what, int64_t as
                                     caller.name, " is ", limit));
 }
 
-// Neither sum nor difference overflows: all are of admitted jobs, below 2^62.
+// Neither sum nor difference overflows: admitted jobs keep each value below 2^62.
 absl::Status CheckTogether(const Caller& caller, absl::string_view what, int64_t taken,
                            int64_t asked, int64_t limit) {
   if (limit == 0 || taken <= limit - asked) return absl::OkStatus();

@@ -1,7 +1,7 @@
-// What the jobs of each name take together.
+// Tokens, bytes and jobs that each name has reserved.
 //
-//   // Until the share goes:
 //   auto share = quotas.Reserve(caller, {.tokens = spec.tokens, .bytes = bytes});
+//   ...   // until the share is destroyed
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe. Must outlive what is reserved of it.
+// Thread-safe. Must outlive its shares.
 class Quotas {
  public:
   struct Demand {
@@ -23,7 +23,6 @@ class Quotas {
     int64_t bytes = 0;
   };
 
-  // A job's part; given back with it.
   class Share {
    public:
     Share(Share&& other) noexcept
@@ -42,8 +41,8 @@ class Quotas {
     Demand job_;
   };
 
-  // OUT_OF_RANGE (OVER_QUOTA) when the job alone is beyond the caller's quota; RESOURCE_EXHAUSTED
-  // (QUOTA) when it is with those that the caller has.
+  // OUT_OF_RANGE (OVER_QUOTA) if the job alone exceeds the caller's quota; RESOURCE_EXHAUSTED
+  // (QUOTA) if it does so together with the caller's other jobs.
   absl::StatusOr<Share> Reserve(const Caller& caller, const Demand& job);
 
  private:
@@ -51,7 +50,7 @@ class Quotas {
     int64_t jobs = 0, tokens = 0, bytes = 0;
   };
   Mutex mutex_;
-  std::map<std::string, Taken> taken_ ABSL_GUARDED_BY(mutex_);  // of names that have jobs
+  std::map<std::string, Taken> taken_ ABSL_GUARDED_BY(mutex_);  // names with jobs
 };
 
 }  // namespace hilbert_ring::server

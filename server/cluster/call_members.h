@@ -1,4 +1,4 @@
-// One unary call to every member of a ring at once.
+// Sends one unary call to every member of a ring at once.
 #pragma once
 
 #include <functional>
@@ -22,15 +22,14 @@
 
 namespace hilbert_ring::server {
 
-// Payload of an error that a worker gave: the worker's address.
+// Payloads of an error with a worker's address: of the worker that returned the error, or of the
+// worker that did not answer or not as a worker does.
 inline constexpr char kComplainant[] = "hilbert-ring/complainant";
-// Likewise, where it was not the worker that gave the error: it did not answer, or not as a worker
-// does.
 inline constexpr char kUnreached[] = "hilbert-ring/unreached";
 
 // Calls `start(stub, context, request, response, done)` for every member and waits for all answers,
-// by rank. The first error, naming its worker (also as kComplainant), ends the others; so does the
-// stop, with its reason, and a member that leaves (UNAVAILABLE), which may never answer.
+// by rank. The first error, with its worker's name and payload, ends the other calls; so does the
+// stop, or a member that leaves (UNAVAILABLE) because it may never answer.
 //   call, start: "CloseRing", [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
 template <typename Request, typename Response, typename Start>
 absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,
@@ -81,7 +80,8 @@ absl::Status CallMembers(const Members& members, const std::vector<Request>& req
       answers.changed.notify_all();
     });
   }
-  MutexLock lock(answers.mutex);  // after the callbacks, which take the mutex: released before them
+  // Released before the callbacks above are destroyed, which take the mutex.
+  MutexLock lock(answers.mutex);
   // Every call has a deadline, so all answer.
   answers.changed.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answers.mutex) {
     return answers.count == members.size() || !answers.first_error.ok();

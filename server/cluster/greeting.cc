@@ -14,8 +14,7 @@ namespace {
 constexpr auto kAnswerLimit = std::chrono::seconds(2);
 constexpr auto kFirstPause = std::chrono::milliseconds(250);
 constexpr auto kLongestPause = std::chrono::seconds(10);
-// Of a worker that has answered before: one may fail where its machine has much else to do.
-constexpr int kMostMisses = 2;
+constexpr int kMostMisses = 2;  // in a row: a busy machine may miss one call
 
 }  // namespace
 
@@ -39,10 +38,6 @@ void Greeting::Continue() {
     if (answered_ && !membership_.Idle(*member_)) return;
     under_way_ = true;
   }
-  Call();
-}
-
-void Greeting::Call() {
   context_ = std::make_unique<grpc::ClientContext>();
   context_->set_deadline(OnSystemClock(Clock::now() + kAnswerLimit));
   AddCallToken(*context_, member_->secret, "Greet");
@@ -52,13 +47,13 @@ void Greeting::Call() {
 
 void Greeting::Ended(const grpc::Status& status) {
   const absl::Status answer = wire::FromGrpc(status);
-  bool missed = false;  // and not yet told
+  bool missed = false;  // and may miss it
   {
     const MutexLock lock(mutex_);
     missed = !answer.ok() && answered_ && ++misses_ < kMostMisses;
   }
   if (missed) {
-    // Called again with the next heartbeat.
+    // The next heartbeat calls again.
   } else if (answer.ok()) {
     membership_.Reached(*member_);
   } else if (absl::IsUnauthenticated(answer)) {

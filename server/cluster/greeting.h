@@ -1,6 +1,6 @@
-// Reaches a worker at the address that it says, before it gets jobs: one that only sends heartbeats
-// (no --host, an address translation, a firewall) would fail every job. One that waits for a job is
-// greeted again now and then: an entry of a translation ends, a firewall changes.
+// Calls a worker at its address before it gets jobs: a worker that only sends heartbeats (no
+// --host, an address translation, a firewall) fails every job. An idle worker gets calls again
+// because translations and firewalls change.
 //
 //   Greeting greeting(membership, member, std::chrono::seconds(10));
 //   greeting.Continue();                    // at each heartbeat
@@ -19,25 +19,22 @@ namespace hilbert_ring::server {
 
 class Greeting {
  public:
-  // The membership must outlive it. interval: between greetings of a worker that is up.
+  // `membership` must outlive it. interval: between calls to a worker that is up.
   Greeting(Membership& membership, std::shared_ptr<const Member> member, Clock::duration interval);
 
-  // Ends a call that is under way.
-  ~Greeting();
+  ~Greeting();  // cancels a call under way
 
-  // Calls the worker if no call is under way and the pause after the last one is over: until it has
-  // answered, a pause that grows; then the interval, and not while it works. Tells the membership
-  // how a call ended; of one that had answered, that the second in a row had no answer.
+  // Calls the worker if no call is under way and the pause is over. The pause grows until the
+  // worker answers; then it is `interval`, and a busy worker gets no call. Reports each result to
+  // the membership; a worker that has answered may miss one call.
   void Continue();
 
  private:
-  void Call();
   void Ended(const grpc::Status& status);
 
   Membership& membership_;
   const std::shared_ptr<const Member> member_;
   const Clock::duration interval_;
-  // The call's; used by one at a time.
   std::unique_ptr<grpc::ClientContext> context_;
   v1::GreetRequest request_;
   v1::GreetResponse response_;

@@ -1,12 +1,11 @@
-// Which process listens at a port, by the kernel's account.
+// Whether a process listens at a port, from /proc.
 #pragma once
 
 #include <sys/types.h>
 
 namespace hilbert_ring::server {
 
-// Whether the process has a TCP socket that listens at the port. False as well where /proc does not
-// tell.
+// False if /proc cannot be read.
 bool ListensAt(pid_t pid, int port);
 
 }  // namespace hilbert_ring::server

@@ -21,10 +21,10 @@ namespace {
 
 constexpr size_t kMostSeats = 4096;
 constexpr std::chrono::milliseconds kJoiningInterval{20};
-constexpr std::chrono::milliseconds kFirstRest{1000};
-constexpr std::chrono::milliseconds kLongestRest{60'000};
+constexpr std::chrono::milliseconds kFirstBackoff{1000};
+constexpr std::chrono::milliseconds kLongestBackoff{60'000};
 
-// Of the host at which the worker was reached: what it says names no other.
+// At the host that answered: a worker cannot name another host.
 std::string MetricsAddress(const Member& member) {
   constexpr int kMostPort = 65535;
   const size_t colon = member.address.rfind(':');
@@ -60,15 +60,12 @@ std::list<Membership::Seat>::iterator Membership::Find(const Member& member) {
                       [&](const Seat& seat) { return seat.member.get() == &member; });
 }
 
-std::list<Membership::Seat>::const_iterator Membership::Find(const Member& member) const {
-  return std::find_if(seats_.begin(), seats_.end(),
-                      [&](const Seat& seat) { return seat.member.get() == &member; });
-}
-
 bool Membership::Idle(const Member& member) const {
   const MutexLock lock(mutex_);
-  const auto seat = Find(member);
-  return seat != seats_.end() && seat->state == v1::ClusterWorker::STATE_UP && seat->job_id.empty();
+  return std::any_of(seats_.begin(), seats_.end(), [&member](const Seat& seat) {
+    return seat.member.get() == &member && seat.state == v1::ClusterWorker::STATE_UP &&
+           seat.job_id.empty();
+  });
 }
 
 absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Heartbeat& heartbeat) {
@@ -147,7 +144,7 @@ void Membership::Reached(const Member& member) {
       "another process registered at its address");
   if (joined) {
     LogEvent(spdlog::level::info, "worker answers again", {{"worker", member.address}});
-    TellChange();
+    NotifyChange();
     hooks_.closed(member);
     return;
   }
@@ -161,7 +158,7 @@ void Membership::Reached(const Member& member) {
     spdlog::error("worker {} failed its self-test and gets no jobs: {}", member.address,
                   member.self_test);
   }
-  TellChange();
+  NotifyChange();
   hooks_.joined(member);
 }
 
@@ -181,13 +178,13 @@ void Membership::NotReached(const Member& member, const std::string& why) {
   }
   if (const auto unreached = known ? std::nullopt : unreached_.Note(time_.Now())) {
     spdlog::warn(
-        "worker {} {} but gets no jobs, for it cannot be reached at this address{}: {} (is its "
-        "--host right? such workers since the last such line: {})",
-        member.address, was_up ? "is there" : "registered", was_up ? " any more" : "", why,
+        "worker {} {} but gets no jobs because it cannot be reached at this address{}: {} (check "
+        "its --host; such workers since the last such line: {})",
+        member.address, was_up ? "beats" : "registered", was_up ? " any more" : "", why,
         *unreached);
   }
   if (was_up) {
-    TellChange();
+    NotifyChange();
     hooks_.closed(member);
   }
   hooks_.failed(member);
@@ -202,7 +199,7 @@ v1::HeartbeatReply Membership::ReplyTo(const Member& member) const {
     if (seat.member.get() != &member) continue;
     reply.set_up(seat.state != v1::ClusterWorker::STATE_JOINING);
     reply.set_reason(seat.reason);
-    // It hears soon that it was reached.
+    // Its next heartbeat gets `up`.
     if (!reply.up() && time_.Now() - seat.registered < timeout_ / 2) {
       reply.set_interval_ms(kJoiningInterval.count());
     }
@@ -211,20 +208,20 @@ v1::HeartbeatReply Membership::ReplyTo(const Member& member) const {
 }
 
 void Membership::Failed(const Member& member, const std::string& why) {
-  std::chrono::milliseconds rest = kFirstRest;
+  std::chrono::milliseconds backoff = kFirstBackoff;
   {
     const MutexLock lock(mutex_);
     const auto seat = Find(member);
-    if (seat == seats_.end()) return;  // it has left: nobody gives it jobs
-    for (int i = 0; i < seat->failures && rest < kLongestRest; ++i) rest *= 2;
-    rest = std::min(rest, kLongestRest);
+    if (seat == seats_.end()) return;  // it has left
+    for (int i = 0; i < seat->failures && backoff < kLongestBackoff; ++i) backoff *= 2;
+    backoff = std::min(backoff, kLongestBackoff);
     ++seat->failures;
     seat->reason =
         absl::StrCat("failed ", seat->failures, " jobs in a row: ", wire::EscapeControls(why));
-    member.backs_off_until = (time_.Now() + rest).time_since_epoch();
+    member.backs_off_until = (time_.Now() + backoff).time_since_epoch();
   }
-  spdlog::warn("worker {} gets no jobs for {} ms, for it failed one: {}", member.address,
-               rest.count(), why);
+  spdlog::warn("worker {} gets no jobs for {} ms because it failed one: {}", member.address,
+               backoff.count(), why);
   hooks_.failed(member);
 }
 
@@ -258,7 +255,7 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
     joined = seat->joined;
   }
   const bool sees = !data_mark_.empty() && heartbeat.data_mark() == data_mark_;
-  if (member.sees_data_root.exchange(sees) != sees) TellChange();
+  if (member.sees_data_root.exchange(sees) != sees) NotifyChange();
   if (heartbeat.draining()) Close(member, v1::ClusterWorker::STATE_DRAINING);
   if (joined) hooks_.beat(member, heartbeat);
   return true;
@@ -277,13 +274,12 @@ void Membership::Leave(const Member& member) {
 bool Membership::Quarantine(const Member& member) {
   if (!Close(member, v1::ClusterWorker::STATE_QUARANTINED)) return false;
   spdlog::error(
-      "worker {} sent a wrong row and gets no more jobs: start it anew, on another "
-      "machine if it happens again",
+      "worker {} sent wrong rows and gets no more jobs: restart it, on another machine if this "
+      "happens again",
       member.address);
   return true;
 }
 
-// False when it took no jobs before.
 bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
   {
     const MutexLock lock(mutex_);
@@ -291,7 +287,7 @@ bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_UP) return false;
     seat->state = state;
   }
-  TellChange();
+  NotifyChange();
   hooks_.closed(member);
   return true;
 }
@@ -311,7 +307,6 @@ void Membership::Drop(const Chosen& chosen, std::string_view why) {
     for (const Seat& seat : seats_) gone.erase(seat.member->address);
   }
   for (const Seat& seat : dropped) {
-    // Of one that never joined there was no line.
     const bool joined = seat.joined;
     const std::string_view drained =
         seat.member->left_in_order ? "it was stopped, and drained" : why;
@@ -321,14 +316,14 @@ void Membership::Drop(const Chosen& chosen, std::string_view why) {
               {"job", seat.job_id},
               {"seconds", SecondsBetween(seat.registered, time_.Now())}});
     seat.member->departed.request_stop();
-    TellChange();
+    NotifyChange();
     if (joined) hooks_.left(*seat.member);
   }
   for (const std::string& address : gone) hooks_.gone(address);
 }
 
 void Membership::DropSilent() {
-  // Whoever was silent while this process itself did not run may have spoken all the same.
+  // Heartbeats may wait to be read if this process was suspended.
   const Clock::time_point now = Clock::now();
   const bool slept = now - std::exchange(awake_, now) > timeout_ / 2;
   if (slept) return;
@@ -336,7 +331,7 @@ void Membership::DropSilent() {
   Drop([&](const Seat& seat) { return latest - seat.beat > timeout_; }, "its heartbeats stopped");
 }
 
-void Membership::TellChange() {
+void Membership::NotifyChange() {
   const MutexLock lock(mutex_);
   ++changes_;
   changed_.notify_all();
@@ -394,9 +389,9 @@ std::vector<v1::ClusterWorker> Membership::Describe() const {
     worker.set_memory_resident_bytes(seat.resident_bytes);
     worker.set_seconds_since_heartbeat(SecondsBetween(seat.beat, time_.Now()));
     worker.set_job_id(seat.job_id);
-    const bool rests = seat.state == v1::ClusterWorker::STATE_UP &&
-                       seat.member->backs_off_until.load() > time_.Now().time_since_epoch();
-    worker.set_state(rests ? v1::ClusterWorker::STATE_BACKING_OFF : seat.state);
+    const bool backs_off = seat.state == v1::ClusterWorker::STATE_UP &&
+                           seat.member->backs_off_until.load() > time_.Now().time_since_epoch();
+    worker.set_state(backs_off ? v1::ClusterWorker::STATE_BACKING_OFF : seat.state);
     worker.set_reason(seat.reason);
     worker.set_transport(seat.member->transport);
     worker.set_metrics_address(MetricsAddress(*seat.member));

@@ -1,9 +1,9 @@
-// The workers that are there. A worker registers with its first heartbeat, joins when it has been
-// reached at its address (greeting.h), gets no jobs while it cannot be reached there any more, and
-// leaves when its stream ends or its heartbeats stop.
+// The registered workers. A worker registers with its first heartbeat, joins when it answers at its
+// address (greeting.h), gets no jobs while it does not answer there, and leaves when its stream
+// ends or its heartbeats stop.
 //
-// Which of two processes is the worker of an address is settled by which of them answers there:
-// nothing that a process says of itself puts another out.
+// If two processes register one address, the process that answers there is the worker. Its own
+// claims never exclude another.
 #pragma once
 
 #include <atomic>
@@ -31,38 +31,34 @@
 
 namespace hilbert_ring::server {
 
-// One registration of one process; another one at the same address is another member.
 struct Member {
   std::string address;  // host:port
-  std::string secret;   // that calls to it are made with; the process and this one know it
+  std::string secret;   // of calls to it
   std::string device, kernel;
   std::string transport;  // of its rings
-  std::string self_test;  // why it failed; empty: it passed, else the worker gets no jobs
-  int http_port = 0;      // of its metrics; 0: none
+  std::string self_test;  // its failure, after which it gets no jobs; empty: passed
+  int http_port = 0;      // of its metrics; 0: no port
   int64_t memory_limit_bytes = 0;
-  int threads = 1;        // that compute a job; 0: a GPU does
+  int threads = 1;        // of a job; 0: a GPU
   int express_lanes = 1;  // for short jobs beside another, numbered from 1
   int64_t model_memory_bytes = 0;
   bool bfloat16_products = false;  // else its numbers are taken in float32
   mutable ModelVersions models;
-  // Calls may outlive the membership. The stub's go by the same channel.
-  std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<grpc::Channel> channel;  // of `stub`; calls may outlive the membership
   std::shared_ptr<v1::WorkerService::StubInterface> stub;
-  std::stop_source departed;  // requested when it leaves
-  // Before that, of one that drained: it had ended its jobs, or their streams tell.
-  mutable std::atomic<bool> left_in_order = false;
-  // It has found the mark of the coordinator's data root in its own.
-  mutable std::atomic<bool> sees_data_root = false;
-  // It failed jobs and gets none before; since the clock's epoch.
+  std::stop_source departed;                         // requested when it leaves
+  mutable std::atomic<bool> left_in_order = false;   // drained; set before `departed`
+  mutable std::atomic<bool> sees_data_root = false;  // it found the data root's mark in its own
+  // Since the clock's epoch. It gets no jobs before `backs_off_until` because it failed some;
+  // `worked_at` is the end of its last job without errors.
   mutable std::atomic<Clock::duration> backs_off_until = Clock::duration(0);
-  // It ended a job well last; likewise.
   mutable std::atomic<Clock::duration> worked_at = Clock::duration(0);
 };
 
 // Shared: jobs keep members that have left until their calls have ended.
 using Members = std::vector<std::shared_ptr<const Member>>;
 
-// Of the one that has most; 0 where one is a GPU, whose blocks take more; 1 where there is none.
+// The largest `threads`; 0 if a member is a GPU, whose blocks take more; 1 without members.
 int MostThreads(const Members& members);
 
 // Thread-safe.
@@ -70,72 +66,64 @@ class Membership {
  public:
   struct Hooks {
     // Called without locks held.
-    std::function<void(const Member&)> joined, left;       // of one that joined
-    std::function<void(const std::string& address)> gone;  // nobody is registered there any more
-    std::function<void(const Member&)> closed;  // it is there and takes no more jobs, or does again
-    std::function<void(const Member&)> failed;  // a job, or could not be reached
-    std::function<void(const Member&, const v1::Heartbeat&)> beat;  // of one that joined
-    // What calls to a worker at this address are made by; null: a connection over the network.
+    std::function<void(const Member&)> joined, left;                // `left` only after `joined`
+    std::function<void(const std::string& address)> gone;           // its last registration ended
+    std::function<void(const Member&)> closed;                      // stops or resumes taking jobs
+    std::function<void(const Member&)> failed;                      // a job, or it did not answer
+    std::function<void(const Member&, const v1::Heartbeat&)> beat;  // after `joined`
+    // Channel to a worker; null: a connection over the network.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& address)> dial;
   };
 
-  // A worker that is silent for `timeout` has left. calling: how workers are called.
+  // A worker leaves after `timeout` without a heartbeat.
   Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time = SystemTime(),
              Calling calling = {});
   ~Membership();
 
-  // Of the data root, which workers are to find in theirs. Before there are workers.
+  // Sets the file and text by which workers recognize the data root. Before the first Register.
   void SetDataMark(std::string file, std::string mark);
 
-  // Registers a worker, which joins when it is reached. FAILED_PRECONDITION when versions differ,
-  // INVALID_ARGUMENT for a heartbeat without address, RESOURCE_EXHAUSTED when too many are there.
+  // FAILED_PRECONDITION if versions differ, INVALID_ARGUMENT for a heartbeat without address,
+  // RESOURCE_EXHAUSTED beyond the limit of workers. The worker joins with Reached.
   absl::StatusOr<std::shared_ptr<const Member>> Register(const v1::Heartbeat& heartbeat);
 
-  // It answered at its address, or did not and why. Whoever was there before has left. One that
-  // works is let be. Workers that are not reached have a line of the log a minute, all together.
+  // The result of a call to its address. An answer removes other members of that address; a miss
+  // does not affect a busy worker. The log has at most a line a minute of all misses.
   void Reached(const Member& member);
   void NotReached(const Member& member, const std::string& why);
 
-  // It takes jobs, and works on none that SetJob told of.
   bool Idle(const Member& member) const;
 
-  // False when the member has left.
-  [[nodiscard]] bool Beat(const Member& member, const v1::Heartbeat& heartbeat);
+  [[nodiscard]] bool Beat(const Member& member, const v1::Heartbeat& heartbeat);  // false: left
 
-  // What a worker is told: when to beat again, whether it is up.
   v1::HeartbeatReply ReplyTo(const Member& member) const;
 
   void Leave(const Member& member);
 
-  // It sent what is wrong: it takes no more jobs until it is started anew. False when it took none
-  // any more: it had left or was leaving, and another process may have its address by now.
+  // Gives it no more jobs because it sent wrong rows. False if it already took no jobs: another
+  // process may have its address by now.
   bool Quarantine(const Member& member);
 
-  // It failed a job or a ring that others need not have failed: it rests for a second, twice as
-  // long each time in a row, for a minute at most.
+  // It failed a job or a ring that other workers need not fail: it backs off for 1 s, doubled for
+  // each failure in a row, 60 s at most.
   void Failed(const Member& member, const std::string& why);
 
-  // It failed a job that others may fail too: that is counted and logged, and it does not rest.
+  // It failed a job that other workers may fail too: counted and logged, without a backoff.
   void NoteFailure(const Member& member, const std::string& why);
 
-  // They ended a job well: what they failed before is forgotten.
-  void Worked(const Members& members);
+  void Worked(const Members& members);  // clears their failures
 
-  // Those that take jobs, in the order in which they registered. Of those that rest see
-  // backs_off_until.
-  Members Live() const;
+  Members Live() const;  // that take jobs, by registration; some may back off
 
-  // Addresses of those that joined and are registered, whatever they do.
-  std::vector<std::string> Joined() const;
+  std::vector<std::string> Joined() const;  // addresses, in any state
 
-  // How often members came, went, or stopped to take jobs: to be read before they are looked at.
+  // Counts arrivals, departures and stops of members. Read it before the members.
   int64_t changes() const;
 
-  // Until there is such news beyond `seen`, or the deadline; the stop's reason when it comes first.
+  // Waits until changes() differs from `seen`, the deadline or the stop, and returns its reason.
   absl::Status AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop);
 
-  // Says which job the members work on; an empty id: none.
-  void SetJob(const Members& members, const std::string& job_id);
+  void SetJob(const Members& members, const std::string& job_id);  // empty: idle
 
   std::vector<v1::ClusterWorker> Describe() const;
 
@@ -147,19 +135,17 @@ class Membership {
     v1::ClusterWorker::State state = v1::ClusterWorker::STATE_JOINING;
     Clock::time_point registered;
     std::string job_id;
-    std::string reason;   // why it is not up, or what it failed last
-    int failures = 0;     // in a row
-    bool joined = false;  // it was up
+    std::string reason;  // of its state, or its last failure
+    int failures = 0;    // in a row
+    bool joined = false;
   };
 
-  std::list<Seat>::const_iterator Find(const Member& member) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::list<Seat>::iterator Find(const Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool Close(const Member& member, v1::ClusterWorker::State state);
   void DropSilent();
-  void TellChange();
-  // Takes seats out under the lock, then tells everyone.
+  void NotifyChange();
+  // Removes seats under the lock, then calls the hooks without it.
   template <typename Chosen>
   void Drop(const Chosen& chosen, std::string_view why);
 
@@ -173,7 +159,7 @@ class Membership {
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   std::condition_variable_any changed_;
   int64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  Clock::time_point awake_ = Clock::now();  // when DropSilent was called last; its thread's
+  Clock::time_point awake_ = Clock::now();  // last DropSilent; of its thread
   IntervalThread dropper_;                  // last: it uses all of the above
 };
 

@@ -1,5 +1,4 @@
-// Workers' heartbeats: one stream, and one thread, for each worker. On a port that callers need not
-// reach.
+// Receives workers' heartbeats: one stream and one thread for each worker, on the workers' port.
 #pragma once
 
 #include <chrono>
@@ -17,8 +16,7 @@ namespace hilbert_ring::server {
 
 class MembershipService : public v1::MembershipService::Service {
  public:
-  // gate: whose streams may be open. join_token: what workers must have; peer_name: what their
-  // certificates must; empty: nothing. greet_interval: between greetings of an idle worker.
+  // join_token, peer_name: required of workers; empty: not required.
   MembershipService(Membership& membership, CallGate& gate, Metrics& metrics,
                     std::string join_token, std::string peer_name = "",
                     Clock::duration greet_interval = std::chrono::seconds(10))

@@ -1,4 +1,4 @@
-// Which versions of which models a worker has, as its heartbeats say.
+// The models that a worker has, from its heartbeats.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,6 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class ModelVersions {
  public:
-  // Of these, so many.
   void Set(const google::protobuf::RepeatedPtrField<v1::ModelVersion>& models) {
     constexpr int kMost = 256;
     const int count = std::min(models.size(), kMost);

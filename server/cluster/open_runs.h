@@ -1,11 +1,11 @@
-// The runs that are open, by number, for news of them that comes beside their streams: a stream
-// whose outputs the client does not read brings nothing that lies behind them.
+// The open runs by number. Heartbeats bring news of them because a run's own stream is blocked
+// while the client does not read its outputs.
 //
 //   auto place = runs.Enter({.failed = ..., .look = ...});
 //   open.set_run(place->number());
 //   ...
-//   runs.Tell(worker, failure);   // by whoever hears it
-//   runs.Look(now);               // by whoever hears of workers, again and again
+//   runs.Report(worker, failure);
+//   runs.Look(now);               // with each heartbeat
 #pragma once
 
 #include <chrono>
@@ -28,12 +28,9 @@ namespace hilbert_ring::server {
 // Thread-safe. Must outlive the places.
 class OpenRuns {
  public:
-  // Called by any thread.
-  struct Listener {
-    // The worker at this address says so.
+  struct Listener {  // called by any thread
     std::function<void(const std::string& worker, const v1::RunFailed& failed)> failed;
-    // It is time to look at what the run's own thread cannot, while it waits for a worker.
-    // Waits for nobody.
+    // Checks the run while its own thread waits for a worker. Must not block.
     std::function<void()> look;
   };
 
@@ -41,15 +38,15 @@ class OpenRuns {
   struct Run {
     explicit Run(Listener listener)
         : failed(std::move(listener.failed)), look(std::move(listener.look)) {}
-    // Null once the run has ended. Whoever is told of a failure may take a while, for which nobody
-    // who looks waits: a heartbeat of another worker would be late.
-    Mutex telling, looking;
-    std::function<void(const std::string&, const v1::RunFailed&)> failed ABSL_GUARDED_BY(telling);
+    // Null once the run has ended. Two mutexes, because `failed` may take a while and Look is
+    // called by threads of heartbeats.
+    Mutex reporting, looking;
+    std::function<void(const std::string&, const v1::RunFailed&)> failed ABSL_GUARDED_BY(reporting);
     std::function<void()> look ABSL_GUARDED_BY(looking);
   };
 
  public:
-  // Gone with it: its listener is not called any more, and no call is under way.
+  // After its destructor the listener is not called, and no call is under way.
   class Place {
    public:
     Place(OpenRuns& runs, uint64_t number) : runs_(runs), number_(number) {}
@@ -70,15 +67,14 @@ class OpenRuns {
     return std::make_unique<Place>(*this, last_);
   }
 
-  // Of a run that has ended: nothing happens.
-  void Tell(const std::string& worker, const v1::RunFailure& failure) {
+  void Report(const std::string& worker, const v1::RunFailure& failure) {
     const std::shared_ptr<Run> run = Find(failure.run());
     if (run == nullptr) return;
-    const MutexLock lock(run->telling);
+    const MutexLock lock(run->reporting);
     if (run->failed) run->failed(worker, failure.failed());
   }
 
-  // Every run looks, a few times a second at most.
+  // Calls every `look`, at most once in kLookInterval.
   void Look(Clock::time_point now) {
     std::vector<std::shared_ptr<Run>> runs;
     {
@@ -103,7 +99,7 @@ class OpenRuns {
   void Leave(uint64_t number) {
     const std::shared_ptr<Run> run = Find(number);
     {
-      const MutexLock lock(run->telling);
+      const MutexLock lock(run->reporting);
       run->failed = nullptr;
     }
     {
@@ -119,7 +115,7 @@ class OpenRuns {
   Mutex mutex_;
   Clock::time_point looked_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
-  // A worker may still speak of runs of a coordinator before this one.
+  // Drawn, because a worker may still report runs of an earlier coordinator.
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = DrawBits() << 32;
 };
 

@@ -12,13 +12,6 @@
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
-namespace {
-
-std::string DrawPrefix() {
-  return absl::StrCat("ring-", absl::Hex(DrawBits() >> 32, absl::kZeroPad8), "-");
-}
-
-}  // namespace
 
 absl::Status CheckOneTransport(const Members& members) {
   for (const auto& member : members) {
@@ -33,7 +26,9 @@ absl::Status CheckOneTransport(const Members& members) {
   return absl::OkStatus();
 }
 
-Rings::Rings(Formed formed) : formed_(std::move(formed)), prefix_(DrawPrefix()) {}
+Rings::Rings(Formed formed)
+    : formed_(std::move(formed)),
+      prefix_(absl::StrCat("ring-", absl::Hex(DrawBits() >> 32, absl::kZeroPad8), "-")) {}
 
 absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::string& job_id,
                                          const JobStop& stop) {
@@ -120,7 +115,7 @@ void Rings::Close(const Ring& ring) {
   std::vector<v1::CloseRingResponse> closed;
   const Clock::duration each =
       std::max<Clock::duration>(kCloseTimeout / std::ssize(live), kLeastCloseTimeout);
-  // A worker that cannot be told sees its peers' ends close, or is gone itself.
+  // A worker that does not get the call sees its peers' ends close.
   for (const auto& member : live) {
     CallMembers({member}, std::vector{close}, closed, Clock::now() + each, nullptr, "CloseRing",
                 [](auto* stub, auto... a) { stub->async()->CloseRing(a...); })

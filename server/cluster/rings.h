@@ -1,10 +1,9 @@
-// Rings of workers: formed when a job needs one, kept for the next job over the same members, given
-// up and formed anew, as the next generation, when a job on them did not end well.
+// Rings of workers. A ring is formed when a job needs it and kept for the next job of the same
+// members. After a job with an error it is closed, and formed again as another generation.
 //
 //   auto lease = rings.Lease(members, job_id, stop);
 //   ... RunOpen{ring_id, generation} to every member ...
-//   lease->Keep();                       // the job ended well; else the ring is closed with the
-//   lease
+//   lease->Keep();                       // after success; else the destructor closes the ring
 #pragma once
 
 #include <atomic>
@@ -25,7 +24,7 @@
 
 namespace hilbert_ring::server {
 
-// FAILED_PRECONDITION (MIXED_TRANSPORTS) names two that cannot be in one ring.
+// FAILED_PRECONDITION (MIXED_TRANSPORTS) names two members with different transports.
 absl::Status CheckOneTransport(const Members& members);
 
 // Thread-safe. A ring is leased by one job at a time.
@@ -45,7 +44,6 @@ class Rings {
     const std::string& ring_id() const { return ring_id_; }
     int64_t generation() const { return generation_; }
 
-    // The ring stays for the next job.
     void Keep();
 
    private:
@@ -57,28 +55,27 @@ class Rings {
     int64_t generation_;
   };
 
-  // Told of each try to form a ring: with what it ended, whether the ring stood before, and how
-  // long it took. Called without locks held.
+  // Called after each try to form a ring, without locks held. again: the ring was formed before.
   using Formed = std::function<void(const absl::Status& status, bool again, double seconds)>;
 
   explicit Rings(Formed formed = nullptr);
 
-  // The ring of the members by rank, formed if it is not there. Errors of the workers, naming them;
-  // FAILED_PRECONDITION (RING_LEASED) when another job has it, and as CheckOneTransport.
+  // Leases the ring of the members by rank, and forms it if needed. Returns errors with the
+  // worker's name, FAILED_PRECONDITION (RING_LEASED) if another job has it, and those of
+  // CheckOneTransport.
   absl::StatusOr<Lease> Take(const Members& members, const std::string& job_id,
                              const JobStop& stop);
 
   std::vector<v1::Ring> Describe() const;
 
-  int64_t generation() const;  // the last one given
-  // Rings that stood when they were taken, and those that were to be formed.
-  int64_t hits() const { return hits_; }
+  int64_t generation() const;             // the last
+  int64_t hits() const { return hits_; }  // calls of Take that found the ring formed
   int64_t misses() const { return misses_; }
 
  private:
   static constexpr size_t kMaxRings = 8;
   static constexpr std::chrono::seconds kFormTimeout{20};
-  // Of all members together, who are told one after the other; but each has the least.
+  // Limits of closing: of all members together, one after the other, and the least of each.
   static constexpr std::chrono::milliseconds kCloseTimeout{2000}, kLeastCloseTimeout{100};
 
   struct Ring {
@@ -87,22 +84,21 @@ class Rings {
     Members members;
     std::string job_id;  // that leases it; empty: idle
     bool formed = false;
-    bool stood = false;  // once
+    bool stood = false;  // formed before
   };
 
   absl::Status Form(const Ring& ring, const JobStop& stop) const;
   static void Close(const Ring& ring);
   void Release(const std::string& ring_id, bool keep);
-  // Rings with members that left, and the oldest ones where there are too many beside the wanted
-  // one; to be closed by the caller.
+  // Removes rings with departed members, and the oldest beyond kMaxRings. The caller closes them.
   std::vector<Ring> TakeStale(const Members& wanted);
 
   const Formed formed_;  // may be null
   std::atomic<int64_t> hits_ = 0, misses_ = 0;
-  const std::string prefix_;  // of ring ids; other coordinators have another
+  const std::string prefix_;  // of ring ids, drawn for each coordinator
   mutable Mutex mutex_;
-  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // the last one given
-  int64_t numbered_ ABSL_GUARDED_BY(mutex_) = 0;    // rings so far
+  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // the last
+  int64_t numbered_ ABSL_GUARDED_BY(mutex_) = 0;    // the last
   std::list<Ring> rings_ ABSL_GUARDED_BY(mutex_);   // last used first
 };
 

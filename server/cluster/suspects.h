@@ -1,6 +1,5 @@
-// Workers that sent a row that is not what the definition says. One wrong row may be chance; a
-// worker that sends wrong rows in two jobs is quarantined: it gets no more, and where this process
-// spawned it another takes its place.
+// Workers that sent a wrong row. A wrong row may be chance; a worker that sends wrong rows in two
+// jobs is quarantined: it gets no more jobs, and a spawned worker is replaced.
 #pragma once
 
 #include <atomic>
@@ -18,14 +17,13 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class Suspects {
  public:
-  // `quarantine` is called without locks held, once for each worker that is quarantined.
+  // `quarantine` is called without locks held, once for each quarantined worker.
   explicit Suspects(std::function<void(const Member&)> quarantine);
 
-  // What a job is known by here: its id is the client's choice, who may give all of them one.
+  // Numbers replace job ids here because a client may give all its jobs one id.
   int64_t NumberJob() { return ++jobs_; }
 
-  // The worker sent a wrong row in the job of that number. True when it is quarantined: the job is
-  // not the first.
+  // The worker sent a wrong row in this job. True if it is quarantined.
   bool Note(const std::shared_ptr<const Member>& worker, int64_t job);
 
  private:
@@ -36,7 +34,6 @@ class Suspects {
   const std::function<void(const Member&)> quarantine_;
   std::atomic<int64_t> jobs_ = 0;
   Mutex mutex_;
-  // Of members that are there.
   std::map<std::weak_ptr<const Member>, Record, std::owner_less<>> records_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// Figures that workers say of themselves.
+// Figures of a worker's report.
 #pragma once
 
 #include "hilbert_ring/v1/worker.pb.h"

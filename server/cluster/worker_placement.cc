@@ -10,7 +10,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// "nvidia0", but not "nvidiactl" or "nvidia-uvm".
+// "nvidia0", not "nvidiactl" or "nvidia-uvm".
 bool NamesGpu(std::string_view file) {
   constexpr std::string_view kPrefix = "nvidia";
   return file.starts_with(kPrefix) && file.size() > kPrefix.size() &&

@@ -1,4 +1,4 @@
-// Which GPU each spawned worker computes on. Pure, but for VisibleGpus.
+// Chooses the GPU of each spawned worker.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,15 @@
 namespace hilbert_ring::server {
 
 struct WorkerPlacement {
-  std::string device;      // as --device of the worker takes it
-  double gpu_share = 1.0;  // of that GPU's memory; below 1 where other workers have the rest
+  std::string device;      // for the worker's --device
+  double gpu_share = 1.0;  // of that GPU's memory
 };
 
-// "auto" spreads the workers over the GPUs, one after the other, so that as many workers as GPUs
-// have one each; "cuda:N" and "auto:N" put all of them on that GPU.
+// "auto" spreads the workers evenly over the GPUs; "cuda:N" and "auto:N" put all on that GPU.
 std::vector<WorkerPlacement> PlaceWorkers(int workers, const std::string& device, int gpus);
 
-// As many as the driver's device files say, and at most those that CUDA_VISIBLE_DEVICES names
-// (null: not set). This process itself does not load CUDA.
+// Counts the driver's device files, limited by CUDA_VISIBLE_DEVICES (null: not set), because this
+// process does not load CUDA.
 int VisibleGpus(const std::filesystem::path& device_files, const char* cuda_visible_devices);
 
 }  // namespace hilbert_ring::server

@@ -16,24 +16,22 @@ namespace {
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr auto kFirstBackoff = std::chrono::milliseconds(100);
 constexpr auto kLongestBackoff = std::chrono::milliseconds(10'000);
-// After which a process that was killed is left to the system: one that waits for a file system
-// that does not answer may not end before that does.
+// After SIGKILL: a process that waits for a dead file system does not end.
 constexpr auto kKillLimit = std::chrono::seconds(2);
 constexpr auto kReplaceLimit = std::chrono::seconds(5);
-constexpr int kListens = 30;                             // within the limit of silence
-constexpr auto kHealthyLife = std::chrono::seconds(30);  // after which a death is not in a row
+constexpr int kListens = 30;                             // in one silence_limit
+constexpr auto kHealthyLife = std::chrono::seconds(30);  // resets the backoff
 
 }  // namespace
 
 std::vector<std::string> WorkerEnvironment(const WorkerProcessOptions& options, int worker) {
   if (!options.share_gpu) return {};
-  // One CTA each leaves the GPU to compute.
   return {absl::StrCat("NCCL_HOSTID=rank", worker),
           "NCCL_P2P_DISABLE=1",
           "NCCL_SHM_DISABLE=1",
           "NCCL_NET=Socket",
           "NCCL_SOCKET_IFNAME=lo",
-          "NCCL_MAX_CTAS=1"};
+          "NCCL_MAX_CTAS=1"};  // leaves the rest of the GPU to kernels
 }
 
 WorkerProcesses::WorkerProcesses(WorkerProcessOptions options)
@@ -55,8 +53,8 @@ void WorkerProcesses::Stop(std::chrono::milliseconds limit) {
 void WorkerProcesses::Supervise(const std::stop_token& stop) {
   if (options_.share_gpu) {
     spdlog::info(
-        "some of {} workers share a GPU: each has an NCCL_HOSTID of its own, and their rings take "
-        "sockets over loopback",
+        "some of {} workers share a GPU: each has its own NCCL_HOSTID, and their rings use sockets "
+        "over loopback",
         slots_.size());
   }
   while (!stop.stop_requested()) {
@@ -76,11 +74,11 @@ void WorkerProcesses::Replace(int port) {
   replaced_.push_back(port);
 }
 
-// Which of its ports a worker is heard at is found once; it stays the same as long as it runs.
+// A worker's port is found once because it never changes.
 void WorkerProcesses::Listen() {
   const Clock::time_point now = Clock::now();
   if (!options_.heard || now - listened_ < options_.silence_limit / kListens) return;
-  // While this process did not run nobody was heard.
+  // If this process was suspended, silence means nothing.
   const bool slept = now - listened_ > options_.silence_limit / 2;
   listened_ = now;
   const std::set<int> ports = options_.heard();
@@ -178,7 +176,7 @@ void WorkerProcesses::StopAll() {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   for (const Slot& slot : slots_) {
-    if (slot.pid > 0) spdlog::warn("worker process {} was killed, and has not ended", slot.pid);
+    if (slot.pid > 0) spdlog::warn("worker process {} was killed but has not ended", slot.pid);
   }
 }
 

@@ -21,9 +21,9 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr std::chrono::seconds kRootInterval{1};  // between looks at it
+constexpr std::chrono::seconds kRootInterval{1};  // between checks of the root
 
-// With some curve in the place of one that is to be chosen.
+// choose: decodes with an arbitrary curve, because CURVE_AUTO names no curve.
 absl::StatusOr<JobSpec> SpecOf(const v1::PlanRequest& request, bool choose) {
   if (!choose) return wire::DecodeJobSpec(request.spec());
   v1::JobSpec message = request.spec();
@@ -31,7 +31,6 @@ absl::StatusOr<JobSpec> SpecOf(const v1::PlanRequest& request, bool choose) {
   return wire::DecodeJobSpec(message);
 }
 
-// Gives the spec the order that suits it, or none.
 absl::StatusOr<OrderChoice> TakeOrder(JobSpec& spec, const std::function<bool()>& gone) {
   ASSIGN_OR_RETURN(OrderChoice choice, ChooseOrder(spec, gone));
   if (choice.curve) {
@@ -57,16 +56,6 @@ AttentionService::AttentionService(const JobServices& services, Callers& callers
     root_watch_.Look(services.memory.data_root->mark_file());
 }
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
-    grpc::CallbackServerContext* context) {
-  return calls_.Open(context, JobMethod::kAttend);
-}
-
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::AttendStream(
-    grpc::CallbackServerContext* context) {
-  return calls_.Open(context, JobMethod::kAttendStream);
-}
-
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
   return services_.observers.metrics.requests().Count(
@@ -87,8 +76,9 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
   int workers = request.workers();
   if (workers == 0) workers = static_cast<int>(services_.cluster.membership.Live().size());
   if (workers == 0) {
-    return wire::ToGrpc(wire::ErrorOf(wire::reason::kNoWorkers,
-                                      "no worker is there: say for how many the plan should be"));
+    return wire::ToGrpc(
+        wire::ErrorOf(wire::reason::kNoWorkers,
+                      "no worker is registered: the request must give the number of workers"));
   }
   const auto gone = [&context] { return context.IsCancelled(); };
   PlanGate::Turn turn;
@@ -128,7 +118,7 @@ v1::GetClusterResponse AttentionService::DescribeCluster(const Caller& caller) c
   for (v1::Ring& ring : services_.cluster.rings.Describe()) *response.add_rings() = std::move(ring);
   response.set_jobs_running(services_.cluster.scheduler.running());
   response.set_jobs_queued(services_.cluster.scheduler.waiting());
-  // Where callers have no names the jobs are everybody's.
+  // Callers without names share all jobs.
   if (caller.role == Role::kSubmit && !caller.name.empty()) {
     HideJobsOfOthers(services_.observers.jobs.List(caller.name), response);
   }
@@ -173,10 +163,10 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
     const auto folder = FolderOf(*caller);
     if (!folder.ok()) return wire::ToGrpc(folder.status());
     if (root_watch_.mark() != root->mark()) {
-      return wire::ToGrpc(wire::ErrorOf(
-          wire::reason::kDataRootGone,
-          absl::StrCat("--data-root ", root->path(),
-                       ": is not there, is another than it was, or does not answer")));
+      return wire::ToGrpc(
+          wire::ErrorOf(wire::reason::kDataRootGone,
+                        absl::StrCat("--data-root ", root->path(),
+                                     ": is missing, was replaced, or does not answer")));
     }
     response->set_path(root->path());
     response->set_folder(*folder);

@@ -1,4 +1,4 @@
-// The public service: handlers that only check, decode, call and encode.
+// The public service of attention jobs. Its handlers only check, decode, call and encode.
 #pragma once
 
 #include <functional>
@@ -12,22 +12,25 @@
 
 namespace hilbert_ring::server {
 
-// The caller's own; those of all for roles that observe.
+// The caller's own jobs; all jobs if its role observes.
 std::vector<v1::Job> JobsSeenBy(const Caller& caller, const JobTable& jobs);
 
 class AttentionService
     : public v1::AttentionService::WithRawCallbackMethod_AttendStream<
           v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service>> {
  public:
-  // ready: asked by GetCluster.
-  // plans: of callers. All outlive it.
+  // All arguments must outlive it.
   AttentionService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans,
                    std::function<bool()> ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
-      grpc::CallbackServerContext* context) override;
+      grpc::CallbackServerContext* context) override {
+    return calls_.Open(context, JobMethod::kAttend);
+  }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
-      grpc::CallbackServerContext* context) override;
+      grpc::CallbackServerContext* context) override {
+    return calls_.Open(context, JobMethod::kAttendStream);
+  }
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                     v1::PlanResponse* response) override;
   grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest* request,
@@ -39,7 +42,7 @@ class AttentionService
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;
 
-  // Workers, rings and counts of jobs as they are now; the role `submit` sees ids of its own jobs.
+  // The role `submit` sees only ids of its own jobs.
   v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
  private:
@@ -51,7 +54,7 @@ class AttentionService
   JobCalls& calls_;
   const std::function<bool()> ready_;
   PlanGate& plans_;
-  MarkWatch root_watch_;  // at the data root: a call does not wait for a mount that hangs
+  MarkWatch root_watch_;  // of the data root: a mount that hangs does not block calls
 };
 
 }  // namespace hilbert_ring::server

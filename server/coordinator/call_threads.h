@@ -1,4 +1,4 @@
-// Threads of calls, counted and bounded.
+// Bounds the threads of calls.
 #pragma once
 
 #include <chrono>
@@ -14,17 +14,16 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe. Waits for its threads when it is destroyed.
+// Thread-safe. `threads` must outlive it. The destructor waits for the calls.
 class CallThreads {
  public:
-  // threads outlive it.
   CallThreads(int max_threads, KeptThreads& threads) : max_threads_(max_threads), kept_(threads) {}
   ~CallThreads() {
     MutexLock lock(mutex_);
     changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return threads_ == 0; });
   }
 
-  // Runs `call` on a thread of its own. TOO_MANY_CALLS when there are too many already.
+  // Runs `call` on a thread of its own. TOO_MANY_CALLS beyond the limit.
   absl::Status Start(std::function<void()> call) {
     {
       const MutexLock lock(mutex_);
@@ -38,12 +37,14 @@ class CallThreads {
     kept_.Start([this, call = std::move(call)]() mutable {
       call();
       call = nullptr;
-      End();
+      const MutexLock lock(mutex_);
+      --threads_;
+      changed_.notify_all();
     });
     return absl::OkStatus();
   }
 
-  // Whether no thread was left within the time.
+  // False if a call still runs after the limit.
   bool AwaitIdle(std::chrono::milliseconds limit) {
     MutexLock lock(mutex_);
     return changed_.wait_for(
@@ -51,12 +52,6 @@ class CallThreads {
   }
 
  private:
-  void End() {
-    const MutexLock lock(mutex_);
-    --threads_;
-    changed_.notify_all();
-  }
-
   const int max_threads_;
   KeptThreads& kept_;
   Mutex mutex_;

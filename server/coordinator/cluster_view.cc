@@ -14,7 +14,7 @@ void HideJobsOfOthers(const std::vector<v1::Job>& own, v1::GetClusterResponse& c
   };
   for (v1::ClusterWorker& worker : *cluster.mutable_workers()) {
     if (!is_own(worker.job_id())) worker.clear_job_id();
-    // Of a worker that rests: "failed 2 jobs in a row: job ID: ..."
+    // "failed 2 jobs in a row: job ID: ..."
     if (absl::StrContains(worker.reason(), "job")) worker.set_reason("jobs failed there");
   }
   for (v1::Ring& ring : *cluster.mutable_rings()) {

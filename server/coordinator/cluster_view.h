@@ -1,4 +1,4 @@
-// The cluster as a caller sees it who may see its own jobs alone.
+// The cluster for a caller who may see only its own jobs.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace hilbert_ring::server {
 
-// Takes out which jobs of others run where, and what they said when they failed. own: the caller's.
+// Removes ids and errors of others' jobs. own: the caller's jobs.
 void HideJobsOfOthers(const std::vector<v1::Job>& own, v1::GetClusterResponse& cluster);
 
 }  // namespace hilbert_ring::server

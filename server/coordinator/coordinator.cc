@@ -32,14 +32,12 @@ namespace {
 
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
 constexpr int kMaxWorkersOfAHost = 1024;
-// A plan has a processor to itself for seconds; callers of Plan have as many places again.
-constexpr int kMostPlans = 2;
-// A job that follows at once needs no fresh pages, which take longer than 64 tokens' compute.
+constexpr int kMostPlans = 2;  // of jobs, and as many of Plan calls: each takes seconds of a CPU
+// Reuse saves fresh pages, which cost more time than the compute of 64 tokens.
 constexpr auto kKeepShards = std::chrono::milliseconds(500);
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 constexpr auto kConnectionIdle = std::chrono::minutes(5);
 
-// Without a token of the operator's: where workers are spawned, one for them alone.
 absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
   if (!settings.join_token_file.empty()) return ReadTokenFile(settings.join_token_file);
   return settings.spawn_workers > 0 ? DrawSecret() : "";
@@ -57,7 +55,6 @@ absl::Status CheckFiles(const CoordinatorSettings& settings) {
 
 using PortCredentials = std::shared_ptr<grpc::ServerCredentials>;  // null: plain text
 
-// Of the public port.
 absl::StatusOr<PortCredentials> ForCallers(const CoordinatorSettings& settings, Callers& callers,
                                            Metrics& metrics) {
   TlsFiles files = settings.security.tls;
@@ -75,7 +72,7 @@ absl::StatusOr<PortCredentials> ForCallers(const CoordinatorSettings& settings, 
   return credentials;
 }
 
-// gRPC checks tokens of methods that are not ours on ports with TLS alone.
+// gRPC checks tokens of reflection only on ports with TLS.
 bool ShowsReflection(const CoordinatorSettings& settings) {
   return settings.callers.auth_token_file.empty() || !settings.security.tls.cert.empty();
 }
@@ -89,7 +86,7 @@ absl::Status Stopping() {
   return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
 }
 
-// A worker that this process spawned is found by where it listens. 0: it is none.
+// The port of a worker on `host`, where spawned workers listen; 0: on another host.
 int PortAt(const std::string& host, const std::string& address) {
   const size_t colon = address.rfind(':');
   int port = 0;
@@ -149,7 +146,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
                    metrics_.ObserveCancel(seconds);
                  }
                  for (const v1::RunFailure& failure : beat.failures()) {
-                   runs_.Tell(member.address, failure);
+                   runs_.Report(member.address, failure);
                  }
                  runs_.Look(Clock::now());
                }},
@@ -214,7 +211,7 @@ absl::Status Coordinator::Listen() {
   ASSIGN_OR_RETURN(auto for_callers, ForCallers(settings_, callers_, metrics_));
   ASSIGN_OR_RETURN(auto for_workers, ForWorkers(settings_.security));
   {
-    // A worker may register as soon as the server is there, before grpc_ is set.
+    // A worker may register before grpc_ is set: its Refresh waits.
     const MutexLock lock(refresh_);
     auto grpc =
         StartGrpc({.flag = "--grpc-port",
@@ -260,8 +257,8 @@ absl::Status Coordinator::Listen() {
                HostPort(settings_.http_host, http_->port()), membership);
   if (join_token_.empty() && settings_.security.tls.ca.empty()) {
     spdlog::warn(
-        "neither --join-token-file nor --tls-ca: whoever reaches {} can register a worker, "
-        "which is given rows",
+        "neither --join-token-file nor --tls-ca is given: every host that reaches {} can register"
+        " a worker and get rows",
         membership);
   }
   Refresh();
@@ -277,22 +274,22 @@ absl::Status Coordinator::StartWorkers() {
   const int hardware = static_cast<int>(std::thread::hardware_concurrency());
   const int threads =
       settings_.worker_threads > 0 ? settings_.worker_threads : std::max(1, hardware / workers);
-  // Local workers reach a coordinator that listens on all addresses by the loopback one.
   const std::string host =
       IsWildcard(settings_.membership_host) ? loopback_ : settings_.membership_host;
   ASSIGN_OR_RETURN(auto token_memory, TokenMemory::Make(join_token_));
   token_memory_.emplace(std::move(token_memory));
   std::vector<std::string> arguments = {
       absl::StrCat("--coordinator=", HostPort(host, membership_grpc_.port)),
-      absl::StrCat("--join-token-file=", token_memory_->path()), absl::StrCat("--host=", loopback_),
-      "--port=0", absl::StrCat("--threads=", threads),
+      absl::StrCat("--join-token-file=", token_memory_->path()),
+      absl::StrCat("--host=", loopback_),
+      "--port=0",
+      absl::StrCat("--threads=", threads),
       absl::StrCat("--memory-limit=", settings_.memory_limit_bytes),
       absl::StrCat("--memory-share=", 1.0 / workers),
-      // They are reached by way of /targets.
-      absl::StrCat("--http-host=", loopback_), "--http-port=0",
+      absl::StrCat("--http-host=", loopback_),
+      "--http-port=0",
       absl::StrCat("--log-level=", settings_.log_level),
       absl::StrCat("--log-format=", settings_.log_format)};
-  // Whoever may not read this process's figures may not read theirs.
   if (!settings_.callers.auth_token_file.empty()) {
     arguments.push_back(absl::StrCat("--auth-token-file=", settings_.callers.auth_token_file));
   }
@@ -307,7 +304,7 @@ absl::Status Coordinator::StartWorkers() {
   if (!settings_.data_root.empty()) {
     arguments.push_back(absl::StrCat("--data-root=", settings_.data_root));
   }
-  if (!settings_.share_memory) arguments.emplace_back("--share-memory=false");  // weights neither
+  if (!settings_.share_memory) arguments.emplace_back("--share-memory=false");  // of weights
   WorkerProcessOptions options{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
                                .arguments = std::move(arguments),
                                .heard = [this] { return PortsOfMembers(); }};
@@ -365,8 +362,8 @@ void Coordinator::SetHealth(const GrpcEndpoint& endpoint, const char* service, b
   health->SetServingStatus(service, serving);
 }
 
-// Ready for the first time when as many workers as are expected have ended a job; from then on as
-// long as there is one, since jobs run on those that live.
+// The service becomes ready after the warm-up over all expected workers. From then on it is ready
+// while it has a worker.
 void Coordinator::Refresh() {
   const MutexLock lock(refresh_);
   const Members live = membership_.Live();
@@ -402,7 +399,7 @@ void Coordinator::Stop() {
   SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), false);
   if (warm_up_ != nullptr) warm_up_->Stop();
   ready_file_->Hide();
-  spdlog::info("stopping: {} jobs run, {} wait", scheduler_.running(), scheduler_.waiting());
+  spdlog::info("stopping: {} jobs running, {} waiting", scheduler_.running(), scheduler_.waiting());
   const Deadline deadline = Clock::now() + settings_.exit_timeout;
   while (Clock::now() < deadline && !calls_.AwaitIdle(std::chrono::milliseconds(50))) {
     if (AwaitStopSignal(std::chrono::milliseconds(0))) break;

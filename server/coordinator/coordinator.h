@@ -1,4 +1,4 @@
-// The coordinator process put together: services, HTTP, local workers, readiness, and the way down.
+// The coordinator process: services, HTTP, local workers, readiness and shutdown.
 #pragma once
 
 #include <atomic>
@@ -35,17 +35,16 @@
 
 namespace hilbert_ring::server {
 
-// What the service's metrics may be labelled with.
 MetricLabels LabelsOfCoordinator();
 
 class Coordinator {
  public:
-  // Listens and starts the local workers. UNAVAILABLE when a port cannot be had.
+  // Listens and starts the local workers. UNAVAILABLE if a port is taken.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorSettings& settings);
   ~Coordinator();
 
-  // Refuses new jobs, lets running ones end within the exit timeout (less when another stop signal
-  // comes), stops the workers, then the servers.
+  // Refuses new jobs, waits for running jobs until the exit timeout or another stop signal, then
+  // stops the workers and the servers.
   void Stop();
 
  private:
@@ -57,25 +56,24 @@ class Coordinator {
   absl::Status StartWorkers();
   void Quarantine(const Member& worker);
   std::set<int> PortsOfMembers() const;
-  WorkerProcesses* Spawned();  // null where none are
+  WorkerProcesses* Spawned();  // null without spawned workers
   std::map<std::string, HttpEndpoint::Handler> HttpRoutes();
   HttpReply Ready();
-  // Health of a port: of the whole and of its service.
   static void SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving);
   CoordinatorFigures Figures();
   HttpReply ServeMetrics();
   HttpReply ServeTargets();
   HttpReply ServeStatusPage(const Caller& caller);
-  // Takes note of a change of the members: health, ready file, metrics.
+  // Applies a change of the members to readiness, health and the ready file.
   void Refresh();
 
   const CoordinatorSettings settings_;
-  const int expected_workers_;                   // before the service is ready
-  const std::string loopback_ = LoopbackHost();  // of the workers that are spawned
+  const int expected_workers_;                   // until the service is ready
+  const std::string loopback_ = LoopbackHost();  // of spawned workers
   const std::unique_ptr<ReadyFile> ready_file_;
   const std::string join_token_;
-  const std::unique_ptr<DataRoot> data_root_;  // null: there is none
-  std::optional<TokenMemory> token_memory_;    // of the workers that are spawned
+  const std::unique_ptr<DataRoot> data_root_;  // null without --data-root
+  std::optional<TokenMemory> token_memory_;    // of spawned workers
   Metrics metrics_{LabelsOfCoordinator()};
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ready_ = false;
@@ -109,9 +107,8 @@ class Coordinator {
   EncoderService encoder_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   std::unique_ptr<HttpEndpoint> http_;
-  // Set once, before somebody asks over HTTP; null: there is none.
-  std::unique_ptr<WarmUp> warm_up_;
-  Mutex spawned_;                                                       // held for a moment
+  std::unique_ptr<WarmUp> warm_up_;  // set before HTTP is served; null: disabled
+  Mutex spawned_;                    // held for a moment
   std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(spawned_);  // set once, if at all
 };
 

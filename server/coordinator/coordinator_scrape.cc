@@ -1,5 +1,4 @@
-// What the coordinator tells those who watch it: its figures, where its workers serve theirs, and a
-// page.
+// The coordinator's HTTP paths: its figures, its workers' targets, and a page.
 #include <map>
 #include <set>
 #include <string>
@@ -95,10 +94,10 @@ HttpReply Coordinator::ServeMetrics() {
           .body = metrics_.Serialize(figures, std::string(kVersion))};
 }
 
-// As by gRPC: the role `submit` sees its own jobs. HTTP asks for no certificate of a caller.
+// The role `submit` sees its own jobs, as by gRPC. HTTP does not check callers' certificates.
 HttpReply Coordinator::ServeStatusPage(const Caller& caller) {
   if (!callers_.ask_for_tokens() && !settings_.callers.client_ca.empty()) {
-    return {.status = 403, .body = "this page is for callers with a token (--auth-token-file)\n"};
+    return {.status = 403, .body = "this page requires a token (--auth-token-file)\n"};
   }
   std::vector<EndedJob> ended = jobs_.Ended();
   if (caller.role == Role::kSubmit) {
@@ -110,7 +109,7 @@ HttpReply Coordinator::ServeStatusPage(const Caller& caller) {
                                     .ended = std::move(ended)})};
 }
 
-// As Prometheus's http_sd_configs takes them.
+// In the format of Prometheus's http_sd_configs.
 HttpReply Coordinator::ServeTargets() {
   nlohmann::json targets = nlohmann::json::array();
   for (const v1::ClusterWorker& worker : membership_.Describe()) {
@@ -118,7 +117,7 @@ HttpReply Coordinator::ServeTargets() {
     targets.push_back(
         {{"targets", {worker.metrics_address()}}, {"labels", {{"worker", worker.address()}}}});
   }
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // what is no UTF-8
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // invalid UTF-8
   return {.content_type = "application/json", .body = targets.dump(-1, ' ', false, kReplace)};
 }
 

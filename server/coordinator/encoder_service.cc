@@ -47,7 +47,7 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
   if (workers == 0) {
     return wire::ToGrpc(wire::ErrorOf(
         wire::reason::kNoWorkers,
-        "no worker that is there has the model: say for how many the plan should be"));
+        "no registered worker has the model: the request must give the number of workers"));
   }
   const auto gone = [&context] { return context.IsCancelled(); };
   const PlanGate::Turn turn = plans_.Enter(caller->turns, gone);
@@ -100,7 +100,7 @@ grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
     const ModelCatalog::Listing listing = services_.memory.models.List();
     for (const ModelCatalog::Entry& entry : listing.entries) {
       v1::Model model = Describe(entry.name, entry.model);
-      model.clear_config();  // GetModel has it: so many of them may not go into a message
+      model.clear_config();  // many configs exceed a message; GetModel returns one
       *response->add_models() = std::move(model);
     }
     return grpc::Status(grpc::Status::OK);

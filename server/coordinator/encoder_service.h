@@ -1,4 +1,4 @@
-// The public service of encoders: handlers that only check, decode, call and encode.
+// The public service of encoders. Its handlers only check, decode, call and encode.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace hilbert_ring::server {
 class EncoderService
     : public v1::EncoderService::WithRawCallbackMethod_Encode<v1::EncoderService::Service> {
  public:
-  // plans: of callers. All outlive it.
+  // All arguments must outlive it.
   EncoderService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Encode(

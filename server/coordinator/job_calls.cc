@@ -19,16 +19,12 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Retry-after: a client that was refused comes back when about half of the work is predicted to be
-// done, each at a time of its own.
 constexpr double kLeastRetryAfter = 0.1, kMostRetryAfter = 60;  // seconds
 constexpr double kJitter = 0.2;
-// A client that does not read its outputs does not see the status behind them.
+// A client that does not read its outputs does not get the status behind them.
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
-// A long job and a short one on each of many workers.
 constexpr int kMostRunning = 1024;
-// Calls beside those that run or wait: ending, or about to be refused.
-constexpr int kSpareCalls = 64;
+constexpr int kSpareCalls = 64;  // that end or are about to be refused
 
 absl::Status Draining() {
   return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
@@ -46,7 +42,7 @@ std::string_view NameOf(JobMethod method) {
   return "";
 }
 
-// Of a call before its first message is there: that message, and what comes behind it.
+// Memory of a call before its first message: that message and the lookahead.
 constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
 
 }  // namespace
@@ -59,7 +55,6 @@ std::chrono::milliseconds RetryAfter(double seconds_of_work) {
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));
 }
 
-// A call until its thread has begun.
 struct JobCalls::Call {
   JobMethod method;
   std::shared_ptr<ClientStream> stream;
@@ -103,7 +98,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
   } else {
     stream->AwaitFirst([this, call] { Begin(call); });
   }
-  return stream.get();  // lives until gRPC is done with it
+  return stream.get();
 }
 
 absl::StatusOr<Caller> CallerOf(Callers& callers, const grpc::ServerContextBase& context,
@@ -115,7 +110,7 @@ absl::StatusOr<Caller> CallerOf(Callers& callers, const grpc::ServerContextBase&
   return caller;
 }
 
-// Memory that there is not is taken from calls that have said nothing.
+// Cuts off calls without a first message if memory is short.
 absl::Status JobCalls::Enter(const std::string& peer, const std::shared_ptr<Call>& call) {
   auto waiting = waiting_.Reserve(kFirstBytes);
   while (!waiting.ok() && gate_.CutOffOne()) waiting = waiting_.Reserve(kFirstBytes);
@@ -126,7 +121,7 @@ absl::Status JobCalls::Enter(const std::string& peer, const std::shared_ptr<Call
                                       waiting_.limit(), " (--waiting-memory)"));
   }
   call->stream->waiting().emplace(*std::move(waiting));
-  // The call is held: its first message may come while it is cut off, and Begin lets go of it.
+  // Holds `call` because Begin may release it while it is cut off.
   auto place = gate_.Enter(peer, [this, call](const absl::Status& why) {
     call->stream->waiting().reset();
     Refuse(*call, why);
@@ -136,9 +131,9 @@ absl::Status JobCalls::Enter(const std::string& peer, const std::shared_ptr<Call
   return absl::OkStatus();
 }
 
-// On a thread of gRPC's.
+// Runs on gRPC's thread.
 void JobCalls::Begin(const std::shared_ptr<Call>& call) {
-  if (!call->place->Open()) return;  // it was cut off, and knows
+  if (!call->place->Open()) return;  // it was cut off
   ClientStream& stream = *call->stream;
   stream.waiting()->Shrink(stream.first_bytes() + wire::kLookaheadBytes);
   absl::Status started = calls_.Start([this, call] { Serve(*call); });
@@ -158,7 +153,7 @@ void JobCalls::EndWith(Call& call, const absl::Status& error) {
                          : std::nullopt);
 }
 
-// bytes: that moved through this process's memory.
+// bytes: receives the bytes that moved through this process's memory.
 absl::StatusOr<v1::Report> JobCalls::Run(Call& call, int64_t& bytes) {
   if (call.method == JobMethod::kAttendStream) {
     ServedStream stream(services_, streams_, *call.stream, call.caller, call.traceparent);

@@ -1,8 +1,6 @@
-// Calls that bring a job, of any service: until their first message is there they take no thread,
-// from then on one each.
+// Calls of jobs, of any service. A call takes a thread from its first message on.
 //
-//   grpc::ServerBidiReactor<...>* Attend(context) { return calls.Open(context, JobMethod::kAttend);
-//   }
+//   auto* Attend(context) { return calls.Open(context, JobMethod::kAttend); }
 #pragma once
 
 #include <atomic>
@@ -27,28 +25,22 @@
 
 namespace hilbert_ring::server {
 
-// For how long a client that was refused stays away, where so much work is predicted.
+// The retry-after of a refused client: about half of the predicted work, with jitter.
 std::chrono::milliseconds RetryAfter(double seconds_of_work);
 
-// Any thread.
+// Thread-safe.
 class JobCalls {
  public:
   JobCalls(const JobServices& services, Callers& callers);
 
-  // The call's reactor, which lives until gRPC is done with it.
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Open(
       grpc::CallbackServerContext* context, JobMethod method);
 
-  // From here on jobs are refused.
   void Drain() { draining_ = true; }
 
-  // Whether all jobs have ended within the time.
   bool AwaitIdle(std::chrono::milliseconds limit) { return calls_.AwaitIdle(limit); }
 
-  // What calls that are not admitted hold.
   const JobMemory& waiting() const { return waiting_; }
-
-  // What streams without end hold.
   const StreamMemory& streams() const { return streams_; }
 
  private:
@@ -57,7 +49,7 @@ class JobCalls {
   absl::Status Enter(const std::string& peer, const std::shared_ptr<Call>& call);
   void Begin(const std::shared_ptr<Call>& call);
   void Refuse(Call& call, const absl::Status& why);
-  // With the time after which the client may come again, where that may help.
+  // Adds a retry-after if a later try may succeed.
   void EndWith(Call& call, const absl::Status& error);
   void Serve(Call& call);
   absl::StatusOr<v1::Report> Run(Call& call, int64_t& bytes);
@@ -65,13 +57,13 @@ class JobCalls {
   const JobServices services_;
   Callers& callers_;
   std::atomic<bool> draining_ = false;
-  JobMemory waiting_;  // of calls that are not admitted
+  JobMemory waiting_;  // of calls before admission
   StreamMemory streams_;
   CallGate gate_;
-  CallThreads calls_;  // last: they use all of the above
+  CallThreads calls_;  // last: its threads use all of the above
 };
 
-// Who calls, where that caller may do this.
+// The caller, or an error if its role may not `do_what`.
 absl::StatusOr<Caller> CallerOf(Callers& callers, const grpc::ServerContextBase& context,
                                 std::initializer_list<Role> roles, absl::string_view do_what);
 

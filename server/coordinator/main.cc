@@ -18,8 +18,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// For what is done besides jobs (--exit-timeout) when the process stops.
-constexpr std::chrono::milliseconds kEndLimit{15'000};
+constexpr std::chrono::milliseconds kEndLimit{15'000};  // of the shutdown, beside --exit-timeout
 
 absl::Status Run(const CoordinatorSettings& settings) {
   ASSIGN_OR_RETURN(const auto coordinator, Coordinator::Start(settings));

@@ -20,9 +20,8 @@ grpc::Status Refuse(Metrics& metrics, const absl::Status& why) {
 }
 
 grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context) {
-  const absl::Status why =
-      wire::ErrorOf(wire::reason::kTooManyCalls,
-                    absl::StrCat(plans.most(), " plans are being made, which is the limit"));
+  const absl::Status why = wire::ErrorOf(
+      wire::reason::kTooManyCalls, absl::StrCat(plans.most(), " plans are being made, the limit"));
   context.AddTrailingMetadata(wire::kRetryAfterKey,
                               std::to_string(RetryAfter(kPlanSeconds).count()));
   return Refuse(metrics, why);

@@ -1,4 +1,4 @@
-// What calls get that the services refuse at once.
+// Answers to calls that a service refuses at once.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,10 +9,9 @@
 
 namespace hilbert_ring::server {
 
-// Counted by its reason.
 grpc::Status Refuse(Metrics& metrics, const absl::Status& why);
 
-// TOO_MANY_CALLS, with when to try again: when about half of the longest may be done.
+// TOO_MANY_CALLS, with a retry-after of about half of the longest plan.
 grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context);
 
 }  // namespace hilbert_ring::server

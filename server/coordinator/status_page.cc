@@ -58,7 +58,6 @@ std::string Seconds(double seconds) {
   return seconds < 1000 ? absl::StrFormat("%.3g s", seconds) : absl::StrFormat("%.0f s", seconds);
 }
 
-// A state's name as callers know it: STATE_UP is "up".
 std::string StateName(std::string_view name) {
   absl::string_view rest(name.data(), name.size());
   absl::ConsumePrefix(&rest, "STATE_");
@@ -99,7 +98,6 @@ struct Part {
   double amount = 0;
 };
 
-// Parts of `whole`, side by side.
 Cell Bar(const std::vector<Part>& parts, double whole) {
   std::string html = "<div class=\"bar\">";
   for (const Part& part : parts) {

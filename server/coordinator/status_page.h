@@ -1,5 +1,4 @@
-// The page at / of the HTTP port: workers, rings, jobs that wait or run, and the last ones, for a
-// person who looks. Made anew for each request; it needs nothing from elsewhere.
+// The page at / of the HTTP port: workers, rings, present and last jobs. It loads nothing else.
 #pragma once
 
 #include <string>
@@ -12,11 +11,11 @@ namespace hilbert_ring::server {
 
 struct StatusPage {
   v1::GetClusterResponse cluster;
-  std::vector<v1::Job> jobs;    // that whoever looks may see
-  std::vector<EndedJob> ended;  // the last ones, newest first
+  std::vector<v1::Job> jobs;    // that the caller may see
+  std::vector<EndedJob> ended;  // newest first
 };
 
-// HTML. Whatever came from elsewhere is escaped.
+// Returns HTML, with all values escaped.
 std::string RenderStatusPage(const StatusPage& page);
 
 }  // namespace hilbert_ring::server

@@ -1,29 +1,24 @@
-// A token as a file that lies in memory and is gone with this process: for processes that it
-// starts.
+// A token in a memory file, which child processes read and which ends with this process.
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "server/files/descriptor.h"
 
 namespace hilbert_ring::server {
 
 class TokenMemory {
  public:
-  // UNAVAILABLE when the system gives no memory.
   static absl::StatusOr<TokenMemory> Make(const std::string& token);
-  TokenMemory(TokenMemory&& other) noexcept : descriptor_(other.descriptor_) {
-    other.descriptor_ = -1;
-  }
-  TokenMemory& operator=(TokenMemory&&) = delete;
-  ~TokenMemory();
 
-  // Processes of this user read it there, as they read the environment of others of his.
+  // Readable by this user's processes.
   std::string path() const;
 
  private:
-  explicit TokenMemory(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_;  // -1 when moved from
+  explicit TokenMemory(Descriptor memory) : memory_(std::move(memory)) {}
+  Descriptor memory_;
 };
 
 }  // namespace hilbert_ring::server

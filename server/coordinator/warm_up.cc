@@ -21,14 +21,13 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Enough for each worker to have rows, and each to need those of the others.
+// Gives each worker rows, and a need of the others' rows.
 constexpr int64_t kTokensOfAWorker = 32;
-constexpr int64_t kHeadDim = 8;  // of one head: rows of 4000 workers are one chunk
+constexpr int64_t kHeadDim = 8;  // so small that rows of 4000 workers are one chunk
 constexpr int64_t kMostCheckedRows = 256;
-constexpr int64_t kMostJobBytes = 1 << 20;         // on a worker
-constexpr int64_t kCopyBytes = int64_t{64} << 20;  // more than any such job has
-// After a try that failed, each time twice as long.
-constexpr std::chrono::milliseconds kPause(500), kLongestPause(8000);
+constexpr int64_t kMostJobBytes = 1 << 20;                             // on a worker
+constexpr int64_t kCopyBytes = int64_t{64} << 20;                      // beyond any such job
+constexpr std::chrono::milliseconds kPause(500), kLongestPause(8000);  // doubled after each failure
 
 JobSpec SpecFor(int workers) {
   JobSpec spec;
@@ -39,7 +38,7 @@ JobSpec SpecFor(int workers) {
   return spec;
 }
 
-// Its rows are random. It drops the outputs, which the job checks before its report.
+// Sends random rows and drops the outputs, which the job checks before its report.
 class WarmUpClient final : public JobClient {
  public:
   WarmUpClient(const JobSpec& spec, const std::string& job_id, JobStop& stop)
@@ -58,7 +57,6 @@ class WarmUpClient final : public JobClient {
   void ReadAhead() override {}
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
 
-  // Open, then a chunk of each tensor.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override {
     RETURN_IF_ERROR(stop.why());
     if (!std::exchange(opened_, true)) {
@@ -129,15 +127,6 @@ std::string WarmUp::Why() const {
   return why_;
 }
 
-void WarmUp::SetWhy(std::string why) {
-  const MutexLock lock(mutex_);
-  if (!why.empty() && why != why_) {
-    spdlog::warn("the warm-up job over {} workers failed, and is tried again: {}",
-                 settings_.job_workers, why);
-  }
-  why_ = std::move(why);
-}
-
 void WarmUp::Run() {
   Membership& membership = services_.cluster.membership;
   Clock::duration pause = kPause;
@@ -148,13 +137,21 @@ void WarmUp::Run() {
     if (std::ssize(live) < needed_) continue;
     const absl::Status status = RunJob(live);
     if (!stop_.why().ok()) return;
-    SetWhy(std::string(status.message()));
+    std::string why(status.message());
+    {
+      const MutexLock lock(mutex_);
+      if (!why.empty() && why != why_) {
+        spdlog::warn("the warm-up job over {} workers failed and is tried again: {}",
+                     settings_.job_workers, why);
+      }
+      why_ = std::move(why);
+    }
     if (status.ok()) return passed_();
     pause = std::min<Clock::duration>(2 * pause, kLongestPause);
   } while (membership.AwaitChange(seen, services_.observers.time.Now() + pause, stop_).ok());
 }
 
-// Workers that rest, or have a caller's job, are waited for where the others are too few.
+// Waits for workers that back off or have a caller's job if the others are too few.
 absl::Status WarmUp::RunJob(const Members& live) {
   const auto now = services_.observers.time.Now().time_since_epoch();
   const auto can = [this, now](const std::shared_ptr<const Member>& worker) {
@@ -178,11 +175,11 @@ absl::Status WarmUp::RunJob(const Members& live) {
       if (!shared) absl::StrAppend(&others, " ", worker->address);
     }
     return absl::UnavailableError(absl::StrCat(report.workers_size(), " of ", needed_,
-                                               " workers could share it, others not:", others));
+                                               " workers shared it, without:", others));
   }
   if (report.rows_checked() != settings_.check_rows) {
-    return absl::InternalError(absl::StrCat(report.rows_checked(), " of ", settings_.check_rows,
-                                            " rows could be checked"));
+    return absl::InternalError(
+        absl::StrCat(report.rows_checked(), " of ", settings_.check_rows, " rows were checked"));
   }
   return absl::OkStatus();
 }

@@ -1,11 +1,10 @@
-// A first job over the workers, rows of which are computed again: the service is not ready before
-// it has ended well. It finds what a worker's self-test does not: a network between workers that
-// lets nothing through.
+// A first job over the workers with checked rows; the service is ready after it. It finds faults of
+// the network between workers, which a worker's self-test cannot.
 //
-//   WarmUp warm_up(services, needed, [] { ... });   // called once, when it has
+//   WarmUp warm_up(services, needed, [] { ... });   // called once, after success
 //
-// The job goes the way of all jobs, whose retries leave out the workers that fail them. It is tried
-// again until as many workers as are needed share it.
+// The job's retries exclude workers that fail it, as for every job. It runs again until enough
+// workers share it.
 #pragma once
 
 #include <functional>
@@ -27,31 +26,29 @@ namespace hilbert_ring::server {
 
 class WarmUp {
  public:
-  // needed: workers. The job is in no list of jobs, no quota and no counter. `passed` is called by
-  // a thread of its own.
+  // needed: workers. The job appears in no list, quota or counter. `passed` gets a thread.
   WarmUp(const JobServices& services, int needed, std::function<void()> passed);
   ~WarmUp() { Stop(); }
 
-  // Ends the job that runs, and begins no others. Before the services are gone.
+  // Ends the job and starts no others. Must precede the end of the services.
   void Stop();
 
-  // Why the last try failed; empty: it did not. Thread-safe, also while it stops.
+  // The last try's error; empty: no error. Thread-safe, also during Stop.
   std::string Why() const;
 
  private:
   void Run();
   absl::Status RunJob(const Members& live);
-  void SetWhy(std::string why);
 
   CoordinatorSettings settings_;
   Metrics metrics_;
   JobTable jobs_;
   Quotas quotas_;
-  JobMemory copies_;            // so that rows can be checked whatever --copy-memory is
-  const JobServices services_;  // with these in place of the service's own
+  JobMemory copies_;            // for checked rows, whatever --copy-memory is
+  const JobServices services_;  // with the members above in place of the service's
   const int needed_;
   const std::function<void()> passed_;
-  int64_t tries_ = 0;  // each has a job id of its own
+  int64_t tries_ = 0;  // in job ids
   JobStop stop_;
   mutable Mutex mutex_;
   std::string why_ ABSL_GUARDED_BY(mutex_);

@@ -31,7 +31,7 @@ namespace {
 constexpr std::string_view kMarkEnding = ".root";
 constexpr std::string_view kUnfinishedEnding = ".unfinished";
 constexpr int64_t kMostMarkBytes = 64 << 20;
-constexpr int kMarkSeconds = 60;  // within which a mark that is being made is whole
+constexpr int kMarkSeconds = 60;  // within which a coordinator writes its new mark
 
 std::string DrawWord() {
   return absl::StrCat(absl::Hex(DrawBits(), absl::kZeroPad16),
@@ -61,7 +61,7 @@ bool IsUnfinished(std::string_view path) {
   return name.starts_with(kOwnFiles) && name.ends_with(kUnfinishedEnding);
 }
 
-// A folder that is bound elsewhere, too, is known by its inode. The folder need not be there yet.
+// Compares inodes because of bind mounts. `folder` may be missing.
 bool IsIn(const std::string& folder, const std::string& other) {
   std::error_code error;
   auto at = std::filesystem::weakly_canonical(folder, error);
@@ -75,7 +75,6 @@ bool IsIn(const std::string& folder, const std::string& other) {
 
 enum class Removal { kDone, kNothingThere, kNotPermitted };
 
-// Beneath the root, without following links.
 Removal RemoveUnfinished(int root, const std::string& path) {
   if (!IsUnfinished(path)) return Removal::kNothingThere;
   const size_t slash = path.rfind('/');
@@ -97,8 +96,7 @@ Removal RemoveUnfinished(int root, const std::string& path) {
   return may_not ? Removal::kNotPermitted : Removal::kNothingThere;
 }
 
-// A dead coordinator's mark: no lock is held of it, and it is whole, or was long ago. Those of
-// other users are theirs to remove.
+// A mark is dead if it is not locked, and whole or old. Marks of other users are not touched.
 void RemoveIfDead(int root, const char* name) {
   const Descriptor mark(openat(root, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat found = {};
@@ -116,18 +114,18 @@ void RemoveIfDead(int root, const char* name) {
   }
   if (left > 0) {
     spdlog::warn(
-        "--data-root: {} outputs that a coordinator before this one left cannot be "
-        "removed, those of {} that lie in folders without permission; removed {}",
+        "--data-root: {} unfinished outputs of an earlier coordinator (mark {}) cannot be removed "
+        "without permission for their folders; removed {}",
         left, name, removed);
     return;
   }
   unlinkat(root, name, 0);
-  spdlog::info("--data-root: removed what a coordinator before this one left: {}, {} outputs", name,
-               removed);
+  spdlog::info("--data-root: removed mark {} and {} unfinished outputs of an earlier coordinator",
+               name, removed);
 }
 
-// False, with errno, where it cannot be locked. Another coordinator that starts looks for a moment
-// whether a fresh mark's owner is dead, and holds its lock meanwhile.
+// False, with errno, if the lock cannot be had. Retries because a starting coordinator locks fresh
+// marks for a moment, in RemoveIfDead.
 bool LockOwn(int mark) {
   constexpr std::chrono::milliseconds kWait{1};
   for (int tries = 0; flock(mark, LOCK_EX | LOCK_NB) != 0; ++tries) {
@@ -171,7 +169,7 @@ absl::StatusOr<std::unique_ptr<DataRoot>> DataRoot::Open(const std::string& path
 DataRoot::~DataRoot() {
   {
     const MutexLock lock(mutex_);
-    if (!unfinished_.empty()) return;  // RemoveIfDead has them
+    if (!unfinished_.empty()) return;  // a later RemoveIfDead removes them
   }
   const absl::StatusOr<Descriptor> root = mark_file_.empty() ? absl::NotFoundError("") : Reach();
   if (root.ok()) unlinkat(root->number(), mark_file_.c_str(), 0);
@@ -199,19 +197,19 @@ absl::Status DataRoot::MakeMark() {
       absl::StrCat(std::string(kOwnFiles), DrawWord().substr(0, 16), std::string(kMarkEnding));
   mark_descriptor_ = Descriptor(
       openat(root->number(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
-  if (mark_descriptor_.number() < 0) return NotUsable(path_, "no file can be made in it");
+  if (mark_descriptor_.number() < 0) return NotUsable(path_, "cannot make a file in it");
   mark_file_ = name;
   if (!LockOwn(mark_descriptor_.number())) {
     spdlog::warn(
-        "--data-root {}: {} cannot be locked ({}): another coordinator that starts here "
-        "may remove outputs that are being written",
+        "--data-root {}: {} cannot be locked ({}): another coordinator here may remove unfinished "
+        "outputs",
         path_, name, std::strerror(errno));
   }
   const std::string line = mark_ + "\n";
   const ssize_t written = pwrite(mark_descriptor_.number(), line.data(), line.size(), 0);
   if (written != std::ssize(line)) {
     if (written >= 0) errno = ENOSPC;
-    return NotUsable(path_, "no file can be written in it");
+    return NotUsable(path_, "cannot write a file in it");
   }
   ASSIGN_OR_RETURN(mark_version_, VersionOf(mark_descriptor_, name));
   const MutexLock lock(mutex_);
@@ -228,11 +226,8 @@ absl::StatusOr<Descriptor> DataRoot::Reach() const {
   }
   return wire::ErrorOf(wire::reason::kDataRootGone,
                        absl::StrCat("--data-root ", path_,
-                                    ": is not the folder that it was when the service "
-                                    "started: its file ",
-                                    mark_file_,
-                                    " is gone; mount it again, or restart the service to take "
-                                    "what is there now"));
+                                    ": is not the folder of the service's start, without the file ",
+                                    mark_file_, "; mount it again, or restart the service"));
 }
 
 absl::StatusOr<std::string> DataRoot::NameUnfinished(const std::string& path) {
@@ -245,7 +240,7 @@ absl::StatusOr<std::string> DataRoot::NameUnfinished(const std::string& path) {
   if (line.find('\n') + 1 != line.size()) {
     return wire::ErrorOf(
         wire::reason::kFilePath,
-        absl::StrCat("path '", path, "': the path of an output has no line break"));
+        absl::StrCat("path '", path, "' has a line break, which outputs must not have"));
   }
   if (!Append(line)) return FileError(mark_file_, "cannot write", errno);
   unfinished_.insert(name);
@@ -259,7 +254,7 @@ void DataRoot::Forget(const std::string& name) {
   ShortenList();
 }
 
-// False, with errno, where they are not there whole.
+// False, with errno, unless all lines are written.
 bool DataRoot::Append(std::string_view lines) {
   const ssize_t written = pwrite(mark_descriptor_.number(), lines.data(), lines.size(), end_);
   if (written >= 0 && written != std::ssize(lines)) errno = ENOSPC;
@@ -268,8 +263,8 @@ bool DataRoot::Append(std::string_view lines) {
   return true;
 }
 
-// To what is still written. Whenever the process is killed, the mark lists all of that: it is added
-// once more behind the list before the list's beginning is written over.
+// Reduces the list to unfinished outputs. A kill at any point leaves all of them listed, because a
+// copy is appended before the beginning is overwritten.
 void DataRoot::ShortenList() {
   constexpr int64_t kLongList = 64 << 10;  // bytes
   const int64_t first = std::ssize(mark_) + 1;

@@ -1,12 +1,9 @@
-// The folder of files that jobs name (--data-root), as the coordinator has it. A mark in it, a file
-// with a random word, tells workers and clients that they see the same folder. The mark also lists
-// outputs that are being written: whoever finds the mark of a coordinator that is dead removes
-// them.
+// The coordinator's folder of files that jobs pass by path (--data-root). Its mark, a file with a
+// random word, lets workers and clients check that they see the same folder. The mark also lists
+// unfinished outputs; a later coordinator removes those of a dead one, whose mark is not locked.
 //
 //   ASSIGN_OR_RETURN(const auto root, DataRoot::Open("/srv/tensors"));
 //   ASSIGN_OR_RETURN(const Descriptor folder, root->Reach());   // for each job
-//
-// The coordinator holds a lock of its mark, by which others see that it lives.
 #pragma once
 
 #include <cstdint>
@@ -24,38 +21,35 @@
 
 namespace hilbert_ring::server {
 
-// Of a file that is made beneath a root, less the process's umask.
-inline constexpr int kFileMode = 0666;
+inline constexpr int kFileMode = 0666;  // of new files, less the umask
 
-// The word in a mark file beneath a root; empty where it cannot be read, or has none.
+// The word in a mark file beneath a root; empty if it cannot be read.
 std::string ReadMark(const std::string& root, const std::string& mark_file);
 
-// INVALID_ARGUMENT where --data-root and --model-dir are one folder, by whatever link, or one lies
-// in the other: callers could write models. OK where one is empty, or not there.
+// INVALID_ARGUMENT if one folder is or contains the other, through links or mounts too: callers
+// could write models. OK if a folder is empty or missing.
 absl::Status CheckApart(const std::string& data_root, const std::string& model_dir);
 
 // Thread-safe.
 class DataRoot {
  public:
-  // Removes what dead coordinators left. Errors: the folder is not there, or no file can be made in
-  // it; the message names the flag.
+  // Removes outputs of dead coordinators. FAILED_PRECONDITION names the flag.
   static absl::StatusOr<std::unique_ptr<DataRoot>> Open(const std::string& path);
-  // Removes the mark, unless it lists outputs that could not be removed.
-  ~DataRoot();
+  ~DataRoot();  // keeps a mark that lists outputs
   DataRoot(const DataRoot&) = delete;
   DataRoot& operator=(const DataRoot&) = delete;
 
   const std::string& path() const { return path_; }
-  const std::string& mark_file() const { return mark_file_; }  // its name, in the root
+  const std::string& mark_file() const { return mark_file_; }  // in the root
   const std::string& mark() const { return mark_; }
 
-  // The folder, which is the one that it was at first. DATA_ROOT_GONE.
+  // DATA_ROOT_GONE if the folder has not the mark of Open.
   absl::StatusOr<Descriptor> Reach() const;
 
-  // A name of its own for an output that is not whole yet, in the folder of `path`. It is in the
-  // mark until Forget. FILE_IO where that cannot be.
+  // Returns a new name for an unfinished output, in the folder of `path`, and lists it in the mark
+  // until Forget. FILE_IO if the mark cannot be written.
   absl::StatusOr<std::string> NameUnfinished(const std::string& path);
-  void Forget(const std::string& name);  // of those given
+  void Forget(const std::string& name);
 
  private:
   explicit DataRoot(std::string path) : path_(std::move(path)) {}
@@ -67,7 +61,7 @@ class DataRoot {
   const std::string path_;
   std::string mark_file_, mark_;
   Descriptor mark_descriptor_;  // locked
-  FileVersion mark_version_;    // of which the inode alone stays
+  FileVersion mark_version_;    // only its inode stays
   Mutex mutex_;
   std::set<std::string> unfinished_ ABSL_GUARDED_BY(mutex_);
   int64_t unfinished_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of their lines

@@ -1,4 +1,4 @@
-// The owner of a file descriptor.
+// Owns a file descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -22,11 +22,10 @@ class Descriptor {
 
   int number() const { return number_; }
 
-  // The caller owns it from here on.
   int Release() { return std::exchange(number_, -1); }
 
  private:
-  int number_ = -1;  // -1: none
+  int number_ = -1;  // -1: empty
 };
 
 }  // namespace hilbert_ring::server

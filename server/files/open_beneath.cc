@@ -16,7 +16,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr size_t kMostPathBytes = 4095;  // of the system, with the byte behind the last
+constexpr size_t kMostPathBytes = 4095;  // PATH_MAX without its zero byte
 
 const wire::Reason& ReasonFor(int error_number) {
   switch (error_number) {
@@ -140,7 +140,7 @@ absl::StatusOr<Descriptor> OpenBeneath(int root, const std::string& path, int fl
   flags |= O_CLOEXEC;
   int opened = -1;
   if (descent == Descent::kBySystem) opened = OpenBySystem(root, path.c_str(), flags);
-  // A container's filter says EPERM of calls that it does not know.
+  // A container's filter returns EPERM for unknown calls.
   const bool unknown = opened < 0 && (errno == ENOSYS || errno == EPERM);
   if (descent == Descent::kStepByStep || unknown) opened = OpenStepByStep(root, path, flags);
   if (opened < 0) return FileError(path, "cannot open", errno);

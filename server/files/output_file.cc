@@ -24,7 +24,6 @@ constexpr mode_t kOwnerAlone = S_IRUSR | S_IWUSR;
 
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// That of a file beneath a root, in which names can be made.
 absl::StatusOr<Descriptor> OpenFolderOf(int root, const std::string& path) {
   RETURN_IF_ERROR(CheckFilePath(path));
   const size_t slash = path.rfind('/');
@@ -36,7 +35,7 @@ absl::StatusOr<Descriptor> OpenFolderOf(int root, const std::string& path) {
   return folder;
 }
 
-// What stands at the path; nothing where nothing does. Follows no link.
+// The file at the path, if any. Follows no link.
 absl::StatusOr<std::optional<struct stat>> FindThere(const Descriptor& folder,
                                                      const std::string& path) {
   struct stat found = {};
@@ -49,12 +48,12 @@ absl::StatusOr<std::optional<struct stat>> FindThere(const Descriptor& folder,
 
 bool IsForOwnerAlone(const struct stat& file) { return (file.st_mode & (S_IRGRP | S_IROTH)) == 0; }
 
-// Of the file before it. Some file systems know no other mode than the one that all files have.
+// Copies mode and owner of the replaced file. Some file systems have a single mode for all files.
 absl::Status SetMode(const Descriptor& file, const std::string& path, const struct stat& before) {
   struct stat now = {};
   if (fstat(file.number(), &now) != 0) return FileError(path, "cannot look at it", errno);
   if (now.st_uid != before.st_uid || now.st_gid != before.st_gid) {
-    // Which most users may not; CheckReplaceable has seen to that.
+    // Most users may not. CheckReplaceable refuses files that would then lose their reader.
     [[maybe_unused]] const int given = fchown(file.number(), before.st_uid, before.st_gid);
   }
   if (((now.st_mode ^ before.st_mode) & ACCESSPERMS) == 0 ||
@@ -64,13 +63,13 @@ absl::Status SetMode(const Descriptor& file, const std::string& path, const stru
   return FileError(path, "cannot keep its mode", errno);
 }
 
-// Room is taken at once, so that a full disk is known before a job starts, where that is cheap. In
-// memory (tmpfs) pages would be made twice as slowly: there it is looked whether there is room.
+// Allocates the room, so that a full disk fails the job before it starts. In tmpfs that would
+// double the time of page faults: only the free space is checked there.
 absl::Status TakeRoom(const Descriptor& file, const std::string& path, int64_t bytes) {
   struct statfs system = {};
   if (fstatfs(file.number(), &system) != 0) return FileError(path, "cannot look at it", errno);
   const auto free = static_cast<int64_t>(system.f_bavail) * system.f_bsize;
-  const bool counted = system.f_blocks > 0;  // others have no limit, or say none
+  const bool counted = system.f_blocks > 0;  // other file systems report no limit
   if (counted && free < bytes) {
     return wire::ErrorOf(wire::reason::kFileNoSpace,
                          absl::StrCat(path, ": takes ", bytes, " bytes, its disk has ", free));
@@ -91,7 +90,7 @@ absl::Status TakeRoom(const Descriptor& file, const std::string& path, int64_t b
 
 absl::Status Changed(const std::string& path, const char* how) {
   return wire::ErrorOf(wire::reason::kFileChanged,
-                       absl::StrCat(path, ": the file that was written for it was ", how));
+                       absl::StrCat(path, ": its unfinished file was ", how));
 }
 
 }  // namespace
@@ -114,7 +113,7 @@ absl::Status CheckReplaceable(int root, const std::string& path) {
                      ", cannot give it back"));
   }
   if (S_ISLNK(there->st_mode)) return FileError(path, "must be a regular file", ELOOP);
-  const auto opened = OpenFile(root, path, O_RDONLY);  // which says what it is
+  const auto opened = OpenFile(root, path, O_RDONLY);  // for its error
   return opened.ok() ? absl::OkStatus() : opened.status();
 }
 
@@ -147,7 +146,7 @@ OutputFile::~OutputFile() {
   if (data_root_ == nullptr) return;
   const bool made = file_.number() >= 0 && !committed_;
   if (made && unlinkat(folder_.number(), NameOf(unfinished_).c_str(), 0) != 0 && errno != ENOENT) {
-    spdlog::warn("--data-root: {} cannot be removed ({}); a coordinator that starts later tries",
+    spdlog::warn("--data-root: {} cannot be removed ({}); a later coordinator tries again",
                  unfinished_, std::strerror(errno));
     return;
   }
@@ -161,7 +160,7 @@ absl::Status OutputFile::Sync() const {
 
 absl::Status OutputFile::Commit() {
   ASSIGN_OR_RETURN(const FileVersion now, VersionOf(file_, path_));
-  if (now.bytes != version_.bytes) return Changed(path_, "cut or made longer");
+  if (now.bytes != version_.bytes) return Changed(path_, "resized");
   if (fsync(file_.number()) != 0) return FileError(path_, "cannot bring it to the disk", errno);
   const std::string from = NameOf(unfinished_);
   struct stat found = {};

@@ -1,12 +1,12 @@
-// An output that appears under its name when it is whole, and not before.
+// An output that appears under its name only when it is whole.
 //
 //   ASSIGN_OR_RETURN(OutputFile out, OutputFile::Create(root, folder, {.path = "out.npy", ...}));
 //   out.unfinished();   // where workers write, at out.offset() and behind
-//   out.Commit();       // synced, and renamed; else it is removed
+//   out.Commit();       // synced and renamed; else the destructor removes it
 //
-// It lies in the folder of its name from the start, so that the name can be given to it. Who opened
-// it and was given up may go on to write: what is renamed is another file then. It has the mode of
-// the file that it replaces, and its owner and group where the system lets it.
+// The unfinished file lies in the same folder, so that it can be renamed. An excluded worker that
+// still writes to it never writes to the committed file of a later try. The output gets the mode of
+// the file that it replaces, and its owner and group if the system permits.
 #pragma once
 
 #include <cstdint>
@@ -20,41 +20,40 @@
 namespace hilbert_ring::server {
 
 struct OutputFileOptions {
-  std::string path;    // beneath the root
-  std::string header;  // what it begins with
+  std::string path;  // beneath the root
+  std::string header;
   int64_t data_bytes = 0;
 };
 
-// What stands at the path, where something does, can be replaced: as of OpenFile.
-// FILE_NOT_FOUND, FILE_NOT_PERMITTED: of its folder. FILE_NOT_PERMITTED: another user alone may
-// read the file, who could not read the one that takes its place.
+// Checks that an output can be made at the path, or replace the file there. FILE_NOT_FOUND,
+// FILE_NOT_PERMITTED: of its folder, or only another user may read the file and could not read its
+// replacement. Errors of OpenFile.
 absl::Status CheckReplaceable(int root, const std::string& path);
 
 class OutputFile {
  public:
-  // root: reached of data_root, which outlives it. Full size from the start. Errors of
-  // CheckReplaceable; FILE_NO_SPACE, naming the bytes that are wanted and free.
+  // Makes the file at its full size. root: of data_root.Reach(). `data_root` must outlive the file.
+  // Errors of CheckReplaceable, FILE_NO_SPACE.
   static absl::StatusOr<OutputFile> Create(DataRoot& data_root, int root,
                                            const OutputFileOptions& options);
   OutputFile(OutputFile&& other) noexcept = default;
   OutputFile& operator=(OutputFile&&) = delete;
-  ~OutputFile();  // removes what was not committed
+  ~OutputFile();  // removes an uncommitted file
 
-  const std::string& unfinished() const { return unfinished_; }  // its path until then
+  const std::string& unfinished() const { return unfinished_; }  // its path until Commit
   int64_t offset() const { return offset_; }                     // of the data
   int descriptor() const { return file_.number(); }
-  const FileVersion& version() const { return version_; }  // at first
+  const FileVersion& version() const { return version_; }  // after Create
 
-  // Brings what is written to the disk. Errors of FileError.
   absl::Status Sync() const;
 
-  // Call once. FILE_CHANGED where somebody has removed, replaced, shortened or lengthened it.
+  // Call once. FILE_CHANGED if another process removed, replaced or resized the file.
   absl::Status Commit();
 
  private:
   OutputFile() = default;
 
-  DataRoot* data_root_ = nullptr;  // that has its name
+  DataRoot* data_root_ = nullptr;  // lists its name
   std::string path_, unfinished_;
   Descriptor folder_, file_;
   FileVersion version_;

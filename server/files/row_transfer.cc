@@ -14,13 +14,10 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Of one call: the system takes 2 GiB at most, and a job that is given up should not wait for long.
-constexpr int64_t kMostBytes = 8 << 20;
-// Bytes between two pieces that are read and dropped. A page of the system's cache is copied in
-// about the time that a call takes.
+constexpr int64_t kMostBytes = 8 << 20;  // of a call, so that a cancelled job ends soon
+// Copying a page from the system's cache takes about as long as a call.
 constexpr int64_t kMostGap = 4096;
 
-// One call: neighbours in the file, from `begin` on.
 struct Group {
   int64_t begin = 0, end = 0;  // bytes of the file
   std::vector<iovec> parts;
@@ -29,12 +26,11 @@ struct Group {
 absl::Status Truncated(const FileRows& file, int64_t at) {
   return wire::ErrorOf(
       wire::reason::kFileChanged,
-      absl::StrCat(file.path, ": ends at byte ", at, ", it was longer when the job was admitted"));
+      absl::StrCat(file.path, ": ends at byte ", at, ", was longer when the job was admitted"));
 }
 
 using Call = ssize_t (*)(int, const iovec*, int, off_t);
 
-// Until all parts are done; the system may take them bit by bit.
 absl::Status Run(Call call, const char* what, const FileRows& file, Group& group) {
   size_t first = 0;
   int64_t at = group.begin;
@@ -57,7 +53,7 @@ absl::Status Run(Call call, const char* what, const FileRows& file, Group& group
   return absl::OkStatus();
 }
 
-// Cuts pieces into groups. dropped: memory for gaps of up to most_gap bytes.
+// Cuts pieces into groups. dropped: receives the bytes of gaps, which are no larger.
 template <typename Visit>
 absl::Status ForEachGroup(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory,
                           std::span<std::byte> dropped, const Visit& visit) {
@@ -117,13 +113,13 @@ absl::Status ReadRows(const FileRows& file, std::span<const RowPiece> pieces, st
 
 absl::Status WriteRows(const FileRows& file, std::span<const RowPiece> pieces,
                        const std::byte* memory) {
-  // The parts of a call are not const, though they are only read.
+  // iovec is not const, but pwritev only reads.
   return ForEachGroup(file, pieces, const_cast<std::byte*>(memory), {},
                       [&](Group& group) { return Run(pwritev, "cannot write", file, group); });
 }
 
 void ReadAhead(const FileRows& file, std::span<const RowPiece> pieces) {
-  constexpr int64_t kFar = 256 << 10;  // the system reads so much ahead of itself
+  constexpr int64_t kFar = 256 << 10;  // the system's own read-ahead
   int64_t begin = 0, end = 0;
   const auto advise = [&] {
     if (end > begin) posix_fadvise(file.descriptor, begin, end - begin, POSIX_FADV_WILLNEED);

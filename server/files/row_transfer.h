@@ -1,11 +1,11 @@
-// Rows between a file, where they follow each other, and memory, where they may lie in any order.
+// Copies rows between a file and memory, where they may lie in another order.
 //
 //   std::vector<RowPiece> pieces = {{.file_row = 40, .memory_row = 0, .rows = 8}, ...};
 //   InFileOrder(pieces);
 //   ReadRows(file, pieces, memory);
 //
-// Neighbours in the file are read by one call straight to their places, and so are those with a
-// small gap between, whose bytes are dropped: a disk, and the system, like few long reads.
+// A call reads neighbours in the file straight to their places, and drops the bytes of small gaps
+// between them: few long reads are faster.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,6 @@ struct RowPiece {
   int64_t rows = 0;
 };
 
-// The rows of a file that is open.
 struct FileRows {
   int descriptor = -1;
   std::string path;  // for messages
@@ -32,17 +31,15 @@ struct FileRows {
   int64_t row_bytes = 0;
 };
 
-// Puts pieces in the order of the file; those that follow each other there and in memory become
-// one.
+// Sorts pieces in the order of the file, and joins neighbours both there and in memory.
 void InFileOrder(std::vector<RowPiece>& pieces);
 
-// Between rows of `memory`, whose row i begins at i times row_bytes, and the file. pieces: in file
-// order. Errors of FileError; of reading FILE_CHANGED, naming the byte at which the file ends.
+// Row i of `memory` begins at i times row_bytes. pieces: in file order. Errors of FileError, and
+// FILE_CHANGED if the file ends too early.
 absl::Status ReadRows(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory);
 absl::Status WriteRows(const FileRows& file, std::span<const RowPiece> pieces,
                        const std::byte* memory);
 
-// The system may begin to read these rows; nothing waits for that.
-void ReadAhead(const FileRows& file, std::span<const RowPiece> pieces);
+void ReadAhead(const FileRows& file, std::span<const RowPiece> pieces);  // without waiting
 
 }  // namespace hilbert_ring::server

@@ -18,8 +18,7 @@ void AddJobs(const CoordinatorFigures& f, Families& families) {
   gauge("hilbert_ring_jobs_running", "Jobs that have workers", f.jobs_running);
   gauge("hilbert_ring_jobs_queued", "Jobs that wait for their turn", f.jobs_queued);
   gauge("hilbert_ring_workers_busy", "Workers that hold a job", f.workers_busy);
-  ScrapedFamily phases =
-      ScrapedFamily::OfGauges("hilbert_ring_jobs_in_phase", "Jobs by what they wait for");
+  ScrapedFamily phases = ScrapedFamily::OfGauges("hilbert_ring_jobs_in_phase", "Jobs by phase");
   for (const auto& [phase, jobs] : f.jobs_in_phase)
     phases.Add(jobs, {{"phase", std::string(phase)}});
   families.push_back(std::move(phases).Take());
@@ -56,7 +55,7 @@ void AddWorkers(const CoordinatorFigures& f, Families& families) {
   };
   of_each("hilbert_ring_worker_up", "Whether the worker takes jobs: 1 or 0",
           [](const WorkerSeries& worker) { return worker.state == "up" ? 1 : 0; });
-  of_each("hilbert_ring_worker_heartbeat_age_seconds", "Since the worker's last heartbeat",
+  of_each("hilbert_ring_worker_heartbeat_age_seconds", "Seconds since the worker's last heartbeat",
           [](const WorkerSeries& worker) { return worker.heartbeat_age_seconds; });
   of_each("hilbert_ring_worker_memory_limit_bytes", "Memory that jobs may take on the worker",
           [](const WorkerSeries& worker) { return worker.memory_limit_bytes; });
@@ -66,8 +65,7 @@ void AddWorkers(const CoordinatorFigures& f, Families& families) {
           [](const WorkerSeries& worker) { return worker.memory_resident_bytes; });
   ScrapedFamily info = ScrapedFamily::OfGauges(
       "hilbert_ring_worker_info",
-      "Device and kernel that the worker computes with, what its rings are made of, and its state; "
-      "always 1");
+      "Device, kernel, transport of rings and state of the worker; always 1");
   for (const WorkerSeries& worker : f.workers) {
     info.Add(1, {{"worker", worker.worker},
                  {"device", worker.device},
@@ -91,7 +89,7 @@ void AddMemoryAndCaches(const CoordinatorFigures& f, Families& families) {
     limit.Add(static_cast<double>(memory.limit_bytes), {{"account", std::string(memory.account)}});
   }
   ScrapedFamily hits = ScrapedFamily::OfCounters(
-      "hilbert_ring_cache_hits_total", "Orders, shards' memory and rings that were there already");
+      "hilbert_ring_cache_hits_total", "Orders, shards' memory and rings that were found");
   ScrapedFamily misses = ScrapedFamily::OfCounters(
       "hilbert_ring_cache_misses_total", "Orders, shards' memory and rings that had to be made");
   for (const CacheCount& cache : f.caches) {
@@ -109,12 +107,13 @@ Families FamiliesOf(const CoordinatorFigures& figures) {
   Families families;
   AddJobs(figures, families);
   AddWorkers(figures, families);
-  families.push_back(
-      ScrapedFamily::OfGauges("hilbert_ring_rings", "Rings that stand").Add(figures.rings).Take());
-  families.push_back(ScrapedFamily::OfGauges("hilbert_ring_ring_generation",
-                                             "Generation of the ring that was formed last")
-                         .Add(static_cast<double>(figures.ring_generation))
+  families.push_back(ScrapedFamily::OfGauges("hilbert_ring_rings", "Rings that are formed")
+                         .Add(figures.rings)
                          .Take());
+  families.push_back(
+      ScrapedFamily::OfGauges("hilbert_ring_ring_generation", "Generation of the last ring")
+          .Add(static_cast<double>(figures.ring_generation))
+          .Take());
   AddMemoryAndCaches(figures, families);
   return families;
 }

@@ -1,4 +1,4 @@
-// What a coordinator knows of itself at the moment of a scrape, as series.
+// Series of a coordinator's state at a scrape.
 #pragma once
 
 #include <cstdint>

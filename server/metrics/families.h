@@ -1,4 +1,4 @@
-// Families of series in a registry of prometheus-cpp: short forms, and the buckets that they share.
+// Families of prometheus-cpp's series: short forms and common buckets.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -18,9 +18,7 @@ using Counters = prometheus::Family<prometheus::Counter>;
 using Gauges = prometheus::Family<prometheus::Gauge>;
 using Histograms = prometheus::Family<prometheus::Histogram>;
 
-// A millisecond to more than an hour.
 extern const prometheus::Histogram::BucketBoundaries kSecondsBuckets;
-// Around 1, where what was measured is what was predicted.
 extern const prometheus::Histogram::BucketBoundaries kRatioBuckets;
 
 Counters& AddCounters(prometheus::Registry& registry, const std::string& name,
@@ -29,15 +27,13 @@ Gauges& AddGauges(prometheus::Registry& registry, const std::string& name, const
 Histograms& AddHistograms(prometheus::Registry& registry, const std::string& name,
                           const std::string& help);
 
-// Of one series, without labels.
 prometheus::Counter& AddCounter(prometheus::Registry& registry, const std::string& name,
                                 const std::string& help);
 prometheus::Histogram& AddHistogram(prometheus::Registry& registry, const std::string& name,
                                     const std::string& help,
                                     const prometheus::Histogram::BucketBoundaries& buckets);
 
-// Series that are made anew for each scrape, from figures that somebody else keeps: none of them
-// outlives what it is said of.
+// Series made for each scrape, so that they do not outlive their subject.
 class ScrapedFamily {
  public:
   static ScrapedFamily OfGauges(std::string name, std::string help);
@@ -57,7 +53,6 @@ class ScrapedFamily {
   prometheus::MetricFamily family_;
 };
 
-// In Prometheus's text format.
 std::string SerializeText(const std::vector<prometheus::MetricFamily>& families);
 
 }  // namespace hilbert_ring::server

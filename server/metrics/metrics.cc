@@ -20,9 +20,9 @@ constexpr std::string_view kPhases[] = {
     "queue", "ring", "receive", "compute", "exchange", "exposed_exchange", "send"};
 constexpr std::string_view kTransports[] = {"gloo", "nccl", "none"};
 constexpr char kOtherModels[] = "other";
-constexpr double kLeastMeasured = 0.01;  // seconds; shorter computes say little of a rate
+constexpr double kLeastMeasured = 0.01;  // seconds; rates of shorter times are noise
 
-// Workers say it: a name that is none of ours makes no series.
+// Workers send it: unknown names share a series.
 std::string TransportLabel(const std::string& transport) {
   const bool known =
       std::find(std::begin(kTransports), std::end(kTransports), transport) != std::end(kTransports);
@@ -78,8 +78,7 @@ struct Metrics::Families {
       "float32");
   Counter& all_mismatches =
       AddCounter(registry, "hilbert_ring_mismatches_total",
-                 "Jobs in which a worker, there or gone, sent a row that is not what the "
-                 "definition says");
+                 "Jobs in which a worker, registered or gone, sent a wrong row");
   Counter& joined = AddCounter(registry, "hilbert_ring_worker_joins_total",
                                "Times that a worker joined, anew or again");
   Counter& left =
@@ -92,27 +91,26 @@ struct Metrics::Families {
                   "Keys and values received by workers from each other, by transport");
   Counters& exchange_planned =
       AddCounters(registry, "hilbert_ring_exchange_planned_bytes_total",
-                  "Keys and values that the plans said workers would receive, by transport");
+                  "Keys and values that the plans predicted workers to receive, by transport");
   Counter& exchange_naive =
       AddCounter(registry, "hilbert_ring_exchange_naive_bytes_total",
-                 "Keys and values of those jobs, had every worker received all of them");
+                 "Keys and values of those jobs if every worker received all of them");
   Counter& flops = AddCounter(registry, "hilbert_ring_flops_total",
                               "Floating-point operations of jobs that ended well");
   Counter& flops_planned =
       AddCounter(registry, "hilbert_ring_planned_flops_total",
-                 "Floating-point operations that the plans said of those jobs");
-  Histogram& memory_ratio = AddHistogram(
-      registry, "hilbert_ring_memory_peak_over_predicted_ratio",
-      "Memory that a job took on a worker at its most, over what the plan said", kRatioBuckets);
-  Counters& rings = AddCounters(registry, "hilbert_ring_rings_formed_total",
-                                "Tries to form a ring, by status code and whether it stood before");
-  Histogram& ring_seconds =
-      AddHistogram(registry, "hilbert_ring_ring_form_seconds",
-                   "Seconds until a ring stood that was not there", kSecondsBuckets);
+                 "Floating-point operations that the plans of those jobs predicted");
+  Histogram& memory_ratio =
+      AddHistogram(registry, "hilbert_ring_memory_peak_over_predicted_ratio",
+                   "Peak memory of a job on a worker, over the plan's prediction", kRatioBuckets);
+  Counters& rings =
+      AddCounters(registry, "hilbert_ring_rings_formed_total",
+                  "Tries to form a ring, by status code and whether it was formed before");
+  Histogram& ring_seconds = AddHistogram(registry, "hilbert_ring_ring_form_seconds",
+                                         "Seconds to form a ring", kSecondsBuckets);
 
-  Counters& mismatches =
-      AddCounters(registry, "hilbert_ring_worker_mismatches_total",
-                  "Jobs in which the worker sent a row that is not what the definition says");
+  Counters& mismatches = AddCounters(registry, "hilbert_ring_worker_mismatches_total",
+                                     "Jobs in which the worker sent a wrong row");
   Counters& failures =
       AddCounters(registry, "hilbert_ring_worker_failures_total",
                   "Times that the worker could not be reached, or failed a job or a ring");
@@ -124,28 +122,26 @@ struct Metrics::Families {
       AddGauges(registry, "hilbert_ring_worker_best_flops_per_second",
                 "The highest rate at which the worker computed a job, since it joined");
   Gauges& peak = AddGauges(registry, "hilbert_ring_worker_memory_peak_bytes",
-                           "Memory that the worker's last job took at its most");
+                           "Peak memory of the worker's last job");
   Gauges& predicted = AddGauges(registry, "hilbert_ring_worker_memory_predicted_bytes",
-                                "Memory that the plan said of the worker's last job");
+                                "Memory that the plan predicted for the worker's last job");
 
   Mutex model_mutex;
   std::set<std::string> models ABSL_GUARDED_BY(model_mutex);
 
-  // A model's name, or what stands for those that came after kMostModels.
   std::string ModelLabel(const std::string& model) {
     const MutexLock lock(model_mutex);
     if (models.size() < kMostModels) models.insert(model);
     return models.contains(model) ? model : kOtherModels;
   }
 
-  // Pointers to series must not be used once they are removed.
-  Mutex mutex;
-  int64_t told ABSL_GUARDED_BY(mutex) = 0;  // things said of workers, so far
-  // Those of whom something is served, and the number of what was said of each last.
+  Mutex mutex;                                // held while series are used, which Remove destroys
+  int64_t events ABSL_GUARDED_BY(mutex) = 0;  // events of workers so far
+  // Workers with series, and the number of each one's last event.
   std::map<std::string, int64_t> workers ABSL_GUARDED_BY(mutex);
 
   void Know(const std::string& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    if (!workers.insert_or_assign(worker, ++told).second) return;
+    if (!workers.insert_or_assign(worker, ++events).second) return;
     for (Counters* family : {&mismatches, &failures, &worker_flops, &worker_compute}) {
       family->Add({{"worker", worker}});
     }
@@ -309,14 +305,14 @@ void Metrics::RemoveWorker(const std::string& worker) {
 
 int64_t Metrics::Moment() const {
   const MutexLock lock(families_->mutex);
-  return families_->told;
+  return families_->events;
 }
 
 void Metrics::KeepWorkers(const std::set<std::string>& there, int64_t looked) {
   const MutexLock lock(families_->mutex);
   std::vector<std::string> gone;
-  for (const auto& [worker, told] : families_->workers) {
-    if (told <= looked && !there.contains(worker)) gone.push_back(worker);
+  for (const auto& [worker, last] : families_->workers) {
+    if (last <= looked && !there.contains(worker)) gone.push_back(worker);
   }
   for (const std::string& worker : gone) families_->Remove(worker);
 }

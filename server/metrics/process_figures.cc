@@ -21,14 +21,14 @@ struct ProcessStat {
   double cpu_ticks = 0, start_ticks = 0, threads = 0, virtual_bytes = 0, resident_pages = 0;
 };
 
-// /proc/PID/stat: the name, in parentheses, may have blanks and parentheses itself.
+// The name in parentheses may have blanks and parentheses itself.
 std::optional<ProcessStat> ReadStat(const std::string& path) {
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(text.substr(name_end + 1));
-  std::vector<std::string> values;  // from field 3 on, as proc(5) counts them
+  std::vector<std::string> values;  // from field 3 of proc(5) on
   for (std::string value; fields >> value;) values.push_back(value);
   constexpr size_t kFirst = 3, kLast = 24;
   if (values.size() <= kLast - kFirst) return std::nullopt;
@@ -42,7 +42,6 @@ std::optional<ProcessStat> ReadStat(const std::string& path) {
                      .resident_pages = field(24)};
 }
 
-// When the machine started, in seconds since 1970.
 std::optional<double> BootTime(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

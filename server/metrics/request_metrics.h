@@ -1,4 +1,4 @@
-// Requests of the gRPC ports: how many by method and code, how long, how many are under way.
+// Counts and times requests of the gRPC ports, by method and code.
 //
 //   RequestMetrics requests(registry, {"Plan", "GetCluster"});
 //   return requests.Count("Plan", [&] { return MakePlan(...); });   // a status with error_code()
@@ -28,7 +28,7 @@ class RequestMetrics {
   struct Families;
 
  public:
-  // One request under way. One that is never ended ends as CANCELLED when it goes.
+  // A request under way. Its destructor ends it as CANCELLED.
   class Request {
    public:
     Request(Request&& other) noexcept
@@ -38,8 +38,7 @@ class RequestMetrics {
     Request& operator=(Request&&) = delete;
     ~Request() { End(absl::StatusCode::kCancelled); }
 
-    // The first one counts.
-    void End(absl::StatusCode code);
+    void End(absl::StatusCode code);  // only the first call counts
 
    private:
     friend class RequestMetrics;
@@ -50,7 +49,7 @@ class RequestMetrics {
     std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   };
 
-  // methods: of the services, without package; the labels that there will be.
+  // methods: labels that exist from the start, without package.
   RequestMetrics(prometheus::Registry& registry, const std::vector<std::string>& methods);
   ~RequestMetrics();
 

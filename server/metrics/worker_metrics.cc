@@ -33,16 +33,16 @@ struct WorkerMetrics::Families {
                               "Floating-point operations of this worker");
   Counter& flops_planned =
       AddCounter(registry, "hilbert_ring_run_planned_flops_total",
-                 "Floating-point operations that the plans said of this worker");
+                 "Floating-point operations that the plans predicted for this worker");
   Counters& exchanged =
       AddCounters(registry, "hilbert_ring_run_exchanged_bytes_total",
                   "Keys and values exchanged with other workers, by transport and direction");
   Counters& exchange_planned =
       AddCounters(registry, "hilbert_ring_run_exchange_planned_bytes_total",
-                  "Keys and values that the plans said this worker would receive, by transport");
-  Histogram& memory_ratio = AddHistogram(
-      registry, "hilbert_ring_run_memory_peak_over_predicted_ratio",
-      "Memory that a job took here at its most, over what the plan said", kRatioBuckets);
+                  "Keys and values that the plans predicted this worker to receive, by transport");
+  Histogram& memory_ratio =
+      AddHistogram(registry, "hilbert_ring_run_memory_peak_over_predicted_ratio",
+                   "Peak memory of a job here, over the plan's prediction", kRatioBuckets);
   Counters& file_bytes = AddCounters(registry, "hilbert_ring_run_file_bytes_total",
                                      "Bytes of tensors by reference, by direction");
   Histogram& cancel =
@@ -50,7 +50,6 @@ struct WorkerMetrics::Families {
                    "Seconds until the memory of a cancelled job was free", kSecondsBuckets);
   Counter& registrations = AddCounter(registry, "hilbert_ring_registrations_total",
                                       "Times that this worker registered with its coordinator");
-  // As the coordinator's of that name.
   Counters& refused = AddCounters(registry, "hilbert_ring_calls_refused_total",
                                   "Calls that were refused before they were jobs, by reason");
 };
@@ -129,10 +128,8 @@ std::string WorkerMetrics::Serialize(const WorkerProcessFigures& figures) const 
   gauge("hilbert_ring_model_memory_used_bytes", "Memory that weights of models take here now",
         static_cast<double>(figures.model_memory_used_bytes));
   families.push_back(
-      ScrapedFamily::OfGauges(
-          "hilbert_ring_device_info",
-          "Device and kernel that this worker computes with, and what its rings are made of; "
-          "always 1")
+      ScrapedFamily::OfGauges("hilbert_ring_device_info",
+                              "Device, kernel and transport of rings of this worker; always 1")
           .Add(1, {{"device", figures.device},
                    {"kernel", figures.kernel},
                    {"transport", figures.transport}})

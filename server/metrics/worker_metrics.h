@@ -1,4 +1,4 @@
-// The figures that a worker's /metrics serves; docs/metrics.md lists them.
+// A worker's metrics, which docs/metrics.md lists.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@
 
 namespace hilbert_ring::server {
 
-// What a worker did for one job.
 struct RunFigures {
   std::string transport;  // of its ring
   int64_t tokens = 0;
@@ -23,7 +22,6 @@ struct RunFigures {
   int64_t file_bytes_read = 0, file_bytes_written = 0;  // of tensors by reference
 };
 
-// What it is at the moment of a scrape.
 struct WorkerProcessFigures {
   std::string version, device, kernel, transport;
   bool registered = false;
@@ -44,12 +42,11 @@ class WorkerMetrics {
   RequestMetrics& requests();
 
   void CountRun(absl::StatusCode code);
-  void ObserveRun(const RunFigures& figures);  // of one that ended well
+  void ObserveRun(const RunFigures& figures);  // without error
   void ObserveCancel(double seconds);          // until a cancelled job's memory was free
   void CountRegistration();
   void CountRefused(const std::string& reason);  // a request of /metrics
 
-  // All of it, in Prometheus's text format.
   std::string Serialize(const WorkerProcessFigures& figures) const;
   static const char* ContentType() { return "text/plain; version=0.0.4; charset=utf-8"; }
 

@@ -21,7 +21,7 @@ absl::Status TooMany(const std::string& message) {
 absl::Status CheckSlides(const v1::EncodeSpec& message, const EncoderConfig& config,
                          const SpecLimits& limits) {
   if (message.slide_tiles().empty())
-    return Wrong("slide_tiles is empty, must name a slide at least");
+    return Wrong("slide_tiles is empty, must have at least one slide");
   if (message.slide_tiles_size() > limits.max_sequences) {
     return TooMany(absl::StrCat("slide_tiles has ", message.slide_tiles_size(),
                                 " slides, the limit is ", limits.max_sequences));
@@ -98,7 +98,7 @@ std::vector<std::string> NotesOn(const EncodeJob& job) {
         "segments of ", branch.segment, " tokens are not divisible by their dilation ",
         branch.dilation,
         ": from the second segment on the published code places their rows late, and its result "
-        "differs; this one follows the definition"));
+        "differs from this one, which follows the definition"));
   }
   return notes;
 }

@@ -1,4 +1,4 @@
-// What a caller wants of a model, as the engine's job.
+// Decodes a caller's job of a model.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace hilbert_ring::server {
 
-// Of a model with this config. INVALID_ARGUMENT and OUT_OF_RANGE (INVALID_SPEC), naming field,
-// value and limit: enums that are not given or unknown, slides without tiles, outputs that the
-// model does not have (CheckOutputs), and more slides or tokens than the limits.
+// config: of the model. INVALID_ARGUMENT and OUT_OF_RANGE (INVALID_SPEC): missing or unknown enums,
+// slides without tiles, outputs that the model does not have (CheckOutputs), and more slides or
+// tokens than the limits.
 absl::StatusOr<EncodeJob> DecodeEncodeSpec(const v1::EncodeSpec& message,
                                            const EncoderConfig& config, const SpecLimits& limits);
 
-// What a reader of the job's results should know: where the published code computes another thing.
+// Notes on results that differ from the published code's.
 std::vector<std::string> NotesOn(const EncodeJob& job);
 
 }  // namespace hilbert_ring::server

@@ -58,10 +58,9 @@ absl::StatusOr<EncoderFolder> ModelCatalog::Open(const std::string& name,
                                                  const std::string& digest) {
   ASSIGN_OR_RETURN(EncoderFolder folder, Open(name));
   if (digest.empty() || digest == folder.digest()) return folder;
-  return wire::ErrorOf(
-      wire::reason::kModelChanged,
-      absl::StrCat("model ", name, ": the version that is there has the digest ", folder.digest(),
-                   ", the one that is meant has ", absl::CEscape(digest.substr(0, kDigestLength))));
+  return wire::ErrorOf(wire::reason::kModelChanged,
+                       absl::StrCat("model ", name, " has the digest ", folder.digest(),
+                                    ", must be ", absl::CEscape(digest.substr(0, kDigestLength))));
 }
 
 std::vector<std::string> ModelCatalog::Names(std::vector<std::string>& misnamed) const {

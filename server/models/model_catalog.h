@@ -1,7 +1,4 @@
-// The models of a folder: each is a folder in it, whose name is the model's.
-//
-//   ModelCatalog catalog("/srv/models");
-//   ASSIGN_OR_RETURN(const EncoderFolder model, catalog.Open("slide_encoder"));
+// The models of a folder. Each model is a folder in it.
 #pragma once
 
 #include <string>
@@ -16,25 +13,23 @@
 
 namespace hilbert_ring::server {
 
-// OK, or INVALID_ARGUMENT (INVALID_SPEC): a name is 1 to 128 letters, digits, '.', '_' and '-', and
-// does not begin with '.'.
+// INVALID_ARGUMENT (INVALID_SPEC) unless the name is 1 to 128 letters, digits, '.', '_' and '-',
+// and does not begin with '.'.
 absl::Status CheckModelName(std::string_view name);
 
 // Thread-safe.
 class ModelCatalog {
  public:
-  // Of so many models, the first by name, the others are not seen.
-  static constexpr size_t kMostModels = 256;
+  static constexpr size_t kMostModels = 256;  // the first by name
 
-  // folder: empty for a process that has no models.
   explicit ModelCatalog(std::string folder) : folder_(std::move(folder)) {}
 
-  // The model as it is now. Its weights are read whole where they are new, which takes a second a
-  // gigabyte or so. NOT_FOUND (MODEL_NOT_FOUND), FAILED_PRECONDITION (MODEL_UNUSABLE): there is a
-  // folder of that name, and what is wrong with it; UNAVAILABLE (MODEL_UNUSABLE) while it changes.
+  // Opens the present version. Reads new weights whole, about a second a gigabyte. NOT_FOUND
+  // (MODEL_NOT_FOUND), FAILED_PRECONDITION (MODEL_UNUSABLE) if the folder is wrong, UNAVAILABLE
+  // (MODEL_UNUSABLE) while it changes.
   absl::StatusOr<EncoderFolder> Open(const std::string& name);
 
-  // As Open, of the version that is meant; empty: any. FAILED_PRECONDITION (MODEL_CHANGED).
+  // Opens the version with this digest; empty: any. FAILED_PRECONDITION (MODEL_CHANGED).
   absl::StatusOr<EncoderFolder> Open(const std::string& name, const std::string& digest);
 
   struct Entry {
@@ -43,19 +38,18 @@ class ModelCatalog {
   };
   struct Listing {
     std::vector<Entry> entries;         // by name
-    bool cut = false;                   // there are more
-    std::vector<std::string> misnamed;  // folders with a config.json whose name is no model's
+    bool cut = false;                   // models were ignored
+    std::vector<std::string> misnamed;  // folders with a config.json and an invalid name
   };
-  // One at a time: the next needs not read what this one has.
+  // Concurrent calls wait, so that new weights are read once.
   Listing List();
 
-  // For a process that ends: weights that are being read are not read to their ends.
-  void Stop() { digests_.Stop(); }
+  void Stop() { digests_.Stop(); }  // ends reads of weights
 
  private:
   std::vector<std::string> Names(std::vector<std::string>& misnamed) const;
 
-  const std::string folder_;
+  const std::string folder_;  // empty: no models
   FileDigests digests_;
   Mutex listing_;
 };

@@ -19,7 +19,7 @@ ModelScan::ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval,
   const bool looked = looked_once_.wait_for(
       lock, patience, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_looked_; });
   if (!looked) {
-    spdlog::info("--model-dir: its models are still being read, and are offered when they are");
+    spdlog::info("--model-dir: its models are still being read and are offered afterwards");
   }
 }
 
@@ -35,32 +35,37 @@ void ModelScan::AddTo(v1::Heartbeat& heartbeat) const {
 
 void ModelScan::Look() {
   std::vector<v1::ModelVersion> found;
-  std::vector<std::string> told;
-  const auto tell = [&](spdlog::level::level_enum level, std::string line) {
-    told.push_back(std::move(line));
-    if (std::ranges::find(told_, told.back()) == told_.end()) spdlog::log(level, "{}", told.back());
+  std::vector<std::string> lines;
+  const auto log_once = [&](spdlog::level::level_enum level, std::string line) {
+    lines.push_back(std::move(line));
+    if (std::ranges::find(logged_, lines.back()) == logged_.end()) {
+      spdlog::log(level, "{}", lines.back());
+    }
   };
   const ModelCatalog::Listing listing = catalog_.List();
-  if (stopping_) return;  // models were not read to their ends
+  if (stopping_) return;  // reads were cut short
   if (listing.cut) {
-    tell(spdlog::level::warn, absl::StrCat("--model-dir: of more than ", ModelCatalog::kMostModels,
-                                           " models the first by name are seen"));
+    log_once(spdlog::level::warn,
+             absl::StrCat("--model-dir: of more than ", ModelCatalog::kMostModels,
+                          " models the first by name are used"));
   }
   for (const std::string& name : listing.misnamed) {
-    tell(spdlog::level::warn, absl::StrCat("--model-dir: the folder '", absl::Utf8SafeCEscape(name),
-                                           "' is left out: ", CheckModelName(name).message()));
+    log_once(spdlog::level::warn,
+             absl::StrCat("--model-dir: the folder '", absl::Utf8SafeCEscape(name),
+                          "' is ignored: ", CheckModelName(name).message()));
   }
   for (const ModelCatalog::Entry& entry : listing.entries) {
     if (entry.model.ok()) {
       v1::ModelVersion& version = found.emplace_back();
       version.set_name(entry.name);
       version.set_digest(entry.model->digest());
-      tell(spdlog::level::info, absl::StrCat("model ", entry.name, ": ", entry.model->digest()));
+      log_once(spdlog::level::info,
+               absl::StrCat("model ", entry.name, ": ", entry.model->digest()));
     } else {
-      tell(spdlog::level::warn, std::string(entry.model.status().message()));
+      log_once(spdlog::level::warn, std::string(entry.model.status().message()));
     }
   }
-  told_ = std::move(told);
+  logged_ = std::move(lines);
   const MutexLock lock(mutex_);
   versions_ = std::move(found);
   has_looked_ = true;

@@ -1,5 +1,4 @@
-// Which versions of which models a process has: looked at again and again, since folders come, go
-// and change.
+// Scans a catalog at intervals, because folders come, go and change.
 #pragma once
 
 #include <atomic>
@@ -19,16 +18,14 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class ModelScan {
  public:
-  // Has looked when it is made, if that takes no longer than `patience`: weights that are new are
-  // read whole. It looks anew so long after each look. The catalog must outlive it.
+  // Waits for the first scan, which reads weights, `patience` at most. interval: between scans. The
+  // catalog must outlive it.
   ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval,
             std::chrono::milliseconds patience = std::chrono::seconds(5));
 
-  // Stops the catalog.
-  ~ModelScan();
+  ~ModelScan();  // stops the catalog
 
-  // Those that can be used, as the last look found them.
-  void AddTo(v1::Heartbeat& heartbeat) const;
+  void AddTo(v1::Heartbeat& heartbeat) const;  // the last usable models
 
  private:
   void Look();
@@ -39,7 +36,7 @@ class ModelScan {
   ConditionVariable looked_once_;
   bool has_looked_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::ModelVersion> versions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> told_;        // in the log; the thread's
+  std::vector<std::string> logged_;      // lines of the last scan; the thread's
   std::optional<IntervalThread> watch_;  // last: it uses all of the above
 };
 

@@ -24,7 +24,7 @@ absl::Status TooLate(std::chrono::milliseconds timeout) {
 absl::Status GaveWay() {
   return wire::ErrorOf(
       wire::reason::kTooManyCalls,
-      "too many calls are open, and this one, which has said nothing, gave way to another");
+      "too many calls are open, this one without a first message gave way to another");
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ std::string PeerHost(const std::string& peer, PeerIs is) {
   const bool ipv6 = absl::ConsumePrefix(&host, "ipv6:");
   if (!ipv6 && !absl::ConsumePrefix(&host, "ipv4:")) return peer;
   host = host.substr(0, host.rfind(':'));
-  // gRPC writes brackets and the scope's sign as in a URI.
+  // gRPC escapes brackets and '%' as in a URI.
   if (ipv6 && absl::ConsumePrefix(&host, "%5B")) host = absl::StripSuffix(host, "%5D");
   return PeerName(absl::StrReplaceAll(host, {{"%25", "%"}}), is);
 }
@@ -80,7 +80,7 @@ std::function<void(absl::Status)> CallGate::TakeOut(Call& call) {
 }
 
 bool CallGate::Place::Open() {
-  std::function<void(absl::Status)> unused;  // what it holds goes without the lock
+  std::function<void(absl::Status)> unused;  // destroyed without the lock
   const MutexLock lock(gate_->mutex_);
   if (!call_->silent) return false;
   unused = gate_->TakeOut(*call_);
@@ -111,8 +111,8 @@ bool CallGate::CutOffOne() {
   return true;
 }
 
-// Calls come far more often than one is late: the watch sleeps until the deadline of the call that
-// was first when it looked, though that one may have opened since, and later ones do not wake it.
+// Sleeps until the deadline of the call that was first, even if that one has opened since: calls
+// come far more often than one is late, and should not wake this thread.
 void CallGate::CutOffLate(const std::stop_token& stop) {
   MutexLock lock(mutex_);
   while (!stop.stop_requested()) {

@@ -1,12 +1,11 @@
-// Who may have a stream open, and how long one may say nothing.
+// Limits open streams by peer, and the wait for a stream's first message.
 //
 //   auto place = gate.Enter(PeerHost(context->peer()), [](absl::Status why) { ... });
 //   ...                                   // the first message comes
-//   if (!place->Open()) return;           // it came too late: the call was cut off
+//   if (!place->Open()) return;           // too late: the call was cut off
 //
-// A peer is a host. It has a number of calls at most; a call that has said nothing until the
-// timeout is cut off, and before that where its peer, or anybody, needs the place: the oldest of
-// the peer that has most of them. So calls that say nothing keep nobody out.
+// A peer is a host, with a limited number of calls. A call is silent until its first message. A
+// silent call is cut off at the timeout, or earlier if its peer or CutOffOne needs the place.
 #pragma once
 
 #include <chrono>
@@ -30,8 +29,7 @@ class ServerContextBase;
 
 namespace hilbert_ring::server {
 
-// The host of what gRPC calls a peer: "ipv4:10.0.0.7:41234" is "10.0.0.7"; see peer_network.h for
-// those of IPv6.
+// The host of gRPC's peer: "ipv4:10.0.0.7:41234" is "10.0.0.7"; peer_network.h has those of IPv6.
 std::string PeerHost(const std::string& peer, PeerIs is = PeerIs::kNetwork);
 
 // Thread-safe.
@@ -47,7 +45,7 @@ class CallGate {
     PeerIs peer = PeerIs::kNetwork;             // of BlockingPlace's calls
   };
 
-  // A call's place; gone with it. The gate must outlive it.
+  // A call's place until it is destroyed. The gate must outlive it.
   class Place {
    public:
     Place(Place&& other) noexcept : gate_(other.gate_), call_(std::move(other.call_)) {
@@ -56,7 +54,7 @@ class CallGate {
     Place& operator=(Place&&) = delete;
     ~Place();
 
-    // The first message has come, or none will. False when the call is cut off.
+    // Ends the wait for the first message. False if the call was cut off.
     [[nodiscard]] bool Open();
 
    private:
@@ -70,32 +68,29 @@ class CallGate {
   PeerIs peer() const { return limits_.peer; }
   ~CallGate();
 
-  // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) when the peer has too many calls that have said something.
-  // `cut_off` is called once at most, while the place is not open, by any thread and without locks:
-  // with DEADLINE_EXCEEDED (CLIENT_IDLE) or RESOURCE_EXHAUSTED (TOO_MANY_CALLS). It may still run
-  // when the place is gone. What it holds is kept until it has run, or the place is open or gone:
-  // it may hold the place.
+  // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) if the peer has too many calls and no silent one. Any
+  // thread calls `cut_off` (CLIENT_IDLE, TOO_MANY_CALLS) without locks, at most once, perhaps after
+  // the place is gone. It may hold the place, because it is dropped with the silence.
   absl::StatusOr<Place> Enter(const std::string& peer, std::function<void(absl::Status)> cut_off);
 
-  // Cuts off the oldest call that has said nothing, of the peer that has most of them. False when
-  // there is none.
+  // Cuts off the oldest silent call of the peer with most of them. False without silent calls.
   bool CutOffOne();
 
  private:
   struct Peer {
     int calls = 0;
-    Calls silent;  // that have said nothing, the oldest first
+    Calls silent;  // oldest first
   };
   struct Call {
     std::string peer;
-    std::function<void(absl::Status)> cut_off;  // while it is silent
+    std::function<void(absl::Status)> cut_off;  // while silent
     Deadline due;
     bool silent = true;
-    Calls::iterator place;    // in its peer's silent ones, while it is
-    Calls::iterator in_turn;  // in silent_, while it is
+    Calls::iterator place;    // in its peer's `silent`, while silent
+    Calls::iterator in_turn;  // in silent_, while silent
   };
 
-  // From here on it is not silent any more. Its place holds it beside the lists.
+  // Ends the silence. The place still holds the call.
   std::function<void(absl::Status)> TakeOut(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CutOffLate(const std::stop_token& stop);
 
@@ -104,20 +99,18 @@ class CallGate {
   std::condition_variable_any changed_;
   std::map<std::string, Peer> peers_ ABSL_GUARDED_BY(mutex_);
   Calls silent_ ABSL_GUARDED_BY(mutex_);            // by deadline
-  Deadline watched_until_ ABSL_GUARDED_BY(mutex_);  // until when the watch sleeps
+  Deadline watched_until_ ABSL_GUARDED_BY(mutex_);  // end of the watch's sleep
   std::jthread watch_;                              // last: it uses all of the above
 };
 
-// A place of a call that blocks a thread: cut off, the call is cancelled.
+// A place of a call that blocks a thread. A cut-off cancels the context, which must outlive it.
 class BlockingPlace {
  public:
-  // Errors as of CallGate::Enter. The context must outlive it.
   static absl::StatusOr<BlockingPlace> Enter(CallGate& gate, grpc::ServerContextBase& context);
   BlockingPlace(BlockingPlace&&) = default;
   ~BlockingPlace();
 
-  // As of CallGate::Place; when it is false, why() says why.
-  [[nodiscard]] bool Open() { return place_.Open(); }
+  [[nodiscard]] bool Open() { return place_.Open(); }  // after false: why()
   absl::Status why() const;
 
  private:
@@ -131,7 +124,7 @@ class BlockingPlace {
       : place_(std::move(place)), link_(std::move(link)) {}
 
   CallGate::Place place_;
-  std::shared_ptr<Link> link_;  // shared with a cut-off that is under way
+  std::shared_ptr<Link> link_;  // shared with a cut-off under way
 };
 
 }  // namespace hilbert_ring::server

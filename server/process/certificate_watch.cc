@@ -29,7 +29,6 @@ std::optional<TimePoint> EndOf(const X509& certificate) {
   return CertificateWatch::SystemClock::from_time_t(timegm(&end));
 }
 
-// nullopt where it holds no certificate.
 std::optional<TimePoint> EndOf(const std::string& pem, CertificateWatch::Holds holds) {
   const std::unique_ptr<BIO, decltype(&BIO_free)> text(
       BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free);
@@ -43,7 +42,7 @@ std::optional<TimePoint> EndOf(const std::string& pem, CertificateWatch::Holds h
     if (!end.has_value()) end = one;
     end = holds == CertificateWatch::Holds::kChain ? std::min(*end, *one) : std::max(*end, *one);
   }
-  ERR_clear_error();  // the end of the text is one
+  ERR_clear_error();  // of the end of the text
   return end;
 }
 
@@ -101,7 +100,7 @@ void CertificateWatch::Look() {
       warned_.insert_or_assign(file.name, now);
     }
     if (!end.has_value()) {
-      spdlog::warn("{}: {} holds no certificate that can be read", file.flag, file.path);
+      spdlog::warn("{}: {} has no readable certificate", file.flag, file.path);
     } else if (*end <= now) {
       spdlog::warn("{}: the certificate in {} has expired", file.flag, file.path);
     } else {

@@ -1,9 +1,4 @@
-// Until when certificates are valid, for /metrics and the log: one that nobody renews ends the
-// service.
-//
-//   CertificateWatch watch({{.name = "service", .flag = "--tls-cert", .path = "tls.crt"}});
-//   watch.Show("http", pem);  // by a server that says itself what it shows
-//   for (const auto& [certificate, seconds] : watch.Ends()) ...
+// Watches the expiry of certificates and reports it to /metrics and the log.
 #pragma once
 
 #include <chrono>
@@ -23,8 +18,8 @@ class CertificateWatch {
  public:
   using SystemClock = std::chrono::system_clock;
   enum class Holds {
-    kChain,        // ends with the first of its certificates that does
-    kAuthorities,  // ends with the last: while authorities change both are there
+    kChain,        // expires with its first certificate to expire
+    kAuthorities,  // expires with the last: a file has both while authorities change
   };
   struct File {
     std::string name;  // in /metrics
@@ -32,19 +27,16 @@ class CertificateWatch {
     Holds holds = Holds::kChain;
   };
 
-  // Those whose path is empty are left out. Warns in the log of each that has ended or does so
-  // within 14 days, at once and then daily. `now`: the clock, for tests.
+  // Ignores empty paths. Logs certificates that expire within 14 days, at once and then daily.
   explicit CertificateWatch(std::vector<File> files,
                             std::function<SystemClock::time_point()> now = SystemClock::now);
 
-  // A chain in PEM that counts beside the files, in place of the one of this name before.
+  // Sets the chain of this name, in PEM, which counts beside the files.
   void Show(const std::string& name, const std::string& pem);
 
-  // By name, in seconds since 1970, of what can be read now.
-  std::map<std::string, double> Ends() const;
+  std::map<std::string, double> Ends() const;  // by name, in seconds since 1970
 
-  // Warns where it is time to.
-  void Look();
+  void Look();  // logs due warnings
 
  private:
   std::optional<SystemClock::time_point> EndOf(const File& file) const;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kCannotExecute = 127;
 
-// After fork: async-signal-safe calls alone, since other threads may have held any lock.
+// After fork: only async-signal-safe calls, because other threads may have held any lock.
 [[noreturn]] void RunChild(pid_t parent, const char* program, char** argv, char** environment) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kCannotExecute);  // the parent ended before the line above
@@ -28,7 +28,6 @@ constexpr int kCannotExecute = 127;
   _exit(kCannotExecute);
 }
 
-// Up to and with the '='.
 std::string NameOf(const std::string& variable) {
   return variable.substr(0, variable.find('=') + 1);
 }

@@ -11,8 +11,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The kernel has no descriptor or memory for a connection: some may be free a little later.
-constexpr std::chrono::milliseconds kPause{50};
+constexpr std::chrono::milliseconds kPause{50};  // after a lack of descriptors or memory
 
 bool IsShortage(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;

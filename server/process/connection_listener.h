@@ -1,8 +1,7 @@
 // Accepts the connections of a server, gRPC's or HTTP's. gRPC's own listener ends for good when
-// accept fails once, as it does while the process has no descriptor left
-// (https://github.com/grpc/grpc/issues/20418). libmicrohttpd's cannot leave its port to a server
-// with another certificate: MHD_quiesce_daemon races with its epoll loop, which then aborts
-// (0.9.75).
+// accept fails once, for example without a free descriptor
+// (https://github.com/grpc/grpc/issues/20418). libmicrohttpd (0.9.75) cannot pass its port to a
+// server with another certificate: MHD_quiesce_daemon races with its epoll loop, which then aborts.
 #pragma once
 
 #include <functional>
@@ -14,10 +13,9 @@ namespace hilbert_ring::server {
 
 class ConnectionListener {
  public:
-  // Takes a connection over, without blocking. `listening`: the socket that it came in by.
+  // Takes ownership of a connection, without blocking. listening: its listening socket.
   using Serve = std::function<void(int listening, int connection)>;
 
-  // Calls `serve` in a thread of its own, until it is destroyed.
   ConnectionListener(ListeningSockets sockets, Serve serve);
   ~ConnectionListener();
   ConnectionListener(const ConnectionListener&) = delete;

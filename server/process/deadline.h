@@ -1,4 +1,4 @@
-// A point in time until which a wait may last.
+// The clock of waits.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,7 @@ namespace hilbert_ring::server {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-// Of a wait for a client, however long it takes.
-inline constexpr Clock::duration kAnyPatience = Clock::duration::max();
+inline constexpr Clock::duration kAnyPatience = Clock::duration::max();  // for a client
 
 inline double SecondsBetween(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();

@@ -1,9 +1,8 @@
-// How many descriptors this process may have.
+// Raises the limit of descriptors to the system's: a shell's is below the number of connections.
 #pragma once
 
 namespace hilbert_ring::server {
 
-// As many as the system allows: a shell allows fewer than there may be connections.
 void RaiseFileLimit();
 
 }  // namespace hilbert_ring::server

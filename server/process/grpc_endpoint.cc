@@ -27,22 +27,20 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A peer whose machine is gone sends no end of its connection; one that lives answers.
-constexpr int kKeepaliveMs = 10'000;
-constexpr int kHandshakeMs = 20'000;         // of a connection, until it speaks HTTP/2
-constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their connections alike
+constexpr int kKeepaliveMs = 10'000;         // a dead machine sends no end of its connections
+constexpr int kHandshakeMs = 20'000;         // until a connection speaks HTTP/2
+constexpr int kLeastPingIntervalMs = 5'000;  // of clients
 
 constexpr int kShortCalls = 128;  // health, figures and lists beside streams
 
 constexpr std::chrono::milliseconds kLeastSilence{500};
 constexpr std::chrono::milliseconds kMostSilence{600'000};
 
-// What a worker's stream may have under way before its reader asks for it: two chunks. Left to
-// itself, as servers are, the transport lets up to 16 MiB of a connection pile up: less waiting for
-// the other side, but a coordinator has as many connections as workers.
+// Two chunks. By default up to 16 MiB of a connection pile up, and a coordinator has a connection
+// for each worker.
 constexpr int kWorkerLookaheadBytes = 2 * wire::kMaxMessageBytes;
 
-// Linked in, gRPC's reflection is of every server; this one goes without.
+// Removes reflection, which gRPC adds to every server once it is linked.
 class WithoutReflection : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
@@ -53,7 +51,6 @@ class WithoutReflection : public grpc::ServerBuilderOption {
   }
 };
 
-// Calling::answers_bytes, of all channels of a process.
 const grpc::ResourceQuota& AnswersQuota(int64_t bytes) {
   static auto& quota = *new grpc::ResourceQuota("hilbert-ring-answers");
   return quota.Resize(static_cast<size_t>(bytes));
@@ -79,7 +76,7 @@ void Serve(grpc::experimental::ExternalConnectionAcceptor& acceptor, int listeni
 
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services) {
-  // gRPC's locks are Abseil's, which Debian builds with a search for deadlocks at every lock.
+  // Debian builds Abseil, of gRPC's locks, with a search for deadlocks at every lock.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   ASSIGN_OR_RETURN(auto sockets,
@@ -106,7 +103,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (grpc::Service* service : services) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(-1);  // plans of very many workers are longer than a chunk
+  builder.SetMaxSendMessageSize(-1);  // plans of many workers are longer than a chunk
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, AsMilliseconds(listen.silence));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
@@ -158,10 +155,8 @@ absl::StatusOr<Calling> CallingOf(const SecuritySettings& settings) {
   return Calling{.credentials = std::move(credentials), .peer_name = settings.peer_name};
 }
 
-// gRPC has the kernel give up a connection on which nothing is acknowledged for the time that a
-// keepalive may take (TCP_USER_TIMEOUT). A call that is cancelled while the kernel holds its bytes
-// ends only then: a link that was cut must not hold its writer for longer than a worker may be
-// silent.
+// gRPC sets TCP_USER_TIMEOUT to the keepalive's timeout. A cancelled call whose bytes the kernel
+// holds ends only then: a cut link must not block its writer for longer than a worker's silence.
 std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence,
                                     const Calling& calling) {
   wire::BeforeConnecting();

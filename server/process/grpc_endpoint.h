@@ -1,5 +1,4 @@
-// What all gRPC servers and channels of the service have in common: message sizes, threads,
-// keepalive.
+// gRPC servers and channels of the service: message sizes, threads, keepalive.
 #pragma once
 
 #include <chrono>
@@ -18,67 +17,54 @@
 namespace hilbert_ring::server {
 
 struct GrpcListen {
-  std::string flag;  // of the port, as a message says it: "--grpc-port"
+  std::string flag;  // "--grpc-port"
   std::string host;
   int port = 0;         // 0: a free one
   int max_threads = 0;  // of calls that block one
-  // Threads that are kept for calls to come, at least one. With fewer than calls there are at once,
-  // each that ends would end its thread, and the next start one.
+  // Idle threads kept for calls. With fewer than concurrent calls, each call starts a thread.
   int kept_threads = 4;
-  // Calls of a connection over which what was sent is not acknowledged for so long end.
-  std::chrono::milliseconds silence{10'000};
-  // Of what has come and no handler has taken, on all connections together. gRPC takes a message
-  // whole before it finds it too long. As it fills up, peers may send less at a time; beyond it
-  // calls end with RESOURCE_EXHAUSTED, any of those whose messages are under way.
+  std::chrono::milliseconds silence{10'000};  // without acknowledgements, then calls end
+  // Received bytes that no handler has taken, on all connections. A fuller account lets peers send
+  // less at a time; beyond it, arbitrary calls with messages under way end with RESOURCE_EXHAUSTED.
   int64_t memory_bytes = int64_t{512} << 20;
-  // What a peer may send on a stream before anybody reads it. 0: what the connection can carry,
-  // which the transport measures, up to some 16 MiB of it. A bound costs the peer a pause for each
-  // 64 KiB that nobody waits for.
+  // Bytes that a peer may send on a stream ahead of the reads. 0: what the transport measures, up
+  // to 16 MiB. A bound costs the peer a pause for each 64 KiB that no read waits for.
   int lookahead_bytes = 0;
-  // A connection that has no call for so long is closed; its peer makes another for its next call.
-  // 0: never.
-  std::chrono::milliseconds idle{0};
-  // Calls of one connection that are open at once, whether or not a handler has them yet. The peer
-  // is told, and its further calls wait on its side.
+  std::chrono::milliseconds idle{0};  // without a call closes a connection; 0: never
+  // Concurrent calls of a connection. The peer knows the limit; its further calls wait on its side.
   int streams_per_connection = 1024;
   std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
   bool reflection = true;
 };
 
-// Streams of a connection whose host may have so many calls that a handler knows: some more may
-// come to be refused with a reason, or have said nothing that a handler could see.
+// More than `calls_per_peer`: refused and silent calls need streams, too.
 int StreamsOfConnection(int calls_per_peer);
 
-// How a process calls another one of the service.
 struct Calling {
   std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: plain text
-  std::string peer_name;  // that the other's certificate must have; empty: the address's host
-  // Of what the other sides have sent and no caller has taken, on all channels of the process.
-  int64_t answers_bytes = int64_t{2} << 30;
+  std::string peer_name;  // required in the other's certificate; empty: the address's host
+  int64_t answers_bytes = int64_t{2} << 30;  // of untaken answers, on all channels
 };
 
-// As the settings say, to be made once in a process: it looks at the files while it lives. Errors:
-// those of CallCredentials.
+// Call once in a process, because the result watches its files. Errors of CallCredentials.
 absl::StatusOr<Calling> CallingOf(const SecuritySettings& settings);
 
 struct GrpcEndpoint {
-  // Accepts no more, lets calls end for so long, and ends those that are left.
   void Shutdown(std::chrono::milliseconds grace);
 
-  std::shared_ptr<grpc::ServerCredentials> credentials;  // which look at their files meanwhile
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // watch their files
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<ConnectionListener> listener;  // gone before the server that it feeds
+  std::unique_ptr<ConnectionListener> listener;  // destroyed before the server that it feeds
   int port = 0;
 };
 
-// Serves the services and health, and reflection where it is asked for. They must outlive the
-// server. Health is NOT_SERVING until it is told otherwise. UNAVAILABLE, naming host and port, when
-// they cannot be listened on: no other process may share them.
+// Serves the services, which must outlive the server, health, and reflection if wanted. Health is
+// NOT_SERVING at first. UNAVAILABLE if the address is taken; processes do not share it.
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services);
 
-// A channel within the service. It connects again within seconds when the other side is back. Calls
-// of a connection over which what was sent is not acknowledged for `silence` end.
+// A channel within the service, which reconnects within seconds. Its calls end when the other side
+// acknowledges nothing for `silence`.
 std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence,
                                     const Calling& calling = {});
 

@@ -12,8 +12,6 @@ inline std::string HostPort(const std::string& host, int port) {
   return absl::StrCat(ipv6 ? "[" : "", host, ipv6 ? "]:" : ":", port);
 }
 
-// An address that means "all of this machine's": to listen on, not to be reached at.
-// "::1" of "[::1]".
 inline std::string WithoutBrackets(const std::string& host) {
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   return bracketed ? host.substr(1, host.size() - 2) : host;

@@ -25,16 +25,15 @@
 namespace hilbert_ring::server {
 namespace {
 
-// One thread serves all connections; one that says nothing costs a descriptor and some KiB.
+// A single thread serves all connections; a silent connection costs a descriptor and some KiB.
 constexpr unsigned kMostConnections = 8192;
 constexpr unsigned kMostConnectionsOfHost = 1024;
 constexpr unsigned kSilenceSeconds = 5;
 constexpr auto kCertificateInterval = std::chrono::seconds(1);
 constexpr size_t kMostHostShown = 256;
 
-// As gRPC's ports have it: GnuTLS by itself lets TLS 1.0 and 1.1 in.
+// GnuTLS by default accepts TLS 1.0 and 1.1, unlike gRPC.
 constexpr char kTlsPriorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
-// The page has styles of its own, and nothing else.
 constexpr char kContentPolicy[] =
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
@@ -59,8 +58,8 @@ class MicroHttpEndpoint : public HttpEndpoint {
   int port() const override { return port_; }
 
  private:
-  // New connections get what the files hold from here on. A server cannot change its certificate:
-  // the one before keeps its connections until the next change.
+  // Uses the files for new connections. libmicrohttpd cannot change a server's certificate: the
+  // server before keeps its connections until the next change.
   absl::Status Show() {
     TlsTexts texts;
     if (!files_.cert.empty()) {
@@ -71,8 +70,8 @@ class MicroHttpEndpoint : public HttpEndpoint {
     Daemon daemon(Start(texts), &MHD_stop_daemon);
     if (daemon == nullptr) {
       return absl::UnavailableError(absl::StrCat(
-          "libmicrohttpd did not start: no descriptor or thread is left",
-          files_.cert.empty() ? "" : ", or it does not take the certificate in ", files_.cert));
+          "libmicrohttpd did not start: no descriptor or thread is free",
+          files_.cert.empty() ? "" : ", or it refuses the certificate in ", files_.cert));
     }
     before_.reset();
     {
@@ -86,13 +85,13 @@ class MicroHttpEndpoint : public HttpEndpoint {
 
   void Look() {
     absl::Status status = Show();
-    if (!status.ok() && status != told_) {
+    if (!status.ok() && status != logged_) {
       spdlog::error("HTTP keeps its certificate: {}", std::string(status.message()));
     }
-    told_ = std::move(status);
+    logged_ = std::move(status);
   }
 
-  // Null when it cannot. It copies the texts.
+  // Null on failure. MHD_start_daemon copies the texts.
   MHD_Daemon* Start(TlsTexts texts) {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET;
     std::vector<MHD_OptionItem> options;
@@ -110,7 +109,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, kHttpConnectionBytes, MHD_OPTION_END);
   }
 
-  // The library closes a connection that it does not take.
+  // The library closes connections that it refuses.
   void Take(int connection) {
     sockaddr_storage address = {};
     socklen_t length = sizeof(address);
@@ -157,7 +156,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     }
     if (reply.status == MHD_HTTP_UNAUTHORIZED) {
       MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-      // A browser asks its user for a name and a password, which is the token.
+      // A browser then prompts for a password, which is the token.
       MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
                               "Basic realm=\"Hilbert Ring: the password is a token\"");
     }
@@ -175,7 +174,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
                                    ", must be localhost or a loopback address (--http-host)\n")};
     }
     if (method != MHD_HTTP_METHOD_GET && method != MHD_HTTP_METHOD_HEAD) {
-      return {.status = MHD_HTTP_METHOD_NOT_ALLOWED, .body = "GET and HEAD alone\n"};
+      return {.status = MHD_HTTP_METHOD_NOT_ALLOWED, .body = "the method must be GET or HEAD\n"};
     }
     const auto route = routes_.find(target.path);
     if (route == routes_.end()) return {.status = MHD_HTTP_NOT_FOUND, .body = "not found\n"};
@@ -186,13 +185,13 @@ class MicroHttpEndpoint : public HttpEndpoint {
   const std::map<std::string, Handler> routes_;
   const TlsFiles files_;
   const std::function<void(const std::string& pem)> on_shown_;
-  // Other names lead to a loopback address by DNS rebinding. Of TLS they need a certificate.
+  // DNS rebinding leads other names to a loopback address; with TLS they would need a certificate.
   const bool loopback_alone_;
-  mutable std::mutex answering_;  // two servers answer while one takes over from the other
+  mutable std::mutex answering_;  // two servers answer after a new certificate
   int port_ = 0;
   // The watch's, once it runs.
   TlsTexts shown_;
-  absl::Status told_;  // why another one is not, which the log has
+  absl::Status logged_;
   Daemon before_{nullptr, &MHD_stop_daemon};
   Mutex serving_;
   Daemon daemon_ ABSL_GUARDED_BY(serving_){nullptr, &MHD_stop_daemon};

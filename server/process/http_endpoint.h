@@ -1,11 +1,6 @@
 // The HTTP port, by libmicrohttpd: a few paths that answer GET and HEAD. A connection has one
-// request, and ends after 5 s of silence; one that says nothing keeps none of the others waiting.
-// With a certificate it is HTTPS; the files are looked at once a second, and new ones count for the
-// connections that are made from then on.
-//
-//   auto http = HttpEndpoint::Start("127.0.0.1", 8002, {{"/livez", [](std::string_view) {
-//                                                          return HttpReply{.body = "ok\n"};
-//                                                        }}});
+// request and ends after 5 s of silence; silent connections do not delay others. With a certificate
+// it is HTTPS. The files are checked once a second; new ones count for new connections.
 #pragma once
 
 #include <functional>
@@ -24,21 +19,19 @@ struct HttpReply {
   std::string body;
 };
 
-// Files in PEM, which CheckTlsFiles has found right; empty: clear text.
 struct HttpTls {
-  std::string cert, key;
-  // Told of the certificate's PEM when it is shown from then on. Null: nobody is.
+  std::string cert, key;  // in PEM, after CheckTlsFiles; empty: clear text
+  // Called with a certificate's PEM when new connections get it. May be null.
   std::function<void(const std::string& pem)> shown;
 };
 
 class HttpEndpoint {
  public:
-  // Called by one thread, which it must not block, with the request's Authorization header; empty:
-  // it has none. A reply of status 401 asks for one.
+  // Called with the request's Authorization header, or empty, by one thread, which it must not
+  // block. Status 401 requests the header.
   using Handler = std::function<HttpReply(std::string_view authorization)>;
 
-  // Port 0 takes a free one. Other paths than those of `routes` are 404. UNAVAILABLE, naming host
-  // and port, when they cannot be listened on.
+  // Port 0 takes a free one. Other paths are 404. UNAVAILABLE if the address is taken.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& host, int port,
                                                              std::map<std::string, Handler> routes,
                                                              HttpTls tls = {});

@@ -1,7 +1,4 @@
-// A thread that looks at something again and again: a file that changes, a folder that comes and
-// goes, who has been silent.
-//
-//   watch_.emplace(std::chrono::seconds(1), [this](const std::stop_token&) { Look(); });
+// A thread that calls a function at intervals.
 #pragma once
 
 #include <chrono>
@@ -18,15 +15,12 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class IntervalThread {
  public:
-  // Calls `look` when the interval has passed, and again so long after each call. The token says
-  // when the thread is to end.
+  // Calls `look` an interval after the start and after each call. The token requests the end.
   IntervalThread(std::chrono::milliseconds interval,
                  std::function<void(const std::stop_token&)> look);
-  // Waits for a call that has begun.
-  ~IntervalThread() = default;
+  ~IntervalThread() = default;  // waits for a call under way
 
-  // The next call is now, or when the one that runs has ended.
-  void Wake();
+  void Wake();  // the next call follows at once
 
  private:
   void Run(const std::stop_token& stop);

@@ -1,4 +1,4 @@
-// Why a job must stop: the first reason counts, whoever gives it.
+// Stops a job. The first reason counts.
 //
 //   JobStop stop;
 //   std::stop_callback cancel(stop.token(), [&] { context.TryCancel(); });
@@ -18,7 +18,6 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class JobStop {
  public:
-  // `why` is not OK.
   void Request(absl::Status why) {
     {
       const MutexLock lock(mutex_);
@@ -30,8 +29,7 @@ class JobStop {
 
   std::stop_token token() const { return source_.get_token(); }
 
-  // OK until a stop is requested.
-  absl::Status why() const {
+  absl::Status why() const {  // OK without a stop
     const MutexLock lock(mutex_);
     return why_;
   }

@@ -49,7 +49,6 @@ int KeptThreads::count() const {
   return threads_;
 }
 
-// In a thread.
 void KeptThreads::Serve(Work work) {
   pthread_setname_np(pthread_self(), "kept");  // for ps -L
   const auto thread = std::make_shared<Thread>();
@@ -62,7 +61,7 @@ void KeptThreads::Serve(Work work) {
   ended_.notify_all();
 }
 
-// Tells the end of the work in `next`, and waits for other work; false where this thread is to end.
+// Reports the end of `next` and waits for other work. False if this thread must end.
 bool KeptThreads::AwaitNext(const std::shared_ptr<Thread>& thread, Work& next) {
   bool kept = false;
   {
@@ -70,7 +69,7 @@ bool KeptThreads::AwaitNext(const std::shared_ptr<Thread>& thread, Work& next) {
     kept = !ending_ && idle_.size() < limits_.most_idle;
     if (kept) idle_.push_back(thread);
   }
-  // By now it is idle: who waits for the end and then starts something gets this thread.
+  // After idle_ has the thread, so that the waiting caller's next Start gets it.
   {
     const MutexLock lock(next.end->mutex);
     next.end->came = true;

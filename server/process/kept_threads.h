@@ -1,5 +1,4 @@
-// Threads that are kept for the next task: a small job is done in the time that starting its
-// threads takes.
+// Threads kept for the next task, because starting a small job's threads takes as long as the job.
 //
 //   KeptThreads threads;
 //   KeptThreads::Task reader = threads.Start([&] { Read(); });
@@ -18,24 +17,23 @@
 
 namespace hilbert_ring::server {
 
-// Thread-safe. Of tasks there may be as many at once as the system has threads: who starts them
-// bounds them.
+// Thread-safe. The caller bounds the number of tasks.
 class KeptThreads {
  private:
   struct End;
 
  public:
   struct Limits {
-    size_t most_idle = 64;                     // further ones end with their task
-    std::chrono::milliseconds idle_for{2000};  // then a thread ends
+    size_t most_idle = 64;                     // more threads end with their tasks
+    std::chrono::milliseconds idle_for{2000};  // until a thread ends
   };
 
-  // Empty, or what a thread has been given to do. To be joined, or let go of: the task goes on.
+  // May be destroyed without Join: the work goes on.
   class Task {
    public:
     Task() = default;
     bool joinable() const { return end_ != nullptr; }
-    // Until it has been done; the task is then empty. What it was made of is destroyed by then.
+    // Waits for the work, whose function is destroyed by then. The task is empty afterwards.
     void Join();
 
    private:
@@ -47,18 +45,16 @@ class KeptThreads {
   KeptThreads() : KeptThreads(Limits()) {}
   explicit KeptThreads(const Limits& limits) : limits_(limits) {}
 
-  // Waits for all tasks.
-  ~KeptThreads();
+  ~KeptThreads();  // waits for all tasks
 
-  // On a thread that has nothing to do, or a new one. The process ends where that cannot be
-  // started.
+  // Runs `body` on an idle or new thread. The process ends if no thread can be started.
   Task Start(std::function<void()> body) noexcept;
 
-  int count() const;  // threads, with and without a task
+  int count() const;  // of threads, idle ones too
 
  private:
   struct Work {
-    std::function<void()> body;  // null: none
+    std::function<void()> body;  // null: no work
     std::shared_ptr<End> end;
   };
   struct Thread {
@@ -72,7 +68,7 @@ class KeptThreads {
   const Limits limits_;
   mutable Mutex mutex_;
   ConditionVariable ended_;
-  // The one that was last at work is the next: its memory is the most likely to be near.
+  // The last is taken first: its memory is most likely cached.
   std::vector<std::shared_ptr<Thread>> idle_ ABSL_GUARDED_BY(mutex_);
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;

@@ -14,13 +14,12 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int kBacklog =
-    4096;  // connections that nobody has accepted; the kernel may bound it lower
+constexpr int kBacklog = 4096;  // the kernel may lower it
 
 std::string Describe(int error) {
   switch (error) {
     case EADDRINUSE:
-      return "another process listens on this port; choose another one (0: any that is free)";
+      return "another process listens on this port; choose another (0: a free port)";
     case EADDRNOTAVAIL:
       return "the host is no address of this machine";
     case EACCES:
@@ -34,11 +33,10 @@ void SetOption(int descriptor, int level, int option, int value) {
   setsockopt(descriptor, level, option, &value, sizeof(value));
 }
 
-// A socket that listens at the address, or -1 and errno.
 int Listen(const sockaddr* address, socklen_t length) {
   const int descriptor = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor < 0) return -1;
-  // Connections of a server that has just ended stay at its port for a minute.
+  // Connections of an ended server hold its port for a minute.
   SetOption(descriptor, SOL_SOCKET, SO_REUSEADDR, 1);
   if (address->sa_family == AF_INET6) SetOption(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (bind(descriptor, address, length) == 0 && listen(descriptor, kBacklog) == 0) {
@@ -80,7 +78,7 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& what,
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   ListeningSockets sockets;
   int error = EADDRNOTAVAIL;
-  // A socket of IPv6's wildcard takes IPv4 too; a machine without IPv6 has none.
+  // IPv6's wildcard accepts IPv4 too, but fails without IPv6.
   std::vector<std::string> names = {host};
   if (IsWildcard(host)) names.insert(names.begin(), "::");
   for (const std::string& name : names) {
@@ -90,7 +88,6 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& what,
       return absl::UnavailableError(
           absl::StrCat(where, "the host is no address: ", gai_strerror(failure)));
     }
-    // One of a name's addresses is enough.
     for (addrinfo* address = found; address != nullptr; address = address->ai_next) {
       if (sockets.port_ != 0)
         PortIn(address->ai_addr) = htons(static_cast<uint16_t>(sockets.port_));

@@ -1,4 +1,4 @@
-// The sockets with which a server listens.
+// A server's listening sockets.
 #pragma once
 
 #include <string>
@@ -8,16 +8,13 @@
 
 namespace hilbert_ring::server {
 
-// "127.0.0.1", or "::1" on a machine that has this one alone.
-std::string LoopbackHost();
+std::string LoopbackHost();  // "127.0.0.1", or "::1" without IPv4
 
-// All addresses of one host, at one port. A wildcard host ("0.0.0.0", "::") is all addresses of
-// the machine, IPv6 and IPv4, where it has both.
+// Sockets of all addresses of a host. A wildcard ("0.0.0.0", "::") stands for all IPv4 and IPv6.
 class ListeningSockets {
  public:
-  // Port 0: a free one. UNAVAILABLE, naming `what` ("grpc"), host and port, when none of the
-  // addresses can be listened on: another process has the port, the host is no address of this
-  // machine, or the user may not.
+  // Port 0: a free one. what: in messages ("grpc"). UNAVAILABLE if another process has the port,
+  // the host is not this machine's, or the user lacks the permission.
   static absl::StatusOr<ListeningSockets> Open(const std::string& what, const std::string& host,
                                                int port);
   ListeningSockets(ListeningSockets&& other) noexcept = default;
@@ -25,7 +22,7 @@ class ListeningSockets {
   ~ListeningSockets();
 
   int port() const { return port_; }
-  const std::vector<int>& descriptors() const { return descriptors_; }  // they do not block
+  const std::vector<int>& descriptors() const { return descriptors_; }  // non-blocking
 
  private:
   ListeningSockets() = default;

@@ -27,19 +27,16 @@ namespace {
 constexpr char kTimePattern[] = "%Y-%m-%dT%H:%M:%S.%e%z";
 constexpr char kMessageFlag = '*';
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %n[%P] %*";
-// The source of a line whose payload is the JSON of its message and fields.
-constexpr char kEvent[] = "event";
+constexpr char kEvent[] = "event";     // source of lines whose payload is JSON
 constexpr size_t kQueuedLines = 4096;  // 1.6 MB
 constexpr std::chrono::seconds kFlushLimit{1};
 
 using Json = nlohmann::ordered_json;
 
-// The formatter replaces bytes that are not UTF-8.
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// One object a line.
 class JsonFormatter : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& to) override {
@@ -66,7 +63,7 @@ class JsonFormatter : public spdlog::formatter {
   spdlog::pattern_formatter time_{kTimePattern, spdlog::pattern_time_type::local, ""};
 };
 
-// The message of a line of text. Workers, clients and peers have a say in it.
+// Escapes a line's message, parts of which workers, clients and peers send.
 class EscapedMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
@@ -87,7 +84,7 @@ std::unique_ptr<spdlog::formatter> TextFormatter() {
   return formatter;
 }
 
-// Tells that the lines before its own are written.
+// Its line is written after all earlier lines.
 class FlushMark : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   std::future<void> written() { return written_.get_future(); }
@@ -103,7 +100,7 @@ std::shared_ptr<spdlog::logger> QueuedLogger(const std::string& name, spdlog::si
                                                 spdlog::async_overflow_policy::overrun_oldest);
 }
 
-bool is_json = false;  // set once, before there are other threads
+bool is_json = false;  // set before other threads start
 
 std::string AsText(const std::vector<LogField>& fields) {
   std::string text;
@@ -115,16 +112,15 @@ std::string AsText(const std::vector<LogField>& fields) {
   return text;
 }
 
-// An error that gRPC or Protobuf would write to standard error itself, in a form of its own.
-// Strangers cause as many as they like, by connections that speak no TLS say: the log has one a
-// minute. `last`: the library ends the process, and this line says why.
+// Logs an error of gRPC or Protobuf, one a minute at most: unauthenticated callers cause any
+// number, for example by connections without TLS. last: the library ends the process after it.
 void LogOfLibrary(const char* library, const std::string& text, bool last) {
   if (last) {
     spdlog::critical("{}: {}", library, text);
     FlushLog();
     return;
   }
-  // The libraries take plain functions, and may log until the process has ended.
+  // Never destroyed: the libraries may log until the process ends.
   static RefusalLog& errors = *new RefusalLog;
   if (const auto since = errors.Note(Clock::now())) {
     spdlog::warn("{}: {} (errors of libraries since the last such line: {})", library, text,
@@ -137,7 +133,7 @@ void TakeLinesOfLibraries() {
     if (line->severity == GPR_LOG_SEVERITY_ERROR) {
       LogOfLibrary("gRPC", line->message, absl::StartsWith(line->message, "assertion failed"));
     } else {
-      spdlog::info("gRPC: {}", line->message);  // asked for with GRPC_VERBOSITY
+      spdlog::info("gRPC: {}", line->message);  // with GRPC_VERBOSITY
     }
   });
   google::protobuf::SetLogHandler([](google::protobuf::LogLevel level, const char* /*file*/,

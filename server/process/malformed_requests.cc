@@ -13,7 +13,7 @@ namespace {
 
 namespace experimental = grpc::experimental;
 
-// "/package.Service/Method"
+// method: "/package.Service/Method"
 std::string RequestType(const std::string& method) {
   const std::string name = absl::StrReplaceAll(method.substr(1), {{"/", "."}});
   const auto* const known =
@@ -21,7 +21,6 @@ std::string RequestType(const std::string& method) {
   return known == nullptr ? "message" : known->input_type()->name();
 }
 
-// Of one call, gone with it.
 class Named : public experimental::Interceptor {
  public:
   explicit Named(const char* method) : method_(method) {}
@@ -31,7 +30,7 @@ class Named : public experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE)) {
       malformed_ = methods->GetRecvMessage() == nullptr;
     }
-    // A call that finds no thread has no request either, and a status of its own.
+    // A call without a free thread has no request either, but another status.
     if (malformed_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS) &&
         methods->GetSendStatus().error_code() == grpc::StatusCode::INTERNAL) {
       methods->ModifySendStatus(

@@ -1,5 +1,5 @@
-// Unary calls whose bytes are no message of their request's type. gRPC answers them by itself, with
-// INTERNAL and without a message, before a handler could.
+// Unary calls whose bytes are not a message of the request's type get INVALID_ARGUMENT
+// (INVALID_OPEN), except at gRPC's own services. gRPC alone would answer INTERNAL and no message.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,6 @@
 
 namespace hilbert_ring::server {
 
-// Answers those of all services of a server, but for gRPC's own, with INVALID_ARGUMENT
-// (INVALID_OPEN).
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NameMalformedRequests();
 
 }  // namespace hilbert_ring::server

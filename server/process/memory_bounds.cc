@@ -13,11 +13,11 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Messages of callers, messages of workers, and the eighth that MembershipMemory gives.
+// Messages of callers, messages of workers, and MembershipMemory's eighth.
 constexpr int kTransportEighths = 8 + 8 + 1;
 
 struct Setting {
-  const char* flag;  // or, if no flag sets it, its name
+  const char* flag;  // or a name, without a flag
   int64_t CoordinatorSettings::*bytes;
   int eighths;
 };

@@ -36,7 +36,7 @@ std::string AddressOfPeer(const std::string& peer) {
   absl::string_view address = peer;
   if (absl::ConsumePrefix(&address, "ipv4:")) return std::string(address);
   if (!absl::ConsumePrefix(&address, "ipv6:")) return "";
-  // Written as in a URI.
+  // gRPC escapes it as in a URI.
   return absl::StrReplaceAll(address, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
 }
 

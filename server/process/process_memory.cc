@@ -17,14 +17,14 @@ void TuneMalloc() {
   constexpr int kKeptBytes = 32 << 20;
   mallopt(M_MMAP_THRESHOLD, kKeptBytes);
   mallopt(M_TRIM_THRESHOLD, kKeptBytes);
-  // Each arena keeps as much, and threads that stream messages would each have one.
+  // Each arena keeps as much memory, and each thread would have an arena.
   constexpr int kArenas = 1;
   mallopt(M_ARENA_MAX, kArenas);
 }
 
 void TrimMalloc(int64_t bytes) {
   constexpr int64_t kLeastBytes = 8 << 20;
-  static std::atomic<int64_t> moved = 0;  // since the last time; of the heap, which is one as well
+  static std::atomic<int64_t> moved = 0;  // since the last trim
   if ((moved += bytes) < kLeastBytes) return;
   moved = 0;
   malloc_trim(0);
@@ -35,7 +35,7 @@ int64_t ResidentBytes() {
   std::array<char, 128> text = {};
   if (pread(file, text.data(), text.size() - 1, 0) <= 0) return 0;
   char* rest = nullptr;
-  std::strtoll(text.data(), &rest, 10);  // the whole size
+  std::strtoll(text.data(), &rest, 10);  // the total size
   return std::strtoll(rest, nullptr, 10) * sysconf(_SC_PAGESIZE);
 }
 

@@ -19,9 +19,8 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr size_t kMostReadyBytes = 1 << 20;  // names 4,096 workers
+constexpr size_t kMostReadyBytes = 1 << 20;  // enough for 4,096 workers
 
-// Whether another process shows this file.
 bool IsLocked(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return false;
@@ -34,14 +33,14 @@ bool IsLocked(const std::string& path) {
 
 absl::Status ReadyFile::Check(const std::string& path) {
   struct stat there = {};
-  // Writing the file tells if the path is wrong.
+  // Show logs the error of a wrong path.
   if (path.empty() || lstat(path.c_str(), &there) != 0) return absl::OkStatus();
   const auto refused = [&path](absl::string_view why) {
     return absl::InvalidArgumentError(
         absl::StrCat("--ready-file ", path, " ", why,
                      ", must be absent or the ready file of a process that ended"));
   };
-  // Opening a device may do something.
+  // Opening a device may have effects.
   if (!S_ISREG(there.st_mode)) return refused("is no regular file");
   const auto text = ReadRegularFile(path, kMostReadyBytes);
   if (!text.ok()) return refused(text.status().message());

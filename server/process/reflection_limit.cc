@@ -14,7 +14,7 @@ namespace {
 
 namespace experimental = grpc::experimental;
 
-// Of one call, gone with it. Its place in the gate is never opened: it ends in time.
+// Never opens its place in the gate, so that the gate ends the call.
 class Limited : public experimental::Interceptor {
  public:
   Limited(CallGate& gate, grpc::ServerContextBase& context) : gate_(gate), context_(context) {}

@@ -1,5 +1,4 @@
-// Peers can cause any number of refusals: each is counted by whoever refuses, and the log gets one
-// line a minute.
+// Limits log lines of refusals, which peers can cause in any number, to one a minute.
 //
 //   if (const auto refused = log.Note(Clock::now())) {
 //     spdlog::warn("... (refused since the last such line: {})", *refused);
@@ -17,7 +16,7 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class RefusalLog {
  public:
-  // One more. How many there were since the last line, where a line is to be written now.
+  // Counts a refusal. Returns the number since the last line if a line is due.
   std::optional<int64_t> Note(Clock::time_point now);
 
  private:

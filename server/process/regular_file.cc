@@ -28,7 +28,7 @@ absl::Status CheckIsRegular(int file) {
   return absl::InvalidArgumentError(absl::StrCat("must be a regular file, is ", what));
 }
 
-// The size that the system tells is no bound: a file may grow, and those of /proc have size 0.
+// fstat's size is no bound: a file may grow, and files of /proc have size 0.
 absl::StatusOr<std::string> ReadAtMost(int file, size_t most_bytes) {
   RETURN_IF_ERROR(CheckIsRegular(file));
   std::string text;
@@ -47,7 +47,7 @@ absl::StatusOr<std::string> ReadAtMost(int file, size_t most_bytes) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadRegularFile(const std::string& path, size_t most_bytes) {
-  // Not blocking: a FIFO would wait for its writer.
+  // Non-blocking: a FIFO would wait for its writer.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) return CannotBeRead();
   absl::StatusOr<std::string> text = ReadAtMost(file, most_bytes);

@@ -30,8 +30,8 @@ bool ForCallers(const CoordinatorSettings& s) {
 bool ForWorkers(const SecuritySettings& s) { return !s.tls.ca.empty(); }
 
 std::string Exposed(const std::string& flag, const std::string& host, const std::string& needs) {
-  return absl::StrCat(flag, " ", host, " is an address of a network, where ", needs,
-                      "; --insecure serves it without");
+  return absl::StrCat(flag, " is ", host, ", must be a loopback address unless ", needs,
+                      ", or with --insecure");
 }
 
 constexpr char kCallersNeed[] =
@@ -40,10 +40,9 @@ constexpr char kCallersNeed[] =
 constexpr char kWorkersNeed[] =
     "coordinator and workers need certificates (--tls-cert, --tls-key, --tls-ca)";
 
-// port: the setting of it.
 std::string OpenPort(const char* port, const std::string& host, int number, const char* needs) {
-  return absl::StrCat("--insecure: whoever reaches ", HostPort(host, number), " (", port,
-                      ") is served, where ", needs);
+  return absl::StrCat("--insecure: every host that reaches ", HostPort(host, number), " (", port,
+                      ") is served, without it ", needs);
 }
 
 bool MayBeOn(const std::string& host, bool secure, const SecuritySettings& s) {
@@ -54,39 +53,38 @@ bool MayBeOn(const std::string& host, bool secure, const SecuritySettings& s) {
 
 void AddSecuritySettings(CLI::App& app, SecuritySettings& s) {
   app.add_option("--tls-cert", s.tls.cert,
-                 "a file with this process's certificate chain in PEM, for TLS; read again when it "
-                 "changes, as all files of --tls- are");
-  app.add_option("--tls-key", s.tls.key, "a file with the certificate's key in PEM");
-  app.add_option(
-      "--tls-ca", s.tls.ca,
-      "a file with the CA's certificates in PEM: coordinator and workers show each other "
-      "certificates of it, and speak TLS");
+                 "file with this process's certificate chain in PEM; read again when it changes, "
+                 "like all files of --tls- flags");
+  app.add_option("--tls-key", s.tls.key, "file with the certificate's key in PEM");
+  app.add_option("--tls-ca", s.tls.ca,
+                 "file with CA certificates in PEM: coordinator and workers speak TLS and require "
+                 "certificates of it from each other");
   app.add_option("--tls-peer-name", s.peer_name,
-                 "a name that the other side's certificate must have: at the coordinator the "
-                 "workers', at a worker the coordinator's; not given: the host that is called");
-  app.add_flag("--insecure", s.insecure,
-               "serve on addresses of a network without TLS, or without telling callers apart");
+                 "name required in the other side's certificate: at the coordinator the workers', "
+                 "at a worker the coordinator's; not given: the called host");
+  app.add_flag(
+      "--insecure", s.insecure,
+      "serve on addresses of a network without TLS, or without tokens and certificates of callers");
 }
 
 void AddCallerSettings(CLI::App& app, CallerSettings& s) {
   app.add_option("--tls-client-ca", s.client_ca,
-                 "a file with the CA's certificates in PEM: callers must show a certificate of it");
+                 "file with CA certificates in PEM: callers must have a certificate of it");
   app.add_option(
       "--auth-token-file", s.auth_token_file,
-      "a file with callers' tokens, names, roles and quotas, a JSON object on each line; "
-      "callers must have one of them, so an empty file lets nobody in; read again when it "
-      "changes");
+      "file with callers' tokens, names, roles and quotas, a JSON object a line; callers must have "
+      "a token of it, so an empty file refuses all; read again when it changes");
 }
 
 void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& s) {
   app.add_option("--http-tls-cert", s.cert,
-                 "a file with the certificate chain in PEM that the HTTP port shows; not given: "
-                 "--tls-cert, and without both HTTP is clear text");
-  app.add_option("--http-tls-key", s.key, "a file with that certificate's key in PEM");
-  app.add_option("--auth-token-file", s.auth_token_file,
-                 "a file with tokens as the coordinator's: /metrics is for those of the roles "
-                 "observe and admin, so an empty file lets nobody see it; read again when it "
-                 "changes; not given: for all");
+                 "file with the HTTP port's certificate chain in PEM; not given: --tls-cert, and "
+                 "without both HTTP is clear text");
+  app.add_option("--http-tls-key", s.key, "file with that certificate's key in PEM");
+  app.add_option(
+      "--auth-token-file", s.auth_token_file,
+      "file with tokens as the coordinator's: /metrics requires the role observe or admin, so an "
+      "empty file refuses all; read again when it changes; not given: no token is required");
 }
 
 bool IsLoopback(const std::string& host) {
@@ -104,8 +102,8 @@ std::string CompleteHosts(CoordinatorSettings& s) {
     return "--tls-client-ca needs --tls-cert and --tls-key";
   }
   if (ForWorkers(s.security) && s.spawn_workers > 0) {
-    return "--tls-ca is for workers that are started elsewhere (--spawn-workers=0): spawned ones "
-           "are on the loopback address";
+    return "--tls-ca is given, must be with --spawn-workers=0: spawned workers are on the loopback "
+           "address";
   }
   const bool callers = ForCallers(s), workers = ForWorkers(s.security);
   const bool open = s.security.insecure;
@@ -133,7 +131,7 @@ std::string CompleteHosts(WorkerSettings& s) {
   for (std::string* const host : {&s.host, &s.http_host}) *host = WithoutBrackets(*host);
   if (std::string wrong = CheckTls(s.security); !wrong.empty()) return wrong;
   if (!s.security.tls.cert.empty() && s.security.tls.ca.empty()) {
-    return "--tls-cert needs --tls-ca: a worker asks its coordinator for a certificate, too";
+    return "--tls-cert needs --tls-ca: a worker requires a certificate of its coordinator, too";
   }
   if (s.http.cert.empty() != s.http.key.empty()) {
     return "--http-tls-cert and --http-tls-key go together";

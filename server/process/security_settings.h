@@ -1,6 +1,5 @@
-// Settings of both processes that say who may reach them, and what no setting may leave open by
-// mistake: without TLS, and without a way to tell callers or workers apart, a port is on the
-// loopback address, unless --insecure opens it.
+// Settings of access to both processes. Without TLS and authentication a port is on the loopback
+// address, unless --insecure opens it.
 #pragma once
 
 #include <string>
@@ -17,38 +16,35 @@ namespace hilbert_ring::server {
 struct CoordinatorSettings;
 struct WorkerSettings;
 
-// Of coordinator and workers among each other, and of the coordinator's other ports.
+// Between coordinator and workers, and for the coordinator's other ports.
 struct SecuritySettings {
-  TlsFiles tls;           // tls.ca: of the other processes of the service
-  std::string peer_name;  // that their certificates must have; empty: of those called, their host
-  bool insecure = false;  // on a network without
+  TlsFiles tls;           // tls.ca: of the service's other processes
+  std::string peer_name;  // required in their certificates; empty: the called host
+  bool insecure = false;  // permits addresses of a network without TLS or authentication
 };
 
-// Of callers.
 struct CallerSettings {
-  std::string client_ca;        // that their certificates are of; empty: none is asked for
-  std::string auth_token_file;  // empty: none is asked for
+  std::string client_ca;        // of their certificates; empty: not required
+  std::string auth_token_file;  // empty: not required
 };
 
-// Of a worker's HTTP port, whose readers are the coordinator's callers.
+// A worker's HTTP port, which the coordinator's callers read.
 struct WorkerHttpSettings {
-  std::string cert, key;        // empty: those of SecuritySettings::tls
-  std::string auth_token_file;  // empty: no token is asked for
+  std::string cert, key;        // empty: as SecuritySettings::tls
+  std::string auth_token_file;  // empty: not required
 };
 
 void AddSecuritySettings(CLI::App& app, SecuritySettings& settings);
 void AddCallerSettings(CLI::App& app, CallerSettings& settings);
 void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& settings);
 
-// "127.0.0.1", "::1", "localhost" and their like.
-bool IsLoopback(const std::string& host);
+bool IsLoopback(const std::string& host);  // 127.0.0.0/8, "::1", "localhost"
 
-// Fills in the hosts that were not given, and takes the brackets of IPv6 addresses away. What is
-// wrong with the settings, as a sentence; empty: nothing.
+// Sets hosts that were not given. Returns an error message, or empty.
 std::string CompleteHosts(CoordinatorSettings& settings);
 std::string CompleteHosts(WorkerSettings& settings);
 
-// What --insecure leaves open, a sentence each, for the log.
+// Warnings of ports that --insecure leaves open.
 std::vector<std::string> OpenPorts(const CoordinatorSettings& settings);
 std::vector<std::string> OpenPorts(const WorkerSettings& settings);
 

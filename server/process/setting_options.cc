@@ -39,7 +39,7 @@ CLI::Validator SmallRegularFile() {
     const auto text = ReadRegularFile(path, kMostBytes);
     return text.ok() ? std::string() : absl::StrCat(path, " ", text.status().message());
   };
-  return CLI::Validator(wrong, "").application_index(0);  // of several the last is read alone
+  return CLI::Validator(wrong, "").application_index(0);  // only the last of several
 }
 
 CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
@@ -80,7 +80,6 @@ void CheckHaveValues(const CLI::App& app, const std::vector<std::string>& argume
   }
 }
 
-// Whether the machine runs what is named is the worker's device to say.
 CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
   return app
       .add_option("--cpu-instructions", value,
@@ -89,36 +88,35 @@ CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
                              "amx-bf16", "neon", "bf16-emulated", "amx-bf16-emulated"}));
 }
 
-// Whether the GPU is there is the worker's device to say.
 void AddDevice(CLI::App& app, std::string& device) {
-  app.add_option(
-         "--device", device,
-         "of the workers: auto (a GPU where there is one, else the CPU; spawned workers are "
-         "spread over the GPUs), auto:N (that GPU), cpu, or cuda:N")
+  app.add_option("--device", device,
+                 "device of workers: auto (a GPU if there is one, else the CPU; spawned workers "
+                 "spread over the GPUs), auto:N (that GPU), cpu, or cuda:N")
       ->check([](const std::string& given) {
         const bool known = given == "auto" || given == "cpu" || GpuOrdinal(given).has_value();
-        return known ? std::string() : given + " is not auto, auto:N, cpu or cuda:N";
+        return known ? std::string() : given + ", must be auto, auto:N, cpu or cuda:N";
       });
 }
 
 void AddGpu(CLI::App& app, DeviceSettings& device) {
   app.add_option("--gpu-memory-fraction", device.gpu_memory_fraction,
-                 "of a GPU's memory, for the jobs of its workers")
+                 "fraction of a GPU's memory for the jobs of its workers")
       ->check(Between(0.01, 1.0));
   app.add_option("--attention-kernel", device.attention_kernel,
-                 "of a GPU: cudnn, native (our own), or auto (cudnn where it was faster)")
+                 "attention kernel of a GPU: cudnn, native (our own), or auto (cudnn for shapes at "
+                 "which it was faster)")
       ->check(CLI::IsMember({"auto", "cudnn", "native"}));
 }
 
 void AddOpenTimeout(CLI::App& app, Milliseconds& open_timeout) {
-  AddDuration(app, "--open-timeout", open_timeout,
-              "a stream that has said nothing for so long is ended");
+  AddDuration(app, "--open-timeout", open_timeout, "longest wait for a stream's first message");
 }
 
 void AddLogging(CLI::App& app, std::string& level, std::string& format) {
-  app.add_option("--log-level", level, "trace, debug, info, warn, error or off")
+  app.add_option("--log-level", level,
+                 "least level of log lines: trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
-  app.add_option("--log-format", format, "text, or json: an object a line")
+  app.add_option("--log-format", format, "format of log lines: text, or json with an object a line")
       ->check(CLI::IsMember({"text", "json"}));
 }
 

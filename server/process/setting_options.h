@@ -1,4 +1,4 @@
-// Kinds of settings that both processes have.
+// Kinds of settings of both processes.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,28 @@ class Validator;
 
 namespace hilbert_ring::server {
 
-// CLI::Range lets what is not a number pass, as that is neither less nor more.
+// Unlike CLI::Range, refuses values that are not numbers.
 CLI::Validator Between(double least, double most);
 
 inline constexpr double kLeastSeconds = 0.001;
-// Heartbeats come four times within a worker's timeout, and the silent are looked for eight times.
+// A worker's timeout has four heartbeats and eight checks of silence.
 inline constexpr double kLeastWorkerTimeoutSeconds = 0.1;
 
-// In seconds, `least` or more.
 void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
                  const std::string& help, double least = kLeastSeconds);
 
-// Of an option that names a file to be read: a regular one, of at most 1 MiB.
-CLI::Validator SmallRegularFile();
+CLI::Validator SmallRegularFile();  // of at most 1 MiB
 
-// Takes decimal numbers and the words true and false alone for an option of such a type, since
-// CLI11 also takes octal and hexadecimal digits, and 1x for true.
+// Restricts an option to decimal numbers, or to true and false: CLI11 also accepts octal and
+// hexadecimal digits, and 1x for true.
 void RequireExactValue(CLI::Option& option);
 
-// Throws CLI::ParseError: --flag= without a value, for which CLI11 takes the next argument, or
-// true.
+// Throws CLI::ParseError for --flag= without a value: CLI11 would take the next argument, or true.
 void CheckHaveValues(const CLI::App& app, const std::vector<std::string>& arguments);
 
-// With or without a suffix.
 CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
                       const std::string& help);
 
-// Of a number that AddBytes has read.
 CLI::Validator AtLeastBytes(uint64_t least);
 
 CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value);

@@ -27,105 +27,101 @@ constexpr int kMaxPort = 65535;
 constexpr int kMaxWorkersOfAJob = 4096;
 constexpr int kMaxThreads = 4096;
 constexpr int kMaxSpawned = 256;
-constexpr uint64_t kLeastWaitingBytes = 5 << 20;  // of one call
+constexpr uint64_t kLeastWaitingBytes = 5 << 20;  // of a call
 constexpr uint64_t kLeastTransportBytes = 1 << 20;
 
 void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.option_defaults()->always_capture_default();
   app.add_option("--grpc-host", s.grpc_host,
-                 "address to serve gRPC on; not given: 0.0.0.0 where callers need TLS and are told "
-                 "apart, or with --insecure, else 127.0.0.1, or ::1 on a host that has this alone");
-  app.add_option("--grpc-port", s.grpc_port, "0: a free port")->check(CLI::Range(0, kMaxPort));
+                 "address of the gRPC port; not given: 0.0.0.0 if callers need TLS and a token or "
+                 "certificate, or with --insecure; else 127.0.0.1, or ::1 on a host without IPv4");
+  app.add_option("--grpc-port", s.grpc_port, "gRPC port; 0: a free port")
+      ->check(CLI::Range(0, kMaxPort));
   app.add_option("--http-host", s.http_host,
-                 "address to serve HTTP on; not given: as --grpc-host's default");
-  app.add_option("--http-port", s.http_port, "/livez, /readyz and /metrics; 0: a free port")
+                 "address of the HTTP port; not given: as --grpc-host's default");
+  app.add_option("--http-port", s.http_port,
+                 "HTTP port of /livez, /readyz and /metrics; 0: a free port")
       ->check(CLI::Range(0, kMaxPort));
   app.add_option("--membership-host", s.membership_host,
-                 "address to take workers on; not given: as --grpc-host where workers are started "
-                 "elsewhere and have certificates, or with --insecure, else the loopback address");
+                 "address of the workers' port; not given: as --grpc-host if workers are started "
+                 "elsewhere and have certificates, or with --insecure; else the loopback address");
   app.add_option("--membership-port", s.membership_port,
-                 "workers register here, never on the gRPC port; 0: a free port")
+                 "port at which workers register; 0: a free port")
       ->check(CLI::Range(0, kMaxPort));
   app.add_option("--join-token-file", s.join_token_file,
-                 "a file with the token that workers must have to register, of at least 16 "
-                 "characters; not given: where workers are spawned no others are taken, else "
-                 "whoever reaches the membership port is");
+                 "file with the join token of workers, at least 16 characters; not given: spawned "
+                 "workers get a drawn token, other workers need no token");
   AddSecuritySettings(app, s.security);
   AddCallerSettings(app, s.callers);
-  app.add_option("--ready-file", s.ready_file, "written as JSON when the service is ready");
+  app.add_option("--ready-file", s.ready_file, "JSON file, written when the service is ready");
   app.add_option("--spawn-workers", s.spawn_workers,
-                 "local workers to start; 0: workers started elsewhere register themselves")
+                 "workers to start on this host; 0: workers register from elsewhere")
       ->check(CLI::Range(0, kMaxSpawned));
-  app.add_option("--min-workers", s.min_workers, "workers to be ready with, when none is spawned")
+  app.add_option("--min-workers", s.min_workers,
+                 "workers that make the service ready, with --spawn-workers=0")
       ->check(CLI::Range(1, kMaxThreads));
   app.add_option("--worker-threads", s.worker_threads,
-                 "of each spawned worker; 0: its share of the machine's")
+                 "threads of each spawned worker; 0: its share of the machine's")
       ->check(CLI::Range(0, kMaxThreads));
   AddDevice(app, s.device);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs of each spawned worker; 0: its share of 80 % of the machine's");
   app.add_option(
       "--data-root", s.data_root,
-      "a folder beneath which jobs may name files in place of sending tensors; the workers "
-      "see the same; not given: none");
+      "folder of files that jobs pass by path, which the workers see too; not given: no folder");
   app.add_option("--model-dir", s.model_dir,
-                 "a folder of models, each in a folder of its name: config.json and "
-                 "model.safetensors; the workers have the same; not given: none");
+                 "folder of models, each a folder of its name with config.json and "
+                 "model.safetensors, which the workers have too; not given: no models");
   AddBytes(app, "--model-memory", s.model_memory_bytes,
-           "memory for the weights of models of each spawned worker, beside that for jobs");
+           "memory for models' weights of each spawned worker, beside that for jobs");
   AddDuration(app, "--worker-timeout", s.worker_timeout,
-              "a worker that is not heard of for so long is lost", kLeastWorkerTimeoutSeconds);
+              "longest silence of a worker, after which it is lost", kLeastWorkerTimeoutSeconds);
   app.add_option("--share-memory", s.share_memory,
-                 "true: shards of workers on this host lie in memory that both processes map, and "
-                 "spawned workers share the weights of models; false: rows are sent to them");
-  app.add_option("--job-workers", s.job_workers,
-                 "of a job, or all if there are fewer; 0: as many as end it first")
+                 "true: workers on this host map their shards' memory, and spawned workers share "
+                 "models' weights; false: rows are sent to them");
+  app.add_option(
+         "--job-workers", s.job_workers,
+         "workers of a job, or all if there are fewer; 0: the number that finishes earliest")
       ->check(CLI::Range(0, kMaxWorkersOfAJob));
-  app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
-  app.add_option("--max-calls-per-peer", s.max_calls_per_peer,
-                 "streams that one host may have open")
+  app.add_option("--max-queue", s.max_queue, "most jobs that wait")->check(CLI::Range(0, 100'000));
+  app.add_option("--max-calls-per-peer", s.max_calls_per_peer, "most open streams of a host")
       ->check(CLI::Range(1, 100'000));
   AddOpenTimeout(app, s.open_timeout);
   AddBytes(app, "--waiting-memory", s.waiting_memory_bytes,
-           "memory for all calls that are not admitted: at most 5 MiB of one until its first "
-           "message is there, then that message and 1 MiB; 5 MiB at least")
+           "memory of all calls before admission: 5 MiB of a call until its first message, then "
+           "that message and 1 MiB; at least 5 MiB")
       ->check(AtLeastBytes(kLeastWaitingBytes));
   AddBytes(app, "--transport-memory", s.transport_memory_bytes,
-           "memory for what has come from all callers and was not taken yet; beyond it calls end, "
-           "any of those whose messages are under way; 1 MiB at least")
+           "memory of all callers' messages that no handler has taken; beyond it arbitrary calls "
+           "with messages under way end; at least 1 MiB")
       ->check(AtLeastBytes(kLeastTransportBytes));
-  AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
-  AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");
+  AddDuration(app, "--queue-timeout", s.queue_timeout, "longest wait of a job for its turn");
+  AddDuration(app, "--job-timeout", s.job_timeout, "longest compute of a job");
   AddDuration(app, "--idle-timeout", s.idle_timeout,
-              "a client that neither sends nor reads for so long while it is waited for loses its "
-              "job");
-  AddBytes(
-      app, "--least-rate", s.least_rate_bytes,
-      "bytes a second at which a client sends rows and reads outputs; one that falls behind it "
-      "by the idle timeout in all loses its job; 0: any rate will do");
-  AddDuration(
-      app, "--stall-timeout", s.stall_timeout,
-      "a job none of whose workers makes progress for so long is tried again without the one "
-      "that hangs");
+              "longest time in which a client neither sends nor reads while its job waits for it");
+  AddBytes(app, "--least-rate", s.least_rate_bytes,
+           "bytes a second at which a client must send rows and read outputs; a client that "
+           "falls behind by the idle timeout in total loses its job; 0: any rate");
+  AddDuration(app, "--stall-timeout", s.stall_timeout,
+              "longest time without progress of a job's workers, after which it is tried again "
+              "without the worker that hangs");
   AddBytes(app, "--copy-memory", s.copy_memory_bytes,
            "memory for copies of rows sent to workers of other hosts, from which a lost worker's "
-           "part is computed anew; beyond it clients are asked to send rows again");
-  AddBytes(
-      app, "--stream-memory", s.stream_memory_bytes,
-      "memory for rows and outputs of all streams without end; a stream takes an eighth of it, a "
-      "caller gets half of it; further streams are refused");
+           "part is computed again; beyond it clients send rows again");
+  AddBytes(app, "--stream-memory", s.stream_memory_bytes,
+           "memory for rows and outputs of all streams without end: an eighth for a stream, at "
+           "most half for a caller; further streams are refused");
   app.add_option("--check-rows", s.check_rows,
-                 "rows of each attention job that are computed again in float64 (of an encoder's "
-                 "job: none, which its report notes); a mismatch fails the job and its worker gets "
-                 "no more")
+                 "rows of each attention job, not of encoders' jobs, computed again in float64; a "
+                 "mismatch fails the job and its worker gets no more")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--warm-up", s.warm_up,
-                 "true: ready once a first job over all workers, whose rows are checked, has ended "
-                 "well; false: as soon as the workers are there");
-  AddDuration(app, "--exit-timeout", s.exit_timeout, "on SIGTERM running jobs have so long to end");
+                 "true: ready after a first job with checked rows over all workers; false: ready "
+                 "as soon as the workers have joined");
+  AddDuration(app, "--exit-timeout", s.exit_timeout, "time for running jobs to end after SIGTERM");
   AddBytes(app, "--total-order-memory-limit", s.total_order_memory_limit_bytes,
-           "memory for the coordinates of all jobs that run or wait; a job gets a quarter");
-  app.add_option("--max-tokens", s.max_tokens, "of a job")
+           "memory for coordinates of all jobs that run or wait, at most a quarter for a job");
+  app.add_option("--max-tokens", s.max_tokens, "tokens of a job")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   AddLogging(app, s.log_level, s.log_format);
 }
@@ -134,21 +130,24 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   app.option_defaults()->always_capture_default();
   app.add_option("--coordinator", s.coordinator, "HOST:PORT of the coordinator's membership port")
       ->check([](const std::string& given) {
-        // CLI11 names the flag itself.
+        // CLI11 adds the flag itself.
         constexpr std::string_view kFlag = "--coordinator";
         const absl::Status status = wire::CheckServerAddress(kFlag, given);
         return status.ok() ? "" : std::string(status.message().substr(kFlag.size() + 2));
       });
   app.add_option("--join-token-file", s.join_token_file,
-                 "a file with the token that the coordinator asks for; not given: none");
-  app.add_option("--host", s.host, "address at which coordinator and other workers reach this one");
-  app.add_option("--port", s.port, "0: a free port")->check(CLI::Range(0, kMaxPort));
-  app.add_option("--http-host", s.http_host, "address to serve HTTP on; not given: as --host");
-  app.add_option("--http-port", s.http_port,
-                 "/livez and /metrics; 0: a free port, which the coordinator's /targets names")
+                 "file with the coordinator's join token; not given: no token");
+  app.add_option("--host", s.host,
+                 "address at which the coordinator and other workers reach this worker");
+  app.add_option("--port", s.port, "gRPC port; 0: a free port")->check(CLI::Range(0, kMaxPort));
+  app.add_option("--http-host", s.http_host, "address of the HTTP port; not given: as --host");
+  app.add_option(
+         "--http-port", s.http_port,
+         "HTTP port of /livez and /metrics; 0: a free port, which the coordinator's /targets lists")
       ->check(CLI::Range(0, kMaxPort));
   AddWorkerHttpSettings(app, s.http);
-  app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
+  app.add_option("--threads", s.threads,
+                 "threads of the CPU device; 0: all that the process may use")
       ->check(CLI::Range(0, kMaxThreads));
   AddCpuInstructions(app, s.cpu_instructions);
   AddDevice(app, s.device.device);
@@ -156,29 +155,26 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs; 0: 80 % of the machine's, or the GPU's fraction");
   app.add_option("--memory-share", s.memory_share,
-                 "of those 80 %, where several workers share the machine")
+                 "part of those 80 %, if several workers share the machine")
       ->check(Between(0.001, 1.0));
-  app.add_option(
-      "--data-root", s.data_root,
-      "the coordinator's --data-root as this worker sees it: it reads and writes files of "
-      "jobs there; not given: none");
+  app.add_option("--data-root", s.data_root,
+                 "the coordinator's --data-root as this worker sees it; not given: no folder");
   app.add_option("--model-dir", s.model_dir,
-                 "a folder of models, each in a folder of its name; not given: none");
+                 "folder of models, each a folder of its name; not given: no models");
   AddBytes(app, "--model-memory", s.model_memory_bytes,
-           "memory for the weights of models, beside that for jobs; those that were not used for "
-           "longest make room");
-  app.add_option(
-      "--share-memory", s.share_memory,
-      "true: takes shards in memory that a coordinator of this host offers, and shares the "
-      "weights of models with the workers of this host; false: rows come by its stream");
+           "memory for models' weights, beside that for jobs; the least recently used models are "
+           "unloaded");
+  app.add_option("--share-memory", s.share_memory,
+                 "true: maps shards' memory of a coordinator on this host, and shares models' "
+                 "weights with workers on this host; false: rows come by stream");
   AddOpenTimeout(app, s.open_timeout);
   AddDuration(app, "--exit-timeout", s.exit_timeout,
-              "on SIGTERM takes no more jobs, and those that run have so long to end");
-  AddDuration(app, "--feed-timeout", s.feed_timeout,
-              "a job of whose rows nothing is heard for so long ends here; longer than the "
-              "coordinator's --idle-timeout");
+              "time for running jobs to end after SIGTERM, without new jobs");
+  AddDuration(
+      app, "--feed-timeout", s.feed_timeout,
+      "longest time without news of a job's rows, longer than the coordinator's --idle-timeout");
   AddSecuritySettings(app, s.security);
-  app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
+  app.add_option("--ready-file", s.ready_file, "JSON file, written when the worker is registered");
   AddLogging(app, s.log_level, s.log_format);
 }
 
@@ -192,10 +188,10 @@ std::vector<std::string> Flags(const CLI::App& app) {
   return flags;
 }
 
-// In place of CLI11's reader, which passes over what it does not know.
+// Replaces CLI11's reader, which ignores unknown keys.
 class SettingsConfig : public CLI::Config {
  public:
-  // ready_file: set to that of the file, also where another line is refused.
+  // ready_file: receives that of the file, also if another line is refused.
   SettingsConfig(std::vector<std::string> flags, std::string& ready_file)
       : flags_(std::move(flags)), ready_file_(ready_file) {}
 
@@ -222,7 +218,7 @@ class SettingsConfig : public CLI::Config {
 
   std::string to_config(const CLI::App* /*app*/, bool /*defaults*/, bool /*descriptions*/,
                         std::string /*prefix*/) const override {
-    return "";  // the programs write no configuration
+    return "";  // not used
   }
 
  private:
@@ -230,9 +226,8 @@ class SettingsConfig : public CLI::Config {
   std::string& ready_file_;
 };
 
-constexpr int kExitBadSettings = 2;  // as the command line's
+constexpr int kExitBadSettings = 2;
 
-// Variables that a program of the service reads.
 std::vector<std::string> KnownVariables() {
   CoordinatorSettings coordinator;
   WorkerSettings worker;
@@ -250,8 +245,7 @@ std::vector<std::string> KnownVariables() {
   return known;
 }
 
-// Those of the environment stand before those of the command line, so that the latter win, and the
-// configuration file fills in what neither gives.
+// Puts the environment before the command line, which wins. CLI11 takes the rest from the file.
 std::vector<std::string> Arguments(const EnvironmentSettings& environment, int argc, char** argv) {
   std::vector<std::string> arguments;
   for (const auto& [flag, value] : environment.arguments) {
@@ -261,7 +255,7 @@ std::vector<std::string> Arguments(const EnvironmentSettings& environment, int a
   return arguments;
 }
 
-// The ready file that the arguments name, whatever is wrong with the others.
+// Finds the ready file even if other arguments are wrong.
 std::string ReadyFileOf(const std::vector<std::string>& arguments) {
   constexpr std::string_view kFlag = "--ready-file", kWithValue = "--ready-file=";
   std::string path;
@@ -288,16 +282,14 @@ std::string ReasonOf(const CLI::App& app, const CLI::ParseError& error) {
 template <typename Settings>
 std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, char** argv) {
   app.set_version_flag("--version", std::string(kVersion));
-  app.set_config("--config", "", "a file of lines such as grpc-port=8001")
-      ->check(SmallRegularFile());
+  app.set_config("--config", "", "file of lines such as grpc-port=8001")->check(SmallRegularFile());
   const std::vector<std::string> flags = Flags(app);
   std::string ready_file_of_config;
   app.config_formatter(std::make_shared<SettingsConfig>(flags, ready_file_of_config));
   app.footer(
-      "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the "
-      "flag's "
-      "name in capitals with underscores) or in the configuration file; the first that is given "
-      "counts. A key that the file gives and this program does not know is an error.");
+      "Every setting can be a flag, an environment variable (HILBERT_RING_ and the flag's name in "
+      "capitals with underscores) or a line of the configuration file; the first of these counts. "
+      "An unknown key of the file is an error.");
   for (CLI::Option* option : app.get_options()) {
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     RequireExactValue(*option);
@@ -308,7 +300,7 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   std::vector<std::string> arguments = Arguments(environment, argc, argv);
   const std::string ready_file = ReadyFileOf(arguments);
   const auto refuse = [&](const std::string& why) {
-    // A start that fails leaves no file that says that the service is ready.
+    // Removes the file after a failed start.
     const ReadyFile stale(ready_file.empty() ? ready_file_of_config : ready_file);
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),
                  WithVariables(why, environment).c_str());
@@ -316,7 +308,7 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   };
   try {
     CheckHaveValues(app, arguments);
-    std::ranges::reverse(arguments);  // as CLI11 takes them
+    std::ranges::reverse(arguments);  // CLI11's order
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     return error.get_exit_code() == 0 ? app.exit(error) : refuse(ReasonOf(app, error));

@@ -23,7 +23,6 @@ bool IsServiceAddress(absl::string_view variable, absl::string_view value) {
           absl::StartsWith(value, "sctp://"));
 }
 
-// Whether Kubernetes sets this variable beside a Service's address.
 bool IsOfService(absl::string_view variable, absl::string_view value) {
   if (IsServiceAddress(variable, value)) return true;
   for (const char* part : {"_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"}) {
@@ -36,7 +35,6 @@ bool IsOfService(absl::string_view variable, absl::string_view value) {
   return false;
 }
 
-// In the message, as a whole word.
 size_t FindFlag(const std::string& message, const std::string& flag) {
   for (size_t at = message.find(flag); at != message.npos; at = message.find(flag, at + 1)) {
     const size_t end = at + flag.size();
@@ -72,7 +70,7 @@ EnvironmentSettings ReadEnvironment(const std::vector<std::string>& flags, int a
       settings.warnings.push_back(
           absl::StrCat("environment variable ", variable, " is ", value,
                        ", the address of a Service of Kubernetes, and is ignored; "
-                       "enableServiceLinks: false leaves it out"));
+                       "enableServiceLinks: false omits it"));
       continue;
     }
     settings.arguments.emplace(flag, value);

@@ -23,7 +23,7 @@ std::string_view Stripped(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
 }
 
-// From the '#' of a comment on, which is behind a blank; npos: there is no comment.
+// The '#' of a comment, which is behind a blank, or npos.
 size_t CommentIn(std::string_view text) {
   size_t at = text.find('#');
   while (at != text.npos && (at == 0 || kBlanks.find(text[at - 1]) == kBlanks.npos)) {
@@ -32,7 +32,6 @@ size_t CommentIn(std::string_view text) {
   return at;
 }
 
-// text: behind the '='. Empty: there is no value.
 absl::StatusOr<std::string_view> ValueOf(const std::string& key, std::string_view text) {
   const std::string_view whole = Stripped(text);
   if (whole.starts_with('"') || whole.starts_with('\'')) {
@@ -55,8 +54,8 @@ absl::StatusOr<SettingLine> ReadLine(std::string_view line, int number) {
   const auto is_control = [](char c) { return (c >= 0 && c < ' ' && c != '\t') || c == 0x7f; };
   if (std::ranges::any_of(line, is_control)) return refused("has a control character");
   if (line.starts_with('[') && line.ends_with(']')) {
-    return BadLine(absl::StrCat("section ", std::string(line),
-                                " is not taken: every key stands for itself, a line each"));
+    return BadLine(
+        absl::StrCat("section ", std::string(line), " is given, must be lines of key=value"));
   }
   const size_t equals = line.find('=');
   const std::string key(Stripped(line.substr(0, equals)));

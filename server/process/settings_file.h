@@ -1,7 +1,7 @@
-// The file of --config: a key and a value a line.
+// Reads the file of --config.
 //
-//   # a comment, as an empty line means nothing
-//   grpc-port=8001         # another, behind a blank
+//   # a comment
+//   grpc-port=8001         # a comment behind a blank
 //   data-root="/x/a #b"    # quotes of either kind, around all of the value
 #pragma once
 
@@ -17,9 +17,7 @@ struct SettingLine {
   std::string key, value;  // neither is empty
 };
 
-// A byte order mark of UTF-8 is skipped. INVALID_ARGUMENT, naming the line or its key: no key and
-// value, a section, a key that comes twice, a key without a value or with a list that is empty or
-// not closed, text behind a quote, a control character.
+// Skips a UTF-8 byte order mark. INVALID_ARGUMENT, with the line or key.
 absl::StatusOr<std::vector<SettingLine>> ParseSettingsFile(std::string_view text);
 
 }  // namespace hilbert_ring::server

@@ -26,7 +26,7 @@ void BlockStopSignals() {
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error of who writes it: EFBIG
+  signal(SIGXFSZ, SIG_IGN);  // writers of a file beyond `ulimit -f` get EFBIG
 }
 
 void UnblockStopSignals() {

@@ -1,5 +1,4 @@
-// What time it is, and waits that end by it. The processes take SystemTime(); a test passes a
-// source whose time it moves itself.
+// A clock and its waits. Tests pass a source whose time they move.
 #pragma once
 
 #include <condition_variable>
@@ -18,17 +17,14 @@ class TimeSource {
 
   virtual Clock::time_point Now() const = 0;
 
-  // As std::condition_variable_any::wait_until: until `done`, the stop or the deadline; what `done`
-  // says then.
+  // Waits until `done`, the stop or the deadline, and returns `done`.
   virtual bool WaitUntil(std::condition_variable_any& changed, MutexLock& lock,
                          const std::stop_token& stop, Deadline deadline,
                          absl::FunctionRef<bool()> done) const = 0;
 
-  // Until the stop or the deadline.
   void AwaitStop(const std::stop_token& stop, Deadline deadline) const;
 };
 
-// The system's monotonic clock; it has no state.
 const TimeSource& SystemTime();
 
 }  // namespace hilbert_ring::server

@@ -22,7 +22,7 @@ std::shared_ptr<FileWatcherCertificateProvider> Watch(const TlsFiles& copies) {
                                                           kReadCopiesAgainSeconds);
 }
 
-// The same, which look at the files while they live.
+// Credentials that check the files while they live.
 template <typename Credentials>
 std::shared_ptr<Credentials> Looking(std::unique_ptr<TlsCopies> copies,
                                      std::shared_ptr<Credentials> credentials) {

@@ -1,15 +1,11 @@
-// TLS from files, which are read again when they change: a certificate is renewed without a
-// restart, and calls that are under way go on.
+// TLS from files, which are read again when they change. A renewed certificate needs no restart,
+// and open calls go on.
 //
-//   if (absl::Status status = CheckTlsFiles(files); !status.ok()) return status;
 //   ASSIGN_OR_RETURN(auto credentials, ServerCredentials(files, "--port"));
-//   StartGrpc({.host = host, .credentials = credentials}, services);
 //   ASSIGN_OR_RETURN(auto calls, CallCredentials(files));
-//   Dial(address, silence, {.credentials = calls, .peer_name = "worker"});
 //
-// The files are looked at twice a second, as long as the credentials live. New ones count for the
-// connections that are made from two seconds later on. While they are not right, as a certificate
-// whose key is not there yet, the ones before go on.
+// The files are checked twice a second while the credentials live. New files count for connections
+// made 2 s later. While they are wrong, for example without the new key, the old ones stay in use.
 #pragma once
 
 #include <memory>
@@ -22,12 +18,11 @@
 
 namespace hilbert_ring::server {
 
-// With a ca: a connection without a certificate of it is refused. flag: of the port, for the log.
-// Errors: those of TlsCopies::Make.
+// Requires certificates of files.ca, if given. flag: of the port. Errors of TlsCopies::Make.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& files,
                                                                            std::string flag);
 
-// Of calls to processes whose certificates are of files.ca, which must be given. Errors likewise.
+// Requires files.ca. Errors of TlsCopies::Make.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CallCredentials(const TlsFiles& files);
 
 }  // namespace hilbert_ring::server

@@ -33,7 +33,7 @@ bool WriteAll(int memory, absl::string_view text) {
   return true;
 }
 
-// The descriptor is the caller's.
+// The caller owns the descriptor.
 absl::StatusOr<int> MemoryWith(absl::string_view text, int64_t version) {
   const int memory = memfd_create("hilbert-ring-tls", MFD_CLOEXEC);
   if (memory < 0) return NoMemory(errno);
@@ -47,7 +47,7 @@ absl::StatusOr<int> MemoryWith(absl::string_view text, int64_t version) {
   return NoMemory(error);
 }
 
-// Whoever opens the number's path finds the one or the other, whole.
+// Replaces the file atomically for readers of the number's path.
 absl::Status PutInPlace(int memory, int& number) {
   if (number < 0) {
     number = memory;
@@ -91,18 +91,18 @@ absl::Status TlsCopies::Copy(const TlsTexts& texts) {
 absl::Status TlsCopies::Renew(const TlsTexts& texts) {
   RETURN_IF_ERROR(IdentityOf(files_, texts).status());
   const auto again = ReadTlsFiles(files_);
-  if (!again.ok() || *again != texts) return absl::OkStatus();  // the next look finds it whole
+  if (!again.ok() || *again != texts) return absl::OkStatus();  // changed during the check
   return Copy(texts);
 }
 
 void TlsCopies::Look() {
   const auto texts = ReadTlsFiles(files_);
   if (texts.ok() && *texts == texts_) {
-    told_ = absl::OkStatus();
+    logged_ = absl::OkStatus();
     return;
   }
   absl::Status status = texts.ok() ? Renew(*texts) : texts.status();
-  if (!status.ok() && status != std::exchange(told_, status)) {
+  if (!status.ok() && status != std::exchange(logged_, status)) {
     spdlog::error("gRPC ({}) keeps its certificate: {}", port_, std::string(status.message()));
   }
 }

@@ -1,11 +1,10 @@
-// Copies of TLS files for gRPC's file watcher (1.51), which ends the process when it reads an empty
-// file (ConvertToTsiPemKeyCertPair asserts), as a renewal that copies in place leaves for a moment,
-// and takes a certificate with another's key (grpc/grpc#26709 was closed). It is given paths of
-// memory that holds what was found right, never the files themselves.
+// Copies of checked TLS files in memory, given to gRPC's file watcher (1.51). The watcher ends the
+// process when it reads an empty file, which a renewal in place leaves for a moment, and accepts a
+// certificate with another's key (grpc/grpc#26709).
 //
 //   ASSIGN_OR_RETURN(auto copies, TlsCopies::Make(files, "--grpc-port"));
 //   FileWatcherCertificateProvider(copies->paths().key, copies->paths().cert, ...);
-//   copies->Look();  // again and again
+//   copies->Look();  // at intervals
 #pragma once
 
 #include <cstdint>
@@ -17,19 +16,17 @@
 
 namespace hilbert_ring::server {
 
-// One thread at a time.
+// Not thread-safe.
 class TlsCopies {
  public:
-  // port: which of gRPC's they are of, as the log says it. Errors: those of CheckTlsFiles;
-  // UNAVAILABLE when the system gives no memory.
+  // port: in log lines. Errors of CheckTlsFiles; UNAVAILABLE if the system gives no memory.
   static absl::StatusOr<std::unique_ptr<TlsCopies>> Make(TlsFiles files, std::string port);
 
-  // Certificate and key are one file, so that who reads both across a change can see it: each
-  // version has another time of its last change, in seconds.
+  // Certificate and key are one file, whose time of change, in seconds, is the version: a reader of
+  // both can detect a change between its reads.
   const TlsFiles& paths() const { return paths_; }
 
-  // New files take the place of the copies, if they are right; if not, the log says once why, and
-  // the copies stay.
+  // Copies new files if they are right. If not, logs the error once and keeps the copies.
   void Look();
 
  private:
@@ -40,13 +37,13 @@ class TlsCopies {
 
   const TlsFiles files_;
   const std::string port_;
-  TlsTexts texts_;  // of which the copies are
+  TlsTexts texts_;  // that were copied
   int64_t version_ = 0;
-  // Of memory, -1: none yet. They are never closed: the watcher may outlive this object for a
-  // moment, and would read what gets the number next.
+  // Memory files, -1 at first. Never closed: the watcher may outlive this object for a moment, and
+  // would read the next file of that number.
   int identity_ = -1, ca_ = -1;
   TlsFiles paths_;
-  absl::Status told_;
+  absl::Status logged_;
 };
 
 }  // namespace hilbert_ring::server

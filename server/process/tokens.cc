@@ -25,9 +25,9 @@ constexpr char kCallTokenKey[] = "hilbert-ring-call-token-bin";  // a draw, then
 constexpr size_t kDrawBytes = 16;
 constexpr size_t kProofBytes = 32;
 constexpr size_t kMostTokenBytes = 4096;
-constexpr size_t kMostTokenFileBytes = 2 * kMostTokenBytes;  // white space around it included
+constexpr size_t kMostTokenFileBytes = 2 * kMostTokenBytes;  // with surrounding white space
 
-// Takes as long wherever they differ.
+// Takes the same time wherever they differ.
 bool Same(absl::string_view a, absl::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
@@ -39,7 +39,7 @@ std::string ProofOf(const std::string& secret, absl::string_view call, absl::str
   const void* const made = HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
                                 reinterpret_cast<const unsigned char*>(message.data()),
                                 message.size(), proof.data(), &bytes);
-  if (made == nullptr) return "";  // which proves nothing
+  if (made == nullptr) return "";  // which no proof equals
   return std::string(reinterpret_cast<const char*>(proof.data()), bytes);
 }
 
@@ -51,15 +51,10 @@ absl::StatusOr<std::string> DrawBytes(size_t count) {
   return bytes;
 }
 
-// Null when it is not there.
 const grpc::string_ref* Metadata(const grpc::ServerContextBase& context, const char* key) {
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(key);
   return found == metadata.end() ? nullptr : &found->second;
-}
-
-absl::Status Refused(const std::string& message, const wire::Reason& reason) {
-  return wire::ErrorOf(reason, message);
 }
 
 }  // namespace
@@ -94,12 +89,12 @@ absl::Status CheckJoinToken(const grpc::ServerContextBase& context, const std::s
   if (token.empty()) return absl::OkStatus();
   const grpc::string_ref* const given = Metadata(context, kJoinTokenKey);
   if (given == nullptr) {
-    return Refused("the coordinator takes workers with its join token alone (--join-token-file)",
-                   wire::reason::kJoinToken);
+    return wire::ErrorOf(wire::reason::kJoinToken,
+                         "the coordinator requires a join token (--join-token-file)");
   }
   if (!Same({given->data(), given->size()}, token)) {
-    return Refused("the join token is not the coordinator's (--join-token-file)",
-                   wire::reason::kJoinToken);
+    return wire::ErrorOf(wire::reason::kJoinToken,
+                         "the join token is not the coordinator's (--join-token-file)");
   }
   return absl::OkStatus();
 }
@@ -112,9 +107,9 @@ absl::Status CheckPeerName(const grpc::ServerContextBase& context, const std::st
     const auto names = peer->FindPropertyValues(property);
     if (std::find(names.begin(), names.end(), name) != names.end()) return absl::OkStatus();
   }
-  return Refused(
-      absl::StrCat("the worker's certificate does not have the name ", name, " (--tls-peer-name)"),
-      wire::reason::kPeerName);
+  return wire::ErrorOf(
+      wire::reason::kPeerName,
+      absl::StrCat("the worker's certificate does not have the name ", name, " (--tls-peer-name)"));
 }
 
 void AddCallToken(grpc::ClientContext& context, const std::string& secret, absl::string_view call) {
@@ -132,9 +127,10 @@ absl::Status CheckCallToken(const grpc::ServerContextBase& context, const std::s
       Same(token.substr(kDrawBytes), ProofOf(secret, call, token.substr(0, kDrawBytes)))) {
     return absl::OkStatus();
   }
-  return Refused(
-      absl::StrCat(call, " is for the coordinator alone at which this worker is registered"),
-      wire::reason::kJoinToken);
+  return wire::ErrorOf(
+      wire::reason::kJoinToken,
+      absl::StrCat(call,
+                   " requires a token of the coordinator at which this worker is registered"));
 }
 
 }  // namespace hilbert_ring::server

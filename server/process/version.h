@@ -1,4 +1,4 @@
-// Of the product; coordinator and workers must have the same.
+// The product's version, which coordinator and workers must share.
 #pragma once
 
 #include <string_view>

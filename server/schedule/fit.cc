@@ -12,8 +12,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Planning for very many workers takes long, and nobody waits for the exact number.
-constexpr int kMostPlannedWorkers = 1024;
+constexpr int kMostPlannedWorkers = 1024;  // more take too long to plan
 
 int64_t Needed(const Plan& plan, int rank) {
   return SaturatingAdd(plan.costs.workers[rank].resident_bytes(), kRunOverheadBytes);
@@ -29,8 +28,8 @@ absl::StatusOr<bool> Holds(const Planner& planner, int workers, int64_t limit) {
   return true;
 }
 
-// The smallest number of workers above `workers` of `limit` bytes that hold the job; 0 when none of
-// the numbers tried does.
+// The smallest number of workers of `limit` bytes that hold the job, above the plan's; 0 if no
+// number tried does.
 absl::StatusOr<int> SmallestThatHolds(const Plan& plan, int64_t limit, const Planner& planner) {
   if (limit <= kRunOverheadBytes) return 0;
   const int workers = plan.shards.workers();
@@ -39,7 +38,7 @@ absl::StatusOr<int> SmallestThatHolds(const Plan& plan, int64_t limit, const Pla
     total = SaturatingAdd(total, plan.costs.workers[rank].resident_bytes());
   }
   int64_t high = std::max<int64_t>(workers + 1, total / (limit - kRunOverheadBytes));
-  int64_t low = high - 1;  // does not hold it
+  int64_t low = high - 1;  // too few
   while (true) {
     if (high > kMostPlannedWorkers) return 0;
     ASSIGN_OR_RETURN(const bool holds, Holds(planner, static_cast<int>(high), limit));

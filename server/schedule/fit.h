@@ -1,4 +1,4 @@
-// Whether a job's memory fits the workers. Pure.
+// Checks whether a job's memory fits the workers. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace hilbert_ring::server {
 
-// What a worker needs beside the plan's figure: messages in flight, the plan itself.
+// Beside the plan's figure: messages in flight and the plan itself.
 inline constexpr int64_t kRunOverheadBytes = int64_t{16} << 20;
 
-// limits: bytes by rank. FAILED_PRECONDITION (DOES_NOT_FIT) says what the job needs, what there is,
-// and how many workers like these would hold it, by the plan's planner. CANCELLED as of that.
+// limits: bytes by rank. FAILED_PRECONDITION (DOES_NOT_FIT) states the need, the limit and how many
+// workers of that limit hold the job. Returns the planner's CANCELLED.
 absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits, const Planner& planner);
 
 }  // namespace hilbert_ring::server

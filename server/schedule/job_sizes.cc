@@ -19,7 +19,7 @@ constexpr double kRingSeconds = 1e-3;
 constexpr double kStepSeconds = 2e-4;
 constexpr double kBytesPerSecond = 1e9;  // of rows between coordinator and workers, and of a ring
 
-constexpr double kLeastObserved = 0.01;  // seconds; shorter computes say little
+constexpr double kLeastObserved = 0.01;  // seconds; shorter times are noise
 constexpr double kWeight = 0.3;          // of the newest job
 
 }  // namespace
@@ -80,7 +80,7 @@ JobSize SizeOf(const Plan& plan, double flops_per_second) {
   size.widened_bytes = widened - size.bytes;
   size.seconds = kJobSeconds + kWorkerSeconds * (size.workers - 1) + shards / kBytesPerSecond;
   if (plan.costs.steps > 0) {
-    // Blocks travel while others are computed: what is longer counts.
+    // Blocks travel while others are computed: only the excess counts.
     size.seconds += kRingSeconds + kStepSeconds * static_cast<double>(plan.costs.steps) +
                     std::max(0.0, exchange - compute);
   }

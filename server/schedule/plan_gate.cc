@@ -10,7 +10,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{50};  // until a caller's leaving is seen
+constexpr std::chrono::milliseconds kPoll{50};  // of `gone`
 
 }  // namespace
 
@@ -19,7 +19,7 @@ bool PlansFast(const JobSpec& spec, int workers) {
   const auto sequences = static_cast<int64_t>(std::max<size_t>(1, spec.sequence_lengths.size()));
   int64_t phases = 0;
   for (const Branch& branch : spec.branches) phases += std::min(branch.dilation, spec.heads);
-  // Runs of segments, and pieces of segments that lie over several workers with one another.
+  // Runs of segments, and pairs of workers that share a segment.
   const int64_t pieces = std::min<int64_t>(sequences, kFewVisits) + 2 * int64_t{workers} * workers;
   return phases < kFewVisits && pieces * phases <= kFewVisits;
 }
@@ -34,7 +34,6 @@ PlanGate::Turn PlanGate::TakePlace(const std::string& caller) {
 
 PlanGate::Turn PlanGate::Enter(const std::string& caller, const std::function<bool()>& gone) {
   MutexLock lock(mutex_);
-  // Whoever waits has all places before it taken.
   if (inside_ < most_) return TakePlace(caller);
   Caller& entry = callers_[caller];
   if (entry.inside > 0 || !entry.waiting.empty() || waiting_ >= waits_.most) {
@@ -62,7 +61,7 @@ absl::StatusOr<PlanGate::Turn> PlanGate::Await(const std::string& caller, const 
   Turn turn = StopWaiting(caller, waiter);
   const absl::Status why = stop.why();
   if (why.ok() && turn != nullptr) return turn;
-  lock.unlock();  // the turn ends, and is another's
+  lock.unlock();  // destroying the turn takes the mutex
   if (!why.ok()) return why;
   return wire::ErrorOf(
       wire::reason::kQueueTimeout,
@@ -103,7 +102,7 @@ void PlanGate::CallNext() {
   if (next == callers_.end() || next->second.waiting.empty()) return;
   next->second.waiting.front()->called = true;
   next->second.waiting.pop_front();
-  (void)TakePlace(next->first).release();  // the waiter makes a turn of it
+  (void)TakePlace(next->first).release();  // StopWaiting makes the waiter's turn
   called_.notify_all();
 }
 

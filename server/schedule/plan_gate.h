@@ -1,10 +1,10 @@
-// How many plans are made at once: one can take seconds of a processor and hundreds of MiB. Where
-// several callers want one, places go round among them: of those who wait, the caller with the
-// fewest places is next, and of these the one whose last turn was before the others'.
+// Limits how many plans are made at once: a plan can take seconds of a processor and hundreds of
+// MiB. The next place goes to the waiting caller with the fewest places; among equals, to the
+// caller whose last turn is longest ago.
 //
 //   auto turn = gate.Enter(caller, gone);            // empty: too many are being made
-//   auto turn = gate.Await(caller, stop, patience);  // or when it is its turn
-//   if (PlansFast(spec, workers)) ...                // needs none
+//   auto turn = gate.Await(caller, stop, patience);  // or waits for its turn
+//   if (PlansFast(spec, workers)) ...                // needs no turn
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@
 
 namespace hilbert_ring::server {
 
-// Whether a plan for up to so many workers is made within a millisecond or so.
+// Whether a plan for up to `workers` takes about a millisecond at most.
 bool PlansFast(const JobSpec& spec, int workers);
 
 // Thread-safe.
@@ -35,16 +35,15 @@ class PlanGate {
   using Callers = std::map<std::string, Caller>;
 
  public:
-  // How calls of Enter wait.
-  struct Waits {
-    int most = 64;                               // at once, one for each caller
-    std::chrono::milliseconds patience{10'000};  // of one
+  struct Waits {    // of Enter
+    int most = 64;  // at once, one for each caller
+    std::chrono::milliseconds patience{10'000};
   };
 
   explicit PlanGate(int most) : PlanGate(most, Waits()) {}
   PlanGate(int most, const Waits& waits) : most_(most), waits_(waits) {}
 
-  // A place; ends when it is destroyed, before the gate is.
+  // Gives a place back. The gate must outlive it.
   class End {
    public:
     End() = default;
@@ -56,33 +55,30 @@ class PlanGate {
   };
   using Turn = std::unique_ptr<PlanGate, End>;
 
-  // caller: a token's name, or a host. Empty when all places are taken and the caller has one of
-  // them or waits for one already; else it waits for its turn, until `gone` says that nobody wants
-  // it any more, or for the patience.
+  // caller: a token's name, or a host. Waits for a turn until `gone` returns true, or for the
+  // patience. Returns empty at once if all places are taken and the caller has a place or waits.
   Turn Enter(const std::string& caller, const std::function<bool()>& gone);
 
-  // Waits for its turn; the stop's reason when it comes first. QUEUE_TIMEOUT: it took longer than
-  // this.
+  // Returns the stop's reason if it comes first, QUEUE_TIMEOUT after the patience.
   absl::StatusOr<Turn> Await(const std::string& caller, const JobStop& stop,
                              std::chrono::milliseconds patience);
 
   int most() const { return most_; }
-  int waiting() const;  // for their turn
+  int waiting() const;
 
  private:
   struct Waiter {
-    bool called = false;  // it has its place
+    bool called = false;  // has a place
   };
   struct Caller {
     int inside = 0;
-    std::list<Waiter*> waiting;  // the first that came is the first
-    int64_t last_turn = 0;       // by turns_; 0: none
+    std::list<Waiter*> waiting;  // in the order of arrival
+    int64_t last_turn = 0;       // number of turns_; 0: never
   };
 
   Turn TakePlace(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(const std::string& caller);
   void CallNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // With the place that it was called to, or empty.
   Turn StopWaiting(const std::string& caller, const Waiter& waiter)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -91,9 +87,9 @@ class PlanGate {
   mutable Mutex mutex_;
   std::condition_variable_any called_;
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
-  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;    // by Enter
-  int64_t turns_ ABSL_GUARDED_BY(mutex_) = 0;  // given so far
-  Callers callers_ ABSL_GUARDED_BY(mutex_);    // with places, or who wait
+  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;    // in Enter
+  int64_t turns_ ABSL_GUARDED_BY(mutex_) = 0;  // the last
+  Callers callers_ ABSL_GUARDED_BY(mutex_);    // that have places or wait
 };
 
 }  // namespace hilbert_ring::server

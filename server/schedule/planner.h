@@ -1,4 +1,4 @@
-// How a job is planned over a number of workers: what sizes and fits are found with.
+// Plans a job over a number of workers.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,9 @@
 
 namespace hilbert_ring::server {
 
-// Errors of MakePlan; CANCELLED soon after the planner's maker has said so.
+// Returns errors of MakePlan, CANCELLED soon after `cancelled` returns true.
 using Planner = std::function<absl::StatusOr<Plan>(int workers)>;
 
-// Of an attention job. cancelled may be null.
 inline Planner PlannerOf(const JobSpec& spec, std::function<bool()> cancelled = nullptr) {
   return [spec, cancelled = std::move(cancelled)](int workers) {
     return MakePlan(spec, workers, cancelled);

@@ -14,11 +14,10 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr double kExpressSeconds = 0.25;  // most of a job on an express lane, which has one thread
+constexpr double kExpressSeconds = 0.25;  // longest job on an express lane
 constexpr double kLongestSeconds = 1e6;   // of a prediction
 
-// A job that waits no longer says nothing of it, and others not at each job that ends: where many
-// small ones wait, that would be a message to each of them for each of them.
+// Limits the messages of many small waiting jobs to one another's ends.
 constexpr auto kFirstNews = std::chrono::milliseconds(100);
 constexpr auto kNewsInterval = std::chrono::milliseconds(200);
 
@@ -32,15 +31,15 @@ bool IsShort(const JobSize& size, const Member& member) {
   return size.workers == 1 && size.SecondsOfOneThread(member) <= kExpressSeconds;
 }
 
-// Predictions end, jobs that are late do not: they are taken to need a tenth of their time more.
+// A late job is taken to need a tenth of its time more.
 Clock::time_point EndOf(Clock::time_point predicted, double seconds, Clock::time_point now) {
   return std::max(predicted, now + Duration(0.1 * seconds));
 }
 
 }  // namespace
 
-// As much as the caller here that had least, jobs that run left aside: neither does a newcomer wait
-// for what others had before it came, nor do others wait for what it did not ask for then.
+// The least that a present caller was given, without running jobs. A newcomer then neither waits
+// for time that others had before it came, nor takes that time itself.
 double Scheduler::GivenToNewcomers() const {
   std::map<std::string, double> ended = given_;
   for (const Ticket& job : jobs_) {
@@ -91,7 +90,6 @@ double Scheduler::SecondsOfWork() const {
   return worker_seconds / static_cast<double>(std::max<size_t>(1, seats_.size()));
 }
 
-// Jobs that wait, the next one first.
 std::vector<Scheduler::Ticket*> Scheduler::InTurn(Clock::time_point now) {
   struct Turn {
     Ticket* job;
@@ -127,7 +125,7 @@ int64_t Scheduler::JobsOnLanes(const Seat& seat) {
 
 bool Scheduler::IsBusy(const Seat& seat) { return seat.job != nullptr || JobsOnLanes(seat) > 0; }
 
-// An express lane that may be given; 0: none. A long job shares its worker with one other.
+// 0: no express lane is free. A long job shares its worker with one other.
 int Scheduler::FreeLane(const Seat& seat) {
   const auto free = std::find(seat.express.begin(), seat.express.end(), nullptr);
   if (free == seat.express.end()) return 0;
@@ -151,7 +149,6 @@ void Scheduler::Dispatch() {
     }
   }
   const Clock::time_point now = dispatched_ = time_.Now();
-  // What is given to one job changes whose turn is next.
   std::vector<const Ticket*> tried;
   std::optional<Reserved> reserved;
   bool given = true;
@@ -166,7 +163,6 @@ void Scheduler::Dispatch() {
   moved_.notify_all();
 }
 
-// Members that are there and that this job may have.
 std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Ticket& job, const Members& live) {
   std::vector<Seat*> seats;
   for (Seat& seat : seats_) {
@@ -179,7 +175,6 @@ std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Ticket& job, const Membe
   return seats;
 }
 
-// The earliest start on that many workers; with seats if that is now.
 Scheduler::Start Scheduler::Earliest(const Ticket& job, const JobSize& size,
                                      const std::vector<Seat*>& seats, Clock::time_point now) const {
   std::vector<std::pair<Clock::time_point, Seat*>> free;
@@ -204,8 +199,7 @@ Scheduler::Start Scheduler::Earliest(const Ticket& job, const JobSize& size,
   return start;
 }
 
-// The first job that cannot start now reserves its time: those behind it run only if they are done
-// by then.
+// The first job that cannot start now reserves its time: later jobs start only if they end by then.
 bool Scheduler::TryStart(Ticket& job, const std::vector<Seat*>& seats, Clock::time_point now,
                          std::optional<Reserved>& reserved) {
   const JobSize* best = nullptr;
@@ -229,7 +223,7 @@ bool Scheduler::TryStart(Ticket& job, const std::vector<Seat*>& seats, Clock::ti
   return false;
 }
 
-// Beside other jobs, where these are fewest, and not in the way of the one that waits for memory.
+// Chooses the worker with the fewest express jobs, and leaves memory to the job with a reservation.
 bool Scheduler::TryExpress(Ticket& job, const std::vector<Seat*>& seats, Clock::time_point now,
                            const std::optional<Reserved>& reserved) {
   const JobSize& size = job.request.sizes.front();
@@ -292,7 +286,7 @@ Scheduler::Place::~Place() {
   scheduler_->Dispatch();
 }
 
-// Workers that were lost are not held against the caller.
+// A caller does not pay for lost workers.
 void Scheduler::Refund(Ticket& job) {
   if (job.grant) {
     given_[job.request.caller] -= WorkerSeconds(job.size);
@@ -301,7 +295,6 @@ void Scheduler::Refund(Ticket& job) {
   TakeBack(job);
 }
 
-// What a caller was given counts while it has jobs here.
 void Scheduler::ForgetIdle(const std::string& caller) {
   const bool others = std::any_of(jobs_.begin(), jobs_.end(),
                                   [&](const Ticket& job) { return job.request.caller == caller; });
@@ -325,10 +318,10 @@ void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& with
 }
 
 absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline deadline,
-                                              const std::function<void(int)>& tell) {
+                                              const std::function<void(int)>& report) {
   Scheduler& s = *scheduler_;
   MutexLock lock(s.mutex_);
-  int told = -1;
+  int reported = -1;
   Clock::time_point news_due = s.time_.Now() + kFirstNews;
   const auto refused = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
     return !s.closed_.ok() && !job_->again;
@@ -348,9 +341,9 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
     if (now >= news_due) {
       news_due = now + kNewsInterval;
       const int before = s.JobsBefore(*job_);
-      if (before != std::exchange(told, before)) {
+      if (before != std::exchange(reported, before)) {
         lock.unlock();
-        tell(before);
+        report(before);
         lock.lock();
         continue;
       }
@@ -360,7 +353,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
                       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
                         return job_->grant.has_value() || !job_->put_out.ok() || refused();
                       });
-    // Whoever made news has dispatched; as time passes one of those that wait does.
+    // Events dispatch at once; otherwise a waiting job dispatches now and then.
     if (!job_->grant && s.time_.Now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();
   }
 }

@@ -1,19 +1,18 @@
-// Which job gets which workers, and when.
+// Gives workers to jobs.
 //
 //   auto place = scheduler.Enter(request);         // RESOURCE_EXHAUSTED when the queue is full
-//   auto grant = place->Await(stop, deadline, tell);   // workers, in the order of their ranks
+//   auto grant = place->Await(stop, deadline, report);   // workers, in the order of their ranks
 //   ...
-//   place->GiveBack();                             // workers were lost: the others may go on
-//   place->WaitAgain(sizes, without);              // and the job is the next one
+//   place->GiveBack();                             // workers were lost: frees the others
+//   place->WaitAgain(sizes, without);              // the job goes before all others
 //   grant = place->Await(...);
 //
-// A job runs at the size at which it is predicted to end first, waiting for workers included; a
-// worker has one job at a time. Callers take turns by the worker time that they were given; of one
-// caller's jobs the shortest goes first, counted from when it came, so that a long one waits at
-// most about its own length longer. While the first job waits for enough workers, others run that
-// are predicted to be done by then. A job that is short on one thread and finds all busy runs
-// beside others, on an express lane of a worker, memory permitting: beside a long job one, beside
-// short ones as many as the worker has lanes.
+// A worker has one job at a time. A job gets the size with the earliest predicted end, waiting
+// included. The caller with the least worker time given is next. Its jobs go in the order of
+// predicted seconds minus seconds waited, so a long job waits at most about its own length longer.
+// While the first job waits for workers, others run if they are predicted to end before its start.
+// A job that is short on one thread and finds all workers busy runs on an express lane, memory
+// permitting: one lane beside a long job, all lanes of the worker beside short ones.
 #pragma once
 
 #include <condition_variable>
@@ -39,16 +38,15 @@ namespace hilbert_ring::server {
 
 struct JobRequest {
   std::string caller;
-  // Not empty. In rising order of workers, the least of which is what it takes beside other jobs.
-  // Of sizes at which it ends at the same time the first is taken.
+  // Not empty, in rising order of workers. The first is the size on an express lane, and wins ties.
   std::vector<JobSize> sizes;
-  // Members that can compute it; asked with the scheduler's lock held. Null: all.
+  // Whether the member can compute it; called with the scheduler's lock held. Null: all.
   std::function<bool(const Member& member)> takes = nullptr;
 };
 
 struct Grant {
   Members members;  // by rank
-  int lane = 0;     // of the members: 0 their own, from 1 on an express lane
+  int lane = 0;     // 0: the members' own; from 1: an express lane
   bool express() const { return lane > 0; }
 };
 
@@ -58,7 +56,7 @@ class Scheduler {
   struct Ticket;
 
  public:
-  // A job's place in the queue, then its hold on workers; both end with it.
+  // A job's place in the queue, then its workers, until it is destroyed.
   class Place {
    public:
     Place(Place&& other) noexcept : scheduler_(other.scheduler_), job_(other.job_) {
@@ -67,17 +65,17 @@ class Scheduler {
     Place& operator=(Place&&) = delete;
     ~Place();
 
-    // Calls `tell` with the number of jobs before this one, should it have to wait for more than a
-    // moment, and again now and then where it has changed; it does not block. RESOURCE_EXHAUSTED
-    // (QUEUE_TIMEOUT) at the deadline, or the stop's reason.
+    // Calls `report`, which must not block, with the number of jobs before this one: after a
+    // moment, and again when the number changes. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the
+    // deadline, or the stop's reason.
     absl::StatusOr<Grant> Await(const JobStop& stop, Deadline deadline,
-                                const std::function<void(int)>& tell);
+                                const std::function<void(int)>& report);
 
-    // Gives the workers back and gets no others until it waits again.
+    // Gives the workers back; WaitAgain must follow before Await.
     void GiveBack();
 
-    // Waits at other sizes, `without` left out. A job that had workers gives them back and goes
-    // before all others.
+    // Queues again with other sizes, `without` excluded. A job that had workers goes before all
+    // others.
     void WaitAgain(std::vector<JobSize> sizes, const Members& without);
 
    private:
@@ -88,61 +86,53 @@ class Scheduler {
     std::list<Ticket>::iterator job_;
   };
 
-  // live: the members that take jobs. max_waiting: jobs. time: what predictions, turns and waits go
-  // by.
   Scheduler(std::function<Members()> live, int max_waiting, const TimeSource& time = SystemTime())
       : live_(std::move(live)), max_waiting_(max_waiting), time_(time) {}
 
-  // Before a job of the caller is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when
-  // as many wait as may, the caller's are as many as anybody's, and every worker has a job; what is
-  // short could still run beside one.
+  // Checks before a job is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) if the queue
+  // is full, no other caller has more jobs in it, and every worker has a job.
   absl::Status CheckRoom(const std::string& caller) const;
 
-  // Until CheckRoom says OK, the scheduler is closed, or the deadline: Enter says what it is then.
-  // The stop's reason when that comes first.
+  // Waits until CheckRoom returns OK, the scheduler is closed, or the deadline. Enter returns the
+  // error then. Returns the stop's reason if that comes first.
   absl::Status AwaitRoom(const std::string& caller, const JobStop& stop, Deadline deadline);
 
-  // RESOURCE_EXHAUSTED (QUEUE_FULL), or the reason of Close. In a full queue a job takes the place
-  // of another, of the caller who has most there, if that is more than its own caller has with it.
+  // RESOURCE_EXHAUSTED (QUEUE_FULL), or the reason of Close. In a full queue the job replaces a job
+  // of the caller with most jobs there, if its own caller has fewer, the new job included.
   absl::StatusOr<Place> Enter(JobRequest request);
 
-  // Members came or went.
-  void Changed();
+  void Changed();  // after a change of the members
 
-  // From here on nobody enters, and those that wait get `why`, which is not OK; jobs that were
-  // given workers may still wait again.
+  // From now on Enter and waiting jobs get `why`. Jobs that had workers may still wait again.
   void Close(absl::Status why);
 
-  // Seconds until the jobs that are here now are predicted to be done.
-  double SecondsOfWork() const;
+  double SecondsOfWork() const;  // predicted, of present jobs
 
   int running() const;
   int waiting() const;
-  int busy_workers() const;  // that hold a job, on an express lane too
+  int busy_workers() const;  // with a job, on an express lane too
 
  private:
-  // As time passes predictions change, and workers have rested.
-  static constexpr std::chrono::milliseconds kDispatchInterval{500};
+  static constexpr std::chrono::milliseconds kDispatchInterval{500};  // predictions change
 
   struct Ticket {
     JobRequest request;
     Members without;
     Clock::time_point entered;
     bool again = false;                // it had workers before
-    bool waiting_for_workers = false;  // and wants none now
-    absl::Status put_out;              // of the queue, by another caller's job; OK: it was not
+    bool waiting_for_workers = false;  // between GiveBack and WaitAgain
+    absl::Status put_out;              // by another caller's job; OK: it was not
     std::optional<Grant> grant;
     JobSize size;           // of the grant
     Clock::time_point end;  // of the grant, predicted
-    // Told of the grant, for which this job alone waits.
     std::unique_ptr<std::condition_variable_any> changed =
         std::make_unique<std::condition_variable_any>();
   };
-  struct Seat {  // a member, while it is there or used
+  struct Seat {  // a member that is live or has jobs
     std::shared_ptr<const Member> member;
     int64_t bytes = 0;  // of its jobs
     const Ticket* job = nullptr;
-    std::vector<const Ticket*> express;  // by lane, the first one's is 1; null: it is free
+    std::vector<const Ticket*> express;  // by lane - 1; null: free
   };
   struct Reserved {  // of the first job that cannot start now
     Clock::time_point at;
@@ -157,7 +147,7 @@ class Scheduler {
   bool HasRoom(const std::string& caller) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double GivenToNewcomers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Jobs that wait, by caller; without those that had workers before, whose place is their own.
+  // Without jobs that had workers before: they keep their place.
   std::map<std::string, int64_t> WaitingByCaller() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool PutOneOut(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status QueueFull(int64_t waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -185,12 +175,12 @@ class Scheduler {
   const int max_waiting_;
   const TimeSource& time_;
   mutable Mutex mutex_;
-  std::condition_variable_any moved_;               // there may be room
+  std::condition_variable_any moved_;               // AwaitRoom waits for it
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);     // OK while open
-  std::list<Ticket> jobs_ ABSL_GUARDED_BY(mutex_);  // in the order in which they came
+  std::list<Ticket> jobs_ ABSL_GUARDED_BY(mutex_);  // in the order of arrival
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point dispatched_ ABSL_GUARDED_BY(mutex_);  // last
-  // Worker seconds, by caller with jobs here.
+  // Worker seconds, of callers with jobs here.
   std::map<std::string, double> given_ ABSL_GUARDED_BY(mutex_);
 };
 

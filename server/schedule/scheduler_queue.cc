@@ -1,4 +1,4 @@
-// Who may enter the queue, which has a bound.
+// The bound of the queue, and its shares of callers.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -39,7 +39,7 @@ absl::Status Scheduler::AwaitRoom(const std::string& caller, const JobStop& stop
     return !closed_.ok() || HasRoom(caller);
   };
   MutexLock lock(mutex_);
-  // That a worker has rested makes no news.
+  // The end of a backoff notifies no condition variable.
   while (stop.why().ok() && !may_enter() && time_.Now() < deadline) {
     time_.WaitUntil(moved_, lock, stop.token(), std::min(deadline, time_.Now() + kDispatchInterval),
                     may_enter);
@@ -73,8 +73,7 @@ std::map<std::string, int64_t> Scheduler::WaitingByCaller() const {
   return waiting;
 }
 
-// The last that came of the caller with most, whose turn would come last. False where `caller`, its
-// new job with it, has as many as anybody.
+// Removes the last job of the caller with most, unless `caller` has as many with its new job.
 bool Scheduler::PutOneOut(const std::string& caller) {
   std::map<std::string, int64_t> waiting = WaitingByCaller();
   const auto most =

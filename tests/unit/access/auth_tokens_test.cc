@@ -190,7 +190,7 @@ TEST_F(AuthTokensTest, WhatIsWrongIsNamedAndNoSecretIsTold) {
   wrong(absl::StrCat(R"({"name": "lab", "role": "submit", "jobs": 0, "token": ")", kSecret, "\"}"),
         "jobs must be an integer of 1 to 2^50");
   wrong(absl::StrCat(R"({"name": "lab", "role": "submit", "job": 1, "token": ")", kSecret, "\"}"),
-        "has a field that is none of");
+        "has an unknown field");
   for (const char* twice : {R"("role": "admin")", R"("token": "another-secret-of-somebody")",
                             R"("name": "eye")", R"("jobs": 2, "jobs": 3)"}) {
     std::string line = Line("lab", "submit", kSecret);

@@ -214,8 +214,8 @@ TEST(Membership, FailuresInARowRestLongerAndSuccessForgetsThem) {
   EXPECT_LE(RestOf(*member), Clock::duration(0));
   const testing::CapturedLog log;
   membership.Failed(*member, "its connection broke");
-  EXPECT_THAT(log.text(), HasSubstr("worker 127.0.0.1:1 gets no jobs for 1000 ms, for it failed "
-                                    "one: its connection broke"));
+  EXPECT_THAT(log.text(), HasSubstr("worker 127.0.0.1:1 gets no jobs for 1000 ms because it "
+                                    "failed one: its connection broke"));
   EXPECT_GT(RestOf(*member), milliseconds(0));
   EXPECT_LE(RestOf(*member), milliseconds(1000));
   EXPECT_EQ(membership.Describe()[0].state(), v1::ClusterWorker::STATE_BACKING_OFF);

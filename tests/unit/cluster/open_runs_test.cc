@@ -31,11 +31,11 @@ TEST(OpenRuns, ARunIsToldOfItsFailuresWhileItIsOpen) {
   };
   auto one = runs.Enter(listener("one"));
   const auto other = runs.Enter(listener("other"));
-  runs.Tell("w", FailureOf(one->number()));
+  runs.Report("w", FailureOf(one->number()));
   EXPECT_EQ(told, "one w: the device failed\n");
   const uint64_t number = one->number();
   one.reset();
-  runs.Tell("w", FailureOf(number));
+  runs.Report("w", FailureOf(number));
   EXPECT_EQ(told, "one w: the device failed\n");
 }
 
@@ -67,7 +67,7 @@ TEST(OpenRuns, NobodyWhoLooksWaitsForOneThatIsToldOfAFailure) {
                                      },
                                  .look = [&] { ++looks; }});
   const auto tell =
-      std::async(std::launch::async, [&] { runs.Tell("w", FailureOf(place->number())); });
+      std::async(std::launch::async, [&] { runs.Report("w", FailureOf(place->number())); });
   telling.get_future().wait();
   auto look = std::async(std::launch::async, [&] { runs.Look(Clock::now()); });
   const auto done = look.wait_for(std::chrono::seconds(30));

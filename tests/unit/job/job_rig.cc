@@ -204,7 +204,7 @@ void JobRig::TellFailure(int index, uint64_t run, const absl::Status& status,
   failure.mutable_failed()->set_code(static_cast<int>(status.code()));
   failure.mutable_failed()->set_message(std::string(status.message()));
   failure.mutable_failed()->set_reason(reason);
-  runs_.Tell(workers_[index]->address(), failure);
+  runs_.Report(workers_[index]->address(), failure);
 }
 
 v1::ClusterWorker JobRig::Describe(int index) {

@@ -79,7 +79,7 @@ TEST_F(ModelCatalogTest, OfManyModelsTheFirstAreSeenAndThatIsSaidOnce) {
     }
     EXPECT_EQ(log.Count("model m0999"), 1);
   }
-  EXPECT_EQ(log.Count("of more than 256 models the first by name are seen"), 1);
+  EXPECT_EQ(log.Count("of more than 256 models the first by name are used"), 1);
   EXPECT_EQ(log.Count("model m1000"), 1);
 }
 
@@ -93,10 +93,10 @@ TEST_F(ModelCatalogTest, AFolderWhoseNameIsNoModelsIsNamedInTheLog) {
   const testing::CapturedLog log;
   { const ModelScan scan(catalog, std::chrono::hours(1)); }
   for (const char* name : {"my model", ".hidden", "m\303\266del"}) {
-    EXPECT_EQ(log.Count(absl::StrCat("the folder '", name, "' is left out: model: a name of ")), 1)
+    EXPECT_EQ(log.Count(absl::StrCat("the folder '", name, "' is ignored: model: a name of ")), 1)
         << log.text();
   }
-  EXPECT_EQ(log.Count("is left out"), 3) << log.text();
+  EXPECT_EQ(log.Count("is ignored"), 3) << log.text();
 }
 
 class ModelVersions : public ModelCatalogTest {

@@ -62,7 +62,7 @@ TEST(SettingsFile, WhatMeansNothingIsNamed) {
         {"x]", "must be key=value"},
         {"key", "line 1 is \"key\", must be key=value"},
         {"key value", "must be key=value"},
-        {"[worker]", "section [worker] is not taken"},
+        {"[worker]", "section [worker] is given"},
         {"a=b\nkey=1\na=b", "key a has several values"},
         {nul, "has a control character"},
         {"key=a\x1b", "has a control character"},

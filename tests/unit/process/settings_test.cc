@@ -104,11 +104,11 @@ TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
       const std::string argument = std::string(host) + "=" + network;
       const auto [code, said] = Refused({argument});
       EXPECT_EQ(code, 2) << argument;
-      EXPECT_NE(said.find(std::string(host) + " " + network), std::string::npos) << said;
+      EXPECT_NE(said.find(std::string(host) + " is " + network), std::string::npos) << said;
       EXPECT_NE(said.find("--insecure"), std::string::npos) << said;
       const CoordinatorSettings open = Parsed({argument, "--insecure"});
       EXPECT_TRUE(std::any_of(open.warnings.begin(), open.warnings.end(), [&](const auto& warning) {
-        return warning.starts_with("--insecure: whoever reaches " + HostPort(network, 80));
+        return warning.starts_with("--insecure: every host that reaches " + HostPort(network, 80));
       })) << argument;
       std::vector<std::string> warnings = open.warnings;
       std::sort(warnings.begin(), warnings.end());
