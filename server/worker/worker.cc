@@ -286,7 +286,7 @@ void Worker::Stop() {
   draining_ = true;
   SetReady(false);
   registration_->BeatNow();
-  spdlog::info("stopping: {} jobs run", state_.calls.count());
+  spdlog::info("stopping: {} jobs running", state_.calls.count());
   AwaitDrained();
   state_.calls.SetOnFailure(nullptr);
   data_mark_->SetOnChange(nullptr);
