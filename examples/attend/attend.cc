@@ -1,4 +1,5 @@
-// One job through the C++ client: attend [HOST:PORT]. Equal scores make each output the mean of V.
+// Runs one job through the C++ client: attend [HOST:PORT]. Equal scores make each output the mean
+// of V.
 #include "client/cpp/attend.h"
 
 #include <cmath>
@@ -16,7 +17,7 @@ int main(int argc, char** argv) {
                      .branches = {{.segment = 1024, .dilation = 1}}};
   const size_t numbers = spec.tokens * spec.heads * spec.head_dim;
   std::vector<float> q(numbers, 0.0f), k(numbers, 1.0f), v(numbers), out(numbers);
-  for (size_t i = 0; i < numbers; ++i) v[i] = i / 256 % 1024;  // the token's place in its segment
+  for (size_t i = 0; i < numbers; ++i) v[i] = i / 256 % 1024;  // index of the token in its segment
   const auto report = client::Attend(argc > 1 ? argv[1] : "localhost:8001",
                                      {.spec = spec,
                                       .q = std::as_bytes(std::span(q)),
