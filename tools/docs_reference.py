@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 HEAD = """# Reference: what the programs say of themselves
 
 Made by `tools/docs_reference.py` (`./dev docs`) from the programs' own `--help`; a test compares it. What settings mean
-at length is in [settings.md](settings.md), the fields of a job in [the README](../README.md#the-job-spec), calls and
+at length is in [settings.md](settings.md), the fields of a job in [job_spec.md](job_spec.md), calls and
 messages in [protocol.md](protocol.md), errors in [errors.md](errors.md), metrics in [metrics.md](metrics.md). Options and
 notes that commands have in common stand once, at the first of them.
 """

@@ -1,6 +1,6 @@
 """Blocks of code in the pages: a fence says their language, and of a shell's commands whether and how a test runs them.
 
-    ```sh run              as it stands, in the page's order; jobs of README and tutorial with fewer tokens
+    ```sh run              as it stands, in the page's order; jobs of docs/cli.md and the tutorial with fewer tokens
     ```sh run=service      likewise, with a service that the test starts
     ```sh run=elsewhere    with the test's own ports, hosts and folders in place of the page's
     ```sh service          the service itself, which the test starts its own way

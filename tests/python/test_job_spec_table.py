@@ -1,4 +1,4 @@
-"""The README's table of a job's fields has those that the parser knows, and no other."""
+"""The table of fields in docs/job_spec.md has exactly the fields of the parser."""
 import re
 
 from page_blocks import ROOT
@@ -6,7 +6,7 @@ from page_blocks import ROOT
 
 def table():
     """Fields as the table writes them, those of the ordering with `ordering.` before them."""
-    rows = (ROOT / "README.md").read_text().split("### The job spec\n")[1].strip().split("\n\n")[0].splitlines()[2:]
+    rows = (ROOT / "docs/job_spec.md").read_text().split("## Fields\n")[1].strip().split("\n\n")[0].splitlines()[2:]
     found = []
     for row in rows:
         names = re.findall(r"`([\w.]+)`", row.split("|")[1])

@@ -18,8 +18,10 @@ from hilbert_ring.local_service import find_program
 from page_blocks import LANGUAGES, RUN, ROOT, all_blocks, blocks
 
 SECONDS = 300
-README, HOWTO, TUTORIAL, ENCODER = "README.md", "docs/howto.md", "docs/tutorial.md", "docs/encoder.md"
-SECURITY = "docs/security.md"
+CLI, TUTORIAL, ENCODER, SECURITY = "docs/cli.md", "docs/tutorial.md", "docs/encoder.md", "docs/security.md"
+HOWTO = "docs/howto/"
+CLUSTER, FILES, SLIDES = HOWTO + "cluster.md", HOWTO + "files_by_path.md", HOWTO + "slides.md"
+SMALL_JOBS, STREAMS, TUNING = HOWTO + "small_jobs.md", HOWTO + "streams.md", HOWTO + "tuning.md"
 
 
 def environment(server):
@@ -41,7 +43,7 @@ SMALLER = {"65536": "16384", "65_536": "16_384", "256,256": "128,128", "256, 256
 def run_block(block, folder, server):
     """What it printed."""
     code = block.code
-    for written, small in SMALLER.items() if block.page in (README, TUTORIAL) else ():
+    for written, small in SMALLER.items() if block.page in (CLI, TUTORIAL) else ():
         code = code.replace(written, small)
     if block.language == "python":
         return run([sys.executable, "-c", code.replace("localhost:8001", server)], folder, server)
@@ -59,8 +61,9 @@ def marked(page, tag):
 
 
 # What a test runs of which page: a block that is to be run stands in one of these.
-RAN = {(README, "run"), (README, "run=elsewhere"), (TUTORIAL, "run"), (TUTORIAL, "service"), (HOWTO, "run"),
-       (HOWTO, "run=service"), (HOWTO, "run=elsewhere"), (ENCODER, "run"), (SECURITY, "run"), (SECURITY, "run=elsewhere")}
+RAN = {(CLI, "run"), (TUTORIAL, "run"), (TUTORIAL, "service"), (ENCODER, "run"), (TUNING, "run"), (SECURITY, "run"),
+       (SMALL_JOBS, "run=service"), (STREAMS, "run=service"),
+       (CLUSTER, "run=elsewhere"), (FILES, "run=elsewhere"), (SLIDES, "run=elsewhere"), (SECURITY, "run=elsewhere")}
 
 
 def test_every_block_says_its_language_and_a_shells_whether_it_is_run():
@@ -85,6 +88,12 @@ def test_what_blocks_need_is_told():
     assert set(told) == {need for block in all_blocks() for need in block.needs}
 
 
+def test_the_cpp_page_shows_the_example():
+    shown = [block.code for block in blocks("docs/cpp.md")]
+    for name in ("CMakeLists.txt", "attend.cc"):
+        assert (ROOT / "examples/attend" / name).read_text() in shown
+
+
 def test_the_tutorial(tmp_path):
     assert [block.code for block in marked(TUTORIAL, "service")] == ["hilbert-ring-coordinator --spawn-workers=2\n"]
     service = hilbert_ring.LocalService(2)
@@ -100,13 +109,14 @@ def test_the_tutorial(tmp_path):
     assert (tmp_path / "trace.svg").exists() and (tmp_path / "report.json").exists()
 
 
-def test_the_how_to_page(tmp_path):
-    run_page(HOWTO, tmp_path, "")   # each command starts what it needs
+def test_the_how_to_pages(tmp_path):
+    for page in sorted((ROOT / HOWTO).glob("*.md")):
+        run_page(page.relative_to(ROOT).as_posix(), tmp_path, "")   # each command starts the service that it needs
     assert (tmp_path / "plan.json").stat().st_size > 1000
 
 
-def test_a_stream_and_many_jobs_of_the_how_to_page(tmp_path):
-    found = marked(HOWTO, "run=service")
+def test_a_stream_and_many_small_jobs(tmp_path):
+    found = [*marked(STREAMS, "run=service"), *marked(SMALL_JOBS, "run=service")]
     assert len(found) == 2
     with hilbert_ring.local(workers=1) as client:
         for block in found:
@@ -148,8 +158,8 @@ def test_the_encoders_page(tmp_path):
                 run([sys.executable, "-c", opening + block.code], tmp_path, client.server)
 
 
-def test_the_readmes_first_job(tmp_path):
-    found = marked(README, "run")
+def test_the_first_job_of_the_command_line(tmp_path):
+    found = marked(CLI, "run")
     assert len(found) == 2 and "hilbert-ring verify" in found[1].code
     service = hilbert_ring.LocalService(2)
     try:
@@ -200,27 +210,27 @@ def elsewhere(page, words):
 
 
 def test_a_cluster_by_hand(tmp_path):
-    assert run_elsewhere(elsewhere(HOWTO, "join.token"), tmp_path).count(" up ") == 2
+    assert run_elsewhere(elsewhere(CLUSTER, "join.token"), tmp_path).count(" up ") == 2
 
 
-def test_files_in_place_of_tensors(tmp_path):
+def test_files_by_path(tmp_path):
     (tmp_path / "tensors").mkdir()
     for name in "qkv":
         np.save(tmp_path / "tensors" / f"{name}.npy", np.ones((66000, 2, 8), np.float32))
-    run_elsewhere(elsewhere(HOWTO, "--data-root"), tmp_path, waits=False)
+    run_elsewhere(elsewhere(FILES, "--data-root"), tmp_path, waits=False)
     assert np.allclose(np.load(tmp_path / "tensors/out.npy"), 1)
 
 
 def test_slides_to_embeddings(tmp_path):
     random_model(tmp_path)
-    run_elsewhere(elsewhere(HOWTO, "--model-dir"), tmp_path)
+    run_elsewhere(elsewhere(SLIDES, "--model-dir"), tmp_path)
     assert np.load(tmp_path / "e.npy").shape == (1, 32) and np.load(tmp_path / "m.npy").shape == (91,)
 
 
 def test_a_checkpoint_is_converted(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: ./dev python-check")
     found = [block for block in all_blocks() if block.needs == ["torch"]]
-    assert {block.page for block in found} == {HOWTO, "docs/python.md"}
+    assert {block.page for block in found} == {SLIDES}
     random_model(tmp_path, embed_dim=128, heads=16)  # the heads that published ones have
     header, weights = (tmp_path / "models/slide_encoder/model.safetensors"), {}
     raw = header.read_bytes()
@@ -246,7 +256,7 @@ def certified(tmp_path):
 
 
 def test_a_secured_service(certified):
-    assert run_elsewhere(elsewhere(README, "tokens"), certified).count(" up ") == 2
+    assert run_elsewhere(elsewhere(SECURITY, "cat > tokens"), certified).count(" up ") == 2
 
 
 def test_a_secured_cluster(certified):

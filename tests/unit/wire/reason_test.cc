@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 const char* WhoMayTryAgain(TryAgain again) {
   switch (again) {
     case TryAgain::kNobody:
-      return "nobody";
+      return "-";
     case TryAgain::kService:
       return "the service";
     case TryAgain::kServiceAndClient:
