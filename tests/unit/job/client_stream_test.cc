@@ -1,5 +1,5 @@
-// A stream between a real client and server of one process: what the client does not read, the
-// transport does not take.
+// A stream between a real client and server of one process: the transport takes a message only when
+// the client reads.
 #include "server/job/client_stream.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ class ClientStreamTest : public ::testing::Test {
     return std::async(std::launch::async,
                       [this, position, &stop] { return stream_->Write(Position(position), stop); });
   }
-  // Time passes up to the end of the wait that is `limit` long.
+  // Moves time to the end of the wait of length `limit`.
   template <typename Result>
   Result Passing(std::future<Result> result, Clock::duration limit) {
     EXPECT_TRUE(time_.RunUntil(
@@ -97,9 +97,9 @@ class ClientStreamTest : public ::testing::Test {
   bool ended_ = false;
 };
 
-TEST_F(ClientStreamTest, AWriteIsDueFromWhenItWasHanded) {
+TEST_F(ClientStreamTest, AWriteIsDueFromItsStart) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
-  // Three writers at once; each message is read 2.5 s after the one before was.
+  // Three writers wait; the client reads a message every 2.5 s.
   std::vector<std::future<absl::Status>> writes;
   writes.reserve(3);
   for (int i = 0; i < 3; ++i) writes.push_back(WriteAside(i, stream_->stop()));
@@ -111,7 +111,7 @@ TEST_F(ClientStreamTest, AWriteIsDueFromWhenItWasHanded) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(testing::Eventually([&] { return handed() == i + 1; }));
     time_.Advance(milliseconds(2500));
-    // Those that want to write have looked at the time, and wait on.
+    // The waiting writers have seen the new time.
     if (i < 2) {
       ASSERT_TRUE(time_.AwaitWait(milliseconds(1), seconds(4)));
     }
@@ -124,7 +124,7 @@ TEST_F(ClientStreamTest, AWriteIsDueFromWhenItWasHanded) {
 TEST_F(ClientStreamTest, MessagesThatLeaveWithTheNextOneDo) {
   Open({.idle = seconds(4), .bytes_per_second = 0}, Through::kSocket);
   using SendMode = ClientStream::SendMode;
-  // Nothing is read meanwhile: the transport has taken the ones before all the same.
+  // The transport takes them although the client reads nothing.
   for (int i = 1; i <= 3; ++i) {
     EXPECT_TRUE(stream_->Write(Position(i), stream_->stop(), SendMode::kWithNext).ok());
   }
@@ -134,7 +134,7 @@ TEST_F(ClientStreamTest, MessagesThatLeaveWithTheNextOneDo) {
   const auto handed =
       stream_->Write(chunk, *output, nullptr, kAnyPatience, stream_->stop(), SendMode::kWithNext);
   EXPECT_TRUE(handed.ok() && *handed) << handed.status();
-  *output = "gone";  // it was copied
+  *output = "gone";  // the stream has a copy
   output.reset();
   ended_ = true;
   stream_->End(v1::Report());
@@ -168,7 +168,7 @@ TEST_F(ClientStreamTest, OutputsThatLeaveWithTheReportAreInItsMessageWhileTheyAr
   EXPECT_EQ(response.outputs(0).rows(), 1);
 }
 
-TEST_F(ClientStreamTest, WhatFollowsIsAwaitedThoughNothingHasComeAndReadOnWhereMoreIsWanted) {
+TEST_F(ClientStreamTest, InputThatFollowsIsAwaitedAndReadOn) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
   v1::AttendRequest request;
   request.mutable_chunk()->set_payload(std::string(1000, 'a'));
@@ -188,7 +188,7 @@ TEST_F(ClientStreamTest, WhatFollowsIsAwaitedThoughNothingHasComeAndReadOnWhereM
   EXPECT_TRUE(writes.get());
 }
 
-TEST_F(ClientStreamTest, AwaitsWhatIsOnItsWay) {
+TEST_F(ClientStreamTest, AwaitsRowsOnTheirWay) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
   EXPECT_FALSE(stream_->AwaitArrived(1, server::JobClient::Input::kMayFollow))
       << "nothing has come, and nothing may come";
@@ -236,7 +236,7 @@ TEST_F(ClientStreamTest, AStopWakesEveryWriterAndLeavesTheStreamToTheNextAttempt
   ASSERT_TRUE(time_.AwaitWait(seconds(300)));
   attempt.Request(absl::AbortedError("a worker was lost"));
   for (auto& write : writes) EXPECT_TRUE(absl::IsAborted(write.get()));
-  // What was handed over comes, what was not does not.
+  // The next attempt's client gets the message that the transport had taken, and no other.
   JobStop next;
   auto write = WriteAside(3, next);
   EXPECT_EQ(ReadPosition(), 1);
@@ -244,7 +244,7 @@ TEST_F(ClientStreamTest, AStopWakesEveryWriterAndLeavesTheStreamToTheNextAttempt
   EXPECT_TRUE(write.get().ok());
 }
 
-TEST_F(ClientStreamTest, PatienceEndsAndOffersAreLeftOutWhileTheClientDoesNotRead) {
+TEST_F(ClientStreamTest, WhileTheClientDoesNotReadPatienceEndsAndOffersAreDropped) {
   Open({.idle = seconds(300), .bytes_per_second = 0});
   stream_->Offer(Position(1));
   stream_->Offer(Position(2));
@@ -264,7 +264,7 @@ TEST_F(ClientStreamTest, PatienceEndsAndOffersAreLeftOutWhileTheClientDoesNotRea
   EXPECT_TRUE(write.get().ok());
 }
 
-TEST_F(ClientStreamTest, WhatWasHandedOverIsInUseUntilItIsTaken) {
+TEST_F(ClientStreamTest, AMessageIsInUseUntilTheTransportTakesIt) {
   Open({.idle = seconds(300), .bytes_per_second = 0});
   ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
   auto taken = std::async(std::launch::async, [&] { return stream_->AwaitTaken(stream_->stop()); });

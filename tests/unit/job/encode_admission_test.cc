@@ -1,5 +1,5 @@
-// Workers with products of bfloat16 and workers without them, which take its numbers in float32:
-// which of them gets an encoder's job, by the memory of rows and of weights.
+// Workers with products of bfloat16 hold its numbers in two bytes, others in four: the memory of
+// rows and weights decides which of them gets an encoder's job.
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -28,7 +28,7 @@ std::string Models() {
   return std::filesystem::path(testing::LoadEncoderCase(kModel)->folder).parent_path().string();
 }
 
-// That opens the job and says nothing more.
+// Opens the job and sends nothing more.
 class OpeningClient : public JobClient {
  public:
   explicit OpeningClient(v1::Open open) : open_(std::move(open)) {}
@@ -80,7 +80,7 @@ class EncodeAdmission : public ::testing::Test {
     return sizes->front();
   }
 
-  // Of the job's memory too little for numbers of four bytes, enough for those of two.
+  // Memory too small for numbers of four bytes and sufficient for numbers of two.
   int64_t Between() {
     const JobSize size = SizeOnOne();
     return size.bytes + size.widened_bytes / 2;
@@ -98,7 +98,7 @@ class EncodeAdmission : public ::testing::Test {
     return beat;
   }
 
-  // What becomes of the job where one worker is up.
+  // Returns the end of the job on a cluster of one worker.
   absl::Status Try(bool bfloat16_products, int64_t limit) {
     testing::JobRigOptions options;
     options.workers = 1;
@@ -153,7 +153,6 @@ TEST_F(EncodeAdmission, AJobIsPlacedOnAWorkerThatHoldsIt) {
   EXPECT_EQ(grant->members[0]->address, "narrow");
 }
 
-// Weights are counted apart from rows.
 TEST_F(EncodeAdmission, WeightsAreCountedAsTheWorkerHoldsThem) {
   const auto model = models_.Open(kModel, "");
   ASSERT_TRUE(model.ok()) << model.status();

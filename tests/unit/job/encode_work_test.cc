@@ -136,7 +136,6 @@ TEST_F(EncodeWorkTest, ResultsThatTakeTooMuchHereAreRefused) {
   EXPECT_THAT(std::string(work.status().message()), HasSubstr("--total-order-memory-limit"));
 }
 
-// All layers, and all that lies around the attention.
 TEST_F(EncodeWorkTest, ThePlanIsOfTheWholePass) {
   const auto work = Make();
   const auto one = work->MakePlanner(nullptr)(1);

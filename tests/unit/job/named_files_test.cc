@@ -1,4 +1,4 @@
-// Whose files a job may name. What becomes of them is tests/service/by_reference_test.cc's.
+// The files that a caller may pass by path. tests/service/by_reference_test.cc tests their use.
 #include "server/job/named_files.h"
 
 #include <chrono>
@@ -38,7 +38,6 @@ class NamedFilesTest : public ::testing::Test {
     root_ = *DataRoot::Open(folder_.path());
   }
 
-  // A job whose files are all in `folder`.
   v1::Open OpenOf(const std::string& folder) const {
     v1::Open open;
     *open.mutable_spec() = wire::EncodeJobSpec(spec_);
@@ -89,7 +88,7 @@ TEST_F(NamedFilesTest, NoCallerReachesTheFilesOfAnother) {
   EXPECT_EQ(ReasonOf({.name = "night/slides"}, ""), "FILE_PATH") << "in the folder of night";
 }
 
-// What the file of an output of the execution begins with.
+// Returns the header of an output's file.
 std::string HeaderOf(const NamedFiles& files, const std::string& root, v1::Tensor tensor) {
   v1::RunOpen run;
   files.AddTo(run);

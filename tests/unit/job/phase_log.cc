@@ -10,7 +10,7 @@
 
 namespace hilbert_ring::testing {
 
-// Has a mutex of its own: a job that is held may not keep others from logging.
+// Has a mutex of its own: a held job may not keep other jobs from logging.
 class PhaseLog::Sink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   struct Line {
@@ -49,7 +49,7 @@ class PhaseLog::Sink : public spdlog::sinks::base_sink<spdlog::details::null_mut
  private:
   std::mutex lines_mutex_;
   std::condition_variable released_;
-  std::vector<Line> lines_;  // guarded by lines_mutex_, as all that follows
+  std::vector<Line> lines_;  // guarded by lines_mutex_, like the fields below
   std::string hold_at_;
   bool held_ = false;
 };

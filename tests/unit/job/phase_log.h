@@ -1,4 +1,4 @@
-// What the course of a job was, as it is logged. While it is there it is the log's only sink.
+// The course of a job as it is logged. A PhaseLog is the log's only sink during its life.
 #pragma once
 
 #include <memory>
@@ -17,14 +17,14 @@ class PhaseLog {
   PhaseLog();
   ~PhaseLog();
 
-  // "open -> validating", ... in their order.
+  // "open -> validating", ... in order
   std::vector<std::string> transitions(const std::string& job_id) const;
 
-  // All lines, and those logged as errors: a way that there is none of, for one.
+  // All lines, and the lines logged as errors, such as an unknown transition.
   std::vector<std::string> lines() const;
   std::vector<std::string> errors() const;
 
-  // The next job that passes on so ("sending -> checking") waits there until Release.
+  // The next job with this transition ("sending -> checking") waits there until Release.
   void HoldAt(const std::string& transition);
   bool held() const;
   void Release();

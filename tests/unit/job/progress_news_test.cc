@@ -29,7 +29,7 @@ v1::RunProgress Progress(const Replies& said) {
 
 ProgressNews OfMessages() { return ProgressNews(std::nullopt); }
 
-TEST(ProgressNews, WhoComputesMovesWhenItComesFurther) {
+TEST(ProgressNews, AComputingWorkerMovesWhenItComesFurther) {
   ProgressNews news = OfMessages();
   const auto moves = [&](const Replies& said) {
     return news.Moves(Progress(said), Does::kComputes, kBegun);
@@ -47,14 +47,14 @@ TEST(ProgressNews, WhoComputesMovesWhenItComesFurther) {
   EXPECT_EQ(news.furthest().layer(), 2);
 }
 
-TEST(ProgressNews, WhoHasComputedDoesNotMoveByWords) {
+TEST(ProgressNews, AWorkerThatHasComputedDoesNotMoveByProgress) {
   ProgressNews news = OfMessages();
   EXPECT_FALSE(news.Moves(Progress({.fraction = 0.5, .step = 3, .layer = 1, .file_bytes = 7}),
                           Does::kHandsOver, kBegun));
 }
 
-// It can say no more while the disk takes what is written.
-TEST(ProgressNews, WhoHasFilesMayRepeatItselfForAsLongAsADiskTakes) {
+// A worker repeats its progress while the disk takes the rows.
+TEST(ProgressNews, AWorkerWithFilesMayRepeatProgressForTheDisksTime) {
   for (const Does does : {Does::kReads, Does::kHandsOver}) {
     ProgressNews news(60'000'000'000);  // 100 minutes at 10 MB/s
     news.Begin(kBegun);

@@ -1,4 +1,4 @@
-// The course of whole jobs: phases, rings, queue, parking, and the ways a job ends.
+// The course of whole jobs: phases, rings, queue, the wait for workers, and the ends of a job.
 #include "server/job/served_job.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ TEST(ServedJob, ARingThatCannotBeFormedIsALostWorker) {
   auto client = rig.Send(PlainSpec({.segment = 64}));
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);
-  EXPECT_EQ(client->report().workers_size(), 1) << "the one that was not reached is left out";
+  EXPECT_EQ(client->report().workers_size(), 1) << "the unreachable one is excluded";
   EXPECT_EQ(client->WrongRows(), 0);
   const auto phases = rig.Phases();
   EXPECT_THAT(std::vector(phases.begin(), phases.begin() + 5),
@@ -124,13 +124,13 @@ TEST(ServedJob, ANewerAttemptEndsTheOlderOne) {
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
 }
 
-TEST(ServedJob, AJobWaitsForItsTurnAndIsToldSo) {
+TEST(ServedJob, AJobWaitsForItsTurn) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
   auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
   ASSERT_TRUE(hold.AwaitHeld());
-  // So long that it is no job for an express lane.
+  // The job is too long for an express lane.
   JobSpec spec = PlainSpec({.tokens = 65536, .heads = 1, .dim = 8});
   auto second = rig.Open(spec, {.job_id = "second"});
   ASSERT_TRUE(Eventually([&] { return rig.jobs_in(JobPhase::kQueued) == 1; }));
@@ -142,7 +142,7 @@ TEST(ServedJob, AJobWaitsForItsTurnAndIsToldSo) {
   EXPECT_THAT(rig.Phases("second"), ElementsAreArray(WholeCourse()));
 }
 
-TEST(ServedJob, AJobThatLostAllItsWorkersIsParkedUntilOthersCome) {
+TEST(ServedJob, AJobThatLostAllItsWorkersWaitsForOthers) {
   JobRig rig;
   Hold holds[2];
   for (int i : {0, 1}) rig.worker(i).At(Moment::kRowsDone, holds[i].action());
@@ -163,7 +163,7 @@ TEST(ServedJob, AJobThatLostAllItsWorkersIsParkedUntilOthersCome) {
   EXPECT_EQ(client->resends(), 0) << "the rows are here";
 }
 
-TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
+TEST(ServedJob, AJobWaitsForWorkersForTheRecoveryTimeout) {
   JobRig rig({.workers = 1, .settings = {.recovery_timeout = std::chrono::minutes(3)}});
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
@@ -181,7 +181,7 @@ TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
   EXPECT_EQ(rig.Phases().back(), "failed");
 }
 
-// The caller's cancel ends a job wherever it is, and its workers with it.
+// The caller's cancel ends a job in every phase and frees its workers.
 struct CancelAt {
   Moment moment;
   int64_t tokens;
@@ -204,7 +204,7 @@ TEST_P(CancelledAt, TheJobEndsAndItsWorkersAreFree) {
   EXPECT_THAT(rig.errors(), IsEmpty());
   auto next = rig.Send();
   EXPECT_TRUE(rig.Await(*next).ok());
-  EXPECT_EQ(next->report().workers_size(), 2) << "nobody was blamed";
+  EXPECT_EQ(next->report().workers_size(), 2) << "no worker was blamed";
 }
 
 INSTANTIATE_TEST_SUITE_P(Moments, CancelledAt,
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Moments, CancelledAt,
                                            CancelAt{Moment::kFigures, 64, "Ending"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(ServedJob, ACancelEndsAJobThatWaitsOrIsParked) {
+TEST(ServedJob, ACancelEndsAJobThatWaits) {
   for (const bool parked : {false, true}) {
     JobRig rig({.workers = 1});
     Hold hold;
@@ -249,7 +249,7 @@ TEST(ServedJob, AClientThatGoesAwayEndsItsJob) {
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
   EXPECT_TRUE(Eventually([&] { return rig.jobs().List("caller").empty(); }));
   EXPECT_EQ(rig.Phases().back(), "failed");
-  // The line of its end is written when the job is in no list any more.
+  // The end is logged after the job has left the list.
   EXPECT_TRUE(Eventually([&] {
     const auto lines = rig.lines();
     return std::ranges::any_of(lines, [](const std::string& line) {
@@ -258,7 +258,7 @@ TEST(ServedJob, AClientThatGoesAwayEndsItsJob) {
   }));
 }
 
-TEST(ServedJob, APlanThatIsGivenUpForACancelSaysWhoCancelled) {
+TEST(ServedJob, ACancelDuringThePlanNamesTheCaller) {
   JobRig rig;
   rig.HoldAt("validating -> sizing");
   auto client = rig.Send();
@@ -268,7 +268,7 @@ TEST(ServedJob, APlanThatIsGivenUpForACancelSaysWhoCancelled) {
   EXPECT_EQ(wire::ReasonOf(client->Await()), "CANCELLED_BY_CALLER");
 }
 
-TEST(ServedJob, AWorkerIsToldOfRowsBeforeAllHaveCome) {
+TEST(ServedJob, AWorkerHasWordOfRowsBeforeAllHaveCome) {
   JobRig rig({.workers = 1});
   auto client = rig.Send(JobRig::Spec(kManyTokens));
   ASSERT_TRUE(rig.Await(*client).ok());
