@@ -18,7 +18,7 @@ v1::RunFailure FailureOf(uint64_t run) {
   return failure;
 }
 
-TEST(OpenRuns, ARunIsToldOfItsFailuresWhileItIsOpen) {
+TEST(OpenRuns, AnOpenRunGetsItsFailures) {
   OpenRuns runs;
   std::string told;
   const auto listener = [&](const std::string& name) {
@@ -55,8 +55,8 @@ TEST(OpenRuns, AllLookAFewTimesASecond) {
   EXPECT_EQ(looks, 3);
 }
 
-// Whoever looks is a heartbeat of another worker, which must not be late.
-TEST(OpenRuns, NobodyWhoLooksWaitsForOneThatIsToldOfAFailure) {
+// The looking thread is a heartbeat of another worker, which must not be late.
+TEST(OpenRuns, ALookDoesNotWaitForADeliveredFailure) {
   OpenRuns runs;
   std::promise<void> telling, told;
   int looks = 0;

@@ -13,7 +13,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Of each worker: the device, and how much of it. gpus: that are visible.
+// A row holds the visible GPUs, and each worker's device and its share of it.
 TEST(PlaceWorkers, EachHasAGpuOrAShareOfOneOrWhatWasAsked) {
   struct Case {
     int workers;

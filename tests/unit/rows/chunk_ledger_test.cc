@@ -58,7 +58,7 @@ TEST(ChunkLedger, NamesWhatIsMissing) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("K"), HasSubstr("4 to 5")));
 }
 
-// A client that closes its side sends nothing again: what was lost is not its mistake.
+// A client that closes its side sends nothing again: the loss is not its mistake.
 TEST(ChunkLedger, RowsThatWereForgottenAreLostNotMissing) {
   ChunkLedger ledger(Spec());
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
@@ -96,7 +96,7 @@ TEST(ChunkLedger, RefusesWhatIsWrong) {
   ExpectRefused(Accept(ledger, chunk), absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH", "K");
   chunk.set_payload(std::string(wire::kMaxPayloadBytes + 1, 'x'));
   ExpectRefused(Accept(ledger, chunk), invalid, "CHUNK_MISSHAPEN", "payload");
-  // Nothing of it was taken down.
+  // The ledger has recorded nothing of it.
   EXPECT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 0, 10)).ok());
 }
 
@@ -123,8 +123,8 @@ TEST(ChunkLedger, BoundsWhatItRemembers) {
   ExpectRefused(status, absl::StatusCode::kInvalidArgument, "CHUNK_MISSHAPEN", "524288");
 }
 
-// Rows that this process has looked at already.
-TEST(ChunkLedger, PassesOverChecksumsWhereItIsToldTo) {
+// This process has checked these rows already.
+TEST(ChunkLedger, SkipsChecksumsOnRequest) {
   const JobSpec spec = PlainSpec({.tokens = 4});
   v1::Chunk chunk;
   chunk.set_tensor(v1::TENSOR_Q);

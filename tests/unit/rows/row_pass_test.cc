@@ -13,7 +13,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The order backwards, which counts what it is asked.
+// The order backwards; it counts the requested slots.
 class CountingOrder final : public Permutation {
  public:
   explicit CountingOrder(int64_t tokens) : tokens_(tokens) {}
@@ -43,7 +43,7 @@ JobSpec OrderedSpec(int64_t tokens) {
   return spec;
 }
 
-// However many ranks there are, each row is routed once, a piece at a time.
+// The number of ranks does not matter: each row is routed once, in pieces.
 TEST(VisitPlaces, RoutesEachRowOnceInPieces) {
   constexpr int64_t kTokens = 100'000;
   constexpr int64_t kPiece = 4096;

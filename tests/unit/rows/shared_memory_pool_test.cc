@@ -23,7 +23,7 @@ std::string Text(const SharedMemory& memory) {
 
 class SharedMemoryPoolTest : public ::testing::Test {
  protected:
-  // Where the memory is, to tell whether it is the same; held by the pool alone afterwards.
+  // Returns the address of memory that only the pool holds afterwards.
   const std::byte* TakeAndKeep(int64_t bytes) {
     auto memory = pool_.Take(bytes);
     EXPECT_TRUE(memory.ok()) << memory.status();
@@ -58,7 +58,7 @@ TEST_F(SharedMemoryPoolTest, FreshMemoryWhereNothingSuits) {
   }
 }
 
-TEST_F(SharedMemoryPoolTest, NotWhileSomebodyReadsIt) {
+TEST_F(SharedMemoryPoolTest, NotWhileAReaderHasIt) {
   auto memory = pool_.Take(kBytes);
   ASSERT_TRUE(memory.ok());
   const std::shared_ptr<SharedMemory> reader = *memory;

@@ -10,7 +10,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A device with memory of its own, of which some calls may fail.
+// A device with its own memory; calls may fail.
 class OtherMemory : public ForwardingDevice {
  public:
   OtherMemory() : ForwardingDevice(*MakeDevice({.threads = 1})) {}
@@ -27,7 +27,7 @@ class OtherMemory : public ForwardingDevice {
   }
 
   absl::Status allocate, fill, copy;
-  float added = 0;  // to what is filled
+  float added = 0;  // to all that it fills
 };
 
 const absl::Status kError = absl::InternalError("a launch failed");

@@ -1,4 +1,4 @@
-// A worker's part of an encoder's job, without the call that it comes by.
+// A worker's part of an encoder's job, without its call.
 #include "server/worker/encode_run.h"
 
 #include <atomic>
@@ -45,7 +45,7 @@ class EncodeRunTest : public ::testing::Test {
     return open;
   }
 
-  // Of slides of zeros.
+  // The slides are zeros.
   void Make(const std::vector<int64_t>& slide_tiles, const std::vector<int64_t>& states,
             v1::DataType compute = v1::DATA_TYPE_FLOAT32) {
     auto run = MakeEncodeRun(OpenOf(slide_tiles, states, compute), models_, 1);
@@ -75,8 +75,7 @@ class EncodeRunTest : public ::testing::Test {
   std::unique_ptr<ShardStore> store_;
 };
 
-// Of a large slide they may take longer than a worker may be silent.
-TEST_F(EncodeRunTest, TellsOfTilesThatItPlacesAndIsCancelledThere) {
+TEST_F(EncodeRunTest, ReportsTilesThatItPlacesAndIsCancelledThere) {
   Make({10'000}, {2});
   std::atomic<double> told = 0;
   std::atomic<bool> cancelled = false;
@@ -94,7 +93,7 @@ TEST_F(EncodeRunTest, TellsOfTilesThatItPlacesAndIsCancelledThere) {
   EXPECT_LT(told, 0.5);
 }
 
-// The sums of all states wait for the end, and are in the plan.
+// The sums of all states wait for the end.
 TEST_F(EncodeRunTest, SumsThatItKeepsArePlanned) {
   Make(std::vector<int64_t>(3000, 1), {0, 1, 2});
   const auto three = Execute({});
@@ -112,7 +111,7 @@ TEST_F(EncodeRunTest, SumsThatItKeepsArePlanned) {
   EXPECT_EQ(three->memory_peak_bytes - one->memory_peak_bytes, 2 * of_one_state);
 }
 
-// A job that has ended gives its model's memory back a moment later.
+// A finished job frees its model's memory a moment later.
 TEST_F(EncodeRunTest, AModelForWhichThereIsNoRoomYetIsReadInItsTurn) {
   Make({10}, {2});
   ModelStore of_one(ModelFolder(), models_.bytes());
@@ -129,7 +128,7 @@ TEST_F(EncodeRunTest, AModelForWhichThereIsNoRoomYetIsReadInItsTurn) {
   EXPECT_TRUE(prepared.ok()) << prepared;
 }
 
-// In bfloat16: with two bytes a number where this processor has products of it, else with four.
+// The processor takes bfloat16 in two bytes a number with products of it, else in four.
 TEST_F(EncodeRunTest, BlocksArePlannedAsTheProcessorTakesThem) {
   Make({1000}, {2}, v1::DATA_TYPE_BFLOAT16);
   const WorkerCost& cost = run_->cost();

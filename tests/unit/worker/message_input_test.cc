@@ -38,7 +38,7 @@ class MessageInputTest : public ::testing::Test {
     return part;
   }
 
-  // The payload in pieces, as a transport may deliver it: rows are cut anywhere.
+  // Places the payload in pieces that cut rows anywhere, like a transport's.
   template <typename Message>
   absl::Status PlaceCut(const Message& message, std::string_view bytes) {
     wire::Payload payload;

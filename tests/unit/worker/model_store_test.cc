@@ -29,8 +29,8 @@ class ModelStoreTest : public ::testing::Test {
     ASSERT_TRUE(golden.ok()) << golden.status();
     for (const char* name : {"a", "b"}) {
       std::filesystem::copy(golden->folder, folder_ / name);
-      std::ofstream(folder_ / (std::string(name) + "/config.json"), std::ios::app)
-          << std::string(name == std::string("a") ? 1 : 2, ' ');  // versions of their own
+      std::ofstream(folder_ / (std::string(name) + "/config.json"), std::ios::app) << std::string(
+          name == std::string("a") ? 1 : 2, ' ');  // one more space for each: versions of their own
     }
     ModelStore all(folder_.path(), int64_t{1} << 30);
     one_ = (*all.Load(*all.catalog().Open("a"), DataType::kFloat32))->bytes();
@@ -69,7 +69,7 @@ TEST_F(ModelStoreTest, ACancelledJobLoadsNothing) {
   EXPECT_TRUE(Load(store, "a").ok()) << "the next one has its turn";
 }
 
-// As another worker does that fills the weights which the two share.
+// Holds the lock of a worker that fills the shared weights.
 class Filler {
  public:
   explicit Filler(const std::string& path)
@@ -84,7 +84,7 @@ class Filler {
   const int file_;
 };
 
-// A store whose model "b" is being loaded, and does not come until Release().
+// A store whose load of model "b" hangs until Release().
 class LoadThatHangs {
  public:
   LoadThatHangs(const std::string& models, int64_t limit)
@@ -99,7 +99,7 @@ class LoadThatHangs {
       });
     });
     asked.get_future().wait();
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it has begun
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the load has begun
   }
 
   ModelStore& store() { return store_; }
@@ -112,7 +112,7 @@ class LoadThatHangs {
   }
 
  private:
-  // Of "b", where workers share them.
+  // The path of "b" among shared weights.
   static std::string PathOfWeights(const std::string& models, const std::string& shared) {
     ModelStore other(models, int64_t{1} << 30, shared);
     const auto model = other.Load(*other.catalog().Open("b"), DataType::kFloat32);
@@ -150,7 +150,7 @@ TEST_F(ModelStoreTest, AModelThatIsBeingLoadedIsNotReadTwice) {
   EXPECT_EQ(hanging.store().count(), 1);
 }
 
-// Until what is being loaded is there, or fails, it is not known whether there will be room.
+// The room is unknown until the running load ends.
 TEST_F(ModelStoreTest, ModelsThatAreBeingLoadedStayWithinTheLimitTogether) {
   LoadThatHangs hanging(folder_.path(), one_ * 3 / 2);
   const auto folder = hanging.store().catalog().Open("a");
@@ -169,7 +169,6 @@ TEST_F(ModelStoreTest, ModelsThatAreBeingLoadedStayWithinTheLimitTogether) {
   EXPECT_EQ(hanging.store().count(), 1);
 }
 
-// Not the one that was loaded first.
 TEST_F(ModelStoreTest, AModelThatWasUsedAgainIsNotTheOneThatMakesRoom) {
   std::filesystem::copy(folder_ / "a", folder_ / "c");
   std::ofstream(folder_ / "c/config.json", std::ios::app) << "   ";

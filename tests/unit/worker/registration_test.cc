@@ -1,4 +1,4 @@
-// A worker's registration with a coordinator that says what the test wants.
+// A worker's registration with a coordinator of the test.
 #include "server/worker/registration.h"
 
 #include <netinet/in.h>
@@ -32,7 +32,7 @@ using std::chrono::seconds;
 
 constexpr seconds kLong{30};
 
-// Takes a worker, or refuses it, and notes its beats.
+// Accepts a worker, or refuses it, and records its beats.
 class FakeCoordinator : public v1::MembershipService::Service {
  public:
   explicit FakeCoordinator(int refusals) : refusals_(refusals) {}
@@ -60,7 +60,7 @@ class FakeCoordinator : public v1::MembershipService::Service {
     v1::Heartbeat heartbeat;
     Clock::time_point came;
   };
-  // The first `count` beats; fewer when they did not come within kLong.
+  // The first `count` beats; fewer if they do not come within kLong.
   std::vector<Beat> Await(size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kLong, [&] { return beats_.size() >= count; });
@@ -98,14 +98,14 @@ class RegistrationTest : public ::testing::Test {
   }
 
   int port_ = 0;
-  int beats_ = 0;  // the registration's thread's
+  int beats_ = 0;  // used by the registration's thread
   CoordinatorSecret secret_;
   std::optional<FakeCoordinator> coordinator_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Registration> registration_;
 };
 
-// Nobody answers there; the time until it has tried so often to connect.
+// Returns the time of so many attempts to connect to a port that never answers.
 Clock::duration TimeOfAttempts(Registration::Hooks hooks, int attempts) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{.sin_family = AF_INET};
@@ -127,15 +127,15 @@ Clock::duration TimeOfAttempts(Registration::Hooks hooks, int attempts) {
   return Clock::now() - start;
 }
 
-// One that starts before its coordinator is there soon after it. With pauses of up to 2 s between
-// attempts this takes 13 s.
-TEST(Registration, ACoordinatorThatIsNotThereYetIsLookedForOften) {
+// A worker that starts before its coordinator joins soon after it. With pauses of up to 2 s between
+// attempts the attempts would take 13 s.
+TEST(Registration, AnAbsentCoordinatorIsTriedOften) {
   EXPECT_LT(
       TimeOfAttempts({.heartbeat = [] { return v1::Heartbeat(); }, .up = [] {}, .lost = [] {}}, 12),
       seconds(8));
 }
 
-TEST_F(RegistrationTest, ACoordinatorThatRefusesItIsAskedLessAndLessOften) {
+TEST_F(RegistrationTest, ACoordinatorThatRefusesItIsTriedLessOften) {
   Start(5);
   const auto beats = coordinator_->Await(6);
   ASSERT_EQ(beats.size(), 6u);
@@ -163,7 +163,7 @@ class RefusingCoordinator : public v1::MembershipService::Service {
   std::atomic<int> calls = 0;
 };
 
-TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
+TEST(Registration, ARefusalIsLoggedWithTheCoordinatorsText) {
   const testing::CapturedLog log;
   RefusingCoordinator coordinator;
   grpc::ServerBuilder builder;
@@ -182,7 +182,7 @@ TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
   }
   server->Shutdown(std::chrono::system_clock::now());
   ASSERT_GE(coordinator.calls, 4);
-  // Three of its four answers at least have been heard, and no other words were logged.
+  // The worker has received three answers or more, and has logged no other text.
   EXPECT_THAT(log.text(), ::testing::HasSubstr("the join token is another one"));
   EXPECT_THAT(log.text(), ::testing::Not(::testing::HasSubstr("CANCELLED")));
 }

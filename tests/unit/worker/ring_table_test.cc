@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 Deadline In(milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
-// A table for each rank; forms generation `generation` of "ring" as a coordinator does.
+// A table for each rank; forms a generation of "ring" like a coordinator.
 class Workers {
  public:
   explicit Workers(int size) {
@@ -100,7 +100,7 @@ TEST(RingTable, StaleGenerationsAreRefused) {
   EXPECT_FALSE(workers[0].Take("ring", 4).ok());
   EXPECT_FALSE(workers[0].Take("other", 5).ok());
   EXPECT_FALSE(workers[0].Connect("ring", 4, {"", ""}, In(milliseconds(100))).ok());
-  workers[0].Close("ring", 4);  // older: nothing happens
+  workers[0].Close("ring", 4);  // older: no effect
   EXPECT_TRUE(workers[0].Take("ring", 5).ok());
   EXPECT_TRUE(workers.Form(6).ok());
 }
@@ -139,7 +139,7 @@ TEST(RingTable, CloseAllLeavesNoRing) {
   EXPECT_TRUE(absl::IsAborted(lease->communicator()->Post({.number = lease->first_step()})));
   EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 7).status()), "RING_LEASED");
   workers[1].CloseAll();
-  // Another coordinator counts its generations anew.
+  // Another coordinator counts its generations from 1.
   EXPECT_TRUE(workers.Form(1).ok());
 }
 
@@ -170,7 +170,7 @@ TEST(RingTable, ClosingEndsAJoinThatIsUnderWay) {
   closer.join();
 }
 
-TEST(RingTransport, GpusHaveNcclAndSayWhenTheyAreNotThere) {
+TEST(RingTransport, GpusHaveNcclAndReportAMissingGpu) {
   EXPECT_EQ(MakeRingTransport({.host = "127.0.0.1"}).name, "gloo");
   const RingTransport nccl = MakeRingTransport({.host = "127.0.0.1", .cuda_device = 100'000});
   EXPECT_EQ(nccl.name, "nccl");

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMemory = 1000;
 
-// With memory of its own.
+// A device with its own memory.
 class Gpu : public ForwardingDevice {
  public:
   explicit Gpu(absl::StatusOr<RowMath*> math)
@@ -43,7 +43,7 @@ TEST(WorkerDevice, WeightsOnAGpuLeaveLessToJobs) {
   EXPECT_THAT(std::string(none.message()), HasSubstr("--model-memory is 1000 bytes"));
 }
 
-// As many jobs at once as threads, and two where there is one.
+// The worker runs as many jobs at once as it has threads, and two on a single thread.
 TEST(WorkerDevice, ShortJobsHaveADeviceOfOneThreadEach) {
   for (const auto& [threads, express] : {std::pair{1, 1}, {2, 1}, {4, 3}}) {
     const auto devices = MakeWorkerDevices({.threads = threads, .device = {.device = "cpu"}});
