@@ -41,14 +41,14 @@ class DataRootTest : public ::testing::Test {
   testing::TestFolder folder_;
 };
 
-TEST_F(DataRootTest, WhoeverSeesItReadsItsMark) {
+TEST_F(DataRootTest, EachReaderOfTheFolderReadsItsMark) {
   {
     const auto root = DataRoot::Open(folder_.path());
     ASSERT_TRUE(root.ok()) << root.status();
     EXPECT_EQ(ReadMark(folder_.path(), (*root)->mark_file()), (*root)->mark());
     EXPECT_EQ(ReadMark("/tmp", (*root)->mark_file()), "");
     EXPECT_EQ(ReadMark(folder_.path(), "../" + (*root)->mark_file()), "");
-    const auto other = DataRoot::Open(folder_.path());  // of another service
+    const auto other = DataRoot::Open(folder_.path());  // another service's
     EXPECT_NE((*root)->mark(), (*other)->mark());
   }
   EXPECT_TRUE(Names().empty());
@@ -86,8 +86,8 @@ TEST_F(DataRootTest, AnotherFolderInItsPlaceIsNotIt) {
   EXPECT_EQ(wire::ReasonOf((*root)->Reach().status()), "DATA_ROOT_GONE");
 }
 
-// As where jobs overlap all day, beside one that takes all day.
-TEST_F(DataRootTest, TheListIsOfWhatIsWrittenWhateverCameBefore) {
+// Jobs overlap all day, beside one long job.
+TEST_F(DataRootTest, TheListHoldsUnfinishedOutputsAlone) {
   const auto root = DataRoot::Open(folder_.path());
   const std::string mark = folder_ / (*root)->mark_file();
   const std::string longest = *(*root)->NameUnfinished("in/longest.npy");
@@ -104,7 +104,7 @@ TEST_F(DataRootTest, TheListIsOfWhatIsWrittenWhateverCameBefore) {
   }
 }
 
-// As a process that is killed leaves them.
+// A killed process leaves its outputs behind.
 void DieWithOutputs(const std::string& folder) {
   const pid_t child = fork();
   if (child == 0) {
@@ -121,7 +121,7 @@ void DieWithOutputs(const std::string& folder) {
   ASSERT_EQ(status, 0);
 }
 
-TEST_F(DataRootTest, WhatADeadCoordinatorLeftIsRemoved) {
+TEST_F(DataRootTest, OutputsOfADeadCoordinatorAreRemoved) {
   std::filesystem::create_directory(folder_ / "in");
   std::ofstream(folder_ / "in/kept") << "a caller's";
   DieWithOutputs(folder_.path());
@@ -130,7 +130,7 @@ TEST_F(DataRootTest, WhatADeadCoordinatorLeftIsRemoved) {
   EXPECT_THAT(Names(), ::testing::ElementsAre("kept"));
 }
 
-TEST_F(DataRootTest, WhatALivingCoordinatorWritesStays) {
+TEST_F(DataRootTest, OutputsOfALivingCoordinatorStay) {
   const auto living = DataRoot::Open(folder_.path());
   const auto reached = (*living)->Reach();
   auto output =
@@ -140,7 +140,7 @@ TEST_F(DataRootTest, WhatALivingCoordinatorWritesStays) {
   EXPECT_TRUE(output->Commit().ok());
 }
 
-// As others that start do: looks at each mark once, with a lock of it for a moment.
+// Looks at each mark once, like another service that starts, and locks it for a moment.
 void LookAtMarks(const std::string& folder, const std::stop_token& over) {
   std::set<std::string> seen;
   while (!over.stop_requested()) {
@@ -165,7 +165,7 @@ TEST_F(DataRootTest, AMarkIsLockedThoughOthersLookAtIt) {
   }
 }
 
-// Root's own rights are left aside.
+// Drops root's rights.
 class AsNobody {
  public:
   AsNobody() : was_(geteuid()) {
@@ -215,7 +215,7 @@ TEST_F(DataRootTest, AnOutputThatCannotBeRemovedIsRemovedLater) {
   EXPECT_THAT(Names(), ::testing::IsEmpty());
 }
 
-// What a mark lists is removed only where the name is that of an unfinished output.
+// Only names of unfinished outputs are removed.
 TEST_F(DataRootTest, AMarkRemovesNoFilesOfCallers) {
   std::ofstream(folder_ / "precious") << "a caller's";
   std::ofstream(folder_ / ".hilbert-ring-0123.root") << "word\nprecious\n../precious\n";

@@ -38,7 +38,7 @@ TEST(IntervalThread, AWakeDuringALookIsNotLost) {
   EXPECT_TRUE(began.try_acquire_for(kLimit));
 }
 
-TEST(IntervalThread, ALookIsToldOfTheEndWhichWaitsForIt) {
+TEST(IntervalThread, ALookSeesTheEndWhichWaitsForIt) {
   std::binary_semaphore began(0);
   std::atomic<bool> told = false;
   std::optional<IntervalThread> thread;

@@ -37,7 +37,7 @@ TEST(KeptThreads, TasksAtOnceHaveThreadsOfTheirOwn) {
   EXPECT_EQ(threads.count(), 3);
 }
 
-TEST(KeptThreads, AsManyAreKeptAsMayBe) {
+TEST(KeptThreads, NoMoreThreadsThanTheLimitAreKept) {
   KeptThreads threads({.most_idle = 1, .idle_for = std::chrono::hours(1)});
   std::latch all(3);
   std::vector<KeptThreads::Task> tasks;
@@ -55,14 +55,14 @@ TEST(KeptThreads, AThreadThatIsIdleForLongEnds) {
   threads.Start([] {}).Join();
 }
 
-TEST(KeptThreads, WhatATaskIsMadeOfIsGoneWhenItIsJoined) {
+TEST(KeptThreads, AJoinedTaskIsDestroyed) {
   KeptThreads threads;
   auto held = std::make_shared<int>();
   threads.Start([held] {}).Join();
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST(KeptThreads, TheEndWaitsForTasksThatNobodyJoins) {
+TEST(KeptThreads, TheEndWaitsForUnjoinedTasks) {
   std::atomic<bool> done = false;
   {
     KeptThreads threads;

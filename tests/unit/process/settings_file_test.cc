@@ -13,7 +13,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-TEST(SettingsFile, AValueIsTakenAsItStands) {
+TEST(SettingsFile, AValueIsTakenLiterally) {
   for (const auto& [line, value] : {std::pair{"key=a", "a"},
                                     {" key = a \r", "a"},
                                     {"\xef\xbb\xbfkey=a", "a"},
@@ -40,7 +40,7 @@ TEST(SettingsFile, AValueIsTakenAsItStands) {
   EXPECT_TRUE(ParseSettingsFile("\xef\xbb\xbf").value().empty());
 }
 
-TEST(SettingsFile, WhatMeansNothingIsNamed) {
+TEST(SettingsFile, AnInvalidLineIsNamed) {
   const std::string nul("key=a\0b", 7);
   for (const auto& [text, why] :
        {std::pair<std::string, const char*>{"key=", "key key has no value"},
@@ -73,7 +73,7 @@ TEST(SettingsFile, WhatMeansNothingIsNamed) {
   }
 }
 
-// Each line by itself, as a program reads it.
+// A program reads each line alone.
 TEST_F(Settings, AFilesValuesAreThoseOfFlags) {
   const std::string path = ::testing::TempDir() + "settings_lines_" + std::to_string(getpid());
   const auto with = [&path](const std::string& line) {

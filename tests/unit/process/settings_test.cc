@@ -18,7 +18,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-TEST_F(Settings, AReadyFileIsThatOfAProcessThatEnded) {
+TEST_F(Settings, AnOldReadyFileIsRemoved) {
   const testing::TestFolder folder;
   const std::string path = folder / "ready", config = folder / "config";
   std::ofstream(config) << "max-queue=3\n";
@@ -28,7 +28,7 @@ TEST_F(Settings, AReadyFileIsThatOfAProcessThatEnded) {
   Parsed(with("--max-queue=3"));
   std::ofstream(path) << "{\"pid\": 1}\n";
   Parsed(with("--max-queue=3"));
-  EXPECT_FALSE(std::filesystem::exists(path)) << "no start leaves it, even if it fails later";
+  EXPECT_FALSE(std::filesystem::exists(path)) << "each start removes it, even if it fails later";
   for (const char* wrong : {"--max-queue=x", "--no-such-flag", "--grpc-host=10.0.0.1"}) {
     std::ofstream(path) << "{\"pid\": 1}\n";
     RefusalOf(with(wrong));
@@ -73,7 +73,7 @@ Hosts HostsOf(std::vector<std::string> arguments) {
   return {settings.grpc_host, settings.http_host, settings.membership_host};
 }
 
-TEST_F(Settings, WithoutTlsAndAWayToTellCallersApartPortsAreOnTheLoopbackAddress) {
+TEST_F(Settings, WithoutTlsAndCallersNamesPortsAreOnTheLoopbackAddress) {
   const std::string all = "0.0.0.0", local = "127.0.0.1";
   const std::vector<std::string> tls = {"--tls-cert=c", "--tls-key=k"};
   const auto with = [&](std::vector<std::string> more) {
@@ -98,7 +98,7 @@ TEST_F(Settings, WithoutTlsAndAWayToTellCallersApartPortsAreOnTheLoopbackAddress
             (Hosts{"::1", "::1", "::1"}));
 }
 
-TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
+TEST_F(Settings, ANetworkWithoutTlsNeedsInsecure) {
   for (const char* host : {"--grpc-host", "--http-host", "--membership-host"}) {
     for (const char* network : {"0.0.0.0", "10.1.2.3", "::", "127.example.com", "example.com"}) {
       const std::string argument = std::string(host) + "=" + network;
@@ -115,7 +115,7 @@ TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
       EXPECT_EQ(std::adjacent_find(warnings.begin(), warnings.end()), warnings.end()) << argument;
     }
   }
-  // TLS alone tells nobody apart, and HTTP shows all jobs.
+  // TLS alone does not identify callers, and HTTP shows all jobs.
   for (const char* host : {"--grpc-host=10.1.2.3", "--http-host=10.1.2.3"}) {
     EXPECT_EQ(Refused({"--tls-cert=c", "--tls-key=k", host}).first, 2) << host;
   }

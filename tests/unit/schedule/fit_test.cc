@@ -30,7 +30,7 @@ TEST(Fit, SaysHowManyWorkersWouldHoldTheJob) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_EQ(wire::ReasonOf(status), "DOES_NOT_FIT");
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2 of 2"));
-  // The smallest number that holds it, found by trying all.
+  // The smallest number that holds the job, found by trying all.
   int enough = 3;
   const auto holds = [&](int workers) {
     const auto tried = MakePlan(spec, workers);
@@ -51,7 +51,7 @@ TEST(Fit, AWorkerHoldsWhatARunTakesBesideItsShard) {
       "DOES_NOT_FIT");
 }
 
-TEST(Fit, SaysWhenNoNumberWould) {
+TEST(Fit, ReportsThatNoNumberOfWorkersHoldsTheJob) {
   const auto plan = MakePlan(Spec(int64_t{1} << 36), 2);
   ASSERT_TRUE(plan.ok());
   for (const int64_t limit : {kMiB, 64 * kMiB}) {

@@ -51,7 +51,7 @@ TEST(SharedMemory, WritesRunsOfAnyLengthFromPayloadsInParts) {
   EXPECT_EQ(Text(**memory), text);
 }
 
-TEST(SharedMemory, RefusesWhatIsNotMeant) {
+TEST(SharedMemory, RefusesWrongOffers) {
   const auto memory = SharedMemory::Create(kBytes);
   ASSERT_TRUE(memory.ok()) << memory.status();
   const auto refuses = [&](const auto& spoil) {
