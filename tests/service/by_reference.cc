@@ -21,7 +21,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kWorkers = 2;
-constexpr seconds kLimit{240};  // of a job, where a worker is lost too
+constexpr seconds kLimit{240};  // of a job with a lost worker
 
 wire::NpyType TypeOf(const JobSpec& spec, v1::Tensor tensor) {
   if (tensor == v1::TENSOR_COORDS) return wire::NpyType::kUInt32;
@@ -150,7 +150,7 @@ std::vector<std::string> ByReferenceTest::Stray() {
 void ByReferenceTest::ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs) {
   const auto sent = AttendRaw(*cluster_->Stub(), spec, inputs, 37, 5);
   ASSERT_TRUE(sent.ok()) << sent.status();
-  // A row of the output is one of the queries: encoded as such, it is in the job's type.
+  // A row of the output has the shape of a query: encoded as a query it is in the job's type.
   const std::string expected = EncodeTensors(spec, {.q = sent->result.out}).at(v1::TENSOR_Q);
   const std::string out = Data(v1::TENSOR_OUT), lse = Data(v1::TENSOR_LSE);
   ASSERT_EQ(out.size(), expected.size());

@@ -1,4 +1,4 @@
-// Jobs whose tensors lie in files: the workers read and write them, and the service carries none.
+// Jobs by reference: the workers read and write files, and the service carries no rows.
 #include "client/cpp/by_reference.h"
 
 #include <cmath>
@@ -127,7 +127,7 @@ TEST_P(ByReferenceHere, RowsAreCheckedWhereTheyWereWritten) {
   EXPECT_EQ(report->first_row_not_finite(), 0);
 }
 
-TEST_P(ByReferenceHere, TheClientNamesFilesThatBothSee) {
+TEST_P(ByReferenceHere, TheClientPassesFilesThatBothSeeByPath) {
   Start();
   const JobSpec spec = PlainSpec();
   const EngineInputs inputs = RandomInputs(spec, 4);
@@ -149,7 +149,7 @@ TEST_P(ByReferenceHere, TheClientNamesFilesThatBothSee) {
   auto refused = client::NameFiles(cluster_->Channel(), paths).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("OUT.npy: does not lie beneath"));
-  paths[3].path = in + "\xff.npy";  // which protobuf's strings cannot hold
+  paths[3].path = in + "\xff.npy";  // protobuf's strings cannot hold it
   refused = client::NameFiles(cluster_->Channel(), paths).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("is not UTF-8"));
   refused = client::NameFiles(cluster_->Channel(), paths, {.path = folder_.path()}).status();

@@ -1,4 +1,3 @@
-// Encoders through the real service on a worker with an emulated GPU.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/service/encode_cases.h"
@@ -12,7 +11,7 @@ TEST(ServiceEncodeOnGpu, EveryCaseOfFewTiles) {
       Cluster::Start(
           {.workers = 1,
            .place = WorkerPlace::kBeside,
-           // A layer takes seconds under emulation, and tens of them beside others' work.
+           // A layer takes seconds under emulation, and tens of seconds on a busy machine.
            .arguments = {models, "--stall-timeout=300"},
            .worker_arguments = {models, "--device=cuda:0", "--model-memory=64MiB"},
            .last_worker = HILBERT_RING_EMULATED_WORKER})
@@ -26,7 +25,7 @@ TEST(ServiceEncodeOnGpu, EveryCaseOfFewTiles) {
       EncodeRaw(cluster->Channel(), SpecOf(golden.name, golden.slide_tiles, v1::POOLING_MEAN),
                 InputsOf(golden));
   ASSERT_TRUE(result.ok()) << result.status();
-  // What it is said to take is what it took, and the report names its kernel.
+  // Memory is as predicted, and the report names the kernel.
   const v1::WorkerReport& worker = result->report.workers(0);
   EXPECT_THAT(worker.device(), ::testing::HasSubstr("Emulated GPU"));
   EXPECT_THAT(worker.kernel(), ::testing::StartsWith("cuda/"));

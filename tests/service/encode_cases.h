@@ -13,9 +13,9 @@ std::string ModelsOfCases();  // for --model-dir
 
 EncodeInputs InputsOf(const EncoderCase& golden);
 
-// Rows, pooled vectors and maps of a case are those of the definition.
+// Compares rows, pooled vectors and maps of a case with the definition.
 void CheckCase(const Cluster& cluster, const std::string& name);
-// Those of every case, and rows in bfloat16 as near as those of PyTorch's autocast.
+// Checks every case, and rows in bfloat16 against PyTorch's autocast.
 void CheckEveryCase(const Cluster& cluster);
 
 }  // namespace hilbert_ring::testing

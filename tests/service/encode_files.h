@@ -1,8 +1,7 @@
-// Files of encoders' jobs beneath a data root, as encode_call.h has their rows.
+// Files of encoders' jobs beneath a data root; encode_call.h sends rows instead.
 //
 //   const EncodeFolder folder(test_folder / "root");
 //   const auto result = EncodeRaw(channel, spec, inputs, {.files = folder.Write(spec, inputs)});
-//   folder.Read(v1::TENSOR_STATES);
 #pragma once
 
 #include <string>
@@ -17,29 +16,27 @@ namespace hilbert_ring::testing {
 
 class EncodeFolder {
  public:
-  // Makes the root.
-  explicit EncodeFolder(std::string root);
+  explicit EncodeFolder(std::string root);  // makes the root
 
   const std::string& root() const { return root_; }
   std::string Argument() const { return "--data-root=" + root_; }
 
-  // Writes the inputs, and names all that a job of this spec has in files. The outputs of a job
-  // before are removed.
+  // Writes the inputs, removes earlier outputs, and lists all files of a job of this spec.
   std::vector<v1::TensorFile> Write(const v1::EncodeSpec& spec, const EncodeInputs& inputs) const;
 
   std::string PathOf(v1::Tensor tensor) const;
 
-  // An output's numbers; header: of its file, if wanted.
+  // Returns an output's numbers, and its file's header on request.
   std::vector<float> Read(v1::Tensor tensor, wire::NpyHeader* header = nullptr) const;
 
-  // Names of all that lies in the root, but for the service's mark; sorted.
+  // Sorted names of all files in the root except the service's mark.
   std::vector<std::string> Names() const;
 
  private:
   const std::string root_;
 };
 
-// Workers look for the mark when they are told of it: until so many see it. False: not in time.
+// Waits until so many workers see the mark; false at the limit.
 bool AwaitDataRoot(const Cluster& cluster, int workers);
 
 }  // namespace hilbert_ring::testing

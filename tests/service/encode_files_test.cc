@@ -1,5 +1,4 @@
-// Encoders whose tiles, coordinates, states and maps lie in files: every golden case is bit by bit
-// what it is when its rows are sent.
+// Encoders by reference: the bits of every golden case equal those of its rows sent as chunks.
 #include "tests/service/encode_files.h"
 
 #include <string>
@@ -42,7 +41,7 @@ class EncodeFiles : public ::testing::Test {
     return EncodeRaw(cluster_->Channel(), spec, inputs, {.files = folder_.Write(spec, inputs)});
   }
 
-  // The outputs of both, of which POOLED comes as rows in both.
+  // POOLED comes as rows in both.
   void ExpectAsSent(const v1::EncodeSpec& spec, const EncodeInputs& inputs) {
     EncodeResult result = ByReference(spec, inputs).value();
     const EncodeResult sent = EncodeRaw(cluster_->Channel(), spec, inputs).value();
@@ -68,7 +67,7 @@ class EncodeFiles : public ::testing::Test {
 
 class EncodeFilesAll : public EncodeFiles, public ::testing::WithParamInterface<Service> {};
 
-TEST_P(EncodeFilesAll, EveryCaseIsWhatItIsWhenSent) {
+TEST_P(EncodeFilesAll, EveryCaseHasTheBitsOfItsSentRows) {
   Start(GetParam());
   for (const std::string& name : EncoderCaseNames()) {
     SCOPED_TRACE(name);
@@ -95,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         {{1}, {2}, {3}, {3, WorkerPlace::kRemote}, {3, WorkerPlace::kUnshared}})),
     [](const auto& info) { return absl::StrCat(PlaceName(info.param.place), info.param.workers); });
 
-// As clients write them who get rows.
+// Clients that receive rows write files of the same shapes.
 TEST_F(EncodeFiles, ShapesAreThoseOfClients) {
   Start({});
   const EncoderCase golden = LoadEncoderCase("slide_small").value();

@@ -1,4 +1,4 @@
-// grpc.health.v1 of every port: Check and Watch, for the port and for its service.
+// Check and Watch of grpc.health.v1 on every port, of the port and of its service.
 #include <signal.h>
 
 #include <chrono>
@@ -48,7 +48,7 @@ std::string BytesOf(const grpc::ByteBuffer& buffer) {
   return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
 }
 
-// The status, or the error's code as text.
+// Returns the status, or the error's code as text.
 std::string Check(const std::string& address, const std::string& service) {
   const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
   const RpcMethod method("/grpc.health.v1.Health/Check", RpcMethod::NORMAL_RPC);
@@ -60,7 +60,6 @@ std::string Check(const std::string& address, const std::string& service) {
   return status.ok() ? BytesOf(response) : absl::StrCat("error ", status.error_code());
 }
 
-// A Watch call, and what it says next.
 class Watch {
  public:
   Watch(const std::string& address, const std::string& service)
@@ -70,16 +69,15 @@ class Watch {
         channel_.get(), method_, &context_, RequestFor(service)));
   }
 
-  // Waits for what is another than it said before; "end" when the call has ended.
+  // Waits for another status than the last; "end" at the call's end.
   std::string Next() {
     grpc::ByteBuffer response;
     while (reader_->Read(&response)) {
-      if (std::string now = BytesOf(response); now != said_) return said_ = std::move(now);
+      if (std::string now = BytesOf(response); now != last_) return last_ = std::move(now);
     }
     return "end";
   }
 
-  // Ends the call, if the server has not.
   ~Watch() {
     context_.TryCancel();
     reader_->Finish();
@@ -90,10 +88,10 @@ class Watch {
   const RpcMethod method_{"/grpc.health.v1.Health/Watch", RpcMethod::SERVER_STREAMING};
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>> reader_;
-  std::string said_;
+  std::string last_;
 };
 
-TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
+TEST(Health, EachPortReportsItselfAndItsService) {
   const auto cluster = Cluster::Start({.workers = 2}).value();
   const std::string worker = cluster->Describe().value().workers(0).address();
   EXPECT_EQ(Check(cluster->address(), ""), kServing);
@@ -102,7 +100,7 @@ TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
   }
   EXPECT_EQ(Check(cluster->membership_address(), ""), kServing);
   EXPECT_EQ(Check(cluster->membership_address(), kMembership), kServing);
-  // A worker is told that it is up with the next heartbeat's answer.
+  // A worker learns from the next heartbeat's reply that it is up.
   for (const char* service : {"", kWorker}) {
     Watch watch(worker, service);
     std::string said = watch.Next();
@@ -121,7 +119,7 @@ TEST(Health, IsNotServingWithoutWorkersAndAgainWithThem) {
   std::vector<std::string> said = {whole.Next()};
   kill(cluster->Workers().at(0), SIGKILL);
   said.push_back(whole.Next());
-  said.push_back(whole.Next());  // the coordinator starts another
+  said.push_back(whole.Next());  // the coordinator starts another worker
   EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
   said = {service.Next(), service.Next(), service.Next()};
   EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
@@ -130,7 +128,7 @@ TEST(Health, IsNotServingWithoutWorkersAndAgainWithThem) {
 TEST(Health, IsNotServingWhileDraining) {
   const auto cluster = Cluster::Start({.workers = 1}).value();
   auto stub = cluster->Stub();
-  RawCall call(*stub, std::chrono::seconds(60));  // a job that keeps the service from its end
+  RawCall call(*stub, std::chrono::seconds(60));  // a job that delays the service's end
   ASSERT_TRUE(call.Open(PlainSpec({.tokens = 256})));
   ASSERT_TRUE(call.AwaitAdmitted());
   Watch attention(cluster->address(), kAttention);

@@ -1,4 +1,4 @@
-// A mount beneath --data-root that hangs: it holds the jobs that name files there, and no others.
+// A mount beneath --data-root that hangs holds only the jobs with files there.
 #include "tests/support/hung_folder.h"
 
 #include <chrono>
@@ -21,7 +21,7 @@ class HungFolderTest : public ByReferenceTest {};
 INSTANTIATE_TEST_SUITE_P(Places, HungFolderTest, ::testing::Values(WorkerPlace::kLocal),
                          [](const auto& info) { return PlaceName(info.param); });
 
-TEST_P(HungFolderTest, HoldsTheJobsThatNamedItAlone) {
+TEST_P(HungFolderTest, HoldsOnlyTheJobsWithFilesThere) {
   std::filesystem::create_directories(folder_ / "root/hung");
   if (const auto probe = HungFolder::Mount(folder_ / "root/hung"); !probe.ok()) {
     GTEST_SKIP() << probe.status();
@@ -54,7 +54,7 @@ TEST_P(HungFolderTest, HoldsTheJobsThatNamedItAlone) {
   EXPECT_TRUE(cluster_->Stop().ok());
 }
 
-TEST_P(HungFolderTest, EndsNoStopLaterThanItsLimit) {
+TEST_P(HungFolderTest, DelaysAStopToItsLimitAtMost) {
   std::filesystem::create_directories(folder_ / "root/hung");
   Start({"--exit-timeout=0.1"});
   const JobSpec spec = PlainSpec();

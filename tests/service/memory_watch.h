@@ -16,7 +16,7 @@ class MemoryWatch {
   ~MemoryWatch() { Stop(); }
   void Stop();
 
-  // Anonymous and file pages of the coordinator, at their most. Bytes, like all here.
+  // Peak anonymous and file bytes of the coordinator.
   int64_t coordinator_peak() const { return coordinator_peak_; }
 
   // Peaks of the workers above their idle size, in ascending order.
@@ -33,12 +33,12 @@ class MemoryWatch {
   std::thread thread_;
 };
 
-// Sends all rows of K, V and Q in chunks of the largest size, the same bytes again and again, until
-// they are sent, the call ends or `stop` is set. Counts rows in `sent`.
+// Sends all rows of K, V and Q in chunks of the largest size with the same bytes, until all are
+// sent, the call ends or `stop` is set. Counts rows in `sent`.
 void SendConstantRows(RawCall& call, const JobSpec& spec, std::atomic<int64_t>& sent,
                       const std::atomic<bool>& stop);
 
-// A whole job on constant rows: its report.
+// Runs a whole job on constant rows.
 absl::StatusOr<v1::Report> RunConstantJob(v1::AttentionService::Stub& stub, const JobSpec& spec,
                                           std::chrono::milliseconds limit);
 

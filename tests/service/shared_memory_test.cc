@@ -1,4 +1,4 @@
-// Tensors and tiles in memory, handed to a service whose data root lies in memory.
+// Jobs through shared memory: the service's data root lies in memory.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class SharedMemoryTest : public ByReferenceTest {
     if (!room.ok()) GTEST_SKIP() << room;
     in_memory_ = "/dev/shm/hilbert-ring-test-" + std::to_string(getpid());
     std::filesystem::create_directories(in_memory_);
-    // Where Start makes it.
+    // Start makes the root here.
     std::filesystem::create_directory_symlink(in_memory_, folder_ / "root");
   }
   void TearDown() override {
@@ -45,7 +45,7 @@ class SharedMemoryTest : public ByReferenceTest {
     if (!in_memory_.empty()) std::filesystem::remove_all(in_memory_);
   }
 
-  // All but the service's mark, and the folder that Start makes.
+  // Names of all files except the service's mark and the folder that Start makes.
   std::vector<std::string> Left() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(in_memory_)) {
@@ -55,7 +55,7 @@ class SharedMemoryTest : public ByReferenceTest {
     return names;
   }
 
-  // Where clients of this user have their scratch folders.
+  // The scratch folders of this user's clients.
   std::string Users() const {
     return in_memory_ + "/hilbert-ring-scratch-" + std::to_string(geteuid());
   }
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Places, SharedMemoryTest, ::testing::Values(WorkerPlace
 
 std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// The tensors outlive them.
+// The tensors must outlive the result.
 client::AttendInputs InputsOf(const JobSpec& spec,
                               const std::map<v1::Tensor, std::string>& tensors) {
   return {.spec = spec,
@@ -119,7 +119,7 @@ TEST_P(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheServic
   }
 }
 
-TEST_P(SharedMemoryTest, WhatAKilledClientLeftIsRemovedAndWhatOneHoldsStays) {
+TEST_P(SharedMemoryTest, AKilledClientsFilesAreRemovedAndALivingOnesStay) {
   const std::string users = Users();
   std::filesystem::create_directories(users + "/0123456789abcdef");
   std::ofstream(users + "/0123456789abcdef/q") << "rows";
@@ -151,7 +151,7 @@ TEST_P(SharedMemoryTest, OutputsOfAnotherSizeAreRefused) {
   }
 }
 
-TEST_P(SharedMemoryTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
+TEST_P(SharedMemoryTest, TheTimeOfWritingCountsAgainstTheDeadline) {
   Start();
   JobSpec spec = PlainSpec();
   spec.ordering = Ordering{.coordinate_axes = 2};
@@ -170,7 +170,7 @@ TEST_P(SharedMemoryTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
   EXPECT_THAT(Left(), IsEmpty());
 }
 
-// A golden case of an encoder: its tiles, and memory for what a job makes of them.
+// A golden case of an encoder: its tiles, and memory for its results.
 class EncoderJob {
  public:
   EncoderJob(const Cluster& cluster, const std::string& name) : golden(*LoadEncoderCase(name)) {
@@ -188,7 +188,7 @@ class EncoderJob {
   EncoderJob(const EncoderJob&) = delete;
   EncoderJob& operator=(const EncoderJob&) = delete;
 
-  // Of the job's outputs as they are now; what was in it is gone.
+  // Returns cleared memory for the job's outputs.
   client::EncodeResults Results() {
     rows.assign(Numbers(inputs.job.RowsShape()), -1);
     map.assign(inputs.job.outputs.attention_map ? Numbers(inputs.job.MapShape()) : 0, -1);
@@ -214,7 +214,7 @@ class EncodeSharedMemoryTest : public SharedMemoryTest {
 INSTANTIATE_TEST_SUITE_P(Places, EncodeSharedMemoryTest, ::testing::Values(WorkerPlace::kLocal),
                          [](const auto& info) { return PlaceName(info.param); });
 
-// Of a case: all states, or pooled vectors and a map where it has them.
+// Requests pooled vectors and a map if the case has them, else all states.
 EncoderOutputs OutputsOf(const EncoderJob& job) {
   const int64_t layers = job.inputs.job.config.layers;
   if (!job.golden.attention_map.empty()) {
@@ -227,7 +227,7 @@ EncoderOutputs OutputsOf(const EncoderJob& job) {
   return outputs;
 }
 
-TEST_P(EncodeSharedMemoryTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
+TEST_P(EncodeSharedMemoryTest, EveryCaseHasTheBitsOfItsSentRowsAndNoRowPassesTheService) {
   StartWithModels();
   int64_t pooled = 0;
   for (const std::string& name : EncoderCaseNames()) {
@@ -260,7 +260,7 @@ TEST_P(EncodeSharedMemoryTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
   StartWithModels();
   EncoderJob job(*cluster_, "slide_small");
   const std::string moved = in_memory_ + "/moved";
-  // While the client writes the coordinates its folder gets another name.
+  // The client's folder is renamed while the client writes the coordinates.
   job.inputs.coordinates = [&, read = job.inputs.coordinates](int64_t first_row,
                                                               std::span<double> values) {
     std::error_code not_there;

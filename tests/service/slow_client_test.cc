@@ -1,4 +1,4 @@
-// Clients that read slowly: what they hold, and for how long.
+// Clients that read slowly, and the resources that they hold.
 #include <signal.h>
 
 #include <atomic>
@@ -21,10 +21,10 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Cheap to compute, and its outputs are far more than the transport holds: 64 MiB.
+// The job is cheap to compute; its outputs, 64 MiB, exceed the transport's buffers.
 JobSpec LargeOutputs() { return PlainSpec({.tokens = 131'072, .dim = 64, .segment = 64}); }
 
-// All of its rows are there.
+// Sends all rows.
 void Send(RawCall& call) {
   std::atomic<int64_t> sent = 0;
   ASSERT_TRUE(call.Open(LargeOutputs(), false) && call.AwaitAdmitted());
@@ -32,7 +32,7 @@ void Send(RawCall& call) {
   call.WritesDone();
 }
 
-// What the client is told of it comes behind outputs that it may not have read in time.
+// The error follows outputs that the client may not read in time.
 TEST(SlowClient, AMessageReadNowAndThenLosesTheWorkers) {
   const auto cluster = Cluster::Start({.workers = 1,
                                        .arguments = {"--idle-timeout=3", "--least-rate=64MiB",
@@ -57,8 +57,8 @@ TEST(SlowClient, AMessageReadNowAndThenLosesTheWorkers) {
                                      HasSubstr("the least rate is 67108864")));
 }
 
-// Nobody reads, and yet the worker ends: its rows lie in memory that the coordinator has too.
-TEST(LeavingWorker, ThatHasDoneItsPartTakesNothingWithIt) {
+// The client reads nothing, and yet the worker ends: the coordinator shares the memory of its rows.
+TEST(LeavingWorker, ThatHasDoneItsPartCostsNoRetry) {
   const auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside}).value();
   const auto stub = cluster->Stub();
   RawCall call(*stub, seconds(60));

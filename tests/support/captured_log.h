@@ -1,4 +1,4 @@
-// What is logged while it is there, in place of standard error.
+// Captures the log of its lifetime in place of standard error.
 #pragma once
 
 #include <spdlog/sinks/base_sink.h>
@@ -20,7 +20,7 @@ class CapturedLog {
   CapturedLog(const CapturedLog&) = delete;
 
   std::string text() const { return sink_->text(); }
-  // Lines that have it.
+  // Counts matches in all lines.
   int Count(std::string_view words) const {
     const std::string all = text();
     int count = 0;

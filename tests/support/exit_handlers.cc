@@ -1,4 +1,4 @@
-// Loaded into a process, says when its exit handlers run.
+// A library that logs when the exit handlers of its process run.
 #include <unistd.h>
 
 namespace {

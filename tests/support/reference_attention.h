@@ -1,4 +1,4 @@
-// The result of a whole job in float64, row by row.
+// The result of a whole job in float64.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "server/process/http_endpoint.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -17,7 +19,6 @@
 #include "gtest/gtest.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/certificates.h"
-#include "tests/support/descriptors.h"
 #include "tests/support/http_get.h"
 #include "tests/support/silent_connection.h"
 #include "tests/support/test_depth.h"
@@ -71,6 +72,17 @@ TEST(HttpEndpoint, AnswersItsPathsAlone) {
   for (const char* path : {"/", "/livez/more", "/metrics", "/../etc/passwd"}) {
     EXPECT_THAT(Get(port, path), StartsWith("HTTP/1.1 404 ")) << path;
   }
+}
+
+// Raises this process's limit of descriptors as far as allowed, and returns it.
+int RaiseDescriptorLimit() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;
+  rlimit most = files;
+  most.rlim_cur = most.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &most) == 0) files = most;
+  constexpr rlim_t kGreatest = std::numeric_limits<int>::max();
+  return static_cast<int>(std::min(files.rlim_cur, kGreatest));
 }
 
 TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
