@@ -1,4 +1,4 @@
-// A cluster in which nothing fails but what the test breaks.
+// A cluster without failures except the test's.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace hilbert_ring::testing {
 
-// Without the service's own job at its start, which would meet a fault first; a job's size says
-// how many workers it has. Logs are in files.
+// The warm-up job is off: it would meet a fault first. A job's size determines its workers. Logs go
+// to files.
 absl::StatusOr<std::unique_ptr<Cluster>> StartFaultCluster(ClusterOptions options);
 
 }  // namespace hilbert_ring::testing

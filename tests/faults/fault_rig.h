@@ -1,11 +1,11 @@
-// What the rounds of a fault test share: a cluster that is made anew now and then, its idle level,
-// and jobs whose results are known.
+// Shared by the rounds of a fault test: a cluster that is renewed now and then, its idle level, and
+// jobs with known results. Example:
 //
 //   FaultRig rig({.workers = 3});
 //   for (int round = 0; round < rounds; ++round) {
 //     ASSERT_EQ(rig.BeginRound(random), "");
 //     const FaultJob& job = rig.job();
-//     ...                                           // the job, and a fault
+//     ...  // the job, and a fault
 //     EXPECT_EQ(rig.EndRound(random), "");
 //   }
 #pragma once
@@ -27,14 +27,14 @@ class FaultRig {
   explicit FaultRig(ClusterOptions options) : options_(std::move(options)) {}
   ~FaultRig();
 
-  // A cluster at full strength, and the round's job. Empty, or what failed.
+  // Sets up a cluster at full strength and the round's job. Returns the error, or nothing.
   std::string BeginRound(std::mt19937_64& random);
 
   Cluster& cluster() const { return *cluster_; }
   const FaultJob& job() const { return job_; }
 
-  // The next job is right, all workers come back and all that was held is given back. Empty, or
-  // what is not so.
+  // Expects that the next job is right, all workers come back and all resources are free. Returns
+  // the error, or nothing.
   std::string EndRound(std::mt19937_64& random);
 
  private:
@@ -44,7 +44,7 @@ class FaultRig {
   const ClusterOptions options_;
   std::unique_ptr<Cluster> cluster_;
   std::optional<IdleLevel> idle_;
-  std::vector<FaultJob> kept_;  // that took the service to know
+  std::vector<FaultJob> kept_;  // the service computed their results
   FaultJob job_;
   int rounds_ = 0;  // of this cluster
 };

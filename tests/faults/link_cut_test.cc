@@ -1,5 +1,5 @@
-// A worker's host falls silent at a chosen moment of a job: its link is cut, or it freezes. Nobody
-// sees a connection end. The job goes on in a ring without it within seconds, and ends right.
+// A worker's host falls silent at a chosen moment of a job, by a cut link or a freeze, and no
+// connection ends. The job continues in a ring without it within seconds, and ends right.
 #include <signal.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ const char* HowName(How how) {
   return kNames[static_cast<int>(how)];
 }
 
-// When a job works on a ring without the host, in a thread of its own.
+// Finds, in its own thread, the time when a job works on a ring without the host.
 class RingWatch {
  public:
   RingWatch(const Cluster& cluster, std::string host)
@@ -93,7 +93,7 @@ TEST_P(LinkCut, TheNextRingWorksWithinSeconds) {
   ClusterOptions options = EachOnItsHost();
   options.arguments = {absl::StrCat("--job-workers=", kWorkers)};
   const auto cluster = StartFaultCluster(options).value();
-  // More than sockets and streams hold, and seconds of compute and of sending.
+  // Rows exceed the buffers of sockets and streams; compute and sending take seconds.
   FaultJob job = MakeZeroJob(32'000, 8, 64, 2'048);
   job.spec.branches.push_back({.segment = job.spec.tokens, .dilation = 4});
   job.spec.mixing = Mixing::kLse;

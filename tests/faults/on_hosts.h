@@ -1,5 +1,5 @@
-// Tests of a coordinator and workers on hosts of their own (host_network.h), with the client on
-// host 0. They are skipped, and say why, where such hosts cannot be made.
+// Tests of a coordinator and workers on their own hosts (host_network.h), with the client on host
+// 0. Tests are skipped, with the reason, without such hosts.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class OnHosts : public ::testing::Test {
   static constexpr int kHosts = 2 + kWorkers;  // the client's, the coordinator's, the workers'
 
  protected:
-  // Once in a process, before it has other threads: one test suite a program.
+  // Runs once in a process, before other threads: one test suite a program.
   static void SetUpTestSuite() { network_ = new auto(HostNetwork::Make(kHosts, 1)); }
   static void TearDownTestSuite() { delete network_; }
 
@@ -27,7 +27,6 @@ class OnHosts : public ::testing::Test {
 
   static HostNetwork& network() { return ***network_; }
 
-  // Each process on its host.
   static ClusterOptions EachOnItsHost();
 
  private:

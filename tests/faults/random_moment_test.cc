@@ -1,6 +1,6 @@
 // Workers, the coordinator and clients are killed at random moments of jobs by reference and of
-// streams: the result is right or the error says why, no file is left that is not whole, and the
-// memory of jobs is free again.
+// streams: the result is right or the error has a reason, no incomplete file is left, and the
+// memory of jobs is free.
 #include <signal.h>
 
 #include <chrono>
@@ -47,7 +47,7 @@ const char* VictimName(Victim victim) {
   return kNames[static_cast<int>(victim)];
 }
 
-// Why a call failed, where that is no answer to what happened; empty where it is one.
+// Returns a failure without a proper reason, or nothing.
 std::string Untyped(const absl::Status& status) {
   const bool typed = absl::IsUnavailable(status) || absl::IsAborted(status) ||
                      (!wire::ReasonOf(status).empty() && !absl::IsInternal(status));
@@ -56,8 +56,8 @@ std::string Untyped(const absl::Status& status) {
 
 class RandomMoment : public ByReferenceTest {
  protected:
-  // Rounds of what `work` does in a call of this process, or `command` in one of its own. Each
-  // takes as long as the first one, undisturbed, at most.
+  // Runs rounds of `work` as a call of this process, or of `command` as its own process. A fault
+  // comes within the time of the first, undisturbed round.
   void Rounds(const std::string& name, uint64_t seed, const std::function<absl::Status()>& work,
               const std::function<std::vector<std::string>()>& command,
               const std::function<std::string()>& left) {
@@ -93,7 +93,7 @@ class RandomMoment : public ByReferenceTest {
     std::printf("| %s | rounds %d | right %d, typed %d |\n", name.c_str(), rounds, right, typed);
   }
 
-  // The command line for a job with these options and one dilation.
+  // The command line of a job with these options and one dilation.
   std::vector<std::string> Attend(const std::string& options) const {
     std::vector<std::string> arguments = absl::StrSplit(options, ' ');
     arguments.insert(arguments.begin(), {HILBERT_RING_CLIENT_BINARY, "attend",
@@ -128,7 +128,7 @@ class RandomMoment : public ByReferenceTest {
         << *end << ": " << FileText(folder_ / "client.log");
   }
 
-  // No job runs, and no worker has memory for one.
+  // Expects no running job and no worker's memory for one.
   void ExpectFree() {
     EXPECT_TRUE(Await([this] {
       const auto described = cluster_->Describe();
@@ -144,7 +144,7 @@ class RandomMoment : public ByReferenceTest {
 INSTANTIATE_TEST_SUITE_P(Places, RandomMoment, ::testing::Values(WorkerPlace::kBeside),
                          [](const auto& info) { return PlaceName(info.param); });
 
-// Whole segments on each worker, so that the bits are the same however many there are.
+// Each worker has whole segments: the bits do not depend on the number of workers.
 TEST_P(RandomMoment, OfJobsByReference) {
   Start();
   if (HasFatalFailure()) return;
@@ -153,7 +153,7 @@ TEST_P(RandomMoment, OfJobsByReference) {
   const std::vector<v1::TensorFile> files(open.files().begin(), open.files().end());
   const auto path = [this](v1::Tensor tensor) { return folder_ / ("root/" + NameOf(tensor)); };
   std::string expected;  // by the first call
-  // Empty, or what has the name of an output and is none.
+  // Returns an error if the output's file has wrong content.
   const auto wrong = [&]() -> std::string {
     if (!std::filesystem::exists(path(v1::TENSOR_OUT))) return "";
     if (expected.empty()) expected = Data(v1::TENSOR_OUT);

@@ -1,6 +1,6 @@
-// A client's side of Attend, as messages: what the coordinator does with each, from the bytes off
-// the network to the rows in the workers' shards, less threads and transport. Each message is
-// accepted or refused with a reason; workers take what is accepted; a complete job is complete on
+// A client's Attend messages: the coordinator's work on each, from the network's bytes to the rows
+// in the workers' shards, without threads and transport. The coordinator accepts a message or
+// refuses it with a reason. Workers take each accepted message, and a complete job is complete on
 // every worker.
 #include <algorithm>
 #include <memory>
@@ -32,7 +32,6 @@ constexpr int64_t kMaxTokens = 300;
 constexpr int64_t kMaxRowBytes = 4096;
 constexpr int kMaxMessages = 64;
 
-// One worker's shard.
 struct Shard {
   Shard(const Plan& plan, int rank)
       : layout(plan, rank),
@@ -67,7 +66,7 @@ class Job {
 
   const server::ChunkLedger& ledger() const { return ledger_; }
 
-  // False when the job ends.
+  // Returns false when the job ends.
   bool Receive(const v1::Chunk& chunk, const wire::Payload& payload) {
     const absl::Status status = ledger_.Accept(chunk, payload);
     if (!status.ok()) {
@@ -143,7 +142,7 @@ class Job {
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 
-// Of COORDS first, then Q, K and V: those that the job takes.
+// The job's tensors: COORDS first, then Q, K and V.
 std::vector<v1::Tensor> TensorsOf(const JobSpec& spec) {
   std::vector<v1::Tensor> tensors = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
   if (spec.ordering && spec.ordering->coordinate_axes > 0) {
@@ -152,7 +151,7 @@ std::vector<v1::Tensor> TensorsOf(const JobSpec& spec) {
   return tensors;
 }
 
-// A chunk of rows that are missing, mostly; else of any rows, or with a wrong payload.
+// Mostly a chunk of missing rows; sometimes any rows, or a wrong payload.
 v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
                              const server::ChunkLedger& ledger, bool small_coordinates) {
   v1::AttendRequest request;
@@ -204,8 +203,8 @@ v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
   return request;
 }
 
-// Reads a message's bytes, which `payload` stays within, or within `request`. False where the
-// coordinator refuses them. intact: they are a chunk.
+// Splits a message into `request` and `payload`, which may refer to either's bytes. Returns false
+// if the coordinator refuses them. intact: a valid chunk.
 bool SplitChunk(grpc::ByteBuffer& buffer, bool intact, v1::AttendRequest& request,
                 wire::Payload& payload) {
   if (wire::SplitPayload(buffer, wire::kChunkFields, *request.mutable_chunk(), payload))
@@ -216,7 +215,7 @@ bool SplitChunk(grpc::ByteBuffer& buffer, bool intact, v1::AttendRequest& reques
   return true;
 }
 
-// As it comes off the network: in slices of any length.
+// Cuts bytes into slices, like the network's.
 grpc::ByteBuffer Slices(const std::string& bytes, size_t size) {
   std::vector<grpc::Slice> slices;
   for (size_t at = 0; at < bytes.size(); at += size) slices.emplace_back(bytes.substr(at, size));

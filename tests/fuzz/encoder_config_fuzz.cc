@@ -1,5 +1,5 @@
-// An encoder's config: an error that names what is wrong, or an encoder whose weights and attention
-// can be told.
+// An encoder's config gives an error that names the wrong field, or an encoder with weights and an
+// attention.
 
 #include "engine/model/files/encoder_config.h"
 #include "tests/fuzz/target.h"

@@ -1,4 +1,4 @@
-// What libFuzzer calls. CMake names the target's function.
+// The entry point of libFuzzer. CMake defines the target's function.
 #include <cstddef>
 #include <cstdint>
 

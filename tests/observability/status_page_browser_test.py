@@ -1,4 +1,4 @@
-"""The status page in a browser, Chromium, behind tokens: what its user sees.
+"""The status page in a browser, Chromium, behind tokens.
 
 STATUS_PAGE_PICTURE=docs/status_page.png keeps the picture that the last test takes.
 """
@@ -35,7 +35,7 @@ def write_tokens(folder):
 @unittest.skipUnless(BROWSER, "no chromium is installed: `./dev test all` installs chromium-headless-shell")
 class StatusPageInABrowser(unittest.TestCase):
     def browse(self, service, caller, *arguments):
-        """The caller's token is the password that a browser asks for."""
+        """Returns the page's HTML. The token is the password of HTTP's basic authentication."""
         done = subprocess.run(
             [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
              f"--user-data-dir={service.folder}/browser", "--window-size=1180,800", *arguments,
@@ -45,7 +45,7 @@ class StatusPageInABrowser(unittest.TestCase):
         return done.stdout
 
     def submit(self, service, caller):
-        """A job that runs, or waits, until the service ends."""
+        """Starts a job that runs, or waits, until the service ends."""
         command = [os.environ["CLIENT_BINARY"], "attend", f"--server={service.address}",
                    f"--segments={LONG}", "--dilations=1", "--job-id=slide-7", "--max-attempts=1",
                    *(f"--{name}={service.folder}/long.npy" for name in "qkv"),

@@ -1,4 +1,4 @@
-// Certificates of a service, its workers and a caller, and the arguments that name them.
+// Certificates of a service, its workers and a caller, and arguments with their paths.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,6 @@ struct SecuredOptions {
   WorkerPlace place = WorkerPlace::kBeside;
 };
 
-// A cluster with the certificates and tokens of a test.
 inline absl::StatusOr<std::unique_ptr<Cluster>> StartSecured(const SecuredOptions& options) {
   return Cluster::Start({.workers = options.workers,
                          .place = options.place,
@@ -39,7 +38,8 @@ inline FaultJob SmallJob(uint64_t seed) {
   return MakeSmallJob(random).value();
 }
 
-// Jobs of one attempt each, one after the other in a thread, until one fails or this is destroyed.
+// Runs jobs of one attempt each in a thread, one after the other, until one fails or the object
+// ends.
 class JobsUnderLoad {
  public:
   JobsUnderLoad(std::string address, uint64_t seed, std::function<client::Access()> access)
@@ -53,7 +53,7 @@ class JobsUnderLoad {
           } while (!failed_ && !stop.stop_requested());
         }) {}
 
-  // Whether so many more end well, within a minute.
+  // Whether `more` jobs end well within a minute.
   bool GoOn(int more = 2) const {
     const int before = done_;
     for (int i = 0; i < 3000 && done_ < before + more && !failed_; ++i) {
@@ -62,7 +62,7 @@ class JobsUnderLoad {
     return done_ >= before + more && !failed_;
   }
 
-  // Of the last job.
+  // Returns the end of the last job.
   JobEnd Stop() {
     thread_.request_stop();
     thread_.join();
@@ -76,7 +76,6 @@ class JobsUnderLoad {
   std::jthread thread_;
 };
 
-// Paths of files.
 struct Identity {
   std::string cert, key;
 };

@@ -1,5 +1,5 @@
-// TLS on the public, the membership and the workers' port: who is served, and certificates that
-// change while jobs run.
+// TLS on the public, the membership and the workers' port: accepted certificates, and certificates
+// that change while jobs run.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 class Tls : public TlsFixture {
  protected:
-  // Callers need certificates, too.
+  // Callers need certificates too.
   std::vector<std::string> Coordinator() const {
     std::vector<std::string> arguments = TlsFixture::Coordinator();
     arguments.push_back("--tls-client-ca=" + ca_);
@@ -43,7 +43,7 @@ absl::Status Ask(const std::string& address, const client::Access& access) {
   return client::RequestCluster(client::Connect(address, access)).status();
 }
 
-// How many workers there are, once there are so many, or after a minute.
+// Returns the number of workers once there are `workers`, or after a minute.
 int AwaitWorkers(const std::string& address, const client::Access& access, int workers) {
   const auto channel = client::Connect(address, access);
   int up = 0;
@@ -91,17 +91,17 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
     const absl::Status status = Ask(address, access);
     EXPECT_TRUE(absl::IsUnavailable(status)) << who << ": " << status;
   }
-  // Its jobs would belong to everybody who has none.
-  const Identity nobody = Issue("nobody", {.common_name = "", .alternative_names = ""});
-  const absl::Status unnamed = Ask(address, with(nobody));
+  // Callers without a name would share their jobs.
+  const Identity nameless_caller = Issue("nameless", {.common_name = "", .alternative_names = ""});
+  const absl::Status unnamed = Ask(address, with(nameless_caller));
   EXPECT_TRUE(absl::IsUnauthenticated(unnamed)) << unnamed;
   EXPECT_EQ(wire::ReasonOf(unnamed), "PEER_NAME");
-  const JobEnd of_nobody =
-      RunJob(address, SmallJob(1), {.max_attempts = 1, .access = with(nobody)});
-  EXPECT_EQ(of_nobody.reason, "PEER_NAME") << of_nobody.status;
+  const JobEnd of_nameless =
+      RunJob(address, SmallJob(1), {.max_attempts = 1, .access = with(nameless_caller)});
+  EXPECT_EQ(of_nameless.reason, "PEER_NAME") << of_nameless.status;
   EXPECT_TRUE(Ask(address, Caller()).ok()) << "after all that";
 
-  // HTTP asks nobody for a certificate, and shows no job therefore.
+  // HTTP requires no certificate, and shows no job to such callers.
   for (const auto& [path, status] : {std::pair("/", 403), std::pair("/metrics", 200)}) {
     const auto answer = HttpGet({.port = service->http_port(), .path = path, .ca = ca_});
     ASSERT_TRUE(answer.ok()) << answer.status();
@@ -115,7 +115,7 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
   }
 }
 
-// Each is refused for one reason; only the last may join, so there are three workers in the end.
+// The service refuses each worker of the list for a different reason.
 TEST_F(Tls, OnlyTheRightWorkersJoin) {
   const auto service =
       StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
@@ -139,7 +139,7 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
   ASSERT_TRUE(service->AddWorker(Worker()).ok());
   AwaitWorkers(service->address(), Caller(), 3);
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
-  // The wrong ones have tried before: each writes its refusal once.
+  // The other workers have tried before; each logs its refusal once.
   std::string logs;
   while (Clock::now() < limit) {
     logs = service->Logs();
@@ -147,7 +147,7 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
     for (size_t at = 0; (at = logs.find("not registered with", at)) != std::string::npos; ++at) {
       ++refused;
     }
-    // One that is told another reason next writes it, too.
+    // A worker that gets a different reason next logs it too.
     if (refused >= 6 && logs.find("does not have the name worker") != std::string::npos) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -155,9 +155,9 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
   EXPECT_EQ(AwaitWorkers(service->address(), Caller(), 3), 3) << logs;
 }
 
-// Everything is replaced while jobs run, the authority too: first both are trusted, then
-// certificates of the new one are shown, then the old one is trusted no more. Each job makes its
-// own connection. An attempt that finds no connection while files do not match does not count.
+// Replaces everything while jobs run, also the authority: both are trusted, then new certificates
+// are shown, then the old authority is dropped. Each job makes its own connection. An attempt
+// without a connection does not count.
 TEST_F(Tls, RotationFailsNoJob) {
   const auto service =
       StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
@@ -171,7 +171,7 @@ TEST_F(Tls, RotationFailsNoJob) {
   const CertificateAuthority next;
   next.WriteTo(folder_ / "next_ca.crt");
   const std::string old_ca = FileText(ca_), new_ca = FileText(folder_ / "next_ca.crt");
-  // Until all have read it: the files are looked at once a second, and jobs go on meanwhile.
+  // Waits until all processes have read the file, which they check every second; jobs continue.
   const auto trust = [&](const std::string& bundle) {
     std::ofstream(folder_ / "ca.new") << bundle;
     std::filesystem::rename(folder_ / "ca.new", ca_);
@@ -181,7 +181,7 @@ TEST_F(Tls, RotationFailsNoJob) {
   trust(old_ca + new_ca);
   IssueBy(next, "service", ForService());
   IssueBy(next, "worker", ForWorker());
-  // Certificate and key at once: a job has one attempt, and reads both.
+  // Certificate and key change together: a job has one attempt, and reads both.
   caller_ = IssueBy(next, "next_caller", {.common_name = "lab", .alternative_names = ""});
   {
     const std::lock_guard lock(mutex);
@@ -206,13 +206,13 @@ TEST_F(Tls, RotationFailsNoJob) {
   EXPECT_EQ(last.verdict, Verdict::kRight) << last.status << last.what;
 }
 
-// As a copy in place writes it, which empties the file first.
+// Writes in place like a copy, which empties the file first.
 void CopyInto(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::trunc) << text;
 }
 
-// What gRPC's own watcher finds in a file ends its process where that is empty.
-TEST_F(Tls, FilesThatAreWrongForAMomentEndNothing) {
+// gRPC's own watcher would end its process for an empty file.
+TEST_F(Tls, BrieflyInvalidFilesEndNoProcess) {
   const auto service =
       StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
   const std::string address = service->address();
@@ -220,7 +220,7 @@ TEST_F(Tls, FilesThatAreWrongForAMomentEndNothing) {
   const std::vector<std::string> certs = {service_.cert, worker_.cert};
   std::map<std::string, std::string> right;
   for (const std::string& path : certs) right[path] = FileText(path);
-  // Longer than from one look to the next.
+  // Longer than the interval between two looks.
   const auto while_they_are = [&](const auto& wrong) {
     for (const std::string& path : certs) wrong(path);
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));

@@ -2,6 +2,7 @@
 // destroyed.
 //
 //   const auto hung = HungFolder::Mount(folder / "hung");
+//   if (!hung.ok()) GTEST_SKIP() << hung.status();
 #pragma once
 
 #include <memory>

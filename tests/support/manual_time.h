@@ -2,6 +2,7 @@
 //
 //   ManualTime time;
 //   ... threads under test wait by it ...
+//   time.Advance(std::chrono::seconds(30));
 //   time.RunUntil([&] { return call_has_ended; }, std::chrono::seconds(1));
 //
 // A test moves time only to test a clock's behaviour; the machine's speed decides nothing.

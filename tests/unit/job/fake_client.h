@@ -1,9 +1,9 @@
 // A client in this process sends a job's rows, sends them again on request, and collects the
 // outputs. It reads when it may:
 //
-// Admitted, and nothing more
+//   FakeClient client(stub, spec, {.reads = 1});   // Admitted, and nothing more
 //   client.SendAll();
-// from here on
+//   client.Read();                    // from here on
 //   EXPECT_TRUE(client.Await().ok());
 //   EXPECT_EQ(client.WrongRows(), 0);
 #pragma once

@@ -3,11 +3,11 @@
 // moment:
 //
 //   FakeWorker worker("127.0.0.1:1");
-// its connection breaks when it has all rows
+//   worker.At(Moment::kRowsDone, Break());      // its connection breaks when it has all rows
 //   Hold hold;
-// it sends nothing more
+//   worker.At(Moment::kReady, hold.action());   // it sends nothing more
 //   hold.AwaitHeld();
-// it continues; Release(status) ends it
+//   hold.Release();                             // it continues; Release(status) ends it
 #pragma once
 
 #include <atomic>
