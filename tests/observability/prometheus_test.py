@@ -62,7 +62,7 @@ def secured(configuration):
 
 
 class Prometheus:
-    """The shipped configuration with another address of the coordinator and short intervals. With files (of TLS and tokens,
+    """The shipped configuration, with another address of the coordinator and short intervals. With files (TLS and tokens,
     beside it), it is secured()."""
 
     def __init__(self, folder, coordinator, files=()):

@@ -32,16 +32,14 @@ class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
   static std::vector<int64_t> ShapeOf(const JobSpec& spec, v1::Tensor tensor);
   static std::string NameOf(v1::Tensor tensor);  // relative to the root
 
-  // Writes the inputs and lists all files.
   v1::Open Write(const JobSpec& spec, const EngineInputs& inputs);
 
   static v1::TensorFile& FileOf(v1::Open& open, v1::Tensor tensor);
 
-  // Opens a call.
   std::unique_ptr<RawCall> Call(const v1::Open& open);
   absl::StatusOr<v1::Report> Finish(RawCall& call);
   absl::StatusOr<v1::Report> Run(const v1::Open& open);
-  std::string ReasonOf(const v1::Open& open);  // the reason of the refusal
+  std::string ReasonOf(const v1::Open& open);  // the refusal's
 
   std::string Data(v1::Tensor tensor);  // of its file, behind the header
 

@@ -33,9 +33,8 @@ struct EncodeOptions {
   bool want_trace = false;
   // Files in place of chunks.
   std::vector<v1::TensorFile> files = {};
-  // Called for each progress of the compute.
   std::function<void(const v1::Progress& progress)> progress = nullptr;
-  // Cancels the call after so many layers; 0: never.
+  // cancels the call after so many layers; 0: never
   int64_t cancel_at_layer = 0;
   // Limit of the whole call: an emulated GPU takes minutes for 5,000 tiles on a busy machine.
   std::chrono::milliseconds limit = std::chrono::minutes(8);
@@ -47,7 +46,6 @@ absl::StatusOr<EncodeResult> EncodeRaw(const std::shared_ptr<grpc::Channel>& cha
                                        const v1::EncodeSpec& spec, const EncodeInputs& inputs,
                                        const EncodeOptions& options = {});
 
-// Makes random tiles at random places of the case's area.
 EncodeInputs ManyTiles(const EncoderCase& golden, int64_t tiles, uint64_t seed);
 
 // A spec of one job with all slides, in float32.

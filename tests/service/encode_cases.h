@@ -1,4 +1,3 @@
-// The golden cases of encoders through a service.
 #pragma once
 
 #include <string>
@@ -13,7 +12,6 @@ std::string ModelsOfCases();  // for --model-dir
 
 EncodeInputs InputsOf(const EncoderCase& golden);
 
-// Compares rows, pooled vectors and maps of a case with the definition.
 void CheckCase(const Cluster& cluster, const std::string& name);
 // Checks every case, and rows in bfloat16 against PyTorch's autocast.
 void CheckEveryCase(const Cluster& cluster);

@@ -1,4 +1,3 @@
-// Samples memory of a cluster's processes while a job runs.
 #pragma once
 
 #include <atomic>
@@ -16,7 +15,6 @@ class MemoryWatch {
   ~MemoryWatch() { Stop(); }
   void Stop();
 
-  // Peak anonymous and file bytes of the coordinator.
   int64_t coordinator_peak() const { return coordinator_peak_; }
 
   // Peaks of the workers above their idle size, in ascending order.
@@ -38,7 +36,6 @@ class MemoryWatch {
 void SendConstantRows(RawCall& call, const JobSpec& spec, std::atomic<int64_t>& sent,
                       const std::atomic<bool>& stop);
 
-// Runs a whole job on constant rows.
 absl::StatusOr<v1::Report> RunConstantJob(v1::AttentionService::Stub& stub, const JobSpec& spec,
                                           std::chrono::milliseconds limit);
 

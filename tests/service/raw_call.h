@@ -37,20 +37,17 @@ class RawCall {
   bool Write(const v1::AttendRequest& request);
   bool Send(const v1::Chunk& chunk);
 
-  // Reads until Admitted; false at the call's end.
   bool AwaitAdmitted();
 
   bool Read(v1::AttendResponse* response);
   void WritesDone();
   void Cancel();
 
-  // Reads to the end and drops all messages.
   absl::Status Finish();
 
   // After Finish: the service's retry-after, if any.
   std::optional<int> retry_after_ms() const;
 
-  // Reads to the end and collects the outputs.
   absl::StatusOr<ServiceResult> Collect(const JobSpec& spec);
 
  private:

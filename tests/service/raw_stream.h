@@ -18,7 +18,6 @@ JobSpec StreamSpec(int64_t segment = 64, int64_t dim = 16);
 // Bytes that streams hold in the coordinator; -1 without a figure.
 int64_t HeldBytes(const Cluster& cluster);
 
-// The same figure of a page, which may be older.
 int64_t HeldBytes(const absl::StatusOr<std::string>& page);
 
 std::vector<v1::Job> Jobs(v1::AttentionService::Stub& stub);
@@ -33,11 +32,9 @@ class RawStream : public RawCall {
   bool OpenEpochs(int64_t epoch_tokens, const JobSpec& spec = StreamSpec(),
                   const std::string& job_id = "stream");
 
-  // Sends rows of zeros of one tensor, or of all three.
   bool SendRows(v1::Tensor tensor, int64_t first, int64_t rows, const JobSpec& spec = StreamSpec());
   bool SendAll(int64_t first, int64_t rows, const JobSpec& spec = StreamSpec());
 
-  // Returns the report of a stream that ends well.
   absl::StatusOr<v1::Report> Report();
 };
 

@@ -1,4 +1,3 @@
-// Captures the log of its lifetime in place of standard error.
 #pragma once
 
 #include <spdlog/sinks/base_sink.h>
@@ -20,7 +19,6 @@ class CapturedLog {
   CapturedLog(const CapturedLog&) = delete;
 
   std::string text() const { return sink_->text(); }
-  // Counts matches in all lines.
   int Count(std::string_view words) const {
     const std::string all = text();
     int count = 0;

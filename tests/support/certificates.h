@@ -19,7 +19,7 @@ struct CertificateRequest {
       "DNS:localhost,IP:127.0.0.1";  // as OpenSSL writes them; both names may be empty
   std::string curve = "P-256";       // of the key
   std::string passphrase;            // of the key's file
-  // Seconds from now.
+  // seconds from now
   long valid_from = -3600;
   long valid_until = 3600;
 };

@@ -48,7 +48,6 @@ struct ClusterOptions {
 
 class Cluster {
  public:
-  // Returns a ready cluster. Errors hold the logs that are in files.
   static absl::StatusOr<std::unique_ptr<Cluster>> Start(const ClusterOptions& options);
   // Stops it, by force if needed. HILBERT_RING_KEEP_LOGS keeps the logs.
   ~Cluster();
@@ -59,14 +58,12 @@ class Cluster {
   int grpc_port() const { return grpc_port_; }
   int http_port() const { return http_port_; }
   int membership_port() const { return membership_port_; }
-  int worker_port(int index) const;  // of a worker that the test started
+  int worker_port(int index) const;  // of the test's workers
 
-  // Running processes, stopped ones included.
   pid_t coordinator() const { return coordinator_->pid(); }
   std::vector<pid_t> Workers() const;
   std::vector<pid_t> Processes() const;  // the coordinator's and the workers'
 
-  // Over a new channel in clear text.
   std::unique_ptr<v1::AttentionService::Stub> Stub() const;
   std::shared_ptr<grpc::Channel> Channel() const;
 
@@ -76,13 +73,10 @@ class Cluster {
   // status.
   absl::StatusOr<std::string> HttpGet(const std::string& path) const;
 
-  // The coordinator's /metrics. Thread-safe.
   absl::StatusOr<std::string> Metrics() const;
 
-  // A value of that page (metrics_page.h).
   absl::StatusOr<double> Metric(const std::string& series) const;
 
-  // Starts another worker without waiting for it.
   absl::Status AddWorker(const std::vector<std::string>& further);
 
   // Starts a coordinator on the same ports after the last one has ended, without waiting for it.
@@ -91,14 +85,13 @@ class Cluster {
   // Restarts the test's workers that have ended, without waiting for them.
   absl::Status StartEnded();
 
-  // Does the same and waits until all workers are registered.
   absl::Status Restore(std::chrono::milliseconds limit);
 
   // Sends SIGTERM; an error if a process fails, is late, or a worker's process remains.
   absl::Status Stop();
 
-  std::string Logs() const;  // all logs in files
-  std::string KeepLogs();    // keeps and returns the folder
+  std::string Logs() const;
+  std::string KeepLogs();  // keeps and returns the folder
 
  private:
   explicit Cluster(ClusterOptions options) : options_(std::move(options)) {}

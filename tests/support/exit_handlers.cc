@@ -1,4 +1,3 @@
-// A library that logs when the exit handlers of its process run.
 #include <unistd.h>
 
 namespace {

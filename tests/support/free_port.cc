@@ -17,7 +17,6 @@ constexpr int kTries = 100;
 // ports.
 constexpr int kOfAProcess = 16;
 
-// The first port that the system assigns by itself.
 int FirstThatIsGiven() {
   int first = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;

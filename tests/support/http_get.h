@@ -1,4 +1,3 @@
-// An HTTP GET, over TLS if a CA is given.
 #pragma once
 
 #include <string>

@@ -16,7 +16,6 @@ class HungFolder {
  public:
   // Mounts over an existing folder (own_mounts.h). FAILED_PRECONDITION without the rights or FUSE.
   static absl::StatusOr<std::unique_ptr<HungFolder>> Mount(const std::string& path);
-  // Waiting readers get an error.
   ~HungFolder();
   HungFolder(const HungFolder&) = delete;
   HungFolder& operator=(const HungFolder&) = delete;

@@ -26,8 +26,8 @@ class ManualTime : public server::TimeSource {
 
   void Advance(server::Clock::duration by);
 
-  // Moves time to the end of each wait that ends within `shortly`, in order, until `done`. False
-  // after a minute of the machine's time.
+  // Moves time to the end of each wait that ends within `shortly`, in order. False after a minute
+  // of the machine's time.
   bool RunUntil(absl::FunctionRef<bool()> done, server::Clock::duration shortly);
 
   // Waits until some thread waits for a point `ahead`, or from `least` to `most` ahead. False after

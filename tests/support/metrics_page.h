@@ -1,4 +1,3 @@
-// Values of a page of metrics, in Prometheus' text format.
 #pragma once
 
 #include "absl/status/statusor.h"

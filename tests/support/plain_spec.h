@@ -25,7 +25,6 @@ inline JobSpec PlainSpec(const PlainJob& job = {}) {
   return spec;
 }
 
-// The job of the published figures.
 inline JobSpec PublishedSpec(int64_t tokens, DataType dtype = DataType::kFloat32) {
   JobSpec spec = PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
   spec.dtype = dtype;

@@ -54,6 +54,7 @@ void AddMappedMemories(pid_t pid, std::set<std::string>& memories) {
   for (std::string line; std::getline(maps, line);) {
     if (line.find(kShards) == std::string::npos) continue;
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.size() > 4) memories.insert(words[4]);  // inode
   }
 }
 

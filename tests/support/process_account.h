@@ -1,4 +1,3 @@
-// The kernel's account of a process.
 #pragma once
 
 #include <sys/types.h>
@@ -38,7 +37,7 @@ ProcessAccount AccountOf(pid_t pid);
 // False for zombies.
 bool IsAlive(pid_t pid);
 
-// Children with zombies, in ascending order.
+// includes zombies, in ascending order
 std::vector<pid_t> ChildrenOf(pid_t pid);
 
 }  // namespace hilbert_ring::testing

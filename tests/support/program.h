@@ -33,7 +33,7 @@ class Program {
   bool Runs();
   void Signal(int signal) const;
 
-  // The end ("exit status 0", "signal 9"), or DEADLINE_EXCEEDED.
+  // DEADLINE_EXCEEDED if it still runs
   absl::StatusOr<std::string> AwaitEnd(std::chrono::milliseconds limit);
 
  private:

@@ -1,4 +1,3 @@
-// Limits of builds with a sanitizer.
 #pragma once
 
 namespace hilbert_ring {

@@ -1,4 +1,3 @@
-// Connections of a silent caller over the loopback interface.
 #pragma once
 
 #include <netinet/in.h>

@@ -16,7 +16,6 @@ class TestFolder {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string path() const { return path_.string(); }
 
-  // Keeps the folder for inspection.
   void Keep() { keep_ = true; }
 
  private:
@@ -24,7 +23,6 @@ class TestFolder {
   bool keep_ = false;
 };
 
-// The file's content, or empty without a file.
 std::string FileText(const std::string& path);
 
 }  // namespace hilbert_ring::testing

@@ -1,4 +1,3 @@
-// A worker's Run stream in memory, with messages of the generated classes.
 #pragma once
 
 #include <algorithm>
@@ -41,9 +40,8 @@ class TypedRunStream : public server::RunStream {
   }
 
  private:
-  // The coordinator's next message; false at the end.
+  // False at the end.
   virtual bool Next(v1::RunRequest& request) = 0;
-  // A message of the worker; false if it is refused.
   virtual bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions options) = 0;
 
   const size_t slice_bytes_;

@@ -1,5 +1,3 @@
-// Workers that register over a real connection: with and without the token, at their own address,
-// at an unanswered one, and at another process's.
 #include "server/cluster/membership_service.h"
 
 #include <atomic>
@@ -28,7 +26,6 @@ using ::testing::HasSubstr;
 constexpr milliseconds kLimit{20'000};
 constexpr char kToken[] = "correct-horse-battery-staple";
 
-// A worker's answers to greetings.
 class Greeted : public v1::WorkerService::Service {
  public:
   explicit Greeted(std::string secret) : secret_(std::move(secret)) {}
@@ -139,7 +136,6 @@ TEST_F(MembershipServiceTest, TakesWorkersWithTheTokenAlone) {
   EXPECT_EQ(membership_.Describe().size(), 1u);
 }
 
-// An idle worker's heartbeats arrive; calls to it fail.
 TEST_F(MembershipServiceTest, AnUnreachableWorkerGetsNoJobsUntilItAnswers) {
   Start("");
   Greeted answers("");

@@ -37,7 +37,6 @@ struct Counts {
   }
 };
 
-// Registers a worker and reaches it at its address.
 std::shared_ptr<const Member> Join(Membership& membership, const std::string& address) {
   auto member = membership.Register(Beat(address));
   EXPECT_TRUE(member.ok()) << member.status();
@@ -156,7 +155,6 @@ TEST(Membership, DrainingAndQuarantinedWorkersStayAndTakeNoJobs) {
   EXPECT_EQ(workers[0].state(), v1::ClusterWorker::STATE_DRAINING);
   EXPECT_EQ(workers[1].state(), v1::ClusterWorker::STATE_QUARANTINED);
   EXPECT_EQ(workers[2].state(), v1::ClusterWorker::STATE_UP);
-  // Another process at its address starts without suspicion.
   const auto anew = Join(membership, "127.0.0.1:2");
   EXPECT_FALSE(membership.Quarantine(*b)) << "a late verdict does not touch the new process";
   EXPECT_EQ(membership.Live(), (Members{c, anew}));

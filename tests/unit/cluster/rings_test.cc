@@ -67,7 +67,6 @@ class NotedWorkers : public v1::WorkerService::Service {
     return grpc::Status::OK;
   }
 
-  // Returns the calls since the last Take.
   std::vector<std::string> Take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(noted_, {});
@@ -103,7 +102,6 @@ class RingsTest : public ::testing::Test {
     return member;
   }
 
-  // Takes the ring and gives it back in order.
   std::string Use(const Members& members) {
     auto lease = rings_.Take(members, "job", stop_);
     EXPECT_TRUE(lease.ok()) << lease.status();

@@ -23,7 +23,6 @@ TEST(Suspects, AreQuarantinedAfterWrongRowsInTwoJobs) {
   EXPECT_TRUE(suspects.Note(a, jobs[2]));
   EXPECT_TRUE(suspects.Note(a, jobs[3]));
   EXPECT_EQ(quarantined, (std::vector<const Member*>{a.get()}));
-  // Another process at its address starts without suspicion.
   EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), jobs[4]));
   EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), jobs[5]));
   EXPECT_TRUE(suspects.Note(b, jobs[5]));

@@ -13,7 +13,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A row holds the visible GPUs, and each worker's device and its share of it.
 TEST(PlaceWorkers, EachHasAGpuOrAShareOfOneOrWhatWasAsked) {
   struct Case {
     int workers;

@@ -47,7 +47,6 @@ TEST(WorkerProcesses, GiveEachWorkerItsArgumentsAndAHostOfItsOwnOnASharedGpu) {
   std::filesystem::remove_all(folder);
 }
 
-// Listens at its own port and writes it to a file that has its process id as name.
 constexpr char kListener[] =
     "import os, socket, sys, time\n"
     "s = socket.create_server(('127.0.0.1', 0))\n"
@@ -56,7 +55,6 @@ constexpr char kListener[] =
     "os.rename(name + '.part', name)\n"
     "time.sleep(60)\n";
 
-// Workers that each listen at a port, and the ports of the current members.
 class ListeningWorkers {
  public:
   ListeningWorkers(int workers, std::chrono::milliseconds silence_limit)
@@ -157,7 +155,7 @@ TEST(WorkerProcesses, ReplaceNoOtherSilentWorker) {
   ASSERT_EQ(ports.size(), 3u);
   listening.SetMembers({ports[0], ports[1]});
   listening.SetMembers({ports[0]});
-  listening.SetMembers({ports[0], ports[1]});  // it registered anew
+  listening.SetMembers({ports[0], ports[1]});  // it registered again
   std::this_thread::sleep_for(std::chrono::seconds(2));
   EXPECT_EQ(listening.workers.restarts(), 0);
   listening.SetMembers({ports[0]});

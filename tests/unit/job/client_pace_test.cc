@@ -52,7 +52,6 @@ TEST(ClientPace, AClientThatCatchesUpMayPauseAgain) {
   EXPECT_EQ(pace.Due(now, 0), now + seconds(4));
   pace.Moved(seconds(0), 1'000'000);
   EXPECT_EQ(pace.Due(now, 0), now + seconds(10));
-  // A client cannot save the time by which it was early.
   pace.Moved(seconds(3), 0);
   EXPECT_EQ(pace.Due(now, 0), now + seconds(7));
 }

@@ -1,5 +1,4 @@
-// A stream between a real client and server of one process: the transport takes a message only when
-// the client reads.
+// The transport takes a message only when the client reads.
 #include "server/job/client_stream.h"
 
 #include <algorithm>
@@ -75,7 +74,6 @@ class ClientStreamTest : public ::testing::Test {
     return std::async(std::launch::async,
                       [this, position, &stop] { return stream_->Write(Position(position), stop); });
   }
-  // Moves time to the end of the wait of length `limit`.
   template <typename Result>
   Result Passing(std::future<Result> result, Clock::duration limit) {
     EXPECT_TRUE(time_.RunUntil(
@@ -99,7 +97,6 @@ class ClientStreamTest : public ::testing::Test {
 
 TEST_F(ClientStreamTest, AWriteIsDueFromItsStart) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
-  // Three writers wait; the client reads a message every 2.5 s.
   std::vector<std::future<absl::Status>> writes;
   writes.reserve(3);
   for (int i = 0; i < 3; ++i) writes.push_back(WriteAside(i, stream_->stop()));
@@ -111,7 +108,6 @@ TEST_F(ClientStreamTest, AWriteIsDueFromItsStart) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(testing::Eventually([&] { return handed() == i + 1; }));
     time_.Advance(milliseconds(2500));
-    // The waiting writers have seen the new time.
     if (i < 2) {
       ASSERT_TRUE(time_.AwaitWait(milliseconds(1), seconds(4)));
     }
@@ -236,7 +232,6 @@ TEST_F(ClientStreamTest, AStopWakesEveryWriterAndLeavesTheStreamToTheNextAttempt
   ASSERT_TRUE(time_.AwaitWait(seconds(300)));
   attempt.Request(absl::AbortedError("a worker was lost"));
   for (auto& write : writes) EXPECT_TRUE(absl::IsAborted(write.get()));
-  // The next attempt's client gets the message that the transport had taken, and no other.
   JobStop next;
   auto write = WriteAside(3, next);
   EXPECT_EQ(ReadPosition(), 1);

@@ -28,7 +28,6 @@ std::string Models() {
   return std::filesystem::path(testing::LoadEncoderCase(kModel)->folder).parent_path().string();
 }
 
-// Opens the job and sends nothing more.
 class OpeningClient : public JobClient {
  public:
   explicit OpeningClient(v1::Open open) : open_(std::move(open)) {}
@@ -80,7 +79,6 @@ class EncodeAdmission : public ::testing::Test {
     return sizes->front();
   }
 
-  // Memory too small for numbers of four bytes and sufficient for numbers of two.
   int64_t Between() {
     const JobSize size = SizeOnOne();
     return size.bytes + size.widened_bytes / 2;
@@ -98,7 +96,6 @@ class EncodeAdmission : public ::testing::Test {
     return beat;
   }
 
-  // Returns the end of the job on a cluster of one worker.
   absl::Status Try(bool bfloat16_products, int64_t limit) {
     testing::JobRigOptions options;
     options.workers = 1;

@@ -74,7 +74,6 @@ TEST_F(EncodeWorkTest, SumsOfSeveralWorkersMakeARowOfEachSlide) {
   int64_t rows = 0;
   EXPECT_TRUE(Send(*work, &rows).ok());
   EXPECT_EQ(rows, slides);
-  // The sums, those of a state once more as they are put together, and the means of both.
   const auto dim = static_cast<int64_t>(golden_.class_out.size()) / slides;
   EXPECT_EQ(work->result_bytes(), slides * dim * (8 + 8 + 4 + 4));
 }

@@ -33,7 +33,7 @@ class FailurePolicyTest : public ::testing::Test {
     return failure;
   }
 
-  // "fail", "all", or the excluded worker, with "!" if it backs off at once.
+  // "fail", "all", or the excluded worker ("!": it backs off at once)
   std::string After(const Failure& failure, const std::vector<Failure>& earlier = {},
                     bool fits = true) const {
     const Verdict verdict = Decide(failure, earlier, [&](const Worker&) { return fits; });

@@ -39,7 +39,7 @@ class FakeClient {
   ~FakeClient();  // cancels a running call
 
   void Send(v1::Tensor tensor, int64_t first_row, int64_t rows);
-  void SendAll();  // Q, K, V in two chunks each, or one if `input_follows`; by its own thread
+  void SendAll();  // Q, K and V in two chunks each, or one if `input_follows`; by its own thread
   void CloseWrites();
   void Read();
   void Cancel() { context_.TryCancel(); }
@@ -55,7 +55,7 @@ class FakeClient {
   std::optional<int> admitted() const;  // workers
 
   int64_t rows() const;  // received rows of OUT
-  int messages() const;  // received
+  int messages() const;
 
  private:
   void Receive();

@@ -26,7 +26,6 @@
 
 namespace hilbert_ring::testing {
 
-// Moments of a run at a worker, in order.
 enum class Moment {
   kOpened,
   kReady,     // it has sent `ready`
@@ -63,13 +62,9 @@ class FakeWorker : public v1::WorkerService::Service {
   // reaches kRowsDone alone.
   void AnswerWhole() { whole_ = true; }
   void TurnMemoryDown() { turns_down_ = true; }
-  // Adds `error` to each number of the outputs.
   void set_error(float error) { error_ = error; }
-  // The end of PrepareRing for the next ring.
   void set_ring_status(grpc::Status status);
-  // Acts in PrepareRing of each ring.
   void AtEachRing(std::function<grpc::Status(const v1::PrepareRingRequest& request)> action);
-  // Acts in PrepareRing of the next ring.
   void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
 
   int runs() const { return runs_; }
@@ -125,11 +120,8 @@ class Hold {
   const std::shared_ptr<State> state_ = std::make_shared<State>();  // shared with the run
 };
 
-// The transport's status of a broken connection.
 FakeWorker::Action Break();
-// A worker's own error.
 FakeWorker::Action Say(const absl::Status& status, const std::string& reason);
-// Sends one more message.
 FakeWorker::Action Write(std::function<void(v1::RunResponse&)> fill);
 
 }  // namespace hilbert_ring::testing

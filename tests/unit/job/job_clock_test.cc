@@ -1,4 +1,3 @@
-// Time ends jobs: their own limits, the client's pace, workers that do not move.
 #include <chrono>
 #include <utility>
 
@@ -22,7 +21,6 @@ using ::testing::Not;
 constexpr milliseconds kSeen{200};  // between two reports of progress to the job list
 constexpr milliseconds kLook{250};  // how often a run looks for workers that do not move
 
-// Waits until rows of the rig's only job have come.
 bool AwaitRows(JobRig& rig) {
   return Eventually([&] {
     const auto jobs = rig.jobs().List("caller");
@@ -44,7 +42,6 @@ FakeWorker::Action Both(FakeWorker::Action first, FakeWorker::Action second) {
   };
 }
 
-// Two workers send nothing more after the step that they wait in.
 class Stall : public ::testing::Test {
  protected:
   void Begin(int64_t step_of_0, int64_t step_of_1) {
@@ -57,7 +54,6 @@ class Stall : public ::testing::Test {
     client_ = rig_.Open();
     client_->SendAll();
     ASSERT_TRUE(rig_.AwaitPhase(JobPhase::kComputing));
-    // Each report is far enough from the other to be seen: the fraction is the mean of both.
     for (const int i : {0, 1}) {
       says[i].Release();
       ASSERT_TRUE(Eventually(

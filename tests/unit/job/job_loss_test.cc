@@ -1,4 +1,3 @@
-// Workers are lost in every phase and in every way.
 #include <chrono>
 
 #include "engine/base/peer_error.h"
@@ -307,7 +306,6 @@ TEST(JobLoss, AWorkerAloneThatReportsALossIsExcluded) {
   EXPECT_EQ(rig.failures(0), 1);
 }
 
-// The worker's memory or card changes what it sends: each receiver of its blocks reports it.
 FakeWorker::Action FindsCorrupt(int peer, int workers) {
   const absl::Status error = WithPeer(absl::DataLossError("its CRC32C is another"), peer);
   return [error, workers](const FakeWorker::Here& here) -> std::optional<grpc::Status> {

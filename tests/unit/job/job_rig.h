@@ -44,17 +44,15 @@ class JobRig {
   explicit JobRig(const JobRigOptions& options = {});
   ~JobRig();
 
-  // Each of `tokens` rows sees itself alone.
   static JobSpec Spec(int64_t tokens = 64);
 
   std::unique_ptr<FakeClient> Open(const JobSpec& spec = Spec(), FakeClientOptions options = {});
-  // Opens the job and sends all rows.
   std::unique_ptr<FakeClient> Send(const JobSpec& spec = Spec(), FakeClientOptions options = {});
 
   // Returns the call's status. Waits of up to a second pass, those of a retry; other limits are
   // hours unless a test sets them.
   absl::Status Await(FakeClient& client);
-  bool Until(absl::FunctionRef<bool()> done);  // in the same time
+  bool Until(absl::FunctionRef<bool()> done);
 
   // No time passes. Returns false after a minute of the machine's time.
   bool AwaitPhase(server::JobPhase phase);
@@ -66,25 +64,21 @@ class JobRig {
   void Release() { log_.Release(); }
 
   FakeWorker& worker(int index) { return *workers_[index]; }
-  // Ends its heartbeats.
   void Leave(int index);
-  // It reports that it drains, and leaves.
   void Drain(int index);
-  // It comes back as another member.
   void Join(int index);
   // It reports a failure beside its stream.
   void TellFailure(int index, uint64_t run, const absl::Status& status, const std::string& reason);
   void Look() { runs_.Look(time_.Now()); }  // as with each heartbeat
   v1::ClusterWorker Describe(int index);
   int failures(int index) const;    // of the worker
-  bool backs_off(int index) const;  // since its last job failed, however short the time is
+  bool backs_off(int index) const;  // since its last job failed, whatever time has passed
 
   // Phases of the job in order without the first: "validating", "sizing", ...
   std::vector<std::string> Phases(const std::string& job_id = "job") const;
   std::vector<std::string> errors() const { return log_.errors(); }
   std::vector<std::string> lines() const { return log_.lines(); }  // of the log
 
-  // Services of jobs that are not calls of this rig.
   server::JobServices services();
 
   ManualTime& time() { return time_; }

@@ -1,5 +1,3 @@
-// Loss and cancellation while a job's ring forms or its rows are checked: no worker has a run of
-// it.
 #include <string>
 
 #include "engine/base/peer_error.h"
@@ -15,7 +13,6 @@ using ::testing::IsEmpty;
 
 constexpr int kRowsToCheck = 64;
 
-// Rows that see the rows of both workers.
 JobSpec SpanningSpec() { return PlainSpec({.segment = 64}); }
 
 void ExpectTheNextJobOnBothWorkers(JobRig& rig) {
@@ -94,8 +91,8 @@ TEST(FormingRing, OfAJobThatIsCancelledIsGivenUp) {
 
 TEST(Check, EndsWhenTheJobIsCancelled) {
   JobRig rig({.settings = {.check_rows = kRowsToCheck}});
-  rig.worker(1).set_error(
-      1);  // an unstopped check would find it, and two jobs quarantine the worker
+  // An unstopped check would find it, and two jobs quarantine the worker.
+  rig.worker(1).set_error(1);
   for (const std::string job : {"first", "second"}) {
     rig.HoldAt("sending -> checking");
     auto client = rig.Send(JobRig::Spec(), {.job_id = job});

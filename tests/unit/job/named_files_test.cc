@@ -1,4 +1,3 @@
-// The files that a caller may pass by path. tests/service/by_reference_test.cc tests their use.
 #include "server/job/named_files.h"
 
 #include <chrono>
@@ -88,7 +87,6 @@ TEST_F(NamedFilesTest, NoCallerReachesTheFilesOfAnother) {
   EXPECT_EQ(ReasonOf({.name = "night/slides"}, ""), "FILE_PATH") << "in the folder of night";
 }
 
-// Returns the header of an output's file.
 std::string HeaderOf(const NamedFiles& files, const std::string& root, v1::Tensor tensor) {
   v1::RunOpen run;
   files.AddTo(run);

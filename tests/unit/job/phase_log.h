@@ -17,14 +17,12 @@ class PhaseLog {
   PhaseLog();
   ~PhaseLog();
 
-  // "open -> validating", ... in order
   std::vector<std::string> transitions(const std::string& job_id) const;
 
   // All lines, and the lines logged as errors, such as an unknown transition.
   std::vector<std::string> lines() const;
   std::vector<std::string> errors() const;
 
-  // The next job with this transition ("sending -> checking") waits there until Release.
   void HoldAt(const std::string& transition);
   bool held() const;
   void Release();

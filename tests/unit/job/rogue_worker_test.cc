@@ -15,7 +15,6 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// Reports computed and figures like a correct worker.
 FakeWorker::Action EndWell() {
   return [](const FakeWorker::Here& here) {
     v1::RunResponse response;

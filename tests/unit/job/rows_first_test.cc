@@ -1,4 +1,3 @@
-// Small jobs: their rows are in the shard before the worker receives the job.
 #include <chrono>
 #include <memory>
 #include <tuple>
@@ -134,7 +133,7 @@ TEST(RowsFirst, AJobThatFailsAtItsWorkerWasAdmitted) {
   EXPECT_EQ(client->admitted(), 1);
 }
 
-// The moment of the failure, and whether the client takes one answer.
+// The moment of the failure, and whether the client takes a single answer.
 class RowsFirstLoses : public ::testing::TestWithParam<std::tuple<Moment, bool>> {};
 
 TEST_P(RowsFirstLoses, TheJobIsTriedAgainWithTheRowsThatAreHere) {

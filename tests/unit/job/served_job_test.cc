@@ -1,4 +1,3 @@
-// The course of whole jobs: phases, rings, queue, the wait for workers, and the ends of a job.
 #include "server/job/served_job.h"
 
 #include <algorithm>
@@ -181,7 +180,6 @@ TEST(ServedJob, AJobWaitsForWorkersForTheRecoveryTimeout) {
   EXPECT_EQ(rig.Phases().back(), "failed");
 }
 
-// The caller's cancel ends a job in every phase and frees its workers.
 struct CancelAt {
   Moment moment;
   int64_t tokens;
@@ -249,7 +247,6 @@ TEST(ServedJob, AClientThatGoesAwayEndsItsJob) {
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
   EXPECT_TRUE(Eventually([&] { return rig.jobs().List("caller").empty(); }));
   EXPECT_EQ(rig.Phases().back(), "failed");
-  // The end is logged after the job has left the list.
   EXPECT_TRUE(Eventually([&] {
     const auto lines = rig.lines();
     return std::ranges::any_of(lines, [](const std::string& line) {

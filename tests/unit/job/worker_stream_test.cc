@@ -32,7 +32,6 @@ class Silent : public server::WorkerStream::Listener {
   std::atomic<int> failures = 0;
 };
 
-// The test sends the rows itself.
 class NoRows : public server::RowSource, public server::OutputSink {
   absl::Status Feed(const server::JobInput&, const TakeRows&, const server::JobStop&) override {
     return absl::OkStatus();

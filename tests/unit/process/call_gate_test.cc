@@ -18,7 +18,6 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The cut-off calls in order, with reasons.
 class CutOffs {
  public:
   std::function<void(absl::Status)> Of(int call) {
@@ -91,7 +90,6 @@ TEST(CallGate, SilentCallsOfAPeerGiveWayToItsNext) {
 }
 
 // A cut-off's captures live until it has run, even if other owners release them, and no longer.
-// They may include the place itself.
 TEST(CallGate, ACutOffHasWhatItHoldsUntilItHasRun) {
   CallGate gate({.calls_per_peer = 1, .open_timeout = hours(1)});
   struct Held {

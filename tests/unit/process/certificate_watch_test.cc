@@ -58,7 +58,6 @@ TEST_F(CertificateWatchTest, ReportsTheEndOfEachCertificate) {
   ExpectDays(ends.at("chain"), 30);
   ExpectDays(ends.at("ca"), 300);
   ExpectDays(ends.at("http"), 300);
-  // The file is renewed; the certificate of `Show` stays.
   Issue("chain", 60);
   std::ofstream(folder_ + "chain") << TextOf(folder_ + "chain.crt");
   ExpectDays(watch.Ends().at("chain"), 60);

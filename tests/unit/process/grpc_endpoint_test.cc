@@ -21,7 +21,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The status of a unary call that sends bytes.
 grpc::Status CallUnary(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                        const std::string& request,
                        grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
@@ -43,7 +42,6 @@ grpc::Status CallUnary(const std::shared_ptr<grpc::Channel>& channel, const std:
   return status;
 }
 
-// A call that is opened and sends nothing.
 class SilentStream {
  public:
   SilentStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) {
@@ -95,7 +93,7 @@ TEST(GrpcEndpoint, StreamsOfReflectionAreFewAndShort) {
     streams.push_back(std::make_unique<SilentStream>(
         channel, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"));
   }
-  // They end by themselves later.
+  // they end by themselves later
   const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(3500);
   int open = 0;
   do {
@@ -114,7 +112,6 @@ TEST(GrpcEndpoint, StreamsOfReflectionAreFewAndShort) {
 TEST(GrpcEndpoint, CompressedMessagesAreRefusedBeforeTheyInflate) {
   auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  // A client that can compress, as by default.
   const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", endpoint->port),
                                            grpc::InsecureChannelCredentials());
   const std::string zeros(1 << 20, '\0');
@@ -171,7 +168,6 @@ TEST(GrpcEndpoint, AConnectionHasSoManyCalls) {
       StartGrpc({.host = "127.0.0.1", .max_threads = 8, .streams_per_connection = 3}, {});
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
-  // The connection is open, and its peer knows the limit.
   ASSERT_TRUE(CallUnary(channel, kCheck, "").ok());
   {
     std::vector<std::unique_ptr<SilentStream>> silent;

@@ -74,7 +74,6 @@ TEST(HttpEndpoint, AnswersItsPathsAlone) {
   }
 }
 
-// Raises this process's limit of descriptors as far as allowed, and returns it.
 int RaiseDescriptorLimit() {
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;

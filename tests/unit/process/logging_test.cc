@@ -28,7 +28,6 @@ void EndByGrpc() {
   GPR_ASSERT(1 + 1 == 3);
 }
 
-// Throws an exception without a handler.
 void EndByProtobuf() noexcept {
   StartLogging("test", "info", "text");
   for (int i = 0; i < 3; ++i) GOOGLE_LOG(ERROR) << "error " << i;

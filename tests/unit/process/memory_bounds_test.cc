@@ -21,7 +21,6 @@ int64_t SumOf(const std::vector<MemoryBound>& bounds) {
   return sum;
 }
 
-// The bounds take 4 GiB, and 2 GiB twice.
 std::vector<MemoryBound> Bounds() {
   return {{.flag = "--stream", .bytes = 4 * kGiB},
           {.flag = "--transport", .bytes = 2 * kGiB, .eighths = 16}};

@@ -1,4 +1,3 @@
-// Settings as the programs read them from arguments, variables and files of a test.
 #pragma once
 
 #include <cstdlib>
@@ -13,7 +12,6 @@
 
 namespace hilbert_ring::server {
 
-// Settings or an exit code, and the text on standard error.
 template <typename Settings>
 std::pair<std::variant<Settings, int>, std::string> ParseWith(
     std::variant<Settings, int> (*parse)(int, char**), std::vector<std::string> arguments) {
@@ -41,21 +39,18 @@ inline CoordinatorSettings Parsed(std::vector<std::string> arguments) {
   return settings != nullptr ? *settings : CoordinatorSettings();
 }
 
-// Exit code and standard error; code 0 if the settings are accepted.
 inline std::pair<int, std::string> Refused(std::vector<std::string> arguments) {
   const auto [parsed, said] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
   const int* const code = std::get_if<int>(&parsed);
   return {code == nullptr ? 0 : *code, said};
 }
 
-// The text on standard error of refused arguments.
 inline std::string RefusalOf(const std::vector<std::string>& arguments) {
   auto [code, said] = Refused(arguments);
   EXPECT_EQ(code, 2) << said;
   return said;
 }
 
-// Variables of a test; its end restores them.
 class Settings : public ::testing::Test {
  protected:
   void Set(const std::string& variable, const std::string& value) {

@@ -73,7 +73,6 @@ TEST(SettingsFile, AnInvalidLineIsNamed) {
   }
 }
 
-// A program reads each line alone.
 TEST_F(Settings, AFilesValuesAreThoseOfFlags) {
   const std::string path = ::testing::TempDir() + "settings_lines_" + std::to_string(getpid());
   const auto with = [&path](const std::string& line) {

@@ -1,4 +1,3 @@
-// Values of settings from each of the three sources.
 #include <algorithm>
 #include <sstream>
 #include <string>
@@ -33,7 +32,6 @@ TEST_F(Settings, InvalidValuesAreRefused) {
   EXPECT_TRUE(std::holds_alternative<int>(Parse({})));
 }
 
-// Flags with numeric values, as the help lists them.
 template <typename Parser>
 std::vector<std::string> NumericFlags(const Parser& parse) {
   ::testing::internal::CaptureStdout();
@@ -181,7 +179,6 @@ TEST_F(Settings, AServiceOfKubernetesIsNoPort) {
 }
 
 TEST_F(Settings, UnknownVariablesAreWarnedOf) {
-  // The tests' own variables are unknown too.
   const std::vector<std::string> before = Parsed({}).warnings;
   Set("HILBERT_RING_MEMORY_SHARE", "0.5");  // the worker's
   Set("HILBERT_RING_SERVER", "here:1");     // the command line's

@@ -33,7 +33,6 @@ class Copies : public ::testing::Test {
     copies_ = *std::move(copies);
   }
 
-  // Writes in place, like a copy.
   static void Put(const std::string& path, const std::string& text) {
     std::ofstream(path, std::ios::trunc) << text;
   }

@@ -21,7 +21,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Brings the client context's metadata to a server context.
 class Call {
  public:
   Call() : spouse_(&server_) {}

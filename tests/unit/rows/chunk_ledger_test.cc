@@ -96,7 +96,6 @@ TEST(ChunkLedger, RefusesWhatIsWrong) {
   ExpectRefused(Accept(ledger, chunk), absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH", "K");
   chunk.set_payload(std::string(wire::kMaxPayloadBytes + 1, 'x'));
   ExpectRefused(Accept(ledger, chunk), invalid, "CHUNK_MISSHAPEN", "payload");
-  // The ledger has recorded nothing of it.
   EXPECT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 0, 10)).ok());
 }
 

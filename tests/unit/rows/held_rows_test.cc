@@ -24,7 +24,6 @@ Members MakeMembers(int count) {
 
 constexpr TensorKind kRows[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV};
 
-// The first bytes of row `slot` of a tensor.
 int64_t MarkOf(TensorKind tensor, int64_t slot) { return slot * 8 + static_cast<int64_t>(tensor); }
 
 HeldShard Filled(const Plan& plan, int rank, SharedMemoryPool& pool) {
@@ -42,7 +41,6 @@ HeldShard Filled(const Plan& plan, int rank, SharedMemoryPool& pool) {
   return shard;
 }
 
-// Slots of a rank's shard with changed rows.
 int64_t WrongSlots(const Plan& plan, int rank, const HostShard& rows) {
   int64_t wrong = 0;
   for (const ShardRange& range : plan.shards.OfRank(rank)) {

@@ -42,7 +42,6 @@ TEST(JobInput, LostSlotsAreRequestedAsFarAsTheyHadCome) {
   EXPECT_EQ(missing[0].tensor, v1::TENSOR_Q);
   EXPECT_EQ(missing[0].tokens, (std::vector<RowSpan>{{20, 30}, {40, 50}, {90, 100}}));
   EXPECT_EQ(input.Rows(v1::TENSOR_Q).count(), 60);
-  // They may come again, other rows may not.
   EXPECT_TRUE(Accept(input, spec, v1::TENSOR_Q, 20, 30).ok());
   EXPECT_EQ(wire::ReasonOf(Accept(input, spec, v1::TENSOR_Q, 50, 60)), "CHUNK_MISSHAPEN");
   EXPECT_FALSE(input.Complete());

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int64_t kEveryRow = int64_t{1} << 40;
 
-// A random job: its rows lie in shards, its outputs come from the reference.
 struct RandomJob {
   explicit RandomJob(std::mt19937_64& random)
       : spec(hilbert_ring::testing::RandomSpec(random, {.max_tokens = 80})),

@@ -13,7 +13,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The order backwards; it counts the requested slots.
 class CountingOrder final : public Permutation {
  public:
   explicit CountingOrder(int64_t tokens) : tokens_(tokens) {}

@@ -18,7 +18,6 @@ namespace {
 
 constexpr v1::Tensor kInputTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
 
-// The first bytes of each row are its token.
 v1::Chunk NumberedRows(const JobSpec& spec, v1::Tensor tensor, int64_t first, int64_t rows) {
   const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
   v1::Chunk chunk;
@@ -60,7 +59,6 @@ void Deliver(const JobSpec& spec, int rank, std::vector<grpc::ByteBuffer> messag
   }
 }
 
-// Sends rows as to workers that share no memory.
 void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chunk, Places& places) {
   wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), spec.tokens));
   std::map<int, RowMessages> messages;

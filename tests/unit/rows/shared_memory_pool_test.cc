@@ -23,7 +23,6 @@ std::string Text(const SharedMemory& memory) {
 
 class SharedMemoryPoolTest : public ::testing::Test {
  protected:
-  // Returns the address of memory that only the pool holds afterwards.
   const std::byte* TakeAndKeep(int64_t bytes) {
     auto memory = pool_.Take(bytes);
     EXPECT_TRUE(memory.ok()) << memory.status();

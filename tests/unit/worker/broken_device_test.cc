@@ -10,7 +10,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A device with its own memory; calls may fail.
 class OtherMemory : public ForwardingDevice {
  public:
   OtherMemory() : ForwardingDevice(*MakeDevice({.threads = 1})) {}

@@ -1,4 +1,3 @@
-// A worker's part of an encoder's job, without its call.
 #include "server/worker/encode_run.h"
 
 #include <atomic>

@@ -1,4 +1,3 @@
-// A worker's part of a job's files; tests/service/by_reference_test.cc tests whole jobs.
 #include "server/worker/file_rows.h"
 
 #include <sys/stat.h>
@@ -52,7 +51,6 @@ class FileRowsTest : public ::testing::Test {
     output_.emplace(files_.outputs, *work_, *store_);
   }
 
-  // Replies of a run that count how often the run asks whether it has ended.
   RunReplies Replies(bool ended) {
     return RunReplies(
         stream_,

@@ -69,7 +69,6 @@ TEST_F(ModelStoreTest, ACancelledJobLoadsNothing) {
   EXPECT_TRUE(Load(store, "a").ok()) << "the next one has its turn";
 }
 
-// Holds the lock of a worker that fills the shared weights.
 class Filler {
  public:
   explicit Filler(const std::string& path)
@@ -84,7 +83,6 @@ class Filler {
   const int file_;
 };
 
-// A store whose load of model "b" hangs until Release().
 class LoadThatHangs {
  public:
   LoadThatHangs(const std::string& models, int64_t limit)
@@ -112,7 +110,6 @@ class LoadThatHangs {
   }
 
  private:
-  // The path of "b" among shared weights.
   static std::string PathOfWeights(const std::string& models, const std::string& shared) {
     ModelStore other(models, int64_t{1} << 30, shared);
     const auto model = other.Load(*other.catalog().Open("b"), DataType::kFloat32);

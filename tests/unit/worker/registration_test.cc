@@ -1,4 +1,3 @@
-// A worker's registration with a coordinator of the test.
 #include "server/worker/registration.h"
 
 #include <netinet/in.h>
@@ -32,7 +31,6 @@ using std::chrono::seconds;
 
 constexpr seconds kLong{30};
 
-// Accepts a worker, or refuses it, and records its beats.
 class FakeCoordinator : public v1::MembershipService::Service {
  public:
   explicit FakeCoordinator(int refusals) : refusals_(refusals) {}
@@ -60,7 +58,6 @@ class FakeCoordinator : public v1::MembershipService::Service {
     v1::Heartbeat heartbeat;
     Clock::time_point came;
   };
-  // The first `count` beats; fewer if they do not come within kLong.
   std::vector<Beat> Await(size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kLong, [&] { return beats_.size() >= count; });
@@ -105,7 +102,6 @@ class RegistrationTest : public ::testing::Test {
   std::optional<Registration> registration_;
 };
 
-// Returns the time of so many attempts to connect to a port that never answers.
 Clock::duration TimeOfAttempts(Registration::Hooks hooks, int attempts) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{.sin_family = AF_INET};
@@ -152,7 +148,6 @@ TEST_F(RegistrationTest, NewsDoesNotWaitForTheNextBeat) {
   EXPECT_LT(beats[1].came - beats[0].came, kLong);
 }
 
-// Refuses workers before it reads a beat.
 class RefusingCoordinator : public v1::MembershipService::Service {
  public:
   grpc::Status Register(grpc::ServerContext*,
@@ -182,7 +177,6 @@ TEST(Registration, ARefusalIsLoggedWithTheCoordinatorsText) {
   }
   server->Shutdown(std::chrono::system_clock::now());
   ASSERT_GE(coordinator.calls, 4);
-  // The worker has received three answers or more, and has logged no other text.
   EXPECT_THAT(log.text(), ::testing::HasSubstr("the join token is another one"));
   EXPECT_THAT(log.text(), ::testing::Not(::testing::HasSubstr("CANCELLED")));
 }

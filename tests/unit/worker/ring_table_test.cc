@@ -16,7 +16,6 @@ using std::chrono::milliseconds;
 
 Deadline In(milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
-// A table for each rank; forms a generation of "ring" like a coordinator.
 class Workers {
  public:
   explicit Workers(int size) {

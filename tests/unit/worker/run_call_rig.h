@@ -1,4 +1,3 @@
-// Parts of tests of one job at a worker (server/worker/run_call.h), over a stream in memory.
 #pragma once
 
 #include <chrono>
@@ -61,7 +60,6 @@ struct OneWorker {
                     .feed_timeout = std::chrono::hours(1)};
 };
 
-// Delivers the messages and records the responses.
 class NotingStream : public testing::TypedRunStream {
  public:
   explicit NotingStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}

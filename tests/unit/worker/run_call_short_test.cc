@@ -22,7 +22,6 @@ using run_call_rig::OneWorker;
 using run_call_rig::OpenOf;
 using run_call_rig::Rows;
 
-// A short job whose rows, all ones, are in shared memory.
 struct ShortJob {
   ShortJob() {
     const ShardLayout layout(plan, 0);
@@ -71,7 +70,6 @@ TEST(RunCall, AShortJobHasNoThreadButItsCalls) {
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
 }
 
-// Its files' file system hangs until `answered`.
 class HungWork : public RunWork {
  public:
   HungWork(const RunWork& like, absl::Notification& asked, absl::Notification& answered)

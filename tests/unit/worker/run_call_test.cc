@@ -1,4 +1,3 @@
-// A single job at a worker, over a stream in memory.
 #include "server/worker/run_call.h"
 
 #include <chrono>
@@ -95,7 +94,6 @@ class FullStream : public testing::TypedRunStream {
   bool full_ = false, failure_known_ = false;
 };
 
-// Fails behind its first stretch, once the stretch's outputs are on their way.
 class LaterFailingDevice : public ForwardingDevice {
  public:
   LaterFailingDevice(std::unique_ptr<Device> device, FullStream& stream)
@@ -154,7 +152,6 @@ TEST(RunCall, ReportsItsFailureBeforeAllRowsHaveCome) {
   EXPECT_EQ(stream.failed()->message(), "the device failed");
 }
 
-// Fails, and records at its end the memory that the worker's jobs have reserved.
 class NotingWork : public RunWork {
  public:
   NotingWork(const RunWork& like, const JobMemory& memory, int64_t& reserved_at_end)
@@ -195,7 +192,6 @@ TEST(RunCall, AJobsMemoryIsFreeBeforeItsReservation) {
   EXPECT_EQ(worker.state.memory.used(), 0);
 }
 
-// Computes nothing until it is cancelled.
 class EndlessDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;

@@ -16,7 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Computes slightly wrong values in one type.
 class ErringDevice : public ForwardingDevice {
  public:
   explicit ErringDevice(DataType dtype)

@@ -15,7 +15,6 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMemory = 1000;
 
-// A device with its own memory.
 class Gpu : public ForwardingDevice {
  public:
   explicit Gpu(absl::StatusOr<RowMath*> math)

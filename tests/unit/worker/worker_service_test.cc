@@ -86,7 +86,6 @@ class WorkerServiceTest : public ::testing::Test {
     return request;
   }
 
-  // The status of a Run that sends RunOpen and nothing more.
   absl::Status OpenAndSendNothing(const std::string& secret,
                                   const v1::RunRequest& open = OpenRequest()) {
     const auto context = Context(secret, "Run");
