@@ -45,7 +45,6 @@ class JobMemory {
     for (const pid_t pid : pids_) idle_.push_back(AccountOf(pid));
   }
 
-  // Whether a worker exceeds its idle memory.
   bool Held() const {
     for (size_t i = 0; i < pids_.size(); ++i) {
       const ProcessAccount now = AccountOf(pids_[i]);
@@ -94,7 +93,6 @@ class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
     return std::string(absl::StatusCodeToString(ended.status.code()));
   }
 
-  // Writes files of zeros, and returns the `hilbert-ring attend` command for them.
   std::vector<std::string> Command(const std::string& server) const {
     const JobSpec& spec = job_.spec;
     const std::string rows = folder_ / "rows.npy", shape = folder_ / "spec.json";

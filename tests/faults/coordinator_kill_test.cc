@@ -24,7 +24,6 @@ constexpr milliseconds kOrphanLimit{5'000};
 
 class CoordinatorKill : public ::testing::TestWithParam<WorkerPlace> {};
 
-// Returns the processes that remain at the limit.
 std::vector<pid_t> AwaitEnds(std::vector<pid_t> pids, milliseconds limit) {
   const Clock::time_point end = Clock::now() + limit;
   while (!pids.empty() && Clock::now() < end) {
@@ -58,7 +57,6 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
       kill(victim, SIGKILL);
       killed = true;
     });
-    // This thread starts the next coordinator during the call.
     std::future<JobEnd> job = std::async(std::launch::async, [&] {
       return RunJob(cluster.address(), rig.job(),
                     {.deadline = absl::Seconds(45), .progress = moment.progress()});

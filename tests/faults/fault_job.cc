@@ -89,7 +89,6 @@ class OfRings final : public FaultAnswer {
   mutable std::vector<EngineResult> results_;
 };
 
-// Expects OUT of zeros and finite LSE.
 class OfZeros final : public FaultAnswer {
  public:
   std::string Mismatch(const EngineResult& result) const override {
@@ -103,7 +102,6 @@ class OfZeros final : public FaultAnswer {
   }
 };
 
-// Expects every row by the definition, within its own tolerance.
 absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerByDefinition(const JobSpec& spec,
                                                                       const EngineInputs& inputs) {
   auto expected = ExpectRows(spec, inputs);
@@ -111,10 +109,10 @@ absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerByDefinition(const JobS
   return std::make_shared<ByDefinition>(spec, *std::move(expected));
 }
 
-// Expects, in jobs too long for the definition, that every row of OUT and LSE has the bits of the
-// undisturbed result or of another ring's, which merges partial results in another order. Fails if
-// rows drawn from the undisturbed result differ from the definition. other_rings: their numbers of
-// workers, the likeliest first; each runs when a result first needs it.
+// For jobs too long for the definition: every row of OUT and LSE has the bits of the undisturbed
+// result or of another ring's, which merges partial results in another order. Fails if rows drawn
+// from the undisturbed result differ from the definition. other_rings: numbers of workers, the
+// likeliest first.
 absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerOfRings(const JobSpec& spec,
                                                                  EngineInputs inputs,
                                                                  EngineResult undisturbed,

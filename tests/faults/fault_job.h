@@ -19,7 +19,6 @@ namespace hilbert_ring::testing {
 class FaultAnswer {
  public:
   virtual ~FaultAnswer() = default;
-  // Returns the mismatch, or nothing.
   virtual std::string Mismatch(const EngineResult& result) const = 0;
 };
 
@@ -31,14 +30,13 @@ struct FaultJob {
   double seconds = 0;  // undisturbed
 };
 
-// Makes a random job of up to some hundred tokens; every row is known by the definition.
 absl::StatusOr<FaultJob> MakeSmallJob(std::mt19937_64& random);
 
 // Makes a job of some thousand tokens, with segments that span the workers, and a fraction of a
 // second of compute. Runs it once, undisturbed, at `address`.
 absl::StatusOr<FaultJob> MakeMiddleJob(std::mt19937_64& random, const std::string& address);
 
-// Does the same with many tokens and little compute: receiving and sending dominate.
+// Many tokens and little compute: receiving and sending dominate.
 absl::StatusOr<FaultJob> MakeWideJob(std::mt19937_64& random, const std::string& address);
 
 enum class Verdict {
@@ -59,10 +57,9 @@ struct JobEnd {
   std::string failures;  // of its attempts but the last
 };
 
-// float32 rows of zeros under a single segment length: the result is zeros too.
+// float32 rows of zeros: the result is zeros too.
 FaultJob MakeZeroJob(int64_t tokens, int64_t heads, int64_t dim, int64_t segment);
 
-// Runs the whole call, with its deadline.
 JobEnd RunJob(const std::string& address, const FaultJob& job,
               const client::AttendOptions& options);
 
@@ -70,7 +67,6 @@ JobEnd RunJob(const std::string& address, const FaultJob& job,
 std::string RunNextJob(const std::string& address, std::mt19937_64& random, absl::Duration limit,
                        int& tries);
 
-// The spec on one line.
 std::string Describe(const FaultJob& job);
 
 }  // namespace hilbert_ring::testing

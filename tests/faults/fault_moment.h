@@ -35,13 +35,12 @@ Moment DrawMoment(std::mt19937_64& random);
 
 class FaultMoment {
  public:
-  // Calls `fault` once: at once, or in another thread.
   FaultMoment(const Moment& moment, double job_seconds, std::function<void()> fault);
   ~FaultMoment();
 
   std::function<void(const client::AttendProgress&)> progress();
 
-  // Prevents a later fault, and returns whether it has happened.
+  // Prevents a later fault. Returns whether the fault has happened.
   bool Settle();
 
  private:

@@ -47,7 +47,6 @@ std::string FaultRig::MakeCluster(std::mt19937_64& random) {
   return "";
 }
 
-// Jobs are made one at a time because each takes a while.
 std::string FaultRig::KeepJob(std::mt19937_64& random) {
   if (kept_.size() == kKeptJobs) return "";
   auto job = kept_.size() % 3 == 1 ? MakeWideJob(random, cluster_->address())

@@ -27,7 +27,6 @@ class FaultRig {
   explicit FaultRig(ClusterOptions options) : options_(std::move(options)) {}
   ~FaultRig();
 
-  // Sets up a cluster at full strength and the round's job. Returns the error, or nothing.
   std::string BeginRound(std::mt19937_64& random);
 
   Cluster& cluster() const { return *cluster_; }

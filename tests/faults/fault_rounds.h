@@ -1,4 +1,3 @@
-// Rounds of random jobs with a fault at a random moment.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,6 @@
 
 namespace hilbert_ring::testing {
 
-// The fault of a round.
 struct Fault {
   std::string what;             // for the test's output
   std::function<void()> begin;  // once, from any thread

@@ -36,7 +36,6 @@ struct Sharing {
   friend void PrintTo(const Sharing& sharing, std::ostream* to) { *to << sharing.name; }
 };
 
-// A small job with enough rows for checks.
 FaultJob CheckedJob() {
   std::mt19937_64 random(1);
   FaultJob job = MakeSmallJob(random).value();
@@ -95,7 +94,6 @@ TEST_P(WrongRows, AreFoundAndTheirWorkerIsQuarantined) {
   }
   ExpectRightAndChecked(*cluster, job);
 
-  // A restarted worker is trusted.
   kill(cluster->Workers().at(1), SIGKILL);
   EXPECT_TRUE(Await([&] {
     EXPECT_TRUE(cluster->StartEnded().ok());
@@ -149,8 +147,8 @@ TEST(WrongRowsOfASpawnedWorker, AnotherIsStartedInItsPlace) {
   ExpectRightAndChecked(*cluster, job);
 }
 
-// Starts two workers, the last with this device, and runs parallel jobs, so that both get some: all
-// are right at the first attempt.
+// The last of two workers has the device. Parallel jobs, so that both get some, are right at the
+// first attempt.
 std::unique_ptr<Cluster> JobsGoOnBeside(const char* device) {
   auto cluster = StartFaultCluster({.workers = 2,
                                     .place = WorkerPlace::kRemote,
@@ -178,7 +176,6 @@ TEST(BrokenDevice, EndsItsWorkerAndTheJobGoesOn) {
   EXPECT_EQ(JobsGoOnBeside(HILBERT_RING_WORKER_Broken)->Workers().size(), 1u);
 }
 
-// The worker reports the failure and stays.
 TEST(DeviceWithoutMemory, JobsGoOnElsewhereAndItsWorkerBacksOff) {
   const auto cluster = JobsGoOnBeside(HILBERT_RING_WORKER_NoMemory);
   const auto described = cluster->Describe().value();

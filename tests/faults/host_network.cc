@@ -29,7 +29,6 @@ absl::Status Because(const std::string& what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
 }
 
-// Runs a command line; its output is part of the error.
 absl::Status Run(const std::string& command) {
   FILE* const pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
   if (pipe == nullptr) return Because(command);

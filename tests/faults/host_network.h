@@ -35,7 +35,6 @@ class HostNetwork {
   static std::string Name(int host);     // of its namespace; empty for host 0
   static std::string Address(int host);  // IPv4
 
-  // Thread-safe; both directions.
   void Cut(int a, int b);
   void Isolate(int host);
   void SetLinkDown(int host);  // at the host itself

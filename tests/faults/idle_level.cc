@@ -25,7 +25,6 @@ std::string Above(const char* what, pid_t pid, int now, int idle, int slack) {
 }  // namespace
 
 IdleLevel::IdleLevel(Cluster& cluster) : cluster_(cluster) {
-  // The maximum counts: threads come and go by themselves.
   const Clock::time_point end = Clock::now() + kMeasureFor;
   while (Clock::now() < end) {
     const ProcessAccount now = AccountOf(cluster.coordinator());

@@ -15,7 +15,6 @@ namespace hilbert_ring::testing {
 
 class IdleLevel {
  public:
-  // Measures the cluster at full strength for two seconds. The cluster must outlive the object.
   explicit IdleLevel(Cluster& cluster);
 
   // Waits until no job runs or waits, workers have no memory of jobs, no memory is shared, no

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kVictim = 1;  // of the workers
 constexpr int kVictimHost = OnHosts::kCoordinatorHost + 1 + kVictim;
-// From the cut to the next ring's work. The coordinator misses heartbeats after 2 to 2.25 s.
+// The coordinator misses heartbeats after 2 to 2.25 s.
 constexpr bool kSlow = kThreadSanitizer || kAddressSanitizer;
 constexpr double kRingLimit = kSlow ? 12 : 4;
 
@@ -140,7 +140,6 @@ std::string CaseName(const ::testing::TestParamInfo<std::tuple<How, Moment>>& in
   return absl::StrCat(HowName(how), "_", when);
 }
 
-// Each way at one moment; at full depth at every moment.
 std::vector<std::tuple<How, Moment>> Cuts() {
   constexpr How kHows[] = {How::kNobodyHearsIt, How::kItsLinkIsDown, How::kItIsFrozen};
   constexpr Moment kMoments[] = {

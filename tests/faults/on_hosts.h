@@ -18,7 +18,7 @@ class OnHosts : public ::testing::Test {
   static constexpr int kHosts = 2 + kWorkers;  // the client's, the coordinator's, the workers'
 
  protected:
-  // Runs once in a process, before other threads: one test suite a program.
+  // Once in a process, before other threads: one test suite a program.
   static void SetUpTestSuite() { network_ = new auto(HostNetwork::Make(kHosts, 1)); }
   static void TearDownTestSuite() { delete network_; }
 

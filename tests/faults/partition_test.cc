@@ -34,7 +34,6 @@ class NetworkTrouble {
       : network_(network), trouble_(trouble), victim_(victim), peer_(peer), length_(length) {}
   ~NetworkTrouble() { End(); }
 
-  // Once, from any thread.
   void Begin() {
     Apply();
     timer_ = std::jthread([this](const std::stop_token& stop) {

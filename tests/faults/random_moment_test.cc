@@ -47,7 +47,6 @@ const char* VictimName(Victim victim) {
   return kNames[static_cast<int>(victim)];
 }
 
-// Returns a failure without a proper reason, or nothing.
 std::string Untyped(const absl::Status& status) {
   const bool typed = absl::IsUnavailable(status) || absl::IsAborted(status) ||
                      (!wire::ReasonOf(status).empty() && !absl::IsInternal(status));
@@ -93,7 +92,6 @@ class RandomMoment : public ByReferenceTest {
     std::printf("| %s | rounds %d | right %d, typed %d |\n", name.c_str(), rounds, right, typed);
   }
 
-  // The command line of a job with these options and one dilation.
   std::vector<std::string> Attend(const std::string& options) const {
     std::vector<std::string> arguments = absl::StrSplit(options, ' ');
     arguments.insert(arguments.begin(), {HILBERT_RING_CLIENT_BINARY, "attend",
@@ -128,7 +126,6 @@ class RandomMoment : public ByReferenceTest {
         << *end << ": " << FileText(folder_ / "client.log");
   }
 
-  // Expects no running job and no worker's memory for one.
   void ExpectFree() {
     EXPECT_TRUE(Await([this] {
       const auto described = cluster_->Describe();
@@ -153,7 +150,6 @@ TEST_P(RandomMoment, OfJobsByReference) {
   const std::vector<v1::TensorFile> files(open.files().begin(), open.files().end());
   const auto path = [this](v1::Tensor tensor) { return folder_ / ("root/" + NameOf(tensor)); };
   std::string expected;  // by the first call
-  // Returns an error if the output's file has wrong content.
   const auto wrong = [&]() -> std::string {
     if (!std::filesystem::exists(path(v1::TENSOR_OUT))) return "";
     if (expected.empty()) expected = Data(v1::TENSOR_OUT);

@@ -15,7 +15,6 @@ int RoundsOf(int few);
 // HILBERT_RING_FAULT_SEED or else `seed`; printed for a repetition.
 uint64_t FaultSeed(const std::string& test, uint64_t seed);
 
-// The value below which a part (0 to 1) of the values lies, or 0.
 double Percentile(std::vector<double> values, double part);
 
 class Tally {

@@ -17,7 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 class WorkerKill : public ::testing::TestWithParam<WorkerPlace> {};
 
-// Kills a worker that has not registered yet, or has just.
 void KillWhileRegistering(Cluster& cluster, std::mt19937_64& random) {
   const std::vector<pid_t> before = cluster.Workers();
   kill(before.at(random() % before.size()), SIGKILL);

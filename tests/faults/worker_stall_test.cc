@@ -18,7 +18,6 @@ namespace {
 
 class WorkerStall : public ::testing::TestWithParam<WorkerPlace> {};
 
-// Stops a process, and continues it after a while or at its end.
 class Stall {
  public:
   Stall(pid_t pid, std::chrono::milliseconds length) : pid_(pid), length_(length) {}
@@ -46,7 +45,6 @@ class Stall {
   std::jthread timer_;
 };
 
-// Runs jobs while a worker may be stopped, or has just continued.
 void ExpectSomeJobs(const FaultRig& rig, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < 3; ++i) {

@@ -66,7 +66,6 @@ class Job {
 
   const server::ChunkLedger& ledger() const { return ledger_; }
 
-  // Returns false when the job ends.
   bool Receive(const v1::Chunk& chunk, const wire::Payload& payload) {
     const absl::Status status = ledger_.Accept(chunk, payload);
     if (!status.ok()) {
@@ -142,7 +141,6 @@ class Job {
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 
-// The job's tensors: COORDS first, then Q, K and V.
 std::vector<v1::Tensor> TensorsOf(const JobSpec& spec) {
   std::vector<v1::Tensor> tensors = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
   if (spec.ordering && spec.ordering->coordinate_axes > 0) {
@@ -215,7 +213,6 @@ bool SplitChunk(grpc::ByteBuffer& buffer, bool intact, v1::AttendRequest& reques
   return true;
 }
 
-// Cuts bytes into slices, like the network's.
 grpc::ByteBuffer Slices(const std::string& bytes, size_t size) {
   std::vector<grpc::Slice> slices;
   for (size_t at = 0; at < bytes.size(); at += size) slices.emplace_back(bytes.substr(at, size));

@@ -1,4 +1,3 @@
-// Job specs from a fuzzer's bytes.
 #pragma once
 
 #include "engine/spec/job_spec.h"

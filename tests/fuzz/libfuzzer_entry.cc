@@ -1,4 +1,3 @@
-// The entry point of libFuzzer. CMake defines the target's function.
 #include <cstddef>
 #include <cstdint>
 

@@ -34,10 +34,9 @@ void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
 using Input = std::vector<uint8_t>;
 
-std::string corpus_file;  // the running input's, for a crash's message
+std::string corpus_file;  // the running input's
 const Input* running = nullptr;
 
-// Prints the input before a broken invariant ends the process.
 void PrintInput(int) {
   std::fprintf(stderr, "input, from %s:", corpus_file.c_str());
   for (const uint8_t byte : *running) std::fprintf(stderr, " %02x", byte);

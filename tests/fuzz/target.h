@@ -24,7 +24,6 @@ void Safetensors(Bytes input);
 // Silences protobuf, which prints a line for every name that is no UTF-8.
 void SilenceProtobuf();
 
-// Ends the process with a message if the condition fails.
 void Require(bool holds, std::string_view what);
 
 }  // namespace hilbert_ring::fuzz

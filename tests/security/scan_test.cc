@@ -32,7 +32,6 @@ constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/Server
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
 
-// Returns "answered" after a message, else the status. Each kind of method takes an empty message.
 std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                  const std::string& authorization) {
   grpc::GenericStub stub(channel);
@@ -91,14 +90,12 @@ Table Scan(const std::shared_ptr<grpc::Channel>& channel, const std::string& aut
   return table;
 }
 
-// Gives all methods the same answer, except `others`.
 Table All(const std::string& answer, const Table& others = {}) {
   Table table = others;
   for (const std::string& method : AllMethods()) table.emplace(ShortName(method), answer);
   return table;
 }
 
-// Completes a table with UNIMPLEMENTED.
 Table Of(const Table& table) { return All("UNIMPLEMENTED", table); }
 
 Table Public(const std::string& ours, const std::string& reflection) {
@@ -134,7 +131,6 @@ Table WorkerPort() {
           {"WorkerService/Run", "UNAUTHENTICATED"}};
 }
 
-// By path of the coordinator's HTTP port.
 const std::map<std::string, int> kUnauthenticatedAnswers = {{"/livez", 200},   {"/readyz", 200},
                                                             {"/metrics", 401}, {"/", 401},
                                                             {"/targets", 401}, {"/none", 404}};
@@ -145,11 +141,9 @@ const std::map<std::string, int> kForObservers = {{"/livez", 200},   {"/readyz",
                                                   {"/metrics", 200}, {"/", 200},
                                                   {"/targets", 200}, {"/none", 404}};
 
-// Authorization headers without a valid token.
 const std::vector<std::string> kUnauthenticatedTokens = {"", "Bearer token-of-somebody-012345",
                                                          absl::StrCat("Basic ", kObserver)};
 
-// By path of a worker's HTTP port.
 const std::map<std::string, int> kOfWorkerUnauthenticated = {{"/livez", 200},   {"/metrics", 401},
                                                              {"/readyz", 404},  {"/", 404},
                                                              {"/targets", 404}, {"/none", 404}};
@@ -173,7 +167,6 @@ class ScanTest : public TlsFixture {
     return grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
                                grpc::InsecureChannelCredentials());
   }
-  // Shows a certificate if `identity` has one.
   std::shared_ptr<grpc::Channel> Tls(int port, const Identity& identity = {}) const {
     return grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
                                grpc::SslCredentials({.pem_root_certs = Text(ca_),
@@ -193,7 +186,6 @@ class ScanTest : public TlsFixture {
     }
     return statuses;
   }
-  // Scans a worker's port as unauthenticated callers, a submitter and an observer.
   void ExpectTokensOfWorker(int port, const std::string& ca) const {
     for (const std::string& shown : kUnauthenticatedTokens) {
       EXPECT_EQ(ScanHttp(port, ca, shown), kOfWorkerUnauthenticated) << shown;
@@ -246,7 +238,6 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   for (const int port : {workers, worker}) {
     EXPECT_EQ(Scan(Tls(port)), All("UNAVAILABLE")) << port;
   }
-  // Without a valid token callers reach health alone, and learn of no other method.
   const Table refused = All("UNAUTHENTICATED", Public("UNAUTHENTICATED", "UNAUTHENTICATED"));
   EXPECT_EQ(Scan(Tls(callers)), refused);
   EXPECT_EQ(Scan(Tls(callers), "Bearer token-of-somebody-012345"), refused);

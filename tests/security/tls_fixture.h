@@ -1,4 +1,3 @@
-// Certificates of a service, its workers and a caller, and arguments with their paths.
 #pragma once
 
 #include <atomic>
@@ -53,7 +52,6 @@ class JobsUnderLoad {
           } while (!failed_ && !stop.stop_requested());
         }) {}
 
-  // Whether `more` jobs end well within a minute.
   bool GoOn(int more = 2) const {
     const int before = done_;
     for (int i = 0; i < 3000 && done_ < before + more && !failed_; ++i) {
@@ -62,7 +60,6 @@ class JobsUnderLoad {
     return done_ >= before + more && !failed_;
   }
 
-  // Returns the end of the last job.
   JobEnd Stop() {
     thread_.request_stop();
     thread_.join();
@@ -104,7 +101,6 @@ class TlsFixture : public ::testing::Test {
     return identity;
   }
 
-  // TLS on all ports, mutual between the processes.
   std::vector<std::string> Coordinator() const {
     return {"--tls-cert=" + service_.cert, "--tls-key=" + service_.key, "--tls-ca=" + ca_,
             "--tls-peer-name=worker"};

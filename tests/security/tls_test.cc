@@ -27,7 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 class Tls : public TlsFixture {
  protected:
-  // Callers need certificates too.
   std::vector<std::string> Coordinator() const {
     std::vector<std::string> arguments = TlsFixture::Coordinator();
     arguments.push_back("--tls-client-ca=" + ca_);
@@ -43,7 +42,6 @@ absl::Status Ask(const std::string& address, const client::Access& access) {
   return client::RequestCluster(client::Connect(address, access)).status();
 }
 
-// Returns the number of workers once there are `workers`, or after a minute.
 int AwaitWorkers(const std::string& address, const client::Access& access, int workers) {
   const auto channel = client::Connect(address, access);
   int up = 0;
@@ -171,7 +169,6 @@ TEST_F(Tls, RotationFailsNoJob) {
   const CertificateAuthority next;
   next.WriteTo(folder_ / "next_ca.crt");
   const std::string old_ca = FileText(ca_), new_ca = FileText(folder_ / "next_ca.crt");
-  // Waits until all processes have read the file, which they check every second; jobs continue.
   const auto trust = [&](const std::string& bundle) {
     std::ofstream(folder_ / "ca.new") << bundle;
     std::filesystem::rename(folder_ / "ca.new", ca_);
@@ -199,14 +196,12 @@ TEST_F(Tls, RotationFailsNoJob) {
   of_old.key = former.key;
   EXPECT_TRUE(Await([&] { return !Ask(address, of_old).ok(); }))
       << "the old authority is still trusted";
-  // Workers and coordinator show each other new certificates.
   ASSERT_TRUE(service->AddWorker(Worker()).ok());
   EXPECT_EQ(AwaitWorkers(address, Caller(), 3), 3) << service->Logs();
   const JobEnd last = jobs.Stop();
   EXPECT_EQ(last.verdict, Verdict::kRight) << last.status << last.what;
 }
 
-// Writes in place like a copy, which empties the file first.
 void CopyInto(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::trunc) << text;
 }
@@ -220,7 +215,6 @@ TEST_F(Tls, BrieflyInvalidFilesEndNoProcess) {
   const std::vector<std::string> certs = {service_.cert, worker_.cert};
   std::map<std::string, std::string> right;
   for (const std::string& path : certs) right[path] = FileText(path);
-  // Longer than the interval between two looks.
   const auto while_they_are = [&](const auto& wrong) {
     for (const std::string& path : certs) wrong(path);
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));

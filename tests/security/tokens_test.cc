@@ -46,7 +46,6 @@ class Tokens : public TlsFixture {
     std::filesystem::rename(folder_ / "tokens.new", folder_ / "tokens");
   }
 
-  // Callers use TLS; workers are spawned.
   void Start() {
     auto service = StartSecured(
         {.arguments = {"--tls-cert=" + service_.cert, "--tls-key=" + service_.key,
@@ -89,7 +88,6 @@ class Tokens : public TlsFixture {
 
 using wire::ReasonOf;
 
-// A job that waits for its rows until it is cancelled.
 class OpenJob {
  public:
   OpenJob(const std::shared_ptr<grpc::Channel>& channel, const std::string& id, int64_t tokens)
@@ -248,7 +246,6 @@ TEST_F(Tokens, AreReplacedUnderLoad) {
   EXPECT_THAT(JobsSeenBy("lab-anew"), ::testing::Contains("lab/runs"));
   Write("");
   EXPECT_TRUE(await(next, false)) << "an empty file admits no caller";
-  // These jobs began after that.
   const JobEnd last = jobs.Stop();
   EXPECT_TRUE(last.verdict == Verdict::kRight || last.reason == "AUTH_TOKEN") << last.status;
 }

@@ -60,7 +60,6 @@ class Turns : public TlsFixture {
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
   }
-  // Connects from an address of the loopback network.
   Stub From(const char* host) const {
     const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address = {};

@@ -35,7 +35,6 @@ class BadInput : public ::testing::Test {
     delete cluster_;
   }
 
-  // The next job is right after every test.
   void TearDown() override {
     const JobSpec spec = SmallSpec();
     const auto result = AttendRaw(*stub_, spec, RandomInputs(spec, 1), 10, 1);
@@ -111,7 +110,6 @@ TEST_F(BadInput, BytesThatAreNoMessage) {
     EXPECT_FALSE(stream->Read(&response));
     EXPECT_EQ(wire::ReasonOf(wire::FromGrpc(stream->Finish())), "INVALID_OPEN");
   }
-  // Every method with one message each way gets the bytes.
   for (const auto* file :
        {v1::PlanRequest::descriptor()->file(), v1::GetModelRequest::descriptor()->file()}) {
     const auto* const service = file->service(0);

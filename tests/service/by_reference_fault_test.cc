@@ -46,7 +46,6 @@ class ByReferenceFault : public ByReferenceTest {
 
   void KeepOld() { std::ofstream(Path(v1::TENSOR_OUT)) << kOld; }
 
-  // The old output is unchanged, and no other file is left.
   void ExpectOld() {
     EXPECT_TRUE(Await([this] { return Stray().empty(); }));
     EXPECT_EQ(FileText(Path(v1::TENSOR_OUT)), kOld);
@@ -83,7 +82,6 @@ class ByReferenceFault : public ByReferenceTest {
 INSTANTIATE_TEST_SUITE_P(Places, ByReferenceFault, ::testing::Values(WorkerPlace::kLocal),
                          [](const auto& info) { return PlaceName(info.param); });
 
-// A file system in memory until the test ends.
 class SmallDisk {
  public:
   static absl::Status Mount(const std::string& path, int64_t bytes) {
@@ -97,7 +95,6 @@ class SmallDisk {
   explicit SmallDisk(std::string path) : path_(std::move(path)) {}
   ~SmallDisk() { umount2(path_.c_str(), MNT_DETACH); }
 
-  // Leaves this many bytes free.
   void Fill(int64_t bytes) const {
     struct statvfs system = {};
     ASSERT_EQ(statvfs(path_.c_str(), &system), 0);

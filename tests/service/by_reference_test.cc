@@ -1,4 +1,3 @@
-// Jobs by reference: the workers read and write files, and the service carries no rows.
 #include "client/cpp/by_reference.h"
 
 #include <cmath>

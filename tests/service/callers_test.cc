@@ -167,7 +167,6 @@ class EagerCalls {
   std::vector<std::thread> writers_;
 };
 
-// Resident bytes once they have risen by less than a MiB in a second.
 int64_t SettledBytes(pid_t pid) {
   int64_t settled = MemoryOf(pid).resident();
   for (int quiet = 0; quiet < 10; ++quiet) {

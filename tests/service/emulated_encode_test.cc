@@ -8,13 +8,12 @@ namespace {
 TEST(ServiceEncodeOnGpu, EveryCaseOfFewTiles) {
   const std::string models = "--model-dir=" + ModelsOfCases();
   const auto cluster =
-      Cluster::Start(
-          {.workers = 1,
-           .place = WorkerPlace::kBeside,
-           // A layer takes seconds under emulation, and tens of seconds on a busy machine.
-           .arguments = {models, "--stall-timeout=300"},
-           .worker_arguments = {models, "--device=cuda:0", "--model-memory=64MiB"},
-           .last_worker = HILBERT_RING_EMULATED_WORKER})
+      Cluster::Start({.workers = 1,
+                      .place = WorkerPlace::kBeside,
+                      // A layer takes tens of seconds on a busy machine.
+                      .arguments = {models, "--stall-timeout=300"},
+                      .worker_arguments = {models, "--device=cuda:0", "--model-memory=64MiB"},
+                      .last_worker = HILBERT_RING_EMULATED_WORKER})
           .value();
   for (const std::string& name : EncoderCaseNames()) {
     // Its 1,500 tiles take long under emulation.
@@ -25,7 +24,6 @@ TEST(ServiceEncodeOnGpu, EveryCaseOfFewTiles) {
       EncodeRaw(cluster->Channel(), SpecOf(golden.name, golden.slide_tiles, v1::POOLING_MEAN),
                 InputsOf(golden));
   ASSERT_TRUE(result.ok()) << result.status();
-  // Memory is as predicted, and the report names the kernel.
   const v1::WorkerReport& worker = result->report.workers(0);
   EXPECT_THAT(worker.device(), ::testing::HasSubstr("Emulated GPU"));
   EXPECT_THAT(worker.kernel(), ::testing::StartsWith("cuda/"));

@@ -23,7 +23,6 @@ EncodeInputs InputsOf(const EncoderCase& golden) {
 
 namespace {
 
-// Requests all states, like the published code.
 void SetAllStates(const EncoderCase& golden, v1::EncodeSpec& spec) {
   const int64_t states = std::ssize(golden.states) / std::ssize(golden.out);
   for (int64_t state = 0; state < states; ++state) spec.add_states(state);
@@ -84,7 +83,6 @@ void CheckBFloat16(const Cluster& cluster, const EncoderCase& golden) {
             "");
 }
 
-// Compares the last layer's map by head, with pooled slides.
 void CheckMap(const Cluster& cluster, const EncoderCase& golden) {
   if (golden.attention_map.empty()) return;
   const int64_t layers = std::ssize(golden.states) / std::ssize(golden.out) - 1;

@@ -19,7 +19,6 @@ namespace {
 constexpr char kModel[] = "slide_three_layers";
 constexpr int64_t kTiles = 100'000, kMostTiles = 3'200'000;
 
-// A folder with one model, of which a test may make another version.
 class EncodeCourse : public ::testing::Test {
  protected:
   void SetUp() override { CopyTo(models_); }
@@ -28,7 +27,6 @@ class EncodeCourse : public ::testing::Test {
     std::filesystem::copy(golden_.folder, models / kModel);
   }
 
-  // Changes the file's last weight.
   static void ChangeWeights(const TestFolder& models) {
     const std::string file = models / absl::StrCat(kModel, "/model.safetensors");
     std::string text = FileText(file);

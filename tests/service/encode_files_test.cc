@@ -1,4 +1,3 @@
-// Encoders by reference: the bits of every golden case equal those of its rows sent as chunks.
 #include "tests/service/encode_files.h"
 
 #include <string>

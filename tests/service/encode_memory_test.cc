@@ -1,5 +1,3 @@
-// Memory of an encoder's job through the real service: each worker's is as planned and shrinks with
-// more workers; a host holds weights once.
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,7 +90,6 @@ class EncodeMemory : public ::testing::Test {
         .value();
   }
 
-  // Runs a job of mean pooling.
   static v1::Report Encode(const Cluster& cluster, int64_t tiles) {
     return EncodeRaw(cluster.Channel(), SpecOf("large", {tiles}, v1::POOLING_MEAN),
                      RandomTiles(tiles))
@@ -100,8 +97,7 @@ class EncodeMemory : public ::testing::Test {
         .report;
   }
 
-  // Bytes that loading the weights adds to all processes together; no earlier job has left them
-  // memory.
+  // Bytes that loading the weights adds to all processes; no earlier job has left them memory.
   int64_t BytesOfLoading(int workers) const {
     const auto cluster = Start(workers, "--warm-up=false");
     const int64_t idle = BytesOf(*cluster);

@@ -1,4 +1,3 @@
-// Encoders through the real service: every golden case with one worker and several, and refusals.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -63,7 +62,6 @@ TEST(ServiceEncodeTrace, EveryWorkerReportsEveryLayer) {
   }
 }
 
-// A folder of models that the test owns.
 class ServiceEncodeErrors : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,3 @@
-// Check and Watch of grpc.health.v1 on every port, of the port and of its service.
 #include <signal.h>
 
 #include <chrono>
@@ -48,7 +47,6 @@ std::string BytesOf(const grpc::ByteBuffer& buffer) {
   return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
 }
 
-// Returns the status, or the error's code as text.
 std::string Check(const std::string& address, const std::string& service) {
   const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
   const RpcMethod method("/grpc.health.v1.Health/Check", RpcMethod::NORMAL_RPC);
@@ -69,7 +67,6 @@ class Watch {
         channel_.get(), method_, &context_, RequestFor(service)));
   }
 
-  // Waits for another status than the last; "end" at the call's end.
   std::string Next() {
     grpc::ByteBuffer response;
     while (reader_->Read(&response)) {

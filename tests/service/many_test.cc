@@ -1,4 +1,3 @@
-// Many small jobs in few calls, each against its own expectation.
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -16,7 +15,6 @@
 namespace hilbert_ring::testing {
 namespace {
 
-// A float32 job with memory for its results.
 struct ExpectedJob {
   explicit ExpectedJob(const JobSpec& spec_, uint64_t seed = 1) : spec(spec_) {
     inputs = RandomInputs(spec, seed);
@@ -42,7 +40,6 @@ struct ExpectedJob {
     return job;
   }
 
-  // Returns the mismatch, or nothing.
   std::string Wrong() const {
     const auto expected = ExpectRows(spec, inputs);
     if (!expected.ok()) return std::string(expected.status().message());
@@ -85,7 +82,6 @@ class Many : public ::testing::Test {
   const std::unique_ptr<Cluster> cluster_ = Cluster::Start({.workers = 2}).value();
 };
 
-// The service's limit applies to each job alone.
 TEST(ManyOfALimit, JobsThatExceedItTogetherAreComputedApart) {
   const auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-tokens=50"}}).value();
   std::vector<ExpectedJob> jobs;

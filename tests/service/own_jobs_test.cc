@@ -1,4 +1,3 @@
-// A caller's job, listed and cancelled while it runs.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -34,7 +33,6 @@ absl::Status Cancel(v1::AttentionService::Stub& stub, const std::string& job_id)
   return wire::FromGrpc(stub.CancelJob(&context, request, &response));
 }
 
-// Sends all rows, and reads until compute has begun.
 void Compute(RawCall& call, const JobSpec& spec) {
   constexpr int64_t kRows = 20'000;
   const EngineInputs inputs = RandomInputs(spec, 1);

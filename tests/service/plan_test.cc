@@ -1,4 +1,3 @@
-// Limits of plans that take long.
 #include <unistd.h>
 
 #include <algorithm>

@@ -42,7 +42,6 @@ class ProcessEnd : public ::testing::Test {
     return program.ok() ? *std::move(program) : nullptr;
   }
 
-  // Returns once the coordinator and its worker are ready.
   std::unique_ptr<Program> StartService(const char* streams) const {
     const int port = FreePort();
     auto coordinator = Start(
@@ -67,7 +66,6 @@ TEST_F(ProcessEnd, TheServiceEndsWithoutExitHandlers) {
   const auto coordinator = StartService("");
   coordinator->Signal(SIGTERM);
   EXPECT_EQ(End(*coordinator), "exit status 0");
-  // Both processes have logged.
   EXPECT_THAT(Said(), HasSubstr("coordinator["));
   EXPECT_THAT(Said(), HasSubstr("worker["));
   EXPECT_THAT(Said(), Not(HasSubstr(kSaid)));

@@ -42,7 +42,6 @@ std::vector<v1::Chunk> AllChunks(const JobSpec& spec, const EngineInputs& inputs
   return coords;
 }
 
-// Places an output chunk; every row must come once.
 absl::Status Place(const JobSpec& spec, const v1::OutputChunk& chunk, EngineResult& result) {
   if (wire::Crc32c(chunk.payload()) != chunk.crc32c())
     return absl::DataLossError("output checksum");

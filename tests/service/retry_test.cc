@@ -1,4 +1,3 @@
-// Tiles that were lost with a worker, through the client library: the service requests them again.
 #include <signal.h>
 
 #include <algorithm>

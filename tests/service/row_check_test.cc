@@ -1,4 +1,3 @@
-// Rows computed again (--check-rows): inputs that are not finite are no worker's fault.
 #include <limits>
 
 #include "gtest/gtest.h"

@@ -1,4 +1,3 @@
-// Several jobs at once: side by side, and while a worker drains.
 #include <signal.h>
 
 #include <algorithm>
@@ -59,7 +58,6 @@ TEST(Schedule, AWorkerThatDrainsEndsItsJobAndTakesNoOther) {
   EXPECT_TRUE(Await([&] { return alive() < 2; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(alive(), 1);
-  // The job runs on a new worker.
   EXPECT_TRUE(Await([&] {
     const auto described = cluster->Describe().value();
     return std::any_of(described.workers().begin(), described.workers().end(),

@@ -1,4 +1,3 @@
-// Jobs through shared memory: the service's data root lies in memory.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,7 +36,6 @@ class SharedMemoryTest : public ByReferenceTest {
     if (!room.ok()) GTEST_SKIP() << room;
     in_memory_ = "/dev/shm/hilbert-ring-test-" + std::to_string(getpid());
     std::filesystem::create_directories(in_memory_);
-    // Start makes the root here.
     std::filesystem::create_directory_symlink(in_memory_, folder_ / "root");
   }
   void TearDown() override {
@@ -55,7 +53,6 @@ class SharedMemoryTest : public ByReferenceTest {
     return names;
   }
 
-  // The scratch folders of this user's clients.
   std::string Users() const {
     return in_memory_ + "/hilbert-ring-scratch-" + std::to_string(geteuid());
   }
@@ -170,7 +167,6 @@ TEST_P(SharedMemoryTest, TheTimeOfWritingCountsAgainstTheDeadline) {
   EXPECT_THAT(Left(), IsEmpty());
 }
 
-// A golden case of an encoder: its tiles, and memory for its results.
 class EncoderJob {
  public:
   EncoderJob(const Cluster& cluster, const std::string& name) : golden(*LoadEncoderCase(name)) {
@@ -188,7 +184,6 @@ class EncoderJob {
   EncoderJob(const EncoderJob&) = delete;
   EncoderJob& operator=(const EncoderJob&) = delete;
 
-  // Returns cleared memory for the job's outputs.
   client::EncodeResults Results() {
     rows.assign(Numbers(inputs.job.RowsShape()), -1);
     map.assign(inputs.job.outputs.attention_map ? Numbers(inputs.job.MapShape()) : 0, -1);
@@ -214,7 +209,6 @@ class EncodeSharedMemoryTest : public SharedMemoryTest {
 INSTANTIATE_TEST_SUITE_P(Places, EncodeSharedMemoryTest, ::testing::Values(WorkerPlace::kLocal),
                          [](const auto& info) { return PlaceName(info.param); });
 
-// Requests pooled vectors and a map if the case has them, else all states.
 EncoderOutputs OutputsOf(const EncoderJob& job) {
   const int64_t layers = job.inputs.job.config.layers;
   if (!job.golden.attention_map.empty()) {

@@ -24,7 +24,6 @@ using ::testing::HasSubstr;
 // The job is cheap to compute; its outputs, 64 MiB, exceed the transport's buffers.
 JobSpec LargeOutputs() { return PlainSpec({.tokens = 131'072, .dim = 64, .segment = 64}); }
 
-// Sends all rows.
 void Send(RawCall& call) {
   std::atomic<int64_t> sent = 0;
   ASSERT_TRUE(call.Open(LargeOutputs(), false) && call.AwaitAdmitted());

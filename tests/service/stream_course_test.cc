@@ -1,4 +1,3 @@
-// The memory of streams without end, the rows that they accept, and their refusals.
 #include <algorithm>
 #include <atomic>
 #include <string>

@@ -90,7 +90,6 @@ TEST(StreamLoss, ItIsListedAndCancelledAsAJob) {
   EXPECT_TRUE(stub->CancelJob(&context, request, &cancelled).ok());
   EXPECT_EQ(wire::ReasonOf(call.Finish()), "CANCELLED_BY_CALLER");
   ExpectFree(*cluster);
-  // Both streams count the tokens of their epochs.
   EXPECT_EQ(cluster->Metric("hilbert_ring_tokens_total").value_or(-1), 256 + 1000);
 }
 

@@ -1,9 +1,7 @@
-// Streams without end compared with the same rows as one job.
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_rows.h"
 #include "tests/service/stream_call.h"
@@ -13,8 +11,6 @@
 
 namespace hilbert_ring::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 struct Case {
   std::string name;

@@ -101,7 +101,6 @@ class Outcome {
   std::map<std::string, int> others_;
 };
 
-// Calls once and never retries.
 void CallOnce(v1::AttentionService::Stub& stub, const FaultJob& job, Outcome& outcome) {
   const Clock::time_point start = Clock::now();
   RawCall call(stub, kCallLimit);
@@ -156,7 +155,6 @@ class Driver {
     return outcome.done() / passed;
   }
 
-  // Begins `rate` calls a second. Returns jobs done per second.
   double Overloaded(double rate, double seconds, uint64_t seed) {
     Outcome outcome;
     std::atomic<int64_t> next = 0;
@@ -209,7 +207,6 @@ class Driver {
   int wrong_ = 0;
 };
 
-// The peaks of the processes' memory.
 class PeakWatch {
  public:
   explicit PeakWatch(Cluster& cluster)
@@ -230,7 +227,6 @@ class PeakWatch {
     });
   }
 
-  // Returns the errors, or nothing.
   std::string Stop() {
     thread_ = {};
     std::printf("  most memory: coordinator %.1f MiB, a worker %.1f MiB\n",

@@ -1,5 +1,5 @@
-// Runs jobs of all kinds and sizes, some of them cancelled, from several callers at once, for the
-// given time. Fails if a result is wrong, a call ends in an unexpected error, or a process grows.
+// Jobs of all kinds and sizes, some of them cancelled, from several callers at once. Fails if a
+// result is wrong, a call ends in an unexpected error, or a process grows.
 //
 //   soak --seconds=1800 --workers=2 --callers=4 --remote=false --seed=1
 #include <CLI/CLI.hpp>
@@ -46,15 +46,13 @@ constexpr double kMostBytes = 8 * kMiB;
 constexpr int kMostDescriptors = 6, kMostThreads = 6;
 constexpr size_t kCompared = 5;  // samples; their median counts
 
-// Resident memory, descriptors and threads of processes over a long run, sampled while they idle.
 class Growth {
  public:
   explicit Growth(Cluster& cluster);
 
-  // Takes a sample `seconds` into the run. An ended process is a failure.
+  // An ended process is a failure.
   void Sample(double seconds);
 
-  // Prints a line for each sample.
   void Print() const;
 
   // Returns each growth from the samples after `first_part` seconds to the last ones by more than 2
@@ -163,7 +161,7 @@ std::string Growth::Failures(double first_part) const {
   return failures;
 }
 
-// Counts how calls ended. Thread-safe.
+// Thread-safe.
 class Calls {
  public:
   void Count(const std::string& end) {
@@ -205,7 +203,6 @@ void CheckEnd(const FaultJob& job, const JobEnd& end, Calls& calls) {
   }
 }
 
-// Cancels, or runs past its deadline, at a random moment.
 void CallAndLeave(const std::string& address, const FaultJob& job, std::mt19937_64& random,
                   Calls& calls) {
   const auto after = std::chrono::duration<double>(
@@ -274,7 +271,6 @@ int Soak(const SoakOptions& options) {
   Growth growth(cluster);
   // 60 samples of a long run: at most a fifth of the time is idle.
   const double interval = std::max(6.0, options.seconds / 60);
-  // five of thirty minutes
   const double first_part = options.seconds / 6;
   const Clock::time_point start = Clock::now();
   const auto passed = [start] {

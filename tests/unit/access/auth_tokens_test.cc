@@ -25,7 +25,6 @@ constexpr char kSecret[] = "s3cret-of-the-lab-0123456789";
 
 class AuthTokensTest : public ::testing::Test {
  protected:
-  // Replaces the file by rename, as people do.
   void Write(const std::string& text) {
     std::ofstream(path_ + ".new") << text;
     std::filesystem::rename(path_ + ".new", path_);
@@ -119,7 +118,6 @@ TEST_F(AuthTokensTest, TheFileIsReadAgain) {
   tokens_->Look();
   EXPECT_EQ(NameFor(first), "");
   EXPECT_EQ(NameFor(second), "lab");
-  // A wrong or missing file changes nothing.
   Write("{\"name\": \"lab\"}\n");
   tokens_->Look();
   EXPECT_EQ(NameFor(second), "lab");

@@ -7,7 +7,6 @@
 namespace hilbert_ring {
 namespace {
 
-// The exit status of the test's child process.
 enum Seen { kHeld = 0, kReusable = 1, kUsable = 2, kTouched = 3 };
 
 Seen SeenWithout(int first, int last) {

@@ -104,7 +104,6 @@ TEST_F(DataRootTest, TheListHoldsUnfinishedOutputsAlone) {
   }
 }
 
-// A killed process leaves its outputs behind.
 void DieWithOutputs(const std::string& folder) {
   const pid_t child = fork();
   if (child == 0) {
@@ -165,7 +164,6 @@ TEST_F(DataRootTest, AMarkIsLockedThoughOthersLookAtIt) {
   }
 }
 
-// Drops root's rights.
 class AsNobody {
  public:
   AsNobody() : was_(geteuid()) {
@@ -215,7 +213,6 @@ TEST_F(DataRootTest, AnOutputThatCannotBeRemovedIsRemovedLater) {
   EXPECT_THAT(Names(), ::testing::IsEmpty());
 }
 
-// Only names of unfinished outputs are removed.
 TEST_F(DataRootTest, AMarkRemovesNoFilesOfCallers) {
   std::ofstream(folder_ / "precious") << "a caller's";
   std::ofstream(folder_ / ".hilbert-ring-0123.root") << "word\nprecious\n../precious\n";

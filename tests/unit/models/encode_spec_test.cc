@@ -34,7 +34,6 @@ class EncodeSpecTest : public ::testing::Test {
     spec_.add_slide_tiles(3);
   }
 
-  // The message of the refusal, or empty.
   std::string Refusal(absl::StatusCode code) const {
     const absl::Status status =
         DecodeEncodeSpec(spec_, TwoLayers(), {.max_tokens = 100, .max_sequences = 10}).status();

@@ -1,4 +1,3 @@
-// Names that callers may use, and folders that operators may leave, in a folder of models.
 #include "server/models/model_catalog.h"
 
 #include <chrono>
@@ -101,7 +100,6 @@ TEST_F(ModelCatalogTest, AFolderWithAnInvalidNameIsLogged) {
 
 class ModelVersions : public ModelCatalogTest {
  protected:
-  // Replaces a model by that of a golden case.
   void Install(const std::string& name, const std::string& golden) const {
     const std::string from = testing::LoadEncoderCase(golden).value().folder;
     const std::string whole = folder_ / "whole";

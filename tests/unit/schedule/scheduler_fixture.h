@@ -1,4 +1,3 @@
-// A scheduler over members that the test chooses, by a clock that it may take over.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +53,6 @@ class SchedulerTest : public ::testing::Test {
     return *std::move(place);
   }
 
-  // The job's current grant.
   static std::optional<Grant> Now(Scheduler::Place& place) {
     const JobStop stop;
     auto grant = place.Await(stop, Deadline::min(), kSilent);

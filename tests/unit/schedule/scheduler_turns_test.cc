@@ -1,4 +1,3 @@
-// The order of turns over time.
 #include <algorithm>
 #include <list>
 #include <map>
@@ -39,7 +38,6 @@ class SchedulerTurnsTest : public SchedulerTest {
       waiting_[caller].push_back(Enter(caller, {{1, seconds, 10}}));
     }
   }
-  // The callers of the next jobs on one worker in order; each job ends at once.
   std::string Serve(int jobs) {
     std::string order;
     for (size_t before = 0; jobs-- > 0; before = order.size()) {

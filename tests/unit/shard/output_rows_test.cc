@@ -11,7 +11,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Expects every token once, with its row, except delivered ones.
 void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_slots = {}) {
   const auto plan = MakePlan(spec, workers);
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -33,7 +33,6 @@ void ExpectRefused(const absl::StatusOr<Epochs>& epochs, const wire::Reason& rea
   EXPECT_THAT(std::string(epochs.status().message()), HasSubstr(message));
 }
 
-// The rows of each epoch of a complete stream.
 std::vector<int64_t> Cut(const Epochs& epochs, int64_t rows) {
   std::vector<int64_t> cut;
   for (int64_t begin = 0; begin < rows; begin += cut.back()) {

@@ -28,7 +28,6 @@ Epochs EpochsOf(Tail tail = Tail::kMask) {
   return Epochs::Make(spec, {.asked = kEpochTokens, .most_bytes = 1 << 20}).value();
 }
 
-// Each row has one byte throughout.
 std::string RowsFrom(v1::Tensor tensor, int64_t first, int64_t rows) {
   std::string bytes;
   for (int64_t row = first; row < first + rows; ++row) {
