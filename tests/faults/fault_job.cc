@@ -109,10 +109,10 @@ absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerByDefinition(const JobS
   return std::make_shared<ByDefinition>(spec, *std::move(expected));
 }
 
-// For jobs too long for the definition: every row of OUT and LSE has the bits of the undisturbed
-// result or of another ring's, which merges partial results in another order. Fails if rows drawn
-// from the undisturbed result differ from the definition. other_rings: numbers of workers, the
-// likeliest first.
+// The answer of jobs too long for the definition. Every row of OUT and LSE has the bits of the
+// undisturbed result or of another ring's, which merges partial results in another order. Fails if
+// rows drawn from the undisturbed result differ from the definition. other_rings: numbers of
+// workers, the likeliest first.
 absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerOfRings(const JobSpec& spec,
                                                                  EngineInputs inputs,
                                                                  EngineResult undisturbed,

@@ -4,8 +4,7 @@
 //   FaultRig rig({.workers = 3});
 //   for (int round = 0; round < rounds; ++round) {
 //     ASSERT_EQ(rig.BeginRound(random), "");
-//     const FaultJob& job = rig.job();
-//     ...  // the job, and a fault
+//     Run(rig.job());
 //     EXPECT_EQ(rig.EndRound(random), "");
 //   }
 #pragma once

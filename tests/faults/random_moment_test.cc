@@ -138,12 +138,9 @@ class RandomMoment : public ByReferenceTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Places, RandomMoment, ::testing::Values(WorkerPlace::kBeside),
-                         [](const auto& info) { return PlaceName(info.param); });
-
 // Each worker has whole segments: the bits do not depend on the number of workers.
-TEST_P(RandomMoment, OfJobsByReference) {
-  Start();
+TEST_F(RandomMoment, OfJobsByReference) {
+  Start({}, WorkerPlace::kBeside);
   if (HasFatalFailure()) return;
   const JobSpec spec = PlainSpec({.tokens = 16'000, .heads = 4, .dim = 64, .segment = 4'000});
   const v1::Open open = Write(spec, RandomInputs(spec, 1));
@@ -188,8 +185,8 @@ TEST_P(RandomMoment, OfJobsByReference) {
   Rounds("random moments of jobs by reference", 21'000, work, command, left);
 }
 
-TEST_P(RandomMoment, OfStreams) {
-  Start();
+TEST_F(RandomMoment, OfStreams) {
+  Start({}, WorkerPlace::kBeside);
   if (HasFatalFailure()) return;
   const JobSpec job = PlainSpec({.tokens = 40'000, .segment = 128});
   const JobSpec stream = StreamOf(job);

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "gmock/gmock.h"
-#include "tests/service/encode_files.h"
+#include "tests/support/await.h"
 #include "tests/support/metrics_page.h"
 #include "wire/codec.h"
 #include "wire/npy_header.h"
@@ -45,11 +45,20 @@ RowBytes RowBytesOf(const Cluster& cluster) {
           .sent = bytes("hilbert_ring_sent_bytes_total")};
 }
 
-void ByReferenceTest::Start(std::vector<std::string> arguments) {
+bool AwaitDataRoot(const Cluster& cluster, int workers) {
+  const auto stub = cluster.Stub();
+  return Await([&] {
+    grpc::ClientContext context;
+    v1::GetDataRootResponse root;
+    return stub->GetDataRoot(&context, {}, &root).ok() && root.workers() == workers;
+  });
+}
+
+void ByReferenceTest::Start(std::vector<std::string> arguments, WorkerPlace place) {
   std::filesystem::create_directories(folder_ / "root/in");
   arguments.push_back("--data-root=" + (folder_ / "root"));
   cluster_ = Cluster::Start({.workers = kWorkers,
-                             .place = GetParam(),
+                             .place = place,
                              .arguments = std::move(arguments),
                              .worker_arguments = {"--data-root=" + (folder_ / "root")}})
                  .value();

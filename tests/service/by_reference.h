@@ -24,10 +24,13 @@ struct RowBytes {
 };
 RowBytes RowBytesOf(const Cluster& cluster);
 
-class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
+// Waits until so many workers see the data root's mark; false at the limit.
+bool AwaitDataRoot(const Cluster& cluster, int workers);
+
+class ByReferenceTest : public ::testing::Test {
  protected:
   // The root lies in `folder_`; the workers see it too.
-  void Start(std::vector<std::string> arguments = {});
+  void Start(std::vector<std::string> arguments = {}, WorkerPlace place = WorkerPlace::kLocal);
 
   static std::vector<int64_t> ShapeOf(const JobSpec& spec, v1::Tensor tensor);
   static std::string NameOf(v1::Tensor tensor);  // relative to the root

@@ -79,9 +79,6 @@ class ByReferenceFault : public ByReferenceTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Places, ByReferenceFault, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
 class SmallDisk {
  public:
   static absl::Status Mount(const std::string& path, int64_t bytes) {
@@ -112,7 +109,7 @@ class SmallDisk {
 };
 
 // There is room for each output but not for both: the error comes while they are written.
-TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
+TEST_F(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
   const absl::Status mounted = SmallDisk::Mount(folder_ / "root", 64 << 20);
   if (!mounted.ok()) GTEST_SKIP() << "a file system of one's own needs rights: " << mounted;
   const SmallDisk disk(folder_ / "root");
@@ -141,7 +138,7 @@ TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
 }
 
 // The process has a limit like `ulimit -f`.
-TEST_P(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
+TEST_F(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
   rlimit before = {};
   getrlimit(RLIMIT_FSIZE, &before);
   const rlimit limit = {.rlim_cur = 8 << 20, .rlim_max = before.rlim_max};
@@ -157,7 +154,7 @@ TEST_P(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
   ExpectNextJob();
 }
 
-TEST_P(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
+TEST_F(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
   Start();
   const JobSpec spec = PlainSpec();
   const v1::Open open = Write(spec, RandomInputs(spec, 1));
@@ -173,7 +170,7 @@ TEST_P(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
 }
 
 // The changed file is an input, then an unfinished output.
-TEST_P(ByReferenceFault, FilesThatChangeDuringAJob) {
+TEST_F(ByReferenceFault, FilesThatChangeDuringAJob) {
   Start();
   const JobSpec spec = LongSpec();
   const EngineInputs inputs = RandomInputs(spec, 1);

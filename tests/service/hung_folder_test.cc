@@ -18,10 +18,7 @@ namespace {
 
 class HungFolderTest : public ByReferenceTest {};
 
-INSTANTIATE_TEST_SUITE_P(Places, HungFolderTest, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-TEST_P(HungFolderTest, HoldsOnlyTheJobsWithFilesThere) {
+TEST_F(HungFolderTest, HoldsOnlyTheJobsWithFilesThere) {
   std::filesystem::create_directories(folder_ / "root/hung");
   if (const auto probe = HungFolder::Mount(folder_ / "root/hung"); !probe.ok()) {
     GTEST_SKIP() << probe.status();
@@ -54,7 +51,7 @@ TEST_P(HungFolderTest, HoldsOnlyTheJobsWithFilesThere) {
   EXPECT_TRUE(cluster_->Stop().ok());
 }
 
-TEST_P(HungFolderTest, DelaysAStopToItsLimitAtMost) {
+TEST_F(HungFolderTest, DelaysAStopToItsLimitAtMost) {
   std::filesystem::create_directories(folder_ / "root/hung");
   Start({"--exit-timeout=0.1"});
   const JobSpec spec = PlainSpec();

@@ -59,9 +59,6 @@ class SharedMemoryTest : public ByReferenceTest {
 
   std::string in_memory_;
 };
-INSTANTIATE_TEST_SUITE_P(Places, SharedMemoryTest, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
 std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 // The tensors must outlive the result.
@@ -81,7 +78,7 @@ struct Outputs {
   std::vector<std::byte> out, lse;
 };
 
-TEST_P(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
+TEST_F(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
   Start();
   JobSpec spec = PlainSpec({.tokens = 3000, .heads = 4, .dim = 16, .segment = 512});
   for (const bool coordinates : {false, true}) {
@@ -116,7 +113,7 @@ TEST_P(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheServic
   }
 }
 
-TEST_P(SharedMemoryTest, AKilledClientsFilesAreRemovedAndALivingOnesStay) {
+TEST_F(SharedMemoryTest, AKilledClientsFilesAreRemovedAndALivingOnesStay) {
   const std::string users = Users();
   std::filesystem::create_directories(users + "/0123456789abcdef");
   std::ofstream(users + "/0123456789abcdef/q") << "rows";
@@ -134,7 +131,7 @@ TEST_P(SharedMemoryTest, AKilledClientsFilesAreRemovedAndALivingOnesStay) {
   EXPECT_THAT(Left(), IsEmpty());
 }
 
-TEST_P(SharedMemoryTest, OutputsOfAnotherSizeAreRefused) {
+TEST_F(SharedMemoryTest, OutputsOfAnotherSizeAreRefused) {
   const JobSpec spec = PlainSpec();
   auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
   const client::AttendInputs inputs = InputsOf(spec, tensors);
@@ -148,7 +145,7 @@ TEST_P(SharedMemoryTest, OutputsOfAnotherSizeAreRefused) {
   }
 }
 
-TEST_P(SharedMemoryTest, TheTimeOfWritingCountsAgainstTheDeadline) {
+TEST_F(SharedMemoryTest, TheTimeOfWritingCountsAgainstTheDeadline) {
   Start();
   JobSpec spec = PlainSpec();
   spec.ordering = Ordering{.coordinate_axes = 2};
@@ -206,9 +203,6 @@ class EncodeSharedMemoryTest : public SharedMemoryTest {
  protected:
   void StartWithModels() { Start({"--model-dir=" + ModelsOfCases()}); }
 };
-INSTANTIATE_TEST_SUITE_P(Places, EncodeSharedMemoryTest, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
 EncoderOutputs OutputsOf(const EncoderJob& job) {
   const int64_t layers = job.inputs.job.config.layers;
   if (!job.golden.attention_map.empty()) {
@@ -221,7 +215,7 @@ EncoderOutputs OutputsOf(const EncoderJob& job) {
   return outputs;
 }
 
-TEST_P(EncodeSharedMemoryTest, EveryCaseHasTheBitsOfItsSentRowsAndNoRowPassesTheService) {
+TEST_F(EncodeSharedMemoryTest, EveryCaseHasTheBitsOfItsSentRowsAndNoRowPassesTheService) {
   StartWithModels();
   int64_t pooled = 0;
   for (const std::string& name : EncoderCaseNames()) {
@@ -250,7 +244,7 @@ TEST_P(EncodeSharedMemoryTest, EveryCaseHasTheBitsOfItsSentRowsAndNoRowPassesThe
   EXPECT_GT(pooled, 0);
 }
 
-TEST_P(EncodeSharedMemoryTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
+TEST_F(EncodeSharedMemoryTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
   StartWithModels();
   EncoderJob job(*cluster_, "slide_small");
   const std::string moved = in_memory_ + "/moved";

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -136,6 +137,37 @@ TEST_F(NamedFilesTest, ARawOutputIsTheTensor) {
   raw.set_shape(1, 2);
   raw.set_offset(8);
   EXPECT_EQ(reason(), "INVALID_OPEN");
+}
+
+TEST_F(NamedFilesTest, AnInputIsTheTensor) {
+  const std::string whole = testing::FileText(folder_ / "q");
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {whole.substr(0, whole.size() - 1), "rows take"},
+      {"no array", "not a .npy file"},
+      {wire::FormatNpyHeader(wire::NpyType::kFloat32, {{64, 2, 8}}), "(64, 2, 16)"},
+      {wire::FormatNpyHeader(wire::NpyType::kFloat16, {{64, 2, 16}}), "float16"}};
+  for (const auto& [text, message] : wrong) {
+    std::ofstream(folder_ / "q", std::ios::binary) << text;
+    const auto files = NamedFiles::Open(root_.get(), {}, OpenOf(""), *work_);
+    EXPECT_EQ(wire::ReasonOf(files.status()), "FILE_MISSHAPEN");
+    EXPECT_THAT(std::string(files.status().message()), HasSubstr(message));
+  }
+}
+
+TEST_F(NamedFilesTest, EachTensorHasItsPath) {
+  v1::Open missing = OpenOf("");
+  missing.mutable_files()->DeleteSubrange(0, 1);
+  v1::Open twice = OpenOf("");
+  v1::TensorFile lse = twice.files(3);
+  lse.set_tensor(v1::TENSOR_LSE);
+  *twice.add_files() = lse;
+  twice.set_want_lse(true);
+  for (const auto& [open, message] :
+       {std::pair(missing, "Q is missing"), std::pair(twice, "two outputs are out")}) {
+    const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
+    EXPECT_EQ(wire::ReasonOf(files.status()), "INVALID_OPEN");
+    EXPECT_THAT(std::string(files.status().message()), HasSubstr(message));
+  }
 }
 
 TEST_F(NamedFilesTest, AnOutputIsNoInput) {
