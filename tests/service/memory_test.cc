@@ -37,7 +37,7 @@ class Memory : public ::testing::Test {
   }
 };
 
-TEST_F(Memory, WorkersTakeWhatThePlanSays) {
+TEST_F(Memory, WorkersTakeThePlannedMemory) {
   const std::vector<std::vector<Branch>> patterns = {{{2048, 1}, {4096, 2}, {8192, 4}},
                                                      {{2048, 1}, {65536, 64}}};
   for (const std::vector<Branch>& branches : patterns) {

@@ -159,7 +159,7 @@ TEST_F(RingsTest, OfManyRingsTheOnesUsedLastAreKept) {
   EXPECT_THAT(workers_.Take(), ::testing::IsEmpty());
 }
 
-TEST_F(RingsTest, RingsThatJobsHaveAreNotClosedHoweverMany) {
+TEST_F(RingsTest, LeasedRingsAreNeverClosed) {
   std::list<Rings::Lease> leases;
   for (int i = 0; i < 12; ++i) {
     auto lease = rings_.Take({NewMember()}, absl::StrCat("job ", i), stop_);

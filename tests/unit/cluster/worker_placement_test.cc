@@ -13,7 +13,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-TEST(PlaceWorkers, EachHasAGpuOrAShareOfOneOrWhatWasAsked) {
+TEST(PlaceWorkers, EachHasAGpuAShareOrTheGivenDevice) {
   struct Case {
     int workers;
     const char* device;

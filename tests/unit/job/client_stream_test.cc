@@ -117,7 +117,7 @@ TEST_F(ClientStreamTest, AWriteIsDueFromItsStart) {
   EXPECT_TRUE(stream_->stop().why().ok()) << stream_->stop().why();
 }
 
-TEST_F(ClientStreamTest, MessagesThatLeaveWithTheNextOneDo) {
+TEST_F(ClientStreamTest, MessagesMayLeaveWithTheNextOne) {
   Open({.idle = seconds(4), .bytes_per_second = 0}, Through::kSocket);
   using SendMode = ClientStream::SendMode;
   // The transport takes them although the client reads nothing.
@@ -268,7 +268,7 @@ TEST_F(ClientStreamTest, AMessageIsInUseUntilTheTransportTakesIt) {
   EXPECT_TRUE(taken.get().ok());
 }
 
-TEST_F(ClientStreamTest, TheReportWaitsForWhatWasWrittenBefore) {
+TEST_F(ClientStreamTest, TheReportWaitsForEarlierMessages) {
   Open({.idle = seconds(300), .bytes_per_second = 0});
   stream_->Offer(Position(1));
   ended_ = true;

@@ -123,7 +123,7 @@ class EncodeAdmission : public ::testing::Test {
   v1::EncodeSpec spec_;
 };
 
-TEST_F(EncodeAdmission, WhatFitsOneKindOfWorkerIsRefusedByTheOther) {
+TEST_F(EncodeAdmission, AJobMayFitOneKindOfWorkerOnly) {
   EXPECT_GT(SizeOnOne().widened_bytes, 0);
   EXPECT_TRUE(Try(true, Between()).ok()) << Try(true, Between());
   const absl::Status refused = Try(false, Between());

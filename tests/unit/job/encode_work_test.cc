@@ -85,7 +85,7 @@ TEST_F(EncodeWorkTest, WorkersMayReadLargeWeightsFromASlowDisk) {
   EXPECT_EQ(LoadTimeout(wide), std::chrono::seconds(64));
 }
 
-TEST_F(EncodeWorkTest, SumsThatDoNotComeAreAWorkersFault) {
+TEST_F(EncodeWorkTest, MissingSumsAreAWorkersFault) {
   const auto work = Make();
   EXPECT_TRUE(work->TakePooled(0, Sums(*work, 0, 1, 1)).ok());
   EXPECT_TRUE(absl::IsInternal(Send(*work))) << Send(*work);
@@ -100,7 +100,7 @@ TEST_F(EncodeWorkTest, AnotherExecutionBeginsAnew) {
   EXPECT_TRUE(Send(*work).ok());
 }
 
-TEST_F(EncodeWorkTest, RowsAreNotPooledWhereNoneAreWanted) {
+TEST_F(EncodeWorkTest, RowsAreNotPooledUnlessWanted) {
   spec_.set_pooling(v1::POOLING_NONE);
   const auto work = Make();
   EXPECT_TRUE(absl::IsInternal(work->TakePooled(0, v1::PooledSums())));
@@ -129,13 +129,13 @@ TEST_F(EncodeWorkTest, AWorkerNeedsTheVersionAndRoomForIt) {
   EXPECT_EQ(wire::ReasonOf(work->NobodyCan()), wire::reason::kModelNotOnWorkers.name);
 }
 
-TEST_F(EncodeWorkTest, ResultsThatTakeTooMuchHereAreRefused) {
+TEST_F(EncodeWorkTest, ResultsThatExceedTheMemoryAreRefused) {
   const auto work = MakeEncodeWork(spec_, models_, {.max_result_bytes = 100});
   EXPECT_TRUE(absl::IsOutOfRange(work.status())) << work.status();
   EXPECT_THAT(std::string(work.status().message()), HasSubstr("--total-order-memory-limit"));
 }
 
-TEST_F(EncodeWorkTest, ThePlanIsOfTheWholePass) {
+TEST_F(EncodeWorkTest, ThePlanCoversTheWholePass) {
   const auto work = Make();
   const auto one = work->MakePlanner(nullptr)(1);
   const auto three = work->MakePlanner(nullptr)(3);

@@ -46,23 +46,24 @@ class Stall : public ::testing::Test {
  protected:
   void Begin(int64_t step_of_0, int64_t step_of_1) {
     const int64_t steps[] = {step_of_0, step_of_1};
-    Hold says[2];
+    Hold steps_hold[2];
     for (const int i : {0, 1}) {
-      rig_.worker(i).At(Moment::kRowsDone,
-                        Both(says[i].action(), Both(Progress(0.25, steps[i]), holds_[i].action())));
+      rig_.worker(i).At(
+          Moment::kRowsDone,
+          Both(steps_hold[i].action(), Both(Progress(0.25, steps[i]), holds_[i].action())));
     }
     client_ = rig_.Open();
     client_->SendAll();
     ASSERT_TRUE(rig_.AwaitPhase(JobPhase::kComputing));
     for (const int i : {0, 1}) {
-      says[i].Release();
+      steps_hold[i].Release();
       ASSERT_TRUE(Eventually(
           [&] { return rig_.jobs().List("caller").front().fraction() == (i + 1) * 0.125; }));
       rig_.time().Advance(kSeen);
     }
     ASSERT_TRUE(rig_.time().AwaitWait(kLook));
   }
-  void ExpectEnd(int culprit, const std::string& how, bool left_out) {
+  void ExpectEnd(int culprit, const std::string& how, bool excluded) {
     ASSERT_TRUE(rig_.Await(*client_).ok());
     EXPECT_EQ(client_->report().retries(), 1);
     EXPECT_THAT(rig_.lines(),
@@ -70,15 +71,15 @@ class Stall : public ::testing::Test {
                                HasSubstr(rig_.worker(culprit).address() + " was lost"),
                                HasSubstr("made progress for 20000 ms"), HasSubstr(how))));
     for (const int i : {0, 1}) {
-      const std::string rests = rig_.worker(i).address() + " gets no jobs for";
-      const auto said = Contains(HasSubstr(rests));
-      if (left_out && i == culprit) {
-        EXPECT_THAT(rig_.lines(), said);
+      const std::string backs_off = rig_.worker(i).address() + " gets no jobs for";
+      const auto logged = Contains(HasSubstr(backs_off));
+      if (excluded && i == culprit) {
+        EXPECT_THAT(rig_.lines(), logged);
       } else {
-        EXPECT_THAT(rig_.lines(), Not(said));
+        EXPECT_THAT(rig_.lines(), Not(logged));
       }
     }
-    EXPECT_EQ(client_->report().workers_size(), left_out ? 1 : 2);
+    EXPECT_EQ(client_->report().workers_size(), excluded ? 1 : 2);
     EXPECT_EQ(client_->WrongRows(), 0);
   }
 
@@ -147,7 +148,7 @@ TEST(JobClock, AWorkerThatIsNotReadyInTimeIsExcluded) {
   }
 }
 
-TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
+TEST(JobClock, AJobComputesUpToTheJobTimeout) {
   JobRig rig({.settings = {.job_timeout = minutes(10)}});
   Hold hold;
   rig.worker(1).At(Moment::kRowsDone, hold.action());

@@ -177,7 +177,7 @@ TEST_F(NamedFilesTest, AnOutputIsNoInput) {
   EXPECT_THAT(std::string(files.status().message()), HasSubstr("the output out is the input k"));
 }
 
-TEST_F(NamedFilesTest, AnInputThatWasWrittenInPlaceSaysSo) {
+TEST_F(NamedFilesTest, AnInputThatChangedInPlaceIsReported) {
   const v1::Open open = OpenOf("");
   const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
   ASSERT_TRUE(files.ok()) << files.status();

@@ -72,7 +72,7 @@ TEST(ProgressNews, AWorkerWithFilesMayRepeatProgressForTheDisksTime) {
   }
 }
 
-TEST(ProgressNews, OfFilesWordsOfComputeCountWhileItComputes) {
+TEST(ProgressNews, ProgressOfComputeCountsWhileItComputes) {
   ProgressNews news(0);
   news.Begin(kBegun);
   const Clock::time_point later = kBegun + minutes(11);

@@ -42,7 +42,7 @@ TEST(RogueWorkers, AWorkerThatEndsWithoutItsOutputsIsNamed) {
   }
 }
 
-TEST(RogueWorkers, RowsThatAreCorruptOnTheirWayAreNotPassedOn) {
+TEST(RogueWorkers, CorruptRowsAreNotForwarded) {
   JobRig rig({.local = false});
   rig.worker(0).AtEach(Moment::kRowsDone, Write([](v1::RunResponse& response) {
                          v1::OutputChunk& chunk = *response.mutable_output();

@@ -39,7 +39,7 @@ Ran RunWithin(std::chrono::milliseconds limit, const FakeClientOptions& options,
   return {};
 }
 
-TEST(RowsFirst, TheWorkerIsToldOnce) {
+TEST(RowsFirst, TheWorkerGetsOneMessage) {
   const Ran ran = RunWithin(kRowsFollowWithin, kFollows, &FakeWorker::AnswerWhole);
   ASSERT_FALSE(HasFailure());
   JobRig& rig = *ran.rig;
@@ -57,7 +57,7 @@ TEST(RowsFirst, TheWorkerIsToldOnce) {
       << "only the job's thread listens to the worker";
 }
 
-TEST(RowsFirst, NotOnSeveralWorkersNorOnOthersHostsNorOfManyRows) {
+TEST(RowsFirst, OnlySmallJobsOfOneLocalWorker) {
   for (const JobRigOptions& options :
        {JobRigOptions{.workers = 2}, JobRigOptions{.workers = 1, .local = false}}) {
     JobRig rig(options);
@@ -72,7 +72,7 @@ TEST(RowsFirst, NotOnSeveralWorkersNorOnOthersHostsNorOfManyRows) {
   EXPECT_FALSE(rig.worker(0).opens().at(0).rows_there());
 }
 
-TEST(RowsFirst, AClientThatDoesNotSendWhatItSaidWouldFollowIsAdmittedAllTheSame) {
+TEST(RowsFirst, AClientWithoutItsAnnouncedInputIsAdmitted) {
   JobRig rig({.workers = 1});
   auto client = rig.Open(JobRig::Spec(), kFollows);
   ASSERT_TRUE(Eventually([&] { return client->admitted().has_value(); }));

@@ -46,7 +46,7 @@ TEST_P(ServedJobOn, AJobPassesEachPhaseOnce) {
   EXPECT_TRUE(rig.jobs().List("caller").empty());
 }
 
-TEST_P(ServedJobOn, MemoryThatAWorkerTurnsDownIsSentByMessages) {
+TEST_P(ServedJobOn, MemoryThatAWorkerRefusesIsSentByMessages) {
   JobRig rig({.local = GetParam().local});
   rig.worker(1).TurnMemoryDown();
   auto client = rig.Send(JobRig::Spec(GetParam().tokens));

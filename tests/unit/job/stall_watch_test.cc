@@ -55,7 +55,7 @@ TEST(StallWatch, AWorkerWhoseOutputsWaitForTheClientIsNotStalled) {
   EXPECT_TRUE(watch.Find(All(2), kStart + seconds(531)));
 }
 
-TEST(StallWatch, CountsTheTimeThatOutputsWereHandedOn) {
+TEST(StallWatch, CountsTheTimeThatOutputsWereForwarded) {
   StallWatch watch(kTimeout, {0});
   watch.Forwarding(0, true, kStart - seconds(100));
   watch.Begin(kStart);

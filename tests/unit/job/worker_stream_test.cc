@@ -136,7 +136,7 @@ TEST_F(WorkerStreamTest, TheCallersThreadReadsAStreamThatIsOpenedWithItsRows) {
   EXPECT_TRUE(stop_.why().ok()) << stop_.why();
 }
 
-TEST_F(WorkerStreamTest, AWorkerMayAnswerSoInManyMessages) {
+TEST_F(WorkerStreamTest, AWorkerMayAnswerInManyMessages) {
   OpenWithRows();
   Poll([this] { return stream_->replies().ended; });
   EXPECT_TRUE(stream_->replies().computed);

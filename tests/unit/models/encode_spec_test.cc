@@ -52,7 +52,7 @@ constexpr auto kOutOfRange = absl::StatusCode::kOutOfRange;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 // The late rows of the published code are those of a second segment.
-TEST(EncodeNotes, OnSegmentsThatTheirDilationDoesNotDivideWhereThereAreSeveral) {
+TEST(EncodeNotes, OnSeveralSegmentsThatTheirDilationDoesNotDivide) {
   EncodeJob job{.config = TwoLayers(), .slide_tiles = {3, 15}};  // and a class token each
   const auto notes = [&](const Branch& branch) {
     job.config.branches = {branch};

@@ -162,7 +162,7 @@ TEST(GrpcEndpoint, AConnectionWithoutACallIsClosed) {
 }
 
 // No handler sees these calls: the connection bounds them.
-TEST(GrpcEndpoint, AConnectionHasSoManyCalls) {
+TEST(GrpcEndpoint, CallsOfAConnectionAreLimited) {
   constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
   auto endpoint =
       StartGrpc({.host = "127.0.0.1", .max_threads = 8, .streams_per_connection = 3}, {});

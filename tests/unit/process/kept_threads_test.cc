@@ -48,7 +48,7 @@ TEST(KeptThreads, NoMoreThreadsThanTheLimitAreKept) {
   EXPECT_EQ(threads.count(), 1);
 }
 
-TEST(KeptThreads, AThreadThatIsIdleForLongEnds) {
+TEST(KeptThreads, AnIdleThreadEnds) {
   KeptThreads threads({.idle_for = std::chrono::milliseconds(1)});
   threads.Start([] {}).Join();
   while (threads.count() > 0) std::this_thread::yield();

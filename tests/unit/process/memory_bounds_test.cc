@@ -55,7 +55,7 @@ TEST(MemoryBounds, GivenBoundsStayAndTheOthersTakeTheRest) {
   EXPECT_THAT(BytesOf(bounds), ElementsAre(kGiB, kGiB / 2));
 }
 
-TEST(MemoryBounds, GivenBoundsThatLeaveNoRoomAreRefused) {
+TEST(MemoryBounds, GivenBoundsWithoutRoomAreRefused) {
   struct Case {
     int64_t usable;
     std::vector<int64_t> given;

@@ -48,7 +48,7 @@ TEST(ChunkLedger, TakesRowsInAnyOrder) {
   EXPECT_TRUE(ledger.CheckComplete().ok());
 }
 
-TEST(ChunkLedger, NamesWhatIsMissing) {
+TEST(ChunkLedger, NamesMissingRows) {
   ChunkLedger ledger(Spec());
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 0, 10)).ok());
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 0, 4)).ok());
@@ -59,7 +59,7 @@ TEST(ChunkLedger, NamesWhatIsMissing) {
 }
 
 // A client that closes its side sends nothing again: the loss is not its mistake.
-TEST(ChunkLedger, RowsThatWereForgottenAreLostNotMissing) {
+TEST(ChunkLedger, ForgottenRowsAreLostNotMissing) {
   ChunkLedger ledger(Spec());
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
     ASSERT_TRUE(Accept(ledger, Rows(tensor, 0, 10)).ok());
@@ -75,7 +75,7 @@ TEST(ChunkLedger, RowsThatWereForgottenAreLostNotMissing) {
   EXPECT_EQ(wire::ReasonOf(ledger.CheckComplete()), "ROWS_LOST");
 }
 
-TEST(ChunkLedger, RefusesWhatIsWrong) {
+TEST(ChunkLedger, RefusesWrongChunks) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   ChunkLedger ledger(Spec());
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 2, 3)).ok());
@@ -111,7 +111,7 @@ TEST(ChunkLedger, CoordinatesComeFirst) {
   EXPECT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 0, 1)).ok());
 }
 
-TEST(ChunkLedger, BoundsWhatItRemembers) {
+TEST(ChunkLedger, BoundsItsMemory) {
   JobSpec spec = Spec();
   spec.tokens = int64_t{1} << 40;
   ChunkLedger ledger(spec);

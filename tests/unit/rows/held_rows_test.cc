@@ -134,7 +134,7 @@ TEST_F(HeldRowsTest, AreThereOnceNotTwice) {
   EXPECT_LE(wrong, 200'001);
 }
 
-TEST_F(HeldRowsTest, WhatIsNotHeldIsLost) {
+TEST_F(HeldRowsTest, RowsThatAreNotHeldAreLost) {
   const JobSpec spec = Spec(1000, false);
   const Plan plan = *MakePlan(spec, 4);
   std::vector<HeldShard> shards(4);

@@ -48,7 +48,7 @@ TEST(JobInput, LostSlotsAreRequestedAsFarAsTheyHadCome) {
   EXPECT_TRUE(input.Forget({}).empty());
 }
 
-TEST(JobInput, AnOrderScattersWhatWasLost) {
+TEST(JobInput, AnOrderScattersLostRows) {
   OrderCache orders(0);
   JobSpec spec = InputSpec();
   spec.ordering = Ordering{.scope = OrderScope::kKv};

@@ -36,7 +36,7 @@ class SharedMemoryPoolTest : public ::testing::Test {
   SharedMemoryPool pool_{milliseconds(60'000)};
 };
 
-TEST_F(SharedMemoryPoolTest, HandsOutWhatWasKept) {
+TEST_F(SharedMemoryPoolTest, ReusesKeptMemory) {
   const std::byte* const first = TakeAndKeep(kBytes);
   const auto memory = pool_.Take(kBytes - 1000);
   ASSERT_TRUE(memory.ok());
@@ -47,7 +47,7 @@ TEST_F(SharedMemoryPoolTest, HandsOutWhatWasKept) {
   EXPECT_TRUE(SharedMemory::Open((*memory)->offer()).ok());
 }
 
-TEST_F(SharedMemoryPoolTest, FreshMemoryWhereNothingSuits) {
+TEST_F(SharedMemoryPoolTest, FreshMemoryIfNothingSuits) {
   TakeAndKeep(kBytes);
   for (const int64_t bytes : {kBytes + 1, kBytes / 2}) {
     const auto memory = pool_.Take(bytes);

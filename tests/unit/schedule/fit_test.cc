@@ -19,7 +19,7 @@ JobSpec Spec(int64_t tokens) {
   return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64, .segment = 1024});
 }
 
-TEST(Fit, SaysHowManyWorkersWouldHoldTheJob) {
+TEST(Fit, ReportsHowManyWorkersWouldHoldTheJob) {
   const JobSpec spec = Spec(65536);  // 514 MiB
   const auto plan = MakePlan(spec, 2);
   ASSERT_TRUE(plan.ok());

@@ -34,7 +34,7 @@ TEST(PlanGate, OthersWaitForTheirTurnOrTheirStop) {
   EXPECT_TRUE(waits.get());
 }
 
-TEST(PlanGate, AJobWaitsForItsTurnForSoLongAndNoLonger) {
+TEST(PlanGate, AJobWaitsForItsTurnUpToALimit) {
   PlanGate gate(1);
   PlanGate::Turn first = gate.Enter("a", Wanted);
   const JobStop stop;

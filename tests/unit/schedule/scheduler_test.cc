@@ -186,7 +186,7 @@ TEST_F(SchedulerTest, AJobThatLostWorkersGoesFirstAndWithoutThem) {
   EXPECT_EQ(Now(waiting)->members, (Members{lost}));  // another job may have it
 }
 
-TEST_F(SchedulerTest, AJobThatCannotGoOnGivesItsWorkersBack) {
+TEST_F(SchedulerTest, AJobThatCannotContinueReturnsItsWorkers) {
   Start(2);
   auto job = Enter("x", {{2, 10, 10}});
   auto waiting = Enter("x", {{1, 1, 10}});

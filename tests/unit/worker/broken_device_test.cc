@@ -53,7 +53,7 @@ TEST(IsBroken, ADeviceWithoutFreeMemoryIsNot) {
   EXPECT_FALSE(IsBroken(device, kError));
 }
 
-TEST(IsBroken, OtherErrorsAndTheHostsMemoryAreNotAsked) {
+TEST(IsBroken, OtherErrorsAndTheHostsMemoryNeedNoProbe) {
   OtherMemory device;
   device.allocate = absl::InternalError("the context is lost");
   EXPECT_FALSE(IsBroken(device, absl::OkStatus()));

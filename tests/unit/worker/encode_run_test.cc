@@ -111,7 +111,7 @@ TEST_F(EncodeRunTest, SumsThatItKeepsArePlanned) {
 }
 
 // A finished job frees its model's memory a moment later.
-TEST_F(EncodeRunTest, AModelForWhichThereIsNoRoomYetIsReadInItsTurn) {
+TEST_F(EncodeRunTest, AModelWithoutRoomYetIsReadInItsTurn) {
   Make({10}, {2});
   ModelStore of_one(ModelFolder(), models_.bytes());
   auto before = MakeEncodeRun(OpenOf({10}, {2}), of_one, 1);

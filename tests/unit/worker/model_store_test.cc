@@ -124,7 +124,7 @@ class LoadThatHangs {
   std::future<absl::StatusOr<std::shared_ptr<const EncoderModel>>> hanging_;
 };
 
-TEST_F(ModelStoreTest, AModelThatHangsHoldsUpNoOther) {
+TEST_F(ModelStoreTest, AHangingModelDelaysNoOther) {
   LoadThatHangs hanging(folder_.path(), 3 * one_);
   for (const char* when : {"to be loaded", "loaded"}) {
     auto other = std::async(std::launch::async, [&] { return Load(hanging.store(), "a"); });

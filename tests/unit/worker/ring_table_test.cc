@@ -104,7 +104,7 @@ TEST(RingTable, StaleGenerationsAreRefused) {
   EXPECT_TRUE(workers.Form(6).ok());
 }
 
-TEST(RingTable, CloseEndsWhatWaits) {
+TEST(RingTable, CloseEndsWaits) {
   Workers workers(2);
   const RingEnd end{.ring_id = "ring", .generation = 1, .rank = 0, .size = 2};
   ASSERT_TRUE(workers[0].Prepare(end, In(milliseconds(20'000))).ok());
@@ -177,7 +177,7 @@ TEST(RingTransport, GpusHaveNcclAndReportAMissingGpu) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
 }
 
-TEST(RingTable, PeersThatDoNotComeAreWaitedForNoLonger) {
+TEST(RingTable, WaitsForPeersAreLimited) {
   Workers workers(2);
   const RingEnd end{.ring_id = "ring", .generation = 1, .rank = 0, .size = 2};
   ASSERT_TRUE(workers[0].Prepare(end, In(milliseconds(200))).ok());

@@ -206,7 +206,7 @@ class EndlessDevice : public ForwardingDevice {
   }
 };
 
-TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRowNotWithTheLastStretch) {
+TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRow) {
   const JobSpec spec =
       PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};

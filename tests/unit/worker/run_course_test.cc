@@ -78,7 +78,7 @@ TEST_F(RunCourseTest, ComputeMayEndBeforeRowsDone) {
   EXPECT_EQ(phase(), RunPhase::kSending);
 }
 
-TEST(RunPhase, OnlyTheTableLeadsOn) {
+TEST(RunPhase, OnlyTableTransitionsAreAllowed) {
   static_assert(MayFollow(RunPhase::kReceiving, RunPhase::kComputing));
   static_assert(!MayFollow(RunPhase::kReceiving, RunPhase::kSending));
   static_assert(!MayFollow(RunPhase::kStopping, RunPhase::kSending));

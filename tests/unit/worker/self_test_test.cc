@@ -44,7 +44,7 @@ TEST(SelfTest, PassesOnEveryKernel) {
   }
 }
 
-TEST(SelfTest, NamesARowThatIsWrong) {
+TEST(SelfTest, NamesAWrongRow) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
     ErringDevice device(dtype);
     EXPECT_THAT(std::string(SelfTest(device).message()), HasSubstr(" of token "));

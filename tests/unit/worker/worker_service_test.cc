@@ -141,7 +141,7 @@ TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
 }
 
 // An unauthenticated call does not hold a thread until a message comes.
-TEST_F(WorkerServiceTest, AnUnauthenticatedRunEndsThoughNothingIsSent) {
+TEST_F(WorkerServiceTest, AnUnauthenticatedRunEndsBeforeItsFirstMessage) {
   Start(milliseconds(60'000));
   const auto context = Context("", "Run");
   const auto run = stub_->Run(context.get());
