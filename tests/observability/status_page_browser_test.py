@@ -39,7 +39,7 @@ class StatusPageInABrowser(unittest.TestCase):
         done = subprocess.run(
             [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
              f"--user-data-dir={service.folder}/browser", "--window-size=1180,800", *arguments,
-             f"http://{caller}:{TOKENS.get(caller, 'nobody')}@127.0.0.1:{service.ports['http_port']}/"],
+             f"http://{caller}:{TOKENS.get(caller, 'unknown')}@127.0.0.1:{service.ports['http_port']}/"],
             capture_output=True, text=True, timeout=BROWSER_SECONDS)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -69,7 +69,7 @@ class StatusPageInABrowser(unittest.TestCase):
             await_true("the second waits", lambda: self.seen(service, "eye").count("slide-7") >= 2)
             page = Page(self.seen(service, "eye"))
             of_lab = Page(self.seen(service, "lab"))
-            strange = self.seen(service, "nobody")
+            unknown = self.seen(service, "unknown")
             picture = service.folder / "page.png"
             self.browse(service, "eye", f"--screenshot={picture}")
             self.check_picture(picture)
@@ -80,7 +80,7 @@ class StatusPageInABrowser(unittest.TestCase):
                           ["lab-8192", "lab", "OK"]])
         self.assertEqual({row[1] for heading in ("Jobs", "Last jobs") for row in of_lab.rows[heading][1:]},
                          {"lab"}, "the role submit sees its own jobs")
-        self.assertNotIn("slide-7", strange)
+        self.assertNotIn("slide-7", unknown)
 
     def seen(self, service, caller):
         return self.browse(service, caller, "--dump-dom")

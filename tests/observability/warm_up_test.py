@@ -67,9 +67,9 @@ class WarmUp(unittest.TestCase):
             worker.chmod(0o755)
             with SpawningService(coordinator, folder) as service:
                 await_true("both are there", lambda: service.log.read_text().count("worker joined") == 2)
-                code, said = readyz(service)
+                code, text = readyz(service)
                 self.assertEqual(code, 503)
-                self.assertRegex(said, rf"not enough workers\n{FAILED}")
+                self.assertRegex(text, rf"not enough workers\n{FAILED}")
                 os.kill(int(Path(folder, "wrong").read_text()), signal.SIGTERM)
                 await_true("the service is ready", lambda: readyz(service) == (200, "ok"))
 

@@ -105,10 +105,11 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_EQ(answer->status, status) << path;
     for (const char* certificate : {"service", "http", "cluster_ca", "caller_ca"}) {
-      const bool said = answer->body.find(absl::StrCat(
-                            "hilbert_ring_certificate_expiry_timestamp_seconds{certificate=\"",
-                            certificate, "\"} ")) != std::string::npos;
-      EXPECT_EQ(said, status == 200) << certificate;
+      const bool expiry_shown =
+          answer->body.find(
+              absl::StrCat("hilbert_ring_certificate_expiry_timestamp_seconds{certificate=\"",
+                           certificate, "\"} ")) != std::string::npos;
+      EXPECT_EQ(expiry_shown, status == 200) << certificate;
     }
   }
 }

@@ -100,9 +100,9 @@ TEST(Health, EachPortReportsItselfAndItsService) {
   // A worker learns from the next heartbeat's reply that it is up.
   for (const char* service : {"", kWorker}) {
     Watch watch(worker, service);
-    std::string said = watch.Next();
-    if (said == kNotServing) said = watch.Next();
-    EXPECT_EQ(said, kServing) << service;
+    std::string status = watch.Next();
+    if (status == kNotServing) status = watch.Next();
+    EXPECT_EQ(status, kServing) << service;
     EXPECT_EQ(Check(worker, service), kServing);
   }
   const std::string not_found = absl::StrCat("error ", grpc::StatusCode::NOT_FOUND);
@@ -113,13 +113,13 @@ TEST(Health, EachPortReportsItselfAndItsService) {
 TEST(Health, IsNotServingWithoutWorkersAndAgainWithThem) {
   const auto cluster = Cluster::Start({.workers = 1}).value();
   Watch whole(cluster->address(), ""), service(cluster->address(), kAttention);
-  std::vector<std::string> said = {whole.Next()};
+  std::vector<std::string> statuses = {whole.Next()};
   kill(cluster->Workers().at(0), SIGKILL);
-  said.push_back(whole.Next());
-  said.push_back(whole.Next());  // the coordinator starts another worker
-  EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
-  said = {service.Next(), service.Next(), service.Next()};
-  EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
+  statuses.push_back(whole.Next());
+  statuses.push_back(whole.Next());  // the coordinator starts another worker
+  EXPECT_THAT(statuses, ElementsAre(kServing, kNotServing, kServing));
+  statuses = {service.Next(), service.Next(), service.Next()};
+  EXPECT_THAT(statuses, ElementsAre(kServing, kNotServing, kServing));
 }
 
 TEST(Health, IsNotServingWhileDraining) {

@@ -92,19 +92,19 @@ TEST_F(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheServic
             static_cast<uint32_t>((static_cast<size_t>(first) * 2 + i) * 2654435761U >> 22U);
       }
     };
-    Outputs sent(spec), handed(spec), small(spec);
+    Outputs sent(spec), by_path(spec), small(spec);
     const auto expected = client::Attend(cluster_->address(), inputs, {sent.out, sent.lse});
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_FALSE(expected->by_reference());
     const double received = RowBytesOf(*cluster_).received;
     const auto report = client::AttendSharedMemory(
-        cluster_->address(), inputs, {handed.out, handed.lse}, {},
+        cluster_->address(), inputs, {by_path.out, by_path.lse}, {},
         {.least_bytes = 1, .sent = [](const absl::Status& why) { ADD_FAILURE() << why; }});
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(report->by_reference());
     EXPECT_EQ(RowBytesOf(*cluster_).received, received);
-    EXPECT_EQ(handed.out, sent.out);
-    EXPECT_EQ(handed.lse, sent.lse);
+    EXPECT_EQ(by_path.out, sent.out);
+    EXPECT_EQ(by_path.lse, sent.lse);
     EXPECT_THAT(Left(), IsEmpty());
     const auto short_one =
         client::AttendSharedMemory(cluster_->address(), inputs, {small.out, small.lse});
@@ -257,14 +257,14 @@ TEST_F(EncodeSharedMemoryTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
   };
   absl::Status why;
   bool written = false;
-  client::SharedMemoryOptions handed;
-  handed.least_bytes = 1;
-  handed.sent = [&](const absl::Status& status) {
+  client::SharedMemoryOptions by_path;
+  by_path.least_bytes = 1;
+  by_path.sent = [&](const absl::Status& status) {
     why = status;
     written = !std::filesystem::is_empty(moved);
   };
   const auto report =
-      client::EncodeSharedMemory(cluster_->address(), job.inputs, job.Results(), {}, handed);
+      client::EncodeSharedMemory(cluster_->address(), job.inputs, job.Results(), {}, by_path);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->by_reference());
   EXPECT_TRUE(wire::HasReason(why, wire::reason::kFileNotFound)) << why;

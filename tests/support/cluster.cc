@@ -177,8 +177,8 @@ absl::Status Cluster::AwaitReady() {
   const auto await = [&](const std::string& file,
                          Program& program) -> absl::StatusOr<nlohmann::json> {
     while (true) {
-      nlohmann::json told = ReadJson(folder_ / file);
-      if (told.is_object()) return told;
+      nlohmann::json ready = ReadJson(folder_ / file);
+      if (ready.is_object()) return ready;
       if (!program.Runs()) return absl::UnavailableError(file + ": its process has ended");
       if (Clock::now() > limit) return absl::DeadlineExceededError(file + ": not in time");
       std::this_thread::sleep_for(kPoll);
@@ -190,7 +190,7 @@ absl::Status Cluster::AwaitReady() {
   membership_port_ = ports.at("membership_port").get<int>();
   channel_ = Channel();
   for (size_t i = 0; i < workers_.size(); ++i) {
-    if (auto told = await(ReadyFile(i), *workers_[i]); !told.ok()) return told.status();
+    if (auto ready = await(ReadyFile(i), *workers_[i]); !ready.ok()) return ready.status();
   }
   return absl::OkStatus();
 }

@@ -126,10 +126,10 @@ class ListeningService(RunningService):
     def _ready(self):
         # The log has the ports before the ready file.
         for line in self.log.read_text().splitlines():
-            said = re.search(r"gRPC on \S+:(\d+), HTTP on \S+:(\d+), workers on \S+:(\d+)", line)
-            if said:
+            match = re.search(r"gRPC on \S+:(\d+), HTTP on \S+:(\d+), workers on \S+:(\d+)", line)
+            if match:
                 return dict(zip(("grpc_port", "http_port", "membership_port"),
-                                map(int, said.groups())))
+                                map(int, match.groups())))
         if self.process.poll() is not None:
             raise RuntimeError(f"the coordinator ended with {self.process.returncode}")
         return None

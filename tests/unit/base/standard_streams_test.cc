@@ -31,8 +31,8 @@ TEST(StandardStreams, AnOpenStreamIsLeftAlone) {
   EXPECT_EXIT(
       {
         HoldStandardStreams();
-        const bool said = write(STDERR_FILENO, "there\n", 6) == 6;
-        _exit(said ? kHeld : kTouched);
+        const bool written = write(STDERR_FILENO, "there\n", 6) == 6;
+        _exit(written ? kHeld : kTouched);
       },
       ::testing::ExitedWithCode(kHeld), "there");
 }

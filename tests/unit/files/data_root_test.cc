@@ -164,14 +164,14 @@ TEST_F(DataRootTest, AMarkIsLockedThoughOthersLookAtIt) {
   }
 }
 
-class AsNobody {
+class Unprivileged {
  public:
-  AsNobody() : was_(geteuid()) {
+  Unprivileged() : was_(geteuid()) {
     if (was_ == 0) {
       EXPECT_EQ(seteuid(65534), 0);
     }
   }
-  ~AsNobody() { EXPECT_EQ(seteuid(was_), 0); }
+  ~Unprivileged() { EXPECT_EQ(seteuid(was_), 0); }
 
  private:
   const uid_t was_;
@@ -186,17 +186,17 @@ TEST_F(DataRootTest, AnOutputThatCannotBeRemovedIsRemovedLater) {
   std::unique_ptr<DataRoot> root;
   std::optional<OutputFile> output;
   const auto start = [&] {
-    const AsNobody nobody;
+    const Unprivileged unprivileged;
     root = *DataRoot::Open(folder_.path());
   };
   const auto end = [&] {
-    const AsNobody nobody;
+    const Unprivileged unprivileged;
     output.reset();
     root.reset();
   };
   start();
   {
-    const AsNobody nobody;
+    const Unprivileged unprivileged;
     const Descriptor reached = *root->Reach();
     output.emplace(
         *OutputFile::Create(*root, reached.number(), {.path = "in/out.npy", .data_bytes = 10}));

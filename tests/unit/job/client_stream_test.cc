@@ -100,13 +100,13 @@ TEST_F(ClientStreamTest, AWriteIsDueFromItsStart) {
   std::vector<std::future<absl::Status>> writes;
   writes.reserve(3);
   for (int i = 0; i < 3; ++i) writes.push_back(WriteAside(i, stream_->stop()));
-  const auto handed = [&] {
+  const auto sent_off = [&] {
     return std::count_if(writes.begin(), writes.end(), [](const auto& write) {
       return write.wait_for(seconds(0)) == std::future_status::ready;
     });
   };
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(testing::Eventually([&] { return handed() == i + 1; }));
+    ASSERT_TRUE(testing::Eventually([&] { return sent_off() == i + 1; }));
     time_.Advance(milliseconds(2500));
     if (i < 2) {
       ASSERT_TRUE(time_.AwaitWait(milliseconds(1), seconds(4)));
@@ -127,9 +127,9 @@ TEST_F(ClientStreamTest, MessagesMayLeaveWithTheNextOne) {
   auto output = std::make_unique<std::string>("rows");
   v1::OutputChunk chunk;
   chunk.set_rows(1);
-  const auto handed =
+  const auto sent_off =
       stream_->Write(chunk, *output, nullptr, kAnyPatience, stream_->stop(), SendMode::kWithNext);
-  EXPECT_TRUE(handed.ok() && *handed) << handed.status();
+  EXPECT_TRUE(sent_off.ok() && *sent_off) << sent_off.status();
   *output = "gone";  // the stream has a copy
   output.reset();
   ended_ = true;
@@ -148,9 +148,9 @@ TEST_F(ClientStreamTest, OutputsThatLeaveWithTheReportAreInItsMessageWhileTheyAr
   chunk.set_rows(1);
   const std::string most(64 << 10, 'a');
   for (const std::string& rows : {std::string("rows"), most}) {
-    const auto handed = stream_->Write(chunk, rows, nullptr, kAnyPatience, stream_->stop(),
-                                       ClientStream::SendMode::kWithReport);
-    EXPECT_TRUE(handed.ok() && *handed) << handed.status();
+    const auto sent_off = stream_->Write(chunk, rows, nullptr, kAnyPatience, stream_->stop(),
+                                         ClientStream::SendMode::kWithReport);
+    EXPECT_TRUE(sent_off.ok() && *sent_off) << sent_off.status();
   }
   v1::AttendResponse response;
   ASSERT_TRUE(client_->Read(&response));
@@ -244,15 +244,15 @@ TEST_F(ClientStreamTest, WhileTheClientDoesNotReadPatienceEndsAndOffersAreDroppe
   stream_->Offer(Position(1));
   stream_->Offer(Position(2));
   const std::string payload = "rows";
-  const auto handed =
+  const auto sent_off =
       Passing(std::async(std::launch::async,
                          [&] {
                            return stream_->Write(v1::OutputChunk(), payload, nullptr,
                                                  milliseconds(20), stream_->stop());
                          }),
               milliseconds(20));
-  ASSERT_TRUE(handed.ok());
-  EXPECT_FALSE(*handed);
+  ASSERT_TRUE(sent_off.ok());
+  EXPECT_FALSE(*sent_off);
   EXPECT_EQ(ReadPosition(), 1);
   auto write = WriteAside(3, stream_->stop());
   EXPECT_EQ(ReadPosition(), 3);

@@ -170,10 +170,10 @@ TEST(JobLoss, TriesAreBounded) {
     for (const int worker : {0, 1}) {
       rig.worker(worker).AtEach(
           Moment::kRowsDone,
-          [&rig, worker, says = Say(absl::UnavailableError("a peer is gone"), "")](
+          [&rig, worker, failure_action = Say(absl::UnavailableError("a peer is gone"), "")](
               const FakeWorker::Here& here) -> std::optional<grpc::Status> {
             if (rig.worker(worker).runs() % 2 != worker) return std::nullopt;
-            return says(here);
+            return failure_action(here);
           });
     }
     auto client = rig.Send();

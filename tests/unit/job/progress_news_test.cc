@@ -18,12 +18,12 @@ struct Replies {
   int64_t step = 0, layer = 0, file_bytes = 0;
 };
 
-v1::RunProgress Progress(const Replies& said) {
+v1::RunProgress Progress(const Replies& replies) {
   v1::RunProgress progress;
-  progress.set_fraction(said.fraction);
-  progress.set_waiting_step(said.step);
-  progress.set_layer(said.layer);
-  progress.set_file_bytes(said.file_bytes);
+  progress.set_fraction(replies.fraction);
+  progress.set_waiting_step(replies.step);
+  progress.set_layer(replies.layer);
+  progress.set_file_bytes(replies.file_bytes);
   return progress;
 }
 
@@ -31,8 +31,8 @@ ProgressNews OfMessages() { return ProgressNews(std::nullopt); }
 
 TEST(ProgressNews, AComputingWorkerMovesWhenItComesFurther) {
   ProgressNews news = OfMessages();
-  const auto moves = [&](const Replies& said) {
-    return news.Moves(Progress(said), Does::kComputes, kBegun);
+  const auto moves = [&](const Replies& replies) {
+    return news.Moves(Progress(replies), Does::kComputes, kBegun);
   };
   EXPECT_TRUE(moves({.fraction = 0.5}));
   EXPECT_FALSE(moves({.fraction = 0.5}));

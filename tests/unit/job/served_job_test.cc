@@ -216,23 +216,23 @@ INSTANTIATE_TEST_SUITE_P(Moments, CancelledAt,
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ServedJob, ACancelEndsAJobThatWaits) {
-  for (const bool parked : {false, true}) {
+  for (const bool lost_workers : {false, true}) {
     JobRig rig({.workers = 1});
     Hold hold;
     rig.worker(0).At(Moment::kRowsDone, hold.action());
     auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
     ASSERT_TRUE(hold.AwaitHeld());
     std::unique_ptr<FakeClient> second;
-    if (parked) {
+    if (lost_workers) {
       rig.Leave(0);
     } else {
       second = rig.Open(PlainSpec({.tokens = 65536, .heads = 1, .dim = 8}), {.job_id = "second"});
     }
-    const JobPhase phase = parked ? JobPhase::kWaitingForWorkers : JobPhase::kQueued;
-    const std::string job = parked ? "first" : "second";
+    const JobPhase phase = lost_workers ? JobPhase::kWaitingForWorkers : JobPhase::kQueued;
+    const std::string job = lost_workers ? "first" : "second";
     ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(phase) == 1; }));
     ASSERT_TRUE(rig.jobs().Cancel("caller", job, "the test").ok());
-    EXPECT_EQ(wire::ReasonOf((parked ? first : second)->Await()), "CANCELLED_BY_CALLER");
+    EXPECT_EQ(wire::ReasonOf((lost_workers ? first : second)->Await()), "CANCELLED_BY_CALLER");
     EXPECT_EQ(rig.Phases(job).back(), "failed");
   }
 }

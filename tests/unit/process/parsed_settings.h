@@ -33,22 +33,22 @@ inline auto ParseWorker(std::vector<std::string> arguments) {
 }
 
 inline CoordinatorSettings Parsed(std::vector<std::string> arguments) {
-  auto [parsed, said] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
+  auto [parsed, message] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
   const auto* settings = std::get_if<CoordinatorSettings>(&parsed);
-  EXPECT_NE(settings, nullptr) << said;
+  EXPECT_NE(settings, nullptr) << message;
   return settings != nullptr ? *settings : CoordinatorSettings();
 }
 
 inline std::pair<int, std::string> Refused(std::vector<std::string> arguments) {
-  const auto [parsed, said] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
+  const auto [parsed, message] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
   const int* const code = std::get_if<int>(&parsed);
-  return {code == nullptr ? 0 : *code, said};
+  return {code == nullptr ? 0 : *code, message};
 }
 
 inline std::string RefusalOf(const std::vector<std::string>& arguments) {
-  auto [code, said] = Refused(arguments);
-  EXPECT_EQ(code, 2) << said;
-  return said;
+  auto [code, message] = Refused(arguments);
+  EXPECT_EQ(code, 2) << message;
+  return message;
 }
 
 class Settings : public ::testing::Test {

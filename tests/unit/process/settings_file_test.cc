@@ -89,8 +89,8 @@ TEST_F(Settings, AFilesValuesAreThoseOfFlags) {
                                   {"max-queue=[3]", "--max-queue: [3], must be a whole number"},
                                   {"stream-memory=-1", "--stream-memory: -1, must be"},
                                   {"worker-timeout=0x10", "--worker-timeout: "}}) {
-    const std::string said = RefusalOf(with(line));
-    EXPECT_NE(said.find(why), std::string::npos) << line << ": " << said;
+    const std::string refusal = RefusalOf(with(line));
+    EXPECT_NE(refusal.find(why), std::string::npos) << line << ": " << refusal;
   }
   std::filesystem::remove(path);
 }
@@ -119,8 +119,8 @@ TEST_F(Settings, AFileOfUnknownKeysIsRefused) {
       << slip;
   for (const char* other : {"grpc_port=1001", "--grpc-port=1001", "memory-share=0.5", "help=true",
                             "config=other.ini"}) {
-    const std::string said = refusal_of(other);
-    EXPECT_NE(said.find("unknown key"), std::string::npos) << other << ": " << said;
+    const std::string refusal = refusal_of(other);
+    EXPECT_NE(refusal.find("unknown key"), std::string::npos) << other << ": " << refusal;
   }
   std::ofstream(path) << "# a comment\n\ngrpc-port = 1001  # and another\nlog-level=\"warn\"\n";
   EXPECT_EQ(Parsed({"--config=" + path}).grpc_port, 1001);

@@ -102,10 +102,10 @@ TEST_F(Settings, ANetworkWithoutTlsNeedsInsecure) {
   for (const char* host : {"--grpc-host", "--http-host", "--membership-host"}) {
     for (const char* network : {"0.0.0.0", "10.1.2.3", "::", "127.example.com", "example.com"}) {
       const std::string argument = std::string(host) + "=" + network;
-      const auto [code, said] = Refused({argument});
+      const auto [code, message] = Refused({argument});
       EXPECT_EQ(code, 2) << argument;
-      EXPECT_NE(said.find(std::string(host) + " " + network), std::string::npos) << said;
-      EXPECT_NE(said.find("--insecure"), std::string::npos) << said;
+      EXPECT_NE(message.find(std::string(host) + " " + network), std::string::npos) << message;
+      EXPECT_NE(message.find("--insecure"), std::string::npos) << message;
       const CoordinatorSettings open = Parsed({argument, "--insecure"});
       EXPECT_TRUE(std::any_of(open.warnings.begin(), open.warnings.end(), [&](const auto& warning) {
         return warning.starts_with("--insecure: whoever reaches " + HostPort(network, 80));
@@ -166,10 +166,10 @@ TEST(WorkerHttp, HasACertificateAndTokensOfItsOwn) {
           .http;
   EXPECT_EQ(std::tie(http.cert, http.key, http.auth_token_file), std::make_tuple("c", "k", "t"));
   for (const char* half : {"--http-tls-cert=c", "--http-tls-key=k"}) {
-    const auto [parsed, said] = parse({half});
+    const auto [parsed, message] = parse({half});
     EXPECT_TRUE(std::holds_alternative<int>(parsed)) << half;
-    EXPECT_NE(said.find("--http-tls-cert and --http-tls-key go together"), std::string::npos)
-        << said;
+    EXPECT_NE(message.find("--http-tls-cert and --http-tls-key go together"), std::string::npos)
+        << message;
   }
 }
 
@@ -183,9 +183,9 @@ TEST(GpuOrdinal, IsOfGpusAlone) {
 }
 
 TEST_F(Settings, AnUnknownFlagIsNamedWithTheNearest) {
-  const std::string said = RefusalOf({"--grpc-prot=1001"});
-  EXPECT_NE(said.find("--grpc-prot"), std::string::npos) << said;
-  EXPECT_NE(said.find("; the nearest known one is --grpc-port"), std::string::npos) << said;
+  const std::string message = RefusalOf({"--grpc-prot=1001"});
+  EXPECT_NE(message.find("--grpc-prot"), std::string::npos) << message;
+  EXPECT_NE(message.find("; the nearest known one is --grpc-port"), std::string::npos) << message;
 }
 
 }  // namespace

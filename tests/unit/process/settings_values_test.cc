@@ -72,11 +72,11 @@ TEST_F(Settings, InvalidNumbersAreRefused) {
 TEST_F(Settings, AWorkersTimeoutHasALeastValue) {
   EXPECT_EQ(Parsed({"--worker-timeout=0.1"}).worker_timeout.count(), 100);
   for (const char* less : {"0.001", "0.007", "0.0999", "0"}) {
-    const std::string said = RefusalOf({absl::StrCat("--worker-timeout=", less)});
-    EXPECT_NE(
-        said.find(absl::StrCat("--worker-timeout: value ", less, " is no FLOAT in [0.1 - 1e+09]")),
-        std::string::npos)
-        << said;
+    const std::string message = RefusalOf({absl::StrCat("--worker-timeout=", less)});
+    EXPECT_NE(message.find(
+                  absl::StrCat("--worker-timeout: value ", less, " is no FLOAT in [0.1 - 1e+09]")),
+              std::string::npos)
+        << message;
   }
   EXPECT_EQ(Parsed({"--idle-timeout=0.001"}).idle_timeout.count(), 1);
 }

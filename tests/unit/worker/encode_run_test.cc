@@ -76,11 +76,11 @@ class EncodeRunTest : public ::testing::Test {
 
 TEST_F(EncodeRunTest, ReportsTilesThatItPlacesAndIsCancelledThere) {
   Make({10'000}, {2});
-  std::atomic<double> told = 0;
+  std::atomic<double> reported = 0;
   std::atomic<bool> cancelled = false;
   int pieces = 0;
   const auto figures = Execute({.cancelled = [&] { return cancelled.load(); },
-                                .progress = [&](double fraction) { told = fraction; },
+                                .progress = [&](double fraction) { reported = fraction; },
                                 .await_rows =
                                     [&](int64_t rows) {
                                       if (++pieces == 2) cancelled = true;
@@ -88,8 +88,8 @@ TEST_F(EncodeRunTest, ReportsTilesThatItPlacesAndIsCancelledThere) {
                                     }});
   EXPECT_TRUE(absl::IsCancelled(figures.status())) << figures.status();
   EXPECT_EQ(pieces, 2) << "of three";
-  EXPECT_GT(told, 0);
-  EXPECT_LT(told, 0.5);
+  EXPECT_GT(reported, 0);
+  EXPECT_LT(reported, 0.5);
 }
 
 // The sums of all states wait for the end.

@@ -91,8 +91,8 @@ class LoadThatHangs {
         filler_(weights_) {
     std::promise<void> asked;
     hanging_ = std::async(std::launch::async, [&, folder = *store_.catalog().Open("b")] {
-      return store_.Load(folder, DataType::kFloat32, [&, told = false]() mutable {
-        if (!std::exchange(told, true)) asked.set_value();
+      return store_.Load(folder, DataType::kFloat32, [&, reported = false]() mutable {
+        if (!std::exchange(reported, true)) asked.set_value();
         return false;
       });
     });
