@@ -2,11 +2,9 @@
 // jobs with known results. Example:
 //
 //   FaultRig rig({.workers = 3});
-//   for (int round = 0; round < rounds; ++round) {
-//     ASSERT_EQ(rig.BeginRound(random), "");
-//     Run(rig.job());
-//     EXPECT_EQ(rig.EndRound(random), "");
-//   }
+//   ASSERT_EQ(rig.BeginRound(random), "");
+//   RunJob(rig.cluster().address(), rig.job());  // beside a fault
+//   EXPECT_EQ(rig.EndRound(random), "");
 #pragma once
 
 #include <memory>

@@ -56,28 +56,5 @@ TEST(SlowClient, AMessageReadNowAndThenLosesTheWorkers) {
                                      HasSubstr("the least rate is 67108864")));
 }
 
-// The client reads nothing, and yet the worker ends: the coordinator shares the memory of its rows.
-TEST(LeavingWorker, ThatHasDoneItsPartCostsNoRetry) {
-  const auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside}).value();
-  const auto stub = cluster->Stub();
-  RawCall call(*stub, seconds(60));
-  Send(call);
-  std::this_thread::sleep_for(seconds(1));
-  kill(cluster->Workers().at(0), SIGTERM);
-  ASSERT_TRUE(Await([&] { return cluster->Workers().empty(); }));
-  std::this_thread::sleep_for(milliseconds(200));
-  int64_t rows = 0;
-  int retries = -1;
-  v1::AttendResponse response;
-  while (call.Read(&response)) {
-    if (response.output().tensor() == v1::TENSOR_OUT) rows += response.output().rows();
-    if (response.has_report()) retries = response.report().retries();
-  }
-  const absl::Status status = call.Finish();
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(rows, LargeOutputs().tokens);
-  EXPECT_EQ(retries, 0);
-}
-
 }  // namespace
 }  // namespace hilbert_ring::testing
