@@ -1,5 +1,4 @@
-// A client is killed, cancels or passes its deadline at a random moment: the job's memory is free
-// within a second, and the next job is right.
+// A client is killed, cancels or passes its deadline at a random moment.
 #include <signal.h>
 
 #include <algorithm>
@@ -68,8 +67,7 @@ class JobMemory {
 
 class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
  protected:
-  // Begins the large job, ends its client after a while, and returns the call's end. held: whether
-  // memory was held before that, because a slow machine may look too late.
+  // held: whether memory was held before the end, because a slow machine may look too late.
   std::string RunAndLose(Cluster& cluster, Loss loss, milliseconds after, const JobMemory& memory,
                          bool& held) {
     const Clock::time_point end = Clock::now() + after;

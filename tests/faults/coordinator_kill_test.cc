@@ -1,5 +1,4 @@
-// The coordinator is killed at a random moment of a random job. Local workers end with it; others
-// free the job's memory and register with the next coordinator on the same port.
+// The coordinator is killed at a random moment of a random job.
 #include <signal.h>
 
 #include <chrono>

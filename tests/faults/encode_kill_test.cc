@@ -1,5 +1,3 @@
-// A worker is killed in each third of an encoder's pass: the embedding is right without action by
-// the caller.
 #include <signal.h>
 
 #include <algorithm>
@@ -20,7 +18,7 @@ constexpr char kModel[] = "slide_three_layers";
 
 struct Param {
   WorkerPlace place;
-  double from;  // of the pass
+  double from;
 };
 
 class EncodeKill : public ::testing::TestWithParam<Param> {};

@@ -1,4 +1,3 @@
-// A cluster without failures except the test's.
 #pragma once
 
 #include <memory>
@@ -8,8 +7,7 @@
 
 namespace hilbert_ring::testing {
 
-// The warm-up job is off: it would meet a fault first. A job's size determines its workers. Logs go
-// to files.
+// The warm-up job is off: it would meet a fault first. Logs go to files.
 absl::StatusOr<std::unique_ptr<Cluster>> StartFaultCluster(ClusterOptions options);
 
 }  // namespace hilbert_ring::testing

@@ -237,7 +237,6 @@ bool HasReason(const absl::Status& status) {
   return has;
 }
 
-// Statuses that the loss of a process may cause.
 bool MayBeCaused(absl::StatusCode code) {
   return code == absl::StatusCode::kAborted || code == absl::StatusCode::kUnavailable ||
          code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kCancelled;
@@ -345,7 +344,7 @@ std::string RunNextJob(const std::string& address, std::mt19937_64& random, absl
     if (left <= absl::ZeroDuration()) break;
     end = RunJob(address, *job, {.deadline = left});
     if (end.verdict == Verdict::kRight) return "";
-    if (end.status.ok()) break;  // a wrong result is final
+    if (end.status.ok()) break;
     absl::SleepFor(absl::Milliseconds(50));
   }
   return absl::StrCat("next job after ", tries, " tries: ", end.what, " ", end.status.ToString(),

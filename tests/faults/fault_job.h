@@ -1,4 +1,3 @@
-// Jobs with known results, run through the client library, and their ends.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace hilbert_ring::testing {
 
-// The expected result of a job. Thread-safe.
+// Thread-safe.
 class FaultAnswer {
  public:
   virtual ~FaultAnswer() = default;
@@ -24,7 +23,7 @@ class FaultAnswer {
 
 struct FaultJob {
   JobSpec spec;
-  std::map<v1::Tensor, std::string> tensors;  // bytes of the job's type; no coordinates
+  std::map<v1::Tensor, std::string> tensors;
   std::vector<int64_t> coords;
   std::shared_ptr<const FaultAnswer> answer;
   double seconds = 0;  // undisturbed
@@ -40,7 +39,7 @@ absl::StatusOr<FaultJob> MakeMiddleJob(std::mt19937_64& random, const std::strin
 absl::StatusOr<FaultJob> MakeWideJob(std::mt19937_64& random, const std::string& address);
 
 enum class Verdict {
-  kRight,  // the expected result
+  kRight,
   kTyped,  // an error with a reason that blames no worker wrongly
   kBad,    // a wrong result, an error without a reason, or an error that faults must not cause
 };
@@ -49,7 +48,7 @@ struct JobEnd {
   Verdict verdict = Verdict::kBad;
   absl::Status status;
   std::string reason;
-  std::string what;  // the mistake
+  std::string what;
   double seconds = 0;
   int retries = 0;  // by the service
   int rows_checked = 0;

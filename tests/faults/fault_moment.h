@@ -16,12 +16,12 @@
 namespace hilbert_ring::testing {
 
 enum class Phase {
-  kBefore,     // before the job begins
-  kAnyTime,    // after a part of the job's undisturbed seconds
-  kAdmission,  // at the admission
-  kReceive,    // after a part of its rows is sent
-  kCompute,    // after a part of its seconds since the last row
-  kSend,       // after a part of the output has come
+  kBefore,   // before the job begins
+  kAnyTime,  // after a part of the job's undisturbed seconds
+  kAdmission,
+  kReceive,  // after a part of its rows is sent
+  kCompute,  // after a part of its seconds since the last row
+  kSend,     // after a part of the output has come
 };
 
 const char* PhaseName(Phase phase);

@@ -1,5 +1,4 @@
-// Shared by the rounds of a fault test: a cluster that is renewed now and then, its idle level, and
-// jobs with known results. Example:
+// Shared by the rounds of a fault test. Example:
 //
 //   FaultRig rig({.workers = 3});
 //   ASSERT_EQ(rig.BeginRound(random), "");
@@ -29,8 +28,7 @@ class FaultRig {
   Cluster& cluster() const { return *cluster_; }
   const FaultJob& job() const { return job_; }
 
-  // Expects that the next job is right, all workers come back and all resources are free. Returns
-  // the error, or nothing.
+  // Expects that the next job is right, all workers return and all resources are free.
   std::string EndRound(std::mt19937_64& random);
 
  private:
@@ -42,7 +40,7 @@ class FaultRig {
   std::optional<IdleLevel> idle_;
   std::vector<FaultJob> kept_;  // the service computed their results
   FaultJob job_;
-  int rounds_ = 0;  // of this cluster
+  int rounds_ = 0;
 };
 
 }  // namespace hilbert_ring::testing

@@ -23,8 +23,7 @@ struct FaultRounds {
   double times = 3, more = 25;
 };
 
-// `draw` makes the fault of each job. Each job ends soon, right or with a reason, and the service
-// recovers.
+// Each job ends soon, right or with a reason, and the service recovers.
 void RunFaultRounds(const FaultRounds& rounds, const ClusterOptions& options,
                     const std::function<Fault(FaultRig&, std::mt19937_64&)>& draw);
 

@@ -1,6 +1,4 @@
-// A worker whose device errs: checksums are right, rows are not. With --check-rows the job fails,
-// and the worker is named and quarantined. A worker with a broken device ends, and its job
-// continues elsewhere.
+// The device of a worker errs: checksums are right, rows are not.
 #include <signal.h>
 
 #include <algorithm>
@@ -147,8 +145,7 @@ TEST(WrongRowsOfASpawnedWorker, AnotherIsStartedInItsPlace) {
   ExpectRightAndChecked(*cluster, job);
 }
 
-// The last of two workers has the device. Parallel jobs, so that both get some, are right at the
-// first attempt.
+// The last of two workers has the device. All jobs are right at the first attempt.
 std::unique_ptr<Cluster> JobsGoOnBeside(const char* device) {
   auto cluster = StartFaultCluster({.workers = 2,
                                     .place = WorkerPlace::kRemote,

@@ -17,7 +17,7 @@ namespace hilbert_ring::testing {
 namespace {
 
 enum class Fault {
-  kWrongScores,  // arithmetic errs a little, without an error
+  kWrongScores,  // a small error of the arithmetic
   kBroken,       // like a GPU's context after an error: every call fails
   kNoMemory,     // the system has less memory than the worker registers
 };

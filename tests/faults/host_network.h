@@ -32,8 +32,8 @@ class HostNetwork {
   ~HostNetwork();
 
   int hosts() const { return static_cast<int>(taps_.size()); }
-  static std::string Name(int host);     // of its namespace; empty for host 0
-  static std::string Address(int host);  // IPv4
+  static std::string Name(int host);  // of its namespace; empty for host 0
+  static std::string Address(int host);
 
   void Cut(int a, int b);
   void Isolate(int host);

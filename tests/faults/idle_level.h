@@ -17,9 +17,8 @@ class IdleLevel {
  public:
   explicit IdleLevel(Cluster& cluster);
 
-  // Waits until no job runs or waits, workers have no memory of jobs, no memory is shared, no
-  // zombie is left, and processes, descriptors and threads are at the idle level. Returns the
-  // leftovers at the limit.
+  // Waits until no job, no memory of jobs, no zombie and no further process, descriptor or thread
+  // is left. Returns the leftovers at the limit.
   std::string AwaitReturn(std::chrono::milliseconds limit) const;
 
  private:

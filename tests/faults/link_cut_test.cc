@@ -1,5 +1,3 @@
-// A worker's host falls silent at a chosen moment of a job, by a cut link or a freeze, and no
-// connection ends. The job continues in a ring without it within seconds, and ends right.
 #include <signal.h>
 
 #include <algorithm>
@@ -26,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kVictim = 1;  // of the workers
+constexpr int kVictim = 1;
 constexpr int kVictimHost = OnHosts::kCoordinatorHost + 1 + kVictim;
 // The coordinator misses heartbeats after 2 to 2.25 s.
 constexpr bool kSlow = kThreadSanitizer || kAddressSanitizer;

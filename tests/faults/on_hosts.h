@@ -1,5 +1,5 @@
-// Tests of a coordinator and workers on their own hosts (host_network.h), with the client on host
-// 0. Tests are skipped, with the reason, without such hosts.
+// A coordinator, workers and a client on their own hosts (host_network.h). Tests are skipped
+// without such hosts.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class OnHosts : public ::testing::Test {
  public:
   static constexpr int kWorkers = 3;
   static constexpr int kCoordinatorHost = 1;
-  static constexpr int kHosts = 2 + kWorkers;  // the client's, the coordinator's, the workers'
+  static constexpr int kHosts = 2 + kWorkers;
 
  protected:
   // Once in a process, before other threads: one test suite a program.

@@ -1,5 +1,3 @@
-// Hosts lose each other or miss frames for a while, during random jobs: the result is right, or the
-// error has a reason, soon; and the service continues.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>

@@ -1,6 +1,3 @@
-// Workers, the coordinator and clients are killed at random moments of jobs by reference and of
-// streams: the result is right or the error has a reason, no incomplete file is left, and the
-// memory of jobs is free.
 #include <signal.h>
 
 #include <chrono>
@@ -146,7 +143,7 @@ TEST_F(RandomMoment, OfJobsByReference) {
   const v1::Open open = Write(spec, RandomInputs(spec, 1));
   const std::vector<v1::TensorFile> files(open.files().begin(), open.files().end());
   const auto path = [this](v1::Tensor tensor) { return folder_ / ("root/" + NameOf(tensor)); };
-  std::string expected;  // by the first call
+  std::string expected;
   const auto wrong = [&]() -> std::string {
     if (!std::filesystem::exists(path(v1::TENSOR_OUT))) return "";
     if (expected.empty()) expected = Data(v1::TENSOR_OUT);

@@ -31,9 +31,9 @@ class Tally {
  private:
   const std::string name_;
   int jobs_ = 0, faults_ = 0, right_ = 0, typed_ = 0;
-  int retried_ = 0;                     // by the service
-  int attempted_again_ = 0;             // by the client library
-  std::map<std::string, int> reasons_;  // of errors
+  int retried_ = 0;          // by the service
+  int attempted_again_ = 0;  // by the client library
+  std::map<std::string, int> reasons_;
   std::vector<double> seconds_;
 };
 

@@ -1,5 +1,3 @@
-// A worker is killed at a random moment of a random job: the result is right, or the error has a
-// reason, soon; and the service continues.
 #include <signal.h>
 
 #include <algorithm>

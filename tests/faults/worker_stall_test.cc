@@ -1,5 +1,3 @@
-// A worker is stopped at a random moment of a random job and continues later: no job waits for it
-// forever, and its late writes harm no later job.
 #include <signal.h>
 
 #include <chrono>

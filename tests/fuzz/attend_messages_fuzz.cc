@@ -1,7 +1,5 @@
-// A client's Attend messages: the coordinator's work on each, from the network's bytes to the rows
-// in the workers' shards, without threads and transport. The coordinator accepts a message or
-// refuses it with a reason. Workers take each accepted message, and a complete job is complete on
-// every worker.
+// A client's Attend messages, from the network's bytes to the rows in the workers' shards. Each
+// message is accepted or refused with a reason; a complete job is complete on every worker.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -149,7 +147,6 @@ std::vector<v1::Tensor> TensorsOf(const JobSpec& spec) {
   return tensors;
 }
 
-// Mostly a chunk of missing rows; sometimes any rows, or a wrong payload.
 v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
                              const server::ChunkLedger& ledger, bool small_coordinates) {
   v1::AttendRequest request;
@@ -201,8 +198,7 @@ v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
   return request;
 }
 
-// Splits a message into `request` and `payload`, which may refer to either's bytes. Returns false
-// if the coordinator refuses them. intact: a valid chunk.
+// Returns false if the coordinator refuses the message. intact: a valid chunk.
 bool SplitChunk(grpc::ByteBuffer& buffer, bool intact, v1::AttendRequest& request,
                 wire::Payload& payload) {
   if (wire::SplitPayload(buffer, wire::kChunkFields, *request.mutable_chunk(), payload))
@@ -236,7 +232,7 @@ void AttendMessages(Bytes bytes) {
   Job job(*spec, workers);
   for (int messages = 0; messages < kMaxMessages && !input.empty(); ++messages) {
     const uint8_t kind = input.Byte();
-    if (kind == 255) return;  // cancelled
+    if (kind == 255) return;
     if (kind >= 250) return job.HalfClose();
     v1::AttendRequest request = InputChunk(input, *spec, job.ledger(), small_coordinates);
     std::string wire = request.SerializeAsString();

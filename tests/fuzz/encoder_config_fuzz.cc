@@ -1,6 +1,3 @@
-// An encoder's config gives an error that names the wrong field, or an encoder with weights and an
-// attention.
-
 #include "engine/model/files/encoder_config.h"
 #include "tests/fuzz/target.h"
 

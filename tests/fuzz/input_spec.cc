@@ -40,7 +40,6 @@ void ReadSequences(InputBytes& input, JobSpec& spec) {
   if (!spec.sequence_lengths.empty()) spec.sequence_lengths.push_back(left);
 }
 
-// Any numbers, at places from the input.
 void ReadOdd(InputBytes& input, JobSpec& spec) {
   for (int changes = 1 + input.Below(6); changes > 0; --changes) {
     const int place = input.Below(13);

@@ -18,7 +18,7 @@ namespace hilbert_ring::fuzz {
 namespace {
 
 struct Target {
-  const char* name;  // of the corpus
+  const char* name;
   void (*run)(Bytes);
   int mutations;
 };
@@ -34,7 +34,7 @@ void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
 using Input = std::vector<uint8_t>;
 
-std::string corpus_file;  // the running input's
+std::string corpus_file;
 const Input* running = nullptr;
 
 void PrintInput(int) {
@@ -77,7 +77,7 @@ void Mutate(Input& input, const std::vector<Input>& corpus, std::mt19937_64& ran
       case 3:
         if (at < input.size()) input.erase(input.begin() + static_cast<std::ptrdiff_t>(at));
         break;
-      default: {  // the end of another input
+      default: {
         const Input& other = corpus[random() % corpus.size()];
         input.resize(at);
         const size_t from = random() % (other.size() + 1);

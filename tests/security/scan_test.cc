@@ -1,5 +1,4 @@
-// The answers of every method on every port to callers with no or insufficient credentials. A new
-// method fails the test until the table has its answers.
+// A new method fails the test until the table has its answers.
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -63,7 +62,6 @@ std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::strin
                   : absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
 }
 
-// "/package.Service/Method" of our services, health and reflection.
 std::vector<std::string> AllMethods() {
   std::vector<std::string> methods = {kCheck, kWatch, kReflection};
   for (const auto* file : {v1::AttendRequest::descriptor()->file(), v1::Model::descriptor()->file(),
@@ -231,7 +229,6 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   const int callers = service->grpc_port(), workers = service->membership_port();
   const int worker = service->worker_port(0);
 
-  // Callers without TLS, or without a required certificate, reach nothing.
   for (const int port : {callers, workers, worker}) {
     EXPECT_EQ(Scan(Plain(port)), All("UNAVAILABLE")) << port;
   }
@@ -286,7 +283,6 @@ TEST_F(ScanTest, SpawnedWorkersRequireTheirCoordinatorsCredentials) {
   for (const auto& [path, status] : ScanHttp(worker, "")) EXPECT_EQ(status, -1) << path;
 }
 
-// A worker in clear text with its coordinator may show a certificate by HTTP.
 TEST_F(ScanTest, AWorkersHttpHasItsOwnCertificate) {
   const auto service = StartSecured({.arguments = {"--join-token-file=" + (folder_ / "join")},
                                      .worker_arguments = {"--join-token-file=" + (folder_ / "join"),

@@ -37,8 +37,7 @@ inline FaultJob SmallJob(uint64_t seed) {
   return MakeSmallJob(random).value();
 }
 
-// Runs jobs of one attempt each in a thread, one after the other, until one fails or the object
-// ends.
+// Jobs of one attempt each, one after the other, until one fails.
 class JobsUnderLoad {
  public:
   JobsUnderLoad(std::string address, uint64_t seed, std::function<client::Access()> access)

@@ -1,5 +1,3 @@
-// TLS on the public, the membership and the workers' port: accepted certificates, and certificates
-// that change while jobs run.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -114,7 +112,6 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
   }
 }
 
-// The service refuses each worker of the list for a different reason.
 TEST_F(Tls, OnlyTheRightWorkersJoin) {
   const auto service =
       StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
@@ -138,7 +135,7 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
   ASSERT_TRUE(service->AddWorker(Worker()).ok());
   AwaitWorkers(service->address(), Caller(), 3);
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
-  // The other workers have tried before; each logs its refusal once.
+  // Each worker logs its refusal once.
   std::string logs;
   while (Clock::now() < limit) {
     logs = service->Logs();
@@ -146,7 +143,6 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
     for (size_t at = 0; (at = logs.find("not registered with", at)) != std::string::npos; ++at) {
       ++refused;
     }
-    // A worker that gets a different reason next logs it too.
     if (refused >= 6 && logs.find("does not have the name worker") != std::string::npos) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -155,8 +151,7 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
 }
 
 // Replaces everything while jobs run, also the authority: both are trusted, then new certificates
-// are shown, then the old authority is dropped. Each job makes its own connection. An attempt
-// without a connection does not count.
+// are shown, then the old authority is dropped.
 TEST_F(Tls, RotationFailsNoJob) {
   const auto service =
       StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
@@ -179,7 +174,6 @@ TEST_F(Tls, RotationFailsNoJob) {
   trust(old_ca + new_ca);
   IssueBy(next, "service", ForService());
   IssueBy(next, "worker", ForWorker());
-  // Certificate and key change together: a job has one attempt, and reads both.
   caller_ = IssueBy(next, "next_caller", {.common_name = "lab", .alternative_names = ""});
   {
     const std::lock_guard lock(mutex);

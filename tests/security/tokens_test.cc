@@ -1,5 +1,3 @@
-// Callers with tokens: ownership of jobs, rights of roles, quotas, tokens that change while jobs
-// run, and secrets in no output.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -215,8 +213,7 @@ TEST_F(Tokens, HaveQuotasOfStreams) {
   }).IgnoreError();
 }
 
-// Both tokens are valid for a while, then the new token alone: a running job continues, and no job
-// fails.
+// Both tokens are valid for a while, then the new token alone.
 TEST_F(Tokens, AreReplacedUnderLoad) {
   Write(Line("lab", "submit", TokenOf("lab")));
   Start();

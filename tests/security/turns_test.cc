@@ -1,4 +1,3 @@
-// The order of turns among callers: by the name of their token, or without tokens by their host.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -33,8 +32,7 @@ bool AwaitQueued(RawCall& call) {
   return call.Read(&response) && response.has_queued();
 }
 
-// A caller has a running job and many that wait. A new caller has the next turn, once: it has not
-// had a turn yet.
+// A caller has a running job and many that wait; a new caller has the next turn, once.
 void ExpectTurns(v1::AttentionService::Stub& of_many, v1::AttentionService::Stub& of_one) {
   RawCall runs(of_many, kLimit);
   ASSERT_TRUE(runs.Open(LongJob()) && runs.AwaitAdmitted());
@@ -51,7 +49,6 @@ void ExpectTurns(v1::AttentionService::Stub& of_many, v1::AttentionService::Stub
   EXPECT_TRUE(waiting.front()->AwaitAdmitted());
 }
 
-// A service with one worker, which runs one long job at a time.
 class Turns : public TlsFixture {
  protected:
   void Start(const std::vector<std::string>& arguments) {

@@ -1,5 +1,4 @@
-// Mistakes of clients: each gets its status and a message that names the field, the service
-// continues, and memory returns to its level.
+// Each mistake has its status, and a message that names the field.
 #include <functional>
 
 #include "absl/strings/str_cat.h"

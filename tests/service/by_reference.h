@@ -1,4 +1,3 @@
-// A service of two workers with a data root, and jobs by reference.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,6 @@ struct RowBytes {
 };
 RowBytes RowBytesOf(const Cluster& cluster);
 
-// Waits until so many workers see the data root's mark; false at the limit.
 bool AwaitDataRoot(const Cluster& cluster, int workers);
 
 class ByReferenceTest : public ::testing::Test {
@@ -46,10 +44,8 @@ class ByReferenceTest : public ::testing::Test {
 
   std::string Data(v1::Tensor tensor);  // of its file, behind the header
 
-  // Names of the service's leftover files, except its mark.
   std::vector<std::string> Stray();
 
-  // Compares the output files with the result of the same rows sent as chunks.
   void ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs);
 
   TestFolder folder_;

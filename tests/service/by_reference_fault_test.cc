@@ -1,5 +1,3 @@
-// Jobs by reference whose disk fills or whose files vanish while outputs are written: the error has
-// its reason, and no incomplete file stays.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -69,7 +67,6 @@ class ByReferenceFault : public ByReferenceTest {
     }));
   }
 
-  // Reads until this fraction is computed.
   static bool AwaitComputed(RawCall& call, double fraction) {
     v1::AttendResponse response;
     while (call.Read(&response)) {
@@ -137,7 +134,6 @@ TEST_F(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
   ExpectNextJob();
 }
 
-// The process has a limit like `ulimit -f`.
 TEST_F(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
   rlimit before = {};
   getrlimit(RLIMIT_FSIZE, &before);
@@ -161,7 +157,6 @@ TEST_F(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
   std::filesystem::rename(folder_ / "root", folder_ / "moved");
   EXPECT_EQ(ReasonOf(open), "DATA_ROOT_GONE");
   std::filesystem::rename(folder_ / "moved", folder_ / "root");
-  // The workers check the root again, too.
   EXPECT_TRUE(Await([&] {
     const absl::Status status = Run(open).status();
     EXPECT_TRUE(status.ok() || wire::ReasonOf(status) == "DATA_ROOT_GONE") << status;

@@ -1,5 +1,3 @@
-// Callers that take as much as they can: memory, streams, places. The service refuses them and
-// serves the others.
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -129,7 +127,6 @@ TEST(Callers, CallsOfAPeerAreCapped) {
   EXPECT_TRUE(Await([&] { return open()->Read(&response); }));
 }
 
-// Calls that write rows as fast as they can before they are admitted, until one is refused.
 class EagerCalls {
  public:
   EagerCalls(const Cluster& cluster, int calls) {

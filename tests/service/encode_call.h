@@ -1,4 +1,3 @@
-// A single Encode call by hand, like raw_call.h for Attend.
 #pragma once
 
 #include <chrono>
@@ -31,7 +30,6 @@ struct EncodeOptions {
   int64_t chunk_rows = 1024;
   uint64_t seed = 1;  // of the chunks' order
   bool want_trace = false;
-  // Files in place of chunks.
   std::vector<v1::TensorFile> files = {};
   std::function<void(const v1::Progress& progress)> progress = nullptr;
   // cancels the call after so many layers; 0: never
@@ -48,7 +46,6 @@ absl::StatusOr<EncodeResult> EncodeRaw(const std::shared_ptr<grpc::Channel>& cha
 
 EncodeInputs ManyTiles(const EncoderCase& golden, int64_t tiles, uint64_t seed);
 
-// A spec of one job with all slides, in float32.
 v1::EncodeSpec SpecOf(const std::string& model, const std::vector<int64_t>& slide_tiles,
                       v1::Pooling pooling);
 

@@ -29,7 +29,6 @@ void SetAllStates(const EncoderCase& golden, v1::EncodeSpec& spec) {
   spec.set_skip_final_norm(true);
 }
 
-// Reorders rows [states, tokens, dim] of the golden cases to [tokens, states, dim].
 std::vector<float> ByToken(const std::vector<float>& states, int64_t count, int64_t dim) {
   const int64_t tokens = std::ssize(states) / count / dim;
   std::vector<float> rows(states.size());

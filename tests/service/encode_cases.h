@@ -13,7 +13,6 @@ std::string ModelsOfCases();  // for --model-dir
 EncodeInputs InputsOf(const EncoderCase& golden);
 
 void CheckCase(const Cluster& cluster, const std::string& name);
-// Checks every case, and rows in bfloat16 against PyTorch's autocast.
 void CheckEveryCase(const Cluster& cluster);
 
 }  // namespace hilbert_ring::testing

@@ -1,5 +1,3 @@
-// The course of encoders' jobs through the real service: folders that change, workers of another
-// version, jobs that are cancelled or late.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -43,8 +41,7 @@ class EncodeCourse : public ::testing::Test {
                      ManyTiles(golden_, tiles, 5), options);
   }
 
-  // Makes the job long enough for the options to end it. Its workers are free for the next job at
-  // once.
+  // Makes the job long enough for the options to end it.
   absl::StatusCode EndOf(const EncodeOptions& options) const {
     absl::Status status;
     for (int64_t tiles = kTiles; status.ok() && tiles <= kMostTiles; tiles *= 2) {

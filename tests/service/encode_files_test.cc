@@ -32,15 +32,12 @@ class EncodeFolder {
 
   std::string Argument() const { return "--data-root=" + root_; }
 
-  // Writes the inputs, removes earlier outputs, and lists all files of a job of this spec.
   std::vector<v1::TensorFile> Write(const v1::EncodeSpec& spec, const EncodeInputs& inputs) const;
 
   std::string PathOf(v1::Tensor tensor) const;
 
-  // Returns an output's numbers, and its file's header on request.
   std::vector<float> Read(v1::Tensor tensor, wire::NpyHeader* header = nullptr) const;
 
-  // Sorted names of all files in the root except the service's mark.
   std::vector<std::string> Names() const;
 
  private:
@@ -186,7 +183,6 @@ INSTANTIATE_TEST_SUITE_P(
         {{1}, {2}, {3}, {3, WorkerPlace::kRemote}, {3, WorkerPlace::kUnshared}})),
     [](const auto& info) { return absl::StrCat(PlaceName(info.param.place), info.param.workers); });
 
-// Clients that receive rows write files of the same shapes.
 TEST_F(EncodeFiles, ShapesAreThoseOfClients) {
   Start({});
   const EncoderCase golden = LoadEncoderCase("slide_small").value();

@@ -1,6 +1,5 @@
-// Every golden case through the real service, with 1, 2, 3 and 5 workers, in every type that holds
-// its values; with shards in shared memory, with rows sent to workers, and with workers that refuse
-// shared memory.
+// With shards in shared memory, with rows sent to workers, and with workers that refuse shared
+// memory.
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_golden.h"

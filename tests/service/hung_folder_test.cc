@@ -1,4 +1,3 @@
-// A mount beneath --data-root that hangs holds only the jobs with files there.
 #include "tests/support/hung_folder.h"
 
 #include <chrono>

@@ -58,7 +58,6 @@ std::vector<client::SmallJob> Small(std::vector<ExpectedJob>& jobs) {
   return small;
 }
 
-// Jobs of alternating kinds and different lengths.
 std::vector<ExpectedJob> ManyJobs(int count) {
   std::vector<ExpectedJob> jobs;
   for (int i = 0; i < count; ++i) {

@@ -1,5 +1,3 @@
-// The memory of every process stays bounded: a worker's by the plan, the coordinator's by a
-// constant, with a client that stops reading and with a worker that stalls.
 #include <signal.h>
 
 #include <algorithm>
@@ -44,7 +42,6 @@ TEST_F(Memory, WorkersTakeThePlannedMemory) {
     for (const int workers : AtDepth<std::vector<int>>({4}, {4}, {1, 2, 4})) {
       const auto cluster = Cluster::Start({.workers = workers}).value();
       auto stub = cluster->Stub();
-      // A small size for a test; docs/performance.md has the full sizes.
       const JobSpec spec = Reports(65536, branches);
       const auto plan = MakePlan(spec, workers);
       ASSERT_TRUE(plan.ok());
@@ -62,8 +59,7 @@ TEST_F(Memory, WorkersTakeThePlannedMemory) {
         const auto planned = static_cast<double>(plan->costs.workers[rank].resident_bytes());
         EXPECT_EQ(report.workers(rank).memory_peak_bytes(),
                   plan->costs.workers[rank].resident_bytes());
-        // Buffers of the transport and the kernel's scratch do not grow with the job, but weigh in
-        // a small one.
+        // Buffers and the kernel's scratch weigh in a small job.
         EXPECT_LT(static_cast<double>(peaks[rank]), 1.15 * planned + 16 * kMiB);
         EXPECT_GT(static_cast<double>(peaks[rank]), 0.85 * planned);
       }
@@ -107,8 +103,7 @@ TEST_F(Memory, AClientThatStopsReadingHoldsNothingUp) {
   EXPECT_TRUE(reported);
 }
 
-// Workers in other containers and on GPUs refuse the coordinator's memory: it is freed, and rows
-// are held only within --copy-memory.
+// Workers in other containers and on GPUs refuse the coordinator's memory.
 TEST_F(Memory, RowsThatWereOfferedAreHeldWithinTheLimitOfCopies) {
   const JobSpec spec = PlainSpec({.tokens = 65'536, .heads = 4, .dim = 32, .segment = 64});
   for (const bool held : {false, true}) {  // 96 MiB of rows, little compute

@@ -31,8 +31,7 @@ class MemoryWatch {
   std::thread thread_;
 };
 
-// Sends all rows of K, V and Q in chunks of the largest size with the same bytes, until all are
-// sent, the call ends or `stop` is set. Counts rows in `sent`.
+// Sends K, V and Q until all rows are sent, the call ends or `stop` is set.
 void SendConstantRows(RawCall& call, const JobSpec& spec, std::atomic<int64_t>& sent,
                       const std::atomic<bool>& stop);
 

@@ -73,7 +73,6 @@ TEST(Plans, AreBoundedAndEndWithTheirCaller) {
       });
     }
     while (ended < kCallers - 2) std::this_thread::sleep_for(milliseconds(1));
-    // A fast plan needs no turn.
     grpc::ClientContext context;
     EXPECT_TRUE(RequestPlan(*stub, context, PlainSpec()).ok());
     for (grpc::ClientContext& left : contexts) left.TryCancel();

@@ -16,7 +16,6 @@
 
 namespace hilbert_ring::testing {
 
-// Makes a chunk of rows [first, first + rows) of `data`, with its checksum.
 v1::Chunk MakeChunk(v1::Tensor tensor, const std::string& data, int64_t row_bytes, int64_t first,
                     int64_t rows);
 

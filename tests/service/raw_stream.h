@@ -22,7 +22,6 @@ int64_t HeldBytes(const absl::StatusOr<std::string>& page);
 
 std::vector<v1::Job> Jobs(v1::AttentionService::Stub& stub);
 
-// Expects that no stream is left and that the next one runs.
 void ExpectFree(const Cluster& cluster);
 
 class RawStream : public RawCall {

@@ -43,7 +43,6 @@ class SharedMemoryTest : public ByReferenceTest {
     if (!in_memory_.empty()) std::filesystem::remove_all(in_memory_);
   }
 
-  // Names of all files except the service's mark and the folder that Start makes.
   std::vector<std::string> Left() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(in_memory_)) {

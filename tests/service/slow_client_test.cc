@@ -1,6 +1,3 @@
-// Clients that read slowly, and the resources that they hold.
-#include <signal.h>
-
 #include <atomic>
 #include <thread>
 

@@ -18,7 +18,7 @@
 
 namespace hilbert_ring::testing {
 
-// Returns the spec of a stream with the job's rows, without tokens; sequence_lengths repeat.
+// sequence_lengths repeat
 JobSpec StreamOf(const JobSpec& job, std::vector<int64_t> sequence_lengths = {});
 
 struct StreamSettings {
@@ -28,12 +28,10 @@ struct StreamSettings {
   std::function<absl::Status(const client::StreamedRows&)> taken;  // after they were put in place
 };
 
-// Sends the job's rows as a stream of blocks, and collects the results like a job's.
 absl::StatusOr<ServiceResult> AttendInStream(const Cluster& cluster, const JobSpec& job,
                                              const JobSpec& stream, const EngineInputs& inputs,
                                              const StreamSettings& settings = {});
 
-// Streams `rows` rows of zeros in blocks, and drops the results.
 absl::StatusOr<v1::Report> StreamConstantRows(const Cluster& cluster, const JobSpec& stream,
                                               int64_t rows, const StreamSettings& settings);
 

@@ -143,7 +143,6 @@ TEST(StreamCourse, TheServiceStopsReadingFromAClientThatDoesNotRead) {
     all = true;
     call.WritesDone();
   });
-  // Waits until the sender has paused for a while.
   for (int64_t before = -1; before != sent;) {
     before = sent;
     std::this_thread::sleep_for(seconds(1));

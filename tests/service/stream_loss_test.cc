@@ -1,4 +1,3 @@
-// Streams without end whose worker or coordinator is lost or stops, and a caller's cancel.
 #include <signal.h>
 
 #include <string>

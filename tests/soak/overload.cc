@@ -49,7 +49,7 @@ struct OverloadOptions {
 
 double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-// The results of calls. Thread-safe.
+// Thread-safe.
 class Outcome {
  public:
   void Count(const absl::Status& status, bool retry_after, int64_t tokens, double seconds) {
@@ -136,7 +136,7 @@ class Driver {
         channel_(Dial(cluster.address())),
         stub_(v1::AttentionService::NewStub(channel_)) {}
 
-  // A caller for each worker, one call after the other. Returns jobs per second.
+  // Returns jobs per second.
   double Uncontended(int callers, double seconds, uint64_t seed) {
     Outcome outcome;
     const Clock::time_point start = Clock::now();
@@ -195,7 +195,6 @@ class Driver {
     return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   }
 
-  // Nine small jobs to a large one.
   const FaultJob& Draw(std::mt19937_64& random) const {
     const size_t small = jobs_.size() - 1;
     return random() % 10 == 0 ? jobs_.back() : jobs_[random() % small];

@@ -39,7 +39,7 @@ struct ClusterOptions {
   bool spread = true;       // each job uses all workers, so that small jobs use rings
   bool log_files = false;   // logs of level info go to a folder; else warnings go to the test's log
   std::string last_worker;  // another program for the last worker that the test starts
-  // Another coordinator's program, which starts the hilbert-ring-worker beside it.
+  // Another coordinator's program, beside its hilbert-ring-worker.
   std::string coordinator;
   // Network namespaces and their addresses: the coordinator's, then each worker's that the test
   // starts. Empty: the caller's loopback interface.
@@ -53,12 +53,12 @@ class Cluster {
   ~Cluster();
 
   const ClusterOptions& options() const { return options_; }
-  std::string address() const;             // for callers
-  std::string membership_address() const;  // for workers
+  std::string address() const;  // for callers
+  std::string membership_address() const;
   int grpc_port() const { return grpc_port_; }
   int http_port() const { return http_port_; }
   int membership_port() const { return membership_port_; }
-  int worker_port(int index) const;  // of the test's workers
+  int worker_port(int index) const;
 
   pid_t coordinator() const { return coordinator_->pid(); }
   std::vector<pid_t> Workers() const;
@@ -69,8 +69,7 @@ class Cluster {
 
   absl::StatusOr<v1::GetClusterResponse> Describe() const;
 
-  // Returns the body of a GET over the loopback interface in clear text; an error holds the HTTP
-  // status.
+  // An error holds the HTTP status.
   absl::StatusOr<std::string> HttpGet(const std::string& path) const;
 
   absl::StatusOr<std::string> Metrics() const;
@@ -79,10 +78,8 @@ class Cluster {
 
   absl::Status AddWorker(const std::vector<std::string>& further);
 
-  // Starts a coordinator on the same ports after the last one has ended, without waiting for it.
   absl::Status RestartCoordinator();
 
-  // Restarts the test's workers that have ended, without waiting for them.
   absl::Status StartEnded();
 
   absl::Status Restore(std::chrono::milliseconds limit);
@@ -98,7 +95,7 @@ class Cluster {
   absl::Status StartCoordinator();
   absl::Status StartWorker(size_t index, const std::vector<std::string>& further);
   absl::Status AwaitReady();
-  std::string Host(size_t index) const;  // 0: the coordinator's
+  std::string Host(size_t index) const;
   std::string Network(size_t index) const;
   std::string Log(const std::string& name) const;
 

@@ -1,5 +1,4 @@
-// Sets the clock of the test's own process ahead: moved_clock.cc, among the test's sources,
-// replaces clock_gettime.
+// moved_clock.cc, among the test's sources, replaces clock_gettime for the test's process.
 #pragma once
 
 #include "absl/time/time.h"

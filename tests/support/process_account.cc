@@ -21,7 +21,6 @@ constexpr int64_t kBlockBytes = 512;  // of st_blocks
 
 constexpr char kShards[] = "/memfd:hilbert-ring-shard";
 
-// Lines of /proc/PID/NAME, split into words.
 std::vector<std::vector<std::string>> LinesOf(pid_t pid, const char* name) {
   std::vector<std::vector<std::string>> lines;
   for (const std::string& line : static_cast<std::vector<std::string>>(

@@ -23,12 +23,12 @@ ProcessMemory MemoryOf(pid_t pid);
 int64_t ProportionalBytesOf(pid_t pid);
 
 struct ProcessAccount {
-  bool there = false;  // false for an ended process, whose figures are 0
+  bool there = false;  // false for an ended process
   bool zombie = false;
   int descriptors = 0;
   int threads = 0;
-  int shared_memories = 0;          // memfds of shards that it holds open or has mapped
-  int64_t shared_memory_bytes = 0;  // of the open ones
+  int shared_memories = 0;  // memfds of shards that it holds open or has mapped
+  int64_t shared_memory_bytes = 0;
   ProcessMemory memory;
 };
 

@@ -31,7 +31,6 @@ T AtDepth(T fast, T usual, T all) {
   std::abort();
 }
 
-// About `count` of the names, evenly spread.
 inline std::vector<std::string> SpreadOf(const std::vector<std::string>& names, size_t count) {
   std::vector<std::string> taken;
   const size_t step = count >= names.size() ? 1 : names.size() / count;

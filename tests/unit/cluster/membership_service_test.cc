@@ -154,7 +154,6 @@ TEST_F(MembershipServiceTest, AnUnreachableWorkerGetsNoJobsUntilItAnswers) {
     return done();
   };
   ASSERT_TRUE(beats_until([&] { return reply.up(); }));
-  // A worker that has a job is not greeted.
   const Members members = membership_.Live();
   membership_.SetJob(members, "job-a");
   std::this_thread::sleep_for(milliseconds(50));  // a greeting may be under way

@@ -63,7 +63,6 @@ TEST(Membership, NewsEndTheWaitForThem) {
   std::jthread leaves([&] { membership.Leave(*live[0]); });
   EXPECT_TRUE(membership.AwaitChange(joined, late, stop).ok());
   EXPECT_TRUE(live[0]->departed.stop_requested());
-  // An earlier change ends the wait at once; otherwise the deadline or a stop does.
   EXPECT_TRUE(membership.AwaitChange(seen, late, stop).ok());
   leaves.join();
   const int64_t now = membership.changes();

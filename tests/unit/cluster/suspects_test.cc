@@ -18,7 +18,7 @@ TEST(Suspects, AreQuarantinedAfterWrongRowsInTwoJobs) {
   for (int64_t& job : jobs) job = suspects.NumberJob();
   EXPECT_FALSE(suspects.Note(a, jobs[1]));
   EXPECT_FALSE(suspects.Note(b, jobs[1]));
-  EXPECT_FALSE(suspects.Note(a, jobs[1]));  // another attempt of it
+  EXPECT_FALSE(suspects.Note(a, jobs[1]));
   EXPECT_TRUE(quarantined.empty());
   EXPECT_TRUE(suspects.Note(a, jobs[2]));
   EXPECT_TRUE(suspects.Note(a, jobs[3]));

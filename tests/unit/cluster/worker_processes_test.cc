@@ -155,7 +155,7 @@ TEST(WorkerProcesses, ReplaceNoOtherSilentWorker) {
   ASSERT_EQ(ports.size(), 3u);
   listening.SetMembers({ports[0], ports[1]});
   listening.SetMembers({ports[0]});
-  listening.SetMembers({ports[0], ports[1]});  // it registered again
+  listening.SetMembers({ports[0], ports[1]});
   std::this_thread::sleep_for(std::chrono::seconds(2));
   EXPECT_EQ(listening.workers.restarts(), 0);
   listening.SetMembers({ports[0]});

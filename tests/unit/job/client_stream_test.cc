@@ -130,7 +130,7 @@ TEST_F(ClientStreamTest, MessagesMayLeaveWithTheNextOne) {
   const auto sent_off =
       stream_->Write(chunk, *output, nullptr, kAnyPatience, stream_->stop(), SendMode::kWithNext);
   EXPECT_TRUE(sent_off.ok() && *sent_off) << sent_off.status();
-  *output = "gone";  // the stream has a copy
+  *output = "gone";
   output.reset();
   ended_ = true;
   stream_->End(v1::Report());

@@ -146,7 +146,6 @@ TEST_F(EncodeWorkTest, ThePlanCoversTheWholePass) {
     EXPECT_LT(cost.resident_bytes(), one->costs.workers[0].resident_bytes());
   }
   EXPECT_DOUBLE_EQ(flops, three->costs.flops);
-  // Attention over several workers looks at the same keys.
   EXPECT_NEAR(three->costs.flops, one->costs.flops, 1e-6 * one->costs.flops);
   const auto layer = MakePlan(work->spec(), 3);
   ASSERT_TRUE(layer.ok());

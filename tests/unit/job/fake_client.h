@@ -36,7 +36,7 @@ class FakeClient {
  public:
   // Opens the job, of float32, with values as wide as keys.
   FakeClient(v1::AttentionService::Stub& stub, const JobSpec& spec, FakeClientOptions options = {});
-  ~FakeClient();  // cancels a running call
+  ~FakeClient();
 
   void Send(v1::Tensor tensor, int64_t first_row, int64_t rows);
   void SendAll();  // Q, K and V in two chunks each, or one if `input_follows`; by its own thread
@@ -70,7 +70,7 @@ class FakeClient {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
-  int reads_;  // messages that it may still read
+  int reads_;
   bool ended_ = false;
   absl::Status status_;
   v1::Report report_;

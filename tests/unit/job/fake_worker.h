@@ -105,7 +105,7 @@ class Hold {
   bool AwaitHeld();
   bool held() const;
   void Release(std::optional<grpc::Status> end = std::nullopt);
-  bool cancelled() const;  // by the coordinator, while it was held
+  bool cancelled() const;
 
  private:
   struct State {

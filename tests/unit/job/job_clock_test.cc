@@ -158,7 +158,7 @@ TEST(JobClock, AJobComputesUpToTheJobTimeout) {
   ASSERT_TRUE(Eventually([&] { return client->rows() == 32; })) << "the other has done its part";
   ASSERT_TRUE(rig.time().AwaitWait(kLook));
   EXPECT_EQ(rig.worker(1).opens()[0].compute_timeout_ms(), 600'000);
-  // The worker has its own limit and half a minute to report that it has passed.
+  // The worker has its own limit and half a minute to report it.
   rig.time().Advance(minutes(10) + seconds(30) - milliseconds(1));
   ASSERT_TRUE(rig.time().AwaitWait(kLook));
   EXPECT_FALSE(hold.cancelled());
@@ -214,7 +214,6 @@ TEST(JobClock, AWorkerThatTakesNoRowsIsLost) {
                                           HasSubstr("took no rows for 20000 ms"))));
 }
 
-// The client pauses for longer than the stall timeout and the job timeout.
 TEST(JobClock, AWorkerWhoseOutputsWaitForTheClientIsNoStall) {
   JobRig rig({.workers = 1,
               .local = false,
@@ -232,7 +231,7 @@ TEST(JobClock, AWorkerWhoseOutputsWaitForTheClientIsNoStall) {
   EXPECT_EQ(client->WrongRows(), 0);
 }
 
-// The reader of the worker's stream waits for the client with an output.
+// The stream's reader waits for the client with an output.
 TEST(JobClock, AFailureBehindOutputsArrivesWhileTheClientDoesNotRead) {
   JobRig rig({.workers = 1, .local = false});
   Hold hold;
@@ -274,7 +273,6 @@ TEST(JobClock, AClientThatSendsTooSlowlyIsSlow) {
     ASSERT_TRUE(rig.time().AwaitWait(left - seconds(1), left + seconds(1)));
     if (left < minutes(1)) break;
     rig.time().Advance(minutes(2));
-    // The wait for them is at first about as long as the next one.
     const double before = rig.jobs().List("caller").front().fraction();
     client->Send(v1::TENSOR_Q, left == minutes(4) ? 8 : 16, 8);
     ASSERT_TRUE(Eventually([&] { return rig.jobs().List("caller").front().fraction() > before; }));

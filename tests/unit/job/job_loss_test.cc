@@ -294,7 +294,6 @@ TEST(JobLoss, AnErrorOfTheOnlyWorkerEndsTheJobAtOnce) {
   }
 }
 
-// A worker alone has no peer that could be to blame.
 TEST(JobLoss, AWorkerAloneThatReportsALossIsExcluded) {
   JobRig rig({.workers = 2, .settings = {.job_workers = 1}});
   rig.worker(0).AtEach(Moment::kRowsDone, Say(absl::AbortedError("lost"), "WORKER_LOST"));

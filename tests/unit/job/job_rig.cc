@@ -109,7 +109,7 @@ JobRig::JobRig(const JobRigOptions& options)
                   time_),
       suspects_([this](const Member& member) { membership_.Quarantine(member); }) {
   for (int i = 0; i < options.workers; ++i) {
-    // Calls to a worker go by its stub: the address has no server.
+    // The address has no server.
     const std::string host = options.local ? "127.0.0.1" : "192.0.2.1";
     workers_.push_back(std::make_unique<FakeWorker>(absl::StrCat(host, ":", i + 1)));
   }

@@ -67,7 +67,6 @@ class JobRig {
   void Leave(int index);
   void Drain(int index);
   void Join(int index);
-  // It reports a failure beside its stream.
   void TellFailure(int index, uint64_t run, const absl::Status& status, const std::string& reason);
   void Look() { runs_.Look(time_.Now()); }  // as with each heartbeat
   v1::ClusterWorker Describe(int index);
@@ -109,7 +108,7 @@ class JobRig {
   std::map<std::string, int> failures_;  // by address; guarded by failures_mutex_
   server::Membership membership_;
   server::Suspects suspects_;
-  std::vector<std::shared_ptr<const server::Member>> members_;  // by worker
+  std::vector<std::shared_ptr<const server::Member>> members_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::AttentionService::Stub> stub_;

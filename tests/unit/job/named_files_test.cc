@@ -109,7 +109,7 @@ TEST_F(NamedFilesTest, Bfloat16LeavesAsItCameWhateverIsNamedFirst) {
   const auto work = MakeAttentionWork(spec, {});
   v1::Open open = OpenOf("");
   *open.mutable_spec() = wire::EncodeJobSpec(spec);
-  open.mutable_files()->SwapElements(0, 3);  // OUT, K, V, Q
+  open.mutable_files()->SwapElements(0, 3);
   const auto files = NamedFiles::Open(root_.get(), {}, open, *work);
   ASSERT_TRUE(files.ok()) << files.status();
   ASSERT_TRUE((*files)->Prepare(Take).ok());

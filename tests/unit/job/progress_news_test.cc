@@ -53,7 +53,6 @@ TEST(ProgressNews, AWorkerThatHasComputedDoesNotMoveByProgress) {
                           Does::kHandsOver, kBegun));
 }
 
-// A worker repeats its progress while the disk takes the rows.
 TEST(ProgressNews, AWorkerWithFilesMayRepeatProgressForTheDisksTime) {
   for (const Does does : {Does::kReads, Does::kHandsOver}) {
     ProgressNews news(60'000'000'000);  // 100 minutes at 10 MB/s

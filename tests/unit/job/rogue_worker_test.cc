@@ -1,5 +1,3 @@
-// Workers that stop early or send wrong numbers: the job ends on the others or with an error, and
-// the client gets no row twice.
 #include <chrono>
 
 #include "gmock/gmock.h"

@@ -17,7 +17,7 @@ const FakeClientOptions kOneAnswer{.input_follows = true, .one_answer = true};
 // Waits of the service for rows that follow and for an answer, by the machine's own time.
 constexpr std::chrono::milliseconds kRowsFollowWithin{100}, kAnswersWithin{20};
 
-// A job of one worker that ended within a limit; other programs may delay several tries.
+// Other programs may delay several tries.
 struct Ran {
   std::unique_ptr<JobRig> rig;
   std::unique_ptr<FakeClient> client;

@@ -41,7 +41,7 @@ TEST(StallWatch, AWaitInTheExchangeGetsTheTimeOfASlowNetwork) {
   watch.Waits(0, 1, kStart);
   EXPECT_FALSE(watch.Find(All(1), kStart + kTimeout + milliseconds(4999)));
   EXPECT_TRUE(watch.Find(All(1), kStart + kTimeout + seconds(5)));
-  watch.Waits(0, 0, kStart);  // the transfers are there
+  watch.Waits(0, 0, kStart);
   EXPECT_TRUE(watch.Find(All(1), kStart + kTimeout));
 }
 

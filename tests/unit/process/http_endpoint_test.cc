@@ -155,7 +155,6 @@ TEST(HttpEndpoint, ShowsANewCertificateOnceItIsWhole) {
   EXPECT_EQ(log.Count(kKept), 1) << log.text();
 }
 
-// Callers that trust both certificates do not notice the change.
 TEST(HttpEndpoint, ANewCertificateCutsNoConnection) {
   const std::string folder = ::testing::TempDir() + "/http_" + std::to_string(getpid()) + "_";
   const testing::CertificateAuthority authority;
@@ -251,7 +250,6 @@ TEST(HttpEndpoint, ALoopbackAddressIsNotServedByOtherNames) {
   }
 }
 
-// The target's host precedes the header's.
 TEST(HttpEndpoint, TargetsMayHaveAScheme) {
   auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
   ASSERT_TRUE(http.ok()) << http.status();

@@ -81,7 +81,6 @@ TEST(Logging, AnEventIsAnObjectOfItsFieldsAndAMessageIsText) {
   EXPECT_FALSE(message.contains("job"));
 }
 
-// A process that waited for the reader would hang here.
 TEST(Logging, AStalledReaderDelaysNoProcess) {
   signal(SIGPIPE, SIG_IGN);
   int ends[2];

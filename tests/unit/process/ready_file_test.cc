@@ -101,7 +101,7 @@ TEST_F(ReadyFileTest, TwoProcessesDoNotShareOne) {
     EXPECT_TRUE(Eventually([&] { return absl::StrContains(log.text(), status.message()); }));
   }
   EXPECT_EQ(FileText(path_), text);
-  first->Show({{"grpc_port", 3}}, {});  // it replaces its own file
+  first->Show({{"grpc_port", 3}}, {});
   EXPECT_TRUE(Eventually([&] { return absl::StrContains(FileText(path_), ":3"); }));
   first.reset();
   EXPECT_FALSE(IsThere());

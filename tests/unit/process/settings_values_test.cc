@@ -180,9 +180,10 @@ TEST_F(Settings, AServiceOfKubernetesIsNoPort) {
 
 TEST_F(Settings, UnknownVariablesAreWarnedOf) {
   const std::vector<std::string> before = Parsed({}).warnings;
-  Set("HILBERT_RING_MEMORY_SHARE", "0.5");  // the worker's
-  Set("HILBERT_RING_SERVER", "here:1");     // the command line's
-  Set("HILBERT_RING_PYTHON", "python3");    // and the package's
+  // Variables of the worker, the command line and the package.
+  Set("HILBERT_RING_MEMORY_SHARE", "0.5");
+  Set("HILBERT_RING_SERVER", "here:1");
+  Set("HILBERT_RING_PYTHON", "python3");
   Set("HILBERT_RING_BIN_DIR", "/usr/bin");
   EXPECT_EQ(Parsed({}).warnings, before);
   Set("HILBERT_RING_GRPC_PROT", "1001");

@@ -36,7 +36,7 @@ TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   };
   wrong({folder + "none", right.key, ""}, "none", "cannot be read");
-  ASSERT_EQ(mkfifo((folder + "pipe").c_str(), 0600), 0);  // a read must not wait for its writer
+  ASSERT_EQ(mkfifo((folder + "pipe").c_str(), 0600), 0);  // a read must not wait
   wrong({folder + "pipe", right.key, ""}, "pipe", "must be a regular file, is a FIFO");
   wrong({right.cert, folder + "pipe", ""}, "--tls-key", "must be a regular file, is a FIFO");
   wrong({right.cert, right.key, folder + "pipe"}, "--tls-ca", "must be a regular file, is a FIFO");

@@ -122,7 +122,6 @@ TEST(ChunkLedger, BoundsItsMemory) {
   ExpectRefused(status, absl::StatusCode::kInvalidArgument, "CHUNK_MISSHAPEN", "524288");
 }
 
-// This process has checked these rows already.
 TEST(ChunkLedger, SkipsChecksumsOnRequest) {
   const JobSpec spec = PlainSpec({.tokens = 4});
   v1::Chunk chunk;

@@ -100,7 +100,6 @@ TEST(RowCheck, FindsTheWrongNumberAndItsSender) {
     std::string payload;
     v1::OutputChunk chunk = job.Chunk(v1::TENSOR_OUT, 0, half, payload);
     if (half > 0) check.Take(chunk, payload, a);
-    // The other tokens come by number, backwards.
     chunk = job.Chunk(v1::TENSOR_OUT, 0, 0, payload);
     for (int64_t token = job.spec.tokens - 1; token >= half; --token) {
       chunk.add_tokens(token);

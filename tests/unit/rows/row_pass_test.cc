@@ -42,7 +42,6 @@ JobSpec OrderedSpec(int64_t tokens) {
   return spec;
 }
 
-// The number of ranks does not matter: each row is routed once, in pieces.
 TEST(VisitPlaces, RoutesEachRowOnceInPieces) {
   constexpr int64_t kTokens = 100'000;
   constexpr int64_t kPiece = 4096;

@@ -62,7 +62,6 @@ void Deliver(const JobSpec& spec, int rank, std::vector<grpc::ByteBuffer> messag
 void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chunk, Places& places) {
   wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), spec.tokens));
   std::map<int, RowMessages> messages;
-  // Uneven parts, as transports leave them.
   wire::Payload payload;
   for (size_t at = 0; at < chunk.payload().size(); at += 1000) {
     payload.Append(std::string_view(chunk.payload()).substr(at, 1000));
@@ -114,7 +113,6 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
 }
 
 TEST(RowRouter, OrderPartsHoldTheTokensOfEverySlot) {
-  // More tokens than fit into one part.
   JobSpec spec = PlainSpec({.tokens = 700'000, .heads = 1, .dim = 8, .segment = 1024});
   spec.ordering = Ordering{};
   const auto order = Permutation::Make(spec, {});

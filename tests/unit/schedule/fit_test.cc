@@ -30,7 +30,6 @@ TEST(Fit, ReportsHowManyWorkersWouldHoldTheJob) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_EQ(wire::ReasonOf(status), "DOES_NOT_FIT");
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2 of 2"));
-  // The smallest number that holds the job, found by trying all.
   int enough = 3;
   const auto holds = [&](int workers) {
     const auto tried = MakePlan(spec, workers);

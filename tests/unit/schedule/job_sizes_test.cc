@@ -39,7 +39,6 @@ TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
             Best(*SizesOf(PlannerOf(SizedSpec(4096)), 1, 8, 5e10)));
 }
 
-// Exchange and compute overlap: a longer exchange hides all compute.
 TEST(JobSizes, TheLongerOfExchangeAndComputeCounts) {
   const auto plan = MakePlan(SizedSpec(4096), 2);
   ASSERT_TRUE(plan.ok());

@@ -16,7 +16,6 @@ namespace hilbert_ring::server {
 inline constexpr int64_t kGiB = int64_t{1} << 30;
 inline const auto kSilent = [](int) {};
 
-// Takes as many jobs at once as threads, and two with one thread.
 inline std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB, int threads = 1) {
   auto member = std::make_shared<Member>();
   member->address = absl::StrCat("worker-", number);
@@ -60,7 +59,7 @@ class SchedulerTest : public ::testing::Test {
     return *grant;
   }
 
-  // Moves the scheduler's time, which stands still from the first call on.
+  // Time stands still from the first call on.
   void Pass(double seconds) {
     time_.at = time_.Now() +
                std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));

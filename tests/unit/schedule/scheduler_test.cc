@@ -64,7 +64,6 @@ TEST_F(SchedulerTest, ALongJobWaitsForEnoughWorkers) {
   auto large = Enter("x", {{1, 120, 10}, {2, 60, 10}, {3, 40, 10}});
   EXPECT_FALSE(Now(large).has_value());
   {
-    // A job that ends before then runs, a longer one waits.
     auto fits = Enter("y", {{1, 0.3, 10}});
     EXPECT_TRUE(Now(fits).has_value());
     auto longer = Enter("x", {{1, 200, 10}});
@@ -94,7 +93,6 @@ TEST_F(SchedulerTest, AShortJobRunsBesideALongOne) {
   EXPECT_FALSE(Now(too_long).has_value());
 }
 
-// A worker runs as many at once as it has threads; a long job shares its worker with one of them.
 TEST_F(SchedulerTest, ShortJobsRunBesideEachOtherOnLanesOfTheirOwn) {
   live_ = {MakeMember(0, kGiB, 4)};
   Start(0);
@@ -126,7 +124,6 @@ TEST_F(SchedulerTest, BesideALongJobOneLaneIsUsed) {
   EXPECT_TRUE(Now(second).has_value() && Now(third).has_value());
 }
 
-// A job may be short on all threads of a worker and long on one.
 TEST_F(SchedulerTest, AJobThatIsLongOnOneThreadHasNoLane) {
   live_ = {MakeMember(0, kGiB, 8)};
   Start(0);

@@ -89,7 +89,6 @@ TEST_F(SchedulerTurnsTest, ACallerThatComesBackIsANewcomer) {
   EXPECT_EQ(Serve(6), "ababaa");
 }
 
-// The time of lost workers is refunded: the caller keeps its place.
 TEST_F(SchedulerTurnsTest, TimeOfLostWorkersIsRefunded) {
   Ask("a", 1, 100);
   Ask("b", 2);

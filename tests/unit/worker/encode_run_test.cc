@@ -44,7 +44,6 @@ class EncodeRunTest : public ::testing::Test {
     return open;
   }
 
-  // The slides are zeros.
   void Make(const std::vector<int64_t>& slide_tiles, const std::vector<int64_t>& states,
             v1::DataType compute = v1::DATA_TYPE_FLOAT32) {
     auto run = MakeEncodeRun(OpenOf(slide_tiles, states, compute), models_, 1);
@@ -92,7 +91,6 @@ TEST_F(EncodeRunTest, ReportsTilesThatItPlacesAndIsCancelledThere) {
   EXPECT_LT(reported, 0.5);
 }
 
-// The sums of all states wait for the end.
 TEST_F(EncodeRunTest, SumsThatItKeepsArePlanned) {
   Make(std::vector<int64_t>(3000, 1), {0, 1, 2});
   const auto three = Execute({});
@@ -127,7 +125,6 @@ TEST_F(EncodeRunTest, AModelWithoutRoomYetIsReadInItsTurn) {
   EXPECT_TRUE(prepared.ok()) << prepared;
 }
 
-// The processor takes bfloat16 in two bytes a number with products of it, else in four.
 TEST_F(EncodeRunTest, BlocksArePlannedAsTheProcessorTakesThem) {
   Make({1000}, {2}, v1::DATA_TYPE_BFLOAT16);
   const WorkerCost& cost = run_->cost();

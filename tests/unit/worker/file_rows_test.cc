@@ -30,7 +30,6 @@ class FileRowsTest : public ::testing::Test {
     open.set_workers(1);
     open.add_shards()->set_end(kTokens);
     for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_OUT}) {
-      // OUT has the name of an output that a coordinator has made.
       const std::string name =
           tensor == v1::TENSOR_OUT ? ".hilbert-ring-0123-1.unfinished" : wire::TensorName(tensor);
       std::ofstream(folder_ / name).close();

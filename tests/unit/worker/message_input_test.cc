@@ -38,7 +38,6 @@ class MessageInputTest : public ::testing::Test {
     return part;
   }
 
-  // Places the payload in pieces that cut rows anywhere, like a transport's.
   template <typename Message>
   absl::Status PlaceCut(const Message& message, std::string_view bytes) {
     wire::Payload payload;

@@ -1,4 +1,3 @@
-// Short jobs at a worker use their call's thread alone; the stream is in memory.
 #include <algorithm>
 #include <memory>
 #include <optional>

@@ -172,7 +172,6 @@ class NotingWork : public RunWork {
   int64_t& reserved_at_end_;
 };
 
-// The next job may take all memory that is not reserved.
 TEST(RunCall, AJobsMemoryIsFreeBeforeItsReservation) {
   const v1::RunRequest open = OpenOf(PlainSpec({.tokens = 64}));
   v1::RunRequest request = open;

@@ -42,7 +42,6 @@ TEST(WorkerDevice, WeightsOnAGpuLeaveLessToJobs) {
   EXPECT_THAT(std::string(none.message()), HasSubstr("--model-memory is 1000 bytes"));
 }
 
-// The worker runs as many jobs at once as it has threads, and two on a single thread.
 TEST(WorkerDevice, ShortJobsHaveADeviceOfOneThreadEach) {
   for (const auto& [threads, express] : {std::pair{1, 1}, {2, 1}, {4, 3}}) {
     const auto devices = MakeWorkerDevices({.threads = threads, .device = {.device = "cpu"}});

@@ -1,4 +1,3 @@
-// A worker's service over a real connection: the calls that it accepts, and its feed timeout.
 #include "server/worker/worker_service.h"
 
 #include <atomic>
@@ -114,7 +113,7 @@ void ExpectRefused(const absl::Status& status) {
 TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
   Start(milliseconds(60'000));
   const std::string secret = *DrawSecret();
-  ExpectRefused(OpenAndSendNothing(secret));  // it is not registered
+  ExpectRefused(OpenAndSendNothing(secret));
   secret_.Expect();
   secret_.Set(secret);
   for (const std::string& stranger : {std::string(), *DrawSecret()}) {
@@ -176,7 +175,6 @@ TEST_F(WorkerServiceTest, ARunWithoutFeedEnds) {
   EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
-// The thread that sends has ended by then.
 TEST_F(WorkerServiceTest, AFailedRunWithoutFeedEnds) {
   Start(milliseconds(2'000));
   const std::string secret = *DrawSecret();
@@ -205,7 +203,6 @@ TEST_F(WorkerServiceTest, AFailedRunWithoutFeedEnds) {
   EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
-// The call's thread itself waits for rows.
 TEST_F(WorkerServiceTest, AShortRunWithoutFeedEnds) {
   Start(milliseconds(300), true);
   const std::string secret = *DrawSecret();
