@@ -1,7 +1,6 @@
 // A client is killed, cancels or passes its deadline at a random moment.
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <numeric>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

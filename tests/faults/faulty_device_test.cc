@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -19,7 +18,6 @@
 #include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
 #include "tests/support/await.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {

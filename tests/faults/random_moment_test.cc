@@ -5,7 +5,6 @@
 #include <fstream>
 #include <functional>
 #include <future>
-#include <memory>
 #include <random>
 #include <string>
 #include <thread>

@@ -11,7 +11,6 @@
 #include "tests/support/plain_spec.h"
 #include "tests/support/process_account.h"
 #include "tests/support/sanitizer.h"
-#include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/raw_stream.h"
 #include "wire/status.h"

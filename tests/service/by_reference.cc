@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "gmock/gmock.h"
 #include "tests/support/await.h"
 #include "tests/support/metrics_page.h"
 #include "wire/codec.h"

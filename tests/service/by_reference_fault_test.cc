@@ -11,8 +11,6 @@
 #include <fstream>
 #include <functional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <numeric>
 #include <random>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <memory>
 
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"

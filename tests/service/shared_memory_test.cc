@@ -5,7 +5,6 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>

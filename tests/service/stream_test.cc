@@ -7,7 +7,6 @@
 #include "tests/service/stream_call.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/test_depth.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <thread>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/process/child_process.h"

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/access/auth_tokens.h"
 #include "tests/support/test_folder.h"

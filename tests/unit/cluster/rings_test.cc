@@ -1,6 +1,5 @@
 #include "server/cluster/rings.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <list>

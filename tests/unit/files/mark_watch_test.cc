@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <semaphore>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "server/files/data_root.h"

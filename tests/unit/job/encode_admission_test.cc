@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "engine/model/files/encoder_folder.h"
 #include "gmock/gmock.h"

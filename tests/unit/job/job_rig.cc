@@ -1,6 +1,5 @@
 #include "tests/unit/job/job_rig.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,5 @@
 #include "server/process/peer_network.h"
 
-#include <string>
-
 #include "gtest/gtest.h"
 
 namespace hilbert_ring::server {

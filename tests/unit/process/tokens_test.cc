@@ -4,7 +4,6 @@
 #include <openssl/hmac.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>

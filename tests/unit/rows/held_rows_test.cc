@@ -1,7 +1,6 @@
 #include "server/rows/held_rows.h"
 
 #include <cstring>
-#include <random>
 
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"

@@ -1,7 +1,6 @@
 #include "server/rows/row_check.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <string>

@@ -1,5 +1,4 @@
 #include <memory>
-#include <utility>
 
 #include "absl/strings/cord.h"
 #include "engine/comm/communicator.h"

@@ -1,6 +1,5 @@
 #include "server/worker/message_input.h"
 
-#include <cstring>
 #include <memory>
 
 #include "gtest/gtest.h"

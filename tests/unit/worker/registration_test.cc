@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

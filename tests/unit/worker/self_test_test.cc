@@ -1,8 +1,6 @@
 #include "server/worker/self_test.h"
 
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/device/cpu/cpu_device.h"

@@ -1,6 +1,5 @@
 #include "server/worker/worker_device.h"
 
-#include <memory>
 #include <utility>
 
 #include "engine/device/row_math.h"
