@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a test that was built with the thread sanitizer: tsan_short.sh PROGRAM.
-# Exits with 77 where it was not built.
+# Exits with 77 if it was not built.
 set -euo pipefail
 
 if [[ ! -x "$1" ]]; then

@@ -1,8 +1,6 @@
-// A client is killed, cancels or passes its deadline at a random moment: the job's memory is free
-// again within a second, and the next job is right.
+// A client is killed, cancels or passes its deadline at a random moment.
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -26,27 +24,25 @@ using std::chrono::milliseconds;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr double kFreeWithin = 1.0;  // seconds, at the 99th percentile
-// What the transport and the allocator may keep of a job of half a gigabyte.
+// The transport and the allocator may keep this much of a job of half a gigabyte.
 constexpr int64_t kSlackBytes = 24 * kMiB;
 constexpr milliseconds kGiveUp{10'000};
 
 enum class Loss { kKilled, kCancelled, kDeadline };
 
-// 128 MiB for each tensor, and more compute than any of the moments.
+// 128 MiB for each tensor, and more compute than any moment waits for.
 FaultJob LargeJob() {
   FaultJob job = MakeZeroJob(1 << 16, 8, 64, 1 << 15);
   job.spec.branches.push_back({1 << 16, 16});
   return job;
 }
 
-// Resident bytes of all processes of a cluster.
 class JobMemory {
  public:
   explicit JobMemory(Cluster& cluster) : pids_(cluster.Processes()) {
     for (const pid_t pid : pids_) idle_.push_back(AccountOf(pid));
   }
 
-  // Whether a worker holds more than an idle one, or memory is shared for a job.
   bool Held() const {
     for (size_t i = 0; i < pids_.size(); ++i) {
       const ProcessAccount now = AccountOf(pids_[i]);
@@ -55,7 +51,6 @@ class JobMemory {
     return false;
   }
 
-  // Seconds from now on until none does.
   double SecondsUntilFree() const {
     const Clock::time_point start = Clock::now();
     while (Held() && Clock::now() - start < kGiveUp) {
@@ -71,8 +66,7 @@ class JobMemory {
 
 class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
  protected:
-  // Begins the large job and ends its client after a while. Says how the call ended; held: whether
-  // there was memory of the job before, for afterwards a slow machine may look too late.
+  // held: whether memory was held before the end, because a slow machine may look too late.
   std::string RunAndLose(Cluster& cluster, Loss loss, milliseconds after, const JobMemory& memory,
                          bool& held) {
     const Clock::time_point end = Clock::now() + after;
@@ -96,7 +90,6 @@ class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
     return std::string(absl::StatusCodeToString(ended.status.code()));
   }
 
-  // Writes files of zeros; `hilbert-ring attend` of them, and its arguments.
   std::vector<std::string> Command(const std::string& server) const {
     const JobSpec& spec = job_.spec;
     const std::string rows = folder_ / "rows.npy", shape = folder_ / "spec.json";

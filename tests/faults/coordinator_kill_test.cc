@@ -1,5 +1,4 @@
-// The coordinator is killed at a random moment of a random job. Local workers end with it; others
-// free the job's memory and register with the next one, on the same port.
+// The coordinator is killed at a random moment of a random job.
 #include <signal.h>
 
 #include <chrono>
@@ -24,7 +23,6 @@ constexpr milliseconds kOrphanLimit{5'000};
 
 class CoordinatorKill : public ::testing::TestWithParam<WorkerPlace> {};
 
-// Those of the processes that are still there at the limit.
 std::vector<pid_t> AwaitEnds(std::vector<pid_t> pids, milliseconds limit) {
   const Clock::time_point end = Clock::now() + limit;
   while (!pids.empty() && Clock::now() < end) {
@@ -58,7 +56,6 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
       kill(victim, SIGKILL);
       killed = true;
     });
-    // Beside this thread, which starts the next coordinator meanwhile.
     std::future<JobEnd> job = std::async(std::launch::async, [&] {
       return RunJob(cluster.address(), rig.job(),
                     {.deadline = absl::Seconds(45), .progress = moment.progress()});

@@ -1,5 +1,3 @@
-// A worker is killed while an encoder's job is computed, in each third of the pass: the embedding
-// is right, without the caller's doing.
 #include <signal.h>
 
 #include <algorithm>
@@ -20,13 +18,13 @@ constexpr char kModel[] = "slide_three_layers";
 
 struct Param {
   WorkerPlace place;
-  double from;  // of the pass
+  double from;
 };
 
 class EncodeKill : public ::testing::TestWithParam<Param> {};
 
-// A job of so many tiles, the second worker of which is killed once the pass is so far. False: the
-// job was over before the kill told on it, for how far it is is said five times a second.
+// Kills the second worker at this part of the pass. False if the job ended before the kill affected
+// it: progress comes five times a second.
 bool KillsInTime(const EncoderCase& golden, const Param& param, int64_t tiles) {
   const std::string models = std::filesystem::path(golden.folder).parent_path().string();
   const auto cluster = Cluster::Start({.workers = 3,
@@ -66,7 +64,7 @@ TEST_P(EncodeKill, TheEmbeddingIsRight) {
   int64_t tiles = kTiles;
   while (!KillsInTime(golden, GetParam(), tiles)) {
     tiles *= 2;
-    ASSERT_LE(tiles, kMostTiles) << "no kill told on a job";
+    ASSERT_LE(tiles, kMostTiles) << "no kill affected a job";
   }
 }
 

@@ -1,7 +1,5 @@
 #include "tests/faults/fault_cluster.h"
 
-#include <utility>
-
 namespace hilbert_ring::testing {
 
 absl::StatusOr<std::unique_ptr<Cluster>> StartFaultCluster(ClusterOptions options) {

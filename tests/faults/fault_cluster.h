@@ -1,4 +1,3 @@
-// A cluster in which nothing fails but what the test breaks.
 #pragma once
 
 #include <memory>
@@ -8,8 +7,7 @@
 
 namespace hilbert_ring::testing {
 
-// Without the service's own job at its start, which would meet a fault first; a job's size says
-// how many workers it has. Logs are in files.
+// The warm-up job is off: it would meet a fault first. Logs go to files.
 absl::StatusOr<std::unique_ptr<Cluster>> StartFaultCluster(ClusterOptions options);
 
 }  // namespace hilbert_ring::testing

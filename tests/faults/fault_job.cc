@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
+#include <mutex>
+#include <numeric>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/service.h"
+#include "engine/reference/sample_tokens.h"
 #include "engine/spec/job_spec_json.h"
 #include "engine/spec/numbers.h"
 #include "grpcpp/client_context.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "tests/engine/expected_rows.h"
 #include "tests/random/random_spec.h"
 #include "tests/service/raw_call.h"
 #include "wire/status.h"
@@ -22,6 +26,104 @@ namespace hilbert_ring::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kSampledRows = 16;
+
+class ByDefinition final : public FaultAnswer {
+ public:
+  ByDefinition(const JobSpec& spec, ExpectedRows expected)
+      : spec_(spec), expected_(std::move(expected)) {}
+  std::string Mismatch(const EngineResult& result) const override {
+    return testing::Mismatch(spec_, result, expected_);
+  }
+
+ private:
+  const JobSpec spec_;
+  const ExpectedRows expected_;
+};
+
+class OfRings final : public FaultAnswer {
+ public:
+  OfRings(const JobSpec& spec, EngineInputs inputs, EngineResult undisturbed,
+          std::vector<int> other_rings)
+      : spec_(spec), inputs_(std::move(inputs)), other_rings_(std::move(other_rings)) {
+    results_.push_back(std::move(undisturbed));
+  }
+
+  std::string Mismatch(const EngineResult& result) const override {
+    std::lock_guard lock(mutex_);
+    const std::string out =
+        Mismatch("OUT", result, &EngineResult::out, spec_.heads * spec_.value_dim);
+    return out.empty() ? Mismatch("LSE", result, &EngineResult::lse, spec_.heads) : out;
+  }
+
+ private:
+  // Requires mutex_. Rows of OUT and LSE leave one by one: rows of one token may be of two rings.
+  std::string Mismatch(const char* tensor, const EngineResult& result,
+                       std::vector<float> EngineResult::*rows, int64_t width) const {
+    std::vector<int64_t> others(spec_.tokens);  // tokens whose rows match no result yet
+    std::iota(others.begin(), others.end(), 0);
+    for (size_t i = 0;; ++i) {
+      if (i == results_.size()) {
+        if (i > other_rings_.size()) break;
+        auto other = RunEngine(spec_, inputs_, other_rings_[i - 1], RingKind::kInProcess);
+        if (!other.ok()) return other.status().ToString();
+        results_.push_back(*std::move(other));
+      }
+      std::erase_if(others, [&](int64_t token) {
+        const auto row = (result.*rows).begin() + token * width;
+        return std::equal(row, row + width, (results_[i].*rows).begin() + token * width);
+      });
+      if (others.empty()) return "";
+    }
+    return absl::StrCat(others.size(), " rows of ", tensor, " are of no ring, the first of token ",
+                        others[0]);
+  }
+
+  const JobSpec spec_;
+  const EngineInputs inputs_;
+  const std::vector<int> other_rings_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_: the undisturbed result, then results of other_rings_ on demand.
+  mutable std::vector<EngineResult> results_;
+};
+
+class OfZeros final : public FaultAnswer {
+ public:
+  std::string Mismatch(const EngineResult& result) const override {
+    for (size_t i = 0; i < result.out.size(); ++i) {
+      if (result.out[i] != 0) return absl::StrCat("out[", i, "] is ", result.out[i]);
+    }
+    for (size_t i = 0; i < result.lse.size(); ++i) {
+      if (!std::isfinite(result.lse[i])) return absl::StrCat("lse[", i, "] is ", result.lse[i]);
+    }
+    return "";
+  }
+};
+
+absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerByDefinition(const JobSpec& spec,
+                                                                      const EngineInputs& inputs) {
+  auto expected = ExpectRows(spec, inputs);
+  if (!expected.ok()) return expected.status();
+  return std::make_shared<ByDefinition>(spec, *std::move(expected));
+}
+
+// The answer of jobs too long for the definition. Every row of OUT and LSE has the bits of the
+// undisturbed result or of another ring's, which merges partial results in another order. Fails if
+// rows drawn from the undisturbed result differ from the definition. other_rings: numbers of
+// workers, the likeliest first.
+absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerOfRings(const JobSpec& spec,
+                                                                 EngineInputs inputs,
+                                                                 EngineResult undisturbed,
+                                                                 std::vector<int> other_rings) {
+  const auto drawn = ExpectRows(spec, inputs, SampleTokens(spec.tokens, kSampledRows, 1));
+  if (!drawn.ok()) return drawn.status();
+  if (std::string off = Mismatch(spec, undisturbed, *drawn); !off.empty()) {
+    return absl::DataLossError(absl::StrCat("undisturbed, ", off));
+  }
+  return std::make_shared<OfRings>(spec, std::move(inputs), std::move(undisturbed),
+                                   std::move(other_rings));
+}
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -134,7 +236,6 @@ bool HasReason(const absl::Status& status) {
   return has;
 }
 
-// Statuses that the loss of a process may end in.
 bool MayBeCaused(absl::StatusCode code) {
   return code == absl::StatusCode::kAborted || code == absl::StatusCode::kUnavailable ||
          code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kCancelled;
@@ -190,7 +291,7 @@ FaultJob MakeZeroJob(int64_t tokens, int64_t heads, int64_t dim, int64_t segment
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
     job.tensors[tensor] = zeros;
   }
-  job.answer = AnswerOfZeros();
+  job.answer = std::make_shared<OfZeros>();
   return job;
 }
 
@@ -223,7 +324,7 @@ JobEnd RunJob(const std::string& address, const FaultJob& job,
   if (!MayBeCaused(end.status.code())) {
     end.what += absl::StrCat("a status that faults must not cause: ", end.status.ToString());
   } else if (!HasReason(end.status) && !absl::IsUnavailable(end.status)) {
-    // The end of a connection is UNAVAILABLE without details: gRPC's own.
+    // gRPC's UNAVAILABLE for a broken connection has no details.
     end.what += absl::StrCat("a status without a reason: ", end.status.ToString());
   } else if (end.what.empty()) {
     end.verdict = Verdict::kTyped;
@@ -242,7 +343,7 @@ std::string RunNextJob(const std::string& address, std::mt19937_64& random, absl
     if (left <= absl::ZeroDuration()) break;
     end = RunJob(address, *job, {.deadline = left});
     if (end.verdict == Verdict::kRight) return "";
-    if (end.status.ok()) break;  // a wrong result is not to be tried again
+    if (end.status.ok()) break;
     absl::SleepFor(absl::Milliseconds(50));
   }
   return absl::StrCat("next job after ", tries, " tries: ", end.what, " ", end.status.ToString(),

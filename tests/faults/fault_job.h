@@ -1,4 +1,3 @@
-// Jobs whose right result is known, run through the client library, and how they end.
 #pragma once
 
 #include <cstdint>
@@ -10,59 +9,63 @@
 
 #include "absl/status/statusor.h"
 #include "client/cpp/attend.h"
-#include "tests/faults/fault_answer.h"
+#include "engine/spec/job_spec.h"
+#include "tests/engine/run_engine.h"
 
 namespace hilbert_ring::testing {
 
-struct FaultJob {
-  JobSpec spec;
-  std::map<v1::Tensor, std::string> tensors;  // bytes of the job's type; no coordinates
-  std::vector<int64_t> coords;
-  std::shared_ptr<const FaultAnswer> answer;
-  double seconds = 0;  // that it takes undisturbed
+// Thread-safe.
+class FaultAnswer {
+ public:
+  virtual ~FaultAnswer() = default;
+  virtual std::string Mismatch(const EngineResult& result) const = 0;
 };
 
-// A random job of up to some hundred tokens, any kind; every row is known by the definition.
+struct FaultJob {
+  JobSpec spec;
+  std::map<v1::Tensor, std::string> tensors;
+  std::vector<int64_t> coords;
+  std::shared_ptr<const FaultAnswer> answer;
+  double seconds = 0;  // undisturbed
+};
+
 absl::StatusOr<FaultJob> MakeSmallJob(std::mt19937_64& random);
 
-// Some thousand tokens, segments that span the workers, a part of a second of compute. Runs once,
-// undisturbed, at the service at `address`.
+// Makes a job of some thousand tokens, with segments that span the workers, and a fraction of a
+// second of compute. Runs it once, undisturbed, at `address`.
 absl::StatusOr<FaultJob> MakeMiddleJob(std::mt19937_64& random, const std::string& address);
 
-// Likewise. Many tokens, little compute: receiving and sending are most of it.
+// Many tokens and little compute: receiving and sending dominate.
 absl::StatusOr<FaultJob> MakeWideJob(std::mt19937_64& random, const std::string& address);
 
 enum class Verdict {
-  kRight,  // the expected result
-  kTyped,  // an error that says why and blames nobody wrongly
-  kBad,    // a wrong result, an error without a reason or of a kind that faults must not cause
+  kRight,
+  kTyped,  // an error with a reason that blames no worker wrongly
+  kBad,    // a wrong result, an error without a reason, or an error that faults must not cause
 };
 
 struct JobEnd {
   Verdict verdict = Verdict::kBad;
   absl::Status status;
-  std::string reason;  // of the status
-  std::string what;    // what is bad
+  std::string reason;
+  std::string what;
   double seconds = 0;
-  int retries = 0;       // in the service, of which the report tells
-  int rows_checked = 0;  // likewise
+  int retries = 0;  // by the service
+  int rows_checked = 0;
   int attempts = 1;      // of the client library
   std::string failures;  // of its attempts but the last
 };
 
-// One segment length, float32, rows of zeros, so that the result is zeros too.
+// float32 rows of zeros: the result is zeros too.
 FaultJob MakeZeroJob(int64_t tokens, int64_t heads, int64_t dim, int64_t segment);
 
-// The whole call, its deadline included.
 JobEnd RunJob(const std::string& address, const FaultJob& job,
               const client::AttendOptions& options);
 
-// Small and random, at most some tries within `limit`: whether the service goes on. Says in `tries`
-// how many it took; empty, or what went wrong.
+// Tries a small random job within `limit`, and counts the tries. Returns the error, or nothing.
 std::string RunNextJob(const std::string& address, std::mt19937_64& random, absl::Duration limit,
                        int& tries);
 
-// What a spec looks like, on one line.
 std::string Describe(const FaultJob& job);
 
 }  // namespace hilbert_ring::testing

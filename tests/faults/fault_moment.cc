@@ -62,7 +62,6 @@ void FaultMoment::Note(const client::AttendProgress& progress) {
   }
 }
 
-// Called by one thread at a time.
 void FaultMoment::FireAfter(double seconds) {
   if (timer_.joinable()) return;
   timer_ = std::jthread([this, seconds] {

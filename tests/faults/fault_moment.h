@@ -1,4 +1,4 @@
-// When, in the life of a job, a fault happens.
+// The moment of a fault in the life of a job.
 //
 //   FaultMoment moment(DrawMoment(random), job.seconds, [&] { kill(pid, SIGKILL); });
 //   RunJob(address, job, {.progress = moment.progress()});
@@ -16,12 +16,12 @@
 namespace hilbert_ring::testing {
 
 enum class Phase {
-  kBefore,     // the job has not begun
-  kAnyTime,    // a part of the job's undisturbed seconds after its beginning
-  kAdmission,  // when it is admitted
-  kReceive,    // when a part of its rows is sent
-  kCompute,    // a part of its seconds after the last row was sent
-  kSend,       // when a part of the output has come
+  kBefore,   // before the job begins
+  kAnyTime,  // after a part of the job's undisturbed seconds
+  kAdmission,
+  kReceive,  // after a part of its rows is sent
+  kCompute,  // after a part of its seconds since the last row
+  kSend,     // after a part of the output has come
 };
 
 const char* PhaseName(Phase phase);
@@ -35,13 +35,12 @@ Moment DrawMoment(std::mt19937_64& random);
 
 class FaultMoment {
  public:
-  // Calls `fault` once: at once, or in another thread.
   FaultMoment(const Moment& moment, double job_seconds, std::function<void()> fault);
   ~FaultMoment();
 
   std::function<void(const client::AttendProgress&)> progress();
 
-  // No fault happens from here on. Whether it has.
+  // Prevents a later fault. Returns whether the fault has happened.
   bool Settle();
 
  private:
@@ -53,9 +52,9 @@ class FaultMoment {
   const double job_seconds_;
   const std::function<void()> fault_;
   std::mutex mutex_;
-  bool fired_ = false;    // guarded by mutex_
-  bool settled_ = false;  // guarded by mutex_
-  std::jthread timer_;    // started once
+  bool fired_ = false;
+  bool settled_ = false;
+  std::jthread timer_;  // started once
 };
 
 }  // namespace hilbert_ring::testing

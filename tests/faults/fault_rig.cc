@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A coordinator waits longer and longer before it starts a worker again that keeps dying.
+// A coordinator waits longer before each restart of a worker that keeps dying.
 constexpr int kRoundsOfACluster = 8;
 constexpr size_t kKeptJobs = 6;
 constexpr int kWarmUpJobs = 6;
@@ -47,7 +47,6 @@ std::string FaultRig::MakeCluster(std::mt19937_64& random) {
   return "";
 }
 
-// They take a while to make, so they are made one at a time.
 std::string FaultRig::KeepJob(std::mt19937_64& random) {
   if (kept_.size() == kKeptJobs) return "";
   auto job = kept_.size() % 3 == 1 ? MakeWideJob(random, cluster_->address())

@@ -1,13 +1,9 @@
-// What the rounds of a fault test share: a cluster that is made anew now and then, its idle level,
-// and jobs whose results are known.
+// Shared by the rounds of a fault test. Example:
 //
 //   FaultRig rig({.workers = 3});
-//   for (int round = 0; round < rounds; ++round) {
-//     ASSERT_EQ(rig.BeginRound(random), "");
-//     const FaultJob& job = rig.job();
-//     ...                                           // the job, and a fault
-//     EXPECT_EQ(rig.EndRound(random), "");
-//   }
+//   ASSERT_EQ(rig.BeginRound(random), "");
+//   RunJob(rig.cluster().address(), rig.job());  // beside a fault
+//   EXPECT_EQ(rig.EndRound(random), "");
 #pragma once
 
 #include <memory>
@@ -27,14 +23,12 @@ class FaultRig {
   explicit FaultRig(ClusterOptions options) : options_(std::move(options)) {}
   ~FaultRig();
 
-  // A cluster at full strength, and the round's job. Empty, or what failed.
   std::string BeginRound(std::mt19937_64& random);
 
   Cluster& cluster() const { return *cluster_; }
   const FaultJob& job() const { return job_; }
 
-  // The next job is right, all workers come back and all that was held is given back. Empty, or
-  // what is not so.
+  // Expects that the next job is right, all workers return and all resources are free.
   std::string EndRound(std::mt19937_64& random);
 
  private:
@@ -44,9 +38,9 @@ class FaultRig {
   const ClusterOptions options_;
   std::unique_ptr<Cluster> cluster_;
   std::optional<IdleLevel> idle_;
-  std::vector<FaultJob> kept_;  // that took the service to know
+  std::vector<FaultJob> kept_;  // the service computed their results
   FaultJob job_;
-  int rounds_ = 0;  // of this cluster
+  int rounds_ = 0;
 };
 
 }  // namespace hilbert_ring::testing

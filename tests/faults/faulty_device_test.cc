@@ -1,10 +1,7 @@
-// A worker whose device errs: checksums are right, rows are not. With --check-rows the job fails,
-// the worker is named and gets no more, and the service goes on with the others. One whose device
-// is broken ends, and its job goes on elsewhere.
+// The device of a worker errs: checksums are right, rows are not.
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -21,7 +18,6 @@
 #include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
 #include "tests/support/await.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -36,7 +32,6 @@ struct Sharing {
   friend void PrintTo(const Sharing& sharing, std::ostream* to) { *to << sharing.name; }
 };
 
-// Small, and with rows enough to be checked.
 FaultJob CheckedJob() {
   std::mt19937_64 random(1);
   FaultJob job = MakeSmallJob(random).value();
@@ -70,7 +65,7 @@ int WorkersUp(const Cluster& cluster) {
 
 class WrongRows : public ::testing::TestWithParam<Sharing> {};
 
-TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
+TEST_P(WrongRows, AreFoundAndTheirWorkerIsQuarantined) {
   const auto cluster =
       StartFaultCluster(
           {.workers = 2,
@@ -80,7 +75,7 @@ TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
            .last_worker = HILBERT_RING_WORKER_WrongScores})
           .value();
   const FaultJob job = CheckedJob();
-  // One wrong row may be chance, wrong rows in two jobs are not.
+  // Wrong rows in one job may be chance, in two jobs they are not.
   for (const int trusted : {2, 1}) {
     const JobEnd wrong = RunOnce(*cluster, job);
     EXPECT_EQ(wrong.reason, "ROW_MISMATCH") << wrong.status << wrong.what;
@@ -95,7 +90,6 @@ TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
   }
   ExpectRightAndChecked(*cluster, job);
 
-  // A worker that is started anew is trusted again.
   kill(cluster->Workers().at(1), SIGKILL);
   EXPECT_TRUE(Await([&] {
     EXPECT_TRUE(cluster->StartEnded().ok());
@@ -108,8 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, WrongRows,
                                            Sharing{"Copied", WorkerPlace::kRemote, "false"}),
                          [](const auto& info) { return info.param.name; });
 
-// The service's programs in a folder of their own, where the first worker that is started errs, and
-// those after it do not.
+// The service's programs in their own folder: the first worker that starts errs, later ones do not.
 class ProgramsWithOneFault {
  public:
   ProgramsWithOneFault() {
@@ -140,7 +133,7 @@ TEST(WrongRowsOfASpawnedWorker, AnotherIsStartedInItsPlace) {
   ASSERT_EQ(first.size(), 2u);
   const FaultJob job = CheckedJob();
   for (int jobs = 0; jobs < 2; ++jobs) EXPECT_EQ(RunOnce(*cluster, job).reason, "ROW_MISMATCH");
-  // After the second job it ends, which takes a moment.
+  // The quarantined worker ends a moment after the second job.
   EXPECT_TRUE(Await([&] {
     const std::vector<pid_t> now = cluster->Workers();
     return std::ranges::count_if(
@@ -150,8 +143,7 @@ TEST(WrongRowsOfASpawnedWorker, AnotherIsStartedInItsPlace) {
   ExpectRightAndChecked(*cluster, job);
 }
 
-// Two workers, the last of which has this device: jobs that are side by side, so that both get
-// some, are right at the first attempt.
+// The last of two workers has the device. All jobs are right at the first attempt.
 std::unique_ptr<Cluster> JobsGoOnBeside(const char* device) {
   auto cluster = StartFaultCluster({.workers = 2,
                                     .place = WorkerPlace::kRemote,
@@ -174,13 +166,12 @@ std::unique_ptr<Cluster> JobsGoOnBeside(const char* device) {
   return cluster;
 }
 
-// A GPU's errors outlast the call that they came from: only another process computes again.
+// A GPU's error outlasts its call: only another process can compute.
 TEST(BrokenDevice, EndsItsWorkerAndTheJobGoesOn) {
   EXPECT_EQ(JobsGoOnBeside(HILBERT_RING_WORKER_Broken)->Workers().size(), 1u);
 }
 
-// It says itself that it fails, and stays: nobody else would find out.
-TEST(DeviceWithoutMemory, JobsGoOnElsewhereAndItsWorkerRests) {
+TEST(DeviceWithoutMemory, JobsGoOnElsewhereAndItsWorkerBacksOff) {
   const auto cluster = JobsGoOnBeside(HILBERT_RING_WORKER_NoMemory);
   const auto described = cluster->Describe().value();
   int blamed = 0;
@@ -188,17 +179,6 @@ TEST(DeviceWithoutMemory, JobsGoOnElsewhereAndItsWorkerRests) {
     blamed += worker.reason().find("the system refused") != std::string::npos;
   }
   EXPECT_EQ(blamed, 1);
-}
-
-// Rows that were sent again would find no memory either.
-TEST(DeviceWithoutMemory, AloneEndsTheJobAtTheFirstAttempt) {
-  const auto cluster = StartFaultCluster({.workers = 1,
-                                          .place = WorkerPlace::kRemote,
-                                          .last_worker = HILBERT_RING_WORKER_NoMemory})
-                           .value();
-  const JobEnd end = RunOnce(*cluster, CheckedJob());
-  EXPECT_EQ(end.reason, "WORKER_MEMORY") << end.status;
-  EXPECT_EQ(end.attempts, 1) << end.failures;
 }
 
 }  // namespace

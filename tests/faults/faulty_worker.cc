@@ -1,5 +1,5 @@
-// A worker whose device fails it. HILBERT_RING_DEVICE_FAULT says how. It does so after the
-// self-test, unless the environment has HILBERT_RING_FAULT_AT_ONCE.
+// A worker with a faulty device (HILBERT_RING_DEVICE_FAULT). The fault begins after the self-test,
+// unless the environment has HILBERT_RING_FAULT_AT_ONCE.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -17,9 +17,9 @@ namespace hilbert_ring::testing {
 namespace {
 
 enum class Fault {
-  kWrongScores,  // arithmetic errs a little, and nothing else tells
-  kBroken,       // as a GPU's context after an error: it does nothing any more
-  kNoMemory,     // the system has less than the worker says
+  kWrongScores,  // a small error of the arithmetic
+  kBroken,       // like a GPU's context after an error: every call fails
+  kNoMemory,     // the system has less memory than the worker registers
 };
 
 constexpr Fault kFault = Fault::HILBERT_RING_DEVICE_FAULT;

@@ -20,7 +20,7 @@
 namespace hilbert_ring::testing {
 namespace {
 
-// Long frames, since one thread carries them all.
+// A single thread carries all frames: long frames are faster.
 constexpr int kFrameBytes = 9000;
 constexpr int kReadBytes = kFrameBytes + 64;
 constexpr int kFramesAtOnce = 64;  // of one host before the others' turn
@@ -29,7 +29,6 @@ absl::Status Because(const std::string& what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
 }
 
-// A command line; its output is part of the error.
 absl::Status Run(const std::string& command) {
   FILE* const pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
   if (pipe == nullptr) return Because(command);
@@ -42,7 +41,7 @@ absl::Status Run(const std::string& command) {
 
 void WriteTo(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
-// Without root's rights in a namespace of users where one may be made.
+// Root's rights are not needed if a user namespace can be made.
 absl::Status EnterNamespaces() {
   const uid_t user = geteuid();
   const gid_t group = getegid();
@@ -54,7 +53,7 @@ absl::Status EnterNamespaces() {
     WriteTo("/proc/self/gid_map", absl::StrCat("0 ", group, " 1"));
   }
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return Because("mount /");
-  // The names of network namespaces lie in /run: here in one that goes with this process.
+  // Names of network namespaces lie in /run: this /run ends with the process.
   if (mount("none", "/run", "tmpfs", 0, nullptr) != 0) return Because("mount /run");
   return Run("ip link set lo up");
 }
@@ -104,7 +103,7 @@ HostNetwork::~HostNetwork() {
   }
 }
 
-// Its hardware address ends in its number, by which the switch knows where frames go.
+// The hardware address ends in the host's number, by which the switch routes frames.
 absl::Status HostNetwork::AddHost(int host) {
   const std::string tap = absl::StrCat("tap", host);
   auto fd = OpenTap(tap);
@@ -168,7 +167,7 @@ void HostNetwork::Carry(const std::stop_token& stop) {
   for (const int fd : taps_) polled.push_back({.fd = fd, .events = POLLIN});
   while (!stop.stop_requested()) {
     {
-      // One that is down would be ready all the time, with errors.
+      // A link that is down would poll as ready with errors.
       const std::lock_guard lock(mutex_);
       for (int host = 0; host < hosts(); ++host) {
         polled[host].fd = down_.contains(host) ? -1 : taps_[host];
@@ -208,7 +207,7 @@ void HostNetwork::Pass(int from, int to, const std::string& bytes) {
       return;
     }
   }
-  // A host that takes no more loses the frame, as a switch does.
+  // A busy host loses the frame, as on a switch.
   [[maybe_unused]] const ssize_t written = write(taps_[to], bytes.data(), bytes.size());
 }
 

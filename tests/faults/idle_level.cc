@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::milliseconds(50);
 constexpr auto kMeasureFor = std::chrono::seconds(2);
 
-// gRPC keeps a few threads and connections more or less by the last moments' load.
+// gRPC keeps a few threads and connections by recent load.
 constexpr int kThreadSlack = 6;
 constexpr int kDescriptorSlack = 6;
 
@@ -25,7 +25,6 @@ std::string Above(const char* what, pid_t pid, int now, int idle, int slack) {
 }  // namespace
 
 IdleLevel::IdleLevel(Cluster& cluster) : cluster_(cluster) {
-  // The most that is seen counts: threads come and go by themselves.
   const Clock::time_point end = Clock::now() + kMeasureFor;
   while (Clock::now() < end) {
     const ProcessAccount now = AccountOf(cluster.coordinator());

@@ -1,4 +1,4 @@
-// What an idle service holds, so that whatever a job leaves behind is seen.
+// The resources of an idle service: leftovers of a job exceed them.
 //
 //   const IdleLevel idle(cluster);            // after a few jobs
 //   ...                                       // jobs and faults
@@ -15,13 +15,10 @@ namespace hilbert_ring::testing {
 
 class IdleLevel {
  public:
-  // Measures the cluster, which must be at its full strength and outlive the object. Waits until
-  // its threads and descriptors no longer change.
   explicit IdleLevel(Cluster& cluster);
 
-  // Waits until all that jobs held is given back: no job runs or waits, workers' memory for jobs is
-  // 0, no memory is shared, processes, descriptors and threads are at the idle level, nobody is a
-  // zombie. What is left over at the limit; empty when nothing is.
+  // Waits until no job, no memory of jobs, no zombie and no further process, descriptor or thread
+  // is left. Returns the leftovers at the limit.
   std::string AwaitReturn(std::chrono::milliseconds limit) const;
 
  private:

@@ -1,5 +1,3 @@
-// A worker's host falls silent at a chosen moment of a job: its link is cut, or it freezes. Nobody
-// sees a connection end. The job goes on in a ring without it within seconds, and ends right.
 #include <signal.h>
 
 #include <algorithm>
@@ -26,9 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kVictim = 1;  // of the workers
+constexpr int kVictim = 1;
 constexpr int kVictimHost = OnHosts::kCoordinatorHost + 1 + kVictim;
-// From the cut to the next ring's work. The coordinator misses heartbeats after 2 to 2.25 s.
+// The coordinator misses heartbeats after 2 to 2.25 s.
 constexpr bool kSlow = kThreadSanitizer || kAddressSanitizer;
 constexpr double kRingLimit = kSlow ? 12 : 4;
 
@@ -39,7 +37,7 @@ const char* HowName(How how) {
   return kNames[static_cast<int>(how)];
 }
 
-// When a job works on a ring without the host, in a thread of its own.
+// Finds, in its own thread, the time when a job works on a ring without the host.
 class RingWatch {
  public:
   RingWatch(const Cluster& cluster, std::string host)
@@ -93,7 +91,7 @@ TEST_P(LinkCut, TheNextRingWorksWithinSeconds) {
   ClusterOptions options = EachOnItsHost();
   options.arguments = {absl::StrCat("--job-workers=", kWorkers)};
   const auto cluster = StartFaultCluster(options).value();
-  // More than sockets and streams hold, and seconds of compute and of sending.
+  // Rows exceed the buffers of sockets and streams; compute and sending take seconds.
   FaultJob job = MakeZeroJob(32'000, 8, 64, 2'048);
   job.spec.branches.push_back({.segment = job.spec.tokens, .dilation = 4});
   job.spec.mixing = Mixing::kLse;
@@ -140,7 +138,6 @@ std::string CaseName(const ::testing::TestParamInfo<std::tuple<How, Moment>>& in
   return absl::StrCat(HowName(how), "_", when);
 }
 
-// Each way at one moment; at full depth at every moment.
 std::vector<std::tuple<How, Moment>> Cuts() {
   constexpr How kHows[] = {How::kNobodyHearsIt, How::kItsLinkIsDown, How::kItIsFrozen};
   constexpr Moment kMoments[] = {

@@ -1,5 +1,5 @@
-// Tests of a coordinator and workers on hosts of their own (host_network.h), with the client on
-// host 0. They are skipped, and say why, where such hosts cannot be made.
+// A coordinator, workers and a client on their own hosts (host_network.h). Tests are skipped
+// without such hosts.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@ class OnHosts : public ::testing::Test {
  public:
   static constexpr int kWorkers = 3;
   static constexpr int kCoordinatorHost = 1;
-  static constexpr int kHosts = 2 + kWorkers;  // the client's, the coordinator's, the workers'
+  static constexpr int kHosts = 2 + kWorkers;
 
  protected:
-  // Once in a process, before it has other threads: one test suite a program.
+  // Once in a process, before other threads: one test suite a program.
   static void SetUpTestSuite() { network_ = new auto(HostNetwork::Make(kHosts, 1)); }
   static void TearDownTestSuite() { delete network_; }
 
@@ -27,7 +27,6 @@ class OnHosts : public ::testing::Test {
 
   static HostNetwork& network() { return ***network_; }
 
-  // Each process on its host.
   static ClusterOptions EachOnItsHost();
 
  private:

@@ -1,5 +1,3 @@
-// Hosts that do not hear each other for a while or miss frames, during random jobs: the
-// result is right, or the error says why, soon; and the service goes on.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -28,14 +26,12 @@ const char* TroubleName(Trouble trouble) {
   return kNames[static_cast<int>(trouble)];
 }
 
-// Troubles a network for a while, from a moment on, or until told to stop.
 class NetworkTrouble {
  public:
   NetworkTrouble(HostNetwork& network, Trouble trouble, int victim, int peer, milliseconds length)
       : network_(network), trouble_(trouble), victim_(victim), peer_(peer), length_(length) {}
   ~NetworkTrouble() { End(); }
 
-  // Once, from any thread.
   void Begin() {
     Apply();
     timer_ = std::jthread([this](const std::stop_token& stop) {
@@ -83,8 +79,8 @@ class NetworkTrouble {
 
 class Partition : public OnHosts {};
 
-// Heartbeats of all workers come, so nobody is lost, and yet two of them form no ring.
-TEST_F(Partition, TwoWorkersNeverHearEachOther) {
+// Heartbeats of all workers arrive, but two workers form no ring.
+TEST_F(Partition, TwoWorkersNeverReachEachOther) {
   const uint64_t seed = FaultSeed("two workers apart", 12'000);
   std::mt19937_64 random(seed);
   ClusterOptions options = EachOnItsHost();
@@ -95,26 +91,10 @@ TEST_F(Partition, TwoWorkersNeverHearEachOther) {
   network().Cut(kCoordinatorHost + 1, kCoordinatorHost + 3);
   const JobEnd end = RunJob(cluster->address(), *job, {.deadline = absl::Seconds(60)});
   EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status << end.failures;
-  // A stall, 10 s of connecting in vain, and the job.
+  // The limit covers a stall, 10 s of failed connects, and the job.
   EXPECT_LT(end.seconds, 10 * job->seconds + 30);
   std::printf("%.2f s, %d retries, %d attempts\n", end.seconds, end.retries, end.attempts);
   if (HasFailure()) std::printf("logs are in %s\n", cluster->KeepLogs().c_str());
-}
-
-// All workers pass their self-test and are reached: only the warm-up job tells.
-TEST_F(Partition, TheServiceIsReadyOnceTheRingOfItsWorkersForms) {
-  constexpr auto kCut = std::chrono::seconds(8);  // two rings fail meanwhile
-  ClusterOptions options = EachOnItsHost();
-  options.spread = false;
-  network().Cut(kCoordinatorHost + 1, kCoordinatorHost + 3);
-  const auto begun = std::chrono::steady_clock::now();
-  const std::jthread mends([&] {
-    std::this_thread::sleep_for(kCut);
-    network().Mend();
-  });
-  const auto cluster = Cluster::Start(options);
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  EXPECT_GE(std::chrono::steady_clock::now() - begun, kCut);
 }
 
 TEST_F(Partition, EndsRightOrTyped) {

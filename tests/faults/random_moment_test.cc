@@ -1,6 +1,3 @@
-// Workers, the coordinator and clients are killed at random moments of jobs by reference and of
-// streams: the result is right or the error says why, no file is left that is not whole, and the
-// memory of jobs is free again.
 #include <signal.h>
 
 #include <chrono>
@@ -8,7 +5,6 @@
 #include <fstream>
 #include <functional>
 #include <future>
-#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -47,7 +43,6 @@ const char* VictimName(Victim victim) {
   return kNames[static_cast<int>(victim)];
 }
 
-// Why a call failed, where that is no answer to what happened; empty where it is one.
 std::string Untyped(const absl::Status& status) {
   const bool typed = absl::IsUnavailable(status) || absl::IsAborted(status) ||
                      (!wire::ReasonOf(status).empty() && !absl::IsInternal(status));
@@ -56,8 +51,8 @@ std::string Untyped(const absl::Status& status) {
 
 class RandomMoment : public ByReferenceTest {
  protected:
-  // Rounds of what `work` does in a call of this process, or `command` in one of its own. Each
-  // takes as long as the first one, undisturbed, at most.
+  // Runs rounds of `work` as a call of this process, or of `command` as its own process. A fault
+  // comes within the time of the first, undisturbed round.
   void Rounds(const std::string& name, uint64_t seed, const std::function<absl::Status()>& work,
               const std::function<std::vector<std::string>()>& command,
               const std::function<std::string()>& left) {
@@ -93,7 +88,6 @@ class RandomMoment : public ByReferenceTest {
     std::printf("| %s | rounds %d | right %d, typed %d |\n", name.c_str(), rounds, right, typed);
   }
 
-  // The command line for a job with these options and one dilation.
   std::vector<std::string> Attend(const std::string& options) const {
     std::vector<std::string> arguments = absl::StrSplit(options, ' ');
     arguments.insert(arguments.begin(), {HILBERT_RING_CLIENT_BINARY, "attend",
@@ -128,7 +122,6 @@ class RandomMoment : public ByReferenceTest {
         << *end << ": " << FileText(folder_ / "client.log");
   }
 
-  // No job runs, and no worker has memory for one.
   void ExpectFree() {
     EXPECT_TRUE(Await([this] {
       const auto described = cluster_->Describe();
@@ -141,19 +134,15 @@ class RandomMoment : public ByReferenceTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Places, RandomMoment, ::testing::Values(WorkerPlace::kBeside),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-// Whole segments on each worker, so that the bits are the same however many there are.
-TEST_P(RandomMoment, OfJobsByReference) {
-  Start();
+// Each worker has whole segments: the bits do not depend on the number of workers.
+TEST_F(RandomMoment, OfJobsByReference) {
+  Start({}, WorkerPlace::kBeside);
   if (HasFatalFailure()) return;
   const JobSpec spec = PlainSpec({.tokens = 16'000, .heads = 4, .dim = 64, .segment = 4'000});
   const v1::Open open = Write(spec, RandomInputs(spec, 1));
   const std::vector<v1::TensorFile> files(open.files().begin(), open.files().end());
   const auto path = [this](v1::Tensor tensor) { return folder_ / ("root/" + NameOf(tensor)); };
-  std::string expected;  // by the first call
-  // Empty, or what has the name of an output and is none.
+  std::string expected;
   const auto wrong = [&]() -> std::string {
     if (!std::filesystem::exists(path(v1::TENSOR_OUT))) return "";
     if (expected.empty()) expected = Data(v1::TENSOR_OUT);
@@ -192,8 +181,8 @@ TEST_P(RandomMoment, OfJobsByReference) {
   Rounds("random moments of jobs by reference", 21'000, work, command, left);
 }
 
-TEST_P(RandomMoment, OfStreams) {
-  Start();
+TEST_F(RandomMoment, OfStreams) {
+  Start({}, WorkerPlace::kBeside);
   if (HasFatalFailure()) return;
   const JobSpec job = PlainSpec({.tokens = 40'000, .segment = 128});
   const JobSpec stream = StreamOf(job);

@@ -1,4 +1,3 @@
-// What a series of faults came to, for the test's output.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +12,28 @@ namespace hilbert_ring::testing {
 // HILBERT_RING_FAULT_ROUNDS, or else `few`, and five times as many at full depth.
 int RoundsOf(int few);
 
-// HILBERT_RING_FAULT_SEED, or else `seed`; printed, so that a run can be repeated.
+// HILBERT_RING_FAULT_SEED or else `seed`; printed for a repetition.
 uint64_t FaultSeed(const std::string& test, uint64_t seed);
 
-// The value below which a part (0 to 1) of the values lies; 0 for none.
 double Percentile(std::vector<double> values, double part);
 
 class Tally {
  public:
   explicit Tally(std::string name) : name_(std::move(name)) {}
 
-  // `trace`: the round's seed, fault and job, printed with how the job ended.
+  // `trace`: the round's seed, fault and job, printed with the job's end.
   void Count(const JobEnd& end, bool fault_happened, const std::string& trace);
 
   int bad() const { return jobs_ - right_ - typed_; }
 
-  // One line of figures.
   void Print() const;
 
  private:
   const std::string name_;
   int jobs_ = 0, faults_ = 0, right_ = 0, typed_ = 0;
-  int retried_ = 0;                     // by the service
-  int attempted_again_ = 0;             // by the client library
-  std::map<std::string, int> reasons_;  // of errors
+  int retried_ = 0;          // by the service
+  int attempted_again_ = 0;  // by the client library
+  std::map<std::string, int> reasons_;
   std::vector<double> seconds_;
 };
 

@@ -1,5 +1,3 @@
-// A worker is killed at a random moment of a random job: the result is right, or the error says
-// why, soon; and the service goes on.
 #include <signal.h>
 
 #include <algorithm>
@@ -17,7 +15,6 @@ using Clock = std::chrono::steady_clock;
 
 class WorkerKill : public ::testing::TestWithParam<WorkerPlace> {};
 
-// Kills a worker that has not registered yet, or has just.
 void KillWhileRegistering(Cluster& cluster, std::mt19937_64& random) {
   const std::vector<pid_t> before = cluster.Workers();
   kill(before.at(random() % before.size()), SIGKILL);

@@ -1,7 +1,5 @@
-// A client's side of Attend, as messages: what the coordinator does with each, from the bytes off
-// the network to the rows in the workers' shards, less threads and transport. Each message is
-// accepted or refused with a reason; workers take what is accepted; a complete job is complete on
-// every worker.
+// A client's Attend messages, from the network's bytes to the rows in the workers' shards. Each
+// message is accepted or refused with a reason; a complete job is complete on every worker.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -32,7 +30,6 @@ constexpr int64_t kMaxTokens = 300;
 constexpr int64_t kMaxRowBytes = 4096;
 constexpr int kMaxMessages = 64;
 
-// One worker's shard.
 struct Shard {
   Shard(const Plan& plan, int rank)
       : layout(plan, rank),
@@ -67,7 +64,6 @@ class Job {
 
   const server::ChunkLedger& ledger() const { return ledger_; }
 
-  // False when the job ends.
   bool Receive(const v1::Chunk& chunk, const wire::Payload& payload) {
     const absl::Status status = ledger_.Accept(chunk, payload);
     if (!status.ok()) {
@@ -143,7 +139,6 @@ class Job {
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 
-// Of COORDS first, then Q, K and V: those that the job takes.
 std::vector<v1::Tensor> TensorsOf(const JobSpec& spec) {
   std::vector<v1::Tensor> tensors = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
   if (spec.ordering && spec.ordering->coordinate_axes > 0) {
@@ -152,7 +147,6 @@ std::vector<v1::Tensor> TensorsOf(const JobSpec& spec) {
   return tensors;
 }
 
-// A chunk of rows that are missing, mostly; else of any rows, or with a wrong payload.
 v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
                              const server::ChunkLedger& ledger, bool small_coordinates) {
   v1::AttendRequest request;
@@ -204,8 +198,7 @@ v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
   return request;
 }
 
-// Reads a message's bytes, which `payload` stays within, or within `request`. False where the
-// coordinator refuses them. intact: they are a chunk.
+// Returns false if the coordinator refuses the message. intact: a valid chunk.
 bool SplitChunk(grpc::ByteBuffer& buffer, bool intact, v1::AttendRequest& request,
                 wire::Payload& payload) {
   if (wire::SplitPayload(buffer, wire::kChunkFields, *request.mutable_chunk(), payload))
@@ -216,7 +209,6 @@ bool SplitChunk(grpc::ByteBuffer& buffer, bool intact, v1::AttendRequest& reques
   return true;
 }
 
-// As it comes off the network: in slices of any length.
 grpc::ByteBuffer Slices(const std::string& bytes, size_t size) {
   std::vector<grpc::Slice> slices;
   for (size_t at = 0; at < bytes.size(); at += size) slices.emplace_back(bytes.substr(at, size));
@@ -240,7 +232,7 @@ void AttendMessages(Bytes bytes) {
   Job job(*spec, workers);
   for (int messages = 0; messages < kMaxMessages && !input.empty(); ++messages) {
     const uint8_t kind = input.Byte();
-    if (kind == 255) return;  // cancelled
+    if (kind == 255) return;
     if (kind >= 250) return job.HalfClose();
     v1::AttendRequest request = InputChunk(input, *spec, job.ledger(), small_coordinates);
     std::string wire = request.SerializeAsString();

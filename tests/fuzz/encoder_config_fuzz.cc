@@ -1,6 +1,3 @@
-// An encoder's config: an error that names what is wrong, or an encoder whose weights and attention
-// can be told.
-
 #include "engine/model/files/encoder_config.h"
 #include "tests/fuzz/target.h"
 

@@ -1,5 +1,5 @@
-// Values read off a fuzzer's bytes, front to back. Past the end everything is zero, so every input
-// means something, and a change of one byte changes one value.
+// Values from a fuzzer's bytes, front to back. Past the end everything is zero: each input is
+// valid, and a change of a byte changes one value.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,10 @@ class InputBytes {
 
   bool Flag() { return (Byte() & 1) != 0; }
 
-  // 0 to bound - 1, of a byte.
+  // 0 to bound - 1, from a byte
   int Below(int bound) { return Byte() % bound; }
 
-  // A small number, one around a power of two, or any; of either sign.
+  // A small number, a number around a power of two, or any number; of either sign.
   int64_t Integer() {
     const uint8_t kind = Byte();
     if (kind < 192) return kind;
@@ -43,7 +43,7 @@ class InputBytes {
     return static_cast<int64_t>(bits);
   }
 
-  // As many of the next `count` bytes as there are.
+  // The next `count` bytes, or fewer at the end.
   Bytes Take(size_t count) {
     const Bytes taken = rest_.first(std::min(count, rest_.size()));
     rest_ = rest_.subspan(taken.size());

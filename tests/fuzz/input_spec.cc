@@ -40,7 +40,6 @@ void ReadSequences(InputBytes& input, JobSpec& spec) {
   if (!spec.sequence_lengths.empty()) spec.sequence_lengths.push_back(left);
 }
 
-// Any numbers, in places that the input names.
 void ReadOdd(InputBytes& input, JobSpec& spec) {
   for (int changes = 1 + input.Below(6); changes > 0; --changes) {
     const int place = input.Below(13);
@@ -61,7 +60,7 @@ void ReadOdd(InputBytes& input, JobSpec& spec) {
       if (place == 10) spec.ordering->coordinate_axes = static_cast<int>(number);
       if (place == 11) spec.ordering->grid.push_back(number);
     } else {
-      // Large, and valid.
+      // large, and valid
       spec.tokens = (int64_t{1} << (input.Byte() % 41)) - input.Below(8);
       spec.sequence_lengths.clear();
       spec.ordering.reset();

@@ -1,4 +1,3 @@
-// Job specs of a fuzzer's bytes.
 #pragma once
 
 #include "engine/spec/job_spec.h"
@@ -6,8 +5,7 @@
 
 namespace hilbert_ring::fuzz {
 
-// Mostly a valid spec of at most `max_tokens` tokens and a few heads; now and then any numbers in
-// any fields.
+// Mostly a valid spec; sometimes any numbers in any fields.
 JobSpec InputSpec(InputBytes& input, int max_tokens);
 
 }  // namespace hilbert_ring::fuzz

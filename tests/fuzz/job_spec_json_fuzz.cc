@@ -1,5 +1,5 @@
-// A job spec's JSON: whatever the bytes are, an error that names what is wrong, or a spec that,
-// printed and parsed again, is the same.
+// A job spec's JSON gives an error that names the wrong field, or a spec that survives printing and
+// parsing.
 #include <string_view>
 #include <utility>
 
@@ -32,7 +32,7 @@ void JobSpecJson(Bytes input) {
   Require(partial.ok() && partial->spec == document->spec, "a whole spec is a partial one too");
   const std::string printed = FormatJobSpec(document->spec);
   const auto again = ParseJobSpec(printed);
-  Require(again.ok(), "a spec that was parsed prints as one that can be");
+  Require(again.ok(), "a parsed spec prints as JSON that parses");
   Require(again->spec == document->spec, "a spec that is printed and parsed is the same");
   const absl::Status valid = Validate(document->spec);
   Require(valid.ok() || absl::IsInvalidArgument(valid) || absl::IsOutOfRange(valid),

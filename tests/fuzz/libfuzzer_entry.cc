@@ -1,4 +1,3 @@
-// What libFuzzer calls. CMake names the target's function.
 #include <cstddef>
 #include <cstdint>
 

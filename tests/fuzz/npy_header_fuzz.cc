@@ -1,5 +1,5 @@
-// Headers of .npy files: an error that names what is wrong, or a header that fits its file and,
-// written and read again, is the same.
+// A .npy header gives an error that names the wrong field, or a header that fits its file and
+// survives writing and reading.
 #include <string>
 #include <string_view>
 
@@ -31,7 +31,7 @@ void NpyHeader(Bytes input) {
   }
   Require(bytes == header->data_bytes, "data have the bytes of their shape");
   Require(header->data_bytes <= INT64_MAX - header->data_offset, "the end of the data is a number");
-  // The header that is written may be longer, and the end of the data then is no number.
+  // The written header may be longer: the end of the data then overflows.
   if (header->data_bytes > INT64_MAX / 2) return;
   const std::string written = wire::FormatNpyHeader(header->type, header->shape);
   const auto again = wire::ParseNpyHeader(written);

@@ -1,5 +1,5 @@
-// Raw buffers as they come off the network, cut into slices anyhow: what is split is what
-// protobuf's own parser reads, and joins to the same message again.
+// Raw buffers in slices of any length: SplitPayload agrees with protobuf's own parser, and
+// JoinPayload makes the same message again.
 #include <string>
 #include <vector>
 
@@ -41,44 +41,44 @@ void Check(Bytes bytes, size_t slice, wire::PayloadFields fields, Inner* (Outer:
   grpc::ByteBuffer bound = Cut(bytes, slice);
   Require(!wire::ParseBounded(bound, bounded) ||
               (parsed && bounded.SerializeAsString() == whole.SerializeAsString()),
-          "what is taken with bounds, protobuf reads");
+          "protobuf parses each message that ParseBounded parses");
   if (!split) return;
-  Require(parsed && (whole.*has_inner)(), "what is split, protobuf reads");
+  Require(parsed && (whole.*has_inner)(), "protobuf parses each message that splits");
   Inner& expected = *(whole.*mutable_inner)();
   const std::string text = TextOf(payload);
-  Require(text == expected.payload(), "the payload is what protobuf reads");
+  Require(text == expected.payload(), "the payload equals protobuf's");
   expected.clear_payload();
   inner.clear_payload();
   Require(inner.SerializeAsString() == expected.SerializeAsString(),
-          "the other fields are what protobuf reads");
+          "the other fields equal protobuf's");
   grpc::ByteBuffer joined = wire::JoinPayload(fields, inner, {grpc::Slice(text)});
   Inner inner_again;
   wire::Payload payload_again;
   Require(wire::SplitPayload(joined, fields, inner_again, payload_again) &&
               TextOf(payload_again) == text &&
               inner_again.SerializeAsString() == inner.SerializeAsString(),
-          "what is joined, splits again");
+          "a joined message splits again");
 }
 
-// A message of the Run stream: as protobuf reads it, whichever way it was read.
+// A message of the Run stream agrees with protobuf's parser, whichever way it was split.
 template <typename Message>
 void CheckRun(Bytes bytes, size_t slice, std::string* (*mutable_payload)(Message&)) {
   server::RunMessage<Message> message{.buffer = Cut(bytes, slice), .fields = {}, .payload = {}};
   grpc::ByteBuffer same = Cut(bytes, slice);
   Message expected;
   const bool parsed = wire::Parse(same, expected);
-  Require(server::Split(message) == parsed, "a message of a run is one where protobuf says so");
+  Require(server::Split(message) == parsed, "a run's message splits if protobuf parses it");
   if (!parsed) return;
   std::string* const payload = mutable_payload(expected);
   if (payload != nullptr) {
-    Require(TextOf(message.payload) == *payload, "the payload of a run is what protobuf reads");
+    Require(TextOf(message.payload) == *payload, "a run's payload equals protobuf's");
     payload->clear();
     std::string* const own = mutable_payload(message.fields);
-    Require(own != nullptr, "a message of a run is of the kind that protobuf reads");
+    Require(own != nullptr, "a run's message has protobuf's kind");
     own->clear();
   }
   Require(message.fields.SerializeAsString() == expected.SerializeAsString(),
-          "the other fields of a run are what protobuf reads");
+          "the other fields of a run equal protobuf's");
 }
 
 std::string* PayloadOf(v1::RunRequest& request) {

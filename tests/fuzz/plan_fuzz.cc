@@ -1,5 +1,5 @@
-// The plan of any spec: refused with the reason of Validate, or a plan whose shards tile the slots
-// and whose figures add up and never wrap. That each pair is computed once: tests/unit/plan.
+// The plan of any spec: refused with Validate's reason, or a plan whose shards tile the slots and
+// whose figures add up and never wrap. tests/unit/plan proves that each pair is computed once.
 #include <cmath>
 
 #include "engine/base/saturating.h"
@@ -45,7 +45,7 @@ void CheckCosts(const Plan& plan) {
     of_branches = SaturatingAdd(of_branches, branch.bytes_exchanged);
   }
   Require(tokens == plan.spec.tokens, "workers hold all tokens");
-  Require(sent == received, "what is sent is received");
+  Require(sent == received, "received bytes equal sent bytes");
   Require(received == costs.bytes_exchanged, "the exchange is what workers receive");
   Require(of_branches == costs.bytes_exchanged, "the exchange is that of the branches");
   Require(costs.bytes_exchanged_naive >= 0, "the naive figure does not wrap");

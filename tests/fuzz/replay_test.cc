@@ -1,5 +1,5 @@
-// The fuzz targets without a fuzzer: their seed corpora, and mutations of these, which
-// HILBERT_RING_FUZZ_SEED seeds.
+// The fuzz targets without a fuzzer: their seed corpora, and mutations of these, seeded by
+// HILBERT_RING_FUZZ_SEED.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace hilbert_ring::fuzz {
 namespace {
 
 struct Target {
-  const char* name;  // of its corpus
+  const char* name;
   void (*run)(Bytes);
   int mutations;
 };
@@ -34,11 +34,10 @@ void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
 using Input = std::vector<uint8_t>;
 
-std::string corpus_file;  // the input that runs, for a crash's message
+std::string corpus_file;
 const Input* running = nullptr;
 
-// A broken invariant ends the process: the input is what one wants to know.
-void TellInput(int) {
+void PrintInput(int) {
   std::fprintf(stderr, "input, from %s:", corpus_file.c_str());
   for (const uint8_t byte : *running) std::fprintf(stderr, " %02x", byte);
   std::fprintf(stderr, "\n");
@@ -78,7 +77,7 @@ void Mutate(Input& input, const std::vector<Input>& corpus, std::mt19937_64& ran
       case 3:
         if (at < input.size()) input.erase(input.begin() + static_cast<std::ptrdiff_t>(at));
         break;
-      default: {  // the end of another
+      default: {
         const Input& other = corpus[random() % corpus.size()];
         input.resize(at);
         const size_t from = random() % (other.size() + 1);
@@ -91,7 +90,7 @@ void Mutate(Input& input, const std::vector<Input>& corpus, std::mt19937_64& ran
 class FuzzReplay : public ::testing::TestWithParam<Target> {};
 
 TEST_P(FuzzReplay, CorpusAndMutations) {
-  std::signal(SIGABRT, TellInput);
+  std::signal(SIGABRT, PrintInput);
   std::vector<Input> corpus;
   const std::vector<std::string> files = FilesOf(GetParam().name);
   ASSERT_FALSE(files.empty());

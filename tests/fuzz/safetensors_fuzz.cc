@@ -1,5 +1,5 @@
-// Files of weights: an error that names what is wrong, or tensors whose bytes tile the file behind
-// its header, each as many as its shape and type take.
+// A file of weights gives an error that names the wrong field, or tensors whose bytes tile the file
+// behind its header and match their shapes and types.
 #include <span>
 
 #include "engine/model/files/safetensors.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a fuzz target for some seconds from its seeds: short_run.sh BUILD TARGET SECONDS.
-# Exits with 77 where there is no libFuzzer to run it with.
+# Exits with 77 if the target was not built.
 set -euo pipefail
 
 build="$1" target="$2" seconds="$3"
@@ -13,6 +13,6 @@ if [[ ! -x "$program" ]]; then
 fi
 found="$(mktemp -d)"
 trap 'rm -rf "$found"' EXIT
-# What is found is not kept, but an input that breaks something is printed, in base64.
+# libFuzzer keeps no input here; it prints a failing one in base64.
 "$program" "$found" "$seeds" -max_total_time="$seconds" -entropic=0 -timeout=30 -rss_limit_mb=4096 \
   -print_final_stats=1 -artifact_prefix="$found/" 2>&1 | tail -n 60

@@ -1,8 +1,8 @@
-// The fuzz targets: functions of any bytes that end the process when an invariant is broken.
+// The fuzz targets: functions that end the process when an input breaks an invariant.
 //
-// Each is built twice: by clang into a program of its own, driven by libFuzzer
-// (libfuzzer_entry.cc), and by any compiler into fuzz_replay_test, which runs them over their seed
-// corpora (corpus/NAME) and seeded mutations of these.
+// CMake builds each target twice: by clang into a program driven by libFuzzer (libfuzzer_entry.cc),
+// and by any compiler into fuzz_replay_test, which runs the seed corpora (corpus/NAME) and seeded
+// mutations of these.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,9 @@ void PayloadMessage(Bytes input);
 void PlanOfSpec(Bytes bytes);
 void Safetensors(Bytes input);
 
-// From here on protobuf prints nothing: else a line for every name that is no UTF-8.
+// Silences protobuf, which prints a line for every name that is no UTF-8.
 void SilenceProtobuf();
 
-// Ends the process with a message unless it holds.
 void Require(bool holds, std::string_view what);
 
 }  // namespace hilbert_ring::fuzz

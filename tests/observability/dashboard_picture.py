@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws docs/dashboard.png: a service with two workers under jobs, an encoder's jobs and a stream, one of whose workers is killed on the
-way, watched by a real Prometheus with the shipped configuration.
+"""Draws docs/dashboard.png from a real Prometheus with the shipped configuration. It watches a service of
+two workers under jobs, an encoder's jobs and a stream; a worker is killed on the way.
 
     tests/observability/dashboard_picture.py [--minutes 6] [--programs build/release/bin] [--out docs/dashboard.png]
 
-Takes that long. Every panel must have data.
+Every panel must have data.
 """
 import argparse
 import os
@@ -24,7 +24,7 @@ HEADS, HEAD_DIM = 4, 32
 
 
 def stream(service, epochs):
-    """Rows of a stream, by a pipe; waits for its end."""
+    """Sends a stream's rows through a pipe and waits for its end."""
     client = subprocess.Popen(
         [os.environ["CLIENT_BINARY"], "attend", f"--server={service.address}", "--stream", f"--heads={HEADS}",
          f"--head-dim={HEAD_DIM}", "--segments=1024", "--dilations=1", f"--epoch={EPOCH}", "--qkv=-", "--out=/dev/null"],

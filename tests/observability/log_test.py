@@ -24,7 +24,7 @@ class Logs(unittest.TestCase):
                 "attend", "--segments=0", "--dilations=1", *[f"--{n}={folder}/{n}.npy" for n in "qkv"],
                 f"--out={folder}/none.npy", "--json")
             self.assertNotEqual(refused.returncode, 0)
-            # A worker says its line when it has freed its memory.
+            # The worker logs its line once it has freed its memory.
             await_true("both workers' lines", lambda: len(
                 [line for line in self.lines(service) if line.get("traceparent") == TRACE]) == 3)
             lines = self.lines(service)
@@ -46,19 +46,21 @@ class Logs(unittest.TestCase):
         self.assertEqual({line["traceparent"] for line in runs}, {TRACE})
         self.assertEqual({line["process"] for line in runs}, {"worker"})
 
-    def test_what_unauthenticated_callers_have_grpc_say_is_a_line_of_the_log_and_one_alone(self):
+    def test_grpc_errors_of_unauthenticated_callers_are_logged_once(self):
         with tempfile.TemporaryDirectory() as folder:
             cert, key = f"{folder}/tls.crt", f"{folder}/tls.key"
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                            "-days", "1", "-subj", "/CN=test", "-keyout", key, "-out", cert], check=True, capture_output=True)
-            with ServiceUnderTest(folder, arguments=["--log-format=json", f"--tls-cert={cert}", f"--tls-key={key}"]) as service:
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                            "-nodes", "-days", "1", "-subj", "/CN=test", "-keyout", key, "-out", cert],
+                           check=True, capture_output=True)
+            arguments = ["--log-format=json", f"--tls-cert={cert}", f"--tls-key={key}"]
+            with ServiceUnderTest(folder, arguments=arguments) as service:
                 for _ in range(20):
-                    with socket.create_connection(("127.0.0.1", service.ports["grpc_port"]), 10) as stranger:
-                        stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                        stranger.shutdown(socket.SHUT_WR)
-                told = await_true("it is told", lambda: [
+                    with socket.create_connection(("127.0.0.1", service.ports["grpc_port"]), 10) as other:
+                        other.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                        other.shutdown(socket.SHUT_WR)
+                warnings = await_true("the warning is logged", lambda: [
                     line for line in self.lines(service) if line["message"].startswith("gRPC: ")])
-        self.assertEqual([(line["level"], line["process"]) for line in told], [("warning", "coordinator")])
+        self.assertEqual([(line["level"], line["process"]) for line in warnings], [("warning", "coordinator")])
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class MetricsPage(unittest.TestCase):
             worker = http_get(f"http://{targets[0]['targets'][0]}/metrics")
         served = {**rows_of(coordinator, "coordinator"), **rows_of(worker, "worker")}
         page = {key: meaning for key, meaning in rows_of_the_page().items() if key[0] not in WITH_TLS}
-        # A metric that both serve alike has one line.
+        # A metric of both programs has one line.
         for key in list(served):
             twin = (*key[:3], "worker")
             if key[3] == "coordinator" and served.get(twin) == served[key]:
@@ -60,7 +60,7 @@ class MetricsPage(unittest.TestCase):
 
             before = of_workers()  # workers know of the warm-up job, and count it
             reports = [service.attend(tokens=tokens) for tokens in (2048, 4096)]
-            # A request is counted when gRPC is done with it, which may be after its client is.
+            # gRPC may end a request after its client: the count comes then.
             pages = [Exposition(service.get("/metrics"))]
 
             def both_are_counted():

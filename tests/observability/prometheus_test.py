@@ -1,5 +1,5 @@
-"""A real Prometheus with the shipped configuration, rules and dashboard against a real service: every
-query returns data."""
+"""Every query returns data: a real Prometheus with the shipped configuration, rules and dashboard, and a real
+service."""
 import json
 import os
 import re
@@ -18,7 +18,7 @@ from running_service import await_true, http_get, stop_with_parent
 from service_under_test import WITH_TLS, ServiceUnderTest
 
 DEPLOY = Path(os.environ["SOURCE_FOLDER"]) / "deploy"
-# What Grafana would put in: scrapes come every second here.
+# The values that Grafana would substitute: scrapes come every second here.
 VARIABLES = {"$__rate_interval": "1m", "$__interval": "15s", "$__range": "5m"}
 
 
@@ -42,7 +42,7 @@ def dashboard_queries():
 
 
 def rule_queries(prometheus):
-    """(rule, query) as Prometheus has them; of an alert, what is compared with its limit or must be there."""
+    """(rule, query) as Prometheus has them; an alert's query without its limit or its absent()."""
     groups = prometheus.api("rules")["groups"]
     limit = r" (?:==|>|<) (?:[\d.]+|max_over_time\(\S+\))$"
     return [(rule["name"], re.sub(rf"{limit}|^absent\((.*)\)$", r"\1", rule["query"]))
@@ -50,7 +50,7 @@ def rule_queries(prometheus):
 
 
 def secured(configuration):
-    """As its comment says how it is changed for a service with TLS and tokens."""
+    """The configuration for a service with TLS and tokens, changed according to its comment."""
     lines = re.findall(r"^#     (\w+: [^#\n]*[^#\s])", configuration, re.MULTILINE)
     assert len(lines) == 3, lines
 
@@ -62,8 +62,8 @@ def secured(configuration):
 
 
 class Prometheus:
-    """The shipped configuration, with another address of the coordinator and short intervals; with files, those of a service
-    with TLS and tokens, which lie beside it."""
+    """The shipped configuration, with another address of the coordinator and short intervals. With files (TLS and tokens,
+    beside it), it is secured()."""
 
     def __init__(self, folder, coordinator, files=()):
         self.folder = Path(folder)
@@ -116,7 +116,7 @@ class WithPrometheus(unittest.TestCase):
                 tempfile.TemporaryDirectory() as own, Prometheus(own, service.http_address) as seen:
             jobs = ["hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring-worker"]
             await_true("all targets are up", lambda: seen.targets_up() == jobs)
-            # A rate needs two scrapes, of which the second has seen the jobs.
+            # A rate needs two scrapes, the second after the jobs.
             await_true("a first scrape", lambda: seen.value("sum(hilbert_ring_jobs_total)") == 0)
             for tokens in (1024, 2048, 4096):
                 service.attend(tokens=tokens)
@@ -153,7 +153,7 @@ class WithPrometheus(unittest.TestCase):
                     Prometheus(own, service.http_address, files=[ca, token]) as seen:
                 await_true("coordinator and workers are up", lambda: seen.targets_up() == [
                     "hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring-worker"])
-                # Which a service without certificates does not have.
+                # This service has no certificates.
                 ends = 'hilbert_ring_certificate_expiry_timestamp_seconds{certificate="http"} > time()'
                 await_true("certificates of all", lambda: len(seen.query(ends)) == 3)
 

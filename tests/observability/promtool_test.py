@@ -1,4 +1,4 @@
-"""What promtool says of the metrics, the configuration, the rules and their tests: nothing."""
+"""promtool accepts the metrics, the configuration, the rules and their tests."""
 import os
 import tempfile
 import unittest

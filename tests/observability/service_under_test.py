@@ -1,10 +1,10 @@
-"""A running service with two workers, jobs on it, and what it serves.
+"""A running service with two workers, its jobs and its pages.
 
     with ServiceUnderTest(folder) as service:
         report = service.attend(tokens=4096)
         text = service.get("/metrics")
 
-The programs are named by COORDINATOR_BINARY and CLIENT_BINARY.
+COORDINATOR_BINARY and CLIENT_BINARY name the programs.
 """
 import json
 import os
@@ -18,7 +18,7 @@ from running_service import RunningService
 CALL_SECONDS = 300
 HEADS, HEAD_DIM = 4, 32
 
-# Metrics that are served with certificates alone; tests/security/tls_test.cc sees them.
+# Metrics that need certificates; tests/security/tls_test.cc asserts them.
 WITH_TLS = {"hilbert_ring_certificate_expiry_timestamp_seconds"}
 
 
@@ -38,7 +38,7 @@ class ServiceUnderTest(RunningService):
                               env={**os.environ, **(environment or {})})
 
     def attend(self, tokens=4096, arguments=(), environment=None):
-        """A job over all workers, with an exchange; its report."""
+        """Runs a job over all workers, with an exchange. Returns its report."""
         self.jobs += 1
         random = numpy.random.default_rng(self.jobs)
         for name in "qkv":

@@ -1,4 +1,4 @@
-"""The status page in a browser, Chromium, behind tokens: what its user sees.
+"""The status page in a browser, Chromium, behind tokens.
 
 STATUS_PAGE_PICTURE=docs/status_page.png keeps the picture that the last test takes.
 """
@@ -35,17 +35,17 @@ def write_tokens(folder):
 @unittest.skipUnless(BROWSER, "no chromium is installed: `./dev test all` installs chromium-headless-shell")
 class StatusPageInABrowser(unittest.TestCase):
     def browse(self, service, caller, *arguments):
-        """The caller's token is the password that a browser asks for."""
+        """Returns the page's HTML. The token is the password of HTTP's basic authentication."""
         done = subprocess.run(
             [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
              f"--user-data-dir={service.folder}/browser", "--window-size=1180,800", *arguments,
-             f"http://{caller}:{TOKENS.get(caller, 'nobody')}@127.0.0.1:{service.ports['http_port']}/"],
+             f"http://{caller}:{TOKENS.get(caller, 'unknown')}@127.0.0.1:{service.ports['http_port']}/"],
             capture_output=True, text=True, timeout=BROWSER_SECONDS)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
     def submit(self, service, caller):
-        """A job that runs, or waits, until the service ends."""
+        """Starts a job that runs, or waits, until the service ends."""
         command = [os.environ["CLIENT_BINARY"], "attend", f"--server={service.address}",
                    f"--segments={LONG}", "--dilations=1", "--job-id=slide-7", "--max-attempts=1",
                    *(f"--{name}={service.folder}/long.npy" for name in "qkv"),
@@ -69,7 +69,7 @@ class StatusPageInABrowser(unittest.TestCase):
             await_true("the second waits", lambda: self.seen(service, "eye").count("slide-7") >= 2)
             page = Page(self.seen(service, "eye"))
             of_lab = Page(self.seen(service, "lab"))
-            strange = self.seen(service, "nobody")
+            unknown = self.seen(service, "unknown")
             picture = service.folder / "page.png"
             self.browse(service, "eye", f"--screenshot={picture}")
             self.check_picture(picture)
@@ -80,7 +80,7 @@ class StatusPageInABrowser(unittest.TestCase):
                           ["lab-8192", "lab", "OK"]])
         self.assertEqual({row[1] for heading in ("Jobs", "Last jobs") for row in of_lab.rows[heading][1:]},
                          {"lab"}, "the role submit sees its own jobs")
-        self.assertNotIn("slide-7", strange)
+        self.assertNotIn("slide-7", unknown)
 
     def seen(self, service, caller):
         return self.browse(service, caller, "--dump-dom")

@@ -9,7 +9,7 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """Rows of tables by heading, and whether every element that opens closes in turn."""
+    """Rows of tables by heading. Asserts that each element closes in order."""
 
     def __init__(self, html):
         super().__init__()

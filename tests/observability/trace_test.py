@@ -1,4 +1,4 @@
-"""`attend --trace`: what Perfetto opens, with the overlap of exchange and compute in it."""
+"""`attend --trace`: Perfetto's file shows the overlap of exchange and compute."""
 import json
 import tempfile
 import unittest
@@ -8,7 +8,7 @@ from service_under_test import ServiceUnderTest
 
 
 def overlap(left, right):
-    """Microseconds in which an event of each goes on."""
+    """Microseconds in which events of both lists overlap."""
     return sum(max(0.0, min(a["ts"] + a["dur"], b["ts"] + b["dur"]) - max(a["ts"], b["ts"]))
                for a in left for b in right)
 
@@ -58,12 +58,11 @@ class Trace(unittest.TestCase):
             self.assertAlmostEqual(seconds("receive blocks"), worker["exchange_seconds"], delta=0.01)
             self.assertAlmostEqual(seconds("wait for blocks"), worker["exposed_exchange_seconds"],
                                    delta=0.01)
-            # While blocks travel the worker attends: what is not waited for is hidden by that.
+            # The worker attends while blocks travel: attention hides that time.
             hidden = worker["exchange_seconds"] - worker["exposed_exchange_seconds"]
             self.assertGreater(hidden, 0)
             self.assertAlmostEqual(overlap(by_name["attend"], by_name["receive blocks"]) / 1e6, hidden,
                                    delta=0.2 * hidden + 0.01)
-            # A span of waiting is none of attending.
             self.assertLess(overlap(by_name["attend"], by_name["wait for blocks"]), 1000)
 
 

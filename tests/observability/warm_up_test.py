@@ -1,4 +1,4 @@
-"""The service is ready once its workers have passed their self-test and shared a checked job, and not before."""
+"""The service is ready once its workers have passed their self-test and shared a checked job."""
 import os
 import re
 import shutil
@@ -15,7 +15,7 @@ from service_under_test import Exposition
 AT_ONCE = {"HILBERT_RING_FAULT_AT_ONCE": "1"}
 FAILED = r"worker 127\.0\.0\.1:\d+ failed its self-test"
 
-# The first worker that is started errs, and those after it do not.
+# The first worker that starts is wrong, later ones are right.
 SPAWNED = """#!/bin/sh
 mkdir '{folder}/started' 2>/dev/null || exec '{right}' "$@"
 echo $$ >'{folder}/wrong'
@@ -24,7 +24,7 @@ HILBERT_RING_FAULT_AT_ONCE=1 exec '{wrong}' "$@"
 
 
 class SpawningService(ListeningService):
-    """With two workers of its own; the block begins before they are there."""
+    """Spawns two workers and does not wait for them."""
 
     def __init__(self, coordinator, folder):
         RunningService.__init__(self, coordinator, folder, 2)
@@ -67,19 +67,19 @@ class WarmUp(unittest.TestCase):
             worker.chmod(0o755)
             with SpawningService(coordinator, folder) as service:
                 await_true("both are there", lambda: service.log.read_text().count("worker joined") == 2)
-                code, said = readyz(service)
+                code, text = readyz(service)
                 self.assertEqual(code, 503)
-                self.assertRegex(said, rf"not enough workers\n{FAILED}")
+                self.assertRegex(text, rf"not enough workers\n{FAILED}")
                 os.kill(int(Path(folder, "wrong").read_text()), signal.SIGTERM)
                 await_true("the service is ready", lambda: readyz(service) == (200, "ok"))
 
-    def test_limits_for_callers_are_none_for_the_warm_up(self):
+    def test_callers_limits_do_not_apply_to_the_warm_up(self):
         with tempfile.TemporaryDirectory() as folder, \
                 self.start(folder, "--max-tokens=16") as service:
             service.start_worker(os.environ["WORKER_BINARY"])
             await_true("the service is ready", lambda: readyz(service) == (200, "ok"))
 
-    def test_without_a_warm_up_whoever_is_there_is_enough(self):
+    def test_without_a_warm_up_any_workers_are_enough(self):
         with tempfile.TemporaryDirectory() as folder, \
                 self.start(folder, "--warm-up=false") as service:
             service.start_worker(os.environ["WRONG_WORKER_BINARY"])

@@ -1,6 +1,4 @@
-// Every method on every port, and what somebody gets there who has shown nothing, or not enough. A
-// method that is new is missing in the table, and fails the test until it is written down what
-// strangers get.
+// A new method fails the test until the table has its answers.
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -33,7 +31,6 @@ constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/Server
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
 
-// "answered" when a message comes, else the status. Each kind of method takes an empty message.
 std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                  const std::string& authorization) {
   grpc::GenericStub stub(channel);
@@ -65,7 +62,6 @@ std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::strin
                   : absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
 }
 
-// "/package.Service/Method" of all of ours, of health and of reflection.
 std::vector<std::string> AllMethods() {
   std::vector<std::string> methods = {kCheck, kWatch, kReflection};
   for (const auto* file : {v1::AttendRequest::descriptor()->file(), v1::Model::descriptor()->file(),
@@ -92,14 +88,12 @@ Table Scan(const std::shared_ptr<grpc::Channel>& channel, const std::string& aut
   return table;
 }
 
-// All methods get the same but those named.
 Table All(const std::string& answer, const Table& others = {}) {
   Table table = others;
   for (const std::string& method : AllMethods()) table.emplace(ShortName(method), answer);
   return table;
 }
 
-// A table as the scan's; what is there of each service is written out.
 Table Of(const Table& table) { return All("UNIMPLEMENTED", table); }
 
 Table Public(const std::string& ours, const std::string& reflection) {
@@ -135,7 +129,6 @@ Table WorkerPort() {
           {"WorkerService/Run", "UNAUTHENTICATED"}};
 }
 
-// By path of the coordinator's HTTP port.
 const std::map<std::string, int> kUnauthenticatedAnswers = {{"/livez", 200},   {"/readyz", 200},
                                                             {"/metrics", 401}, {"/", 401},
                                                             {"/targets", 401}, {"/none", 404}};
@@ -146,11 +139,9 @@ const std::map<std::string, int> kForObservers = {{"/livez", 200},   {"/readyz",
                                                   {"/metrics", 200}, {"/", 200},
                                                   {"/targets", 200}, {"/none", 404}};
 
-// Authorization headers of those who have no token, or none that is known.
 const std::vector<std::string> kUnauthenticatedTokens = {"", "Bearer token-of-somebody-012345",
                                                          absl::StrCat("Basic ", kObserver)};
 
-// By path of a worker's HTTP port.
 const std::map<std::string, int> kOfWorkerUnauthenticated = {{"/livez", 200},   {"/metrics", 401},
                                                              {"/readyz", 404},  {"/", 404},
                                                              {"/targets", 404}, {"/none", 404}};
@@ -174,7 +165,6 @@ class ScanTest : public TlsFixture {
     return grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
                                grpc::InsecureChannelCredentials());
   }
-  // With a certificate where `identity` has one.
   std::shared_ptr<grpc::Channel> Tls(int port, const Identity& identity = {}) const {
     return grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
                                grpc::SslCredentials({.pem_root_certs = Text(ca_),
@@ -186,7 +176,6 @@ class ScanTest : public TlsFixture {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // What each path of a process's HTTP port answers.
   std::map<std::string, int> ScanHttp(int port, const std::string& ca,
                                       const std::string& authorization = "") const {
     std::map<std::string, int> statuses;
@@ -195,7 +184,6 @@ class ScanTest : public TlsFixture {
     }
     return statuses;
   }
-  // A worker's port, for all who come: strangers, a submitter and an observer.
   void ExpectTokensOfWorker(int port, const std::string& ca) const {
     for (const std::string& shown : kUnauthenticatedTokens) {
       EXPECT_EQ(ScanHttp(port, ca, shown), kOfWorkerUnauthenticated) << shown;
@@ -241,21 +229,19 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   const int callers = service->grpc_port(), workers = service->membership_port();
   const int worker = service->worker_port(0);
 
-  // Who speaks no TLS, or shows no certificate where one is asked for, reaches nothing.
   for (const int port : {callers, workers, worker}) {
     EXPECT_EQ(Scan(Plain(port)), All("UNAVAILABLE")) << port;
   }
   for (const int port : {workers, worker}) {
     EXPECT_EQ(Scan(Tls(port)), All("UNAVAILABLE")) << port;
   }
-  // Without a token, or with a wrong one, health alone; what is not there is not told either.
   const Table refused = All("UNAUTHENTICATED", Public("UNAUTHENTICATED", "UNAUTHENTICATED"));
   EXPECT_EQ(Scan(Tls(callers)), refused);
   EXPECT_EQ(Scan(Tls(callers), "Bearer token-of-somebody-012345"), refused);
   EXPECT_EQ(Call(Tls(callers), kReflection, absl::StrCat("Bearer ", kToken)), "answered");
-  // A caller's certificate is none of a worker's: the name is missing.
+  // A caller's certificate lacks a worker's name.
   EXPECT_EQ(Scan(Tls(workers, caller_)), Of(Membership("UNAUTHENTICATED")));
-  // Workers among each other have no token of the coordinator's calls.
+  // Another worker lacks the token of the coordinator's calls.
   EXPECT_EQ(Scan(Tls(worker, worker_)), Of(WorkerPort()));
 
   const int http = service->http_port();
@@ -286,7 +272,7 @@ TEST_F(ScanTest, WithTokensOnTheLoopbackAddress) {
   ExpectTokensOfWorker(HttpPortOfAWorker(service->http_port(), ""), "");
 }
 
-TEST_F(ScanTest, SpawnedWorkersAskForWhatTheirCoordinatorDoes) {
+TEST_F(ScanTest, SpawnedWorkersRequireTheirCoordinatorsCredentials) {
   const std::vector<std::string> secured = {"--tls-cert=" + service_.cert,
                                             "--tls-key=" + service_.key,
                                             "--auth-token-file=" + (folder_ / "tokens")};
@@ -297,7 +283,6 @@ TEST_F(ScanTest, SpawnedWorkersAskForWhatTheirCoordinatorDoes) {
   for (const auto& [path, status] : ScanHttp(worker, "")) EXPECT_EQ(status, -1) << path;
 }
 
-// A worker that speaks clear text with its coordinator may still show a certificate by HTTP.
 TEST_F(ScanTest, AWorkersHttpHasItsOwnCertificate) {
   const auto service = StartSecured({.arguments = {"--join-token-file=" + (folder_ / "join")},
                                      .worker_arguments = {"--join-token-file=" + (folder_ / "join"),

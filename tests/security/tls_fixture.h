@@ -1,4 +1,3 @@
-// Certificates of a service, its workers and a caller, and the arguments that name them.
 #pragma once
 
 #include <atomic>
@@ -24,7 +23,6 @@ struct SecuredOptions {
   WorkerPlace place = WorkerPlace::kBeside;
 };
 
-// A cluster with the certificates and tokens of a test.
 inline absl::StatusOr<std::unique_ptr<Cluster>> StartSecured(const SecuredOptions& options) {
   return Cluster::Start({.workers = options.workers,
                          .place = options.place,
@@ -39,7 +37,7 @@ inline FaultJob SmallJob(uint64_t seed) {
   return MakeSmallJob(random).value();
 }
 
-// Jobs of one attempt each, one after the other in a thread, until one fails or this is destroyed.
+// Jobs of one attempt each, one after the other, until one fails.
 class JobsUnderLoad {
  public:
   JobsUnderLoad(std::string address, uint64_t seed, std::function<client::Access()> access)
@@ -53,7 +51,6 @@ class JobsUnderLoad {
           } while (!failed_ && !stop.stop_requested());
         }) {}
 
-  // Whether so many more end well, within a minute.
   bool GoOn(int more = 2) const {
     const int before = done_;
     for (int i = 0; i < 3000 && done_ < before + more && !failed_; ++i) {
@@ -62,7 +59,6 @@ class JobsUnderLoad {
     return done_ >= before + more && !failed_;
   }
 
-  // Of the last job.
   JobEnd Stop() {
     thread_.request_stop();
     thread_.join();
@@ -76,7 +72,6 @@ class JobsUnderLoad {
   std::jthread thread_;
 };
 
-// Paths of files.
 struct Identity {
   std::string cert, key;
 };
@@ -105,7 +100,6 @@ class TlsFixture : public ::testing::Test {
     return identity;
   }
 
-  // TLS on all ports, mutual between the processes.
   std::vector<std::string> Coordinator() const {
     return {"--tls-cert=" + service_.cert, "--tls-key=" + service_.key, "--tls-ca=" + ca_,
             "--tls-peer-name=worker"};

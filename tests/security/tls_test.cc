@@ -1,5 +1,3 @@
-// TLS on the public, the membership and the workers' port: who is served, and certificates that
-// change while jobs run.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +25,6 @@ using Clock = std::chrono::steady_clock;
 
 class Tls : public TlsFixture {
  protected:
-  // Callers need certificates, too.
   std::vector<std::string> Coordinator() const {
     std::vector<std::string> arguments = TlsFixture::Coordinator();
     arguments.push_back("--tls-client-ca=" + ca_);
@@ -43,7 +40,6 @@ absl::Status Ask(const std::string& address, const client::Access& access) {
   return client::RequestCluster(client::Connect(address, access)).status();
 }
 
-// How many workers there are, once there are so many, or after a minute.
 int AwaitWorkers(const std::string& address, const client::Access& access, int workers) {
   const auto channel = client::Connect(address, access);
   int up = 0;
@@ -91,31 +87,31 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
     const absl::Status status = Ask(address, access);
     EXPECT_TRUE(absl::IsUnavailable(status)) << who << ": " << status;
   }
-  // Its jobs would belong to everybody who has none.
-  const Identity nobody = Issue("nobody", {.common_name = "", .alternative_names = ""});
-  const absl::Status unnamed = Ask(address, with(nobody));
+  // Callers without a name would share their jobs.
+  const Identity nameless_caller = Issue("nameless", {.common_name = "", .alternative_names = ""});
+  const absl::Status unnamed = Ask(address, with(nameless_caller));
   EXPECT_TRUE(absl::IsUnauthenticated(unnamed)) << unnamed;
   EXPECT_EQ(wire::ReasonOf(unnamed), "PEER_NAME");
-  const JobEnd of_nobody =
-      RunJob(address, SmallJob(1), {.max_attempts = 1, .access = with(nobody)});
-  EXPECT_EQ(of_nobody.reason, "PEER_NAME") << of_nobody.status;
+  const JobEnd of_nameless =
+      RunJob(address, SmallJob(1), {.max_attempts = 1, .access = with(nameless_caller)});
+  EXPECT_EQ(of_nameless.reason, "PEER_NAME") << of_nameless.status;
   EXPECT_TRUE(Ask(address, Caller()).ok()) << "after all that";
 
-  // HTTP asks nobody for a certificate, and shows no job therefore.
+  // HTTP requires no certificate, and shows no job to such callers.
   for (const auto& [path, status] : {std::pair("/", 403), std::pair("/metrics", 200)}) {
     const auto answer = HttpGet({.port = service->http_port(), .path = path, .ca = ca_});
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_EQ(answer->status, status) << path;
     for (const char* certificate : {"service", "http", "cluster_ca", "caller_ca"}) {
-      const bool said = answer->body.find(absl::StrCat(
-                            "hilbert_ring_certificate_expiry_timestamp_seconds{certificate=\"",
-                            certificate, "\"} ")) != std::string::npos;
-      EXPECT_EQ(said, status == 200) << certificate;
+      const bool expiry_shown =
+          answer->body.find(
+              absl::StrCat("hilbert_ring_certificate_expiry_timestamp_seconds{certificate=\"",
+                           certificate, "\"} ")) != std::string::npos;
+      EXPECT_EQ(expiry_shown, status == 200) << certificate;
     }
   }
 }
 
-// Each is refused for one reason; only the last may join, so there are three workers in the end.
 TEST_F(Tls, OnlyTheRightWorkersJoin) {
   const auto service =
       StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
@@ -139,7 +135,7 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
   ASSERT_TRUE(service->AddWorker(Worker()).ok());
   AwaitWorkers(service->address(), Caller(), 3);
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
-  // The wrong ones have tried before: each writes its refusal once.
+  // Each worker logs its refusal once.
   std::string logs;
   while (Clock::now() < limit) {
     logs = service->Logs();
@@ -147,7 +143,6 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
     for (size_t at = 0; (at = logs.find("not registered with", at)) != std::string::npos; ++at) {
       ++refused;
     }
-    // One that is told another reason next writes it, too.
     if (refused >= 6 && logs.find("does not have the name worker") != std::string::npos) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -155,9 +150,8 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
   EXPECT_EQ(AwaitWorkers(service->address(), Caller(), 3), 3) << logs;
 }
 
-// Everything is replaced while jobs run, the authority too: first both are trusted, then
-// certificates of the new one are shown, then the old one is trusted no more. Each job makes its
-// own connection. An attempt that finds no connection while files do not match does not count.
+// Replaces everything while jobs run, also the authority: both are trusted, then new certificates
+// are shown, then the old authority is dropped.
 TEST_F(Tls, RotationFailsNoJob) {
   const auto service =
       StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
@@ -171,7 +165,6 @@ TEST_F(Tls, RotationFailsNoJob) {
   const CertificateAuthority next;
   next.WriteTo(folder_ / "next_ca.crt");
   const std::string old_ca = FileText(ca_), new_ca = FileText(folder_ / "next_ca.crt");
-  // Until all have read it: the files are looked at once a second, and jobs go on meanwhile.
   const auto trust = [&](const std::string& bundle) {
     std::ofstream(folder_ / "ca.new") << bundle;
     std::filesystem::rename(folder_ / "ca.new", ca_);
@@ -181,7 +174,6 @@ TEST_F(Tls, RotationFailsNoJob) {
   trust(old_ca + new_ca);
   IssueBy(next, "service", ForService());
   IssueBy(next, "worker", ForWorker());
-  // Certificate and key at once: a job has one attempt, and reads both.
   caller_ = IssueBy(next, "next_caller", {.common_name = "lab", .alternative_names = ""});
   {
     const std::lock_guard lock(mutex);
@@ -199,20 +191,18 @@ TEST_F(Tls, RotationFailsNoJob) {
   of_old.key = former.key;
   EXPECT_TRUE(Await([&] { return !Ask(address, of_old).ok(); }))
       << "the old authority is still trusted";
-  // Workers and coordinator show each other new certificates.
   ASSERT_TRUE(service->AddWorker(Worker()).ok());
   EXPECT_EQ(AwaitWorkers(address, Caller(), 3), 3) << service->Logs();
   const JobEnd last = jobs.Stop();
   EXPECT_EQ(last.verdict, Verdict::kRight) << last.status << last.what;
 }
 
-// As a copy in place writes it, which empties the file first.
 void CopyInto(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::trunc) << text;
 }
 
-// What gRPC's own watcher finds in a file ends its process where that is empty.
-TEST_F(Tls, FilesThatAreWrongForAMomentEndNothing) {
+// gRPC's own watcher would end its process for an empty file.
+TEST_F(Tls, BrieflyInvalidFilesEndNoProcess) {
   const auto service =
       StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()}).value();
   const std::string address = service->address();
@@ -220,7 +210,6 @@ TEST_F(Tls, FilesThatAreWrongForAMomentEndNothing) {
   const std::vector<std::string> certs = {service_.cert, worker_.cert};
   std::map<std::string, std::string> right;
   for (const std::string& path : certs) right[path] = FileText(path);
-  // Longer than from one look to the next.
   const auto while_they_are = [&](const auto& wrong) {
     for (const std::string& path : certs) wrong(path);
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));

@@ -1,5 +1,3 @@
-// Callers with tokens: whose jobs are whose, what a role may do, quotas, tokens that change while
-// jobs run, and where no secret may appear.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -28,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Clock = std::chrono::steady_clock;
 
-// All tokens have it, so that they are found wherever they are.
+// All tokens contain it, so that any leak is found.
 constexpr char kMark[] = "never-to-be-seen";
 
 std::string TokenOf(const std::string& name) { return absl::StrCat(kMark, "-token-of-", name); }
@@ -46,7 +44,6 @@ class Tokens : public TlsFixture {
     std::filesystem::rename(folder_ / "tokens.new", folder_ / "tokens");
   }
 
-  // Callers' TLS; workers are spawned.
   void Start() {
     auto service = StartSecured(
         {.arguments = {"--tls-cert=" + service_.cert, "--tls-key=" + service_.key,
@@ -89,7 +86,6 @@ class Tokens : public TlsFixture {
 
 using wire::ReasonOf;
 
-// A job that waits for its rows until it is cancelled.
 class OpenJob {
  public:
   OpenJob(const std::shared_ptr<grpc::Channel>& channel, const std::string& id, int64_t tokens)
@@ -111,7 +107,7 @@ class OpenJob {
   bool admitted_ = false;
 };
 
-TEST_F(Tokens, SayWhoseJobsAreWhoseAndWhatARoleMayDo) {
+TEST_F(Tokens, SeparateCallersJobsAndRoles) {
   Write(Line("lab", "submit", TokenOf("lab")) + Line("other", "submit", TokenOf("other")) +
         Line("eye", "observe", TokenOf("eye")) + Line("root", "admin", TokenOf("root")));
   Start();
@@ -126,11 +122,11 @@ TEST_F(Tokens, SayWhoseJobsAreWhoseAndWhatARoleMayDo) {
     EXPECT_EQ(ReasonOf(refused), "AUTH_TOKEN");
     const JobEnd job = RunJob(started_->address(), SmallJob(1), {.access = access});
     EXPECT_EQ(job.reason, "AUTH_TOKEN") << why << job.status;
-    EXPECT_EQ(job.attempts, 1) << "it is not tried again";
+    EXPECT_EQ(job.attempts, 1) << "the client does not retry";
   }
 
   OpenJob of_lab(ChannelAs("lab"), "same", 1000), of_other(ChannelAs("other"), "same", 1000);
-  ASSERT_TRUE(of_lab.admitted() && of_other.admitted()) << "ids are of a name";
+  ASSERT_TRUE(of_lab.admitted() && of_other.admitted()) << "each caller has its own ids";
   EXPECT_THAT(JobsSeenBy("lab"), ::testing::ElementsAre("lab/same"));
   EXPECT_THAT(JobsSeenBy("other"), ::testing::ElementsAre("other/same"));
   EXPECT_THAT(JobsSeenBy("eye"), ::testing::ElementsAre("lab/same", "other/same"));
@@ -141,7 +137,7 @@ TEST_F(Tokens, SayWhoseJobsAreWhoseAndWhatARoleMayDo) {
     EXPECT_THAT(PageSeenBy("lab"), AllOf(HasSubstr("same"), Not(HasSubstr("secret"))));
     const auto cluster = client::RequestCluster(ChannelAs("lab"));
     ASSERT_TRUE(cluster.ok()) << cluster.status();
-    EXPECT_THAT(cluster->DebugString(), Not(HasSubstr("secret"))) << "of workers and rings, too";
+    EXPECT_THAT(cluster->DebugString(), Not(HasSubstr("secret"))) << "nor in workers and rings";
   }
 
   EXPECT_EQ(RunJob(started_->address(), SmallJob(1), {.access = As("eye")}).reason, "ROLE");
@@ -166,7 +162,7 @@ TEST_F(Tokens, HaveQuotas) {
     OpenJob many(ChannelAs("lab"), "b", 2001);
     const absl::Status status = many.Finish();
     EXPECT_EQ(ReasonOf(status), "QUOTA") << status;
-    EXPECT_TRUE(many.retry_after()) << "it is told when to come back";
+    EXPECT_TRUE(many.retry_after()) << "the refusal has a retry-after";
     OpenJob never(ChannelAs("lab"), "b", 3001);
     EXPECT_EQ(ReasonOf(never.Finish()), "OVER_QUOTA");
   }
@@ -178,7 +174,7 @@ TEST_F(Tokens, HaveQuotas) {
     OpenJob of_other(ChannelAs("other"), "c", 8000);
     EXPECT_TRUE(of_other.admitted());
   }
-  // What has ended counts no more; the client library comes back until then.
+  // An ended job no longer counts; the client library retries until then.
   const JobEnd end = RunJob(started_->address(), SmallJob(2), {.access = As("lab")});
   EXPECT_EQ(end.verdict, Verdict::kRight) << end.status << end.what;
 }
@@ -217,7 +213,7 @@ TEST_F(Tokens, HaveQuotasOfStreams) {
   }).IgnoreError();
 }
 
-// Two tokens for a while, then the new one alone: a job that runs goes on, and none fails.
+// Both tokens are valid for a while, then the new token alone.
 TEST_F(Tokens, AreReplacedUnderLoad) {
   Write(Line("lab", "submit", TokenOf("lab")));
   Start();
@@ -246,8 +242,7 @@ TEST_F(Tokens, AreReplacedUnderLoad) {
   EXPECT_TRUE(jobs.GoOn());
   EXPECT_THAT(JobsSeenBy("lab-anew"), ::testing::Contains("lab/runs"));
   Write("");
-  EXPECT_TRUE(await(next, false)) << "an empty file lets nobody in";
-  // Jobs that began after that.
+  EXPECT_TRUE(await(next, false)) << "an empty file admits no caller";
   const JobEnd last = jobs.Stop();
   EXPECT_TRUE(last.verdict == Verdict::kRight || last.reason == "AUTH_TOKEN") << last.status;
 }

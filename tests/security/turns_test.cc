@@ -1,5 +1,3 @@
-// Callers take turns: by the name of their token, and without tokens by the host that they call
-// from.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -34,8 +32,7 @@ bool AwaitQueued(RawCall& call) {
   return call.Read(&response) && response.has_queued();
 }
 
-// One caller has a job that runs and many that wait. Whoever comes last has the next turn, once, as
-// nothing was given to it yet.
+// A caller has a running job and many that wait; a new caller has the next turn, once.
 void ExpectTurns(v1::AttentionService::Stub& of_many, v1::AttentionService::Stub& of_one) {
   RawCall runs(of_many, kLimit);
   ASSERT_TRUE(runs.Open(LongJob()) && runs.AwaitAdmitted());
@@ -52,7 +49,6 @@ void ExpectTurns(v1::AttentionService::Stub& of_many, v1::AttentionService::Stub
   EXPECT_TRUE(waiting.front()->AwaitAdmitted());
 }
 
-// A service with one worker, which has one long job at a time.
 class Turns : public TlsFixture {
  protected:
   void Start(const std::vector<std::string>& arguments) {
@@ -61,7 +57,6 @@ class Turns : public TlsFixture {
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
   }
-  // By a connection from an address of the loopback network.
   Stub From(const char* host) const {
     const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address = {};

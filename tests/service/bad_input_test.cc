@@ -1,5 +1,4 @@
-// What a client can do wrong: each gets its status and a message that names the field, the service
-// goes on, and memory is back where it was.
+// Each mistake has its status, and a message that names the field.
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +11,6 @@
 #include "tests/support/plain_spec.h"
 #include "tests/support/process_account.h"
 #include "tests/support/sanitizer.h"
-#include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/raw_stream.h"
 #include "wire/status.h"
@@ -35,7 +33,6 @@ class BadInput : public ::testing::Test {
     delete cluster_;
   }
 
-  // Whatever a test did, the next job is right.
   void TearDown() override {
     const JobSpec spec = SmallSpec();
     const auto result = AttendRaw(*stub_, spec, RandomInputs(spec, 1), 10, 1);
@@ -51,7 +48,6 @@ class BadInput : public ::testing::Test {
     return call.Finish();
   }
 
-  // Opens the small job and sends the given chunks, then closes.
   absl::Status SendChunks(const std::vector<v1::Chunk>& chunks, const JobSpec& spec = SmallSpec()) {
     RawCall call(*stub_, std::chrono::seconds(20));
     call.Open(spec);
@@ -100,7 +96,7 @@ TEST_F(BadInput, SpecsNameTheirField) {
   refused(kInvalid, "dtype", [](auto& spec) { spec.set_dtype(static_cast<v1::DataType>(77)); });
 }
 
-TEST_F(BadInput, MessagesThatAreNone) {
+TEST_F(BadInput, BytesThatAreNoMessage) {
   const auto channel = cluster_->Channel();
   const grpc::Slice slice("no message at all");
   {
@@ -112,7 +108,6 @@ TEST_F(BadInput, MessagesThatAreNone) {
     EXPECT_FALSE(stream->Read(&response));
     EXPECT_EQ(wire::ReasonOf(wire::FromGrpc(stream->Finish())), "INVALID_OPEN");
   }
-  // Of every method with one message each way.
   for (const auto* file :
        {v1::PlanRequest::descriptor()->file(), v1::GetModelRequest::descriptor()->file()}) {
     const auto* const service = file->service(0);
@@ -133,7 +128,7 @@ TEST_F(BadInput, MessagesThatAreNone) {
   }
 }
 
-TEST_F(BadInput, ChunksNameWhatIsWrong) {
+TEST_F(BadInput, ChunksNameTheirMistake) {
   const auto refused = [&](absl::StatusCode code, const std::string& field,
                            const std::function<void(std::vector<v1::Chunk>&)>& spoil) {
     std::vector<v1::Chunk> chunks = GoodChunks();
@@ -157,7 +152,7 @@ TEST_F(BadInput, OversizeChunk) {
   const auto end_of = [&](int64_t rows) {
     return SendChunks({MakeChunk(v1::TENSOR_Q, data, 64, 0, rows)}, spec);
   };
-  // Beyond the message limit the transport refuses it; beyond the payload limit the service does.
+  // The transport refuses the larger message, the service the smaller one.
   EXPECT_FALSE(end_of(100'000).ok());
   ExpectStatus(end_of((wire::kMaxPayloadBytes + 6400) / 64), kInvalid, "payload");
 }
@@ -189,16 +184,6 @@ TEST_F(BadInput, ManyBadJobsLeaveNoMemoryBehind) {
   const int64_t before = resident();
   for (int i = 0; i < 12; ++i) spoil();
   if (!kResidentBytesAreTheSanitizers) EXPECT_LT(resident(), before + (24 << 20));
-}
-
-TEST_F(BadInput, PlanOfABadSpecNamesTheField) {
-  grpc::ClientContext context;
-  v1::PlanRequest request;
-  JobSpec spec = SmallSpec();
-  spec.head_dim = 7;
-  *request.mutable_spec() = wire::EncodeJobSpec(spec);
-  v1::PlanResponse response;
-  ExpectStatus(wire::FromGrpc(stub_->Plan(&context, request, &response)), kInvalid, "head_dim");
 }
 
 }  // namespace

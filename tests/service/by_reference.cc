@@ -8,8 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "gmock/gmock.h"
-#include "tests/service/encode_files.h"
+#include "tests/support/await.h"
 #include "tests/support/metrics_page.h"
 #include "wire/codec.h"
 #include "wire/npy_header.h"
@@ -21,7 +20,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kWorkers = 2;
-constexpr seconds kLimit{240};  // of a job, where a worker is lost too
+constexpr seconds kLimit{240};  // of a job with a lost worker
 
 wire::NpyType TypeOf(const JobSpec& spec, v1::Tensor tensor) {
   if (tensor == v1::TENSOR_COORDS) return wire::NpyType::kUInt32;
@@ -45,11 +44,20 @@ RowBytes RowBytesOf(const Cluster& cluster) {
           .sent = bytes("hilbert_ring_sent_bytes_total")};
 }
 
-void ByReferenceTest::Start(std::vector<std::string> arguments) {
+bool AwaitDataRoot(const Cluster& cluster, int workers) {
+  const auto stub = cluster.Stub();
+  return Await([&] {
+    grpc::ClientContext context;
+    v1::GetDataRootResponse root;
+    return stub->GetDataRoot(&context, {}, &root).ok() && root.workers() == workers;
+  });
+}
+
+void ByReferenceTest::Start(std::vector<std::string> arguments, WorkerPlace place) {
   std::filesystem::create_directories(folder_ / "root/in");
   arguments.push_back("--data-root=" + (folder_ / "root"));
   cluster_ = Cluster::Start({.workers = kWorkers,
-                             .place = GetParam(),
+                             .place = place,
                              .arguments = std::move(arguments),
                              .worker_arguments = {"--data-root=" + (folder_ / "root")}})
                  .value();
@@ -150,7 +158,7 @@ std::vector<std::string> ByReferenceTest::Stray() {
 void ByReferenceTest::ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs) {
   const auto sent = AttendRaw(*cluster_->Stub(), spec, inputs, 37, 5);
   ASSERT_TRUE(sent.ok()) << sent.status();
-  // A row of the output is one of the queries: encoded as such, it is in the job's type.
+  // A row of the output has the shape of a query: encoded as a query it is in the job's type.
   const std::string expected = EncodeTensors(spec, {.q = sent->result.out}).at(v1::TENSOR_Q);
   const std::string out = Data(v1::TENSOR_OUT), lse = Data(v1::TENSOR_LSE);
   ASSERT_EQ(out.size(), expected.size());

@@ -1,4 +1,3 @@
-// A service of two workers with a data root, and jobs whose tensors lie in its files.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +16,36 @@
 
 namespace hilbert_ring::testing {
 
-// Of rows that passed the coordinator, so far; -1 where it does not say.
+// Bytes of rows that the coordinator has carried; -1 without a figure.
 struct RowBytes {
   double received = -1, sent = -1;
   bool operator==(const RowBytes&) const = default;
 };
 RowBytes RowBytesOf(const Cluster& cluster);
 
-class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
+bool AwaitDataRoot(const Cluster& cluster, int workers);
+
+class ByReferenceTest : public ::testing::Test {
  protected:
-  // The root lies in `folder_`, the workers see it too.
-  void Start(std::vector<std::string> arguments = {});
+  // The root lies in `folder_`; the workers see it too.
+  void Start(std::vector<std::string> arguments = {}, WorkerPlace place = WorkerPlace::kLocal);
 
   static std::vector<int64_t> ShapeOf(const JobSpec& spec, v1::Tensor tensor);
-  static std::string NameOf(v1::Tensor tensor);  // of its file, beneath the root
+  static std::string NameOf(v1::Tensor tensor);  // relative to the root
 
-  // Writes the inputs, and names all files.
   v1::Open Write(const JobSpec& spec, const EngineInputs& inputs);
 
-  // The file of a tensor that `open` names.
   static v1::TensorFile& FileOf(v1::Open& open, v1::Tensor tensor);
 
-  // A call that has said `open`.
   std::unique_ptr<RawCall> Call(const v1::Open& open);
-  absl::StatusOr<v1::Report> Finish(RawCall& call);  // to its end
+  absl::StatusOr<v1::Report> Finish(RawCall& call);
   absl::StatusOr<v1::Report> Run(const v1::Open& open);
-  std::string ReasonOf(const v1::Open& open);  // why it is refused
+  std::string ReasonOf(const v1::Open& open);  // the refusal's
 
   std::string Data(v1::Tensor tensor);  // of its file, behind the header
 
-  // Names of files that the service made and did not remove, but for its mark.
   std::vector<std::string> Stray();
 
-  // What is in the output files is what the same rows get that are sent as chunks.
   void ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs);
 
   TestFolder folder_;

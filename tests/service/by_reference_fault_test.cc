@@ -1,5 +1,3 @@
-// Jobs by reference whose disk is full or whose files go while outputs are written: the error has
-// its reason, and no file stays that is not whole. tests/faults/random_moment_test.cc kills.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -13,11 +11,8 @@
 #include <fstream>
 #include <functional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
 #include "tests/service/by_reference.h"
@@ -31,14 +26,11 @@
 namespace hilbert_ring::testing {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::AnyOf;
-using ::testing::IsEmpty;
 
-constexpr char kOld[] = "what had the name before";
+constexpr char kOld[] = "the file before";
 
-// Seconds of compute, of which every stretch is written as it becomes final.
+// Seconds of compute; each final stretch is written at once.
 JobSpec LongSpec() {
   const auto tokens = AtDepth<int64_t>(12'000, 12'000, 32'000);
   return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64, .segment = tokens / 4});
@@ -50,14 +42,13 @@ class ByReferenceFault : public ByReferenceTest {
 
   void KeepOld() { std::ofstream(Path(v1::TENSOR_OUT)) << kOld; }
 
-  // Nothing that is not whole has a name, and nothing else is left.
   void ExpectOld() {
     EXPECT_TRUE(Await([this] { return Stray().empty(); }));
     EXPECT_EQ(FileText(Path(v1::TENSOR_OUT)), kOld);
     EXPECT_FALSE(std::filesystem::exists(Path(v1::TENSOR_LSE)));
   }
 
-  // The memory of jobs is free again, and so is the service.
+  // The memory of jobs is free, and the service runs another job.
   void ExpectNextJob() {
     const JobSpec spec = PlainSpec();
     const EngineInputs inputs = RandomInputs(spec, 9);
@@ -74,7 +65,6 @@ class ByReferenceFault : public ByReferenceTest {
     }));
   }
 
-  // Reads on until so much is computed.
   static bool AwaitComputed(RawCall& call, double fraction) {
     v1::AttendResponse response;
     while (call.Read(&response)) {
@@ -84,10 +74,6 @@ class ByReferenceFault : public ByReferenceTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Places, ByReferenceFault, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-// A file system in memory, until the test ends.
 class SmallDisk {
  public:
   static absl::Status Mount(const std::string& path, int64_t bytes) {
@@ -101,7 +87,6 @@ class SmallDisk {
   explicit SmallDisk(std::string path) : path_(std::move(path)) {}
   ~SmallDisk() { umount2(path_.c_str(), MNT_DETACH); }
 
-  // Leaves so many bytes.
   void Fill(int64_t bytes) const {
     struct statvfs system = {};
     ASSERT_EQ(statvfs(path_.c_str(), &system), 0);
@@ -118,8 +103,8 @@ class SmallDisk {
   const std::string path_;
 };
 
-// Each output has room, and both together have not: that shows as they are written.
-TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
+// There is room for each output but not for both: the error comes while they are written.
+TEST_F(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
   const absl::Status mounted = SmallDisk::Mount(folder_ / "root", 64 << 20);
   if (!mounted.ok()) GTEST_SKIP() << "a file system of one's own needs rights: " << mounted;
   const SmallDisk disk(folder_ / "root");
@@ -137,7 +122,7 @@ TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
   const auto report = Run(open);
   ASSERT_TRUE(report.ok()) << report.status();
   ExpectAsSent(spec, inputs);
-  // Less than one takes is seen before the job runs.
+  // Too little room for one output is found before the job runs.
   std::filesystem::remove(Path(v1::TENSOR_LSE));
   KeepOld();
   disk.Fill(out / 2);
@@ -147,8 +132,7 @@ TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
   ExpectNextJob();
 }
 
-// As under `ulimit -f`.
-TEST_P(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
+TEST_F(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
   rlimit before = {};
   getrlimit(RLIMIT_FSIZE, &before);
   const rlimit limit = {.rlim_cur = 8 << 20, .rlim_max = before.rlim_max};
@@ -164,29 +148,13 @@ TEST_P(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
   ExpectNextJob();
 }
 
-TEST_P(ByReferenceFault, ARootThatIsRemovedDuringAJob) {
-  Start();
-  const JobSpec spec = LongSpec();
-  const auto call = Call(Write(spec, RandomInputs(spec, 1)));
-  ASSERT_TRUE(call->AwaitAdmitted());
-  std::filesystem::remove_all(folder_ / "root");
-  const absl::Status status = call->Finish();
-  EXPECT_THAT(wire::ReasonOf(status),
-              AnyOf(std::string("FILE_CHANGED"), std::string("DATA_ROOT_GONE")))
-      << status;
-  std::filesystem::create_directories(folder_ / "root/in");
-  EXPECT_EQ(ReasonOf(Write(PlainSpec(), RandomInputs(PlainSpec(), 1))), "DATA_ROOT_GONE");
-  EXPECT_THAT(Stray(), IsEmpty());
-}
-
-TEST_P(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
+TEST_F(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
   Start();
   const JobSpec spec = PlainSpec();
   const v1::Open open = Write(spec, RandomInputs(spec, 1));
   std::filesystem::rename(folder_ / "root", folder_ / "moved");
   EXPECT_EQ(ReasonOf(open), "DATA_ROOT_GONE");
   std::filesystem::rename(folder_ / "moved", folder_ / "root");
-  // The workers look again, too.
   EXPECT_TRUE(Await([&] {
     const absl::Status status = Run(open).status();
     EXPECT_TRUE(status.ok() || wire::ReasonOf(status) == "DATA_ROOT_GONE") << status;
@@ -194,8 +162,8 @@ TEST_P(ByReferenceFault, ARootThatVanishesIsUsedOnceItIsBack) {
   }));
 }
 
-// An input that is written to, and an output of which there is a part.
-TEST_P(ByReferenceFault, FilesThatSomebodyChangesDuringAJob) {
+// The changed file is an input, then an unfinished output.
+TEST_F(ByReferenceFault, FilesThatChangeDuringAJob) {
   Start();
   const JobSpec spec = LongSpec();
   const EngineInputs inputs = RandomInputs(spec, 1);
@@ -215,29 +183,6 @@ TEST_P(ByReferenceFault, FilesThatSomebodyChangesDuringAJob) {
     ExpectOld();
   }
   ExpectNextJob();
-}
-
-TEST_P(ByReferenceFault, TwoJobsOfOneOutputGiveOneOfBoth) {
-  Start();
-  const JobSpec spec = PlainSpec({.tokens = 6'000, .heads = 4, .dim = 16});
-  std::vector<std::string> expected;
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  ASSERT_TRUE(Run(open).ok());
-  expected.push_back(Data(v1::TENSOR_OUT));
-  v1::Open other = open;
-  std::filesystem::copy(folder_ / "root/in/K.npy", folder_ / "root/in/other.npy");
-  FileOf(other, v1::TENSOR_Q).set_path("in/other.npy");
-  ASSERT_TRUE(Run(other).ok());
-  expected.push_back(Data(v1::TENSOR_OUT));
-  ASSERT_NE(expected[0] == expected[1], true);
-  const auto first = Call(open), second = Call(other);
-  for (RawCall* const call : {first.get(), second.get()}) {
-    const auto report = Finish(*call);
-    EXPECT_TRUE(report.ok()) << report.status();
-  }
-  const std::string out = Data(v1::TENSOR_OUT);
-  EXPECT_TRUE(out == expected[0] || out == expected[1]);
-  EXPECT_THAT(Stray(), IsEmpty());
 }
 
 }  // namespace

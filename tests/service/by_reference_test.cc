@@ -1,11 +1,8 @@
-// Jobs whose tensors lie in files: the workers read and write them, and the service carries none.
 #include "client/cpp/by_reference.h"
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "client/cpp/service.h"
@@ -15,8 +12,6 @@
 #include "tests/service/by_reference.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
-#include "wire/npy_header.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -24,17 +19,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-INSTANTIATE_TEST_SUITE_P(Places, ByReferenceTest,
+class ByReferencePlaces : public ByReferenceTest,
+                          public ::testing::WithParamInterface<WorkerPlace> {};
+INSTANTIATE_TEST_SUITE_P(Places, ByReferencePlaces,
                          ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote,
                                            WorkerPlace::kUnshared),
                          [](const auto& info) { return PlaceName(info.param); });
 
-class ByReferenceHere : public ByReferenceTest {};
-INSTANTIATE_TEST_SUITE_P(Places, ByReferenceHere, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-TEST_P(ByReferenceTest, OutputsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
-  Start();
+TEST_P(ByReferencePlaces, OutputsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
+  Start({}, GetParam());
   JobSpec spec = PlainSpec({.tokens = 3000, .heads = 4, .dim = 16, .segment = 512});
   for (const int round : {0, 1, 2, 3}) {
     spec.ordering.reset();
@@ -61,58 +54,7 @@ TEST_P(ByReferenceTest, OutputsAreThoseOfRowsThatAreSentAndNoRowPassesTheService
   }
 }
 
-TEST_P(ByReferenceHere, EachHostilePathHasItsReason) {
-  Start();
-  const JobSpec spec = PlainSpec();
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  const v1::Open right = Write(spec, inputs);
-  std::filesystem::create_symlink("Q.npy", folder_ / "root/in/link.npy");
-  std::filesystem::create_symlink("/etc", folder_ / "root/etc");
-  const std::pair<const char*, const char*> inputs_wrong[] = {
-      {"etc/passwd", "FILE_PATH"}, {"in/link.npy", "FILE_PATH"}, {"in/none.npy", "FILE_NOT_FOUND"}};
-  for (const auto& [path, reason] : inputs_wrong) {
-    v1::Open open = right;
-    FileOf(open, v1::TENSOR_Q).set_path(path);
-    EXPECT_EQ(ReasonOf(open), reason) << path;
-  }
-  for (const auto& [path, reason] : {std::pair("../outside.npy", "FILE_PATH"),
-                                     {"none/out.npy", "FILE_NOT_FOUND"},
-                                     {"in/Q.npy", "INVALID_OPEN"}}) {
-    v1::Open open = right;
-    FileOf(open, v1::TENSOR_OUT).set_path(path);
-    EXPECT_EQ(ReasonOf(open), reason) << path;
-  }
-  v1::Open twice = right;
-  FileOf(twice, v1::TENSOR_LSE).set_path(NameOf(v1::TENSOR_OUT));
-  EXPECT_EQ(ReasonOf(twice), "INVALID_OPEN");
-  v1::Open missing = right;
-  missing.mutable_files()->DeleteSubrange(0, 1);
-  EXPECT_EQ(ReasonOf(missing), "INVALID_OPEN");
-  EXPECT_TRUE(Run(right).ok());
-  EXPECT_THAT(Stray(), IsEmpty());
-}
-
-TEST_P(ByReferenceHere, AFileThatIsNotTheTensorIsRefusedBeforeTheJobRuns) {
-  Start();
-  const JobSpec spec = PlainSpec();
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  const std::string path = folder_ / "root/in/Q.npy";
-  const std::string whole = FileText(path);
-  const auto refused_with = [&](const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
-    const auto report = Run(open);
-    EXPECT_EQ(wire::ReasonOf(report.status()), "FILE_MISSHAPEN");
-    return std::string(report.status().message());
-  };
-  EXPECT_THAT(refused_with(whole.substr(0, whole.size() - 1)), HasSubstr("rows take"));
-  EXPECT_THAT(refused_with("no array"), HasSubstr("not a .npy file"));
-  EXPECT_THAT(refused_with(wire::FormatNpyHeader(wire::NpyType::kFloat32, {{64, 2, 8}})),
-              HasSubstr("(64, 2, 16)"));
-  EXPECT_THAT(refused_with(wire::FormatNpyHeader(wire::NpyType::kFloat16, {{64, 2, 16}})),
-              HasSubstr("float16"));
-}
-
-TEST_P(ByReferenceHere, RowsAreCheckedWhereTheyWereWritten) {
+TEST_F(ByReferenceTest, RowsAreCheckedWhereTheyWereWritten) {
   Start({"--check-rows=16"});
   const JobSpec spec = PlainSpec({.tokens = 200});
   EngineInputs inputs = RandomInputs(spec, 3);
@@ -127,7 +69,7 @@ TEST_P(ByReferenceHere, RowsAreCheckedWhereTheyWereWritten) {
   EXPECT_EQ(report->first_row_not_finite(), 0);
 }
 
-TEST_P(ByReferenceHere, TheClientNamesFilesThatBothSee) {
+TEST_F(ByReferenceTest, TheClientPassesFilesThatBothSeeByPath) {
   Start();
   const JobSpec spec = PlainSpec();
   const EngineInputs inputs = RandomInputs(spec, 4);
@@ -149,7 +91,7 @@ TEST_P(ByReferenceHere, TheClientNamesFilesThatBothSee) {
   auto refused = client::NameFiles(cluster_->Channel(), paths).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("OUT.npy: does not lie beneath"));
-  paths[3].path = in + "\xff.npy";  // which protobuf's strings cannot hold
+  paths[3].path = in + "\xff.npy";  // protobuf's strings cannot hold it
   refused = client::NameFiles(cluster_->Channel(), paths).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("is not UTF-8"));
   refused = client::NameFiles(cluster_->Channel(), paths, {.path = folder_.path()}).status();

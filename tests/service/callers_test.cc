@@ -1,6 +1,3 @@
-// Callers that take what they can, by intent or by mistake: memory, streams, places. The service
-// refuses them, and serves the others meanwhile.
-#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -30,7 +27,6 @@ using ::testing::Eq;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// A figure of /proc/PID/status.
 int64_t StatusFigure(pid_t pid, const std::string& name) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -42,10 +38,9 @@ int64_t StatusFigure(pid_t pid, const std::string& name) {
   return 0;
 }
 
-// Bytes that were resident at their most since the process started.
 int64_t PeakBytes(pid_t pid) { return StatusFigure(pid, "VmHWM") << 10; }
 
-// A job that was told to come back, for it was silent among calls that came after it, does so.
+// A job that is silent among later calls may be refused; it comes back.
 void ExpectAJobIsRight(const Cluster& cluster) {
   const JobSpec spec = PlainSpec();
   auto result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
@@ -55,8 +50,8 @@ void ExpectAJobIsRight(const Cluster& cluster) {
   EXPECT_TRUE(result.ok()) << result.status();
 }
 
-// gRPC finds a message too long when it has it whole.
-TEST(Callers, LongMessagesTakeNoMoreMemoryThanIsTheirs) {
+// gRPC knows a message's excess length only after its whole receipt.
+TEST(Callers, LongMessagesStayWithinTheirMemory) {
   const auto cluster =
       Cluster::Start({.workers = 1, .arguments = {"--transport-memory=64MiB"}}).value();
   ExpectAJobIsRight(*cluster);
@@ -77,8 +72,7 @@ TEST(Callers, LongMessagesTakeNoMoreMemoryThanIsTheirs) {
         context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
         v1::CancelJobResponse response;
         const grpc::Status status = stub->CancelJob(&context, request, &response);
-        // Where memory is short gRPC ends calls (or finds them too long), and connections that
-        // have no call yet: a caller whose call would have come next is told GOAWAY.
+        // gRPC short of memory ends calls, and closes connections that have no call yet.
         EXPECT_THAT(status.error_code(), AnyOf(Eq(grpc::StatusCode::RESOURCE_EXHAUSTED),
                                                Eq(grpc::StatusCode::UNAVAILABLE)))
             << status.error_message();
@@ -90,7 +84,7 @@ TEST(Callers, LongMessagesTakeNoMoreMemoryThanIsTheirs) {
   EXPECT_LT(PeakBytes(cluster->coordinator()) - before, (64 + 48) * kMiB);
 }
 
-TEST(Callers, StreamsThatSayNothingKeepNobodyOutAndTakeNoThread) {
+TEST(Callers, SilentStreamsBlockNoCallerAndTakeNoThread) {
   constexpr int kCalls = 1200;
   const auto cluster = Cluster::Start({.workers = 1, .arguments = {"--open-timeout=3"}}).value();
   ExpectAJobIsRight(*cluster);
@@ -132,10 +126,8 @@ TEST(Callers, CallsOfAPeerAreCapped) {
   EXPECT_TRUE(Await([&] { return open()->Read(&response); }));
 }
 
-// Calls that write rows as fast as they can before they are admitted.
 class EagerCalls {
  public:
-  // Until one is refused.
   EagerCalls(const Cluster& cluster, int calls) {
     const JobSpec spec = PlainSpec({.tokens = 1 << 20});
     chunk_ = MakeChunk(v1::TENSOR_Q, std::string(3 * kMiB, '\0'), 128, 0, 24'576);
@@ -171,7 +163,6 @@ class EagerCalls {
   std::vector<std::thread> writers_;
 };
 
-// What a process has resident, once that has not risen by a MiB for a second.
 int64_t SettledBytes(pid_t pid) {
   int64_t settled = MemoryOf(pid).resident();
   for (int quiet = 0; quiet < 10; ++quiet) {

@@ -1,4 +1,3 @@
-// Encoders through the real service on a worker with an emulated GPU.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/service/encode_cases.h"
@@ -9,13 +8,12 @@ namespace {
 TEST(ServiceEncodeOnGpu, EveryCaseOfFewTiles) {
   const std::string models = "--model-dir=" + ModelsOfCases();
   const auto cluster =
-      Cluster::Start(
-          {.workers = 1,
-           .place = WorkerPlace::kBeside,
-           // A layer takes seconds under emulation, and tens of them beside others' work.
-           .arguments = {models, "--stall-timeout=300"},
-           .worker_arguments = {models, "--device=cuda:0", "--model-memory=64MiB"},
-           .last_worker = HILBERT_RING_EMULATED_WORKER})
+      Cluster::Start({.workers = 1,
+                      .place = WorkerPlace::kBeside,
+                      // A layer takes tens of seconds on a busy machine.
+                      .arguments = {models, "--stall-timeout=300"},
+                      .worker_arguments = {models, "--device=cuda:0", "--model-memory=64MiB"},
+                      .last_worker = HILBERT_RING_EMULATED_WORKER})
           .value();
   for (const std::string& name : EncoderCaseNames()) {
     // Its 1,500 tiles take long under emulation.
@@ -26,7 +24,6 @@ TEST(ServiceEncodeOnGpu, EveryCaseOfFewTiles) {
       EncodeRaw(cluster->Channel(), SpecOf(golden.name, golden.slide_tiles, v1::POOLING_MEAN),
                 InputsOf(golden));
   ASSERT_TRUE(result.ok()) << result.status();
-  // What it is said to take is what it took, and the report names its kernel.
   const v1::WorkerReport& worker = result->report.workers(0);
   EXPECT_THAT(worker.device(), ::testing::HasSubstr("Emulated GPU"));
   EXPECT_THAT(worker.kernel(), ::testing::StartsWith("cuda/"));

@@ -27,7 +27,6 @@ void AddChunks(v1::Tensor tensor, const std::vector<T>& values, int64_t tiles, i
   }
 }
 
-// Rows as they come, by their number.
 using Rows = std::map<int64_t, std::vector<float>>;
 
 absl::Status Place(const v1::OutputChunk& chunk, std::map<v1::Tensor, Rows>& outputs) {

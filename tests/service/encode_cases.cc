@@ -23,14 +23,12 @@ EncodeInputs InputsOf(const EncoderCase& golden) {
 
 namespace {
 
-// As the published code gives all states.
 void SetAllStates(const EncoderCase& golden, v1::EncodeSpec& spec) {
   const int64_t states = std::ssize(golden.states) / std::ssize(golden.out);
   for (int64_t state = 0; state < states; ++state) spec.add_states(state);
   spec.set_skip_final_norm(true);
 }
 
-// Of rows [states, tokens, dim] as the golden cases have them: [tokens, states, dim].
 std::vector<float> ByToken(const std::vector<float>& states, int64_t count, int64_t dim) {
   const int64_t tokens = std::ssize(states) / count / dim;
   std::vector<float> rows(states.size());
@@ -84,7 +82,6 @@ void CheckBFloat16(const Cluster& cluster, const EncoderCase& golden) {
             "");
 }
 
-// Of the last layer, by head; with pooled slides.
 void CheckMap(const Cluster& cluster, const EncoderCase& golden) {
   if (golden.attention_map.empty()) return;
   const int64_t layers = std::ssize(golden.states) / std::ssize(golden.out) - 1;

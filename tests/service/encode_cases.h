@@ -1,4 +1,3 @@
-// The golden cases of encoders through a service.
 #pragma once
 
 #include <string>
@@ -13,9 +12,7 @@ std::string ModelsOfCases();  // for --model-dir
 
 EncodeInputs InputsOf(const EncoderCase& golden);
 
-// Rows, pooled vectors and maps of a case are those of the definition.
 void CheckCase(const Cluster& cluster, const std::string& name);
-// Those of every case, and rows in bfloat16 as near as those of PyTorch's autocast.
 void CheckEveryCase(const Cluster& cluster);
 
 }  // namespace hilbert_ring::testing

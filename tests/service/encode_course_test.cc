@@ -1,5 +1,3 @@
-// The course of encoders' jobs through the real service: folders that change meanwhile, workers of
-// another version, jobs that are cancelled or late.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +17,6 @@ namespace {
 constexpr char kModel[] = "slide_three_layers";
 constexpr int64_t kTiles = 100'000, kMostTiles = 3'200'000;
 
-// A folder of models that has one, and may have another version of it.
 class EncodeCourse : public ::testing::Test {
  protected:
   void SetUp() override { CopyTo(models_); }
@@ -28,7 +25,6 @@ class EncodeCourse : public ::testing::Test {
     std::filesystem::copy(golden_.folder, models / kModel);
   }
 
-  // Other weights: the last one of the file is another.
   static void ChangeWeights(const TestFolder& models) {
     const std::string file = models / absl::StrCat(kModel, "/model.safetensors");
     std::string text = FileText(file);
@@ -45,8 +41,7 @@ class EncodeCourse : public ::testing::Test {
                      ManyTiles(golden_, tiles, 5), options);
   }
 
-  // How a job ends that is as long as it must be for the options to end it; its workers are free
-  // for the next one at once.
+  // Makes the job long enough for the options to end it.
   absl::StatusCode EndOf(const EncodeOptions& options) const {
     absl::Status status;
     for (int64_t tiles = kTiles; status.ok() && tiles <= kMostTiles; tiles *= 2) {
@@ -88,7 +83,7 @@ TEST_F(EncodeCourse, AJobKeepsItsVersionWhileTheFolderChanges) {
   EXPECT_NE(after.value().report.model_digest(), before->report.model_digest());
 }
 
-// However many workers there are, those that have the job's version of the model get it.
+// Only workers with the job's version of the model get it.
 TEST_F(EncodeCourse, AWorkerOfAnotherVersionGetsNoPartOfTheJob) {
   const TestFolder other;
   CopyTo(other);
@@ -113,7 +108,7 @@ TEST_F(EncodeCourse, ACancelledJobFreesItsWorkers) {
 TEST_F(EncodeCourse, ADeadlineEndsTheJob) {
   Start();
   EXPECT_EQ(EndOf({.limit = std::chrono::milliseconds(500)}), absl::StatusCode::kDeadlineExceeded);
-  // As /metrics has it once the job's end is counted.
+  // The metric appears once the job's end is counted.
   const std::string series = absl::StrCat(
       "hilbert_ring_model_jobs_total{code=\"DEADLINE_EXCEEDED\",model=\"", kModel, "\"}");
   EXPECT_TRUE(Await([&] { return cluster_->Metric(series).value_or(0) == 1; }));

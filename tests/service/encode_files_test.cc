@@ -1,24 +1,112 @@
-// Encoders whose tiles, coordinates, states and maps lie in files: every golden case is bit by bit
-// what it is when its rows are sent.
-#include "tests/service/encode_files.h"
-
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/golden/encoder_case.h"
+#include "tests/service/by_reference.h"
+#include "tests/service/encode_call.h"
 #include "tests/service/encode_cases.h"
 #include "tests/support/cluster.h"
 #include "tests/support/test_depth.h"
 #include "tests/support/test_folder.h"
+#include "wire/codec.h"
+#include "wire/npy_header.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
 using ::testing::ElementsAre;
+
+// Files of encoders' jobs beneath a data root.
+class EncodeFolder {
+ public:
+  explicit EncodeFolder(std::string root);  // makes the root
+
+  std::string Argument() const { return "--data-root=" + root_; }
+
+  std::vector<v1::TensorFile> Write(const v1::EncodeSpec& spec, const EncodeInputs& inputs) const;
+
+  std::string PathOf(v1::Tensor tensor) const;
+
+  std::vector<float> Read(v1::Tensor tensor, wire::NpyHeader* header = nullptr) const;
+
+  std::vector<std::string> Names() const;
+
+ private:
+  const std::string root_;
+};
+
+template <typename T>
+void WriteArray(const std::string& path, wire::NpyType type, std::vector<int64_t> shape,
+                const std::vector<T>& values) {
+  std::ofstream file(path, std::ios::binary);
+  file << wire::FormatNpyHeader(type, shape);
+  file.write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size() * sizeof(T)));
+}
+
+EncodeFolder::EncodeFolder(std::string root) : root_(std::move(root)) {
+  std::filesystem::create_directories(root_);
+}
+
+std::string EncodeFolder::PathOf(v1::Tensor tensor) const {
+  return absl::StrCat(root_, "/", wire::TensorName(tensor), ".npy");
+}
+
+std::vector<v1::TensorFile> EncodeFolder::Write(const v1::EncodeSpec& spec,
+                                                const EncodeInputs& inputs) const {
+  std::vector<v1::Tensor> tensors = {v1::TENSOR_TILES};
+  WriteArray(PathOf(v1::TENSOR_TILES), wire::NpyType::kFloat32,
+             {inputs.count, std::ssize(inputs.tiles) / inputs.count}, inputs.tiles);
+  if (!inputs.coords.empty()) {
+    tensors.push_back(v1::TENSOR_TILE_COORDS);
+    WriteArray(PathOf(v1::TENSOR_TILE_COORDS), wire::NpyType::kFloat64, {inputs.count, 2},
+               inputs.coords);
+  }
+  if (spec.pooling() == v1::POOLING_NONE) tensors.push_back(v1::TENSOR_STATES);
+  if (spec.attention_map_layer() > 0) tensors.push_back(v1::TENSOR_ATTENTION_MAP);
+  std::vector<v1::TensorFile> files;
+  for (const v1::Tensor tensor : tensors) {
+    files.emplace_back().set_tensor(tensor);
+    files.back().set_path(absl::StrCat(wire::TensorName(tensor), ".npy"));
+  }
+  for (const v1::Tensor output : {v1::TENSOR_STATES, v1::TENSOR_ATTENTION_MAP}) {
+    std::filesystem::remove(PathOf(output));
+  }
+  return files;
+}
+
+std::vector<float> EncodeFolder::Read(v1::Tensor tensor, wire::NpyHeader* header) const {
+  std::ifstream file(PathOf(tensor), std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto parsed = wire::ParseNpyHeader(text);
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  if (!parsed.ok()) return {};
+  EXPECT_EQ(parsed->type, wire::NpyType::kFloat32);
+  EXPECT_EQ(std::ssize(text), parsed->data_offset + parsed->data_bytes);
+  std::vector<float> values(static_cast<size_t>(parsed->data_bytes) / sizeof(float));
+  std::memcpy(values.data(), text.data() + parsed->data_offset, values.size() * sizeof(float));
+  if (header != nullptr) *header = *parsed;
+  return values;
+}
+
+std::vector<std::string> EncodeFolder::Names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(".root")) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
 
 struct Service {
   int workers = 2;
@@ -42,7 +130,7 @@ class EncodeFiles : public ::testing::Test {
     return EncodeRaw(cluster_->Channel(), spec, inputs, {.files = folder_.Write(spec, inputs)});
   }
 
-  // The outputs of both, of which POOLED comes as rows in both.
+  // POOLED comes as rows in both.
   void ExpectAsSent(const v1::EncodeSpec& spec, const EncodeInputs& inputs) {
     EncodeResult result = ByReference(spec, inputs).value();
     const EncodeResult sent = EncodeRaw(cluster_->Channel(), spec, inputs).value();
@@ -68,7 +156,7 @@ class EncodeFiles : public ::testing::Test {
 
 class EncodeFilesAll : public EncodeFiles, public ::testing::WithParamInterface<Service> {};
 
-TEST_P(EncodeFilesAll, EveryCaseIsWhatItIsWhenSent) {
+TEST_P(EncodeFilesAll, EveryCaseHasTheBitsOfItsSentRows) {
   Start(GetParam());
   for (const std::string& name : EncoderCaseNames()) {
     SCOPED_TRACE(name);
@@ -95,7 +183,6 @@ INSTANTIATE_TEST_SUITE_P(
         {{1}, {2}, {3}, {3, WorkerPlace::kRemote}, {3, WorkerPlace::kUnshared}})),
     [](const auto& info) { return absl::StrCat(PlaceName(info.param.place), info.param.workers); });
 
-// As clients write them who get rows.
 TEST_F(EncodeFiles, ShapesAreThoseOfClients) {
   Start({});
   const EncoderCase golden = LoadEncoderCase("slide_small").value();

@@ -1,5 +1,3 @@
-// Memory of an encoder's job through the real service: of each worker as planned, and less of it
-// with more workers; weights once for all workers of the host.
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,7 +5,6 @@
 #include <fstream>
 #include <numeric>
 #include <random>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -29,13 +26,13 @@ namespace {
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kTiles = 6000, kTileDim = 256;
 
-// 40 MiB of weights, so that they outweigh what a process takes anyway.
+// 40 MiB of weights outweigh the size of an idle process.
 constexpr char kConfig[] =
     R"({"architecture": "longnet_encoder", "input_dim": 256, "embed_dim": 512, "heads": 8,
         "ffn_dim": 2048, "layers": 3, "segments": [1024, 4096], "dilations": [1, 2],
         "layer_norm_eps": 1e-5, "norm_eps": 1e-6, "class_token": true, "output_norm": true})";
 
-// A model of random weights, which no other test's workers have: they would share them.
+// Random weights: workers of other tests must not share them.
 void WriteModel(const std::string& folder) {
   const auto config = ParseEncoderConfig(kConfig);
   ASSERT_TRUE(config.ok()) << config.status();
@@ -92,7 +89,6 @@ class EncodeMemory : public ::testing::Test {
         .value();
   }
 
-  // A job of mean pooling.
   static v1::Report Encode(const Cluster& cluster, int64_t tiles) {
     return EncodeRaw(cluster.Channel(), SpecOf("large", {tiles}, v1::POOLING_MEAN),
                      RandomTiles(tiles))
@@ -100,8 +96,7 @@ class EncodeMemory : public ::testing::Test {
         .report;
   }
 
-  // What loading the weights adds to all processes together. No job has left them memory before,
-  // which this one would use again or see given back.
+  // Bytes that loading the weights adds to all processes; no earlier job has left them memory.
   int64_t BytesOfLoading(int workers) const {
     const auto cluster = Start(workers, "--warm-up=false");
     const int64_t idle = BytesOf(*cluster);
@@ -113,7 +108,7 @@ class EncodeMemory : public ::testing::Test {
   int64_t weight_bytes_ = 0;  // packed
 };
 
-TEST_F(EncodeMemory, WorkersTakeWhatThePlanSaysAndLessWhereThereAreMore) {
+TEST_F(EncodeMemory, WorkersTakeTheirPlannedMemoryWhichShrinksWithTheirNumber) {
   int64_t before = 0;
   for (const int workers : {1, 2, 4}) {
     SCOPED_TRACE(workers);
@@ -134,8 +129,8 @@ TEST_F(EncodeMemory, WorkersTakeWhatThePlanSaysAndLessWhereThereAreMore) {
     const std::vector<int64_t> peaks = watch.WorkerPeaks();
     ASSERT_EQ(peaks.size(), planned.size());
     for (size_t i = 0; i < peaks.size(); ++i) {
-      // Buffers of the transport do not grow with the job; they weigh here because it is small. The
-      // job before has left its memory to this one.
+      // The transport's buffers do not grow with the job, but weigh in a small one. The previous
+      // job has left its memory to this one.
       EXPECT_LT(static_cast<double>(peaks[i]),
                 1.15 * static_cast<double>(planned[i]) + 16.0 * kMiB);
       EXPECT_GT(static_cast<double>(peaks[i]),
@@ -154,7 +149,7 @@ TEST_F(EncodeMemory, WorkersOfAHostHaveTheWeightsOnce) {
     SCOPED_TRACE(workers);
     const int64_t taken = BytesOfLoading(workers);
     EXPECT_GT(taken, weight_bytes_);
-    // And what a small job leaves behind in each process.
+    // A small job leaves some memory behind in each process.
     EXPECT_LT(taken, 1.5 * static_cast<double>(weight_bytes_) + workers * 12.0 * kMiB);
   }
 }

@@ -1,5 +1,3 @@
-// Encoders through the real service: every golden case with one worker and several, and what is
-// refused.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -39,7 +37,7 @@ TEST(ServiceEncodeWithoutSharedMemory, RowsAreSent) {
   CheckEveryCase(*StartWithModels(2, "--share-memory=false"));
 }
 
-TEST(ServiceEncodeTrace, EveryWorkerTellsEveryLayer) {
+TEST(ServiceEncodeTrace, EveryWorkerReportsEveryLayer) {
   const auto cluster = StartWithModels(3, "--share-memory=true");
   const auto golden = LoadEncoderCase("slide_three_layers");
   ASSERT_TRUE(golden.ok()) << golden.status();
@@ -49,7 +47,7 @@ TEST(ServiceEncodeTrace, EveryWorkerTellsEveryLayer) {
   EXPECT_THAT(result->report.notes(), ::testing::Contains(HasSubstr("--check-rows")));
   ASSERT_EQ(result->report.workers_size(), 3);
   for (const v1::WorkerReport& worker : result->report.workers()) {
-    std::map<int64_t, double> rows, attention;  // by layer: when it ended
+    std::map<int64_t, double> rows, attention;  // by layer: its end
     for (const v1::Span& span : worker.spans()) {
       EXPECT_LE(span.begin_seconds(), span.end_seconds());
       if (span.kind() == v1::Span::KIND_ROWS) rows[span.layer()] = span.end_seconds();
@@ -64,7 +62,6 @@ TEST(ServiceEncodeTrace, EveryWorkerTellsEveryLayer) {
   }
 }
 
-// A folder of models of the test's own.
 class ServiceEncodeErrors : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -77,10 +74,10 @@ class ServiceEncodeErrors : public ::testing::Test {
   v1::EncodeSpec Spec() const { return SpecOf("small", golden_.slide_tiles, v1::POOLING_MEAN); }
 
   void ExpectReason(const v1::EncodeSpec& spec, const wire::Reason& reason,
-                    const std::string& says) const {
+                    const std::string& message) const {
     const absl::Status status = EncodeRaw(cluster_->Channel(), spec, InputsOf(golden_)).status();
     EXPECT_EQ(wire::ReasonOf(status), reason.name) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
   }
 
   TestFolder folder_;
@@ -88,7 +85,7 @@ class ServiceEncodeErrors : public ::testing::Test {
   std::unique_ptr<Cluster> cluster_;
 };
 
-TEST_F(ServiceEncodeErrors, WhatIsWrongInTheSpecIsNamedAndTheNextJobIsRight) {
+TEST_F(ServiceEncodeErrors, MistakesOfTheSpecAreNamedAndTheNextJobIsRight) {
   v1::EncodeSpec spec = Spec();
   spec.set_model("none");
   ExpectReason(spec, wire::reason::kModelNotFound, "model none");
@@ -132,7 +129,7 @@ TEST_F(ServiceEncodeErrors, AModelIsDescribed) {
   EXPECT_EQ(stub->GetModel(&other, request, &model).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-TEST_F(ServiceEncodeErrors, AFolderThatIsNotRightIsShown) {
+TEST_F(ServiceEncodeErrors, ABrokenFolderIsListed) {
   std::filesystem::create_directory(folder_ / "broken");
   std::ofstream(folder_ / "broken/config.json") << "{";
   const auto stub = v1::EncoderService::NewStub(cluster_->Channel());

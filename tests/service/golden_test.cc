@@ -1,6 +1,5 @@
-// Every golden case through the real service, with 1, 2, 3 and 5 workers, in every type that holds
-// its values; with shards in shared memory, with rows sent to the workers, and with workers that
-// turn shared memory down.
+// With shards in shared memory, with rows sent to workers, and with workers that refuse shared
+// memory.
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_golden.h"
@@ -49,10 +48,10 @@ TEST(ServiceGoldenWithoutSharedMemory, RowsAreSent) {
   CheckEveryCase(*Cluster::Start({.workers = 2, .arguments = {"--share-memory=false"}}).value(), 2);
 }
 
-TEST(ServiceGoldenWithoutSharedMemory, WorkersTurnItDown) {
+TEST(ServiceGoldenWithoutSharedMemory, WorkersRefuseIt) {
   const auto cluster = Cluster::Start({.workers = 2, .place = WorkerPlace::kUnshared}).value();
   CheckEveryCase(*cluster, 2);
-  // More rows than are told of at once, and still few bytes.
+  // The rows exceed one announcement, and are still few bytes.
   const JobSpec spec = PlainSpec({.tokens = 10'000, .heads = 1, .dim = 8, .segment = 50});
   const EngineInputs inputs = RandomInputs(spec, 3);
   const auto service = AttendRaw(*cluster->Stub(), spec, inputs, 500, 7);

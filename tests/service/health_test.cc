@@ -1,4 +1,3 @@
-// grpc.health.v1 of every port: Check and Watch, for the port and for its service.
 #include <signal.h>
 
 #include <chrono>
@@ -48,7 +47,6 @@ std::string BytesOf(const grpc::ByteBuffer& buffer) {
   return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
 }
 
-// The status, or the error's code as text.
 std::string Check(const std::string& address, const std::string& service) {
   const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
   const RpcMethod method("/grpc.health.v1.Health/Check", RpcMethod::NORMAL_RPC);
@@ -60,7 +58,6 @@ std::string Check(const std::string& address, const std::string& service) {
   return status.ok() ? BytesOf(response) : absl::StrCat("error ", status.error_code());
 }
 
-// A Watch call, and what it says next.
 class Watch {
  public:
   Watch(const std::string& address, const std::string& service)
@@ -70,16 +67,14 @@ class Watch {
         channel_.get(), method_, &context_, RequestFor(service)));
   }
 
-  // Waits for what is another than it said before; "end" when the call has ended.
   std::string Next() {
     grpc::ByteBuffer response;
     while (reader_->Read(&response)) {
-      if (std::string now = BytesOf(response); now != said_) return said_ = std::move(now);
+      if (std::string now = BytesOf(response); now != last_) return last_ = std::move(now);
     }
     return "end";
   }
 
-  // Ends the call, if the server has not.
   ~Watch() {
     context_.TryCancel();
     reader_->Finish();
@@ -90,10 +85,10 @@ class Watch {
   const RpcMethod method_{"/grpc.health.v1.Health/Watch", RpcMethod::SERVER_STREAMING};
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>> reader_;
-  std::string said_;
+  std::string last_;
 };
 
-TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
+TEST(Health, EachPortReportsItselfAndItsService) {
   const auto cluster = Cluster::Start({.workers = 2}).value();
   const std::string worker = cluster->Describe().value().workers(0).address();
   EXPECT_EQ(Check(cluster->address(), ""), kServing);
@@ -102,12 +97,12 @@ TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
   }
   EXPECT_EQ(Check(cluster->membership_address(), ""), kServing);
   EXPECT_EQ(Check(cluster->membership_address(), kMembership), kServing);
-  // A worker is told that it is up with the next heartbeat's answer.
+  // A worker learns from the next heartbeat's reply that it is up.
   for (const char* service : {"", kWorker}) {
     Watch watch(worker, service);
-    std::string said = watch.Next();
-    if (said == kNotServing) said = watch.Next();
-    EXPECT_EQ(said, kServing) << service;
+    std::string status = watch.Next();
+    if (status == kNotServing) status = watch.Next();
+    EXPECT_EQ(status, kServing) << service;
     EXPECT_EQ(Check(worker, service), kServing);
   }
   const std::string not_found = absl::StrCat("error ", grpc::StatusCode::NOT_FOUND);
@@ -118,19 +113,19 @@ TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
 TEST(Health, IsNotServingWithoutWorkersAndAgainWithThem) {
   const auto cluster = Cluster::Start({.workers = 1}).value();
   Watch whole(cluster->address(), ""), service(cluster->address(), kAttention);
-  std::vector<std::string> said = {whole.Next()};
+  std::vector<std::string> statuses = {whole.Next()};
   kill(cluster->Workers().at(0), SIGKILL);
-  said.push_back(whole.Next());
-  said.push_back(whole.Next());  // the coordinator starts another
-  EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
-  said = {service.Next(), service.Next(), service.Next()};
-  EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
+  statuses.push_back(whole.Next());
+  statuses.push_back(whole.Next());  // the coordinator starts another worker
+  EXPECT_THAT(statuses, ElementsAre(kServing, kNotServing, kServing));
+  statuses = {service.Next(), service.Next(), service.Next()};
+  EXPECT_THAT(statuses, ElementsAre(kServing, kNotServing, kServing));
 }
 
 TEST(Health, IsNotServingWhileDraining) {
   const auto cluster = Cluster::Start({.workers = 1}).value();
   auto stub = cluster->Stub();
-  RawCall call(*stub, std::chrono::seconds(60));  // a job that keeps the service from its end
+  RawCall call(*stub, std::chrono::seconds(60));  // a job that delays the service's end
   ASSERT_TRUE(call.Open(PlainSpec({.tokens = 256})));
   ASSERT_TRUE(call.AwaitAdmitted());
   Watch attention(cluster->address(), kAttention);

@@ -1,9 +1,7 @@
-// A mount beneath --data-root that hangs: it holds the jobs that name files there, and no others.
 #include "tests/support/hung_folder.h"
 
 #include <chrono>
 #include <filesystem>
-#include <memory>
 
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
@@ -18,10 +16,7 @@ namespace {
 
 class HungFolderTest : public ByReferenceTest {};
 
-INSTANTIATE_TEST_SUITE_P(Places, HungFolderTest, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-TEST_P(HungFolderTest, HoldsTheJobsThatNamedItAlone) {
+TEST_F(HungFolderTest, HoldsOnlyTheJobsWithFilesThere) {
   std::filesystem::create_directories(folder_ / "root/hung");
   if (const auto probe = HungFolder::Mount(folder_ / "root/hung"); !probe.ok()) {
     GTEST_SKIP() << probe.status();
@@ -54,7 +49,7 @@ TEST_P(HungFolderTest, HoldsTheJobsThatNamedItAlone) {
   EXPECT_TRUE(cluster_->Stop().ok());
 }
 
-TEST_P(HungFolderTest, EndsNoStopLaterThanItsLimit) {
+TEST_F(HungFolderTest, DelaysAStopToItsLimitAtMost) {
   std::filesystem::create_directories(folder_ / "root/hung");
   Start({"--exit-timeout=0.1"});
   const JobSpec spec = PlainSpec();

@@ -1,4 +1,3 @@
-// Random jobs through the real service, in shuffled chunks, against the float64 reference.
 #include <random>
 
 #include "engine/spec/job_spec_json.h"

@@ -1,4 +1,3 @@
-// Many small jobs in few calls, each against its own expectation.
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -8,19 +7,14 @@
 #include <vector>
 
 #include "client/cpp/attend_many.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_rows.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
-// In float32, with the memory that its results are put in.
 struct ExpectedJob {
   explicit ExpectedJob(const JobSpec& spec_, uint64_t seed = 1) : spec(spec_) {
     inputs = RandomInputs(spec, seed);
@@ -46,7 +40,6 @@ struct ExpectedJob {
     return job;
   }
 
-  // Empty where they are right.
   std::string Wrong() const {
     const auto expected = ExpectRows(spec, inputs);
     if (!expected.ok()) return std::string(expected.status().message());
@@ -65,7 +58,6 @@ std::vector<client::SmallJob> Small(std::vector<ExpectedJob>& jobs) {
   return small;
 }
 
-// Kinds by turns, of lengths of their own.
 std::vector<ExpectedJob> ManyJobs(int count) {
   std::vector<ExpectedJob> jobs;
   for (int i = 0; i < count; ++i) {
@@ -89,25 +81,7 @@ class Many : public ::testing::Test {
   const std::unique_ptr<Cluster> cluster_ = Cluster::Start({.workers = 2}).value();
 };
 
-TEST_F(Many, JobsAreEachTheirOwnAndOnesThatAreWrongFailAlone) {
-  std::vector<ExpectedJob> jobs = ManyJobs(60);
-  std::vector<client::SmallJob> small = Small(jobs);
-  small[3].inputs.q = small[3].inputs.q.subspan(4);  // seen here
-  small[4].job_id = std::string(1000, 'x');          // by the service
-  const auto reports = client::AttendMany(cluster_->address(), small, {.chunk_bytes = 100'000});
-  ASSERT_EQ(reports.size(), jobs.size());
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    if (i == 3 || i == 4) continue;
-    ASSERT_TRUE(reports[i].ok()) << i << ": " << reports[i].status();
-    EXPECT_EQ(reports[i]->tokens(), jobs[i].spec.tokens);
-    EXPECT_EQ(jobs[i].Wrong(), "") << i;
-  }
-  EXPECT_THAT(std::string(reports[3].status().message()), HasSubstr("Q: has"));
-  EXPECT_EQ(wire::ReasonOf(reports[4].status()), "INVALID_OPEN");
-}
-
-// By their own limit of the service.
-TEST(ManyOfALimit, JobsThatTogetherAreOverItAreComputedApart) {
+TEST(ManyOfALimit, JobsThatExceedItTogetherAreComputedApart) {
   const auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-tokens=50"}}).value();
   std::vector<ExpectedJob> jobs;
   for (const int64_t tokens : {40, 51, 50, 10, 20}) {

@@ -1,5 +1,3 @@
-// Memory of every process stays bounded: by the plan on a worker, by a constant in the coordinator,
-// with a client that stops reading and with a worker that stalls.
 #include <signal.h>
 
 #include <algorithm>
@@ -22,7 +20,6 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// The reports' shape: 8 heads of dim 64.
 JobSpec Reports(int64_t tokens, std::vector<Branch> branches) {
   JobSpec spec = PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
   spec.branches = std::move(branches);
@@ -38,14 +35,13 @@ class Memory : public ::testing::Test {
   }
 };
 
-TEST_F(Memory, WorkersTakeWhatThePlanSays) {
+TEST_F(Memory, WorkersTakeThePlannedMemory) {
   const std::vector<std::vector<Branch>> patterns = {{{2048, 1}, {4096, 2}, {8192, 4}},
                                                      {{2048, 1}, {65536, 64}}};
   for (const std::vector<Branch>& branches : patterns) {
     for (const int workers : AtDepth<std::vector<int>>({4}, {4}, {1, 2, 4})) {
       const auto cluster = Cluster::Start({.workers = workers}).value();
       auto stub = cluster->Stub();
-      // Small enough for a test; docs/performance.md has the full sizes.
       const JobSpec spec = Reports(65536, branches);
       const auto plan = MakePlan(spec, workers);
       ASSERT_TRUE(plan.ok());
@@ -63,8 +59,7 @@ TEST_F(Memory, WorkersTakeWhatThePlanSays) {
         const auto planned = static_cast<double>(plan->costs.workers[rank].resident_bytes());
         EXPECT_EQ(report.workers(rank).memory_peak_bytes(),
                   plan->costs.workers[rank].resident_bytes());
-        // Buffers of the transport and the kernel's scratch do not grow with the job; they weigh
-        // here because the job is small.
+        // Buffers and the kernel's scratch weigh in a small job.
         EXPECT_LT(static_cast<double>(peaks[rank]), 1.15 * planned + 16 * kMiB);
         EXPECT_GT(static_cast<double>(peaks[rank]), 0.85 * planned);
       }
@@ -87,7 +82,7 @@ TEST_F(Memory, AClientThatStopsReadingHoldsNothingUp) {
   SendConstantRows(call, spec, sent, stop);
   EXPECT_EQ(sent, 3 * spec.tokens) << "input must not wait for output";
   call.WritesDone();
-  // Nobody reads: output backs up to the workers' shards, where it is admitted memory.
+  // The client reads nothing: output backs up to the workers' shards, which are admitted memory.
   std::this_thread::sleep_for(std::chrono::seconds(3));
   watch.Stop();
   EXPECT_LT(watch.coordinator_peak(), 300 * kMiB);
@@ -108,8 +103,7 @@ TEST_F(Memory, AClientThatStopsReadingHoldsNothingUp) {
   EXPECT_TRUE(reported);
 }
 
-// Workers that turn the coordinator's memory down, as those in other containers and on GPUs do:
-// what it offered is given back, and rows are held only within --copy-memory.
+// Workers in other containers and on GPUs refuse the coordinator's memory.
 TEST_F(Memory, RowsThatWereOfferedAreHeldWithinTheLimitOfCopies) {
   const JobSpec spec = PlainSpec({.tokens = 65'536, .heads = 4, .dim = 32, .segment = 64});
   for (const bool held : {false, true}) {  // 96 MiB of rows, little compute
@@ -148,7 +142,7 @@ TEST_F(Memory, AStalledWorkerStopsTheSender) {
   std::atomic<int64_t> sent = 0;
   std::atomic<bool> stop = false;
   std::thread sender([&] { SendConstantRows(call, spec, sent, stop); });
-  int64_t early = -1;  // once it has stood still for a while
+  int64_t early = -1;  // after it has paused for a while
   for (int looks = 0; looks < 20 && early != sent; ++looks) {
     early = sent;
     std::this_thread::sleep_for(std::chrono::seconds(2));

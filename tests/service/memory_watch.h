@@ -1,4 +1,3 @@
-// Samples memory of a cluster's processes while a job runs.
 #pragma once
 
 #include <atomic>
@@ -16,7 +15,6 @@ class MemoryWatch {
   ~MemoryWatch() { Stop(); }
   void Stop();
 
-  // Anonymous and file pages of the coordinator, at their most. Bytes, like all here.
   int64_t coordinator_peak() const { return coordinator_peak_; }
 
   // Peaks of the workers above their idle size, in ascending order.
@@ -33,12 +31,10 @@ class MemoryWatch {
   std::thread thread_;
 };
 
-// Sends all rows of K, V and Q in chunks of the largest size, the same bytes again and again, until
-// they are sent, the call ends or `stop` is set. Counts rows in `sent`.
+// Sends K, V and Q until all rows are sent, the call ends or `stop` is set.
 void SendConstantRows(RawCall& call, const JobSpec& spec, std::atomic<int64_t>& sent,
                       const std::atomic<bool>& stop);
 
-// A whole job on constant rows: its report.
 absl::StatusOr<v1::Report> RunConstantJob(v1::AttentionService::Stub& stub, const JobSpec& spec,
                                           std::chrono::milliseconds limit);
 

@@ -1,4 +1,3 @@
-// A caller's jobs, listed and cancelled while they run.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -34,7 +33,6 @@ absl::Status Cancel(v1::AttentionService::Stub& stub, const std::string& job_id)
   return wire::FromGrpc(stub.CancelJob(&context, request, &response));
 }
 
-// Sends all rows and reads on until compute has begun.
 void Compute(RawCall& call, const JobSpec& spec) {
   constexpr int64_t kRows = 20'000;
   const EngineInputs inputs = RandomInputs(spec, 1);
@@ -75,7 +73,7 @@ TEST(OwnJobs, ARunningJobIsListedAndCancelled) {
   const absl::Status status = call.Finish();
   EXPECT_EQ(wire::ReasonOf(status), "CANCELLED_BY_CALLER") << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("127.0.0.1"));
-  // Once heartbeats say so.
+  // Heartbeats report the freed memory.
   EXPECT_TRUE(Await(
       [&] {
         const auto described = cluster->Describe().value();
@@ -86,26 +84,6 @@ TEST(OwnJobs, ARunningJobIsListedAndCancelled) {
       std::chrono::seconds(3)));
   EXPECT_TRUE(List(*stub).jobs().empty());
   EXPECT_EQ(wire::ReasonOf(Cancel(*stub, job.job_id())), "JOB_NOT_FOUND") << "it has ended";
-}
-
-TEST(OwnJobs, AWaitingJobIsListedAndCancelled) {
-  // Jobs over both workers: none is short enough to run beside another.
-  const auto cluster = Cluster::Start({.workers = 2}).value();
-  const auto stub = cluster->Stub();
-  RawCall running(*stub, std::chrono::seconds(60)), waiting(*stub, std::chrono::seconds(60));
-  ASSERT_TRUE(running.Open(PlainSpec()) && running.AwaitAdmitted());
-  const std::string first = List(*stub).jobs(0).job_id();
-  ASSERT_TRUE(waiting.Open(PlainSpec({.tokens = 128})));
-  v1::AttendResponse response;
-  ASSERT_TRUE(waiting.Read(&response) && response.has_queued());
-  const v1::ListJobsResponse jobs = List(*stub);
-  ASSERT_EQ(jobs.jobs_size(), 2);
-  const v1::Job& job = jobs.jobs(jobs.jobs(0).job_id() == first ? 1 : 0);
-  EXPECT_EQ(job.state(), v1::Job::STATE_QUEUED);
-  EXPECT_EQ(job.tokens(), 128);
-  ASSERT_TRUE(Cancel(*stub, job.job_id()).ok());
-  EXPECT_TRUE(absl::IsCancelled(waiting.Finish()));
-  EXPECT_EQ(List(*stub).jobs_size(), 1) << "the other one goes on";
 }
 
 }  // namespace

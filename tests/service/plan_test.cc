@@ -1,4 +1,3 @@
-// Plans that take long: how many are made at once, and for whom.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +24,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// Seconds of a processor, and 200 MiB.
+// Its plan takes seconds of a processor and 200 MiB.
 JobSpec ManySequences() {
   JobSpec spec = PlainSpec();
   constexpr int64_t kSequences = 1'000'000;
@@ -57,7 +56,7 @@ double ProcessorSeconds(pid_t pid) {
 TEST(Plans, AreBoundedAndEndWithTheirCaller) {
   const auto cluster = Cluster::Start({.workers = 1}).value();
   auto stub = cluster->Stub();
-  constexpr int kCallers = 4;  // two plans are made at once, one caller waits
+  constexpr int kCallers = 4;  // two plans are made at once, and one caller waits
   std::vector<grpc::ClientContext> contexts(kCallers);
   std::atomic<int> refused = 0, ended = 0;
   {
@@ -74,13 +73,12 @@ TEST(Plans, AreBoundedAndEndWithTheirCaller) {
       });
     }
     while (ended < kCallers - 2) std::this_thread::sleep_for(milliseconds(1));
-    // What is planned at once needs no turn.
     grpc::ClientContext context;
     EXPECT_TRUE(RequestPlan(*stub, context, PlainSpec()).ok());
     for (grpc::ClientContext& left : contexts) left.TryCancel();
   }
   EXPECT_GE(refused, 1);
-  // The place of the one that left is free: the next is being made when its own time is over.
+  // The cancelled caller's place is free: the next plan runs until its own deadline.
   const auto limit = std::chrono::steady_clock::now() + seconds(20);
   std::string reason = "TOO_MANY_CALLS";
   while (reason == "TOO_MANY_CALLS" && std::chrono::steady_clock::now() < limit) {
@@ -113,11 +111,11 @@ TEST(Plans, PredictSecondsFromTheRatesOfJobsBefore) {
   for (const v1::WorkerReport& worker : job->report.workers()) {
     slowest = std::max(slowest, worker.compute_seconds());
   }
-  // The same job: as long as its slowest worker, and what is not compute.
+  // The same job takes as long as its slowest worker, plus the time outside compute.
   const double predicted = plan(8192).seconds();
   EXPECT_GT(predicted, 0.5 * slowest);
   EXPECT_LT(predicted, 2 * slowest + 0.5);
-  // Four times the tokens: sixteen times the work.
+  // Four times the tokens are sixteen times the work.
   EXPECT_GT(plan(4 * 8192).seconds(), 8 * predicted);
   EXPECT_LT(plan(4 * 8192).seconds(), 20 * predicted);
 }

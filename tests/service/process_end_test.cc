@@ -1,5 +1,5 @@
-// How the programs begin and end: nobody gets the numbers of standard streams, and libraries'
-// threads live until the process does, so that no exit handler may take anything down below them.
+// The start and end of the programs: standard streams keep their numbers, and no exit handler runs
+// while libraries' threads live.
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -30,11 +30,10 @@ class ProcessEnd : public ::testing::Test {
  protected:
   void SetUp() override {
     if (kAddressSanitizer || kThreadSanitizer) {
-      GTEST_SKIP() << "a sanitizer says what it found in an exit handler";
+      GTEST_SKIP() << "a sanitizer prints its findings in an exit handler";
     }
   }
 
-  // With the library that tells of exit handlers.
   std::unique_ptr<Program> Start(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(),
                      {"/usr/bin/env", absl::StrCat("LD_PRELOAD=", HILBERT_RING_EXIT_HANDLERS)});
@@ -43,7 +42,6 @@ class ProcessEnd : public ::testing::Test {
     return program.ok() ? *std::move(program) : nullptr;
   }
 
-  // A coordinator with a worker, once it is ready.
   std::unique_ptr<Program> StartService(const char* streams) const {
     const int port = FreePort();
     auto coordinator = Start(
@@ -68,13 +66,12 @@ TEST_F(ProcessEnd, TheServiceEndsWithoutExitHandlers) {
   const auto coordinator = StartService("");
   coordinator->Signal(SIGTERM);
   EXPECT_EQ(End(*coordinator), "exit status 0");
-  // Both have said so.
   EXPECT_THAT(Said(), HasSubstr("coordinator["));
   EXPECT_THAT(Said(), HasSubstr("worker["));
   EXPECT_THAT(Said(), Not(HasSubstr(kSaid)));
 }
 
-// Their numbers are nobody else's: what the log says must not reach a caller's file.
+// A reused number would let the log reach a caller's file.
 TEST_F(ProcessEnd, TheServiceRunsWithItsStandardStreamsClosed) {
   const auto coordinator = StartService("<&- >&- 2>&-");
   std::vector<pid_t> processes = ChildrenOf(coordinator->pid());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <thread>
 
@@ -42,7 +41,6 @@ std::vector<v1::Chunk> AllChunks(const JobSpec& spec, const EngineInputs& inputs
   return coords;
 }
 
-// Places one output chunk; every row must come once.
 absl::Status Place(const JobSpec& spec, const v1::OutputChunk& chunk, EngineResult& result) {
   if (wire::Crc32c(chunk.payload()) != chunk.crc32c())
     return absl::DataLossError("output checksum");

@@ -1,5 +1,5 @@
-// One Attend or AttendStream call by hand, message by message, so that tests can say anything, the
-// wrong thing included.
+// A single Attend or AttendStream call by hand, message by message, so that tests can also send
+// wrong messages.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,6 @@
 
 namespace hilbert_ring::testing {
 
-// Rows [first, first + rows) of a tensor as a chunk with its checksum. `row_bytes` of `data` each.
 v1::Chunk MakeChunk(v1::Tensor tensor, const std::string& data, int64_t row_bytes, int64_t first,
                     int64_t rows);
 
@@ -37,20 +36,17 @@ class RawCall {
   bool Write(const v1::AttendRequest& request);
   bool Send(const v1::Chunk& chunk);
 
-  // Reads on to Admitted; false when the call ends before.
   bool AwaitAdmitted();
 
   bool Read(v1::AttendResponse* response);
   void WritesDone();
   void Cancel();
 
-  // Reads on to the end, drops what comes.
   absl::Status Finish();
 
-  // After Finish: how long the service asks a client to wait before it tries again, if it does.
+  // After Finish: the service's retry-after, if any.
   std::optional<int> retry_after_ms() const;
 
-  // Reads on to the end and puts the outputs together.
   absl::StatusOr<ServiceResult> Collect(const JobSpec& spec);
 
  private:
@@ -59,10 +55,9 @@ class RawCall {
   bool finished_ = false;
 };
 
-// The tensors of a job as bytes in its type.
 std::map<v1::Tensor, std::string> EncodeTensors(const JobSpec& spec, const EngineInputs& inputs);
 
-// A whole job in chunks of `chunk_rows` rows, shuffled by `seed` (coordinates first).
+// Runs a whole job in chunks of `chunk_rows` rows, shuffled by `seed`, coordinates first.
 absl::StatusOr<ServiceResult> AttendRaw(v1::AttentionService::Stub& stub, const JobSpec& spec,
                                         const EngineInputs& inputs, int64_t chunk_rows,
                                         uint64_t seed);

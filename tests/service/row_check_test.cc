@@ -1,4 +1,3 @@
-// Rows computed again (--check-rows) where inputs are not finite: they are no worker's fault.
 #include <limits>
 
 #include "gtest/gtest.h"
@@ -9,7 +8,7 @@
 namespace hilbert_ring::testing {
 namespace {
 
-TEST(CheckedRows, NotFiniteInputsPutNoWorkerOutOfService) {
+TEST(CheckedRows, NonFiniteInputsQuarantineNoWorker) {
   const auto cluster = Cluster::Start({.workers = 2, .arguments = {"--check-rows=1000"}}).value();
   auto stub = cluster->Stub();
   const JobSpec spec = PlainSpec({.dim = 8, .segment = 16});

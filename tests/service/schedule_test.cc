@@ -1,4 +1,3 @@
-// Several jobs at once: beside each other, beside a long one, and while a worker drains.
 #include <signal.h>
 
 #include <algorithm>
@@ -24,7 +23,7 @@ void SendAll(RawCall& call, const JobSpec& spec) {
   call.WritesDone();
 }
 
-// As many jobs at once as a worker has threads, then one that waits.
+// A worker computes as many jobs at once as it has threads; the next one waits.
 TEST(Schedule, SmallJobsAreComputedAtOnceAndAFullQueueIsRefused) {
   const auto cluster =
       Cluster::Start({.workers = 1, .arguments = {"--worker-threads=4", "--max-queue=1"}}).value();
@@ -46,39 +45,19 @@ TEST(Schedule, SmallJobsAreComputedAtOnceAndAFullQueueIsRefused) {
   EXPECT_TRUE(waiting.AwaitAdmitted());
 }
 
-TEST(Schedule, AShortJobDoesNotWaitForALongOne) {
-  const auto cluster = Cluster::Start({.workers = 2, .spread = false}).value();
-  const auto stub = cluster->Stub();
-  const JobSpec spec = PlainSpec({.tokens = 80'000});
-  RawCall large(*stub, std::chrono::seconds(120));
-  ASSERT_TRUE(large.Open(spec) && large.AwaitAdmitted());
-  SendAll(large, spec);
-  const JobSpec small = PlainSpec({.tokens = 128});
-  const auto result = AttendRaw(*stub, small, RandomInputs(small, 1), 50, 1);
-  ASSERT_TRUE(result.ok()) << result.status();
-  // The large one is still at it, on both workers.
-  const auto described = cluster->Describe().value();
-  for (const v1::ClusterWorker& worker : described.workers()) {
-    EXPECT_NE(worker.job_id(), "");
-  }
-  large.Cancel();
-  EXPECT_TRUE(absl::IsCancelled(large.Finish()));
-}
-
 TEST(Schedule, AWorkerThatDrainsEndsItsJobAndTakesNoOther) {
   const auto cluster = Cluster::Start({.workers = 2, .spread = false}).value();
   const auto stub = cluster->Stub();
   const JobSpec spec = PlainSpec();
   RawCall first(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(first.Open(spec) && first.AwaitAdmitted());
-  // Whichever of them has the job: it lives on, the other ends.
+  // The worker with the job lives on; the other one ends.
   const std::vector<pid_t> pids = cluster->Workers();
   const auto alive = [&] { return IsAlive(pids[0]) + IsAlive(pids[1]); };
   for (const pid_t pid : pids) kill(pid, SIGTERM);
   EXPECT_TRUE(Await([&] { return alive() < 2; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(alive(), 1);
-  // On a new worker, once it is there.
   EXPECT_TRUE(Await([&] {
     const auto described = cluster->Describe().value();
     return std::any_of(described.workers().begin(), described.workers().end(),

@@ -1,4 +1,3 @@
-// Tensors and tiles in memory, handed to a service whose data root lies in memory.
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,7 +5,6 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -37,7 +35,6 @@ class SharedMemoryTest : public ByReferenceTest {
     if (!room.ok()) GTEST_SKIP() << room;
     in_memory_ = "/dev/shm/hilbert-ring-test-" + std::to_string(getpid());
     std::filesystem::create_directories(in_memory_);
-    // Where Start makes it.
     std::filesystem::create_directory_symlink(in_memory_, folder_ / "root");
   }
   void TearDown() override {
@@ -45,7 +42,6 @@ class SharedMemoryTest : public ByReferenceTest {
     if (!in_memory_.empty()) std::filesystem::remove_all(in_memory_);
   }
 
-  // All but the service's mark, and the folder that Start makes.
   std::vector<std::string> Left() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(in_memory_)) {
@@ -55,19 +51,15 @@ class SharedMemoryTest : public ByReferenceTest {
     return names;
   }
 
-  // Where clients of this user have their scratch folders.
   std::string Users() const {
     return in_memory_ + "/hilbert-ring-scratch-" + std::to_string(geteuid());
   }
 
   std::string in_memory_;
 };
-INSTANTIATE_TEST_SUITE_P(Places, SharedMemoryTest, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
 std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// The tensors outlive them.
+// The tensors must outlive the result.
 client::AttendInputs InputsOf(const JobSpec& spec,
                               const std::map<v1::Tensor, std::string>& tensors) {
   return {.spec = spec,
@@ -84,7 +76,7 @@ struct Outputs {
   std::vector<std::byte> out, lse;
 };
 
-TEST_P(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
+TEST_F(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
   Start();
   JobSpec spec = PlainSpec({.tokens = 3000, .heads = 4, .dim = 16, .segment = 512});
   for (const bool coordinates : {false, true}) {
@@ -98,19 +90,19 @@ TEST_P(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheServic
             static_cast<uint32_t>((static_cast<size_t>(first) * 2 + i) * 2654435761U >> 22U);
       }
     };
-    Outputs sent(spec), handed(spec), small(spec);
+    Outputs sent(spec), by_path(spec), small(spec);
     const auto expected = client::Attend(cluster_->address(), inputs, {sent.out, sent.lse});
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_FALSE(expected->by_reference());
     const double received = RowBytesOf(*cluster_).received;
     const auto report = client::AttendSharedMemory(
-        cluster_->address(), inputs, {handed.out, handed.lse}, {},
+        cluster_->address(), inputs, {by_path.out, by_path.lse}, {},
         {.least_bytes = 1, .sent = [](const absl::Status& why) { ADD_FAILURE() << why; }});
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(report->by_reference());
     EXPECT_EQ(RowBytesOf(*cluster_).received, received);
-    EXPECT_EQ(handed.out, sent.out);
-    EXPECT_EQ(handed.lse, sent.lse);
+    EXPECT_EQ(by_path.out, sent.out);
+    EXPECT_EQ(by_path.lse, sent.lse);
     EXPECT_THAT(Left(), IsEmpty());
     const auto short_one =
         client::AttendSharedMemory(cluster_->address(), inputs, {small.out, small.lse});
@@ -119,7 +111,7 @@ TEST_P(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheServic
   }
 }
 
-TEST_P(SharedMemoryTest, WhatAKilledClientLeftIsRemovedAndWhatOneHoldsStays) {
+TEST_F(SharedMemoryTest, AKilledClientsFilesAreRemovedAndALivingOnesStay) {
   const std::string users = Users();
   std::filesystem::create_directories(users + "/0123456789abcdef");
   std::ofstream(users + "/0123456789abcdef/q") << "rows";
@@ -137,7 +129,7 @@ TEST_P(SharedMemoryTest, WhatAKilledClientLeftIsRemovedAndWhatOneHoldsStays) {
   EXPECT_THAT(Left(), IsEmpty());
 }
 
-TEST_P(SharedMemoryTest, OutputsOfAnotherSizeAreRefused) {
+TEST_F(SharedMemoryTest, OutputsOfAnotherSizeAreRefused) {
   const JobSpec spec = PlainSpec();
   auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
   const client::AttendInputs inputs = InputsOf(spec, tensors);
@@ -151,7 +143,7 @@ TEST_P(SharedMemoryTest, OutputsOfAnotherSizeAreRefused) {
   }
 }
 
-TEST_P(SharedMemoryTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
+TEST_F(SharedMemoryTest, TheTimeOfWritingCountsAgainstTheDeadline) {
   Start();
   JobSpec spec = PlainSpec();
   spec.ordering = Ordering{.coordinate_axes = 2};
@@ -170,7 +162,6 @@ TEST_P(SharedMemoryTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
   EXPECT_THAT(Left(), IsEmpty());
 }
 
-// A golden case of an encoder: its tiles, and memory for what a job makes of them.
 class EncoderJob {
  public:
   EncoderJob(const Cluster& cluster, const std::string& name) : golden(*LoadEncoderCase(name)) {
@@ -188,7 +179,6 @@ class EncoderJob {
   EncoderJob(const EncoderJob&) = delete;
   EncoderJob& operator=(const EncoderJob&) = delete;
 
-  // Of the job's outputs as they are now; what was in it is gone.
   client::EncodeResults Results() {
     rows.assign(Numbers(inputs.job.RowsShape()), -1);
     map.assign(inputs.job.outputs.attention_map ? Numbers(inputs.job.MapShape()) : 0, -1);
@@ -211,10 +201,6 @@ class EncodeSharedMemoryTest : public SharedMemoryTest {
  protected:
   void StartWithModels() { Start({"--model-dir=" + ModelsOfCases()}); }
 };
-INSTANTIATE_TEST_SUITE_P(Places, EncodeSharedMemoryTest, ::testing::Values(WorkerPlace::kLocal),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-// Of a case: all states, or pooled vectors and a map where it has them.
 EncoderOutputs OutputsOf(const EncoderJob& job) {
   const int64_t layers = job.inputs.job.config.layers;
   if (!job.golden.attention_map.empty()) {
@@ -227,7 +213,7 @@ EncoderOutputs OutputsOf(const EncoderJob& job) {
   return outputs;
 }
 
-TEST_P(EncodeSharedMemoryTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
+TEST_F(EncodeSharedMemoryTest, EveryCaseHasTheBitsOfItsSentRowsAndNoRowPassesTheService) {
   StartWithModels();
   int64_t pooled = 0;
   for (const std::string& name : EncoderCaseNames()) {
@@ -256,11 +242,11 @@ TEST_P(EncodeSharedMemoryTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheServi
   EXPECT_GT(pooled, 0);
 }
 
-TEST_P(EncodeSharedMemoryTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
+TEST_F(EncodeSharedMemoryTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
   StartWithModels();
   EncoderJob job(*cluster_, "slide_small");
   const std::string moved = in_memory_ + "/moved";
-  // While the client writes the coordinates its folder gets another name.
+  // The client's folder is renamed while the client writes the coordinates.
   job.inputs.coordinates = [&, read = job.inputs.coordinates](int64_t first_row,
                                                               std::span<double> values) {
     std::error_code not_there;
@@ -269,14 +255,14 @@ TEST_P(EncodeSharedMemoryTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
   };
   absl::Status why;
   bool written = false;
-  client::SharedMemoryOptions handed;
-  handed.least_bytes = 1;
-  handed.sent = [&](const absl::Status& status) {
+  client::SharedMemoryOptions by_path;
+  by_path.least_bytes = 1;
+  by_path.sent = [&](const absl::Status& status) {
     why = status;
     written = !std::filesystem::is_empty(moved);
   };
   const auto report =
-      client::EncodeSharedMemory(cluster_->address(), job.inputs, job.Results(), {}, handed);
+      client::EncodeSharedMemory(cluster_->address(), job.inputs, job.Results(), {}, by_path);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->by_reference());
   EXPECT_TRUE(wire::HasReason(why, wire::reason::kFileNotFound)) << why;

@@ -1,4 +1,4 @@
-// Streams without end through the client library, of rows that are made as they are asked for.
+// Streams without end through the client library; rows are made on request.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,7 @@
 
 namespace hilbert_ring::testing {
 
-// The spec of a stream that has the job's rows: without tokens. sequence_lengths: those that
-// repeat.
+// sequence_lengths repeat
 JobSpec StreamOf(const JobSpec& job, std::vector<int64_t> sequence_lengths = {});
 
 struct StreamSettings {
@@ -29,12 +28,10 @@ struct StreamSettings {
   std::function<absl::Status(const client::StreamedRows&)> taken;  // after they were put in place
 };
 
-// The job's rows as a stream, in blocks; the results put together as those of a job.
 absl::StatusOr<ServiceResult> AttendInStream(const Cluster& cluster, const JobSpec& job,
                                              const JobSpec& stream, const EngineInputs& inputs,
                                              const StreamSettings& settings = {});
 
-// A stream of the same rows again and again: so many in all, in blocks. Results are dropped.
 absl::StatusOr<v1::Report> StreamConstantRows(const Cluster& cluster, const JobSpec& stream,
                                               int64_t rows, const StreamSettings& settings);
 

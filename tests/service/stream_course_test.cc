@@ -1,4 +1,3 @@
-// What streams without end hold, which rows they take, and what they refuse.
 #include <algorithm>
 #include <atomic>
 #include <string>
@@ -59,7 +58,7 @@ TEST(StreamCourse, WrongRowsEndIt) {
   ExpectFree(*cluster);
 }
 
-TEST(StreamCourse, RefusesWhatAStreamHasNot) {
+TEST(StreamCourse, RefusesOptionsThatAStreamLacks) {
   const auto cluster =
       Cluster::Start({.workers = 1, .arguments = {"--stream-memory=16MiB", "--open-timeout=60"}})
           .value();
@@ -78,7 +77,7 @@ TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   refused([](v1::Open& open) { open.set_want_trace(true); }, "want_trace");
   refused([](v1::Open& open) { open.mutable_spec()->set_segments(0, 1 << 20); },
           "a sixteenth of --stream-memory");
-  // Four streams of two epochs of 1 MiB each take half of the memory, which is a caller's.
+  // Four streams of two epochs of 1 MiB each take half of the memory, the limit of a caller.
   std::vector<std::unique_ptr<RawStream>> streams;
   for (int i = 0; i < 5; ++i) {
     streams.push_back(std::make_unique<RawStream>(*stub));
@@ -96,8 +95,8 @@ TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   EXPECT_TRUE(Await([&] { return HeldBytes(*cluster) == 0; }));
 }
 
-// Many times what the workers may hold: epochs are as small as their memory asks for.
-TEST(StreamCourse, MemoryIsThatOfEpochsWhateverTheLength) {
+// The stream is many times the workers' memory: the epochs become small enough.
+TEST(StreamCourse, MemoryIsThatOfEpochsAtAnyLength) {
   const auto cluster =
       Cluster::Start({.workers = 1, .arguments = {"--memory-limit=20MiB"}}).value();
   constexpr int64_t kRows = 25 * 20 * kMiB / 512;  // q, k, v and out have 128 bytes each
@@ -125,13 +124,12 @@ TEST(StreamCourse, MemoryIsThatOfEpochsWhateverTheLength) {
   RecordProperty("early", std::to_string(early));
   RecordProperty("late", std::to_string(late));
   if (kResidentBytesAreTheSanitizers) return;
-  // Three quarters of the stream, 375 MiB, pass without leaving anything: what moves is the
-  // transport's buffers.
+  // Three quarters of the stream, 375 MiB, leave nothing; the transport's buffers vary.
   EXPECT_LT(late, early + 8 * kMiB);
   ExpectFree(*cluster);
 }
 
-TEST(StreamCourse, AClientThatDoesNotReadIsNotReadFrom) {
+TEST(StreamCourse, TheServiceStopsReadingFromAClientThatDoesNotRead) {
   const auto cluster = Cluster::Start({.workers = 1}).value();
   auto stub = cluster->Stub();
   const JobSpec spec = StreamSpec(64, 128);        // rows of 1 KiB of each tensor
@@ -145,21 +143,19 @@ TEST(StreamCourse, AClientThatDoesNotReadIsNotReadFrom) {
     all = true;
     call.WritesDone();
   });
-  // Until it has stood still for a while.
   for (int64_t before = -1; before != sent;) {
     before = sent;
     std::this_thread::sleep_for(seconds(1));
   }
   const int64_t stuck = sent;
   EXPECT_FALSE(all);
-  // Two epochs are done, whose outputs wait; two are held; the transport holds some MiB.
+  // Two epochs are done and their outputs wait; two are held; the transport holds some MiB.
   EXPECT_LT(stuck, 10 * kEpoch);
   const std::vector<v1::Job> jobs = Jobs(*stub);
   ASSERT_EQ(jobs.size(), 1U);
   EXPECT_TRUE(jobs[0].stream());
   EXPECT_LE(jobs[0].epochs(), 4);
   EXPECT_EQ(jobs[0].tokens(), jobs[0].epochs() * kEpoch);
-  // It goes on when it is read from.
   const auto report = call.Report();
   sender.join();
   ASSERT_TRUE(report.ok()) << report.status();

@@ -1,4 +1,3 @@
-// Streams without end whose worker, client or coordinator is lost or stops, and what a caller ends.
 #include <signal.h>
 
 #include <string>
@@ -40,7 +39,7 @@ TEST(StreamLoss, AWorkerMayBeLost) {
   }
 }
 
-// Without a worker an epoch is tried when members come or go, not again and again.
+// An epoch without a worker is tried when members come or go, not repeatedly.
 TEST(StreamLoss, AnEpochWaitsForAWorkerWithoutJobs) {
   const auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside}).value();
   auto stub = cluster->Stub();
@@ -90,7 +89,6 @@ TEST(StreamLoss, ItIsListedAndCancelledAsAJob) {
   EXPECT_TRUE(stub->CancelJob(&context, request, &cancelled).ok());
   EXPECT_EQ(wire::ReasonOf(call.Finish()), "CANCELLED_BY_CALLER");
   ExpectFree(*cluster);
-  // Of two streams, each counted as its epochs' jobs.
   EXPECT_EQ(cluster->Metric("hilbert_ring_tokens_total").value_or(-1), 256 + 1000);
 }
 

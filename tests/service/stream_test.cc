@@ -1,25 +1,20 @@
-// Streams without end against the same rows as one job.
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/expected_rows.h"
 #include "tests/service/stream_call.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/test_depth.h"
-#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 struct Case {
   std::string name;
   JobSpec job;
-  std::vector<int64_t> sequence_lengths;  // of the stream, which repeat
+  std::vector<int64_t> sequence_lengths;  // of the stream; they repeat
   int64_t epoch_tokens = 0;
 };
 
@@ -29,7 +24,7 @@ JobSpec Job(int64_t tokens, std::vector<Branch> branches) {
   return spec;
 }
 
-// Of 700 tokens, which no epoch divides: the last one ends within segments.
+// No epoch divides the 700 tokens: the last epoch ends within segments.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   const auto add = [&cases](const std::string& name, int64_t epoch_tokens, auto change) {
@@ -60,7 +55,7 @@ std::vector<Case> Cases() {
     one.job.ordering->scope = OrderScope::kKv;
     one.job.causal = true;
   });
-  // Segments that lie on one worker each, whatever is cut.
+  // Each segment lies on one worker at any cut.
   add("local", 256, [](Case& one) { one.job.branches = {{4, 1}, {8, 2}}; });
   add("packed", 120, [](Case& one) {
     one.sequence_lengths = {50, 70};
@@ -104,7 +99,7 @@ TEST_P(Streams, AreTheRowsOfOneJob) {
     const auto expected = ExpectRows(one.job, inputs);
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_EQ(Mismatch(one.job, streamed->result, *expected), "");
-    // Where no segment lies on two workers its numbers are added in one order.
+    // Numbers of a segment on one worker are added in one order.
     const bool local =
         whole->report.bytes_exchanged() == 0 && streamed->report.bytes_exchanged() == 0;
     EXPECT_TRUE(local || GetParam() > 1);

@@ -1,11 +1,11 @@
-// Ten times the load that the service can carry, from clients that do not wait to be told to: every
-// call must be answered, or refused with a time to wait, and no process may end or outgrow its
-// limit.
+// Ten times the load that the service carries, from clients that do not wait after a refusal. The
+// service answers each call, or refuses it with a retry-after; each process lives and stays within
+// its limit.
 //
 //   overload --seconds=120 --times=10 --workers=2 --seed=1
 //
-// First it measures what the service carries, with one caller for each worker. Then calls begin at
-// ten times that rate, whether earlier ones have ended or not.
+// The program measures the service's rate first, with a caller for each worker. Then calls begin at
+// `times` that rate, without waiting for earlier ones.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -33,12 +33,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kMiB = 1 << 20;
 constexpr int64_t kWorkerLimit = int64_t{256} << 20;
-// Beside jobs: a process of its own size, gRPC's buffers of as many calls as may wait.
+// Memory beside jobs: the process itself, and gRPC's buffers of each call that may wait.
 constexpr int64_t kWorkerSlack = int64_t{96} << 20;
 constexpr int64_t kCoordinatorLimit = int64_t{512} << 20;
 constexpr auto kCallLimit = std::chrono::seconds(60);
 constexpr int kMaxQueue = 16;
-constexpr int kThreads = 128;  // calls under way at once, at most
+constexpr int kThreads = 128;  // the most calls at once
 
 struct OverloadOptions {
   double seconds = 60;
@@ -49,7 +49,7 @@ struct OverloadOptions {
 
 double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-// What calls of a part of the run came to. Thread-safe.
+// Thread-safe.
 class Outcome {
  public:
   void Count(const absl::Status& status, bool retry_after, int64_t tokens, double seconds) {
@@ -72,7 +72,7 @@ class Outcome {
 
   int done() const { return done_; }
 
-  // Calls that ended neither right nor refused with a time to wait.
+  // Calls that ended neither right nor with a retry-after.
   int Wrong() const {
     int wrong = without_retry_after_;
     for (const auto& [what, count] : others_) wrong += count;
@@ -101,7 +101,6 @@ class Outcome {
   std::map<std::string, int> others_;
 };
 
-// One call that is not repeated, whatever comes back.
 void CallOnce(v1::AttentionService::Stub& stub, const FaultJob& job, Outcome& outcome) {
   const Clock::time_point start = Clock::now();
   RawCall call(stub, kCallLimit);
@@ -137,7 +136,7 @@ class Driver {
         channel_(Dial(cluster.address())),
         stub_(v1::AttentionService::NewStub(channel_)) {}
 
-  // As many callers as there are workers, one call after the other. Jobs per second.
+  // Returns jobs per second.
   double Uncontended(int callers, double seconds, uint64_t seed) {
     Outcome outcome;
     const Clock::time_point start = Clock::now();
@@ -156,7 +155,6 @@ class Driver {
     return outcome.done() / passed;
   }
 
-  // Calls begin `rate` times a second. Jobs done per second.
   double Overloaded(double rate, double seconds, uint64_t seed) {
     Outcome outcome;
     std::atomic<int64_t> next = 0;
@@ -197,7 +195,6 @@ class Driver {
     return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   }
 
-  // Nine small ones, then one that is not.
   const FaultJob& Draw(std::mt19937_64& random) const {
     const size_t small = jobs_.size() - 1;
     return random() % 10 == 0 ? jobs_.back() : jobs_[random() % small];
@@ -209,7 +206,6 @@ class Driver {
   int wrong_ = 0;
 };
 
-// The most that processes held.
 class PeakWatch {
  public:
   explicit PeakWatch(Cluster& cluster)
@@ -230,7 +226,6 @@ class PeakWatch {
     });
   }
 
-  // What is wrong; empty: nothing.
   std::string Stop() {
     thread_ = {};
     std::printf("  most memory: coordinator %.1f MiB, a worker %.1f MiB\n",
@@ -248,7 +243,7 @@ class PeakWatch {
   const std::vector<pid_t> workers_;
   bool ended_ = false;
   int64_t coordinator_peak_ = 0, worker_peak_ = 0;
-  std::jthread thread_;  // last: it uses all of the above
+  std::jthread thread_;  // last: it uses the members above
 };
 
 std::vector<FaultJob> DrawJobs(std::mt19937_64& random, const std::string& address) {

@@ -1,6 +1,5 @@
-// Jobs of all kinds and sizes, cancellations among them, from several callers at once, for as long
-// as one likes. Fails when a result is wrong, a call ends in an error that it should not, or a
-// process grows.
+// Jobs of all kinds and sizes, some of them cancelled, from several callers at once. Fails if a
+// result is wrong, a call ends in an unexpected error, or a process grows.
 //
 //   soak --seconds=1800 --workers=2 --callers=4 --remote=false --seed=1
 #include <CLI/CLI.hpp>
@@ -11,12 +10,16 @@
 #include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/service.h"
+#include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
-#include "tests/soak/growth.h"
+#include "tests/faults/tally.h"
+#include "tests/support/process_account.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -36,7 +39,129 @@ struct SoakOptions {
   uint64_t seed = 1;
 };
 
-// What the calls came to. Thread-safe.
+constexpr double kMiB = 1 << 20;
+constexpr double kMostGrowth = 0.02;
+constexpr double kMostBytes = 8 * kMiB;
+// gRPC's threads and connections come and go with the recent load.
+constexpr int kMostDescriptors = 6, kMostThreads = 6;
+constexpr size_t kCompared = 5;  // samples; their median counts
+
+class Growth {
+ public:
+  explicit Growth(Cluster& cluster);
+
+  // An ended process is a failure.
+  void Sample(double seconds);
+
+  void Print() const;
+
+  // Returns each growth from the samples after `first_part` seconds to the last ones by more than 2
+  // % or 8 MiB, whichever is more, or by more descriptors or threads than load explains.
+  std::string Failures(double first_part) const;
+
+ private:
+  struct Point {
+    double seconds = 0;
+    ProcessAccount account;
+  };
+  struct Process {
+    std::string name;
+    pid_t pid = 0;
+    std::vector<Point> points;
+  };
+  struct Change {
+    double begin = 0, end = 0;  // resident bytes
+    int descriptors = 0, threads = 0;
+  };
+  static Change ChangeOf(const Process& process, double first_part);
+
+  std::vector<Process> processes_;
+  std::string gone_;
+};
+
+Growth::Growth(Cluster& cluster) {
+  processes_.push_back({.name = "coordinator", .pid = cluster.coordinator()});
+  int number = 0;
+  for (const pid_t pid : cluster.Workers()) {
+    processes_.push_back({.name = absl::StrCat("worker ", number++), .pid = pid});
+  }
+}
+
+void Growth::Sample(double seconds) {
+  for (Process& process : processes_) {
+    const ProcessAccount account = AccountOf(process.pid);
+    if (!account.there || account.zombie) {
+      gone_ = absl::StrCat(process.name, " ended after ", seconds, " s; ");
+      continue;
+    }
+    process.points.push_back({.seconds = seconds, .account = account});
+  }
+}
+
+void Growth::Print() const {
+  std::printf("\n| seconds |");
+  for (const Process& process : processes_) {
+    std::printf(" %s MiB | descriptors | threads |", process.name.c_str());
+  }
+  std::printf("\n| --- |");
+  for (size_t i = 0; i < processes_.size(); ++i) std::printf(" --- | --- | --- |");
+  for (size_t row = 0; row < processes_.front().points.size(); ++row) {
+    std::printf("\n| %.0f |", processes_.front().points[row].seconds);
+    for (const Process& process : processes_) {
+      if (row >= process.points.size()) continue;
+      const ProcessAccount& account = process.points[row].account;
+      std::printf(" %.1f | %d | %d |", static_cast<double>(account.memory.resident()) / kMiB,
+                  account.descriptors, account.threads);
+    }
+  }
+  std::printf("\n\n");
+  std::fflush(stdout);
+}
+
+Growth::Change Growth::ChangeOf(const Process& process, double first_part) {
+  std::vector<Point> late;
+  for (const Point& point : process.points) {
+    if (point.seconds >= first_part) late.push_back(point);
+  }
+  if (late.empty()) return {};
+  const size_t compared = std::min(kCompared, (late.size() + 1) / 2);
+  const auto median = [&](size_t from, auto figure) {
+    std::vector<double> values;
+    for (size_t i = from; i < from + compared; ++i) {
+      values.push_back(static_cast<double>(figure(late[i].account)));
+    }
+    return Percentile(values, 0.5);
+  };
+  const size_t last = late.size() - compared;
+  const auto resident = [](const ProcessAccount& account) { return account.memory.resident(); };
+  const auto descriptors = [](const ProcessAccount& account) { return account.descriptors; };
+  const auto threads = [](const ProcessAccount& account) { return account.threads; };
+  return {.begin = median(0, resident),
+          .end = median(last, resident),
+          .descriptors = static_cast<int>(median(last, descriptors) - median(0, descriptors)),
+          .threads = static_cast<int>(median(last, threads) - median(0, threads))};
+}
+
+std::string Growth::Failures(double first_part) const {
+  std::string failures = gone_;
+  for (const Process& process : processes_) {
+    const Change change = ChangeOf(process, first_part);
+    if (change.begin == 0) absl::StrAppend(&failures, process.name, " was not sampled; ");
+    if (change.end - change.begin > std::max(kMostGrowth * change.begin, kMostBytes)) {
+      absl::StrAppend(&failures, process.name, " grew from ", change.begin / kMiB, " to ",
+                      change.end / kMiB, " MiB; ");
+    }
+    if (change.descriptors > kMostDescriptors) {
+      absl::StrAppend(&failures, process.name, " has ", change.descriptors, " descriptors more; ");
+    }
+    if (change.threads > kMostThreads) {
+      absl::StrAppend(&failures, process.name, " has ", change.threads, " threads more; ");
+    }
+  }
+  return failures;
+}
+
+// Thread-safe.
 class Calls {
  public:
   void Count(const std::string& end) {
@@ -78,7 +203,6 @@ void CheckEnd(const FaultJob& job, const JobEnd& end, Calls& calls) {
   }
 }
 
-// Cancelled, or past its deadline, at a random moment of its life.
 void CallAndLeave(const std::string& address, const FaultJob& job, std::mt19937_64& random,
                   Calls& calls) {
   const auto after = std::chrono::duration<double>(
@@ -145,9 +269,8 @@ int Soak(const SoakOptions& options) {
   }
   Calls calls;
   Growth growth(cluster);
-  // 60 samples of a long run; a fifth of the time at most is spent idle.
+  // 60 samples of a long run: at most a fifth of the time is idle.
   const double interval = std::max(6.0, options.seconds / 60);
-  // The first five minutes of thirty.
   const double first_part = options.seconds / 6;
   const Clock::time_point start = Clock::now();
   const auto passed = [start] {
@@ -155,7 +278,7 @@ int Soak(const SoakOptions& options) {
   };
   {
     std::atomic<bool> paused = false;
-    std::shared_mutex working;  // shared by those that call
+    std::shared_mutex working;  // shared by callers
     std::vector<std::jthread> callers;
     for (int i = 0; i < options.callers; ++i) {
       callers.emplace_back([&, i](const std::stop_token& stop) {

@@ -1,4 +1,3 @@
-// Waits for what other processes do.
 #pragma once
 
 #include <chrono>
@@ -7,7 +6,6 @@
 
 namespace hilbert_ring::testing {
 
-// Until it holds. Whether it does in time.
 inline bool Await(const std::function<bool()>& holds,
                   std::chrono::milliseconds limit = std::chrono::seconds(30)) {
   const auto end = std::chrono::steady_clock::now() + limit;

@@ -1,4 +1,3 @@
-// What is logged while it is there, in place of standard error.
 #pragma once
 
 #include <spdlog/sinks/base_sink.h>
@@ -20,7 +19,6 @@ class CapturedLog {
   CapturedLog(const CapturedLog&) = delete;
 
   std::string text() const { return sink_->text(); }
-  // Lines that have it.
   int Count(std::string_view words) const {
     const std::string all = text();
     int count = 0;

@@ -14,7 +14,6 @@ namespace {
 using Key = std::shared_ptr<EVP_PKEY>;
 using Certificate = std::shared_ptr<X509>;
 
-// What a test cannot do without.
 void Require(bool done, const char* what) {
   if (done) return;
   std::fprintf(stderr, "certificates: %s failed\n", what);
@@ -32,7 +31,7 @@ void AddExtension(X509* certificate, X509* issuer, int kind, const std::string& 
   X509_EXTENSION_free(extension);
 }
 
-// issuer: null for one that signs itself.
+// A null issuer makes a certificate that signs itself.
 Certificate NewCertificate(const CertificateRequest& request, EVP_PKEY* key, X509* issuer) {
   Certificate certificate(X509_new(), &X509_free);
   X509* const made = certificate.get();

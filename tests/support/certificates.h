@@ -1,4 +1,4 @@
-// Certificates for tests: an authority of the test's own, and what it issues, in PEM.
+// An authority of the test and the certificates that it issues, in PEM.
 //
 //   const CertificateAuthority authority;
 //   authority.WriteTo(folder + "/ca.crt");
@@ -14,11 +14,12 @@
 namespace hilbert_ring::testing {
 
 struct CertificateRequest {
-  std::string common_name = "test";                              // empty: none
-  std::string alternative_names = "DNS:localhost,IP:127.0.0.1";  // as OpenSSL writes them; likewise
-  std::string curve = "P-256";                                   // of the key
-  std::string passphrase;                                        // of the key's file; empty: none
-  // Seconds from now.
+  std::string common_name = "test";
+  std::string alternative_names =
+      "DNS:localhost,IP:127.0.0.1";  // as OpenSSL writes them; both names may be empty
+  std::string curve = "P-256";       // of the key
+  std::string passphrase;            // of the key's file
+  // seconds from now
   long valid_from = -3600;
   long valid_until = 3600;
 };
@@ -29,7 +30,7 @@ class CertificateAuthority {
 
   void WriteTo(const std::string& path) const;
 
-  // Each file is written beside its place and renamed into it, the key first.
+  // Each file replaces the old one by rename, the key first.
   void Issue(const CertificateRequest& request, const std::string& cert_path,
              const std::string& key_path) const;
 

@@ -29,9 +29,9 @@ constexpr milliseconds kStartLimit{30'000};
 constexpr milliseconds kStopLimit{20'000};
 constexpr milliseconds kPoll{5};
 constexpr milliseconds kDescribeLimit{2'000};
-constexpr int kMessageLimit = 8 << 20;  // bytes
+constexpr int kMessageLimit = 8 << 20;
 
-// Those that gave their jobs back and rest are back soon.
+// Workers that back off register again soon.
 int Registered(const v1::GetClusterResponse& cluster) {
   return static_cast<int>(std::count_if(cluster.workers().begin(), cluster.workers().end(),
                                         [](const v1::ClusterWorker& worker) {
@@ -89,7 +89,7 @@ int Cluster::worker_port(int index) const {
 
 absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(const ClusterOptions& options) {
   std::unique_ptr<Cluster> cluster(new Cluster(options));
-  // Workers of the test are started before the coordinator can say which port it took.
+  // The test's workers start before the coordinator can report its port.
   if (options.place != WorkerPlace::kLocal) {
     cluster->membership_port_ = FreePort();
     if (cluster->membership_port_ == 0) return absl::InternalError("no free port");
@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(const ClusterOptions& op
 }
 
 Cluster::~Cluster() {
-  // A stopped process hears no SIGTERM.
+  // A stopped process ignores SIGTERM.
   for (const pid_t pid : Processes()) kill(pid, SIGCONT);
   if (coordinator_ != nullptr && coordinator_->Runs()) Stop().IgnoreError();
   if (std::getenv("HILBERT_RING_KEEP_LOGS") != nullptr) folder_.Keep();
@@ -177,8 +177,8 @@ absl::Status Cluster::AwaitReady() {
   const auto await = [&](const std::string& file,
                          Program& program) -> absl::StatusOr<nlohmann::json> {
     while (true) {
-      nlohmann::json told = ReadJson(folder_ / file);
-      if (told.is_object()) return told;
+      nlohmann::json ready = ReadJson(folder_ / file);
+      if (ready.is_object()) return ready;
       if (!program.Runs()) return absl::UnavailableError(file + ": its process has ended");
       if (Clock::now() > limit) return absl::DeadlineExceededError(file + ": not in time");
       std::this_thread::sleep_for(kPoll);
@@ -190,7 +190,7 @@ absl::Status Cluster::AwaitReady() {
   membership_port_ = ports.at("membership_port").get<int>();
   channel_ = Channel();
   for (size_t i = 0; i < workers_.size(); ++i) {
-    if (auto told = await(ReadyFile(i), *workers_[i]); !told.ok()) return told.status();
+    if (auto ready = await(ReadyFile(i), *workers_[i]); !ready.ok()) return ready.status();
   }
   return absl::OkStatus();
 }

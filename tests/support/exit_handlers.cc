@@ -1,15 +1,14 @@
-// Loaded into a process, says when its exit handlers run.
 #include <unistd.h>
 
 namespace {
 
-struct SaysWhenItGoes {
-  ~SaysWhenItGoes() {
-    constexpr char kSaid[] = "exit handlers run\n";
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, kSaid, sizeof(kSaid) - 1);
+struct WritesAtExit {
+  ~WritesAtExit() {
+    constexpr char kText[] = "exit handlers run\n";
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, kText, sizeof(kText) - 1);
   }
 };
 
-const SaysWhenItGoes says;
+const WritesAtExit writer;
 
 }  // namespace

@@ -13,11 +13,10 @@ namespace {
 constexpr int kFirst = 10'000;
 constexpr int kTries = 100;
 
-// Tests run at the same time, and what one has drawn is free until it is used: each process begins
-// with ports of its own.
+// Tests run in parallel, and a drawn port is free until its use: each process begins with other
+// ports.
 constexpr int kOfAProcess = 16;
 
-// The first of those that connections and port 0 are given.
 int FirstThatIsGiven() {
   int first = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;

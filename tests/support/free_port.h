@@ -1,10 +1,9 @@
-// A port of the loopback interface that was free when it was asked for. Of those that the
-// system gives to nobody who asks for any, so that no other program's connection takes it until it
-// is used; a process is told none twice.
+// Returns a free port of the loopback interface outside the system's ephemeral range: no connection
+// takes it before its use. A process never gets the same port twice.
 #pragma once
 
 namespace hilbert_ring {
 
-int FreePort();  // 0: none was found
+int FreePort();  // 0 if all are taken
 
 }  // namespace hilbert_ring

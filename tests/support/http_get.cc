@@ -21,7 +21,7 @@ absl::Status NoAnswer(const char* what) { return absl::UnavailableError(what); }
 }  // namespace
 
 absl::StatusOr<HttpAnswer> HttpGet(const HttpRequest& request) {
-  // OpenSSL writes to a connection that the server has ended.
+  // OpenSSL may write to a closed connection.
   [[maybe_unused]] static const auto before = std::signal(SIGPIPE, SIG_IGN);
   const std::string host = absl::StrCat("127.0.0.1:", request.port);
   const Context context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);

@@ -1,4 +1,3 @@
-// An HTTP GET, over TLS where it is asked for.
 #pragma once
 
 #include <string>
@@ -10,8 +9,8 @@ namespace hilbert_ring::testing {
 struct HttpRequest {
   int port = 0;  // of 127.0.0.1
   std::string path;
-  std::string ca;             // a file in PEM: HTTPS; empty: clear text
-  std::string authorization;  // a header; empty: none
+  std::string ca;  // a file in PEM for HTTPS, or empty
+  std::string authorization;
 };
 
 struct HttpAnswer {
@@ -19,7 +18,7 @@ struct HttpAnswer {
   std::string body;
 };
 
-// UNAVAILABLE when there is no answer, because the certificate is not of the CA, for example.
+// UNAVAILABLE without an answer, for example if the certificate is not of the CA.
 absl::StatusOr<HttpAnswer> HttpGet(const HttpRequest& request);
 
 }  // namespace hilbert_ring::testing

@@ -1,8 +1,8 @@
-// A folder whose file system never answers, as one of a server that is gone: whoever looks into it
-// waits until it is destroyed.
+// A folder whose file system never answers, as of a server that is gone: readers wait until it is
+// destroyed.
 //
 //   const auto hung = HungFolder::Mount(folder / "hung");
-//   if (!hung.ok()) GTEST_SKIP() << hung.status();   // who may mount nothing
+//   if (!hung.ok()) GTEST_SKIP() << hung.status();
 #pragma once
 
 #include <memory>
@@ -14,10 +14,8 @@ namespace hilbert_ring::testing {
 
 class HungFolder {
  public:
-  // Over a folder that is there, as EnterOwnMounts has it. FAILED_PRECONDITION where this process
-  // may not, or the system has no FUSE.
+  // Mounts over an existing folder (own_mounts.h). FAILED_PRECONDITION without the rights or FUSE.
   static absl::StatusOr<std::unique_ptr<HungFolder>> Mount(const std::string& path);
-  // Those who wait get an error.
   ~HungFolder();
   HungFolder(const HungFolder&) = delete;
   HungFolder& operator=(const HungFolder&) = delete;
@@ -26,7 +24,7 @@ class HungFolder {
   HungFolder(std::string path, int device) : path_(std::move(path)), device_(device) {}
 
   const std::string path_;
-  const int device_;  // FUSE's, which nobody reads
+  const int device_;  // FUSE's, never read
 };
 
 }  // namespace hilbert_ring::testing

@@ -2,11 +2,10 @@
 //
 //   ManualTime time;
 //   ... threads under test wait by it ...
-//   time.Advance(std::chrono::seconds(30));          // now
+//   time.Advance(std::chrono::seconds(30));
 //   time.RunUntil([&] { return call_has_ended; }, std::chrono::seconds(1));
 //
-// A test moves time only where the behaviour under test is that of a clock; how long the machine
-// takes for what threads do decides nothing.
+// A test moves time only to test a clock's behaviour; the machine's speed decides nothing.
 #pragma once
 
 #include <atomic>
@@ -27,12 +26,12 @@ class ManualTime : public server::TimeSource {
 
   void Advance(server::Clock::duration by);
 
-  // Until `done`, waits that end within `shortly` pass: time moves to the end of each, one after
-  // the other. Longer ones do not. False after a minute of the machine's time.
+  // Moves time to the end of each wait that ends within `shortly`, in order. False after a minute
+  // of the machine's time.
   bool RunUntil(absl::FunctionRef<bool()> done, server::Clock::duration shortly);
 
-  // Until somebody waits for the point that is `ahead` from now, or for one from `least` to `most`
-  // ahead. False after a minute of the machine's time.
+  // Waits until some thread waits for a point `ahead`, or from `least` to `most` ahead. False after
+  // a minute of the machine's time.
   bool AwaitWait(server::Clock::duration ahead) const { return AwaitWait(ahead, ahead); }
   bool AwaitWait(server::Clock::duration least, server::Clock::duration most) const;
 
@@ -43,7 +42,7 @@ class ManualTime : public server::TimeSource {
   mutable std::multiset<server::Deadline> waited_for_;  // guarded by mutex_
 };
 
-// Without moving any clock: waits, for a minute at most, until `done`.
+// Waits a minute at most without moving any clock.
 bool Eventually(absl::FunctionRef<bool()> done);
 
 }  // namespace hilbert_ring::testing

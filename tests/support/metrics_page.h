@@ -1,4 +1,3 @@
-// What a page of metrics says, in Prometheus' text format.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -6,7 +5,7 @@
 
 namespace hilbert_ring::testing {
 
-// The value of "name{labels}", or the sum of all series of a name. NOT_FOUND where there is none.
+// The value of "name{labels}", or the sum of all series of a name. NOT_FOUND without one.
 absl::StatusOr<double> ReadSeries(absl::string_view page, absl::string_view series);
 
 }  // namespace hilbert_ring::testing

@@ -33,7 +33,7 @@ extern "C" int gettimeofday(timeval* time, void* zone) noexcept {
   return result;
 }
 
-// Abseil waits until a time of the machine's clock, which the kernel has not moved.
+// Abseil waits for a time of the machine's clock, which the kernel has not moved.
 extern "C" long syscall(long number, ...) noexcept {
   using Call = long (*)(long, ...);
   static const auto call = reinterpret_cast<Call>(dlsym(RTLD_NEXT, "syscall"));

@@ -1,12 +1,12 @@
-// Mounts of a test's own: nobody else sees them, and they go with its processes, however these end.
+// Mounts that only the test's processes see, and that end with them.
 #pragma once
 
 #include "absl/status/status.h"
 
 namespace hilbert_ring::testing {
 
-// From here on what this thread mounts is seen by it alone, and by the threads and processes that
-// it starts from now on. Again: nothing happens. FAILED_PRECONDITION where this process may not.
+// Later mounts of this thread are visible to it and to the threads and processes that it starts.
+// FAILED_PRECONDITION without the rights.
 absl::Status EnterOwnMounts();
 
 }  // namespace hilbert_ring::testing

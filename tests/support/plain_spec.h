@@ -1,4 +1,4 @@
-// The spec of a job of which a test cares for little more than the size.
+// A spec for tests to which only the size matters.
 //
 //   const JobSpec spec = PlainSpec({.tokens = 60'000});
 #pragma once
@@ -12,11 +12,10 @@ namespace hilbert_ring {
 struct PlainJob {
   int64_t tokens = 64;
   int64_t heads = 2;
-  int64_t dim = 16;     // of queries, keys and values
+  int64_t dim = 16;
   int64_t segment = 0;  // 0: the whole sequence
 };
 
-// One branch, in float32.
 inline JobSpec PlainSpec(const PlainJob& job = {}) {
   JobSpec spec;
   spec.tokens = job.tokens;
@@ -26,7 +25,6 @@ inline JobSpec PlainSpec(const PlainJob& job = {}) {
   return spec;
 }
 
-// The job whose speed is published: segments 2048, 4096 and 8192 with dilations 1, 2 and 4.
 inline JobSpec PublishedSpec(int64_t tokens, DataType dtype = DataType::kFloat32) {
   JobSpec spec = PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
   spec.dtype = dtype;

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -21,7 +20,6 @@ constexpr int64_t kBlockBytes = 512;  // of st_blocks
 
 constexpr char kShards[] = "/memfd:hilbert-ring-shard";
 
-// Lines of /proc/PID/NAME as words.
 std::vector<std::vector<std::string>> LinesOf(pid_t pid, const char* name) {
   std::vector<std::vector<std::string>> lines;
   for (const std::string& line : static_cast<std::vector<std::string>>(
@@ -31,8 +29,7 @@ std::vector<std::vector<std::string>> LinesOf(pid_t pid, const char* name) {
   return lines;
 }
 
-// The names of the memfds of shards that a process has open; counts its descriptors and their
-// bytes.
+// Returns the shards' memfds that a process has open, and counts its descriptors and their bytes.
 std::set<std::string> OpenMemories(pid_t pid, ProcessAccount& account) {
   std::set<std::string> memories;
   std::error_code error;
@@ -55,7 +52,7 @@ void AddMappedMemories(pid_t pid, std::set<std::string>& memories) {
   for (std::string line; std::getline(maps, line);) {
     if (line.find(kShards) == std::string::npos) continue;
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    if (words.size() > 4) memories.insert(words[4]);  // the inode
+    if (words.size() > 4) memories.insert(words[4]);  // inode
   }
 }
 

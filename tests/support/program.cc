@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <thread>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/process/child_process.h"
@@ -11,7 +10,7 @@
 namespace hilbert_ring::testing {
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Start(const ProgramOptions& options) {
-  // The shell and `ip` replace themselves by the program, so its process id is theirs.
+  // The shell and `ip` replace themselves by the program and keep the process id.
   std::vector<std::string> words = {
       "-c", R"(log="$1"; shift; if [ "$log" ]; then exec >>"$log" 2>&1; fi; exec "$@")", "sh",
       options.log};

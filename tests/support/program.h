@@ -1,4 +1,4 @@
-// A program that a test starts, and that ends with the test's process at the latest.
+// A program that ends with the test's process at the latest.
 //
 //   auto worker = Program::Start({.arguments = {path, "--port=0"}, .log = folder + "/worker.log"});
 //   (*worker)->Signal(SIGSTOP);
@@ -18,22 +18,22 @@ namespace hilbert_ring::testing {
 
 struct ProgramOptions {
   std::vector<std::string> arguments;  // the program's path first
-  std::string log;      // file that output and errors are appended to; empty: the caller's
-  std::string network;  // name of a network namespace; empty: the caller's
+  std::string log;                     // file for output and errors; empty: the caller's
+  std::string network;                 // a network namespace; empty: the caller's
 };
 
 class Program {
  public:
-  // Call it from a thread that lives as long as the program should.
+  // The calling thread must outlive the program.
   static absl::StatusOr<std::unique_ptr<Program>> Start(const ProgramOptions& options);
 
-  ~Program();  // SIGKILL, if it still runs
+  ~Program();  // SIGKILL if it still runs
 
   pid_t pid() const { return pid_; }
   bool Runs();
   void Signal(int signal) const;
 
-  // How it ended ("exit status 0", "signal 9"); DEADLINE_EXCEEDED when it has not.
+  // DEADLINE_EXCEEDED if it still runs
   absl::StatusOr<std::string> AwaitEnd(std::chrono::milliseconds limit);
 
  private:

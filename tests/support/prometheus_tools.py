@@ -1,6 +1,6 @@
 """Debian's Prometheus: installed, or unpacked by `./dev test` into build/prometheus.
 
-Tests that need it are skipped where it is not there, and say so.
+Tests that need it are skipped without it.
 """
 import os
 import shutil
@@ -21,7 +21,7 @@ def promtool(*arguments, text=None):
 
 
 def needs(program):
-    """Decorates a test that cannot do without the program."""
+    """Decorates a test that needs the program."""
     return unittest.skipUnless(
         find(program), f"{program} is neither in PATH nor in {UNPACKED}: `./dev test` fetches it from "
                        "Debian's package prometheus")

@@ -1,4 +1,3 @@
-// The result of a whole job in float64, row by row.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,10 @@
-"""A coordinator with workers of its own for the time of a `with` block: real programs, for tests.
+"""A coordinator and its workers as real programs during a `with` block.
 
     with RunningService(programs / "hilbert-ring-coordinator", folder) as service:
         service.address   # "127.0.0.1:PORT"
     service.exit_code
 
-Users have hilbert_ring.local. Here tests see the process, its whole log and how it ended, and need no Python package.
+Unlike hilbert_ring.local it shows the process, its whole log and its exit code, and needs no Python package.
 """
 import ctypes
 import json
@@ -20,12 +20,12 @@ STOP_SECONDS = 30
 
 
 def stop_with_parent():
-    """Runs in the child: it gets SIGTERM should this process die."""
+    """Runs in the child, which gets SIGTERM when this process dies."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 
 
 def await_true(what, condition, seconds=START_SECONDS):
-    """Returns the condition's first value that is true; fails with `what` after so long."""
+    """Returns the condition's first true value; fails with `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
@@ -78,14 +78,14 @@ class RunningService:
             return None
 
     def start_worker(self, program, *arguments):
-        """One that is not spawned; it is not waited for."""
+        """Starts a worker that the coordinator has not spawned, without waiting for it."""
         self._workers.append(self._start(
             [str(program), f"--coordinator=127.0.0.1:{self.ports['membership_port']}", "--port=0",
              "--threads=1", *arguments]))
         return self._workers[-1]
 
     def stop(self):
-        """SIGTERM, and SIGKILL to what has not ended after STOP_SECONDS."""
+        """Sends SIGTERM, and SIGKILL after STOP_SECONDS."""
         processes = [*self._workers, self.process]
         for process in processes:
             process.terminate()
@@ -113,7 +113,7 @@ class RunningService:
 
 
 class ListeningService(RunningService):
-    """A coordinator that waits for workers from elsewhere: the block begins once it listens.
+    """A coordinator that waits for other workers: the block begins once it listens.
 
     with ListeningService(coordinator, folder) as service:
         service.start_worker(worker)
@@ -124,12 +124,12 @@ class ListeningService(RunningService):
         super().__init__(coordinator, folder, 0, [f"--min-workers={workers}", *arguments])
 
     def _ready(self):
-        # What the ready file says only later; the log says it at once.
+        # The log has the ports before the ready file.
         for line in self.log.read_text().splitlines():
-            said = re.search(r"gRPC on \S+:(\d+), HTTP on \S+:(\d+), workers on \S+:(\d+)", line)
-            if said:
+            match = re.search(r"gRPC on \S+:(\d+), HTTP on \S+:(\d+), workers on \S+:(\d+)", line)
+            if match:
                 return dict(zip(("grpc_port", "http_port", "membership_port"),
-                                map(int, said.groups())))
+                                map(int, match.groups())))
         if self.process.poll() is not None:
             raise RuntimeError(f"the coordinator ended with {self.process.returncode}")
         return None

@@ -1,4 +1,3 @@
-// What a sanitizer's build cannot say, and how it is slower.
 #pragma once
 
 namespace hilbert_ring {
@@ -14,8 +13,7 @@ inline constexpr bool kAddressSanitizer = true;
 inline constexpr bool kAddressSanitizer = false;
 #endif
 
-// Resident bytes: the address sanitizer keeps memory that was given back, the thread sanitizer
-// shadows what is used.
+// The address sanitizer keeps freed memory, and the thread sanitizer shadows used memory.
 inline constexpr bool kResidentBytesAreTheSanitizers = kAddressSanitizer || kThreadSanitizer;
 
 }  // namespace hilbert_ring

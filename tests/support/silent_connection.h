@@ -1,4 +1,3 @@
-// Connections over the loopback interface of a caller that says nothing.
 #pragma once
 
 #include <netinet/in.h>
@@ -12,7 +11,6 @@ namespace hilbert_ring {
 
 inline int SilentSocket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
-// Does not wait for the server.
 inline void ConnectSilently(int client, int port) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -21,8 +19,8 @@ inline void ConnectSilently(int client, int port) {
   (void)connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
 }
 
-// Connects to a server of this process, which has no descriptor for it, and gives up later. Whether
-// it came to that.
+// Makes connections until a server of this process has no descriptor for more, then closes them.
+// False if that fails.
 inline bool TakeAllDescriptors(int port) {
   rlimit before = {};
   if (getrlimit(RLIMIT_NOFILE, &before) != 0) return false;

@@ -1,4 +1,4 @@
-"""Ends a file of tests: with 77, saying why, where all of them were skipped, which ctest then shows."""
+"""Ends a file of tests: with 77 and the reasons if all tests were skipped, which ctest shows."""
 import sys
 import unittest
 

@@ -1,6 +1,5 @@
-// How much the tests compute: HILBERT_RING_TEST_DEPTH, which `./dev test` sets to fast, or to all.
-// The tests of a plain
-// `./dev test` are in between.
+// The amount that tests compute, by HILBERT_RING_TEST_DEPTH: `./dev test` sets it to fast or all;
+// without it the depth is in between.
 #pragma once
 
 #include <cstdlib>
@@ -19,7 +18,6 @@ inline TestDepth DepthOfTests() {
   return depth == "all" ? TestDepth::kAll : TestDepth::kUsual;
 }
 
-// The values that this depth runs.
 template <typename T>
 T AtDepth(T fast, T usual, T all) {
   switch (DepthOfTests()) {
@@ -33,7 +31,6 @@ T AtDepth(T fast, T usual, T all) {
   std::abort();
 }
 
-// All names, or about `count` of them, evenly spread.
 inline std::vector<std::string> SpreadOf(const std::vector<std::string>& names, size_t count) {
   std::vector<std::string> taken;
   const size_t step = count >= names.size() ? 1 : names.size() / count;
@@ -41,8 +38,7 @@ inline std::vector<std::string> SpreadOf(const std::vector<std::string>& names, 
   return taken;
 }
 
-// Fast tests take one kernel of each kind: of the instruction sets the best, which comes first, and
-// those that are emulated.
+// Fast tests take one kernel of each kind: the first, best instruction set, and the emulated ones.
 inline std::vector<std::string> KernelsAtDepth(const std::vector<std::string>& kernels) {
   if (DepthOfTests() != TestDepth::kFast) return kernels;
   std::vector<std::string> taken;

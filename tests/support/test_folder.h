@@ -1,4 +1,4 @@
-// A folder of a test's own, removed with the object.
+// A folder that is removed with the object.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@ namespace hilbert_ring::testing {
 
 class TestFolder {
  public:
-  TestFolder();  // ends the test's process where it cannot be made
+  TestFolder();  // aborts on failure
   ~TestFolder();
   TestFolder(const TestFolder&) = delete;
   TestFolder& operator=(const TestFolder&) = delete;
@@ -16,7 +16,6 @@ class TestFolder {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string path() const { return path_.string(); }
 
-  // It is not removed: somebody is told to look into it.
   void Keep() { keep_ = true; }
 
  private:
@@ -24,7 +23,6 @@ class TestFolder {
   bool keep_ = false;
 };
 
-// What a file holds; empty where there is none.
 std::string FileText(const std::string& path);
 
 }  // namespace hilbert_ring::testing

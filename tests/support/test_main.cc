@@ -1,7 +1,7 @@
 #include "engine/base/end_process.h"
 #include "gtest/gtest.h"
 
-// GoogleTest's own returns from main, where threads that leave may meet exit handlers.
+// GoogleTest's own main returns, and exit handlers may then meet running threads.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   hilbert_ring::EndProcess(RUN_ALL_TESTS());

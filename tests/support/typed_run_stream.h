@@ -1,4 +1,3 @@
-// A worker's Run stream in memory, for tests that speak in the generated classes.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +14,7 @@ namespace hilbert_ring::testing {
 
 class TypedRunStream : public server::RunStream {
  public:
-  // slice_bytes: requests come in slices of so many, as a transport may deliver them.
+  // Requests come in slices of `slice_bytes`, as from a transport.
   explicit TypedRunStream(size_t slice_bytes = 1000) : slice_bytes_(slice_bytes) {}
 
   void SendInitialMetadata() final {}
@@ -41,9 +40,8 @@ class TypedRunStream : public server::RunStream {
   }
 
  private:
-  // The coordinator's next message; false when it says nothing more.
+  // False at the end.
   virtual bool Next(v1::RunRequest& request) = 0;
-  // What the worker says; false when it is not taken.
   virtual bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions options) = 0;
 
   const size_t slice_bytes_;

@@ -25,7 +25,6 @@ constexpr char kSecret[] = "s3cret-of-the-lab-0123456789";
 
 class AuthTokensTest : public ::testing::Test {
  protected:
-  // Beside its place and renamed into it, as people replace such files.
   void Write(const std::string& text) {
     std::ofstream(path_ + ".new") << text;
     std::filesystem::rename(path_ + ".new", path_);
@@ -54,13 +53,13 @@ class AuthTokensTest : public ::testing::Test {
   std::unique_ptr<AuthTokens> tokens_;
 };
 
-TEST_F(AuthTokensTest, ATokenSaysWhoCalls) {
+TEST_F(AuthTokensTest, ATokenNamesTheCaller) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
-  const std::string hashed = "another-secret-of-somebody";
+  const std::string hashed = "another-secret-of-the-other";
   SHA256(reinterpret_cast<const unsigned char*>(hashed.data()), hashed.size(),
          reinterpret_cast<unsigned char*>(digest.data()));
-  Write(absl::StrCat("# who may call\n\n", R"({"name": "lab", "role": "submit", "token": ")",
-                     kSecret, R"(", "jobs": 2, "tokens": 1000, "bytes": 5})", "\n",
+  Write(absl::StrCat("# callers\n\n", R"({"name": "lab", "role": "submit", "token": ")", kSecret,
+                     R"(", "jobs": 2, "tokens": 1000, "bytes": 5})", "\n",
                      R"({"name": "eye", "role": "observe", )", R"("sha256": ")",
                      absl::BytesToHexString(digest), "\"}\n"));
   Read();
@@ -101,7 +100,7 @@ TEST_F(AuthTokensTest, ATokenMayNameAFolderOfItsFiles) {
     EXPECT_FALSE(AuthTokens::Read(path_).ok()) << root;
   }
   Write(line("night") + Line("lab", "submit", absl::StrCat(kSecret, "2")));
-  EXPECT_FALSE(AuthTokens::Read(path_).ok()) << "of one name and two roots";
+  EXPECT_FALSE(AuthTokens::Read(path_).ok()) << "one name has two roots";
 }
 
 TEST_F(AuthTokensTest, TheFileIsReadAgain) {
@@ -109,9 +108,9 @@ TEST_F(AuthTokensTest, TheFileIsReadAgain) {
   Write(Line("lab", "submit", kSecret));
   Read();
   EXPECT_EQ(NameFor(first), "lab");
-  // Both for a while, then the second alone.
+  // Both tokens are valid for a while, then the second alone.
   Write(Line("lab", "submit", kSecret) + Line("lab", "submit", absl::StrCat(kSecret, "-second")));
-  EXPECT_EQ(NameFor(second), "") << "it has not been looked at";
+  EXPECT_EQ(NameFor(second), "") << "no look has found it";
   tokens_->Look();
   EXPECT_EQ(NameFor(first), "lab");
   EXPECT_EQ(NameFor(second), "lab");
@@ -119,7 +118,6 @@ TEST_F(AuthTokensTest, TheFileIsReadAgain) {
   tokens_->Look();
   EXPECT_EQ(NameFor(first), "");
   EXPECT_EQ(NameFor(second), "lab");
-  // What is wrong changes nothing, nor does a file that is gone.
   Write("{\"name\": \"lab\"}\n");
   tokens_->Look();
   EXPECT_EQ(NameFor(second), "lab");
@@ -131,7 +129,7 @@ TEST_F(AuthTokensTest, TheFileIsReadAgain) {
   EXPECT_EQ(NameFor(second), "");
 }
 
-// Neither is waited for, nor read until the memory is full.
+// A read neither waits for a pipe nor fills the memory.
 TEST_F(AuthTokensTest, OnlyARegularFileIsRead) {
   const testing::TestFolder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
@@ -140,20 +138,18 @@ TEST_F(AuthTokensTest, OnlyARegularFileIsRead) {
   };
   EXPECT_THAT(refusal(folder / "pipe"), HasSubstr("must be a regular file, is a FIFO"));
   EXPECT_THAT(refusal("/dev/zero"), HasSubstr("must be a regular file, is a device"));
-  // A secret of Kubernetes is a link to a link to a file.
   std::filesystem::create_directory(folder / "..data.1");
   std::ofstream(folder / "..data.1/tokens") << Line("lab", "submit", kSecret);
   std::filesystem::create_symlink("..data.1", folder / "..data");
   std::filesystem::create_symlink((folder / "..data/tokens"), path_);
   Read();
-  // A pipe that takes the file's place changes nothing.
   std::filesystem::rename(folder / "pipe", path_);
   tokens_->Look();
   EXPECT_EQ(NameFor(absl::StrCat("Bearer ", kSecret)), "lab");
   std::filesystem::remove(path_);
 }
 
-// As an editor or `cp --preserve` may leave it.
+// An editor or `cp --preserve` may leave such a file.
 TEST_F(AuthTokensTest, AFileOfTheSameSizeAndTimeIsReadAgain) {
   std::string second = kSecret;
   second.back() ^= 1;
@@ -167,7 +163,7 @@ TEST_F(AuthTokensTest, AFileOfTheSameSizeAndTimeIsReadAgain) {
   EXPECT_EQ(NameFor(absl::StrCat("Bearer ", kSecret)), "");
 }
 
-TEST_F(AuthTokensTest, WhatIsWrongIsNamedAndNoSecretIsTold) {
+TEST_F(AuthTokensTest, ErrorsAreNamedWithoutSecrets) {
   const auto wrong = [&](const std::string& text, const char* why) {
     Write(text);
     const auto read = AuthTokens::Read(path_);
@@ -191,7 +187,7 @@ TEST_F(AuthTokensTest, WhatIsWrongIsNamedAndNoSecretIsTold) {
         "jobs must be an integer of 1 to 2^50");
   wrong(absl::StrCat(R"({"name": "lab", "role": "submit", "job": 1, "token": ")", kSecret, "\"}"),
         "has an unknown field");
-  for (const char* twice : {R"("role": "admin")", R"("token": "another-secret-of-somebody")",
+  for (const char* twice : {R"("role": "admin")", R"("token": "another-secret-of-the-other")",
                             R"("name": "eye")", R"("jobs": 2, "jobs": 3)"}) {
     std::string line = Line("lab", "submit", kSecret);
     line.insert(line.rfind('}'), absl::StrCat(", ", twice));

@@ -29,13 +29,13 @@ TEST(Quotas, JobsTokensAndBytesAreCountedTogether) {
     }
     EXPECT_EQ(ReasonFor(quotas, lab, {.tokens = 1, .bytes = 1}), "QUOTA");
     EXPECT_TRUE(absl::IsResourceExhausted(quotas.Reserve(lab, job).status()));
-    EXPECT_EQ(ReasonFor(quotas, {.name = "other", .quota = quota}, job), "") << "another's";
+    EXPECT_EQ(ReasonFor(quotas, {.name = "other", .quota = quota}, job), "") << "another caller's";
     shares.pop_back();
     EXPECT_EQ(ReasonFor(quotas, lab, job), "") << "given back";
   }
 }
 
-TEST(Quotas, AJobThatCanNeverFitIsToldSo) {
+TEST(Quotas, AJobThatCanNeverFitIsOverQuota) {
   Quotas quotas;
   EXPECT_EQ(ReasonFor(quotas, With({.tokens = 100}), {.tokens = 101}), "OVER_QUOTA");
   EXPECT_EQ(ReasonFor(quotas, With({.bytes = 100}), {.bytes = 101}), "OVER_QUOTA");

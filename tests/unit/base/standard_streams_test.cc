@@ -7,7 +7,6 @@
 namespace hilbert_ring {
 namespace {
 
-// The status with which the test's child ends.
 enum Seen { kHeld = 0, kReusable = 1, kUsable = 2, kTouched = 3 };
 
 Seen SeenWithout(int first, int last) {
@@ -22,20 +21,20 @@ Seen SeenWithout(int first, int last) {
   return kHeld;
 }
 
-TEST(StandardStreams, WhatIsClosedIsGivenToNobodyAndStaysClosedToReadersAndWriters) {
+TEST(StandardStreams, AClosedStreamIsNotReusedAndStaysClosed) {
   EXPECT_EXIT(_exit(SeenWithout(0, 2)), ::testing::ExitedWithCode(kHeld), "");
   EXPECT_EXIT(_exit(SeenWithout(1, 1)), ::testing::ExitedWithCode(kHeld), "");
   EXPECT_EXIT(_exit(SeenWithout(0, 0)), ::testing::ExitedWithCode(kHeld), "");
 }
 
-TEST(StandardStreams, WhatIsOpenIsLeftAlone) {
+TEST(StandardStreams, AnOpenStreamIsLeftAlone) {
   EXPECT_EXIT(
       {
         HoldStandardStreams();
-        const bool said = write(STDERR_FILENO, "heard\n", 6) == 6;
-        _exit(said ? kHeld : kTouched);
+        const bool written = write(STDERR_FILENO, "there\n", 6) == 6;
+        _exit(written ? kHeld : kTouched);
       },
-      ::testing::ExitedWithCode(kHeld), "heard");
+      ::testing::ExitedWithCode(kHeld), "there");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What must not pass clang-tidy does not: a guarded member that is read without its mutex, locks in another order.
+"""clang-tidy rejects an unguarded read of a guarded member, and locks in another order.
 
 Each file of wrong/ passes as it is, and fails with HILBERT_RING_WRONG for the reason named here.
 """

@@ -1,5 +1,3 @@
-// Workers that register over a real connection: with and without the token, at addresses where they
-// answer, where nobody does and where somebody else does.
 #include "server/cluster/membership_service.h"
 
 #include <atomic>
@@ -28,7 +26,6 @@ using ::testing::HasSubstr;
 constexpr milliseconds kLimit{20'000};
 constexpr char kToken[] = "correct-horse-battery-staple";
 
-// What a worker answers to greetings.
 class Greeted : public v1::WorkerService::Service {
  public:
   explicit Greeted(std::string secret) : secret_(std::move(secret)) {}
@@ -44,7 +41,7 @@ class Greeted : public v1::WorkerService::Service {
     secret_ = std::move(secret);
   }
 
-  std::atomic<bool> silent = false;  // as behind an address translation that has forgotten it
+  std::atomic<bool> silent = false;  // like an address translation that has forgotten the worker
   std::atomic<int> greetings = 0;
 
  private:
@@ -52,7 +49,6 @@ class Greeted : public v1::WorkerService::Service {
   std::string secret_;
 };
 
-// A worker's side of a registration.
 struct Registered {
   explicit Registered(v1::MembershipService::Stub& stub, const std::string& token) {
     context.set_deadline(std::chrono::system_clock::now() + kLimit);
@@ -97,8 +93,8 @@ class MembershipServiceTest : public ::testing::Test {
     endpoint_.server->Wait();
   }
 
-  // Beats until the coordinator says that it is up, or why it is not.
-  static v1::HeartbeatReply BeatUntilTold(Registered& worker, const std::string& address) {
+  // Beats until the reply is up or has a reason.
+  static v1::HeartbeatReply BeatUntilDecided(Registered& worker, const std::string& address) {
     const auto end = std::chrono::steady_clock::now() + kLimit;
     v1::HeartbeatReply reply;
     do {
@@ -129,7 +125,7 @@ TEST_F(MembershipServiceTest, TakesWorkersWithTheTokenAlone) {
   for (const char* wrong : {"", "wrong-horse-battery-staple"}) {
     Registered worker(*stub_, wrong);
     v1::HeartbeatReply reply;
-    EXPECT_FALSE(worker.stream->Read(&reply));  // it is not waited for
+    EXPECT_FALSE(worker.stream->Read(&reply));
     const absl::Status refused = worker.Finish();
     EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
     EXPECT_EQ(wire::ReasonOf(refused), "JOIN_TOKEN");
@@ -140,8 +136,7 @@ TEST_F(MembershipServiceTest, TakesWorkersWithTheTokenAlone) {
   EXPECT_EQ(membership_.Describe().size(), 1u);
 }
 
-// An idle worker of which heartbeats come, and nothing else any more.
-TEST_F(MembershipServiceTest, AWorkerThatIsNotReachedAnyMoreGetsNoJobsUntilItIs) {
+TEST_F(MembershipServiceTest, AnUnreachableWorkerGetsNoJobsUntilItAnswers) {
   Start("");
   Greeted answers("");
   auto there = StartGrpc({.host = "127.0.0.1", .max_threads = 4}, {&answers});
@@ -159,10 +154,9 @@ TEST_F(MembershipServiceTest, AWorkerThatIsNotReachedAnyMoreGetsNoJobsUntilItIs)
     return done();
   };
   ASSERT_TRUE(beats_until([&] { return reply.up(); }));
-  // While it works it is not called, and stays.
   const Members members = membership_.Live();
   membership_.SetJob(members, "job-a");
-  std::this_thread::sleep_for(milliseconds(50));  // a greeting that is under way
+  std::this_thread::sleep_for(milliseconds(50));  // a greeting may be under way
   int greeted = answers.greetings;
   const auto worked_until = std::chrono::steady_clock::now() + milliseconds(500);
   EXPECT_TRUE(beats_until([&] { return std::chrono::steady_clock::now() > worked_until; }));
@@ -189,7 +183,6 @@ TEST_F(MembershipServiceTest, AWorkerThatIsNotReachedAnyMoreGetsNoJobsUntilItIs)
   there->Shutdown(std::chrono::milliseconds(0));
 }
 
-// Neither by mistake nor on purpose is another process's address one's own.
 TEST_F(MembershipServiceTest, AWorkerDoesNotTakeTheAddressOfAnother) {
   Start("");
   Greeted answers("another secret");
@@ -197,7 +190,7 @@ TEST_F(MembershipServiceTest, AWorkerDoesNotTakeTheAddressOfAnother) {
   ASSERT_TRUE(there.ok());
   const std::string address = absl::StrCat("127.0.0.1:", there->port);
   Registered worker(*stub_, "");
-  const v1::HeartbeatReply reply = BeatUntilTold(worker, address);
+  const v1::HeartbeatReply reply = BeatUntilDecided(worker, address);
   EXPECT_FALSE(reply.up());
   EXPECT_THAT(reply.reason(), HasSubstr("another process"));
   EXPECT_TRUE(membership_.Live().empty());

@@ -37,7 +37,6 @@ struct Counts {
   }
 };
 
-// Registered, and reached at its address.
 std::shared_ptr<const Member> Join(Membership& membership, const std::string& address) {
   auto member = membership.Register(Beat(address));
   EXPECT_TRUE(member.ok()) << member.status();
@@ -64,7 +63,6 @@ TEST(Membership, NewsEndTheWaitForThem) {
   std::jthread leaves([&] { membership.Leave(*live[0]); });
   EXPECT_TRUE(membership.AwaitChange(joined, late, stop).ok());
   EXPECT_TRUE(live[0]->departed.stop_requested());
-  // What changed before the wait ends it at once; without news the deadline does, or a stop.
   EXPECT_TRUE(membership.AwaitChange(seen, late, stop).ok());
   leaves.join();
   const int64_t now = membership.changes();
@@ -74,7 +72,7 @@ TEST(Membership, NewsEndTheWaitForThem) {
   EXPECT_LT(Clock::now(), late);
 }
 
-// Of a job whose workers are chosen later: for a GPU's blocks where one may be among them.
+// The workers are chosen later: the plan has a GPU's blocks if a GPU may be among them.
 TEST(Membership, EncodersArePlannedForTheMemberThatTakesMost) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
@@ -112,7 +110,7 @@ TEST(Membership, JoinsAndLeaves) {
   EXPECT_EQ(counts.left, 1);
 }
 
-TEST(Membership, OneThatCannotBeReachedTakesNoJobsAndSaysWhy) {
+TEST(Membership, AnUnreachableWorkerTakesNoJobsAndHasAReason) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
   const auto member = membership.Register(Beat("127.0.0.1:1"));
@@ -135,7 +133,7 @@ TEST(Membership, OneThatCannotBeReachedTakesNoJobsAndSaysWhy) {
   EXPECT_EQ(membership.Describe()[0].reason(), "");
 }
 
-TEST(Membership, ThoseThatDrainOrAreQuarantinedStayAndTakeNoJobs) {
+TEST(Membership, DrainingAndQuarantinedWorkersStayAndTakeNoJobs) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
   const auto a = Join(membership, "127.0.0.1:1");
@@ -147,7 +145,7 @@ TEST(Membership, ThoseThatDrainOrAreQuarantinedStayAndTakeNoJobs) {
     EXPECT_TRUE(membership.Beat(*a, draining));
     EXPECT_EQ(membership.Quarantine(*b), i == 0) << "once";
   }
-  EXPECT_FALSE(membership.Quarantine(*a)) << "it drains: nobody is to be put in its place";
+  EXPECT_FALSE(membership.Quarantine(*a)) << "a draining worker gets no replacement";
   EXPECT_EQ(membership.Live(), (Members{c}));
   EXPECT_EQ(counts.closed, 2);
   EXPECT_EQ(counts.left, 0);
@@ -156,10 +154,8 @@ TEST(Membership, ThoseThatDrainOrAreQuarantinedStayAndTakeNoJobs) {
   EXPECT_EQ(workers[0].state(), v1::ClusterWorker::STATE_DRAINING);
   EXPECT_EQ(workers[1].state(), v1::ClusterWorker::STATE_QUARANTINED);
   EXPECT_EQ(workers[2].state(), v1::ClusterWorker::STATE_UP);
-  // Another process in its place starts with a clean sheet.
   const auto anew = Join(membership, "127.0.0.1:2");
-  EXPECT_FALSE(membership.Quarantine(*b))
-      << "a late verdict is not on the one that has its address";
+  EXPECT_FALSE(membership.Quarantine(*b)) << "a late verdict does not touch the new process";
   EXPECT_EQ(membership.Live(), (Members{c, anew}));
 }
 
@@ -181,7 +177,7 @@ TEST(Membership, AWorkerWhoseSelfTestFailedTakesNoJobsAndIsNamed) {
   EXPECT_EQ(membership.Live(), (Members{anew}));
 }
 
-TEST(Membership, AnAddressIsWhoseProcessAnswersThere) {
+TEST(Membership, AnAddressBelongsToTheProcessThatAnswersThere) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
   const auto there = Join(membership, "127.0.0.1:1");
@@ -207,7 +203,7 @@ TEST(Membership, RefusesOthers) {
   EXPECT_TRUE(membership.Describe().empty());
 }
 
-TEST(Membership, FailuresInARowRestLongerAndSuccessForgetsThem) {
+TEST(Membership, FailuresInARowBackOffLongerAndSuccessForgetsThem) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
   const auto member = Join(membership, "127.0.0.1:1");

@@ -18,25 +18,25 @@ v1::RunFailure FailureOf(uint64_t run) {
   return failure;
 }
 
-TEST(OpenRuns, ARunIsToldOfItsFailuresWhileItIsOpen) {
+TEST(OpenRuns, AnOpenRunGetsItsFailures) {
   OpenRuns runs;
-  std::string told;
+  std::string delivered;
   const auto listener = [&](const std::string& name) {
     return OpenRuns::Listener{
         .failed =
-            [&told, name](const std::string& worker, const v1::RunFailed& failed) {
-              told += name + " " + worker + ": " + failed.message() + "\n";
+            [&delivered, name](const std::string& worker, const v1::RunFailed& failed) {
+              delivered += name + " " + worker + ": " + failed.message() + "\n";
             },
         .look = [] {}};
   };
   auto one = runs.Enter(listener("one"));
   const auto other = runs.Enter(listener("other"));
   runs.Report("w", FailureOf(one->number()));
-  EXPECT_EQ(told, "one w: the device failed\n");
+  EXPECT_EQ(delivered, "one w: the device failed\n");
   const uint64_t number = one->number();
   one.reset();
   runs.Report("w", FailureOf(number));
-  EXPECT_EQ(told, "one w: the device failed\n");
+  EXPECT_EQ(delivered, "one w: the device failed\n");
 }
 
 TEST(OpenRuns, AllLookAFewTimesASecond) {
@@ -55,23 +55,23 @@ TEST(OpenRuns, AllLookAFewTimesASecond) {
   EXPECT_EQ(looks, 3);
 }
 
-// Whoever looks is a heartbeat of another worker, which must not be late.
-TEST(OpenRuns, NobodyWhoLooksWaitsForOneThatIsToldOfAFailure) {
+// The looking thread is a heartbeat of another worker, which must not be late.
+TEST(OpenRuns, ALookDoesNotWaitForADeliveredFailure) {
   OpenRuns runs;
-  std::promise<void> telling, told;
+  std::promise<void> delivering, delivered;
   int looks = 0;
   const auto place = runs.Enter({.failed =
                                      [&](const auto&, const auto&) {
-                                       telling.set_value();
-                                       told.get_future().wait();
+                                       delivering.set_value();
+                                       delivered.get_future().wait();
                                      },
                                  .look = [&] { ++looks; }});
   const auto tell =
       std::async(std::launch::async, [&] { runs.Report("w", FailureOf(place->number())); });
-  telling.get_future().wait();
+  delivering.get_future().wait();
   auto look = std::async(std::launch::async, [&] { runs.Look(Clock::now()); });
   const auto done = look.wait_for(std::chrono::seconds(30));
-  told.set_value();
+  delivered.set_value();
   EXPECT_EQ(done, std::future_status::ready);
   look.wait();
   EXPECT_EQ(looks, 1);

@@ -18,12 +18,11 @@ TEST(Suspects, AreQuarantinedAfterWrongRowsInTwoJobs) {
   for (int64_t& job : jobs) job = suspects.NumberJob();
   EXPECT_FALSE(suspects.Note(a, jobs[1]));
   EXPECT_FALSE(suspects.Note(b, jobs[1]));
-  EXPECT_FALSE(suspects.Note(a, jobs[1]));  // another attempt of it
+  EXPECT_FALSE(suspects.Note(a, jobs[1]));
   EXPECT_TRUE(quarantined.empty());
   EXPECT_TRUE(suspects.Note(a, jobs[2]));
   EXPECT_TRUE(suspects.Note(a, jobs[3]));
   EXPECT_EQ(quarantined, (std::vector<const Member*>{a.get()}));
-  // Another process in its place starts with a clean sheet.
   EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), jobs[4]));
   EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), jobs[5]));
   EXPECT_TRUE(suspects.Note(b, jobs[5]));

@@ -13,8 +13,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Of each worker: the device, and how much of it. gpus: that are visible.
-TEST(PlaceWorkers, EachHasAGpuOrAShareOfOneOrWhatWasAsked) {
+TEST(PlaceWorkers, EachHasAGpuAShareOrTheGivenDevice) {
   struct Case {
     int workers;
     const char* device;

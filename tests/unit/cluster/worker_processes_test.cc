@@ -47,7 +47,6 @@ TEST(WorkerProcesses, GiveEachWorkerItsArgumentsAndAHostOfItsOwnOnASharedGpu) {
   std::filesystem::remove_all(folder);
 }
 
-// A program that listens at a port of its own and writes it to a file of its process's number.
 constexpr char kListener[] =
     "import os, socket, sys, time\n"
     "s = socket.create_server(('127.0.0.1', 0))\n"
@@ -56,7 +55,6 @@ constexpr char kListener[] =
     "os.rename(name + '.part', name)\n"
     "time.sleep(60)\n";
 
-// Workers that listen each at a port, and the ports that they have said.
 class ListeningWorkers {
  public:
   ListeningWorkers(int workers, std::chrono::milliseconds silence_limit)
@@ -66,7 +64,7 @@ class ListeningWorkers {
                  .heard = [this] { return Heard(); },
                  .silence_limit = silence_limit}) {}
 
-  // The ports of members, from now on; once it returns, they have been asked for.
+  // Sets the ports of members; by its return the supervisor has asked for them.
   void SetMembers(const std::set<int>& ports) {
     const int64_t asked = asked_;
     {
@@ -79,7 +77,7 @@ class ListeningWorkers {
     EXPECT_GE(asked_, asked + 2);
   }
 
-  // Ports by process, those that ended too, as soon as there are so many.
+  // Ports by process, ended ones too, as soon as there are `least`.
   std::map<int, int> Ports(size_t least) const {
     std::map<int, int> ports;
     for (int i = 0; i < 3000 && ports.size() < least; ++i) {
@@ -106,7 +104,7 @@ class ListeningWorkers {
   std::atomic<int64_t> asked_ = 0;
 
  public:
-  WorkerProcesses workers;  // they end before the folder
+  WorkerProcesses workers;  // ends before the folder
 };
 
 TEST(WorkerProcesses, ReplaceTheOneThatListensAtAPort) {
@@ -131,8 +129,8 @@ TEST(WorkerProcesses, ReplaceTheOneThatListensAtAPort) {
   }
 }
 
-// Stopped, it does not obey SIGTERM either.
-TEST(WorkerProcesses, ReplaceAStoppedOneThatIsNotHeardAgain) {
+// A stopped process does not obey SIGTERM either.
+TEST(WorkerProcesses, ReplaceAStoppedWorkerThatFallsSilent) {
   if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
   ListeningWorkers listening(2, std::chrono::seconds(2));
   const std::map<int, int> before = listening.Ports(2);
@@ -148,8 +146,8 @@ TEST(WorkerProcesses, ReplaceAStoppedOneThatIsNotHeardAgain) {
   EXPECT_EQ(listening.workers.restarts(), 1);
 }
 
-// Whoever else comes and goes: workers that are members, or that have not been one yet.
-TEST(WorkerProcesses, ReplaceNoOtherThatIsNotHeard) {
+// Other workers may come and go: members, and workers that have not yet been one.
+TEST(WorkerProcesses, ReplaceNoOtherSilentWorker) {
   if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
   ListeningWorkers listening(3, std::chrono::milliseconds(600));
   std::vector<int> ports;
@@ -157,13 +155,13 @@ TEST(WorkerProcesses, ReplaceNoOtherThatIsNotHeard) {
   ASSERT_EQ(ports.size(), 3u);
   listening.SetMembers({ports[0], ports[1]});
   listening.SetMembers({ports[0]});
-  listening.SetMembers({ports[0], ports[1]});  // it registered anew
+  listening.SetMembers({ports[0], ports[1]});
   std::this_thread::sleep_for(std::chrono::seconds(2));
   EXPECT_EQ(listening.workers.restarts(), 0);
   listening.SetMembers({ports[0]});
   EXPECT_EQ(listening.Ports(4).size(), 4u);
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  EXPECT_EQ(listening.workers.restarts(), 1) << "the one that never was a member is let be";
+  EXPECT_EQ(listening.workers.restarts(), 1) << "the worker that never was a member stays";
 }
 
 }  // namespace

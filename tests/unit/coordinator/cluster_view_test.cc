@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(ClusterView, WhatAFailedJobSaidIsForThoseWhoSeeAllJobs) {
+TEST(ClusterView, HidesErrorsOfOtherCallersJobs) {
   Membership membership(std::chrono::minutes(1),
                         {.joined = [](const Member&) {},
                          .left = [](const Member&) {},

@@ -31,10 +31,10 @@ TEST(WarmUp, IsTriedAgainWhileItsRingCannotBeFormed) {
   EXPECT_TRUE(rig.Until([&] { return Logged(rig, "job ended: job=warm-up-2"); }));
   EXPECT_FALSE(passed);
   EXPECT_NE(warm_up.Why(), "");
-  EXPECT_TRUE(rig.jobs().Ended().empty()) << "it is in no list of jobs";
+  EXPECT_TRUE(rig.jobs().Ended().empty()) << "no list of jobs has it";
 }
 
-TEST(WarmUp, WaitsUntilAsManyWorkersAsAreNeededAreThere) {
+TEST(WarmUp, WaitsForItsWorkers) {
   JobRig rig;
   rig.Leave(0);
   server::WarmUp warm_up(rig.services(), 2, [] { FAIL() << "one worker is not enough"; });
@@ -45,8 +45,8 @@ TEST(WarmUp, WaitsUntilAsManyWorkersAsAreNeededAreThere) {
   warm_up.Stop();
 }
 
-// The fake workers' rows are wrong where a row sees more than itself.
-TEST(WarmUp, FailsWhereARowIsWrong) {
+// The fake workers' rows are wrong if a row sees more than itself.
+TEST(WarmUp, FailsOnAWrongRow) {
   JobRig rig;
   std::atomic<bool> passed = false;
   server::WarmUp warm_up(rig.services(), 2, [&] { passed = true; });

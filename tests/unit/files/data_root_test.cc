@@ -41,14 +41,14 @@ class DataRootTest : public ::testing::Test {
   testing::TestFolder folder_;
 };
 
-TEST_F(DataRootTest, WhoeverSeesItReadsItsMark) {
+TEST_F(DataRootTest, EachReaderOfTheFolderReadsItsMark) {
   {
     const auto root = DataRoot::Open(folder_.path());
     ASSERT_TRUE(root.ok()) << root.status();
     EXPECT_EQ(ReadMark(folder_.path(), (*root)->mark_file()), (*root)->mark());
     EXPECT_EQ(ReadMark("/tmp", (*root)->mark_file()), "");
     EXPECT_EQ(ReadMark(folder_.path(), "../" + (*root)->mark_file()), "");
-    const auto other = DataRoot::Open(folder_.path());  // of another service
+    const auto other = DataRoot::Open(folder_.path());  // another service's
     EXPECT_NE((*root)->mark(), (*other)->mark());
   }
   EXPECT_TRUE(Names().empty());
@@ -86,8 +86,8 @@ TEST_F(DataRootTest, AnotherFolderInItsPlaceIsNotIt) {
   EXPECT_EQ(wire::ReasonOf((*root)->Reach().status()), "DATA_ROOT_GONE");
 }
 
-// As where jobs overlap all day, beside one that takes all day.
-TEST_F(DataRootTest, TheListIsOfWhatIsWrittenWhateverCameBefore) {
+// Jobs overlap all day, beside one long job.
+TEST_F(DataRootTest, TheListHoldsUnfinishedOutputsAlone) {
   const auto root = DataRoot::Open(folder_.path());
   const std::string mark = folder_ / (*root)->mark_file();
   const std::string longest = *(*root)->NameUnfinished("in/longest.npy");
@@ -104,7 +104,6 @@ TEST_F(DataRootTest, TheListIsOfWhatIsWrittenWhateverCameBefore) {
   }
 }
 
-// As a process that is killed leaves them.
 void DieWithOutputs(const std::string& folder) {
   const pid_t child = fork();
   if (child == 0) {
@@ -121,7 +120,7 @@ void DieWithOutputs(const std::string& folder) {
   ASSERT_EQ(status, 0);
 }
 
-TEST_F(DataRootTest, WhatADeadCoordinatorLeftIsRemoved) {
+TEST_F(DataRootTest, OutputsOfADeadCoordinatorAreRemoved) {
   std::filesystem::create_directory(folder_ / "in");
   std::ofstream(folder_ / "in/kept") << "a caller's";
   DieWithOutputs(folder_.path());
@@ -130,7 +129,7 @@ TEST_F(DataRootTest, WhatADeadCoordinatorLeftIsRemoved) {
   EXPECT_THAT(Names(), ::testing::ElementsAre("kept"));
 }
 
-TEST_F(DataRootTest, WhatALivingCoordinatorWritesStays) {
+TEST_F(DataRootTest, OutputsOfALivingCoordinatorStay) {
   const auto living = DataRoot::Open(folder_.path());
   const auto reached = (*living)->Reach();
   auto output =
@@ -140,7 +139,7 @@ TEST_F(DataRootTest, WhatALivingCoordinatorWritesStays) {
   EXPECT_TRUE(output->Commit().ok());
 }
 
-// As others that start do: looks at each mark once, with a lock of it for a moment.
+// Looks at each mark once, like another service that starts, and locks it for a moment.
 void LookAtMarks(const std::string& folder, const std::stop_token& over) {
   std::set<std::string> seen;
   while (!over.stop_requested()) {
@@ -165,15 +164,14 @@ TEST_F(DataRootTest, AMarkIsLockedThoughOthersLookAtIt) {
   }
 }
 
-// Root's own rights are left aside.
-class AsNobody {
+class Unprivileged {
  public:
-  AsNobody() : was_(geteuid()) {
+  Unprivileged() : was_(geteuid()) {
     if (was_ == 0) {
       EXPECT_EQ(seteuid(65534), 0);
     }
   }
-  ~AsNobody() { EXPECT_EQ(seteuid(was_), 0); }
+  ~Unprivileged() { EXPECT_EQ(seteuid(was_), 0); }
 
  private:
   const uid_t was_;
@@ -188,17 +186,17 @@ TEST_F(DataRootTest, AnOutputThatCannotBeRemovedIsRemovedLater) {
   std::unique_ptr<DataRoot> root;
   std::optional<OutputFile> output;
   const auto start = [&] {
-    const AsNobody nobody;
+    const Unprivileged unprivileged;
     root = *DataRoot::Open(folder_.path());
   };
   const auto end = [&] {
-    const AsNobody nobody;
+    const Unprivileged unprivileged;
     output.reset();
     root.reset();
   };
   start();
   {
-    const AsNobody nobody;
+    const Unprivileged unprivileged;
     const Descriptor reached = *root->Reach();
     output.emplace(
         *OutputFile::Create(*root, reached.number(), {.path = "in/out.npy", .data_bytes = 10}));
@@ -215,7 +213,6 @@ TEST_F(DataRootTest, AnOutputThatCannotBeRemovedIsRemovedLater) {
   EXPECT_THAT(Names(), ::testing::IsEmpty());
 }
 
-// What a mark lists is removed only where the name is that of an unfinished output.
 TEST_F(DataRootTest, AMarkRemovesNoFilesOfCallers) {
   std::ofstream(folder_ / "precious") << "a caller's";
   std::ofstream(folder_ / ".hilbert-ring-0123.root") << "word\nprecious\n../precious\n";

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <semaphore>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "server/files/data_root.h"
@@ -29,49 +28,48 @@ class MarkWatchTest : public ::testing::Test {
     ASSERT_TRUE(root.ok()) << root.status();
     root_ = *std::move(root);
   }
-  // Whoever is told of a change.
-  void Tell(MarkWatch& watch) {
-    watch.SetOnChange([this] { told_.release(); });
+  void CountChanges(MarkWatch& watch) {
+    watch.SetOnChange([this] { changes_.release(); });
   }
-  bool AwaitTold() { return told_.try_acquire_for(kLimit); }
+  bool AwaitChange() { return changes_.try_acquire_for(kLimit); }
 
   const testing::TestFolder folder_;
   std::unique_ptr<DataRoot> root_;
-  std::counting_semaphore<> told_{0};
+  std::counting_semaphore<> changes_{0};
 };
 
-TEST_F(MarkWatchTest, AMarkThatIsNamedIsLookedForAtOnce) {
+TEST_F(MarkWatchTest, ANamedMarkIsLookedForAtOnce) {
   MarkWatch watch(folder_ / "root", hours(1));
-  Tell(watch);
+  CountChanges(watch);
   EXPECT_EQ(watch.mark(), "");
   watch.Look(root_->mark_file());
-  ASSERT_TRUE(AwaitTold());
+  ASSERT_TRUE(AwaitChange());
   EXPECT_EQ(watch.mark(), root_->mark());
 }
 
 TEST_F(MarkWatchTest, AFolderThatGoesAndComesBackIsSeen) {
   MarkWatch watch(folder_ / "root", milliseconds(1));
-  Tell(watch);
+  CountChanges(watch);
   watch.Look(root_->mark_file());
-  ASSERT_TRUE(AwaitTold());
+  ASSERT_TRUE(AwaitChange());
   std::filesystem::rename(folder_ / "root", folder_ / "moved");
-  ASSERT_TRUE(AwaitTold());
+  ASSERT_TRUE(AwaitChange());
   EXPECT_EQ(watch.mark(), "");
   std::filesystem::rename(folder_ / "moved", folder_ / "root");
-  ASSERT_TRUE(AwaitTold());
+  ASSERT_TRUE(AwaitChange());
   EXPECT_EQ(watch.mark(), root_->mark());
 }
 
-TEST_F(MarkWatchTest, WhatIsAsItWasIsNotToldAgain) {
+TEST_F(MarkWatchTest, AnUnchangedMarkIsReportedOnce) {
   MarkWatch watch(folder_ / "root", milliseconds(1));
-  Tell(watch);
+  CountChanges(watch);
   watch.Look(root_->mark_file());
-  ASSERT_TRUE(AwaitTold());
-  EXPECT_FALSE(told_.try_acquire_for(milliseconds(50))) << "fifty looks found the same";
+  ASSERT_TRUE(AwaitChange());
+  EXPECT_FALSE(changes_.try_acquire_for(milliseconds(50))) << "fifty looks found the same";
 }
 
 TEST_F(MarkWatchTest, NoMarkIsSeenWhileALookGetsNoAnswer) {
-  // Threads from here on see what is mounted.
+  // Threads that start later see the mount.
   if (const auto probe = testing::HungFolder::Mount(folder_ / "root"); !probe.ok()) {
     GTEST_SKIP() << probe.status();
   }

@@ -23,7 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// By openat2 and, where a system has no such call, step by step.
+// By openat2, and step by step for a system without that call.
 class OpenBeneathTest : public ::testing::TestWithParam<Descent> {
  protected:
   OpenBeneathTest() {
@@ -79,14 +79,14 @@ TEST_P(OpenBeneathTest, NoLinkIsFollowed) {
   EXPECT_EQ(ReasonOf("in/deep/alias"), "FILE_PATH");
 }
 
-TEST_P(OpenBeneathTest, WhatIsNoFileIsNotOpened) {
+TEST_P(OpenBeneathTest, OnlyAFileIsOpened) {
   ASSERT_EQ(mkfifo((folder_ / "root/fifo").c_str(), 0600), 0);
   const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   (folder_ / "root/socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
   ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   EXPECT_EQ(ReasonOf("in"), "FILE_PATH");
-  EXPECT_EQ(ReasonOf("fifo"), "FILE_PATH");  // and does not wait for whoever writes
+  EXPECT_EQ(ReasonOf("fifo"), "FILE_PATH");  // the open does not wait for a writer
   EXPECT_EQ(ReasonOf("fifo", O_WRONLY), "FILE_PATH");
   EXPECT_EQ(ReasonOf("socket"), "FILE_PATH");
   EXPECT_EQ(ReasonOf("none"), "FILE_NOT_FOUND");

@@ -73,12 +73,7 @@ TEST_F(OutputFileTest, ItHasItsNameWhenItIsWhole) {
   EXPECT_THAT(Names(), ElementsAre("out.npy"));
 }
 
-TEST_F(OutputFileTest, OneThatIsGivenUpIsGone) {
-  { ASSERT_TRUE(Create().ok()); }
-  EXPECT_THAT(Names(), IsEmpty());
-}
-
-TEST_F(OutputFileTest, WhoHasAnOlderOneOpenWritesIntoNothing) {
+TEST_F(OutputFileTest, AWriterOfAnOlderOutputDoesNotReachTheNewOne) {
   std::string path;
   Descriptor late;
   {
@@ -94,7 +89,7 @@ TEST_F(OutputFileTest, WhoHasAnOlderOneOpenWritesIntoNothing) {
   EXPECT_EQ(Text("in/out.npy").substr(0, 4), "head");
 }
 
-TEST_F(OutputFileTest, OneThatSomebodyTouchedGetsNoName) {
+TEST_F(OutputFileTest, AChangedOutputGetsNoName) {
   auto cut = Create("in/a");
   ASSERT_EQ(truncate((folder_ / cut->unfinished()).c_str(), 50), 0);
   EXPECT_EQ(wire::ReasonOf(cut->Commit()), "FILE_CHANGED");
@@ -109,7 +104,7 @@ TEST_F(OutputFileTest, OneThatSomebodyTouchedGetsNoName) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "in/b"));
 }
 
-TEST_F(OutputFileTest, WhatItReplacesLeavesItItsPermissions) {
+TEST_F(OutputFileTest, ItTakesThePermissionsOfTheReplacedFile) {
   const mode_t mask = umask(022);
   for (const auto& [before, while_written, after] :
        {std::tuple(0600, 0600, 0600), std::tuple(0664, 0644, 0664), std::tuple(-1, 0644, 0644)}) {
@@ -128,7 +123,7 @@ TEST_F(OutputFileTest, WhatItReplacesLeavesItItsPermissions) {
   umask(mask);
 }
 
-TEST_F(OutputFileTest, WhatAnotherUserAloneMayReadIsNotReplaced) {
+TEST_F(OutputFileTest, AnotherUsersPrivateFileIsNotReplaced) {
   if (geteuid() != 0) GTEST_SKIP() << "root alone can be another user";
   constexpr uid_t kAlice = 1234, kService = 5678;
   ASSERT_EQ(chmod((folder_ / "in").c_str(), 0777), 0);
@@ -143,7 +138,7 @@ TEST_F(OutputFileTest, WhatAnotherUserAloneMayReadIsNotReplaced) {
     ASSERT_EQ(seteuid(0), 0);
     EXPECT_EQ(status.ok() ? "" : wire::ReasonOf(status), reason) << status;
   }
-  auto output = Create();  // by root, which gives it back to its owner
+  auto output = Create();  // root's output returns to its owner
   ASSERT_TRUE(output.ok() && output->Commit().ok());
   struct stat found = {};
   ASSERT_EQ(stat(path.c_str(), &found), 0);
@@ -151,7 +146,7 @@ TEST_F(OutputFileTest, WhatAnotherUserAloneMayReadIsNotReplaced) {
   EXPECT_EQ(ModeOf(path), 0600);
 }
 
-TEST_F(OutputFileTest, WhatIsNoFileIsNotReplaced) {
+TEST_F(OutputFileTest, OnlyAFileIsReplaced) {
   std::filesystem::create_directory(folder_ / "in/folder");
   std::filesystem::create_symlink("elsewhere", folder_ / "in/link");
   ASSERT_EQ(mkfifo((folder_ / "in/fifo").c_str(), 0600), 0);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <fstream>
 #include <numeric>
 #include <random>
@@ -22,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kOffset = 13;
 
-// A file of rows behind a header, of which each byte says which it is.
+// A file of rows behind a header; each byte depends on its position.
 class RowTransferTest : public ::testing::Test {
  protected:
   FileRows Make(int64_t rows, int64_t row_bytes) {
@@ -57,8 +56,7 @@ std::vector<RowPiece> Scattered(int64_t rows, int64_t of, uint64_t seed) {
 }
 
 TEST_F(RowTransferTest, RowsComeToTheirPlacesWhateverTheirOrder) {
-  // Small rows, of which many lie in a gap; rows of which each is a gap too many; one that a call
-  // does not hold.
+  // Small rows, many in a gap; rows larger than a gap; a row larger than a call.
   for (const auto& [rows, row_bytes] :
        {std::pair<int64_t, int64_t>(5000, 24), {300, 5000}, {3, int64_t{9} << 20}}) {
     const FileRows file = Make(rows, row_bytes);

@@ -17,7 +17,6 @@ TEST(ClientPace, AClientMayPauseForTheIdleTimeout) {
   const ClientPace pace(kLimits, "sent");
   const Clock::time_point now(seconds(100));
   EXPECT_EQ(pace.Due(now, 0), now + seconds(10));
-  // And for the time that a message of its own takes.
   EXPECT_EQ(pace.Due(now, 5000), now + seconds(15));
   const absl::Status late = pace.Late(seconds(10));
   EXPECT_TRUE(absl::IsDeadlineExceeded(late));
@@ -44,7 +43,7 @@ TEST(ClientPace, AClientThatKeepsUpIsNeverLate) {
   EXPECT_EQ(pace.Due(now, 0), now + seconds(10));
 }
 
-TEST(ClientPace, OneThatCatchesUpMayPauseAgain) {
+TEST(ClientPace, AClientThatCatchesUpMayPauseAgain) {
   ClientPace pace(kLimits, "sent");
   const Clock::time_point now(seconds(100));
   pace.Moved(seconds(9), 0);
@@ -53,7 +52,6 @@ TEST(ClientPace, OneThatCatchesUpMayPauseAgain) {
   EXPECT_EQ(pace.Due(now, 0), now + seconds(4));
   pace.Moved(seconds(0), 1'000'000);
   EXPECT_EQ(pace.Due(now, 0), now + seconds(10));
-  // What it was early by is not saved: it would be a way to be slow later.
   pace.Moved(seconds(3), 0);
   EXPECT_EQ(pace.Due(now, 0), now + seconds(7));
 }

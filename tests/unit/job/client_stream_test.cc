@@ -1,5 +1,4 @@
-// A stream between a real client and server of one process: what the client does not read, the
-// transport does not take.
+// The transport takes a message only when the client reads.
 #include "server/job/client_stream.h"
 
 #include <algorithm>
@@ -75,7 +74,6 @@ class ClientStreamTest : public ::testing::Test {
     return std::async(std::launch::async,
                       [this, position, &stop] { return stream_->Write(Position(position), stop); });
   }
-  // Time passes up to the end of the wait that is `limit` long.
   template <typename Result>
   Result Passing(std::future<Result> result, Clock::duration limit) {
     EXPECT_TRUE(time_.RunUntil(
@@ -97,21 +95,19 @@ class ClientStreamTest : public ::testing::Test {
   bool ended_ = false;
 };
 
-TEST_F(ClientStreamTest, AWriteIsDueFromWhenItWasHanded) {
+TEST_F(ClientStreamTest, AWriteIsDueFromItsStart) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
-  // Three writers at once; each message is read 2.5 s after the one before was.
   std::vector<std::future<absl::Status>> writes;
   writes.reserve(3);
   for (int i = 0; i < 3; ++i) writes.push_back(WriteAside(i, stream_->stop()));
-  const auto handed = [&] {
+  const auto sent_off = [&] {
     return std::count_if(writes.begin(), writes.end(), [](const auto& write) {
       return write.wait_for(seconds(0)) == std::future_status::ready;
     });
   };
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(testing::Eventually([&] { return handed() == i + 1; }));
+    ASSERT_TRUE(testing::Eventually([&] { return sent_off() == i + 1; }));
     time_.Advance(milliseconds(2500));
-    // Those that want to write have looked at the time, and wait on.
     if (i < 2) {
       ASSERT_TRUE(time_.AwaitWait(milliseconds(1), seconds(4)));
     }
@@ -121,20 +117,20 @@ TEST_F(ClientStreamTest, AWriteIsDueFromWhenItWasHanded) {
   EXPECT_TRUE(stream_->stop().why().ok()) << stream_->stop().why();
 }
 
-TEST_F(ClientStreamTest, MessagesThatLeaveWithTheNextOneDo) {
+TEST_F(ClientStreamTest, MessagesMayLeaveWithTheNextOne) {
   Open({.idle = seconds(4), .bytes_per_second = 0}, Through::kSocket);
   using SendMode = ClientStream::SendMode;
-  // Nothing is read meanwhile: the transport has taken the ones before all the same.
+  // The transport takes them although the client reads nothing.
   for (int i = 1; i <= 3; ++i) {
     EXPECT_TRUE(stream_->Write(Position(i), stream_->stop(), SendMode::kWithNext).ok());
   }
   auto output = std::make_unique<std::string>("rows");
   v1::OutputChunk chunk;
   chunk.set_rows(1);
-  const auto handed =
+  const auto sent_off =
       stream_->Write(chunk, *output, nullptr, kAnyPatience, stream_->stop(), SendMode::kWithNext);
-  EXPECT_TRUE(handed.ok() && *handed) << handed.status();
-  *output = "gone";  // it was copied
+  EXPECT_TRUE(sent_off.ok() && *sent_off) << sent_off.status();
+  *output = "gone";
   output.reset();
   ended_ = true;
   stream_->End(v1::Report());
@@ -152,9 +148,9 @@ TEST_F(ClientStreamTest, OutputsThatLeaveWithTheReportAreInItsMessageWhileTheyAr
   chunk.set_rows(1);
   const std::string most(64 << 10, 'a');
   for (const std::string& rows : {std::string("rows"), most}) {
-    const auto handed = stream_->Write(chunk, rows, nullptr, kAnyPatience, stream_->stop(),
-                                       ClientStream::SendMode::kWithReport);
-    EXPECT_TRUE(handed.ok() && *handed) << handed.status();
+    const auto sent_off = stream_->Write(chunk, rows, nullptr, kAnyPatience, stream_->stop(),
+                                         ClientStream::SendMode::kWithReport);
+    EXPECT_TRUE(sent_off.ok() && *sent_off) << sent_off.status();
   }
   v1::AttendResponse response;
   ASSERT_TRUE(client_->Read(&response));
@@ -168,7 +164,7 @@ TEST_F(ClientStreamTest, OutputsThatLeaveWithTheReportAreInItsMessageWhileTheyAr
   EXPECT_EQ(response.outputs(0).rows(), 1);
 }
 
-TEST_F(ClientStreamTest, WhatFollowsIsAwaitedThoughNothingHasComeAndReadOnWhereMoreIsWanted) {
+TEST_F(ClientStreamTest, InputThatFollowsIsAwaitedAndReadOn) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
   v1::AttendRequest request;
   request.mutable_chunk()->set_payload(std::string(1000, 'a'));
@@ -188,7 +184,7 @@ TEST_F(ClientStreamTest, WhatFollowsIsAwaitedThoughNothingHasComeAndReadOnWhereM
   EXPECT_TRUE(writes.get());
 }
 
-TEST_F(ClientStreamTest, AwaitsWhatIsOnItsWay) {
+TEST_F(ClientStreamTest, AwaitsRowsOnTheirWay) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
   EXPECT_FALSE(stream_->AwaitArrived(1, server::JobClient::Input::kMayFollow))
       << "nothing has come, and nothing may come";
@@ -236,7 +232,6 @@ TEST_F(ClientStreamTest, AStopWakesEveryWriterAndLeavesTheStreamToTheNextAttempt
   ASSERT_TRUE(time_.AwaitWait(seconds(300)));
   attempt.Request(absl::AbortedError("a worker was lost"));
   for (auto& write : writes) EXPECT_TRUE(absl::IsAborted(write.get()));
-  // What was handed over comes, what was not does not.
   JobStop next;
   auto write = WriteAside(3, next);
   EXPECT_EQ(ReadPosition(), 1);
@@ -244,27 +239,27 @@ TEST_F(ClientStreamTest, AStopWakesEveryWriterAndLeavesTheStreamToTheNextAttempt
   EXPECT_TRUE(write.get().ok());
 }
 
-TEST_F(ClientStreamTest, PatienceEndsAndOffersAreLeftOutWhileTheClientDoesNotRead) {
+TEST_F(ClientStreamTest, WhileTheClientDoesNotReadPatienceEndsAndOffersAreDropped) {
   Open({.idle = seconds(300), .bytes_per_second = 0});
   stream_->Offer(Position(1));
   stream_->Offer(Position(2));
   const std::string payload = "rows";
-  const auto handed =
+  const auto sent_off =
       Passing(std::async(std::launch::async,
                          [&] {
                            return stream_->Write(v1::OutputChunk(), payload, nullptr,
                                                  milliseconds(20), stream_->stop());
                          }),
               milliseconds(20));
-  ASSERT_TRUE(handed.ok());
-  EXPECT_FALSE(*handed);
+  ASSERT_TRUE(sent_off.ok());
+  EXPECT_FALSE(*sent_off);
   EXPECT_EQ(ReadPosition(), 1);
   auto write = WriteAside(3, stream_->stop());
   EXPECT_EQ(ReadPosition(), 3);
   EXPECT_TRUE(write.get().ok());
 }
 
-TEST_F(ClientStreamTest, WhatWasHandedOverIsInUseUntilItIsTaken) {
+TEST_F(ClientStreamTest, AMessageIsInUseUntilTheTransportTakesIt) {
   Open({.idle = seconds(300), .bytes_per_second = 0});
   ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
   auto taken = std::async(std::launch::async, [&] { return stream_->AwaitTaken(stream_->stop()); });
@@ -273,7 +268,7 @@ TEST_F(ClientStreamTest, WhatWasHandedOverIsInUseUntilItIsTaken) {
   EXPECT_TRUE(taken.get().ok());
 }
 
-TEST_F(ClientStreamTest, TheReportWaitsForWhatWasWrittenBefore) {
+TEST_F(ClientStreamTest, TheReportWaitsForEarlierMessages) {
   Open({.idle = seconds(300), .bytes_per_second = 0});
   stream_->Offer(Position(1));
   ended_ = true;

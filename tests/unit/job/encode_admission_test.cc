@@ -1,11 +1,10 @@
-// Workers with products of bfloat16 and workers without them, which take its numbers in float32:
-// which of them gets an encoder's job, by the memory of rows and of weights.
+// Workers with products of bfloat16 hold its numbers in two bytes, others in four: the memory of
+// rows and weights decides which of them gets an encoder's job.
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "engine/model/files/encoder_folder.h"
 #include "gmock/gmock.h"
@@ -28,7 +27,6 @@ std::string Models() {
   return std::filesystem::path(testing::LoadEncoderCase(kModel)->folder).parent_path().string();
 }
 
-// That opens the job and says nothing more.
 class OpeningClient : public JobClient {
  public:
   explicit OpeningClient(v1::Open open) : open_(std::move(open)) {}
@@ -80,7 +78,6 @@ class EncodeAdmission : public ::testing::Test {
     return sizes->front();
   }
 
-  // Of the job's memory too little for numbers of four bytes, enough for those of two.
   int64_t Between() {
     const JobSize size = SizeOnOne();
     return size.bytes + size.widened_bytes / 2;
@@ -98,7 +95,6 @@ class EncodeAdmission : public ::testing::Test {
     return beat;
   }
 
-  // What becomes of the job where one worker is up.
   absl::Status Try(bool bfloat16_products, int64_t limit) {
     testing::JobRigOptions options;
     options.workers = 1;
@@ -126,7 +122,7 @@ class EncodeAdmission : public ::testing::Test {
   v1::EncodeSpec spec_;
 };
 
-TEST_F(EncodeAdmission, WhatFitsOneKindOfWorkerIsRefusedByTheOther) {
+TEST_F(EncodeAdmission, AJobMayFitOneKindOfWorkerOnly) {
   EXPECT_GT(SizeOnOne().widened_bytes, 0);
   EXPECT_TRUE(Try(true, Between()).ok()) << Try(true, Between());
   const absl::Status refused = Try(false, Between());
@@ -153,7 +149,6 @@ TEST_F(EncodeAdmission, AJobIsPlacedOnAWorkerThatHoldsIt) {
   EXPECT_EQ(grant->members[0]->address, "narrow");
 }
 
-// Weights are counted apart from rows.
 TEST_F(EncodeAdmission, WeightsAreCountedAsTheWorkerHoldsThem) {
   const auto model = models_.Open(kModel, "");
   ASSERT_TRUE(model.ok()) << model.status();

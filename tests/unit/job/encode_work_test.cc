@@ -74,7 +74,6 @@ TEST_F(EncodeWorkTest, SumsOfSeveralWorkersMakeARowOfEachSlide) {
   int64_t rows = 0;
   EXPECT_TRUE(Send(*work, &rows).ok());
   EXPECT_EQ(rows, slides);
-  // The sums, those of a state once more as they are put together, and the means of both.
   const auto dim = static_cast<int64_t>(golden_.class_out.size()) / slides;
   EXPECT_EQ(work->result_bytes(), slides * dim * (8 + 8 + 4 + 4));
 }
@@ -86,7 +85,7 @@ TEST_F(EncodeWorkTest, WorkersMayReadLargeWeightsFromASlowDisk) {
   EXPECT_EQ(LoadTimeout(wide), std::chrono::seconds(64));
 }
 
-TEST_F(EncodeWorkTest, SumsThatDoNotComeAreAWorkersFault) {
+TEST_F(EncodeWorkTest, MissingSumsAreAWorkersFault) {
   const auto work = Make();
   EXPECT_TRUE(work->TakePooled(0, Sums(*work, 0, 1, 1)).ok());
   EXPECT_TRUE(absl::IsInternal(Send(*work))) << Send(*work);
@@ -101,7 +100,7 @@ TEST_F(EncodeWorkTest, AnotherExecutionBeginsAnew) {
   EXPECT_TRUE(Send(*work).ok());
 }
 
-TEST_F(EncodeWorkTest, RowsAreNotPooledWhereNoneAreWanted) {
+TEST_F(EncodeWorkTest, RowsAreNotPooledUnlessWanted) {
   spec_.set_pooling(v1::POOLING_NONE);
   const auto work = Make();
   EXPECT_TRUE(absl::IsInternal(work->TakePooled(0, v1::PooledSums())));
@@ -130,14 +129,13 @@ TEST_F(EncodeWorkTest, AWorkerNeedsTheVersionAndRoomForIt) {
   EXPECT_EQ(wire::ReasonOf(work->NobodyCan()), wire::reason::kModelNotOnWorkers.name);
 }
 
-TEST_F(EncodeWorkTest, ResultsThatTakeTooMuchHereAreRefused) {
+TEST_F(EncodeWorkTest, ResultsThatExceedTheMemoryAreRefused) {
   const auto work = MakeEncodeWork(spec_, models_, {.max_result_bytes = 100});
   EXPECT_TRUE(absl::IsOutOfRange(work.status())) << work.status();
   EXPECT_THAT(std::string(work.status().message()), HasSubstr("--total-order-memory-limit"));
 }
 
-// All layers, and all that lies around the attention.
-TEST_F(EncodeWorkTest, ThePlanIsOfTheWholePass) {
+TEST_F(EncodeWorkTest, ThePlanCoversTheWholePass) {
   const auto work = Make();
   const auto one = work->MakePlanner(nullptr)(1);
   const auto three = work->MakePlanner(nullptr)(3);
@@ -148,7 +146,6 @@ TEST_F(EncodeWorkTest, ThePlanIsOfTheWholePass) {
     EXPECT_LT(cost.resident_bytes(), one->costs.workers[0].resident_bytes());
   }
   EXPECT_DOUBLE_EQ(flops, three->costs.flops);
-  // Attention over several workers looks at the same keys.
   EXPECT_NEAR(three->costs.flops, one->costs.flops, 1e-6 * one->costs.flops);
   const auto layer = MakePlan(work->spec(), 3);
   ASSERT_TRUE(layer.ok());

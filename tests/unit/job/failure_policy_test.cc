@@ -15,7 +15,7 @@ using Worker = std::shared_ptr<const Member>;
 using Then = Verdict::Then;
 using BackOff = Verdict::BackOff;
 
-// Workers a to e: "a>b" is a's report of b, "a" of a peer that it does not name.
+// Workers a to e: "a>b" is a's report of b, "a" of an unknown peer.
 class FailurePolicyTest : public ::testing::Test {
  protected:
   const Worker& Named(char name) const { return workers_.at(name - 'a'); }
@@ -33,7 +33,7 @@ class FailurePolicyTest : public ::testing::Test {
     return failure;
   }
 
-  // "fail", "all", or the worker that the job does without, with "!" where it backs off at once.
+  // "fail", "all", or the excluded worker ("!": it backs off at once)
   std::string After(const Failure& failure, const std::vector<Failure>& earlier = {},
                     bool fits = true) const {
     const Verdict verdict = Decide(failure, earlier, [&](const Worker&) { return fits; });
@@ -54,11 +54,12 @@ class FailurePolicyTest : public ::testing::Test {
   const std::array<Worker, 5> workers_ = {Make("a"), Make("b"), Make("c"), Make("d"), Make("e")};
 };
 
-TEST_F(FailurePolicyTest, AWorkersOwnFailureLeavesItOutAtOnce) {
+TEST_F(FailurePolicyTest, AWorkersOwnFailureExcludesItAtOnce) {
   for (const FailureKind kind : {FailureKind::kWorker, FailureKind::kStall}) {
     EXPECT_EQ(After(Of(kind, 'a', lost_)), "a!");
     EXPECT_EQ(After(Of(kind, 'a', broken_)), "a!");
-    EXPECT_EQ(After(Of(kind, 'a', broken_), {}, false), "fail") << "nobody else can take the job";
+    EXPECT_EQ(After(Of(kind, 'a', broken_), {}, false), "fail")
+        << "no other worker can take the job";
     EXPECT_EQ(After(Of(kind, 'a', lost_), {}, false), "a!") << "it may come back";
   }
 }
@@ -87,16 +88,16 @@ TEST_F(FailurePolicyTest, AJobIsTriedOnceMoreWithWorkersThatReportEachOther) {
   EXPECT_EQ(After(Cut({"a"}, true)), "a");
 }
 
-TEST_F(FailurePolicyTest, TheWorkerThatIsReportedMostIsLeftOut) {
+TEST_F(FailurePolicyTest, TheWorkerThatIsReportedMostIsExcluded) {
   EXPECT_EQ(After(Cut({"b>a", "c>b"}), {Cut({"a>b", "c>b"})}), "b");
   EXPECT_EQ(After(Cut({"a>c"}), {Cut({"a>b"})}), "a") << "it loses one peer after the other";
   EXPECT_EQ(After(Cut({"a"}), {Cut({"a"})}), "a");
 }
 
-TEST_F(FailurePolicyTest, ReportsWithoutAPatternLeaveNobodyOut) {
+TEST_F(FailurePolicyTest, ReportsWithoutAPatternExcludeNoWorker) {
   EXPECT_EQ(After(Cut({"b"}), {Cut({"a"})}), "all");
   EXPECT_EQ(After(Cut({"a>b"}), {Cut({"c>d"})}), "all");
-  EXPECT_EQ(After(Cut({}), {Cut({"a>b"})}), "all") << "those who reported have left";
+  EXPECT_EQ(After(Cut({}), {Cut({"a>b"})}), "all") << "the reporters have left";
 }
 
 TEST(FailureOf, AWorkersReasonIsOneOfOursOrNone) {
@@ -112,7 +113,7 @@ TEST(FailureOf, AWorkersReasonIsOneOfOursOrNone) {
   EXPECT_EQ(wire::ReasonOf(failure), wire::reason::kWorkerBusy.name);
 }
 
-TEST(MayRetry, TellsWorkersFailuresFromJobs) {
+TEST(MayRetry, SeparatesWorkersFailuresFromJobs) {
   for (const wire::Reason* reason : {&wire::reason::kWorkerLost, &wire::reason::kWorkerDataLoss}) {
     EXPECT_TRUE(MayRetry(wire::ErrorOf(*reason, "")));
   }

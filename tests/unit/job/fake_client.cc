@@ -11,7 +11,6 @@
 namespace hilbert_ring::testing {
 namespace {
 
-// Every number of a job differs from the others.
 std::vector<float> Numbers(const JobSpec& spec, float step) {
   std::vector<float> numbers(spec.tokens * spec.heads * spec.head_dim);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = 1 + step * static_cast<float>(i);

@@ -1,5 +1,5 @@
-// A client in this process: sends a job's rows, sends them again where it is asked to, and puts the
-// outputs together. It reads when it may:
+// A client in this process sends a job's rows, sends them again on request, and collects the
+// outputs. It reads when it may:
 //
 //   FakeClient client(stub, spec, {.reads = 1});   // Admitted, and nothing more
 //   client.SendAll();
@@ -28,34 +28,34 @@ struct FakeClientOptions {
   int attempt = 0;
   bool can_resend = true;
   int reads = std::numeric_limits<int>::max();  // messages, before Read
-  bool input_follows = false;                   // it says so
-  bool one_answer = false;                      // it takes a report without Admitted
+  bool input_follows = false;
+  bool one_answer = false;
 };
 
 class FakeClient {
  public:
-  // Opens the job. Of float32, with values as wide as keys.
+  // Opens the job, of float32, with values as wide as keys.
   FakeClient(v1::AttentionService::Stub& stub, const JobSpec& spec, FakeClientOptions options = {});
-  ~FakeClient();  // cancels a call that has not ended
+  ~FakeClient();
 
   void Send(v1::Tensor tensor, int64_t first_row, int64_t rows);
-  void SendAll();  // Q, K, then V, in two chunks each, one where it follows; by a thread of its own
+  void SendAll();  // Q, K and V in two chunks each, or one if `input_follows`; by its own thread
   void CloseWrites();
-  void Read();  // all that comes
+  void Read();
   void Cancel() { context_.TryCancel(); }
 
   bool ended() const;
-  absl::Status Await();  // the end; the call's status
+  absl::Status Await();  // the end; returns the call's status
 
-  // Once it has ended:
+  // After the end:
   v1::Report report() const;
   int resends() const;
-  int64_t WrongRows() const;            // of OUT that are missing, or are not the rows of V
-  int64_t RepeatedRows() const;         // that came twice
-  std::optional<int> admitted() const;  // on so many workers
+  int64_t WrongRows() const;            // missing rows of OUT, and rows that differ from V's
+  int64_t RepeatedRows() const;         // rows that came twice
+  std::optional<int> admitted() const;  // workers
 
-  int64_t rows() const;  // of OUT that are here
-  int messages() const;  // that came
+  int64_t rows() const;  // received rows of OUT
+  int messages() const;
 
  private:
   void Receive();
@@ -70,7 +70,7 @@ class FakeClient {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
-  int reads_;  // messages that it may still read
+  int reads_;
   bool ended_ = false;
   absl::Status status_;
   v1::Report report_;

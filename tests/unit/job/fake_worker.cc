@@ -41,7 +41,6 @@ void Place(const v1::ShardRows& rows, const HostShard& shard) {
   }
 }
 
-// Float32, of one width.
 void Compute(const HostShard& shard, float error) {
   const int64_t count = shard.rows() * shard.layout().RowBytes(TensorKind::kV) / sizeof(float);
   const auto* const v = reinterpret_cast<const float*>(shard.Row(TensorKind::kV, 0));

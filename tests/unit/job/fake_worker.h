@@ -1,13 +1,13 @@
-// A worker in this process, behind a channel like that of a real one. It says what a right worker
-// says and copies rows of V to OUT, which is attention where each row sees itself alone. A test
-// makes it do something else at a moment of its choice, once:
+// A worker in this process behind a channel. Like a correct worker it copies rows of V to OUT:
+// attention of rows that each see themselves alone. A test makes it act differently once, at a
+// moment:
 //
 //   FakeWorker worker("127.0.0.1:1");
 //   worker.At(Moment::kRowsDone, Break());      // its connection breaks when it has all rows
 //   Hold hold;
-//   worker.At(Moment::kReady, hold.action());   // it says nothing more
+//   worker.At(Moment::kReady, hold.action());   // it sends nothing more
 //   hold.AwaitHeld();
-//   hold.Release();                             // it goes on; or Release(status), it ends so
+//   hold.Release();                             // it continues; Release(status) ends it
 #pragma once
 
 #include <atomic>
@@ -26,16 +26,15 @@
 
 namespace hilbert_ring::testing {
 
-// Of a run at a worker, in their order.
 enum class Moment {
-  kOpened,    // before it is ready
-  kReady,     // it has said so
+  kOpened,
+  kReady,     // it has sent `ready`
   kFed,       // the first rows, or word of them, have come
-  kRowsDone,  // all have
+  kRowsDone,  // all rows have come
   kHalfOut,   // half of its outputs have left
-  kAllOut,    // all of them have
-  kComputed,  // it has said that it has computed
-  kFigures,   // it has said all
+  kAllOut,    // all outputs have left
+  kComputed,  // it has sent `computed`
+  kFigures,   // it has sent its figures
 };
 
 class FakeWorker : public v1::WorkerService::Service {
@@ -46,7 +45,7 @@ class FakeWorker : public v1::WorkerService::Service {
     grpc::ServerContext& context;
     const v1::RunOpen& open;
   };
-  // A status ends the run; nothing lets it go on.
+  // A status ends the run; without one it continues.
   using Action = std::function<std::optional<grpc::Status>(const Here& here)>;
 
   explicit FakeWorker(std::string address);
@@ -55,27 +54,22 @@ class FakeWorker : public v1::WorkerService::Service {
   const std::string& address() const { return address_; }
   std::shared_ptr<grpc::Channel> Channel();
 
-  // The next run that comes to this moment does so there; or each run that does.
+  // Acts once, at the next run that reaches the moment; AtEach at every run.
   void At(Moment moment, Action action);
   void AtEach(Moment moment, Action action);
 
-  // A run whose rows are there when it is opened is answered in one message, without the moments
-  // from kReady to kAllOut but kRowsDone.
+  // A run opened with its rows is answered in one message; of the moments from kReady to kAllOut it
+  // reaches kRowsDone alone.
   void AnswerWhole() { whole_ = true; }
-  // Offered memory is turned down.
   void TurnMemoryDown() { turns_down_ = true; }
-  // Each number of the outputs is this much greater than it should be.
   void set_error(float error) { error_ = error; }
-  // What half of forming the next ring ends with.
   void set_ring_status(grpc::Status status);
-  // What the first half of forming each ring ends with.
   void AtEachRing(std::function<grpc::Status(const v1::PrepareRingRequest& request)> action);
-  // What it does in the first half of forming the next ring.
   void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
 
   int runs() const { return runs_; }
-  int64_t arrived() const { return arrived_; }  // rows, as it was told last
-  int rings() const { return rings_; }          // whose second half it was asked for
+  int64_t arrived() const { return arrived_; }  // rows of the last `arrived`
+  int rings() const { return rings_; }          // calls of ConnectRing
   std::vector<v1::RunOpen> opens() const;
 
   grpc::Status PrepareRing(grpc::ServerContext* context, const v1::PrepareRingRequest* request,
@@ -103,7 +97,7 @@ class FakeWorker : public v1::WorkerService::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// A run that waits for the test at a moment, or until its call is cancelled.
+// A run that waits at a moment until the test releases it or its call is cancelled.
 class Hold {
  public:
   FakeWorker::Action action();
@@ -111,7 +105,7 @@ class Hold {
   bool AwaitHeld();
   bool held() const;
   void Release(std::optional<grpc::Status> end = std::nullopt);
-  bool cancelled() const;  // by the coordinator, while it was held
+  bool cancelled() const;
 
  private:
   struct State {
@@ -123,14 +117,11 @@ class Hold {
     bool held = false, released = false, cancelled = false;
     std::optional<grpc::Status> end;
   };
-  const std::shared_ptr<State> state_ = std::make_shared<State>();  // the run's too
+  const std::shared_ptr<State> state_ = std::make_shared<State>();  // shared with the run
 };
 
-// As the transport says that a connection broke.
 FakeWorker::Action Break();
-// As a worker itself says what is wrong.
 FakeWorker::Action Say(const absl::Status& status, const std::string& reason);
-// One message more.
 FakeWorker::Action Write(std::function<void(v1::RunResponse&)> fill);
 
 }  // namespace hilbert_ring::testing

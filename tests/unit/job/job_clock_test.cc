@@ -1,7 +1,4 @@
-// What ends a job because of time: its own limits, its client's pace, workers that do not move.
-#include <atomic>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "gmock/gmock.h"
@@ -21,10 +18,9 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr milliseconds kSeen{200};  // between two that are told of how far workers are
+constexpr milliseconds kSeen{200};  // between two reports of progress to the job list
 constexpr milliseconds kLook{250};  // how often a run looks for workers that do not move
 
-// Until rows of the rig's only job have come.
 bool AwaitRows(JobRig& rig) {
   return Eventually([&] {
     const auto jobs = rig.jobs().List("caller");
@@ -46,29 +42,28 @@ FakeWorker::Action Both(FakeWorker::Action first, FakeWorker::Action second) {
   };
 }
 
-// Two workers that say nothing more once they have said what they wait for.
 class Stall : public ::testing::Test {
  protected:
   void Begin(int64_t step_of_0, int64_t step_of_1) {
     const int64_t steps[] = {step_of_0, step_of_1};
-    Hold says[2];
+    Hold steps_hold[2];
     for (const int i : {0, 1}) {
-      rig_.worker(i).At(Moment::kRowsDone,
-                        Both(says[i].action(), Both(Progress(0.25, steps[i]), holds_[i].action())));
+      rig_.worker(i).At(
+          Moment::kRowsDone,
+          Both(steps_hold[i].action(), Both(Progress(0.25, steps[i]), holds_[i].action())));
     }
     client_ = rig_.Open();
     client_->SendAll();
     ASSERT_TRUE(rig_.AwaitPhase(JobPhase::kComputing));
-    // One after the other, so far apart that what each says is seen: the mean of both.
     for (const int i : {0, 1}) {
-      says[i].Release();
+      steps_hold[i].Release();
       ASSERT_TRUE(Eventually(
           [&] { return rig_.jobs().List("caller").front().fraction() == (i + 1) * 0.125; }));
       rig_.time().Advance(kSeen);
     }
     ASSERT_TRUE(rig_.time().AwaitWait(kLook));
   }
-  void ExpectEnd(int culprit, const std::string& how, bool left_out) {
+  void ExpectEnd(int culprit, const std::string& how, bool excluded) {
     ASSERT_TRUE(rig_.Await(*client_).ok());
     EXPECT_EQ(client_->report().retries(), 1);
     EXPECT_THAT(rig_.lines(),
@@ -76,15 +71,15 @@ class Stall : public ::testing::Test {
                                HasSubstr(rig_.worker(culprit).address() + " was lost"),
                                HasSubstr("made progress for 20000 ms"), HasSubstr(how))));
     for (const int i : {0, 1}) {
-      const std::string rests = rig_.worker(i).address() + " gets no jobs for";
-      const auto said = Contains(HasSubstr(rests));
-      if (left_out && i == culprit) {
-        EXPECT_THAT(rig_.lines(), said);
+      const std::string backs_off = rig_.worker(i).address() + " gets no jobs for";
+      const auto logged = Contains(HasSubstr(backs_off));
+      if (excluded && i == culprit) {
+        EXPECT_THAT(rig_.lines(), logged);
       } else {
-        EXPECT_THAT(rig_.lines(), Not(said));
+        EXPECT_THAT(rig_.lines(), Not(logged));
       }
     }
-    EXPECT_EQ(client_->report().workers_size(), left_out ? 1 : 2);
+    EXPECT_EQ(client_->report().workers_size(), excluded ? 1 : 2);
     EXPECT_EQ(client_->WrongRows(), 0);
   }
 
@@ -93,13 +88,13 @@ class Stall : public ::testing::Test {
   std::unique_ptr<FakeClient> client_;
 };
 
-TEST_F(Stall, TheWorkerThatWaitsForNobodyIsTheCulprit) {
+TEST_F(Stall, TheWorkerThatWaitsForNoPeerIsTheCulprit) {
   Begin(0, 1);
   rig_.time().Advance(seconds(20));
   ExpectEnd(0, "waits for no peer", true);
 }
 
-TEST_F(Stall, WhereAllWaitTheOneInTheEarliestStepIsLost) {
+TEST_F(Stall, IfAllWaitTheWorkerInTheEarliestStepIsLost) {
   Begin(3, 2);
   rig_.time().Advance(seconds(20));
   ExpectEnd(1, "waits in exchange step 2", false);
@@ -110,7 +105,7 @@ TEST_F(Stall, AWorkerThatMovesExcusesTheOthers) {
   rig_.worker(1).At(Moment::kHalfOut, later.action());
   Begin(0, 0);
   rig_.time().Advance(seconds(15));
-  holds_[1].Release();  // it has rows that are final
+  holds_[1].Release();  // it has final rows
   ASSERT_TRUE(later.AwaitHeld());
   ASSERT_TRUE(Eventually([&] { return client_->rows() == 16; }));
   rig_.time().Advance(seconds(15));
@@ -122,7 +117,7 @@ TEST_F(Stall, AWorkerThatMovesExcusesTheOthers) {
   EXPECT_EQ(client_->report().retries(), 0);
 }
 
-TEST_F(Stall, OneThatHasDoneItsPartIsNoCulprit) {
+TEST_F(Stall, AWorkerThatHasDoneItsPartIsNoCulprit) {
   Hold later;
   rig_.worker(1).At(Moment::kComputed, later.action());
   Begin(2, 0);
@@ -133,11 +128,11 @@ TEST_F(Stall, OneThatHasDoneItsPartIsNoCulprit) {
   ExpectEnd(0, "waits in exchange step 2", false);
 }
 
-TEST(JobClock, AWorkerThatIsNotReadyInTimeIsLeftOut) {
+TEST(JobClock, AWorkerThatIsNotReadyInTimeIsExcluded) {
   for (const int64_t tokens : {int64_t{64}, kManyTokens}) {
     JobRig rig;
     Hold hold;
-    // The run asks for the ranks in turn: whether the other has been heard decides nothing.
+    // The run asks both ranks in sequence: which one has answered decides nothing.
     rig.worker(0).At(Moment::kOpened, hold.action());
     auto client = rig.Send(JobRig::Spec(tokens));
     ASSERT_TRUE(hold.AwaitHeld());
@@ -153,7 +148,7 @@ TEST(JobClock, AWorkerThatIsNotReadyInTimeIsLeftOut) {
   }
 }
 
-TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
+TEST(JobClock, AJobComputesUpToTheJobTimeout) {
   JobRig rig({.settings = {.job_timeout = minutes(10)}});
   Hold hold;
   rig.worker(1).At(Moment::kRowsDone, hold.action());
@@ -163,7 +158,7 @@ TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
   ASSERT_TRUE(Eventually([&] { return client->rows() == 32; })) << "the other has done its part";
   ASSERT_TRUE(rig.time().AwaitWait(kLook));
   EXPECT_EQ(rig.worker(1).opens()[0].compute_timeout_ms(), 600'000);
-  // The worker has its own limit, and half a minute to say that it has passed.
+  // The worker has its own limit and half a minute to report it.
   rig.time().Advance(minutes(10) + seconds(30) - milliseconds(1));
   ASSERT_TRUE(rig.time().AwaitWait(kLook));
   EXPECT_FALSE(hold.cancelled());
@@ -175,8 +170,8 @@ TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
   EXPECT_EQ(rig.worker(1).runs(), 1) << "another try would take as long";
 }
 
-// Workers have the limit, too, and count by clocks of their own.
-TEST(JobClock, ThatTheTimeIsOverAWorkerMaySayWhenItIs) {
+// Workers have the limit too, and use clocks of their own.
+TEST(JobClock, AWorkerMayReportTheTimeoutOnlyWhenItIsDue) {
   for (const bool over : {true, false}) {
     JobRig rig({.settings = {.job_timeout = minutes(10)}});
     Hold hold;
@@ -197,7 +192,7 @@ TEST(JobClock, ThatTheTimeIsOverAWorkerMaySayWhenItIs) {
   }
 }
 
-// Its heartbeats go on, and the job's thread waits in a write.
+// The worker's heartbeats continue, and the job's thread waits in a write.
 TEST(JobClock, AWorkerThatTakesNoRowsIsLost) {
   JobRig rig({.local = false, .settings = {.stall_timeout = seconds(20)}});
   Hold hold;
@@ -219,35 +214,6 @@ TEST(JobClock, AWorkerThatTakesNoRowsIsLost) {
                                           HasSubstr("took no rows for 20000 ms"))));
 }
 
-TEST(JobClock, AWorkerThatRepeatsItsProgressHasNotMoved) {
-  JobRig rig({.settings = {.stall_timeout = seconds(20)}});
-  std::atomic<bool> cancelled = false;
-  std::atomic<int> said = 0;
-  rig.worker(0).At(Moment::kRowsDone, [&](const FakeWorker::Here& here) {
-    v1::RunResponse response;
-    response.mutable_progress()->set_fraction(0.25);
-    for (; !here.context.IsCancelled(); ++said) {
-      here.stream.Write(response);
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    cancelled = true;
-    return grpc::Status::CANCELLED;
-  });
-  auto client = rig.Send();
-  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
-  int before = 0;
-  ASSERT_TRUE(Eventually([&] {  // it speaks between any two steps of the time
-    if (said < before + 3 && !cancelled) return false;
-    before = said;
-    rig.time().Advance(seconds(1));
-    return cancelled.load();
-  }));
-  ASSERT_TRUE(rig.Await(*client).ok());
-  EXPECT_EQ(client->report().workers_size(), 1);
-  EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for no peer")));
-}
-
-// Its client reads nothing for longer than workers may stand still, and than they may compute.
 TEST(JobClock, AWorkerWhoseOutputsWaitForTheClientIsNoStall) {
   JobRig rig({.workers = 1,
               .local = false,
@@ -265,8 +231,8 @@ TEST(JobClock, AWorkerWhoseOutputsWaitForTheClientIsNoStall) {
   EXPECT_EQ(client->WrongRows(), 0);
 }
 
-// The reader of its stream waits for the client, with an output in its hand.
-TEST(JobClock, AFailureBehindOutputsIsHeardWhileTheClientDoesNotRead) {
+// The stream's reader waits for the client with an output.
+TEST(JobClock, AFailureBehindOutputsArrivesWhileTheClientDoesNotRead) {
   JobRig rig({.workers = 1, .local = false});
   Hold hold;
   rig.worker(0).At(Moment::kAllOut, hold.action());
@@ -302,12 +268,11 @@ TEST(JobClock, AClientThatSendsTooSlowlyIsSlow) {
   auto client = rig.Open();
   client->Send(v1::TENSOR_Q, 0, 8);
   ASSERT_TRUE(AwaitRows(rig));
-  // A kilobyte after each two minutes: about 119 s behind each time.
+  // The client sends a kilobyte every two minutes, each about 119 s too late.
   for (const seconds left : {seconds(240), seconds(121), seconds(2)}) {
     ASSERT_TRUE(rig.time().AwaitWait(left - seconds(1), left + seconds(1)));
     if (left < minutes(1)) break;
     rig.time().Advance(minutes(2));
-    // The wait for them is about as long at first as the one behind them.
     const double before = rig.jobs().List("caller").front().fraction();
     client->Send(v1::TENSOR_Q, left == minutes(4) ? 8 : 16, 8);
     ASSERT_TRUE(Eventually([&] { return rig.jobs().List("caller").front().fraction() > before; }));
@@ -320,7 +285,7 @@ TEST(JobClock, AClientThatSendsTooSlowlyIsSlow) {
 TEST(JobClock, AClientThatReadsNothingIsIdle) {
   JobRig rig({.workers = 1, .local = false, .settings = {.idle_timeout = minutes(4)}});
   auto client = rig.Send(JobRig::Spec(), {.reads = 1});
-  // All rows are there; half of the outputs are on their way, and the others wait for it.
+  // All rows are there; half of the outputs are on their way, and the others wait.
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
   ASSERT_TRUE(rig.time().AwaitWait(minutes(4)));
   rig.time().Advance(minutes(4));
@@ -340,7 +305,7 @@ TEST(JobClock, AJobInTheQueueWaitsForTheQueueTimeout) {
   ASSERT_TRUE(hold.AwaitHeld());
   auto second = rig.Open(PlainSpec({.tokens = 65536, .heads = 1, .dim = 8}), {.job_id = "second"});
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kQueued));
-  ASSERT_TRUE(rig.time().AwaitWait(milliseconds(100)));  // then it is told its place
+  ASSERT_TRUE(rig.time().AwaitWait(milliseconds(100)));  // then the client gets its place
   rig.time().Advance(minutes(2));
   const absl::Status status = rig.Await(*second);
   EXPECT_EQ(wire::ReasonOf(status), "QUEUE_TIMEOUT") << status;

@@ -7,7 +7,7 @@ namespace {
 
 using enum JobPhase;
 
-TEST(JobCourse, SaysWhereTheJobIs) {
+TEST(JobCourse, ReportsPhaseAndFraction) {
   JobCourse course;
   EXPECT_EQ(course.phase(), kOpen);
   course.SetJob("job", 64);
@@ -26,14 +26,14 @@ TEST(JobCourse, SaysWhereTheJobIs) {
   course.Advance(kComputing, 7);
   EXPECT_EQ(course.fraction(), 1);
   EXPECT_EQ(course.workers(), 3);
-  // Its workers were lost.
+  // The job has lost its workers.
   EXPECT_TRUE(course.Enter(kQueued));
   EXPECT_EQ(course.workers(), 0);
   EXPECT_EQ(course.fraction(), 0);
   EXPECT_EQ(course.tokens(), 64);
 }
 
-TEST(JobCourse, AWayThatThereIsNoneOfIsSaidToBeNone) {
+TEST(JobCourse, RejectsAnUnknownTransition) {
   JobCourse course;
   EXPECT_FALSE(course.Enter(kSending, 1));
   EXPECT_EQ(course.phase(), kSending);

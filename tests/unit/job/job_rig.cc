@@ -1,6 +1,5 @@
 #include "tests/unit/job/job_rig.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +21,7 @@ using std::chrono::seconds;
 constexpr seconds kShortWaits{1};
 const server::CoordinatorSettings kDefaults;
 
-// What a test does not set is beyond what the short waits can reach.
+// Limits that a test does not set exceed all waits that a test lets pass.
 server::CoordinatorSettings SettingsOf(JobRigOptions options) {
   server::CoordinatorSettings settings = std::move(options.settings);
   if (settings.job_workers == kDefaults.job_workers) settings.job_workers = options.workers;
@@ -39,7 +38,6 @@ server::CoordinatorSettings SettingsOf(JobRigOptions options) {
 
 }  // namespace
 
-// A thread for each call.
 class JobRig::Service
     : public v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service> {
  public:
@@ -110,7 +108,7 @@ JobRig::JobRig(const JobRigOptions& options)
                   time_),
       suspects_([this](const Member& member) { membership_.Quarantine(member); }) {
   for (int i = 0; i < options.workers; ++i) {
-    // Where nobody listens: what is said to a worker goes by its stub.
+    // The address has no server.
     const std::string host = options.local ? "127.0.0.1" : "192.0.2.1";
     workers_.push_back(std::make_unique<FakeWorker>(absl::StrCat(host, ":", i + 1)));
   }

@@ -27,7 +27,7 @@
 
 namespace hilbert_ring::testing {
 
-// Of a job whose rows, 3 MiB, are more than come before the workers are ready.
+// The rows of such a job, 3 MiB, exceed what arrives before the workers are ready.
 inline constexpr int64_t kManyTokens = 8192;
 
 struct JobRigOptions {
@@ -35,7 +35,7 @@ struct JobRigOptions {
   bool local = true;  // the workers share memory with the coordinator
   server::CoordinatorSettings settings;
   std::string models = "";  // the coordinator's folder of them
-  // Of each worker's registration: address, version and transport are the rig's.
+  // Each worker's registration; the rig sets address, version and transport.
   v1::Heartbeat beat = {};
 };
 
@@ -44,47 +44,40 @@ class JobRig {
   explicit JobRig(const JobRigOptions& options = {});
   ~JobRig();
 
-  // Of `tokens` rows that each see themselves alone.
   static JobSpec Spec(int64_t tokens = 64);
 
   std::unique_ptr<FakeClient> Open(const JobSpec& spec = Spec(), FakeClientOptions options = {});
-  // The same, of a client that has said all its rows.
   std::unique_ptr<FakeClient> Send(const JobSpec& spec = Spec(), FakeClientOptions options = {});
 
-  // The call's status. Waits of up to a second pass meanwhile: those that belong to a retry. The
-  // limits of the rig's jobs are of hours unless a test sets them.
+  // Returns the call's status. Waits of up to a second pass, those of a retry; other limits are
+  // hours unless a test sets them.
   absl::Status Await(FakeClient& client);
-  bool Until(absl::FunctionRef<bool()> done);  // likewise
+  bool Until(absl::FunctionRef<bool()> done);
 
-  // Until a job is in this phase; no time passes. False after a minute of the machine's time.
+  // No time passes. Returns false after a minute of the machine's time.
   bool AwaitPhase(server::JobPhase phase);
   int jobs_in(server::JobPhase phase) const;
 
-  // The next job that passes on so ("sending -> checking") waits there until Release.
+  // The next job with this transition ("sending -> checking") waits there until Release.
   void HoldAt(const std::string& transition) { log_.HoldAt(transition); }
   bool AwaitHeld();
   void Release() { log_.Release(); }
 
   FakeWorker& worker(int index) { return *workers_[index]; }
-  // Its heartbeats end.
   void Leave(int index);
-  // It has told that it ends what it has, and leaves.
   void Drain(int index);
-  // It comes back, as another member.
   void Join(int index);
-  // It fails, and says so beside its stream.
   void TellFailure(int index, uint64_t run, const absl::Status& status, const std::string& reason);
   void Look() { runs_.Look(time_.Now()); }  // as with each heartbeat
-  v1::ClusterWorker Describe(int index);    // as it is there now
-  int failures(int index) const;            // of the worker, as they are counted
-  bool backs_off(int index) const;          // since its last job failed, however short the time is
+  v1::ClusterWorker Describe(int index);
+  int failures(int index) const;    // of the worker
+  bool backs_off(int index) const;  // since its last job failed, whatever time has passed
 
-  // By the order in which the job came to them, without the first: "validating", "sizing", ...
+  // Phases of the job in order without the first: "validating", "sizing", ...
   std::vector<std::string> Phases(const std::string& job_id = "job") const;
   std::vector<std::string> errors() const { return log_.errors(); }
   std::vector<std::string> lines() const { return log_.lines(); }  // of the log
 
-  // Of jobs that are not this rig's calls.
   server::JobServices services();
 
   ManualTime& time() { return time_; }
@@ -115,7 +108,7 @@ class JobRig {
   std::map<std::string, int> failures_;  // by address; guarded by failures_mutex_
   server::Membership membership_;
   server::Suspects suspects_;
-  std::vector<std::shared_ptr<const server::Member>> members_;  // by worker
+  std::vector<std::shared_ptr<const server::Member>> members_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::AttentionService::Stub> stub_;

@@ -74,7 +74,7 @@ TEST(JobTable, ACallerSeesItsOwnJobs) {
   EXPECT_EQ(jobs[1].workers(), 2);
   EXPECT_EQ(jobs[1].fraction(), 0.75);
   EXPECT_GE(jobs[1].seconds(), 0);
-  EXPECT_TRUE(table.List("somebody").empty());
+  EXPECT_TRUE(table.List("other_caller").empty());
 }
 
 TEST(JobTable, ACallerEndsItsOwnJobs) {

@@ -1,5 +1,3 @@
-// Loss and cancellation where no worker has a run of the job: while its ring forms, and while its
-// rows are checked.
 #include <string>
 
 #include "engine/base/peer_error.h"
@@ -15,13 +13,12 @@ using ::testing::IsEmpty;
 
 constexpr int kRowsToCheck = 64;
 
-// Of rows that see those of both workers.
 JobSpec SpanningSpec() { return PlainSpec({.segment = 64}); }
 
 void ExpectTheNextJobOnBothWorkers(JobRig& rig) {
   auto next = rig.Send(JobRig::Spec(), {.job_id = "next"});
   ASSERT_TRUE(rig.Await(*next).ok());
-  EXPECT_EQ(next->report().workers_size(), 2) << "nobody was blamed";
+  EXPECT_EQ(next->report().workers_size(), 2) << "no worker was blamed";
   EXPECT_EQ(next->WrongRows(), 0);
 }
 
@@ -43,8 +40,7 @@ TEST(FormingRing, ThatLosesAWorkerIsGivenUpAndTheJobEndsOnTheOther) {
   EXPECT_THAT(rig.errors(), IsEmpty());
 }
 
-// Not the one that says so.
-TEST(FormingRing, LeavesOutAPeerThatOthersDoNotReach) {
+TEST(FormingRing, ExcludesAPeerThatOthersDoNotReach) {
   JobRig rig({.workers = 3});
   const absl::Status error = absl::UnavailableError("connecting to rank 1: refused");
   rig.worker(0).AtEachRing([&error](const v1::PrepareRingRequest& request) {
@@ -60,8 +56,8 @@ TEST(FormingRing, LeavesOutAPeerThatOthersDoNotReach) {
   EXPECT_EQ(rig.failures(2), 0);
 }
 
-// It may speak of a peer; but without it the others can go on.
-TEST(FormingRing, LeavesOutWhoAloneFailsItTwice) {
+// The report may be of a peer, but without this worker the others can go on.
+TEST(FormingRing, ExcludesAWorkerThatAloneFailsTwice) {
   for (const absl::Status& error :
        {absl::UnavailableError("a peer is gone"), absl::InternalError("no socket")}) {
     JobRig rig;
@@ -95,7 +91,8 @@ TEST(FormingRing, OfAJobThatIsCancelledIsGivenUp) {
 
 TEST(Check, EndsWhenTheJobIsCancelled) {
   JobRig rig({.settings = {.check_rows = kRowsToCheck}});
-  rig.worker(1).set_error(1);  // which a check finds that goes on: in two jobs, for quarantine
+  // An unstopped check would find it, and two jobs quarantine the worker.
+  rig.worker(1).set_error(1);
   for (const std::string job : {"first", "second"}) {
     rig.HoldAt("sending -> checking");
     auto client = rig.Send(JobRig::Spec(), {.job_id = job});

@@ -1,4 +1,3 @@
-// Whose files a job may name. What becomes of them is tests/service/by_reference_test.cc's.
 #include "server/job/named_files.h"
 
 #include <chrono>
@@ -6,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -38,7 +38,6 @@ class NamedFilesTest : public ::testing::Test {
     root_ = *DataRoot::Open(folder_.path());
   }
 
-  // A job whose files are all in `folder`.
   v1::Open OpenOf(const std::string& folder) const {
     v1::Open open;
     *open.mutable_spec() = wire::EncodeJobSpec(spec_);
@@ -89,7 +88,6 @@ TEST_F(NamedFilesTest, NoCallerReachesTheFilesOfAnother) {
   EXPECT_EQ(ReasonOf({.name = "night/slides"}, ""), "FILE_PATH") << "in the folder of night";
 }
 
-// What the file of an output of the execution begins with.
 std::string HeaderOf(const NamedFiles& files, const std::string& root, v1::Tensor tensor) {
   v1::RunOpen run;
   files.AddTo(run);
@@ -111,7 +109,7 @@ TEST_F(NamedFilesTest, Bfloat16LeavesAsItCameWhateverIsNamedFirst) {
   const auto work = MakeAttentionWork(spec, {});
   v1::Open open = OpenOf("");
   *open.mutable_spec() = wire::EncodeJobSpec(spec);
-  open.mutable_files()->SwapElements(0, 3);  // OUT, K, V, Q
+  open.mutable_files()->SwapElements(0, 3);
   const auto files = NamedFiles::Open(root_.get(), {}, open, *work);
   ASSERT_TRUE(files.ok()) << files.status();
   ASSERT_TRUE((*files)->Prepare(Take).ok());
@@ -141,6 +139,37 @@ TEST_F(NamedFilesTest, ARawOutputIsTheTensor) {
   EXPECT_EQ(reason(), "INVALID_OPEN");
 }
 
+TEST_F(NamedFilesTest, AnInputIsTheTensor) {
+  const std::string whole = testing::FileText(folder_ / "q");
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {whole.substr(0, whole.size() - 1), "rows take"},
+      {"no array", "not a .npy file"},
+      {wire::FormatNpyHeader(wire::NpyType::kFloat32, {{64, 2, 8}}), "(64, 2, 16)"},
+      {wire::FormatNpyHeader(wire::NpyType::kFloat16, {{64, 2, 16}}), "float16"}};
+  for (const auto& [text, message] : wrong) {
+    std::ofstream(folder_ / "q", std::ios::binary) << text;
+    const auto files = NamedFiles::Open(root_.get(), {}, OpenOf(""), *work_);
+    EXPECT_EQ(wire::ReasonOf(files.status()), "FILE_MISSHAPEN");
+    EXPECT_THAT(std::string(files.status().message()), HasSubstr(message));
+  }
+}
+
+TEST_F(NamedFilesTest, EachTensorHasItsPath) {
+  v1::Open missing = OpenOf("");
+  missing.mutable_files()->DeleteSubrange(0, 1);
+  v1::Open twice = OpenOf("");
+  v1::TensorFile lse = twice.files(3);
+  lse.set_tensor(v1::TENSOR_LSE);
+  *twice.add_files() = lse;
+  twice.set_want_lse(true);
+  for (const auto& [open, message] :
+       {std::pair(missing, "Q is missing"), std::pair(twice, "two outputs are out")}) {
+    const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
+    EXPECT_EQ(wire::ReasonOf(files.status()), "INVALID_OPEN");
+    EXPECT_THAT(std::string(files.status().message()), HasSubstr(message));
+  }
+}
+
 TEST_F(NamedFilesTest, AnOutputIsNoInput) {
   v1::Open open = OpenOf("");
   std::filesystem::create_hard_link(folder_ / "k", folder_ / "out");
@@ -148,7 +177,7 @@ TEST_F(NamedFilesTest, AnOutputIsNoInput) {
   EXPECT_THAT(std::string(files.status().message()), HasSubstr("the output out is the input k"));
 }
 
-TEST_F(NamedFilesTest, AnInputThatWasWrittenInPlaceSaysSo) {
+TEST_F(NamedFilesTest, AnInputThatChangedInPlaceIsReported) {
   const v1::Open open = OpenOf("");
   const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
   ASSERT_TRUE(files.ok()) << files.status();

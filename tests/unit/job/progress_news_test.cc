@@ -18,21 +18,21 @@ struct Replies {
   int64_t step = 0, layer = 0, file_bytes = 0;
 };
 
-v1::RunProgress Progress(const Replies& said) {
+v1::RunProgress Progress(const Replies& replies) {
   v1::RunProgress progress;
-  progress.set_fraction(said.fraction);
-  progress.set_waiting_step(said.step);
-  progress.set_layer(said.layer);
-  progress.set_file_bytes(said.file_bytes);
+  progress.set_fraction(replies.fraction);
+  progress.set_waiting_step(replies.step);
+  progress.set_layer(replies.layer);
+  progress.set_file_bytes(replies.file_bytes);
   return progress;
 }
 
 ProgressNews OfMessages() { return ProgressNews(std::nullopt); }
 
-TEST(ProgressNews, WhoComputesMovesWhenItComesFurther) {
+TEST(ProgressNews, AComputingWorkerMovesWhenItComesFurther) {
   ProgressNews news = OfMessages();
-  const auto moves = [&](const Replies& said) {
-    return news.Moves(Progress(said), Does::kComputes, kBegun);
+  const auto moves = [&](const Replies& replies) {
+    return news.Moves(Progress(replies), Does::kComputes, kBegun);
   };
   EXPECT_TRUE(moves({.fraction = 0.5}));
   EXPECT_FALSE(moves({.fraction = 0.5}));
@@ -47,14 +47,13 @@ TEST(ProgressNews, WhoComputesMovesWhenItComesFurther) {
   EXPECT_EQ(news.furthest().layer(), 2);
 }
 
-TEST(ProgressNews, WhoHasComputedDoesNotMoveByWords) {
+TEST(ProgressNews, AWorkerThatHasComputedDoesNotMoveByProgress) {
   ProgressNews news = OfMessages();
   EXPECT_FALSE(news.Moves(Progress({.fraction = 0.5, .step = 3, .layer = 1, .file_bytes = 7}),
                           Does::kHandsOver, kBegun));
 }
 
-// It can say no more while the disk takes what is written.
-TEST(ProgressNews, WhoHasFilesMayRepeatItselfForAsLongAsADiskTakes) {
+TEST(ProgressNews, AWorkerWithFilesMayRepeatProgressForTheDisksTime) {
   for (const Does does : {Does::kReads, Does::kHandsOver}) {
     ProgressNews news(60'000'000'000);  // 100 minutes at 10 MB/s
     news.Begin(kBegun);
@@ -72,7 +71,7 @@ TEST(ProgressNews, WhoHasFilesMayRepeatItselfForAsLongAsADiskTakes) {
   }
 }
 
-TEST(ProgressNews, OfFilesWordsOfComputeCountWhileItComputes) {
+TEST(ProgressNews, ProgressOfComputeCountsWhileItComputes) {
   ProgressNews news(0);
   news.Begin(kBegun);
   const Clock::time_point later = kBegun + minutes(11);

@@ -1,5 +1,3 @@
-// Workers that stop before they have done their part, or whose numbers are wrong: the job ends on
-// the others or with an error, and the client gets nothing twice.
 #include <chrono>
 
 #include "gmock/gmock.h"
@@ -15,7 +13,6 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// It says that it has computed, and its figures, as one that is right.
 FakeWorker::Action EndWell() {
   return [](const FakeWorker::Here& here) {
     v1::RunResponse response;
@@ -27,7 +24,7 @@ FakeWorker::Action EndWell() {
   };
 }
 
-TEST(RogueWorkers, OneThatEndsWithoutItsOutputsIsNamed) {
+TEST(RogueWorkers, AWorkerThatEndsWithoutItsOutputsIsNamed) {
   for (const bool local : {true, false}) {
     JobRig rig({.local = local});
     rig.worker(1).AtEach(Moment::kHalfOut, EndWell());
@@ -43,7 +40,7 @@ TEST(RogueWorkers, OneThatEndsWithoutItsOutputsIsNamed) {
   }
 }
 
-TEST(RogueWorkers, RowsThatAreCorruptOnTheirWayAreNotPassedOn) {
+TEST(RogueWorkers, CorruptRowsAreNotForwarded) {
   JobRig rig({.local = false});
   rig.worker(0).AtEach(Moment::kRowsDone, Write([](v1::RunResponse& response) {
                          v1::OutputChunk& chunk = *response.mutable_output();
@@ -71,11 +68,11 @@ TEST(RogueWorkers, AStreamThatEndsWellWithoutFiguresIsALostWorker) {
   EXPECT_THAT(rig.lines(), Contains(HasSubstr("its stream ended without figures")));
 }
 
-TEST(RogueWorkers, OneThatEndsWellBeforeItHasItsRowsIsALostWorker) {
+TEST(RogueWorkers, AWorkerThatEndsBeforeItHasItsRowsIsLost) {
   JobRig rig({.local = false});
   rig.worker(0).At(Moment::kReady, EndWell());
   auto client = rig.Send(JobRig::Spec(kManyTokens));
-  // The coordinator waits so long for why a stream takes no rows.
+  // The coordinator waits up to 5 s for the reason why a stream takes no rows.
   ASSERT_TRUE(rig.time().RunUntil([&] { return client->ended(); }, std::chrono::seconds(5)));
   const absl::Status status = rig.Await(*client);
   ASSERT_TRUE(status.ok()) << status;
@@ -83,7 +80,7 @@ TEST(RogueWorkers, OneThatEndsWellBeforeItHasItsRowsIsALostWorker) {
   EXPECT_EQ(client->report().workers_size(), 1);
   EXPECT_EQ(client->WrongRows(), 0);
   EXPECT_EQ(rig.failures(0), 1);
-  // Rows may still go where nobody takes them.
+  // The transport may still take rows that the worker does not read.
   EXPECT_THAT(rig.Describe(0).reason(), AnyOf(HasSubstr("its stream ended while rows were sent"),
                                               HasSubstr("ended without all rows")));
 }
@@ -105,7 +102,6 @@ TEST(RogueWorkers, WrongNumbersAreFoundAndNamed) {
     EXPECT_EQ(rig.Phases()[rig.Phases().size() - 2], "checking");
     EXPECT_EQ(rig.worker(1).runs(), 2) << "it is the client's to try again";
   }
-  // The second job with wrong rows: it gets no more.
   auto third = rig.Send(JobRig::Spec(), {.job_id = "third"});
   EXPECT_EQ(wire::ReasonOf(rig.Await(*third)), "ROW_MISMATCH");
   EXPECT_EQ(rig.Describe(1).state(), v1::ClusterWorker::STATE_QUARANTINED);

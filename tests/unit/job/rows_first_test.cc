@@ -1,4 +1,3 @@
-// Small jobs whose rows are in the shard before their worker hears of them.
 #include <chrono>
 #include <memory>
 #include <tuple>
@@ -15,10 +14,10 @@ using server::JobPhase;
 const FakeClientOptions kFollows{.input_follows = true};
 const FakeClientOptions kOneAnswer{.input_follows = true, .one_answer = true};
 
-// By the machine's own time the service waits so long for rows that follow, and for an answer.
+// Waits of the service for rows that follow and for an answer, by the machine's own time.
 constexpr std::chrono::milliseconds kRowsFollowWithin{100}, kAnswersWithin{20};
 
-// A job of one worker that had ended by then; other programs may take the machine from several.
+// Other programs may delay several tries.
 struct Ran {
   std::unique_ptr<JobRig> rig;
   std::unique_ptr<FakeClient> client;
@@ -40,7 +39,7 @@ Ran RunWithin(std::chrono::milliseconds limit, const FakeClientOptions& options,
   return {};
 }
 
-TEST(RowsFirst, TheWorkerIsToldOnce) {
+TEST(RowsFirst, TheWorkerGetsOneMessage) {
   const Ran ran = RunWithin(kRowsFollowWithin, kFollows, &FakeWorker::AnswerWhole);
   ASSERT_FALSE(HasFailure());
   JobRig& rig = *ran.rig;
@@ -54,10 +53,11 @@ TEST(RowsFirst, TheWorkerIsToldOnce) {
   EXPECT_EQ(rig.Phases(),
             (std::vector<std::string>{"sizing", "queued", "ring", "starting", "receiving",
                                       "computing", "sending", "checking", "done"}));
-  EXPECT_EQ(rig.services().memory.threads.count(), 0) << "nobody hears the worker but the job";
+  EXPECT_EQ(rig.services().memory.threads.count(), 0)
+      << "only the job's thread listens to the worker";
 }
 
-TEST(RowsFirst, NotOnSeveralWorkersNorOnOthersHostsNorOfManyRows) {
+TEST(RowsFirst, OnlySmallJobsOfOneLocalWorker) {
   for (const JobRigOptions& options :
        {JobRigOptions{.workers = 2}, JobRigOptions{.workers = 1, .local = false}}) {
     JobRig rig(options);
@@ -72,7 +72,7 @@ TEST(RowsFirst, NotOnSeveralWorkersNorOnOthersHostsNorOfManyRows) {
   EXPECT_FALSE(rig.worker(0).opens().at(0).rows_there());
 }
 
-TEST(RowsFirst, AClientThatDoesNotSendWhatItSaidWouldFollowIsAdmittedAllTheSame) {
+TEST(RowsFirst, AClientWithoutItsAnnouncedInputIsAdmitted) {
   JobRig rig({.workers = 1});
   auto client = rig.Open(JobRig::Spec(), kFollows);
   ASSERT_TRUE(Eventually([&] { return client->admitted().has_value(); }));
@@ -90,7 +90,7 @@ TEST(RowsFirst, MemoryThatTheWorkerTurnsDownIsSentByMessages) {
   EXPECT_EQ(ran.client->RepeatedRows(), 0);
 }
 
-TEST(RowsFirst, OneMessageMayBeAllThatTheClientIsTold) {
+TEST(RowsFirst, OneMessageMayBeTheWholeAnswer) {
   const Ran ran = RunWithin(kAnswersWithin, kOneAnswer, &FakeWorker::AnswerWhole);
   ASSERT_FALSE(HasFailure());
   EXPECT_EQ(ran.client->messages(), 1);
@@ -100,7 +100,7 @@ TEST(RowsFirst, OneMessageMayBeAllThatTheClientIsTold) {
   EXPECT_EQ(ran.client->RepeatedRows(), 0);
 }
 
-TEST(RowsFirst, WhoIsNotAnsweredAtOnceIsAdmittedBeforeTheReport) {
+TEST(RowsFirst, AClientThatWaitsForAnAnswerIsAdmittedFirst) {
   JobRig rig({.workers = 1});
   rig.worker(0).AnswerWhole();
   Hold hold;
@@ -113,7 +113,7 @@ TEST(RowsFirst, WhoIsNotAnsweredAtOnceIsAdmittedBeforeTheReport) {
   EXPECT_EQ(client->WrongRows(), 0);
 }
 
-TEST(RowsFirst, WhatIsMoreThanOneMessageBeginsWithAdmitted) {
+TEST(RowsFirst, AnAnswerOfSeveralMessagesBeginsWithAdmitted) {
   JobRig rig({.workers = 1});
   rig.worker(0).AnswerWhole();
   auto client = rig.Send(JobRig::Spec(1024), kOneAnswer);  // outputs of 128 KiB
@@ -122,7 +122,7 @@ TEST(RowsFirst, WhatIsMoreThanOneMessageBeginsWithAdmitted) {
   EXPECT_EQ(client->WrongRows(), 0);
 }
 
-// A client counts what fails then as an attempt.
+// A client counts such a failure as an attempt.
 TEST(RowsFirst, AJobThatFailsAtItsWorkerWasAdmitted) {
   server::CoordinatorSettings settings;
   settings.max_retries = 0;
@@ -133,7 +133,7 @@ TEST(RowsFirst, AJobThatFailsAtItsWorkerWasAdmitted) {
   EXPECT_EQ(client->admitted(), 1);
 }
 
-// Where the worker fails, and whether the client takes one answer.
+// The moment of the failure, and whether the client takes a single answer.
 class RowsFirstLoses : public ::testing::TestWithParam<std::tuple<Moment, bool>> {};
 
 TEST_P(RowsFirstLoses, TheJobIsTriedAgainWithTheRowsThatAreHere) {
@@ -181,7 +181,7 @@ TEST(RowsFirst, AWorkerThatStallsIsLost) {
   auto client = rig.Send(JobRig::Spec(), kFollows);
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
   ASSERT_TRUE(hold.AwaitHeld());
-  // By its time, which begins with the wait for what is computed.
+  // The stall timeout begins with the wait for results.
   ASSERT_TRUE(Eventually([&] {
     rig.time().Advance(std::chrono::seconds(20));
     return client->ended();

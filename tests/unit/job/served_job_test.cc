@@ -1,4 +1,3 @@
-// The course of whole jobs: phases, rings, queue, parking, and the ways a job ends.
 #include "server/job/served_job.h"
 
 #include <algorithm>
@@ -47,7 +46,7 @@ TEST_P(ServedJobOn, AJobPassesEachPhaseOnce) {
   EXPECT_TRUE(rig.jobs().List("caller").empty());
 }
 
-TEST_P(ServedJobOn, MemoryThatAWorkerTurnsDownIsSentByMessages) {
+TEST_P(ServedJobOn, MemoryThatAWorkerRefusesIsSentByMessages) {
   JobRig rig({.local = GetParam().local});
   rig.worker(1).TurnMemoryDown();
   auto client = rig.Send(JobRig::Spec(GetParam().tokens));
@@ -95,7 +94,7 @@ TEST(ServedJob, ARingThatCannotBeFormedIsALostWorker) {
   auto client = rig.Send(PlainSpec({.segment = 64}));
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);
-  EXPECT_EQ(client->report().workers_size(), 1) << "the one that was not reached is left out";
+  EXPECT_EQ(client->report().workers_size(), 1) << "the unreachable one is excluded";
   EXPECT_EQ(client->WrongRows(), 0);
   const auto phases = rig.Phases();
   EXPECT_THAT(std::vector(phases.begin(), phases.begin() + 5),
@@ -124,13 +123,13 @@ TEST(ServedJob, ANewerAttemptEndsTheOlderOne) {
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
 }
 
-TEST(ServedJob, AJobWaitsForItsTurnAndIsToldSo) {
+TEST(ServedJob, AJobWaitsForItsTurn) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
   auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
   ASSERT_TRUE(hold.AwaitHeld());
-  // So long that it is no job for an express lane.
+  // The job is too long for an express lane.
   JobSpec spec = PlainSpec({.tokens = 65536, .heads = 1, .dim = 8});
   auto second = rig.Open(spec, {.job_id = "second"});
   ASSERT_TRUE(Eventually([&] { return rig.jobs_in(JobPhase::kQueued) == 1; }));
@@ -142,7 +141,7 @@ TEST(ServedJob, AJobWaitsForItsTurnAndIsToldSo) {
   EXPECT_THAT(rig.Phases("second"), ElementsAreArray(WholeCourse()));
 }
 
-TEST(ServedJob, AJobThatLostAllItsWorkersIsParkedUntilOthersCome) {
+TEST(ServedJob, AJobThatLostAllItsWorkersWaitsForOthers) {
   JobRig rig;
   Hold holds[2];
   for (int i : {0, 1}) rig.worker(i).At(Moment::kRowsDone, holds[i].action());
@@ -163,7 +162,7 @@ TEST(ServedJob, AJobThatLostAllItsWorkersIsParkedUntilOthersCome) {
   EXPECT_EQ(client->resends(), 0) << "the rows are here";
 }
 
-TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
+TEST(ServedJob, AJobWaitsForWorkersForTheRecoveryTimeout) {
   JobRig rig({.workers = 1, .settings = {.recovery_timeout = std::chrono::minutes(3)}});
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
@@ -181,7 +180,6 @@ TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
   EXPECT_EQ(rig.Phases().back(), "failed");
 }
 
-// The caller's cancel ends a job wherever it is, and its workers with it.
 struct CancelAt {
   Moment moment;
   int64_t tokens;
@@ -204,7 +202,7 @@ TEST_P(CancelledAt, TheJobEndsAndItsWorkersAreFree) {
   EXPECT_THAT(rig.errors(), IsEmpty());
   auto next = rig.Send();
   EXPECT_TRUE(rig.Await(*next).ok());
-  EXPECT_EQ(next->report().workers_size(), 2) << "nobody was blamed";
+  EXPECT_EQ(next->report().workers_size(), 2) << "no worker was blamed";
 }
 
 INSTANTIATE_TEST_SUITE_P(Moments, CancelledAt,
@@ -217,24 +215,24 @@ INSTANTIATE_TEST_SUITE_P(Moments, CancelledAt,
                                            CancelAt{Moment::kFigures, 64, "Ending"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(ServedJob, ACancelEndsAJobThatWaitsOrIsParked) {
-  for (const bool parked : {false, true}) {
+TEST(ServedJob, ACancelEndsAJobThatWaits) {
+  for (const bool lost_workers : {false, true}) {
     JobRig rig({.workers = 1});
     Hold hold;
     rig.worker(0).At(Moment::kRowsDone, hold.action());
     auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
     ASSERT_TRUE(hold.AwaitHeld());
     std::unique_ptr<FakeClient> second;
-    if (parked) {
+    if (lost_workers) {
       rig.Leave(0);
     } else {
       second = rig.Open(PlainSpec({.tokens = 65536, .heads = 1, .dim = 8}), {.job_id = "second"});
     }
-    const JobPhase phase = parked ? JobPhase::kWaitingForWorkers : JobPhase::kQueued;
-    const std::string job = parked ? "first" : "second";
+    const JobPhase phase = lost_workers ? JobPhase::kWaitingForWorkers : JobPhase::kQueued;
+    const std::string job = lost_workers ? "first" : "second";
     ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(phase) == 1; }));
     ASSERT_TRUE(rig.jobs().Cancel("caller", job, "the test").ok());
-    EXPECT_EQ(wire::ReasonOf((parked ? first : second)->Await()), "CANCELLED_BY_CALLER");
+    EXPECT_EQ(wire::ReasonOf((lost_workers ? first : second)->Await()), "CANCELLED_BY_CALLER");
     EXPECT_EQ(rig.Phases(job).back(), "failed");
   }
 }
@@ -249,7 +247,6 @@ TEST(ServedJob, AClientThatGoesAwayEndsItsJob) {
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
   EXPECT_TRUE(Eventually([&] { return rig.jobs().List("caller").empty(); }));
   EXPECT_EQ(rig.Phases().back(), "failed");
-  // The line of its end is written when the job is in no list any more.
   EXPECT_TRUE(Eventually([&] {
     const auto lines = rig.lines();
     return std::ranges::any_of(lines, [](const std::string& line) {
@@ -258,7 +255,7 @@ TEST(ServedJob, AClientThatGoesAwayEndsItsJob) {
   }));
 }
 
-TEST(ServedJob, APlanThatIsGivenUpForACancelSaysWhoCancelled) {
+TEST(ServedJob, ACancelDuringThePlanNamesTheCaller) {
   JobRig rig;
   rig.HoldAt("validating -> sizing");
   auto client = rig.Send();
@@ -268,7 +265,7 @@ TEST(ServedJob, APlanThatIsGivenUpForACancelSaysWhoCancelled) {
   EXPECT_EQ(wire::ReasonOf(client->Await()), "CANCELLED_BY_CALLER");
 }
 
-TEST(ServedJob, AWorkerIsToldOfRowsBeforeAllHaveCome) {
+TEST(ServedJob, AWorkerHasWordOfRowsBeforeAllHaveCome) {
   JobRig rig({.workers = 1});
   auto client = rig.Send(JobRig::Spec(kManyTokens));
   ASSERT_TRUE(rig.Await(*client).ok());

@@ -1,4 +1,3 @@
-// One worker's stream by itself.
 #include "server/job/worker_stream.h"
 
 #include "gtest/gtest.h"
@@ -13,7 +12,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Takes all outputs at once.
 class Silent : public server::WorkerStream::Listener {
  public:
   void Changed() override {}
@@ -31,10 +29,9 @@ class Silent : public server::WorkerStream::Listener {
     if (wire::ReasonOf(wire::FromGrpc(status)) == "CHUNK_MISSHAPEN") ++failures;
   }
   std::atomic<int64_t> rows = 0;
-  std::atomic<int> failures = 0;  // of that reason
+  std::atomic<int> failures = 0;
 };
 
-// Rows that the test sends itself.
 class NoRows : public server::RowSource, public server::OutputSink {
   absl::Status Feed(const server::JobInput&, const TakeRows&, const server::JobStop&) override {
     return absl::OkStatus();
@@ -68,7 +65,6 @@ class WorkerStreamTest : public ::testing::Test {
     ASSERT_TRUE(stream_->Make(delivered_).ok());
     stream_->OpenWithRows(1);
   }
-  // Whether something came.
   void Poll(absl::FunctionRef<bool()> until) {
     ASSERT_TRUE(Eventually([&] {
       stream_->Poll(std::chrono::system_clock::now() + milliseconds(10));
@@ -125,7 +121,7 @@ TEST_F(WorkerStreamTest, AWorkerThatLeavesWhenItHasEndedIsNot) {
   EXPECT_TRUE(stop_.why().ok()) << stop_.why();
 }
 
-TEST_F(WorkerStreamTest, WhatIsOpenedWithItsRowsIsHeardByTheCallersThread) {
+TEST_F(WorkerStreamTest, TheCallersThreadReadsAStreamThatIsOpenedWithItsRows) {
   worker_.AnswerWhole();
   OpenWithRows();
   Poll([this] { return stream_->replies().ended; });
@@ -140,14 +136,14 @@ TEST_F(WorkerStreamTest, WhatIsOpenedWithItsRowsIsHeardByTheCallersThread) {
   EXPECT_TRUE(stop_.why().ok()) << stop_.why();
 }
 
-TEST_F(WorkerStreamTest, AWorkerMayAnswerSoInManyMessages) {
+TEST_F(WorkerStreamTest, AWorkerMayAnswerInManyMessages) {
   OpenWithRows();
   Poll([this] { return stream_->replies().ended; });
   EXPECT_TRUE(stream_->replies().computed);
   EXPECT_EQ(listener_.rows, 64);
 }
 
-TEST_F(WorkerStreamTest, WhoHearsNothingIsNotHeldBeyondItsTime) {
+TEST_F(WorkerStreamTest, APollEndsAtItsTime) {
   Hold hold;
   worker_.At(Moment::kOpened, hold.action());
   OpenWithRows();
@@ -157,7 +153,7 @@ TEST_F(WorkerStreamTest, WhoHearsNothingIsNotHeldBeyondItsTime) {
   EXPECT_FALSE(stream_->replies().ended);
 }
 
-TEST_F(WorkerStreamTest, AStopEndsTheHearing) {
+TEST_F(WorkerStreamTest, AStopEndsAPoll) {
   Hold hold;
   worker_.At(Moment::kOpened, hold.action());
   OpenWithRows();
@@ -167,7 +163,7 @@ TEST_F(WorkerStreamTest, AStopEndsTheHearing) {
   EXPECT_TRUE(stream_->replies().ended);
 }
 
-TEST_F(WorkerStreamTest, AFailureIsHeardBeforeAllRowsHaveCome) {
+TEST_F(WorkerStreamTest, AFailureArrivesBeforeAllRowsHaveCome) {
   worker_.At(Moment::kReady, Write([](v1::RunResponse& response) {
                v1::RunFailed& failed = *response.mutable_failed();
                failed.set_code(static_cast<int>(absl::StatusCode::kInternal));
@@ -178,7 +174,7 @@ TEST_F(WorkerStreamTest, AFailureIsHeardBeforeAllRowsHaveCome) {
   EXPECT_TRUE(Eventually([this] { return listener_.failures == 1; }));
 }
 
-TEST_F(WorkerStreamTest, ARowThatDoesNotComeIsSaidToBeElsewhereAfterTenSeconds) {
+TEST_F(WorkerStreamTest, AKeepaliveIsSentAfterTenSecondsWithoutRows) {
   Hold fed;
   worker_.At(Moment::kFed, fed.action());
   ASSERT_TRUE(stream_->Make(delivered_).ok());

@@ -85,14 +85,14 @@ TEST(Metrics, SeriesOfAWorkerLeaveWithIt) {
   text = metrics.Serialize();
   EXPECT_THAT(text, Not(HasSubstr("a:1")));
   EXPECT_THAT(text, HasSubstr("worker=\"b:1\"} 0\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_mismatches_total 1\n")) << "of all there ever were";
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_mismatches_total 1\n")) << "all workers count";
 }
 
 TEST(Metrics, AWorkerThatJoinsDuringAScrapeStays) {
   Metrics metrics;
   metrics.CountJoined("a:1");
   const int64_t looked = metrics.Moment();
-  // Who is there is asked now: a:1 has left. Then two join, one at its address.
+  // a:1 has left; then two join, one at its address.
   metrics.CountJoined("a:1");
   metrics.CountJoined("b:1");
   metrics.CountFailure("b:1");
@@ -104,7 +104,7 @@ TEST(Metrics, AWorkerThatJoinsDuringAScrapeStays) {
   EXPECT_THAT(metrics.Serialize(), Not(HasSubstr("a:1"))) << "the next scrape finds it gone";
 }
 
-TEST(Metrics, AScrapeSaysWhatIsNow) {
+TEST(Metrics, AScrapeShowsTheCurrentState) {
   Metrics metrics;
   CoordinatorFigures figures;
   figures.ready = true;
@@ -170,7 +170,8 @@ TEST(ProcessFigures, AreThoseOfTheKernel) {
   const auto now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch());
   EXPECT_NEAR(value("process_start_time_seconds"), now.count(), 600);
-  EXPECT_TRUE(ProcessFigures("/nowhere").size() <= 1) << "what the kernel does not say is left out";
+  EXPECT_TRUE(ProcessFigures("/nowhere").size() <= 1)
+      << "a figure that the kernel lacks is omitted";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Specs of encoders' jobs that no honest client sends.
+// Specs of encoders' jobs that no correct client sends.
 #include "server/models/encode_spec.h"
 
 #include <cstdint>
@@ -34,7 +34,6 @@ class EncodeSpecTest : public ::testing::Test {
     spec_.add_slide_tiles(3);
   }
 
-  // The message of the refusal; empty: it was none.
   std::string Refusal(absl::StatusCode code) const {
     const absl::Status status =
         DecodeEncodeSpec(spec_, TwoLayers(), {.max_tokens = 100, .max_sequences = 10}).status();
@@ -52,8 +51,8 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kOutOfRange = absl::StatusCode::kOutOfRange;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
-// The published code's late rows are those of a second segment.
-TEST(EncodeNotes, OnSegmentsThatTheirDilationDoesNotDivideWhereThereAreSeveral) {
+// The late rows of the published code are those of a second segment.
+TEST(EncodeNotes, OnSeveralSegmentsThatTheirDilationDoesNotDivide) {
   EncodeJob job{.config = TwoLayers(), .slide_tiles = {3, 15}};  // and a class token each
   const auto notes = [&](const Branch& branch) {
     job.config.branches = {branch};
@@ -65,7 +64,7 @@ TEST(EncodeNotes, OnSegmentsThatTheirDilationDoesNotDivideWhereThereAreSeveral) 
   EXPECT_EQ(notes({.segment = 17, .dilation = 3}), 0u) << "the only segment";
 }
 
-TEST_F(EncodeSpecTest, AnHonestOneIsTaken) { EXPECT_EQ(Refusal(kInvalid), ""); }
+TEST_F(EncodeSpecTest, ACorrectSpecIsAccepted) { EXPECT_EQ(Refusal(kInvalid), ""); }
 
 TEST_F(EncodeSpecTest, SlidesHaveTilesAndNoMoreThanAJobTakes) {
   spec_.clear_slide_tiles();
@@ -77,7 +76,7 @@ TEST_F(EncodeSpecTest, SlidesHaveTilesAndNoMoreThanAJobTakes) {
     EXPECT_THAT(Refusal(kInvalid), HasSubstr("slide_tiles[1] is"));
     EXPECT_THAT(Refusal(kInvalid), HasSubstr("must be at least 1"));
   }
-  // Two that overflow together, one that does alone with its class token, one too many.
+  // Sums that overflow, together or with the class token, and one tile too many.
   spec_.clear_slide_tiles();
   spec_.add_slide_tiles(kMost / 2);
   spec_.add_slide_tiles(kMost / 2 + 2);
@@ -102,7 +101,7 @@ TEST_F(EncodeSpecTest, SlidesAreNoMoreThanSequencesMayBe) {
   EXPECT_THAT(Refusal(kOutOfRange), HasSubstr("slide_tiles has 11 slides, the limit is 10"));
 }
 
-TEST_F(EncodeSpecTest, NumbersThatAreNoNamesAreRefused) {
+TEST_F(EncodeSpecTest, UnknownEnumValuesAreRefused) {
   for (const auto set : {+[](v1::EncodeSpec& spec) { spec.set_dtype(v1::DataType(77)); },
                          +[](v1::EncodeSpec& spec) { spec.set_compute(v1::DATA_TYPE_FLOAT16); },
                          +[](v1::EncodeSpec& spec) { spec.set_pooling(v1::Pooling(-5)); }}) {

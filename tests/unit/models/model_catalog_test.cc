@@ -1,4 +1,3 @@
-// What callers and operators may name and leave in a folder of models.
 #include "server/models/model_catalog.h"
 
 #include <chrono>
@@ -49,7 +48,7 @@ TEST_F(ModelCatalogTest, NoNameLeavesTheFolder) {
   EXPECT_EQ(wire::ReasonOf(catalog.Open("inside").status()), "MODEL_UNUSABLE");
 }
 
-TEST_F(ModelCatalogTest, WhatIsNoFolderIsNoModel) {
+TEST_F(ModelCatalogTest, OnlyAFolderIsAModel) {
   std::ofstream(Path("file")) << "x";
   fs::create_symlink(Path("nowhere"), Path("dangling"));
   fs::create_directories(Path("folder"));
@@ -61,7 +60,7 @@ TEST_F(ModelCatalogTest, WhatIsNoFolderIsNoModel) {
   EXPECT_EQ(entries[0].name, "folder");
 }
 
-TEST_F(ModelCatalogTest, OfManyModelsTheFirstAreSeenAndThatIsSaidOnce) {
+TEST_F(ModelCatalogTest, OnlyTheFirstOfManyModelsAreSeenWhichIsLoggedOnce) {
   constexpr int kFolders = 300;
   for (int i = 0; i < kFolders; ++i) fs::create_directories(Path(absl::StrCat("m", 1000 + i)));
   ModelCatalog catalog(models_);
@@ -83,7 +82,7 @@ TEST_F(ModelCatalogTest, OfManyModelsTheFirstAreSeenAndThatIsSaidOnce) {
   EXPECT_EQ(log.Count("model m1000"), 1);
 }
 
-TEST_F(ModelCatalogTest, AFolderWhoseNameIsNoModelsIsNamedInTheLog) {
+TEST_F(ModelCatalogTest, AFolderWithAnInvalidNameIsLogged) {
   for (const char* name : {"my model", ".hidden", "m\303\266del"}) {
     fs::create_directories(Path(name));
     std::ofstream(Path(absl::StrCat(name, "/config.json"))) << "{}";
@@ -101,7 +100,6 @@ TEST_F(ModelCatalogTest, AFolderWhoseNameIsNoModelsIsNamedInTheLog) {
 
 class ModelVersions : public ModelCatalogTest {
  protected:
-  // The model of a golden case, in place of what was there.
   void Install(const std::string& name, const std::string& golden) const {
     const std::string from = testing::LoadEncoderCase(golden).value().folder;
     const std::string whole = folder_ / "whole";
@@ -117,7 +115,7 @@ class ModelVersions : public ModelCatalogTest {
   }
 };
 
-TEST_F(ModelVersions, AnotherVersionThanIsMeantIsRefused) {
+TEST_F(ModelVersions, AnotherVersionIsRefused) {
   Install("m", "slide_small");
   ModelCatalog catalog(models_);
   const std::string digest = DigestOf("m");
@@ -129,8 +127,8 @@ TEST_F(ModelVersions, AnotherVersionThanIsMeantIsRefused) {
   EXPECT_THAT(other.message(), HasSubstr("meant has " + std::string(digest.size(), '0')));
 }
 
-// A worker that has much to read registers meanwhile.
-TEST_F(ModelVersions, WhatIsNotReadInTimeIsOfferedLater) {
+// A worker registers while it still reads its models.
+TEST_F(ModelVersions, AModelThatIsReadLateIsOfferedLater) {
   Install("m", "slide_small");
   ModelCatalog catalog(models_);
   const ModelScan scan(catalog, std::chrono::hours(1), std::chrono::milliseconds(0));

@@ -18,7 +18,6 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Who was cut off, in turn, and why.
 class CutOffs {
  public:
   std::function<void(absl::Status)> Of(int call) {
@@ -68,7 +67,7 @@ TEST(CallGate, CallsOfAPeerAreCapped) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(wire::ReasonOf(refused.status()), "TOO_MANY_CALLS");
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr("2"));
-    EXPECT_TRUE(gate.Enter("b", off.Of(4)).ok()) << "another host's are its own";
+    EXPECT_TRUE(gate.Enter("b", off.Of(4)).ok()) << "another host has its own limit";
   }
   EXPECT_TRUE(gate.Enter("a", off.Of(5)).ok()) << "a call that has ended does not count";
   EXPECT_TRUE(off.calls().empty());
@@ -83,15 +82,14 @@ TEST(CallGate, SilentCallsOfAPeerGiveWayToItsNext) {
   auto later = gate.Enter("a", off.Of(3));
   auto next = gate.Enter("a", off.Of(4));
   ASSERT_TRUE(silent.ok() && later.ok() && next.ok());
-  EXPECT_THAT(off.calls(), ElementsAre(2)) << "who was silent longest";
+  EXPECT_THAT(off.calls(), ElementsAre(2)) << "the longest silent call";
   EXPECT_THAT(off.AwaitReasons(1), ElementsAre("TOO_MANY_CALLS"));
   EXPECT_FALSE(silent->Open()) << "its first message came too late";
   EXPECT_TRUE(next->Open());
   EXPECT_FALSE(next->Open()) << "once";
 }
 
-// What a cut-off holds is there while it runs, whoever lets go of it meanwhile, and not for longer;
-// it may be what holds the place.
+// A cut-off's captures live until it has run, even if other owners release them, and no longer.
 TEST(CallGate, ACutOffHasWhatItHoldsUntilItHasRun) {
   CallGate gate({.calls_per_peer = 1, .open_timeout = hours(1)});
   struct Held {
@@ -108,7 +106,7 @@ TEST(CallGate, ACutOffHasWhatItHoldsUntilItHasRun) {
   std::shared_ptr<Held> first;
   first = enter([&](Held& held) {
     ++cut_off;
-    EXPECT_FALSE(held.place->Open());  // as its first message comes, after which nobody else has it
+    EXPECT_FALSE(held.place->Open());  // its first message comes; then no other owner has it
     first.reset();
     EXPECT_TRUE(held.place.has_value());
   });
@@ -118,10 +116,10 @@ TEST(CallGate, ACutOffHasWhatItHoldsUntilItHasRun) {
   EXPECT_TRUE(was_first.expired());
   EXPECT_EQ(second.use_count(), 2);
   EXPECT_TRUE(second->place->Open());
-  EXPECT_EQ(second.use_count(), 1) << "it is not cut off any more";
+  EXPECT_EQ(second.use_count(), 1) << "an opened call keeps no cut-off";
 }
 
-TEST(CallGate, CallsThatSayNothingAreCutOffInTime) {
+TEST(CallGate, SilentCallsAreCutOffInTime) {
   CutOffs off;
   CallGate gate({.calls_per_peer = 10, .open_timeout = milliseconds(50)});
   auto opened = gate.Enter("a", off.Of(1));
@@ -136,7 +134,7 @@ TEST(CallGate, CallsThatSayNothingAreCutOffInTime) {
   EXPECT_FALSE(second->Open());
 }
 
-TEST(CallGate, WhoHasMostSilentCallsGivesWay) {
+TEST(CallGate, ThePeerWithMostSilentCallsGivesWay) {
   CutOffs off;
   CallGate gate({.calls_per_peer = 10, .open_timeout = hours(1)});
   auto a = gate.Enter("a", off.Of(1));
@@ -147,7 +145,7 @@ TEST(CallGate, WhoHasMostSilentCallsGivesWay) {
   EXPECT_TRUE(gate.CutOffOne());
   EXPECT_EQ(off.calls().front(), 2);
   EXPECT_EQ(off.calls().size(), 3u);
-  EXPECT_FALSE(gate.CutOffOne()) << "none is left";
+  EXPECT_FALSE(gate.CutOffOne()) << "no silent call is left";
 }
 
 }  // namespace

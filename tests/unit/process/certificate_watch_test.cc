@@ -22,7 +22,6 @@ constexpr long kDay = 24 * 3600;
 
 class CertificateWatchTest : public ::testing::Test {
  protected:
-  // A certificate that ends so many days from now.
   std::string Issue(const std::string& name, long days) const {
     std::string cert = folder_ + name + ".crt";
     authority_.Issue({.valid_until = days * kDay}, cert, folder_ + name + ".key");
@@ -46,7 +45,7 @@ class CertificateWatchTest : public ::testing::Test {
   const CertificateAuthority authority_;
 };
 
-TEST_F(CertificateWatchTest, SaysUntilWhenEachIsValid) {
+TEST_F(CertificateWatchTest, ReportsTheEndOfEachCertificate) {
   const std::string later = Issue("later", 300), sooner = Issue("sooner", 30);
   CertificateWatch watch(
       {{"chain", "--tls-cert", Both("chain", later, sooner), CertificateWatch::Holds::kChain},
@@ -59,7 +58,6 @@ TEST_F(CertificateWatchTest, SaysUntilWhenEachIsValid) {
   ExpectDays(ends.at("chain"), 30);
   ExpectDays(ends.at("ca"), 300);
   ExpectDays(ends.at("http"), 300);
-  // The file is renewed; what is shown is told anew.
   Issue("chain", 60);
   std::ofstream(folder_ + "chain") << TextOf(folder_ + "chain.crt");
   ExpectDays(watch.Ends().at("chain"), 60);
@@ -89,7 +87,7 @@ TEST_F(CertificateWatchTest, WarnsDailyFromTwoWeeksBeforeTheEnd) {
   EXPECT_THAT(log.text(), HasSubstr("has expired"));
   EXPECT_EQ(warnings_after(day), 1);
   Issue("cert", 400);
-  EXPECT_EQ(warnings_after(day), 0) << "it is renewed";
+  EXPECT_EQ(warnings_after(day), 0) << "the certificate is renewed";
   std::ofstream(cert) << "";
   EXPECT_EQ(warnings_after(day), 1);
   EXPECT_THAT(log.text(), HasSubstr("holds no certificate"));

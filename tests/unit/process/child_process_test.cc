@@ -19,7 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What a child prints as its environment, each line after a line break.
 std::string EnvironmentOfChild(const std::vector<std::string>& variables) {
   const std::string file = absl::StrCat(::testing::TempDir(), "/environment_", getpid());
   const auto pid = StartChild("/bin/sh", {"-c", absl::StrCat("/usr/bin/env > ", file)}, variables);

@@ -1,6 +1,7 @@
 #include "server/process/http_endpoint.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -17,7 +19,6 @@
 #include "gtest/gtest.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/certificates.h"
-#include "tests/support/descriptors.h"
 #include "tests/support/http_get.h"
 #include "tests/support/silent_connection.h"
 #include "tests/support/test_depth.h"
@@ -51,12 +52,16 @@ std::string Get(int port, const std::string& path) {
   return Ask(port, "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
 }
 
+std::map<std::string, HttpEndpoint::Handler> Livez() {
+  return {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}};
+}
+
 TEST(HttpEndpoint, AnswersItsPathsAlone) {
-  auto http = HttpEndpoint::Start(
-      "127.0.0.1", 0,
-      {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
-       {"/readyz",
-        [](std::string_view) { return HttpReply{.status = 503, .body = "starting\n"}; }}});
+  auto handlers = Livez();
+  handlers["/readyz"] = [](std::string_view) {
+    return HttpReply{.status = 503, .body = "starting\n"};
+  };
+  auto http = HttpEndpoint::Start("127.0.0.1", 0, handlers);
   ASSERT_TRUE(http.ok()) << http.status();
   const int port = (*http)->port();
   ASSERT_GT(port, 0);
@@ -69,13 +74,22 @@ TEST(HttpEndpoint, AnswersItsPathsAlone) {
   }
 }
 
+int RaiseDescriptorLimit() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;
+  rlimit most = files;
+  most.rlim_cur = most.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &most) == 0) files = most;
+  constexpr rlim_t kGreatest = std::numeric_limits<int>::max();
+  return static_cast<int>(std::min(files.rlim_cur, kGreatest));
+}
+
 TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
-  // Both ends of each are here.
+  // Both ends of each connection are in this process.
   const int connections = std::min(1000, (RaiseDescriptorLimit() - 96) / 2);
   ASSERT_GE(connections, 50);
   for (const char* request : {"", "GET /livez HTTP/1.1\r\nHost:"}) {
-    auto http = HttpEndpoint::Start(
-        "127.0.0.1", 0, {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}});
+    auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
     ASSERT_TRUE(http.ok()) << http.status();
     std::vector<int> idle;
     for (int i = 0; i < connections; ++i) {
@@ -88,10 +102,6 @@ TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
     for (const int client : idle) close(client);
   }
-}
-
-std::map<std::string, HttpEndpoint::Handler> Livez() {
-  return {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}};
 }
 
 TEST(HttpEndpoint, AcceptsAgainAfterDescriptorsRanOut) {
@@ -121,7 +131,7 @@ TEST(HttpEndpoint, ShowsANewCertificateOnceItIsWhole) {
     const auto answer = testing::HttpGet({.port = (*http)->port(), .path = "/livez", .ca = ca});
     return answer.ok() && answer->status == 200;
   };
-  // A machine with much else to do may take longer over a handshake than the port waits for it.
+  // A busy machine may take longer over a handshake than the port waits for it.
   const auto served_in_time = [&](const std::string& ca) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!served(ca) && std::chrono::steady_clock::now() < end) {
@@ -130,7 +140,7 @@ TEST(HttpEndpoint, ShowsANewCertificateOnceItIsWhole) {
     return std::chrono::steady_clock::now() < end;
   };
   EXPECT_TRUE(served_in_time(folder + "ca.crt"));
-  // A key of another certificate: the one before is shown until they belong together.
+  // The key belongs to another certificate: the old one is shown until both fit.
   next.Issue({}, folder + "new.crt", folder + "tls.key");
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   constexpr char kKept[] = "HTTP keeps its certificate: --tls-key";
@@ -145,7 +155,6 @@ TEST(HttpEndpoint, ShowsANewCertificateOnceItIsWhole) {
   EXPECT_EQ(log.Count(kKept), 1) << log.text();
 }
 
-// Callers that trust both certificates hear nothing of it when one takes over from the other.
 TEST(HttpEndpoint, ANewCertificateCutsNoConnection) {
   const std::string folder = ::testing::TempDir() + "/http_" + std::to_string(getpid()) + "_";
   const testing::CertificateAuthority authority;
@@ -184,20 +193,19 @@ TEST(HttpEndpoint, ANewCertificateCutsNoConnection) {
   over = true;
 }
 
-TEST(HttpEndpoint, RefusesWhatItDoesNotTake) {
-  auto http = HttpEndpoint::Start(
-      "127.0.0.1", 0, {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}});
+TEST(HttpEndpoint, RefusesOtherMethodsAndProtocols) {
+  auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
   ASSERT_TRUE(http.ok()) << http.status();
   const int port = (*http)->port();
   EXPECT_THAT(Ask(port, "POST /livez HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
-  EXPECT_EQ(Ask(port, "hello\r\n\r\n"), "") << "what is no HTTP gets no answer";
+  EXPECT_EQ(Ask(port, "hello\r\n\r\n"), "") << "only HTTP gets an answer";
   EXPECT_THAT(
       Ask(port, "HEAD /livez HTTP/1.1\r\n\r\n"),
       AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Content-Length: 3"), EndsWith("\r\n\r\n")));
 }
 
 // A browser sends the cookies of all ports of a host. The steps find a head that leaves no room for
-// the head of an answer.
+// the answer's head.
 TEST(HttpEndpoint, HeadsOf16KiBAreTakenAndLargerOnesAreAnswered) {
   auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
   ASSERT_TRUE(http.ok()) << http.status();
@@ -242,7 +250,6 @@ TEST(HttpEndpoint, ALoopbackAddressIsNotServedByOtherNames) {
   }
 }
 
-// Its host goes before the header's.
 TEST(HttpEndpoint, TargetsMayHaveAScheme) {
   auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez());
   ASSERT_TRUE(http.ok()) << http.status();
@@ -264,15 +271,6 @@ TEST(HttpEndpoint, LongAnswersArriveWhole) {
       "127.0.0.1", 0, {{"/metrics", [&](std::string_view) { return HttpReply{.body = body}; }}});
   ASSERT_TRUE(http.ok()) << http.status();
   EXPECT_THAT(Get((*http)->port(), "/metrics"), EndsWith("\r\n\r\n" + body));
-}
-
-TEST(HttpEndpoint, APortInUseIsSaidToBe) {
-  const auto first = HttpEndpoint::Start("127.0.0.1", 0, {});
-  ASSERT_TRUE(first.ok()) << first.status();
-  const auto again = HttpEndpoint::Start("127.0.0.1", (*first)->port(), {});
-  EXPECT_THAT(std::string(again.status().message()),
-              HasSubstr("http (--http-port) 127.0.0.1:" + std::to_string((*first)->port()) +
-                        ": another process listens"));
 }
 
 }  // namespace

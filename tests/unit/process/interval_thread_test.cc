@@ -38,9 +38,9 @@ TEST(IntervalThread, AWakeDuringALookIsNotLost) {
   EXPECT_TRUE(began.try_acquire_for(kLimit));
 }
 
-TEST(IntervalThread, ALookIsToldOfTheEndWhichWaitsForIt) {
+TEST(IntervalThread, ALookSeesTheEndWhichWaitsForIt) {
   std::binary_semaphore began(0);
-  std::atomic<bool> told = false;
+  std::atomic<bool> stopped = false;
   std::optional<IntervalThread> thread;
   thread.emplace(hours(1), [&](const std::stop_token& stop) {
     began.release();
@@ -48,12 +48,12 @@ TEST(IntervalThread, ALookIsToldOfTheEndWhichWaitsForIt) {
     while (!stop.stop_requested() && std::chrono::steady_clock::now() < limit) {
       std::this_thread::yield();
     }
-    told = stop.stop_requested();
+    stopped = stop.stop_requested();
   });
   thread->Wake();
   ASSERT_TRUE(began.try_acquire_for(kLimit));
   thread.reset();
-  EXPECT_TRUE(told);
+  EXPECT_TRUE(stopped);
 }
 
 }  // namespace

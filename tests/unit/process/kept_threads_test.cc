@@ -37,7 +37,7 @@ TEST(KeptThreads, TasksAtOnceHaveThreadsOfTheirOwn) {
   EXPECT_EQ(threads.count(), 3);
 }
 
-TEST(KeptThreads, AsManyAreKeptAsMayBe) {
+TEST(KeptThreads, NoMoreThreadsThanTheLimitAreKept) {
   KeptThreads threads({.most_idle = 1, .idle_for = std::chrono::hours(1)});
   std::latch all(3);
   std::vector<KeptThreads::Task> tasks;
@@ -48,21 +48,21 @@ TEST(KeptThreads, AsManyAreKeptAsMayBe) {
   EXPECT_EQ(threads.count(), 1);
 }
 
-TEST(KeptThreads, AThreadThatIsIdleForLongEnds) {
+TEST(KeptThreads, AnIdleThreadEnds) {
   KeptThreads threads({.idle_for = std::chrono::milliseconds(1)});
   threads.Start([] {}).Join();
   while (threads.count() > 0) std::this_thread::yield();
   threads.Start([] {}).Join();
 }
 
-TEST(KeptThreads, WhatATaskIsMadeOfIsGoneWhenItIsJoined) {
+TEST(KeptThreads, AJoinedTaskIsDestroyed) {
   KeptThreads threads;
   auto held = std::make_shared<int>();
   threads.Start([held] {}).Join();
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST(KeptThreads, TheEndWaitsForTasksThatNobodyJoins) {
+TEST(KeptThreads, TheEndWaitsForUnjoinedTasks) {
   std::atomic<bool> done = false;
   {
     KeptThreads threads;

@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <memory>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -23,7 +22,7 @@ bool Has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(ListeningSockets, APortInUseIsSaidToBe) {
+TEST(ListeningSockets, APortInUseIsReported) {
   const auto first = StartGrpc({.host = "127.0.0.1", .port = 0, .max_threads = 4}, {});
   ASSERT_TRUE(first.ok()) << first.status();
   const int port = first->port;
@@ -34,7 +33,7 @@ TEST(ListeningSockets, APortInUseIsSaidToBe) {
   EXPECT_TRUE(Has(std::string(grpc.status().message()), "grpc " + in_use)) << grpc.status();
 }
 
-// Connections that a server has ended stay at its port for a minute; the next server takes it.
+// Connections of an ended server stay at its port for a minute; the next server may listen there.
 TEST(ListeningSockets, APortOfAServerThatHasJustEndedCanBeListenedOn) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -57,7 +56,7 @@ TEST(ListeningSockets, APortOfAServerThatHasJustEndedCanBeListenedOn) {
   EXPECT_EQ(Refusal("127.0.0.1", ntohs(address.sin_port)), "");
 }
 
-TEST(ListeningSockets, AHostThatIsNotThisMachineIsSaidToBeNone) {
+TEST(ListeningSockets, AHostThatIsNotThisMachineIsReported) {
   EXPECT_TRUE(Has(Refusal("192.0.2.1", 0), "is no address of this machine"));
   EXPECT_TRUE(Has(Refusal("300.0.0.1", 0), "the host is no address: "));
 }

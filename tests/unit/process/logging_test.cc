@@ -23,27 +23,26 @@ using ::testing::HasSubstr;
 
 void EndByGrpc() {
   StartLogging("test", "info", "text");
-  grpc_init();                                                    // says what is logged
-  for (int i = 0; i < 3; ++i) gpr_log(GPR_ERROR, "error %d", i);  // the log has one a minute
+  grpc_init();                                                    // logs a line
+  for (int i = 0; i < 3; ++i) gpr_log(GPR_ERROR, "error %d", i);  // the log has a line a minute
   GPR_ASSERT(1 + 1 == 3);
 }
 
-// It throws, which nothing catches.
 void EndByProtobuf() noexcept {
   StartLogging("test", "info", "text");
   for (int i = 0; i < 3; ++i) GOOGLE_LOG(ERROR) << "error " << i;
   GOOGLE_LOG(FATAL) << "the last word";
 }
 
-TEST(LoggingDeathTest, ALibraryThatEndsTheProcessSaysWhyWhateverCameBefore) {
+TEST(LoggingDeathTest, ALibraryThatEndsTheProcessLogsWhy) {
   EXPECT_DEATH(EndByGrpc(), "gRPC: error 0.*critical.*gRPC: assertion failed: 1 \\+ 1 == 3");
   EXPECT_DEATH(
       EndByProtobuf(),
       "Protobuf: error 0.*critical.*Protobuf: the last word.*critical.*the process ends: ");
 }
 
-// A worker's error, or its name.
-TEST(Logging, WhatOthersWriteBeginsNoLineAndCommandsNoTerminal) {
+// The text may be a worker's error or name.
+TEST(Logging, ForeignTextBeginsNoLineAndControlsNoTerminal) {
   ::testing::internal::CaptureStderr();
   const auto before = spdlog::default_logger();
   StartLogging("test", "info", "text");
@@ -82,8 +81,7 @@ TEST(Logging, AnEventIsAnObjectOfItsFieldsAndAMessageIsText) {
   EXPECT_FALSE(message.contains("job"));
 }
 
-// It does not come back where somebody waits.
-TEST(Logging, NobodyWaitsForAReaderThatTakesNothing) {
+TEST(Logging, AStalledReaderDelaysNoProcess) {
   signal(SIGPIPE, SIG_IGN);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

@@ -21,7 +21,6 @@ int64_t SumOf(const std::vector<MemoryBound>& bounds) {
   return sum;
 }
 
-// 4 GiB, and 2 GiB twice.
 std::vector<MemoryBound> Bounds() {
   return {{.flag = "--stream", .bytes = 4 * kGiB},
           {.flag = "--transport", .bytes = 2 * kGiB, .eighths = 16}};
@@ -56,10 +55,10 @@ TEST(MemoryBounds, GivenBoundsStayAndTheOthersTakeTheRest) {
   EXPECT_THAT(BytesOf(bounds), ElementsAre(kGiB, kGiB / 2));
 }
 
-TEST(MemoryBounds, GivenBoundsThatLeaveNoRoomAreRefused) {
+TEST(MemoryBounds, GivenBoundsWithoutRoomAreRefused) {
   struct Case {
     int64_t usable;
-    std::vector<int64_t> given;  // -1: the default
+    std::vector<int64_t> given;
     std::string message;
   };
   const int64_t least_of_others = 2 * 2 * kGiB / kLeastPart;

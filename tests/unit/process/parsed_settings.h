@@ -1,4 +1,3 @@
-// Settings as the programs read them, of a test's arguments, variables and files.
 #pragma once
 
 #include <cstdlib>
@@ -13,7 +12,6 @@
 
 namespace hilbert_ring::server {
 
-// Settings or an exit code, and what was printed on standard error.
 template <typename Settings>
 std::pair<std::variant<Settings, int>, std::string> ParseWith(
     std::variant<Settings, int> (*parse)(int, char**), std::vector<std::string> arguments) {
@@ -35,27 +33,24 @@ inline auto ParseWorker(std::vector<std::string> arguments) {
 }
 
 inline CoordinatorSettings Parsed(std::vector<std::string> arguments) {
-  auto [parsed, said] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
+  auto [parsed, message] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
   const auto* settings = std::get_if<CoordinatorSettings>(&parsed);
-  EXPECT_NE(settings, nullptr) << said;
+  EXPECT_NE(settings, nullptr) << message;
   return settings != nullptr ? *settings : CoordinatorSettings();
 }
 
-// Exit code and words; 0 for settings that are taken.
 inline std::pair<int, std::string> Refused(std::vector<std::string> arguments) {
-  const auto [parsed, said] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
+  const auto [parsed, message] = ParseWith(ParseCoordinatorSettings, std::move(arguments));
   const int* const code = std::get_if<int>(&parsed);
-  return {code == nullptr ? 0 : *code, said};
+  return {code == nullptr ? 0 : *code, message};
 }
 
-// What is said on stderr when arguments are refused.
 inline std::string RefusalOf(const std::vector<std::string>& arguments) {
-  auto [code, said] = Refused(arguments);
-  EXPECT_EQ(code, 2) << said;
-  return said;
+  auto [code, message] = Refused(arguments);
+  EXPECT_EQ(code, 2) << message;
+  return message;
 }
 
-// Variables of a test, which leave with it.
 class Settings : public ::testing::Test {
  protected:
   void Set(const std::string& variable, const std::string& value) {

@@ -44,14 +44,14 @@ TEST_F(ReadyFileTest, IsThereWhileItIsShown) {
   EXPECT_TRUE(Eventually([this] { return std::filesystem::is_empty(folder_.path()); }));
 }
 
-TEST_F(ReadyFileTest, OneOfAnEarlierProcessGoes) {
+TEST_F(ReadyFileTest, AnEarlierProcessesFileIsRemoved) {
   std::ofstream(path_) << "{\"pid\":1}\n";
   EXPECT_TRUE(ReadyFile::Check(path_).ok());
   const ReadyFile file(path_);
   EXPECT_TRUE(Eventually([this] { return !IsThere(); }));
 }
 
-TEST_F(ReadyFileTest, WhatIsNoReadyFileStays) {
+TEST_F(ReadyFileTest, OtherFilesStay) {
   const std::string fifo = folder_ / "fifo", socket = folder_ / "socket", text = folder_ / "text",
                     list = folder_ / "list", no_pid = folder_ / "no_pid", empty = folder_ / "empty",
                     large = folder_ / "large", link = folder_ / "link";
@@ -101,13 +101,13 @@ TEST_F(ReadyFileTest, TwoProcessesDoNotShareOne) {
     EXPECT_TRUE(Eventually([&] { return absl::StrContains(log.text(), status.message()); }));
   }
   EXPECT_EQ(FileText(path_), text);
-  first->Show({{"grpc_port", 3}}, {});  // its own it replaces
+  first->Show({{"grpc_port", 3}}, {});
   EXPECT_TRUE(Eventually([&] { return absl::StrContains(FileText(path_), ":3"); }));
   first.reset();
   EXPECT_FALSE(IsThere());
 }
 
-TEST_F(ReadyFileTest, WhatCannotBeWrittenIsLogged) {
+TEST_F(ReadyFileTest, AFailedWriteIsLogged) {
   const testing::CapturedLog log;
   const std::string path = folder_ / "no/such";
   ReadyFile file(path);

@@ -36,12 +36,12 @@ TEST_F(RegularFile, IsReadUpToItsBound) {
   }
   std::ofstream(path_) << std::string(11, 'x');
   EXPECT_EQ(MessageFor(path_), "has more than 10 bytes");
-  // The system says that it has none.
+  // The system reports no size for it.
   EXPECT_EQ(MessageFor("/proc/self/status"), "has more than 10 bytes");
   EXPECT_TRUE(absl::IsNotFound(ReadRegularFile("/no/such/file", 10).status()));
 }
 
-TEST_F(RegularFile, NothingElseIsReadOrWaitedFor) {
+TEST_F(RegularFile, OtherFilesAreNeitherReadNorAwaited) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_EQ(MessageFor(path_), "must be a regular file, is a FIFO");
   for (const char* device : {"/dev/zero", "/dev/null"}) {

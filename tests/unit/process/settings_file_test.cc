@@ -13,7 +13,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-TEST(SettingsFile, AValueIsTakenAsItStands) {
+TEST(SettingsFile, AValueIsTakenLiterally) {
   for (const auto& [line, value] : {std::pair{"key=a", "a"},
                                     {" key = a \r", "a"},
                                     {"\xef\xbb\xbfkey=a", "a"},
@@ -40,7 +40,7 @@ TEST(SettingsFile, AValueIsTakenAsItStands) {
   EXPECT_TRUE(ParseSettingsFile("\xef\xbb\xbf").value().empty());
 }
 
-TEST(SettingsFile, WhatMeansNothingIsNamed) {
+TEST(SettingsFile, AnInvalidLineIsNamed) {
   const std::string nul("key=a\0b", 7);
   for (const auto& [text, why] :
        {std::pair<std::string, const char*>{"key=", "key key has no value"},
@@ -73,7 +73,6 @@ TEST(SettingsFile, WhatMeansNothingIsNamed) {
   }
 }
 
-// Each line by itself, as a program reads it.
 TEST_F(Settings, AFilesValuesAreThoseOfFlags) {
   const std::string path = ::testing::TempDir() + "settings_lines_" + std::to_string(getpid());
   const auto with = [&path](const std::string& line) {
@@ -90,8 +89,8 @@ TEST_F(Settings, AFilesValuesAreThoseOfFlags) {
                                   {"max-queue=[3]", "--max-queue: [3], must be a whole number"},
                                   {"stream-memory=-1", "--stream-memory: -1, must be"},
                                   {"worker-timeout=0x10", "--worker-timeout: "}}) {
-    const std::string said = RefusalOf(with(line));
-    EXPECT_NE(said.find(why), std::string::npos) << line << ": " << said;
+    const std::string refusal = RefusalOf(with(line));
+    EXPECT_NE(refusal.find(why), std::string::npos) << line << ": " << refusal;
   }
   std::filesystem::remove(path);
 }
@@ -120,8 +119,8 @@ TEST_F(Settings, AFileOfUnknownKeysIsRefused) {
       << slip;
   for (const char* other : {"grpc_port=1001", "--grpc-port=1001", "memory-share=0.5", "help=true",
                             "config=other.ini"}) {
-    const std::string said = refusal_of(other);
-    EXPECT_NE(said.find("unknown key"), std::string::npos) << other << ": " << said;
+    const std::string refusal = refusal_of(other);
+    EXPECT_NE(refusal.find("unknown key"), std::string::npos) << other << ": " << refusal;
   }
   std::ofstream(path) << "# a comment\n\ngrpc-port = 1001  # and another\nlog-level=\"warn\"\n";
   EXPECT_EQ(Parsed({"--config=" + path}).grpc_port, 1001);

@@ -18,7 +18,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-TEST_F(Settings, AReadyFileIsThatOfAProcessThatEnded) {
+TEST_F(Settings, AnOldReadyFileIsRemoved) {
   const testing::TestFolder folder;
   const std::string path = folder / "ready", config = folder / "config";
   std::ofstream(config) << "max-queue=3\n";
@@ -28,7 +28,7 @@ TEST_F(Settings, AReadyFileIsThatOfAProcessThatEnded) {
   Parsed(with("--max-queue=3"));
   std::ofstream(path) << "{\"pid\": 1}\n";
   Parsed(with("--max-queue=3"));
-  EXPECT_FALSE(std::filesystem::exists(path)) << "no start leaves it, even if it fails later";
+  EXPECT_FALSE(std::filesystem::exists(path)) << "each start removes it, even if it fails later";
   for (const char* wrong : {"--max-queue=x", "--no-such-flag", "--grpc-host=10.0.0.1"}) {
     std::ofstream(path) << "{\"pid\": 1}\n";
     RefusalOf(with(wrong));
@@ -73,7 +73,7 @@ Hosts HostsOf(std::vector<std::string> arguments) {
   return {settings.grpc_host, settings.http_host, settings.membership_host};
 }
 
-TEST_F(Settings, WithoutTlsAndAWayToTellCallersApartPortsAreOnTheLoopbackAddress) {
+TEST_F(Settings, WithoutTlsAndCallersNamesPortsAreOnTheLoopbackAddress) {
   const std::string all = "0.0.0.0", local = "127.0.0.1";
   const std::vector<std::string> tls = {"--tls-cert=c", "--tls-key=k"};
   const auto with = [&](std::vector<std::string> more) {
@@ -98,14 +98,14 @@ TEST_F(Settings, WithoutTlsAndAWayToTellCallersApartPortsAreOnTheLoopbackAddress
             (Hosts{"::1", "::1", "::1"}));
 }
 
-TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
+TEST_F(Settings, ANetworkWithoutTlsNeedsInsecure) {
   for (const char* host : {"--grpc-host", "--http-host", "--membership-host"}) {
     for (const char* network : {"0.0.0.0", "10.1.2.3", "::", "127.example.com", "example.com"}) {
       const std::string argument = std::string(host) + "=" + network;
-      const auto [code, said] = Refused({argument});
+      const auto [code, message] = Refused({argument});
       EXPECT_EQ(code, 2) << argument;
-      EXPECT_NE(said.find(std::string(host) + " is " + network), std::string::npos) << said;
-      EXPECT_NE(said.find("--insecure"), std::string::npos) << said;
+      EXPECT_NE(message.find(std::string(host) + " is " + network), std::string::npos) << message;
+      EXPECT_NE(message.find("--insecure"), std::string::npos) << message;
       const CoordinatorSettings open = Parsed({argument, "--insecure"});
       EXPECT_TRUE(std::any_of(open.warnings.begin(), open.warnings.end(), [&](const auto& warning) {
         return warning.starts_with("--insecure: every host that reaches " + HostPort(network, 80));
@@ -115,7 +115,7 @@ TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
       EXPECT_EQ(std::adjacent_find(warnings.begin(), warnings.end()), warnings.end()) << argument;
     }
   }
-  // TLS alone tells nobody apart, and HTTP shows all jobs.
+  // TLS alone does not identify callers, and HTTP shows all jobs.
   for (const char* host : {"--grpc-host=10.1.2.3", "--http-host=10.1.2.3"}) {
     EXPECT_EQ(Refused({"--tls-cert=c", "--tls-key=k", host}).first, 2) << host;
   }
@@ -166,10 +166,10 @@ TEST(WorkerHttp, HasACertificateAndTokensOfItsOwn) {
           .http;
   EXPECT_EQ(std::tie(http.cert, http.key, http.auth_token_file), std::make_tuple("c", "k", "t"));
   for (const char* half : {"--http-tls-cert=c", "--http-tls-key=k"}) {
-    const auto [parsed, said] = parse({half});
+    const auto [parsed, message] = parse({half});
     EXPECT_TRUE(std::holds_alternative<int>(parsed)) << half;
-    EXPECT_NE(said.find("--http-tls-cert and --http-tls-key go together"), std::string::npos)
-        << said;
+    EXPECT_NE(message.find("--http-tls-cert and --http-tls-key go together"), std::string::npos)
+        << message;
   }
 }
 
@@ -183,9 +183,9 @@ TEST(GpuOrdinal, IsOfGpusAlone) {
 }
 
 TEST_F(Settings, AnUnknownFlagIsNamedWithTheNearest) {
-  const std::string said = RefusalOf({"--grpc-prot=1001"});
-  EXPECT_NE(said.find("--grpc-prot"), std::string::npos) << said;
-  EXPECT_NE(said.find("; the nearest known one is --grpc-port"), std::string::npos) << said;
+  const std::string message = RefusalOf({"--grpc-prot=1001"});
+  EXPECT_NE(message.find("--grpc-prot"), std::string::npos) << message;
+  EXPECT_NE(message.find("; the nearest known one is --grpc-port"), std::string::npos) << message;
 }
 
 }  // namespace

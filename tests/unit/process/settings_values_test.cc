@@ -1,4 +1,3 @@
-// Values of settings, from whichever of the three places they come.
 #include <algorithm>
 #include <sstream>
 #include <string>
@@ -20,7 +19,7 @@ TEST_F(Settings, Units) {
   EXPECT_EQ(settings.job_timeout.count(), 90'000);
 }
 
-TEST_F(Settings, WhatIsWrongIsRefused) {
+TEST_F(Settings, InvalidValuesAreRefused) {
   for (const char* wrong :
        {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag", "--worker-timeout=-1",
         "--memory-limit=many", "--log-level=loud", "--config=/no/such/file", "--spawn-workers=-1",
@@ -33,7 +32,6 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
   EXPECT_TRUE(std::holds_alternative<int>(Parse({})));
 }
 
-// Flags whose values are numbers, as the help lists them.
 template <typename Parser>
 std::vector<std::string> NumericFlags(const Parser& parse) {
   ::testing::internal::CaptureStdout();
@@ -52,7 +50,7 @@ std::vector<std::string> NumericFlags(const Parser& parse) {
   return flags;
 }
 
-TEST_F(Settings, WhatIsNotANumberIsNone) {
+TEST_F(Settings, InvalidNumbersAreRefused) {
   const auto refuses = [](const auto& parse) {
     const std::vector<std::string> flags = NumericFlags(parse);
     EXPECT_GE(flags.size(), 8u);
@@ -70,20 +68,20 @@ TEST_F(Settings, WhatIsNotANumberIsNone) {
   refuses(ParseWorker);
 }
 
-// A quarter and an eighth of it are whole milliseconds.
+// A quarter and an eighth of the least value are whole milliseconds.
 TEST_F(Settings, AWorkersTimeoutHasALeastValue) {
   EXPECT_EQ(Parsed({"--worker-timeout=0.1"}).worker_timeout.count(), 100);
   for (const char* less : {"0.001", "0.007", "0.0999", "0"}) {
-    const std::string said = RefusalOf({absl::StrCat("--worker-timeout=", less)});
-    EXPECT_NE(
-        said.find(absl::StrCat("--worker-timeout: value ", less, " is no FLOAT in [0.1 - 1e+09]")),
-        std::string::npos)
-        << said;
+    const std::string message = RefusalOf({absl::StrCat("--worker-timeout=", less)});
+    EXPECT_NE(message.find(
+                  absl::StrCat("--worker-timeout: value ", less, " is no FLOAT in [0.1 - 1e+09]")),
+              std::string::npos)
+        << message;
   }
   EXPECT_EQ(Parsed({"--idle-timeout=0.001"}).idle_timeout.count(), 1);
 }
 
-// CLI11 would read 010 as 8, and -1 as 2^64 - 1 where a number has no sign.
+// CLI11 would read 010 as 8, and -1 as 2^64 - 1 for unsigned numbers.
 TEST_F(Settings, NumbersAreDecimal) {
   EXPECT_EQ(Parsed({"--spawn-workers=010"}).spawn_workers, 10);
   EXPECT_EQ(Parsed({"--max-tokens=0064"}).max_tokens, 64);
@@ -114,7 +112,7 @@ TEST_F(Settings, BytesAreNeitherNegativeNorTooMany) {
   }
 }
 
-// With less no call would be served.
+// Calls need at least this memory.
 TEST_F(Settings, MemoryOfCallsHasALeastValue) {
   for (const auto& [flag, least] :
        {std::pair{"--waiting-memory", 5 << 20}, {"--transport-memory", 1 << 20}}) {
@@ -142,7 +140,7 @@ TEST_F(Settings, TruthValuesAreTrueOrFalse) {
   }
 }
 
-TEST_F(Settings, AVariableIsNamedWhereTheValueCameFromIt) {
+TEST_F(Settings, AVariableWithAWrongValueIsNamed) {
   Set("HILBERT_RING_GRPC_PORT", "many");
   EXPECT_NE(
       RefusalOf({}).find("--grpc-port (HILBERT_RING_GRPC_PORT): many, must be a whole number"),
@@ -159,7 +157,7 @@ TEST_F(Settings, AVariableIsNamedWhereTheValueCameFromIt) {
             std::string::npos);
 }
 
-// Kubernetes sets them in each pod of a namespace, beside Services of these names.
+// Kubernetes sets these variables in each pod of a namespace with Services of these names.
 TEST_F(Settings, AServiceOfKubernetesIsNoPort) {
   const std::vector<std::string> before = Parsed({}).warnings;
   for (const char* service : {"", "GRPC_", "HTTP_", "MEMBERSHIP_"}) {
@@ -177,15 +175,15 @@ TEST_F(Settings, AServiceOfKubernetesIsNoPort) {
   EXPECT_EQ(std::get<WorkerSettings>(worker).port, 8101);
   EXPECT_EQ(std::get<WorkerSettings>(ParseWorker({"--port=9"})).port, 9);
   Set("HILBERT_RING_DATA_ROOT", "tcp://10.0.0.1:8001");
-  EXPECT_EQ(Parsed({}).data_root, "tcp://10.0.0.1:8001") << "is no port";
+  EXPECT_EQ(Parsed({}).data_root, "tcp://10.0.0.1:8001") << "its flag is no port";
 }
 
 TEST_F(Settings, UnknownVariablesAreWarnedOf) {
-  // The tests' own variables are not known either.
   const std::vector<std::string> before = Parsed({}).warnings;
-  Set("HILBERT_RING_MEMORY_SHARE", "0.5");  // the worker's
-  Set("HILBERT_RING_SERVER", "here:1");     // the command line's
-  Set("HILBERT_RING_PYTHON", "python3");    // and the package's
+  // Variables of the worker, the command line and the package.
+  Set("HILBERT_RING_MEMORY_SHARE", "0.5");
+  Set("HILBERT_RING_SERVER", "here:1");
+  Set("HILBERT_RING_PYTHON", "python3");
   Set("HILBERT_RING_BIN_DIR", "/usr/bin");
   EXPECT_EQ(Parsed({}).warnings, before);
   Set("HILBERT_RING_GRPC_PROT", "1001");

@@ -16,7 +16,7 @@ TEST(StopSignalsDeathTest, AStopThatTakesTooLongEndsTheProcess) {
       {
         StartLogging("test", "info");
         LimitStop(std::chrono::milliseconds(50));
-        pause();  // for ever
+        pause();
       },
       ::testing::ExitedWithCode(kStopTimedOut), "not done within 50 ms");
 }

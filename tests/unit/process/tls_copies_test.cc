@@ -33,7 +33,6 @@ class Copies : public ::testing::Test {
     copies_ = *std::move(copies);
   }
 
-  // As a copy in place writes it.
   static void Put(const std::string& path, const std::string& text) {
     std::ofstream(path, std::ios::trunc) << text;
   }
@@ -51,8 +50,8 @@ class Copies : public ::testing::Test {
   std::unique_ptr<TlsCopies> copies_;
 };
 
-TEST_F(Copies, HoldWhatIsRight) {
-  EXPECT_TRUE(CheckTlsFiles(copies_->paths()).ok()) << "they are as good as the files";
+TEST_F(Copies, HoldValidFiles) {
+  EXPECT_TRUE(CheckTlsFiles(copies_->paths()).ok()) << "the copies are as good as the files";
   EXPECT_EQ(copies_->paths().cert, copies_->paths().key);
   EXPECT_EQ(Ca(), FileText(files_.ca));
   const std::string before = Identity();
@@ -68,10 +67,10 @@ TEST_F(Copies, HoldWhatIsRight) {
   copies_->Look();
   EXPECT_THAT(Identity(), HasSubstr(FileText(folder_ / "new.crt")));
   EXPECT_TRUE(CheckTlsFiles(copies_->paths()).ok());
-  EXPECT_NE(ChangedAt(), changed) << "gRPC would take a certificate and the other's key";
+  EXPECT_NE(ChangedAt(), changed) << "gRPC would combine a certificate and another key";
 }
 
-TEST_F(Copies, KeepWhatIsWrongOut) {
+TEST_F(Copies, RejectInvalidFiles) {
   const std::string before = Identity(), ca = Ca(), cert = FileText(files_.cert);
   const auto wrong = [&](const std::string& path, const std::string& text) {
     const std::string right = FileText(path);
@@ -95,14 +94,14 @@ TEST_F(Copies, KeepWhatIsWrongOut) {
     std::filesystem::remove(path);
     Put(path, right);
   }
-  wrong(files_.cert, cert + ca.substr(0, ca.size() / 2));  // a chain that is being written
+  wrong(files_.cert, cert + ca.substr(0, ca.size() / 2));  // a partly written chain
   wrong(files_.ca, ca + cert.substr(0, cert.size() / 2));
   Put(files_.cert, cert + ca);
   copies_->Look();
   EXPECT_THAT(Identity(), HasSubstr(cert + ca));
 }
 
-TEST_F(Copies, SayOnceWhatIsWrong) {
+TEST_F(Copies, LogAnErrorOnce) {
   const testing::CapturedLog log;
   const std::string right = FileText(files_.cert);
   for (int times = 1; times <= 2; ++times) {

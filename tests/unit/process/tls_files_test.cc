@@ -28,7 +28,7 @@ TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
   const TlsFiles right = {folder + "a.crt", folder + "a.key", folder + "ca.crt"};
   EXPECT_TRUE(CheckTlsFiles(right).ok()) << CheckTlsFiles(right);
   EXPECT_TRUE(CheckTlsFiles({folder + "old.crt", folder + "old.key", ""}).ok())
-      << "one that has expired may be replaced";
+      << "an expired certificate may be replaced";
   const auto wrong = [](const TlsFiles& files, const std::string& named, const char* why) {
     const absl::Status status = CheckTlsFiles(files);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -36,7 +36,7 @@ TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   };
   wrong({folder + "none", right.key, ""}, "none", "cannot be read");
-  ASSERT_EQ(mkfifo((folder + "pipe").c_str(), 0600), 0);  // whose writer would be waited for
+  ASSERT_EQ(mkfifo((folder + "pipe").c_str(), 0600), 0);  // a read must not wait
   wrong({folder + "pipe", right.key, ""}, "pipe", "must be a regular file, is a FIFO");
   wrong({right.cert, folder + "pipe", ""}, "--tls-key", "must be a regular file, is a FIFO");
   wrong({right.cert, right.key, folder + "pipe"}, "--tls-ca", "must be a regular file, is a FIFO");

@@ -4,7 +4,6 @@
 #include <openssl/hmac.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -21,7 +20,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What a call that was made with the client's context brings to the server's.
 class Call {
  public:
   Call() : spouse_(&server_) {}
@@ -56,7 +54,7 @@ absl::Status Join(const std::string& brought, const std::string& wanted) {
   return CheckJoinToken(call.server(), wanted);
 }
 
-TEST(JoinToken, IsTheCoordinatorsOrNone) {
+TEST(JoinToken, IsTheCoordinatorsOrEmpty) {
   EXPECT_TRUE(Join(kToken, kToken).ok());
   EXPECT_TRUE(Join("", "").ok());
   EXPECT_TRUE(Join(kToken, "").ok());
@@ -75,7 +73,7 @@ TEST(JoinToken, IsReadWithoutWhiteSpaceAroundIt) {
   EXPECT_EQ(*TokenOfFile(std::string(" ") + kToken + "\r\n"), kToken);
 }
 
-TEST(JoinToken, FilesThatHoldNoneAreRefused) {
+TEST(JoinToken, FilesWithoutATokenAreRefused) {
   EXPECT_TRUE(absl::IsNotFound(ReadTokenFile("/no/such/file").status()));
   for (const std::string& wrong :
        {std::string(), std::string("\n"), std::string("too-short"),
@@ -105,14 +103,14 @@ TEST(CallToken, IsMadeWithTheSecretForOneMethod) {
   }
 }
 
-TEST(CallToken, NothingAndNoSecretProveNothing) {
+TEST(CallToken, AnEmptySecretProvesNothing) {
   Call none;
   EXPECT_FALSE(CheckCallToken(none.server(), *DrawSecret(), "Run").ok());
   EXPECT_FALSE(CheckCallToken(none.server(), "", "Run").ok());
   Call without_secret;
   AddCallToken(without_secret.client(), "", "Run");
   EXPECT_FALSE(CheckCallToken(without_secret.server(), "", "Run").ok());
-  // What anybody could make of no secret.
+  // Any caller could compute a proof from an empty secret.
   const std::string draw(16, 'd'), message = "Run:" + draw;
   std::string proof(32, '\0');
   ASSERT_NE(HMAC(EVP_sha256(), "", 0, reinterpret_cast<const unsigned char*>(message.data()),

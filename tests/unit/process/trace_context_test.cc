@@ -10,15 +10,15 @@ namespace {
 // The specification's own example.
 const std::string kExample = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-TEST(TraceContext, TakesWhatTheSpecificationSays) {
+TEST(TraceContext, AcceptsValidValues) {
   EXPECT_TRUE(IsTraceparent(kExample));
   std::string later = kExample;
   later[1] = '1';
   EXPECT_TRUE(IsTraceparent(later)) << "a later version";
-  EXPECT_TRUE(IsTraceparent(later + "-more")) << "which may be longer";
+  EXPECT_TRUE(IsTraceparent(later + "-more")) << "a later version may be longer";
 }
 
-TEST(TraceContext, RefusesWhatIsNone) {
+TEST(TraceContext, RefusesInvalidValues) {
   EXPECT_FALSE(IsTraceparent(""));
   EXPECT_FALSE(IsTraceparent(kExample.substr(1)));
   EXPECT_FALSE(IsTraceparent(kExample + "-more")) << "version 00 ends there";

@@ -48,7 +48,7 @@ TEST(ChunkLedger, TakesRowsInAnyOrder) {
   EXPECT_TRUE(ledger.CheckComplete().ok());
 }
 
-TEST(ChunkLedger, NamesWhatIsMissing) {
+TEST(ChunkLedger, NamesMissingRows) {
   ChunkLedger ledger(Spec());
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 0, 10)).ok());
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 0, 4)).ok());
@@ -58,8 +58,8 @@ TEST(ChunkLedger, NamesWhatIsMissing) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("K"), HasSubstr("4 to 5")));
 }
 
-// A client that closes its side sends nothing again: what was lost is not its mistake.
-TEST(ChunkLedger, RowsThatWereForgottenAreLostNotMissing) {
+// A client that closes its side sends nothing again: the loss is not its mistake.
+TEST(ChunkLedger, ForgottenRowsAreLostNotMissing) {
   ChunkLedger ledger(Spec());
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
     ASSERT_TRUE(Accept(ledger, Rows(tensor, 0, 10)).ok());
@@ -75,7 +75,7 @@ TEST(ChunkLedger, RowsThatWereForgottenAreLostNotMissing) {
   EXPECT_EQ(wire::ReasonOf(ledger.CheckComplete()), "ROWS_LOST");
 }
 
-TEST(ChunkLedger, RefusesWhatIsWrong) {
+TEST(ChunkLedger, RefusesWrongChunks) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   ChunkLedger ledger(Spec());
   ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 2, 3)).ok());
@@ -96,7 +96,6 @@ TEST(ChunkLedger, RefusesWhatIsWrong) {
   ExpectRefused(Accept(ledger, chunk), absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH", "K");
   chunk.set_payload(std::string(wire::kMaxPayloadBytes + 1, 'x'));
   ExpectRefused(Accept(ledger, chunk), invalid, "CHUNK_MISSHAPEN", "payload");
-  // Nothing of it was taken down.
   EXPECT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 0, 10)).ok());
 }
 
@@ -112,7 +111,7 @@ TEST(ChunkLedger, CoordinatesComeFirst) {
   EXPECT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 0, 1)).ok());
 }
 
-TEST(ChunkLedger, BoundsWhatItRemembers) {
+TEST(ChunkLedger, BoundsItsMemory) {
   JobSpec spec = Spec();
   spec.tokens = int64_t{1} << 40;
   ChunkLedger ledger(spec);
@@ -123,8 +122,7 @@ TEST(ChunkLedger, BoundsWhatItRemembers) {
   ExpectRefused(status, absl::StatusCode::kInvalidArgument, "CHUNK_MISSHAPEN", "524288");
 }
 
-// Rows that this process has looked at already.
-TEST(ChunkLedger, PassesOverChecksumsWhereItIsToldTo) {
+TEST(ChunkLedger, SkipsChecksumsOnRequest) {
   const JobSpec spec = PlainSpec({.tokens = 4});
   v1::Chunk chunk;
   chunk.set_tensor(v1::TENSOR_Q);

@@ -1,7 +1,6 @@
 #include "server/rows/held_rows.h"
 
 #include <cstring>
-#include <random>
 
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"
@@ -24,7 +23,6 @@ Members MakeMembers(int count) {
 
 constexpr TensorKind kRows[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV};
 
-// What row `slot` of a tensor begins with.
 int64_t MarkOf(TensorKind tensor, int64_t slot) { return slot * 8 + static_cast<int64_t>(tensor); }
 
 HeldShard Filled(const Plan& plan, int rank, SharedMemoryPool& pool) {
@@ -42,7 +40,6 @@ HeldShard Filled(const Plan& plan, int rank, SharedMemoryPool& pool) {
   return shard;
 }
 
-// Slots of a rank's shard whose rows are not what they were.
 int64_t WrongSlots(const Plan& plan, int rank, const HostShard& rows) {
   int64_t wrong = 0;
   for (const ShardRange& range : plan.shards.OfRank(rank)) {
@@ -100,7 +97,7 @@ TEST_F(HeldRowsTest, StayWhereTheyAreForTheSameWorkerAlone) {
   EXPECT_EQ(same->memory->data(), first);
   EXPECT_TRUE(same->memory->offer().used());
   EXPECT_EQ(WrongSlots(plan, 0, *same->rows), 0);
-  // Another lane of the same worker may still compute the attempt before.
+  // Another lane of the same worker may still compute the previous attempt.
   std::vector<HeldShard> once;
   once.push_back(Filled(plan, 0, pool_));
   once.emplace_back();
@@ -110,7 +107,7 @@ TEST_F(HeldRowsTest, StayWhereTheyAreForTheSameWorkerAlone) {
   ASSERT_TRUE(moved.ok());
   EXPECT_NE(moved->memory->data(), express);
   EXPECT_EQ(WrongSlots(plan, 0, *moved->rows), 0);
-  // A new process in the place of the second: the lost one may still write to its shard.
+  // A new process replaces the second worker; the lost one may still write to its shard.
   const auto other = held.Carry(plan, 1, *MakeMembers(1)[0], 0, pool_);
   ASSERT_TRUE(other.ok());
   EXPECT_NE(other->memory->data(), second);
@@ -129,14 +126,14 @@ TEST_F(HeldRowsTest, AreThereOnceNotTwice) {
   const auto first = held.Carry(plan, 0, *members[0], 0, pool_);
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(WrongSlots(plan, 0, *first->rows), 0);
-  // What has moved is zero where it was, in whole pages.
+  // Rows that have moved leave zeros behind, in whole pages.
   const HostShard before(memory->data(), ShardLayout(old, 0));
   const int64_t wrong = WrongSlots(old, 0, before);
   EXPECT_GT(wrong, 190'000);
   EXPECT_LE(wrong, 200'001);
 }
 
-TEST_F(HeldRowsTest, WhatIsNotHeldIsLost) {
+TEST_F(HeldRowsTest, RowsThatAreNotHeldAreLost) {
   const JobSpec spec = Spec(1000, false);
   const Plan plan = *MakePlan(spec, 4);
   std::vector<HeldShard> shards(4);

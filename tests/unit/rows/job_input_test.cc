@@ -27,7 +27,7 @@ absl::Status Accept(JobInput& input, const JobSpec& spec, v1::Tensor tensor, int
   return input.Accept(chunk, wire::Payload(rows));
 }
 
-TEST(JobInput, LostSlotsAreAskedForAsFarAsTheyHadCome) {
+TEST(JobInput, LostSlotsAreRequestedAsFarAsTheyHadCome) {
   OrderCache orders(0);
   const JobSpec spec = InputSpec();
   JobInput input(spec, orders);
@@ -38,18 +38,17 @@ TEST(JobInput, LostSlotsAreAskedForAsFarAsTheyHadCome) {
   ASSERT_TRUE(Accept(input, spec, v1::TENSOR_K, 0, 10).ok());
   const std::vector<RowSpan> lost = {{20, 50}, {90, 100}};
   const auto missing = input.Forget(lost);
-  ASSERT_EQ(missing.size(), 1u);  // of K and V none of them had come
+  ASSERT_EQ(missing.size(), 1u);  // no row of K or V had come in them
   EXPECT_EQ(missing[0].tensor, v1::TENSOR_Q);
   EXPECT_EQ(missing[0].tokens, (std::vector<RowSpan>{{20, 30}, {40, 50}, {90, 100}}));
   EXPECT_EQ(input.Rows(v1::TENSOR_Q).count(), 60);
-  // They may come again, others may not.
   EXPECT_TRUE(Accept(input, spec, v1::TENSOR_Q, 20, 30).ok());
   EXPECT_EQ(wire::ReasonOf(Accept(input, spec, v1::TENSOR_Q, 50, 60)), "CHUNK_MISSHAPEN");
   EXPECT_FALSE(input.Complete());
   EXPECT_TRUE(input.Forget({}).empty());
 }
 
-TEST(JobInput, AnOrderScattersWhatWasLost) {
+TEST(JobInput, AnOrderScattersLostRows) {
   OrderCache orders(0);
   JobSpec spec = InputSpec();
   spec.ordering = Ordering{.scope = OrderScope::kKv};
@@ -83,7 +82,7 @@ TEST(JobInput, CoordinatesMakeTheOrderOnce) {
   EXPECT_TRUE(Accept(input, spec, v1::TENSOR_Q, 0, 10).ok());
 }
 
-// Slots of a lost shard are tokens; what comes again are the tiles among them.
+// Slots of a lost shard are tokens; the tiles among them come again.
 TEST(JobInput, TilesOfLostSlotsComeAgain) {
   const std::vector<int64_t> tiles = {3, 4};
   RowSizes sizes;

@@ -1,7 +1,6 @@
 #include "server/rows/row_check.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -17,7 +16,6 @@ namespace {
 
 constexpr int64_t kEveryRow = int64_t{1} << 40;
 
-// A random job whose rows lie in shards, and its outputs as the definition says.
 struct RandomJob {
   explicit RandomJob(std::mt19937_64& random)
       : spec(hilbert_ring::testing::RandomSpec(random, {.max_tokens = 80})),
@@ -49,7 +47,6 @@ struct RandomJob {
     return {values.begin(), values.end()};
   }
 
-  // An output's rows of tokens [first, first + rows).
   v1::OutputChunk Chunk(v1::Tensor tensor, int64_t first, int64_t rows,
                         std::string& payload) const {
     v1::OutputChunk chunk;
@@ -78,7 +75,7 @@ struct RandomJob {
   const std::shared_ptr<const Permutation> order;
   const Plan plan;
   const RowRouter router;
-  std::vector<std::vector<std::byte>> memory;  // of shards, by rank
+  std::vector<std::vector<std::byte>> memory;
   std::vector<HostShard> shards;
   ReferenceResult expected;
 };
@@ -89,7 +86,7 @@ std::shared_ptr<const Member> Worker(const std::string& address) {
   return member;
 }
 
-TEST(RowCheck, FindsTheWrongNumberAndWhoSentIt) {
+TEST(RowCheck, FindsTheWrongNumberAndItsSender) {
   std::mt19937_64 random(31);
   const auto a = Worker("a:1");
   const auto b = Worker("b:1");
@@ -102,7 +99,6 @@ TEST(RowCheck, FindsTheWrongNumberAndWhoSentIt) {
     std::string payload;
     v1::OutputChunk chunk = job.Chunk(v1::TENSOR_OUT, 0, half, payload);
     if (half > 0) check.Take(chunk, payload, a);
-    // The others by name, backwards.
     chunk = job.Chunk(v1::TENSOR_OUT, 0, 0, payload);
     for (int64_t token = job.spec.tokens - 1; token >= half; --token) {
       chunk.add_tokens(token);
@@ -118,7 +114,6 @@ TEST(RowCheck, FindsTheWrongNumberAndWhoSentIt) {
         << "token " << verdict->mismatch->deviation.token << " "
         << verdict->mismatch->deviation.actual << " " << verdict->mismatch->deviation.expected;
 
-    // One number of one row is off.
     const auto token = static_cast<int64_t>(random() % job.spec.tokens);
     const bool of_lse = random() % 2 == 0;
     chunk = job.Chunk(of_lse ? v1::TENSOR_LSE : v1::TENSOR_OUT, token, 1, payload);
@@ -153,19 +148,6 @@ TEST(RowCheck, LooksAtDrawnRowsAlone) {
   EXPECT_EQ(check.rows(), 0);
   check.Take(job.Chunk(v1::TENSOR_OUT, 0, 1, payload), payload, Worker("a:1"));
   EXPECT_EQ(check.rows(), 1);
-}
-
-TEST(RowCheck, StopsWithTheJob) {
-  std::mt19937_64 random(33);
-  const RandomJob job(random);
-  RowCheck check(job.spec, kEveryRow, 0);
-  std::string payload;
-  const v1::OutputChunk chunk = job.Chunk(v1::TENSOR_OUT, 0, job.spec.tokens, payload);
-  check.Take(chunk, payload, Worker("a:1"));
-  JobStop stop;
-  stop.Request(absl::CancelledError("by the caller"));
-  const auto verdict = check.Compare(job.router, *job.order, job.shards, stop);
-  EXPECT_TRUE(absl::IsCancelled(verdict.status()));
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// The order backwards, which counts what it is asked.
 class CountingOrder final : public Permutation {
  public:
   explicit CountingOrder(int64_t tokens) : tokens_(tokens) {}
@@ -42,7 +41,6 @@ JobSpec OrderedSpec(int64_t tokens) {
   return spec;
 }
 
-// However many ranks there are, each row is routed once, a piece at a time.
 TEST(VisitPlaces, RoutesEachRowOnceInPieces) {
   constexpr int64_t kTokens = 100'000;
   constexpr int64_t kPiece = 4096;

@@ -18,7 +18,6 @@ namespace {
 
 constexpr v1::Tensor kInputTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
 
-// Rows whose first bytes say their token.
 v1::Chunk NumberedRows(const JobSpec& spec, v1::Tensor tensor, int64_t first, int64_t rows) {
   const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
   v1::Chunk chunk;
@@ -35,7 +34,7 @@ v1::Chunk NumberedRows(const JobSpec& spec, v1::Tensor tensor, int64_t first, in
   return chunk;
 }
 
-// [rank][local row] -> token, as the routed rows say; each place may be given once.
+// [rank][local row] -> token of the routed rows; each place may come once.
 using Places = std::vector<std::map<int64_t, int64_t>>;
 
 void Deliver(const JobSpec& spec, int rank, std::vector<grpc::ByteBuffer> messages,
@@ -60,11 +59,9 @@ void Deliver(const JobSpec& spec, int rank, std::vector<grpc::ByteBuffer> messag
   }
 }
 
-// As rows are sent to workers that share no memory.
 void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chunk, Places& places) {
   wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), spec.tokens));
   std::map<int, RowMessages> messages;
-  // In uneven parts, as transports leave them.
   wire::Payload payload;
   for (size_t at = 0; at < chunk.payload().size(); at += 1000) {
     payload.Append(std::string_view(chunk.payload()).substr(at, 1000));
@@ -115,9 +112,8 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
   }
 }
 
-TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
-  JobSpec spec = PlainSpec(
-      {.tokens = 700'000, .heads = 1, .dim = 8, .segment = 1024});  // more than fit into one part
+TEST(RowRouter, OrderPartsHoldTheTokensOfEverySlot) {
+  JobSpec spec = PlainSpec({.tokens = 700'000, .heads = 1, .dim = 8, .segment = 1024});
   spec.ordering = Ordering{};
   const auto order = Permutation::Make(spec, {});
   ASSERT_TRUE(order.ok());
@@ -145,7 +141,7 @@ TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
   EXPECT_EQ(written, expected);
 }
 
-// Rows of 16 bytes: their numbers weigh as much as they do.
+// Rows have 16 bytes: their numbers take as much space as the rows.
 TEST(RowRouter, MessagesOfNarrowRowsStayWithinTheLimit) {
   JobSpec spec = PlainSpec({.tokens = int64_t{1} << 18, .heads = 1, .dim = 8, .segment = 1024});
   spec.dtype = DataType::kBFloat16;
@@ -163,7 +159,7 @@ TEST(RowRouter, MessagesOfNarrowRowsStayWithinTheLimit) {
   }
 }
 
-// Two slides of 3 and 4 tiles, a class token before each: tokens 0 and 4.
+// Two slides of 3 and 4 tiles; their class tokens are tokens 0 and 4.
 TEST(RowRouter, TilesGoBehindTheClassTokensOfTheirSlides) {
   const std::vector<int64_t> tiles = {3, 4};
   RowSizes sizes;

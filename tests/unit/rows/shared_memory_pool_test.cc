@@ -23,7 +23,6 @@ std::string Text(const SharedMemory& memory) {
 
 class SharedMemoryPoolTest : public ::testing::Test {
  protected:
-  // Where the memory is, to tell whether it is the same; held by the pool alone afterwards.
   const std::byte* TakeAndKeep(int64_t bytes) {
     auto memory = pool_.Take(bytes);
     EXPECT_TRUE(memory.ok()) << memory.status();
@@ -37,7 +36,7 @@ class SharedMemoryPoolTest : public ::testing::Test {
   SharedMemoryPool pool_{milliseconds(60'000)};
 };
 
-TEST_F(SharedMemoryPoolTest, HandsOutWhatWasKept) {
+TEST_F(SharedMemoryPoolTest, ReusesKeptMemory) {
   const std::byte* const first = TakeAndKeep(kBytes);
   const auto memory = pool_.Take(kBytes - 1000);
   ASSERT_TRUE(memory.ok());
@@ -48,7 +47,7 @@ TEST_F(SharedMemoryPoolTest, HandsOutWhatWasKept) {
   EXPECT_TRUE(SharedMemory::Open((*memory)->offer()).ok());
 }
 
-TEST_F(SharedMemoryPoolTest, FreshMemoryWhereNothingSuits) {
+TEST_F(SharedMemoryPoolTest, FreshMemoryIfNothingSuits) {
   TakeAndKeep(kBytes);
   for (const int64_t bytes : {kBytes + 1, kBytes / 2}) {
     const auto memory = pool_.Take(bytes);
@@ -58,7 +57,7 @@ TEST_F(SharedMemoryPoolTest, FreshMemoryWhereNothingSuits) {
   }
 }
 
-TEST_F(SharedMemoryPoolTest, NotWhileSomebodyReadsIt) {
+TEST_F(SharedMemoryPoolTest, NotWhileAReaderHasIt) {
   auto memory = pool_.Take(kBytes);
   ASSERT_TRUE(memory.ok());
   const std::shared_ptr<SharedMemory> reader = *memory;

@@ -19,7 +19,7 @@ JobSpec Spec(int64_t tokens) {
   return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64, .segment = 1024});
 }
 
-TEST(Fit, SaysHowManyWorkersWouldHoldTheJob) {
+TEST(Fit, ReportsHowManyWorkersWouldHoldTheJob) {
   const JobSpec spec = Spec(65536);  // 514 MiB
   const auto plan = MakePlan(spec, 2);
   ASSERT_TRUE(plan.ok());
@@ -30,7 +30,6 @@ TEST(Fit, SaysHowManyWorkersWouldHoldTheJob) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_EQ(wire::ReasonOf(status), "DOES_NOT_FIT");
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2 of 2"));
-  // The smallest number that holds it, found by trying all.
   int enough = 3;
   const auto holds = [&](int workers) {
     const auto tried = MakePlan(spec, workers);
@@ -51,7 +50,7 @@ TEST(Fit, AWorkerHoldsWhatARunTakesBesideItsShard) {
       "DOES_NOT_FIT");
 }
 
-TEST(Fit, SaysWhenNoNumberWould) {
+TEST(Fit, ReportsThatNoNumberOfWorkersHoldsTheJob) {
   const auto plan = MakePlan(Spec(int64_t{1} << 36), 2);
   ASSERT_TRUE(plan.ok());
   for (const int64_t limit : {kMiB, 64 * kMiB}) {

@@ -34,13 +34,12 @@ TEST(JobSizes, DoubleUpToTheMost) {
 TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
   EXPECT_EQ(Best(*SizesOf(PlannerOf(SizedSpec(64)), 1, 8, 5e10)), 1);
   EXPECT_EQ(Best(*SizesOf(PlannerOf(SizedSpec(100'000)), 1, 8, 5e10)), 8);
-  // Workers that compute a thousand times as fast make a job small.
+  // A job is small for workers that compute a thousand times as fast.
   EXPECT_LT(Best(*SizesOf(PlannerOf(SizedSpec(4096)), 1, 8, 5e13)),
             Best(*SizesOf(PlannerOf(SizedSpec(4096)), 1, 8, 5e10)));
 }
 
-// While blocks travel others are computed: where they travel for longer, compute is free.
-TEST(JobSizes, OfExchangeAndComputeTheLongerCounts) {
+TEST(JobSizes, TheLongerOfExchangeAndComputeCounts) {
   const auto plan = MakePlan(SizedSpec(4096), 2);
   ASSERT_TRUE(plan.ok());
   ASSERT_GT(plan->costs.bytes_exchanged, 0);
@@ -52,7 +51,7 @@ TEST(JobSizes, OfExchangeAndComputeTheLongerCounts) {
 TEST(ComputeRate, TheSlowestMeasuredWorkerThatIsThereCounts) {
   ComputeRate rate;
   EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);
-  rate.Observe("a", 1e12, 0.001);  // too short to say anything
+  rate.Observe("a", 1e12, 0.001);  // too short to count
   EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);
   rate.Observe("a", 2e11, 1.0);
   rate.Observe("b", 1e11, 1.0);

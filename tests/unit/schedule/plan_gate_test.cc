@@ -34,7 +34,7 @@ TEST(PlanGate, OthersWaitForTheirTurnOrTheirStop) {
   EXPECT_TRUE(waits.get());
 }
 
-TEST(PlanGate, AJobWaitsForItsTurnForSoLongAndNoLonger) {
+TEST(PlanGate, AJobWaitsForItsTurnUpToALimit) {
   PlanGate gate(1);
   PlanGate::Turn first = gate.Enter("a", Wanted);
   const JobStop stop;
@@ -47,8 +47,8 @@ TEST(PlanGate, AJobWaitsForItsTurnForSoLongAndNoLonger) {
   EXPECT_TRUE(gate.Await("b", stop, std::chrono::milliseconds(20)).ok());
 }
 
-// Those of a job wait all together: the caller that had its turn last is the last one.
-TEST(PlanGate, PlacesGoRoundAmongCallersWhoWait) {
+// All places of a job wait together: the caller that had its turn last is the last.
+TEST(PlanGate, WaitingCallersAlternate) {
   PlanGate gate(1);
   PlanGate::Turn first = gate.Enter("a", Wanted);
   JobStop stop;
@@ -68,7 +68,7 @@ TEST(PlanGate, PlacesGoRoundAmongCallersWhoWait) {
   EXPECT_EQ(order, "bcabaa");
 }
 
-TEST(PlanGate, WhoeverHasFewerPlacesIsNext) {
+TEST(PlanGate, TheCallerWithFewerPlacesIsNext) {
   PlanGate gate(2);
   PlanGate::Turn one = gate.Enter("a", Wanted), another = gate.Enter("a", Wanted);
   JobStop stop;
@@ -90,8 +90,8 @@ TEST(PlanGate, WaitsOfCallsAreBounded) {
   PlanGate::Turn first = gate.Enter("a", Wanted);
   auto waits = std::async(std::launch::async, [&] { return gate.Enter("b", Wanted); });
   EXPECT_EQ(waits.wait_for(milliseconds(50)), std::future_status::timeout);
-  EXPECT_EQ(gate.Enter("b", Wanted), nullptr);  // at once: it waits already
-  EXPECT_EQ(gate.Enter("c", Wanted), nullptr);  // at once: so many wait
+  EXPECT_EQ(gate.Enter("b", Wanted), nullptr);  // at once: the caller waits already
+  EXPECT_EQ(gate.Enter("c", Wanted), nullptr);  // at once: the queue is full
   EXPECT_EQ(waits.get(), nullptr);              // after its patience
   std::atomic<bool> gone = false;
   PlanGate patient(1, {.most = 1, .patience = std::chrono::minutes(10)});

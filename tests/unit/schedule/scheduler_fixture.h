@@ -1,4 +1,3 @@
-// A scheduler over members that the test chooses, and by a clock that it may take over.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +16,6 @@ namespace hilbert_ring::server {
 inline constexpr int64_t kGiB = int64_t{1} << 30;
 inline const auto kSilent = [](int) {};
 
-// Of so many threads, with as many jobs at once, and two with one thread.
 inline std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB, int threads = 1) {
   auto member = std::make_shared<Member>();
   member->address = absl::StrCat("worker-", number);
@@ -54,7 +52,6 @@ class SchedulerTest : public ::testing::Test {
     return *std::move(place);
   }
 
-  // What the job has now.
   static std::optional<Grant> Now(Scheduler::Place& place) {
     const JobStop stop;
     auto grant = place.Await(stop, Deadline::min(), kSilent);
@@ -62,7 +59,7 @@ class SchedulerTest : public ::testing::Test {
     return *grant;
   }
 
-  // From the first call on the scheduler's time stands still between two.
+  // Time stands still from the first call on.
   void Pass(double seconds) {
     time_.at = time_.Now() +
                std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));

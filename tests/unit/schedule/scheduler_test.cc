@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -26,8 +25,8 @@ TEST_F(SchedulerTest, AJobTakesTheSizeAtWhichItEndsFirst) {
   EXPECT_FALSE(Now(b).has_value());
 }
 
-// Also while a job is late, whose end is predicted for the next moment again and again.
-TEST_F(SchedulerTest, OfSizesThatEndAtTheSameTimeTheFirstIsTaken) {
+// A late job's end is predicted for the next moment again and again.
+TEST_F(SchedulerTest, TheFirstOfSizesThatEndTogetherIsTaken) {
   Start(3);
   const std::vector<JobSize> sizes = {{3, 1, 0}, {2, 1, 0}};
   {
@@ -60,11 +59,10 @@ TEST_F(SchedulerTest, JobsThatGainNothingFromMoreWorkersRunSideBySide) {
 TEST_F(SchedulerTest, ALongJobWaitsForEnoughWorkers) {
   Start(3);
   auto small = Enter("x", {{1, 0.5, 10}});
-  // On two workers now it would take 60 s, on three in half a second 40 s.
+  // Two workers now would take 60 s; three in half a second would take 40 s.
   auto large = Enter("x", {{1, 120, 10}, {2, 60, 10}, {3, 40, 10}});
   EXPECT_FALSE(Now(large).has_value());
   {
-    // What is done by then runs meanwhile; what is not does not.
     auto fits = Enter("y", {{1, 0.3, 10}});
     EXPECT_TRUE(Now(fits).has_value());
     auto longer = Enter("x", {{1, 200, 10}});
@@ -84,17 +82,16 @@ TEST_F(SchedulerTest, AShortJobRunsBesideALongOne) {
   EXPECT_TRUE(Now(beside)->express());
   EXPECT_EQ(scheduler_->busy_workers(), 1) << "two jobs of one worker";
   auto second = Enter("y", {{1, 0.1, kGiB / 8}});
-  EXPECT_FALSE(Now(second).has_value());  // the lane has one
+  EXPECT_FALSE(Now(second).has_value());  // the lane has a job
   { const Scheduler::Place gone = std::move(beside); }
   EXPECT_TRUE(Now(second).has_value());
   { const Scheduler::Place gone = std::move(second); }
   auto too_large = Enter("y", {{1, 0.1, kGiB * 3 / 4}});
-  EXPECT_FALSE(Now(too_large).has_value());  // not beside the long one's memory
+  EXPECT_FALSE(Now(too_large).has_value());  // the long job's memory leaves no room
   auto too_long = Enter("y", {{1, 2.0, 10}});
   EXPECT_FALSE(Now(too_long).has_value());
 }
 
-// As many at once as a worker has threads. A long one shares its worker with one of them.
 TEST_F(SchedulerTest, ShortJobsRunBesideEachOtherOnLanesOfTheirOwn) {
   live_ = {MakeMember(0, kGiB, 4)};
   Start(0);
@@ -110,7 +107,7 @@ TEST_F(SchedulerTest, ShortJobsRunBesideEachOtherOnLanesOfTheirOwn) {
   EXPECT_FALSE(Now(fifth).has_value());
   { const Scheduler::Place gone = std::move(places[2]); }
   ASSERT_TRUE(Now(fifth).has_value());
-  EXPECT_EQ(Now(fifth)->lane, 2) << "the one that was given back";
+  EXPECT_EQ(Now(fifth)->lane, 2) << "the freed lane";
 }
 
 TEST_F(SchedulerTest, BesideALongJobOneLaneIsUsed) {
@@ -126,7 +123,6 @@ TEST_F(SchedulerTest, BesideALongJobOneLaneIsUsed) {
   EXPECT_TRUE(Now(second).has_value() && Now(third).has_value());
 }
 
-// What takes a moment on all threads of a worker may be long on one.
 TEST_F(SchedulerTest, AJobThatIsLongOnOneThreadHasNoLane) {
   live_ = {MakeMember(0, kGiB, 8)};
   Start(0);
@@ -158,8 +154,8 @@ TEST_F(SchedulerTest, TheMemoryOfWorkersDecides) {
   EXPECT_EQ(Now(job)->members, (Members{live_[1], live_[2]}));
 }
 
-// One that failed a job gets none for a while, unless nothing else holds the job: then it waits.
-TEST_F(SchedulerTest, WorkersThatRestAreLeftOutUntilTheyHaveRested) {
+// A worker that failed a job gets no job for a while; a job that fits it alone waits.
+TEST_F(SchedulerTest, WorkersThatBackOffGetNoJobs) {
   Start(2);
   live_[0]->backs_off_until = (Clock::now() + std::chrono::hours(1)).time_since_epoch();
   auto job = Enter("x", {{1, 10, 10}, {2, 6, 10}});
@@ -186,7 +182,7 @@ TEST_F(SchedulerTest, AJobThatLostWorkersGoesFirstAndWithoutThem) {
   EXPECT_EQ(Now(waiting)->members, (Members{lost}));  // another job may have it
 }
 
-TEST_F(SchedulerTest, AJobThatCannotGoOnGivesItsWorkersBack) {
+TEST_F(SchedulerTest, AJobThatCannotContinueReturnsItsWorkers) {
   Start(2);
   auto job = Enter("x", {{2, 10, 10}});
   auto waiting = Enter("x", {{1, 1, 10}});
@@ -203,11 +199,11 @@ TEST_F(SchedulerTest, AJobThatCannotGoOnGivesItsWorkersBack) {
 
 TEST_F(SchedulerTest, ShortJobsLeaveMemoryToTheOneThatWaitsForIt) {
   Start(1);
-  auto first = Enter("z", {{1, 0.2, kGiB / 2}});  // so that it is the turn of y
+  auto first = Enter("z", {{1, 0.2, kGiB / 2}});  // the next turn is y's
   ASSERT_TRUE(Now(first).has_value());
   auto large = Enter("y", {{1, 3600, kGiB * 3 / 4}});
   EXPECT_FALSE(Now(large).has_value());
-  // Not done by the time that the large one may start, and its memory would be in the way.
+  // It would not end before the large job may start, and its memory would be in the way.
   auto late = Enter("z", {{1, 0.24, kGiB / 2}});
   EXPECT_FALSE(Now(late).has_value());
   auto beside = Enter("z", {{1, 0.24, kGiB / 8}});
@@ -216,7 +212,7 @@ TEST_F(SchedulerTest, ShortJobsLeaveMemoryToTheOneThatWaitsForIt) {
   EXPECT_TRUE(Now(large).has_value());
 }
 
-TEST_F(SchedulerTest, MembersThatComeAreUsedAndThoseThatGoAreNot) {
+TEST_F(SchedulerTest, NewMembersAreUsedAndDepartedOnesAreNot) {
   Start(1);
   auto job = Enter("x", {{2, 10, 10}});
   EXPECT_FALSE(Now(job).has_value());
@@ -243,22 +239,22 @@ TEST_F(SchedulerTest, AFullQueueIsShared) {
     const auto grant = waiting[out].Await(JobStop(), Deadline::min(), kSilent);
     EXPECT_EQ(wire::ReasonOf(grant.status()), "QUEUE_FULL") << out;
   }
-  // Two and two: a third one of either would have more than the other.
+  // Each caller has two: a third would be more than the other caller has.
   for (const char* caller : {"x", "y"}) {
     EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom(caller)), "QUEUE_FULL");
     EXPECT_EQ(wire::ReasonOf(scheduler_->Enter(Request(caller, {{1, 10, 10}})).status()),
               "QUEUE_FULL");
   }
   { const Scheduler::Place gone = std::move(running); }
-  EXPECT_TRUE(Now(first).has_value()) << "nothing was given to y yet";
+  EXPECT_TRUE(Now(first).has_value()) << "y has had no turn yet";
 }
 
-// That its rest is over makes no news.
-TEST_F(SchedulerTest, RoomOfAWorkerThatHasRestedIsFound) {
+// The end of a back-off makes no event.
+TEST_F(SchedulerTest, RoomOfAWorkerAfterItsBackOffIsFound) {
   Start(1, 0);
   scheduler_->Changed();
   live_[0]->backs_off_until = (Clock::now() + std::chrono::milliseconds(300)).time_since_epoch();
-  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL") << "while it rests";
+  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL") << "while it backs off";
   const JobStop stop;
   EXPECT_TRUE(scheduler_->AwaitRoom("x", stop, Clock::now() + std::chrono::seconds(60)).ok());
   EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
@@ -271,7 +267,7 @@ TEST_F(SchedulerTest, RoomIsWaitedFor) {
   std::optional<Scheduler::Place> running(Enter("x", {{1, 10, 10}}));
   JobStop stop;
   EXPECT_TRUE(scheduler_->AwaitRoom("x", stop, Deadline::min()).ok())
-      << "Enter says that it is full";
+      << "Enter reports the full queue";
   auto room = std::async(std::launch::async,
                          [&] { return scheduler_->AwaitRoom("x", stop, Deadline::max()); });
   EXPECT_EQ(room.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
@@ -291,22 +287,22 @@ TEST_F(SchedulerTest, RoomIsWaitedFor) {
   EXPECT_TRUE(room.get().ok());
 }
 
-TEST_F(SchedulerTest, AJobThatWaitsForMoreThanAMomentIsToldHowManyAreBeforeIt) {
+TEST_F(SchedulerTest, AWaitingJobGetsItsPlaceInTheQueue) {
   Start(1);
   auto running = Enter("x", {{1, 10, 10}});
   auto before = Enter("x", {{1, 10, 10}});
   auto place = Enter("x", {{1, 10, 10}});
   JobStop stop;
-  std::vector<int> told;
+  std::vector<int> places;
   const auto tell = [&](int jobs) {
-    told.push_back(jobs);
-    stop.Request(absl::CancelledError("told"));
+    places.push_back(jobs);
+    stop.Request(absl::CancelledError("enough"));
   };
   EXPECT_EQ(wire::ReasonOf(place.Await(stop, Clock::now(), tell).status()), "QUEUE_TIMEOUT");
-  EXPECT_EQ(told, std::vector<int>()) << "it has waited for a moment only";
+  EXPECT_EQ(places, std::vector<int>()) << "it has waited for a moment only";
   EXPECT_TRUE(
       absl::IsCancelled(place.Await(stop, Clock::now() + milliseconds(20'000), tell).status()));
-  EXPECT_EQ(told, std::vector<int>{1});
+  EXPECT_EQ(places, std::vector<int>{1});
 }
 
 TEST_F(SchedulerTest, WaitsEnd) {

@@ -1,4 +1,3 @@
-// Whose turn it is, over time.
 #include <algorithm>
 #include <list>
 #include <map>
@@ -11,7 +10,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Its length is counted from when it came: short jobs that come later and later pass it no more.
+// Short jobs pass a long job only until its wait makes up for its length.
 TEST_F(SchedulerTest, ALongJobWaitsAtMostAboutItsLengthLonger) {
   Pass(0);
   Start(1);
@@ -39,7 +38,6 @@ class SchedulerTurnsTest : public SchedulerTest {
       waiting_[caller].push_back(Enter(caller, {{1, seconds, 10}}));
     }
   }
-  // The callers of the next jobs on one worker, in the order in which they run; each ends at once.
   std::string Serve(int jobs) {
     std::string order;
     for (size_t before = 0; jobs-- > 0; before = order.size()) {
@@ -70,21 +68,19 @@ TEST_F(SchedulerTurnsTest, ACallerOfManyJobsGetsNoMoreThanOneOfFew) {
 TEST_F(SchedulerTurnsTest, TurnsAreOfWorkerTimeNotOfJobs) {
   Ask("a", 3, 30);
   Ask("b", 9, 10);
-  EXPECT_EQ(Serve(12), "abbbbabbbabb") << "where both had as much, the shorter job goes first";
+  EXPECT_EQ(Serve(12), "abbbbabbbabb") << "with equal time the shorter job goes first";
 }
 
-// It begins at what the caller that had least was given: it neither waits for what others had
-// before it came, nor do they wait until it has had as much.
+// A newcomer starts at the least time that another caller had: it neither waits for earlier use nor
+// catches up.
 TEST_F(SchedulerTurnsTest, ANewcomerTakesTurnsFromNowOn) {
   Ask("a", 12);
   EXPECT_EQ(Serve(6), "aaaaaa");
   Ask("b", 4);
-  EXPECT_EQ(Serve(9),
-            "abababab"
-            "a");
+  EXPECT_EQ(Serve(9), "ababababa");
 }
 
-// What a caller had is forgotten once it has no job here; it is a newcomer when it comes back.
+// A caller without jobs loses its record, and returns as a newcomer.
 TEST_F(SchedulerTurnsTest, ACallerThatComesBackIsANewcomer) {
   Ask("a", 8);
   Ask("b", 1, 1000);
@@ -93,8 +89,7 @@ TEST_F(SchedulerTurnsTest, ACallerThatComesBackIsANewcomer) {
   EXPECT_EQ(Serve(6), "ababaa");
 }
 
-// The time of workers that were lost is given back: the caller is as near its turn as before.
-TEST_F(SchedulerTurnsTest, WorkersThatWereLostAreNotHeldAgainstTheCaller) {
+TEST_F(SchedulerTurnsTest, TimeOfLostWorkersIsRefunded) {
   Ask("a", 1, 100);
   Ask("b", 2);
   Ask("a", 1);
@@ -103,7 +98,7 @@ TEST_F(SchedulerTurnsTest, WorkersThatWereLostAreNotHeldAgainstTheCaller) {
   lost.GiveBack();
   EXPECT_EQ(Serve(1), "b");
   lost.WaitAgain({{1, 5, 10}}, {});
-  EXPECT_EQ(Serve(3), "aab") << "a's second job, and then the one that lost its workers";
+  EXPECT_EQ(Serve(3), "aab") << "a's second job precedes the job that lost its workers";
 }
 
 TEST_F(SchedulerTurnsTest, AJobThatLostWorkersGoesOnAfterTheScheduleHasClosed) {
@@ -117,13 +112,13 @@ TEST_F(SchedulerTurnsTest, AJobThatLostWorkersGoesOnAfterTheScheduleHasClosed) {
   again.WaitAgain({{1, 10, 10}}, {});
   const JobStop stop;
   EXPECT_EQ(wire::ReasonOf(again.Await(stop, Deadline::min(), kSilent).status()), "QUEUE_TIMEOUT")
-      << "it waits for its worker, and is not sent away";
+      << "it waits for its worker";
   waiting_.erase("b");
   EXPECT_TRUE(Now(again).has_value());
 }
 
-// A job that is late is taken to need a tenth of its time more, not none.
-TEST_F(SchedulerTurnsTest, AJobThatIsLateIsNotTakenToBeDone) {
+// A late job is expected to need a tenth of its time more.
+TEST_F(SchedulerTurnsTest, ALateJobIsNotExpectedToEndAtOnce) {
   auto running = Enter("a", {{1, 100, 10}});
   ASSERT_TRUE(Now(running).has_value());
   Pass(99);

@@ -13,7 +13,6 @@ struct Rows {
   int64_t first, count;
 };
 
-// Rows [0, rows) of three tensors, cut at random and shuffled.
 std::vector<Rows> ShuffledRuns(int64_t rows, std::mt19937_64& random) {
   std::vector<Rows> runs;
   for (int tensor = 0; tensor < 3; ++tensor) {
@@ -47,7 +46,7 @@ TEST(ArrivedRows, PrefixIsThereAndNotFarBehind) {
   }
 }
 
-// Class tokens, which nobody sends.
+// Class tokens are not sent.
 TEST(ArrivedRows, UnsentRowsCountAsArrived) {
   const std::vector<int64_t> unsent = {0, 1024};
   ArrivedRows arrived(1500, 2, unsent);

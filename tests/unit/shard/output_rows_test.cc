@@ -11,14 +11,13 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Every token once, with the row that holds it, but for delivered ones.
 void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_slots = {}) {
   const auto plan = MakePlan(spec, workers);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const bool listed = spec.ordering && spec.ordering->scope == OrderScope::kQkv;
   Delivered delivered(spec.tokens);
-  const int64_t left_out = delivered_slots.end - delivered_slots.begin;
-  if (left_out > 0) delivered.of(TensorKind::kOut).Add(delivered_slots.begin, delivered_slots.end);
+  const int64_t already = delivered_slots.end - delivered_slots.begin;
+  if (already > 0) delivered.of(TensorKind::kOut).Add(delivered_slots.begin, delivered_slots.end);
   std::map<v1::Tensor, std::map<int64_t, int>> seen;
   for (int rank = 0; rank < workers; ++rank) {
     const ShardLayout layout(*plan, rank);
@@ -26,7 +25,7 @@ void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_s
     const HostShard shard(memory.data(), layout);
     for (const ShardRange& range : plan->shards.OfRank(rank)) {
       for (int64_t slot = range.begin; slot < range.end; ++slot) {
-        // An order that turns the job round.
+        // The order reverses the job.
         const int64_t token = listed ? spec.tokens - 1 - slot : slot;
         if (spec.ordering) shard.tokens()[range.LocalRow(slot)] = spec.tokens - 1 - slot;
         std::memcpy(shard.Row(TensorKind::kOut, range.LocalRow(slot)), &token, 8);
@@ -36,7 +35,7 @@ void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_s
     OutputRows rows(*plan, rank, SourceOf(shard), want_lse, delivered);
     v1::OutputChunk chunk;
     std::string_view payload;
-    // In three parts, as rows become final.
+    // Rows become final in three parts.
     const int64_t all = shard.rows();
     int part = 0;
     const int64_t finals[] = {all / 3, all / 2, all};
@@ -66,7 +65,7 @@ void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_s
   EXPECT_EQ(seen.size(), want_lse ? 2u : 1u);
   for (const auto& [tensor, tokens] : seen) {
     EXPECT_EQ(static_cast<int64_t>(tokens.size()),
-              spec.tokens - (tensor == v1::TENSOR_OUT ? left_out : 0));
+              spec.tokens - (tensor == v1::TENSOR_OUT ? already : 0));
     for (const auto& [token, times] : tokens) ASSERT_EQ(times, 1);
   }
 }
@@ -88,7 +87,7 @@ TEST(OutputRows, NameEveryTokenOnce) {
   }
 }
 
-TEST(OutputRows, LeaveOutWhatIsDelivered) {
+TEST(OutputRows, OmitDeliveredRows) {
   JobSpec spec = PlainSpec({.tokens = 5000, .dim = 8});
   spec.causal = true;  // mirrored ranges
   for (const RowSpan delivered : {RowSpan{0, 1}, {4999, 5000}, {0, 2500}, {100, 4900}}) {

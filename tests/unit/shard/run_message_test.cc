@@ -19,7 +19,7 @@ std::string Text(const wire::Payload& payload) {
   return text;
 }
 
-// As the generated classes write it, in slices of at most `size` bytes.
+// Serializes by the generated classes, in slices of at most `size` bytes.
 template <typename Message>
 RunMessage<Message> Received(const Message& message, size_t size) {
   const std::string bytes = message.SerializeAsString();
@@ -30,8 +30,7 @@ RunMessage<Message> Received(const Message& message, size_t size) {
   return {.buffer = grpc::ByteBuffer(slices.data(), slices.size()), .fields = {}, .payload = {}};
 }
 
-// Whether the payload was left where the transport put it. Slices of some bytes lie in themselves,
-// and are others here.
+// Whether the payload is still in the transport's slices. Slices of a few bytes are copied.
 bool LiesIn(const wire::Payload& payload, const grpc::ByteBuffer& buffer) {
   std::vector<grpc::Slice> slices;
   if (!buffer.Dump(&slices).ok()) return false;
@@ -62,7 +61,7 @@ v1::RunResponse Output() {
   return response;
 }
 
-TEST(RunMessage, WhatTheGeneratedClassesWriteIsReadWithItsPayloadLeftInPlace) {
+TEST(RunMessage, AGeneratedMessageIsReadWithItsPayloadLeftInPlace) {
   for (const size_t size : {size_t{64}, size_t{1000}, size_t{1} << 20}) {
     RunMessage<v1::RunRequest> rows = Received(Rows(), size);
     ASSERT_TRUE(Split(rows));
@@ -76,11 +75,11 @@ TEST(RunMessage, WhatTheGeneratedClassesWriteIsReadWithItsPayloadLeftInPlace) {
     ASSERT_TRUE(Split(output));
     EXPECT_EQ(Text(output.payload), Output().output().payload());
     EXPECT_TRUE(LiesIn(output.payload, output.buffer));
-    EXPECT_EQ(output.fields.first_slot(), 1 << 20) << "which stands behind the output";
+    EXPECT_EQ(output.fields.first_slot(), 1 << 20) << "the field follows the output";
   }
 }
 
-TEST(RunMessage, APayloadIsNoLargerThanItsJobMakesIt) {
+TEST(RunMessage, APayloadIsNoLargerThanItsJobNeeds) {
   RowSizes sizes;
   sizes.Set(TensorKind::kQ, 256);
   EXPECT_EQ(MostPayloadBytes(sizes, 10), 2560);

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstring>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -51,7 +50,7 @@ TEST(SharedMemory, WritesRunsOfAnyLengthFromPayloadsInParts) {
   EXPECT_EQ(Text(**memory), text);
 }
 
-TEST(SharedMemory, RefusesWhatIsNotMeant) {
+TEST(SharedMemory, RefusesWrongOffers) {
   const auto memory = SharedMemory::Create(kBytes);
   ASSERT_TRUE(memory.ok()) << memory.status();
   const auto refuses = [&](const auto& spoil) {

@@ -19,7 +19,7 @@ Epochs EpochsOf(bool want_lse) {
   return Epochs::Make(spec, {.asked = kEpoch, .most_bytes = 1 << 20, .want_lse = want_lse}).value();
 }
 
-// Takes what is written, once it is let.
+// Takes all writes; AwaitTaken waits for `taken`.
 class FakeClient : public JobClient {
  public:
   JobStop& stop() override { return stop_; }
@@ -27,7 +27,7 @@ class FakeClient : public JobClient {
   absl::StatusOr<bool> Read(ClientMessage&, const JobStop&) override { return false; }
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
   absl::Status Write(const v1::AttendResponse& response, const JobStop&, SendMode) override {
-    told.push_back(response.has_epoch() ? "epoch" : "other");
+    writes.push_back(response.has_epoch() ? "epoch" : "other");
     return absl::OkStatus();
   }
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
@@ -35,8 +35,8 @@ class FakeClient : public JobClient {
                              SendMode) override {
     EXPECT_EQ(chunk.crc32c(), wire::Crc32c(payload));
     (chunk.tensor() == v1::TENSOR_OUT ? out : lse) += payload;
-    told.push_back((chunk.tensor() == v1::TENSOR_OUT ? "OUT " : "LSE ") +
-                   std::to_string(chunk.first_token()) + " " + std::to_string(chunk.rows()));
+    writes.push_back((chunk.tensor() == v1::TENSOR_OUT ? "OUT " : "LSE ") +
+                     std::to_string(chunk.first_token()) + " " + std::to_string(chunk.rows()));
     return true;
   }
   absl::Status AwaitTaken(const JobStop&) override {
@@ -45,7 +45,7 @@ class FakeClient : public JobClient {
   }
   void Offer(const v1::AttendResponse&) override {}
 
-  std::vector<std::string> told;
+  std::vector<std::string> writes;
   std::string out, lse;
   std::shared_future<void> taken;
 
@@ -78,7 +78,7 @@ TEST(EpochOutputs, LeaveInOrderAndTwoEpochsAreHeld) {
   auto sender = std::async(std::launch::async, [&] { return outputs.Send(stop); });
   std::string expected;
   for (int i = 0; i < 3; ++i) {
-    // The third is the first again, once the transport has let go of what was sent of it.
+    // The third buffer is the first again, after the transport has taken its rows.
     if (i == 2) taken.set_value();
     const auto buffer = outputs.Await(stop);
     ASSERT_TRUE(buffer.ok());
@@ -91,13 +91,13 @@ TEST(EpochOutputs, LeaveInOrderAndTwoEpochsAreHeld) {
   outputs.End();
   EXPECT_TRUE(sender.get().ok());
   EXPECT_EQ(client.out, expected);
-  EXPECT_EQ(client.told,
+  EXPECT_EQ(client.writes,
             (std::vector<std::string>{"OUT 0 8", "LSE 0 8", "epoch", "OUT 8 8", "LSE 8 8", "epoch",
                                       "OUT 16 3", "LSE 16 3", "epoch"}));
   EXPECT_EQ(outputs.bytes_sent(), 19 * (kOutBytes + kLseBytes));
 }
 
-TEST(EpochOutputs, AStopEndsWhoWaits) {
+TEST(EpochOutputs, AStopEndsWaits) {
   const Epochs epochs = EpochsOf(false);
   FakeClient client;
   EpochOutputs outputs(epochs, client);

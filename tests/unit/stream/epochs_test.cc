@@ -19,7 +19,7 @@ JobSpec Stream(std::vector<Branch> branches) {
   return spec;
 }
 
-// Of Stream: q, k, v and out of 64 bytes each.
+// A row of Stream: q, k, v and out of 64 bytes each.
 constexpr int64_t kRowBytes = 256;
 
 absl::StatusOr<Epochs> Make(const JobSpec& spec, int64_t most_rows, int64_t asked = 0) {
@@ -33,7 +33,6 @@ void ExpectRefused(const absl::StatusOr<Epochs>& epochs, const wire::Reason& rea
   EXPECT_THAT(std::string(epochs.status().message()), HasSubstr(message));
 }
 
-// The rows of each epoch of a stream of so many, all of which have come.
 std::vector<int64_t> Cut(const Epochs& epochs, int64_t rows) {
   std::vector<int64_t> cut;
   for (int64_t begin = 0; begin < rows; begin += cut.back()) {
@@ -67,7 +66,7 @@ TEST(Epochs, OfAWindowAreMultiplesOfItToo) {
   EXPECT_EQ(epochs->multiple(), 12);
 }
 
-TEST(Epochs, HaveWhatWasAskedFor) {
+TEST(Epochs, HaveTheRequestedTokens) {
   const auto epochs = Make(Stream({{6, 1}}), 100, 24);
   ASSERT_TRUE(epochs.ok()) << epochs.status();
   EXPECT_EQ(epochs->tokens(), 24);
@@ -77,7 +76,7 @@ TEST(Epochs, HaveWhatWasAskedFor) {
   ExpectRefused(Make(Stream({{6, 1}}), 100, 102), wire::reason::kDoesNotFit, "96 would fit");
 }
 
-TEST(Epochs, TheErrorNamesTheSmallestThatWouldDo) {
+TEST(Epochs, TheErrorNamesTheSmallestSufficientEpoch) {
   ExpectRefused(Make(Stream({{7, 1}, {11, 1}, {13, 1}}), 1000), wire::reason::kDoesNotFit,
                 "has 1001 tokens, whose rows and outputs take 256256 bytes; the limit is 256000 "
                 "bytes (a sixteenth of --stream-memory)");
@@ -106,7 +105,7 @@ TEST(Epochs, OfZeroKeysAreNeverShorterThanASegment) {
   EXPECT_EQ(Cut(*epochs, 23), (std::vector<int64_t>{23}));
   EXPECT_EQ(Cut(*epochs, 24), (std::vector<int64_t>{16, 8}));
   EXPECT_EQ(Cut(*epochs, 39), (std::vector<int64_t>{16, 23}));
-  spec.causal = true;  // which has no zero keys
+  spec.causal = true;  // without zero keys
   EXPECT_EQ(Make(spec, 24)->tokens(), 24);
 }
 
@@ -135,7 +134,7 @@ TEST(Epochs, AreHalvedDownToTheSmallest) {
   EXPECT_EQ(tokens, (std::vector<int64_t>{70, 30, 10}));
 }
 
-TEST(Epochs, RefuseWhatAStreamHasNot) {
+TEST(Epochs, RefuseOptionsThatAStreamLacks) {
   JobSpec spec = Stream({{4, 1}});
   spec.tokens = 8;
   ExpectRefused(Make(spec, 100), wire::reason::kInvalidSpec, "tokens is 8");
@@ -147,7 +146,7 @@ TEST(Epochs, RefuseWhatAStreamHasNot) {
   spec.ordering.emplace().coordinate_axes = 2;
   ExpectRefused(Make(spec, 100), wire::reason::kInvalidSpec, "ordering.coords: a stream");
   spec.ordering.emplace();
-  spec.sequence_lengths = {16};  // of which each has an order of its own
+  spec.sequence_lengths = {16};  // each sequence has its own order
   EXPECT_TRUE(Make(spec, 100).ok());
 }
 

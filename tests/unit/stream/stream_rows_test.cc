@@ -1,4 +1,4 @@
-// Rows come by one thread, are taken by another; what waits is woken by the other, not by time.
+// A thread adds rows and another takes them; each wakes the other.
 #include "server/stream/stream_rows.h"
 
 #include <algorithm>
@@ -28,7 +28,6 @@ Epochs EpochsOf(Tail tail = Tail::kMask) {
   return Epochs::Make(spec, {.asked = kEpochTokens, .most_bytes = 1 << 20}).value();
 }
 
-// The same byte in all of a row.
 std::string RowsFrom(v1::Tensor tensor, int64_t first, int64_t rows) {
   std::string bytes;
   for (int64_t row = first; row < first + rows; ++row) {
@@ -77,34 +76,11 @@ class StreamRowsTest : public ::testing::Test {
   StreamRows rows_{epochs_};
 };
 
-TEST_F(StreamRowsTest, EpochsLieWhereTheirRowsWereCopied) {
-  std::future<absl::Status> sent = std::async(std::launch::async, [this] {
-    for (int64_t row = 0; row < 45; row += 5) {
-      if (absl::Status status = SendAll(row, 5); !status.ok()) return status;
-    }
-    return rows_.End();
-  });
-  for (int64_t begin = 0; begin < 45; begin += kEpochTokens) {
-    const auto epoch = rows_.AwaitEpoch(stop_);
-    ASSERT_TRUE(epoch.ok()) << epoch.status();
-    ASSERT_EQ(*epoch, (RowSpan{begin, std::min<int64_t>(45, begin + kEpochTokens)}));
-    const int64_t rows = epoch->end - begin;
-    EXPECT_EQ(At(TensorKind::kQ, begin, rows), RowsFrom(v1::TENSOR_Q, begin, rows));
-    EXPECT_EQ(At(TensorKind::kV, begin, rows), RowsFrom(v1::TENSOR_V, begin, rows));
-    rows_.Release(*epoch);
-  }
-  EXPECT_TRUE(sent.get().ok());
-  const auto end = rows_.AwaitEpoch(stop_);
-  ASSERT_TRUE(end.ok());
-  EXPECT_EQ(*end, (RowSpan{45, 45}));
-}
-
 TEST_F(StreamRowsTest, NoMoreRowsThanTwoEpochsAreHeld) {
   ASSERT_TRUE(SendAll(0, kEpochTokens).ok());
   ASSERT_TRUE(SendAll(kEpochTokens, kEpochTokens).ok());
   const auto first = rows_.AwaitEpoch(stop_);
   ASSERT_TRUE(first.ok());
-  // For the next row there is room once the first epoch is released.
   std::future<absl::Status> more =
       std::async(std::launch::async, [this] { return Send(v1::TENSOR_Q, 2 * kEpochTokens, 1); });
   EXPECT_EQ(At(TensorKind::kQ, 0, 1), RowsFrom(v1::TENSOR_Q, 0, 1));
@@ -120,16 +96,16 @@ TEST_F(StreamRowsTest, AStopEndsTheWaitForRoom) {
   EXPECT_EQ(rows_.AwaitEpoch(stop_).status(), stop_.why());
 }
 
-TEST_F(StreamRowsTest, TensorsThatEndApartAreNoStream) {
+TEST_F(StreamRowsTest, TensorsMustEndTogether) {
   ASSERT_TRUE(SendAll(0, 4).ok());
   ASSERT_TRUE(Send(v1::TENSOR_V, 4, 1).ok());
   ExpectRefused(rows_.End(), wire::reason::kChunkMissing,
                 "the stream ended with 5 rows of V and 4 of Q");
 }
 
-// Chunks right and wrong in any order, against a simple model: what is refused changes nothing, and
-// each epoch has the rows that were sent.
-TEST(StreamRows, AgreeWithAModelWhateverComes) {
+// Compares correct and wrong chunks in random order with a simple model: a refused chunk changes
+// nothing, and each epoch has the sent rows.
+TEST(StreamRows, AgreeWithAModel) {
   constexpr v1::Tensor kTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
   for (uint64_t seed = 0; seed < 200; ++seed) {
     std::mt19937_64 random(seed);

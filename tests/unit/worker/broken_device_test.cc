@@ -1,5 +1,4 @@
 #include <memory>
-#include <utility>
 
 #include "absl/strings/cord.h"
 #include "engine/comm/communicator.h"
@@ -10,7 +9,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// A device with memory of its own, of which some calls may fail.
 class OtherMemory : public ForwardingDevice {
  public:
   OtherMemory() : ForwardingDevice(*MakeDevice({.threads = 1})) {}
@@ -27,7 +25,7 @@ class OtherMemory : public ForwardingDevice {
   }
 
   absl::Status allocate, fill, copy;
-  float added = 0;  // to what is filled
+  float added = 0;  // to all that it fills
 };
 
 const absl::Status kError = absl::InternalError("a launch failed");
@@ -54,7 +52,7 @@ TEST(IsBroken, ADeviceWithoutFreeMemoryIsNot) {
   EXPECT_FALSE(IsBroken(device, kError));
 }
 
-TEST(IsBroken, OtherErrorsAndTheHostsMemoryAreNotAsked) {
+TEST(IsBroken, OtherErrorsAndTheHostsMemoryNeedNoProbe) {
   OtherMemory device;
   device.allocate = absl::InternalError("the context is lost");
   EXPECT_FALSE(IsBroken(device, absl::OkStatus()));

@@ -1,4 +1,3 @@
-// A worker's part of an encoder's job, without the call that it comes by.
 #include "server/worker/encode_run.h"
 
 #include <atomic>
@@ -45,7 +44,6 @@ class EncodeRunTest : public ::testing::Test {
     return open;
   }
 
-  // Of slides of zeros.
   void Make(const std::vector<int64_t>& slide_tiles, const std::vector<int64_t>& states,
             v1::DataType compute = v1::DATA_TYPE_FLOAT32) {
     auto run = MakeEncodeRun(OpenOf(slide_tiles, states, compute), models_, 1);
@@ -75,14 +73,13 @@ class EncodeRunTest : public ::testing::Test {
   std::unique_ptr<ShardStore> store_;
 };
 
-// Of a large slide they may take longer than a worker may be silent.
-TEST_F(EncodeRunTest, TellsOfTilesThatItPlacesAndIsCancelledThere) {
+TEST_F(EncodeRunTest, ReportsTilesThatItPlacesAndIsCancelledThere) {
   Make({10'000}, {2});
-  std::atomic<double> told = 0;
+  std::atomic<double> reported = 0;
   std::atomic<bool> cancelled = false;
   int pieces = 0;
   const auto figures = Execute({.cancelled = [&] { return cancelled.load(); },
-                                .progress = [&](double fraction) { told = fraction; },
+                                .progress = [&](double fraction) { reported = fraction; },
                                 .await_rows =
                                     [&](int64_t rows) {
                                       if (++pieces == 2) cancelled = true;
@@ -90,11 +87,10 @@ TEST_F(EncodeRunTest, TellsOfTilesThatItPlacesAndIsCancelledThere) {
                                     }});
   EXPECT_TRUE(absl::IsCancelled(figures.status())) << figures.status();
   EXPECT_EQ(pieces, 2) << "of three";
-  EXPECT_GT(told, 0);
-  EXPECT_LT(told, 0.5);
+  EXPECT_GT(reported, 0);
+  EXPECT_LT(reported, 0.5);
 }
 
-// The sums of all states wait for the end, and are in the plan.
 TEST_F(EncodeRunTest, SumsThatItKeepsArePlanned) {
   Make(std::vector<int64_t>(3000, 1), {0, 1, 2});
   const auto three = Execute({});
@@ -112,8 +108,8 @@ TEST_F(EncodeRunTest, SumsThatItKeepsArePlanned) {
   EXPECT_EQ(three->memory_peak_bytes - one->memory_peak_bytes, 2 * of_one_state);
 }
 
-// A job that has ended gives its model's memory back a moment later.
-TEST_F(EncodeRunTest, AModelForWhichThereIsNoRoomYetIsReadInItsTurn) {
+// A finished job frees its model's memory a moment later.
+TEST_F(EncodeRunTest, AModelWithoutRoomYetIsReadInItsTurn) {
   Make({10}, {2});
   ModelStore of_one(ModelFolder(), models_.bytes());
   auto before = MakeEncodeRun(OpenOf({10}, {2}), of_one, 1);
@@ -129,7 +125,6 @@ TEST_F(EncodeRunTest, AModelForWhichThereIsNoRoomYetIsReadInItsTurn) {
   EXPECT_TRUE(prepared.ok()) << prepared;
 }
 
-// In bfloat16: with two bytes a number where this processor has products of it, else with four.
 TEST_F(EncodeRunTest, BlocksArePlannedAsTheProcessorTakesThem) {
   Make({1000}, {2}, v1::DATA_TYPE_BFLOAT16);
   const WorkerCost& cost = run_->cost();

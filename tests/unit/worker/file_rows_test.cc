@@ -1,4 +1,3 @@
-// A worker's part of a job's files. Whole jobs are tests/service/by_reference_test.cc's.
 #include "server/worker/file_rows.h"
 
 #include <sys/stat.h>
@@ -31,7 +30,6 @@ class FileRowsTest : public ::testing::Test {
     open.set_workers(1);
     open.add_shards()->set_end(kTokens);
     for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_OUT}) {
-      // OUT's name is that of an output which a coordinator has made.
       const std::string name =
           tensor == v1::TENSOR_OUT ? ".hilbert-ring-0123-1.unfinished" : wire::TensorName(tensor);
       std::ofstream(folder_ / name).close();
@@ -52,7 +50,6 @@ class FileRowsTest : public ::testing::Test {
     output_.emplace(files_.outputs, *work_, *store_);
   }
 
-  // Replies of a run that notes how often it is asked whether it has ended.
   RunReplies Replies(bool ended) {
     return RunReplies(
         stream_,

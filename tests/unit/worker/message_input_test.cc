@@ -1,6 +1,5 @@
 #include "server/worker/message_input.h"
 
-#include <cstring>
 #include <memory>
 
 #include "gtest/gtest.h"
@@ -38,7 +37,6 @@ class MessageInputTest : public ::testing::Test {
     return part;
   }
 
-  // The payload in pieces, as a transport may deliver it: rows are cut anywhere.
   template <typename Message>
   absl::Status PlaceCut(const Message& message, std::string_view bytes) {
     wire::Payload payload;

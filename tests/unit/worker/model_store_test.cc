@@ -29,8 +29,8 @@ class ModelStoreTest : public ::testing::Test {
     ASSERT_TRUE(golden.ok()) << golden.status();
     for (const char* name : {"a", "b"}) {
       std::filesystem::copy(golden->folder, folder_ / name);
-      std::ofstream(folder_ / (std::string(name) + "/config.json"), std::ios::app)
-          << std::string(name == std::string("a") ? 1 : 2, ' ');  // versions of their own
+      std::ofstream(folder_ / (std::string(name) + "/config.json"), std::ios::app) << std::string(
+          name == std::string("a") ? 1 : 2, ' ');  // one more space for each: versions of their own
     }
     ModelStore all(folder_.path(), int64_t{1} << 30);
     one_ = (*all.Load(*all.catalog().Open("a"), DataType::kFloat32))->bytes();
@@ -69,7 +69,6 @@ TEST_F(ModelStoreTest, ACancelledJobLoadsNothing) {
   EXPECT_TRUE(Load(store, "a").ok()) << "the next one has its turn";
 }
 
-// As another worker does that fills the weights which the two share.
 class Filler {
  public:
   explicit Filler(const std::string& path)
@@ -84,7 +83,6 @@ class Filler {
   const int file_;
 };
 
-// A store whose model "b" is being loaded, and does not come until Release().
 class LoadThatHangs {
  public:
   LoadThatHangs(const std::string& models, int64_t limit)
@@ -93,13 +91,13 @@ class LoadThatHangs {
         filler_(weights_) {
     std::promise<void> asked;
     hanging_ = std::async(std::launch::async, [&, folder = *store_.catalog().Open("b")] {
-      return store_.Load(folder, DataType::kFloat32, [&, told = false]() mutable {
-        if (!std::exchange(told, true)) asked.set_value();
+      return store_.Load(folder, DataType::kFloat32, [&, reported = false]() mutable {
+        if (!std::exchange(reported, true)) asked.set_value();
         return false;
       });
     });
     asked.get_future().wait();
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it has begun
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the load has begun
   }
 
   ModelStore& store() { return store_; }
@@ -112,7 +110,6 @@ class LoadThatHangs {
   }
 
  private:
-  // Of "b", where workers share them.
   static std::string PathOfWeights(const std::string& models, const std::string& shared) {
     ModelStore other(models, int64_t{1} << 30, shared);
     const auto model = other.Load(*other.catalog().Open("b"), DataType::kFloat32);
@@ -127,7 +124,7 @@ class LoadThatHangs {
   std::future<absl::StatusOr<std::shared_ptr<const EncoderModel>>> hanging_;
 };
 
-TEST_F(ModelStoreTest, AModelThatHangsHoldsUpNoOther) {
+TEST_F(ModelStoreTest, AHangingModelDelaysNoOther) {
   LoadThatHangs hanging(folder_.path(), 3 * one_);
   for (const char* when : {"to be loaded", "loaded"}) {
     auto other = std::async(std::launch::async, [&] { return Load(hanging.store(), "a"); });
@@ -150,7 +147,7 @@ TEST_F(ModelStoreTest, AModelThatIsBeingLoadedIsNotReadTwice) {
   EXPECT_EQ(hanging.store().count(), 1);
 }
 
-// Until what is being loaded is there, or fails, it is not known whether there will be room.
+// The room is unknown until the running load ends.
 TEST_F(ModelStoreTest, ModelsThatAreBeingLoadedStayWithinTheLimitTogether) {
   LoadThatHangs hanging(folder_.path(), one_ * 3 / 2);
   const auto folder = hanging.store().catalog().Open("a");
@@ -169,7 +166,6 @@ TEST_F(ModelStoreTest, ModelsThatAreBeingLoadedStayWithinTheLimitTogether) {
   EXPECT_EQ(hanging.store().count(), 1);
 }
 
-// Not the one that was loaded first.
 TEST_F(ModelStoreTest, AModelThatWasUsedAgainIsNotTheOneThatMakesRoom) {
   std::filesystem::copy(folder_ / "a", folder_ / "c");
   std::ofstream(folder_ / "c/config.json", std::ios::app) << "   ";

@@ -1,4 +1,3 @@
-// A worker's registration with a coordinator that says what the test wants.
 #include "server/worker/registration.h"
 
 #include <netinet/in.h>
@@ -11,7 +10,6 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,7 +30,6 @@ using std::chrono::seconds;
 
 constexpr seconds kLong{30};
 
-// Takes a worker, or refuses it, and notes its beats.
 class FakeCoordinator : public v1::MembershipService::Service {
  public:
   explicit FakeCoordinator(int refusals) : refusals_(refusals) {}
@@ -60,7 +57,6 @@ class FakeCoordinator : public v1::MembershipService::Service {
     v1::Heartbeat heartbeat;
     Clock::time_point came;
   };
-  // The first `count` beats; fewer when they did not come within kLong.
   std::vector<Beat> Await(size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kLong, [&] { return beats_.size() >= count; });
@@ -98,14 +94,13 @@ class RegistrationTest : public ::testing::Test {
   }
 
   int port_ = 0;
-  int beats_ = 0;  // the registration's thread's
+  int beats_ = 0;  // used by the registration's thread
   CoordinatorSecret secret_;
   std::optional<FakeCoordinator> coordinator_;
   std::unique_ptr<grpc::Server> server_;
   std::optional<Registration> registration_;
 };
 
-// Nobody answers there; the time until it has tried so often to connect.
 Clock::duration TimeOfAttempts(Registration::Hooks hooks, int attempts) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{.sin_family = AF_INET};
@@ -127,15 +122,15 @@ Clock::duration TimeOfAttempts(Registration::Hooks hooks, int attempts) {
   return Clock::now() - start;
 }
 
-// One that starts before its coordinator is there soon after it. With pauses of up to 2 s between
-// attempts this takes 13 s.
-TEST(Registration, ACoordinatorThatIsNotThereYetIsLookedForOften) {
+// A worker that starts before its coordinator joins soon after it. With pauses of up to 2 s between
+// attempts the attempts would take 13 s.
+TEST(Registration, AnAbsentCoordinatorIsTriedOften) {
   EXPECT_LT(
       TimeOfAttempts({.heartbeat = [] { return v1::Heartbeat(); }, .up = [] {}, .lost = [] {}}, 12),
       seconds(8));
 }
 
-TEST_F(RegistrationTest, ACoordinatorThatRefusesItIsAskedLessAndLessOften) {
+TEST_F(RegistrationTest, ACoordinatorThatRefusesItIsTriedLessOften) {
   Start(5);
   const auto beats = coordinator_->Await(6);
   ASSERT_EQ(beats.size(), 6u);
@@ -152,7 +147,6 @@ TEST_F(RegistrationTest, NewsDoesNotWaitForTheNextBeat) {
   EXPECT_LT(beats[1].came - beats[0].came, kLong);
 }
 
-// Refuses workers before it reads a beat.
 class RefusingCoordinator : public v1::MembershipService::Service {
  public:
   grpc::Status Register(grpc::ServerContext*,
@@ -163,7 +157,7 @@ class RefusingCoordinator : public v1::MembershipService::Service {
   std::atomic<int> calls = 0;
 };
 
-TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
+TEST(Registration, ARefusalIsLoggedWithTheCoordinatorsText) {
   const testing::CapturedLog log;
   RefusingCoordinator coordinator;
   grpc::ServerBuilder builder;
@@ -182,7 +176,6 @@ TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
   }
   server->Shutdown(std::chrono::system_clock::now());
   ASSERT_GE(coordinator.calls, 4);
-  // Three of its four answers at least have been heard, and no other words were logged.
   EXPECT_THAT(log.text(), ::testing::HasSubstr("the join token is another one"));
   EXPECT_THAT(log.text(), ::testing::Not(::testing::HasSubstr("CANCELLED")));
 }

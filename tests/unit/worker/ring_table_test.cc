@@ -16,7 +16,6 @@ using std::chrono::milliseconds;
 
 Deadline In(milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
-// A table for each rank; forms generation `generation` of "ring" as a coordinator does.
 class Workers {
  public:
   explicit Workers(int size) {
@@ -100,12 +99,12 @@ TEST(RingTable, StaleGenerationsAreRefused) {
   EXPECT_FALSE(workers[0].Take("ring", 4).ok());
   EXPECT_FALSE(workers[0].Take("other", 5).ok());
   EXPECT_FALSE(workers[0].Connect("ring", 4, {"", ""}, In(milliseconds(100))).ok());
-  workers[0].Close("ring", 4);  // older: nothing happens
+  workers[0].Close("ring", 4);  // older: no effect
   EXPECT_TRUE(workers[0].Take("ring", 5).ok());
   EXPECT_TRUE(workers.Form(6).ok());
 }
 
-TEST(RingTable, CloseEndsWhatWaits) {
+TEST(RingTable, CloseEndsWaits) {
   Workers workers(2);
   const RingEnd end{.ring_id = "ring", .generation = 1, .rank = 0, .size = 2};
   ASSERT_TRUE(workers[0].Prepare(end, In(milliseconds(20'000))).ok());
@@ -139,7 +138,7 @@ TEST(RingTable, CloseAllLeavesNoRing) {
   EXPECT_TRUE(absl::IsAborted(lease->communicator()->Post({.number = lease->first_step()})));
   EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 7).status()), "RING_LEASED");
   workers[1].CloseAll();
-  // Another coordinator counts its generations anew.
+  // Another coordinator counts its generations from 1.
   EXPECT_TRUE(workers.Form(1).ok());
 }
 
@@ -170,7 +169,7 @@ TEST(RingTable, ClosingEndsAJoinThatIsUnderWay) {
   closer.join();
 }
 
-TEST(RingTransport, GpusHaveNcclAndSayWhenTheyAreNotThere) {
+TEST(RingTransport, GpusHaveNcclAndReportAMissingGpu) {
   EXPECT_EQ(MakeRingTransport({.host = "127.0.0.1"}).name, "gloo");
   const RingTransport nccl = MakeRingTransport({.host = "127.0.0.1", .cuda_device = 100'000});
   EXPECT_EQ(nccl.name, "nccl");
@@ -178,7 +177,7 @@ TEST(RingTransport, GpusHaveNcclAndSayWhenTheyAreNotThere) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
 }
 
-TEST(RingTable, PeersThatDoNotComeAreWaitedForNoLonger) {
+TEST(RingTable, WaitsForPeersAreLimited) {
   Workers workers(2);
   const RingEnd end{.ring_id = "ring", .generation = 1, .rank = 0, .size = 2};
   ASSERT_TRUE(workers[0].Prepare(end, In(milliseconds(200))).ok());

@@ -1,5 +1,3 @@
-// What tests of one job at a worker are made of (server/worker/run_call.h), over a stream in
-// memory.
 #pragma once
 
 #include <chrono>
@@ -31,7 +29,6 @@ class FailingDevice : public ForwardingDevice {
   }
 };
 
-// Zeros of a tensor.
 inline v1::RunRequest Rows(const JobSpec& spec, v1::Tensor tensor, int64_t rows) {
   v1::RunRequest request;
   v1::ShardRows& message = *request.mutable_rows();
@@ -63,7 +60,6 @@ struct OneWorker {
                     .feed_timeout = std::chrono::hours(1)};
 };
 
-// Gives out the messages and notes what is said.
 class NotingStream : public testing::TypedRunStream {
  public:
   explicit NotingStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
@@ -82,7 +78,7 @@ class NotingStream : public testing::TypedRunStream {
     for (const v1::RunResponse& response : responses_) cases.push_back(response.message_case());
     return cases;
   }
-  bool last() const { return last_; }  // what was said last leaves with the status
+  bool last() const { return last_; }  // the last response leaves with the status
 
  private:
   const std::vector<v1::RunRequest> requests_;

@@ -1,4 +1,3 @@
-// Short jobs at a worker, which have their call's thread alone, over a stream in memory.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -22,7 +21,6 @@ using run_call_rig::OneWorker;
 using run_call_rig::OpenOf;
 using run_call_rig::Rows;
 
-// A short job whose rows, all ones, lie in shared memory.
 struct ShortJob {
   ShortJob() {
     const ShardLayout layout(plan, 0);
@@ -71,7 +69,6 @@ TEST(RunCall, AShortJobHasNoThreadButItsCalls) {
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
 }
 
-// Its files' file system does not answer until it is told to.
 class HungWork : public RunWork {
  public:
   HungWork(const RunWork& like, absl::Notification& asked, absl::Notification& answered)
@@ -91,7 +88,7 @@ class HungWork : public RunWork {
   absl::Notification& answered_;
 };
 
-TEST(RunCall, AJobWhoseModelIsNotReadKeepsTheDeviceFromNobody) {
+TEST(RunCall, AJobWhoseModelIsNotReadLeavesTheDeviceToOthers) {
   const ShortJob job;
   const auto device = *MakeDevice({.threads = 1});
   OneWorker worker(*device);
@@ -133,7 +130,7 @@ TEST(RunCall, AShortJobWhoseRowsAreThereIsAnsweredInOneMessage) {
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
 }
 
-TEST(RunCall, AShortJobSaysThatItFailed) {
+TEST(RunCall, AShortJobReportsItsFailure) {
   const ShortJob job;
   for (const bool rows_there : {false, true}) {
     NotingStream stream(rows_there ? job.RequestWithRows() : job.Requests());
@@ -146,7 +143,7 @@ TEST(RunCall, AShortJobSaysThatItFailed) {
   }
 }
 
-// Rows that are there are so in the offered memory alone.
+// Rows of `rows_there` are in the offered memory alone.
 TEST(RunCall, AWorkerThatTakesNoMemoryAwaitsItsRowsThoughTheyAreThere) {
   const ShortJob job;
   std::vector<v1::RunRequest> requests = job.RequestWithRows();

@@ -1,4 +1,3 @@
-// One job at a worker, over a stream in memory.
 #include "server/worker/run_call.h"
 
 #include <chrono>
@@ -23,8 +22,8 @@ using run_call_rig::OneWorker;
 using run_call_rig::OpenOf;
 using run_call_rig::Rows;
 
-// Gives out the messages, then waits until the worker has said that it failed, as a coordinator
-// does whose client still sends.
+// Delivers the messages, then waits for the worker's failure, like a coordinator whose client still
+// sends.
 class OpenStream : public testing::TypedRunStream {
  public:
   explicit OpenStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
@@ -56,7 +55,7 @@ class OpenStream : public testing::TypedRunStream {
   bool told_before_end_ = false;
 };
 
-// Its first output is not taken before the coordinator has heard of the failure.
+// Takes the first output only after the coordinator knows of the failure.
 class FullStream : public testing::TypedRunStream {
  public:
   explicit FullStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
@@ -95,7 +94,6 @@ class FullStream : public testing::TypedRunStream {
   bool full_ = false, failure_known_ = false;
 };
 
-// Fails behind its first stretch, once the stretch's outputs are on their way.
 class LaterFailingDevice : public ForwardingDevice {
  public:
   LaterFailingDevice(std::unique_ptr<Device> device, FullStream& stream)
@@ -112,7 +110,7 @@ class LaterFailingDevice : public ForwardingDevice {
   bool first_ = true;
 };
 
-TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
+TEST(RunCall, ReportsItsFailureWhileItsOutputsAreNotTaken) {
   const JobSpec spec =
       PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};
@@ -136,7 +134,7 @@ TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
   EXPECT_TRUE(worker.state.calls.TakeFailures().empty());
 }
 
-TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
+TEST(RunCall, ReportsItsFailureBeforeAllRowsHaveCome) {
   const JobSpec spec =
       PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};
@@ -154,7 +152,6 @@ TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
   EXPECT_EQ(stream.failed()->message(), "the device failed");
 }
 
-// Fails, and notes at its end what the worker's jobs have reserved.
 class NotingWork : public RunWork {
  public:
   NotingWork(const RunWork& like, const JobMemory& memory, int64_t& reserved_at_end)
@@ -175,8 +172,7 @@ class NotingWork : public RunWork {
   int64_t& reserved_at_end_;
 };
 
-// The next job may take what is not reserved.
-TEST(RunCall, WhatAJobComputesWithIsFreeBeforeItsReservation) {
+TEST(RunCall, AJobsMemoryIsFreeBeforeItsReservation) {
   const v1::RunRequest open = OpenOf(PlainSpec({.tokens = 64}));
   v1::RunRequest request = open;
   request.mutable_open()->mutable_encode();
@@ -195,7 +191,6 @@ TEST(RunCall, WhatAJobComputesWithIsFreeBeforeItsReservation) {
   EXPECT_EQ(worker.state.memory.used(), 0);
 }
 
-// Computes nothing until it is told to stop.
 class EndlessDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -203,14 +198,14 @@ class EndlessDevice : public ForwardingDevice {
                                        const AttendControl& control) override {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!control.cancelled()) {
-      if (std::chrono::steady_clock::now() > limit) return absl::DataLossError("never told");
+      if (std::chrono::steady_clock::now() > limit) return absl::DataLossError("never cancelled");
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    return absl::CancelledError("told to stop");
+    return absl::CancelledError("cancelled");
   }
 };
 
-TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRowNotWithTheLastStretch) {
+TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRow) {
   const JobSpec spec =
       PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};

@@ -31,7 +31,7 @@ class RunCourseTest : public ::testing::Test {
 TEST_F(RunCourseTest, ComputeWaitsForRowsThatAreNotThere) {
   EXPECT_TRUE(course_.AwaitRows(0).ok());
   course_.AddRows(10);
-  course_.AddRows(5);  // does not take rows back
+  course_.AddRows(5);  // the count does not fall
   EXPECT_TRUE(course_.AwaitRows(10).ok());
   auto waiting = Await(11);
   EXPECT_EQ(waiting.wait_for(milliseconds(20)), std::future_status::timeout);
@@ -69,8 +69,8 @@ TEST_F(RunCourseTest, ADoneRunDoesNotFail) {
   EXPECT_EQ(phase(), RunPhase::kDone);
 }
 
-// RowsDone may be read after the last result: rows come before it.
-TEST_F(RunCourseTest, ComputeMayEndBeforeAllRowsAreSaidToBeThere) {
+// The worker may read RowsDone after its last result.
+TEST_F(RunCourseTest, ComputeMayEndBeforeRowsDone) {
   course_.EndCompute(absl::OkStatus());
   EXPECT_EQ(phase(), RunPhase::kSending);
   EXPECT_NE(course_.entered(RunPhase::kComputing), Deadline());
@@ -78,7 +78,7 @@ TEST_F(RunCourseTest, ComputeMayEndBeforeAllRowsAreSaidToBeThere) {
   EXPECT_EQ(phase(), RunPhase::kSending);
 }
 
-TEST(RunPhase, OnlyTheTableLeadsOn) {
+TEST(RunPhase, OnlyTableTransitionsAreAllowed) {
   static_assert(MayFollow(RunPhase::kReceiving, RunPhase::kComputing));
   static_assert(!MayFollow(RunPhase::kReceiving, RunPhase::kSending));
   static_assert(!MayFollow(RunPhase::kStopping, RunPhase::kSending));

@@ -1,6 +1,5 @@
 #include "server/worker/worker_device.h"
 
-#include <memory>
 #include <utility>
 
 #include "engine/device/row_math.h"
@@ -15,7 +14,6 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMemory = 1000;
 
-// With memory of its own.
 class Gpu : public ForwardingDevice {
  public:
   explicit Gpu(absl::StatusOr<RowMath*> math)
@@ -43,7 +41,6 @@ TEST(WorkerDevice, WeightsOnAGpuLeaveLessToJobs) {
   EXPECT_THAT(std::string(none.message()), HasSubstr("--model-memory is 1000 bytes"));
 }
 
-// As many jobs at once as threads, and two where there is one.
 TEST(WorkerDevice, ShortJobsHaveADeviceOfOneThreadEach) {
   for (const auto& [threads, express] : {std::pair{1, 1}, {2, 1}, {4, 3}}) {
     const auto devices = MakeWorkerDevices({.threads = threads, .device = {.device = "cpu"}});

@@ -1,5 +1,3 @@
-// A worker's service over a real connection: whose calls it takes, and for how long it waits to be
-// fed.
 #include "server/worker/worker_service.h"
 
 #include <atomic>
@@ -87,7 +85,6 @@ class WorkerServiceTest : public ::testing::Test {
     return request;
   }
 
-  // The status of a Run that sends RunOpen and then nothing.
   absl::Status OpenAndSendNothing(const std::string& secret,
                                   const v1::RunRequest& open = OpenRequest()) {
     const auto context = Context(secret, "Run");
@@ -116,7 +113,7 @@ void ExpectRefused(const absl::Status& status) {
 TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
   Start(milliseconds(60'000));
   const std::string secret = *DrawSecret();
-  ExpectRefused(OpenAndSendNothing(secret));  // it is not registered
+  ExpectRefused(OpenAndSendNothing(secret));
   secret_.Expect();
   secret_.Set(secret);
   for (const std::string& stranger : {std::string(), *DrawSecret()}) {
@@ -138,12 +135,12 @@ TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
   v1::CloseRingResponse closed;
   EXPECT_TRUE(stub_->CloseRing(Context(secret, "CloseRing").get(), {}, &closed).ok());
   EXPECT_EQ(state_->memory.used(), 0);
-  secret_.Expect();  // registers anew
+  secret_.Expect();
   ExpectRefused(OpenAndSendNothing(secret));
 }
 
-// A stranger holds no thread for longer than its call takes: no message is waited for.
-TEST_F(WorkerServiceTest, AnUnauthenticatedRunEndsThoughNothingIsSent) {
+// An unauthenticated call does not hold a thread until a message comes.
+TEST_F(WorkerServiceTest, AnUnauthenticatedRunEndsBeforeItsFirstMessage) {
   Start(milliseconds(60'000));
   const auto context = Context("", "Run");
   const auto run = stub_->Run(context.get());
@@ -164,7 +161,7 @@ TEST_F(WorkerServiceTest, AGreetingMayComeBeforeTheSecret) {
   EXPECT_TRUE(stub_->Greet(Context(secret, "Greet").get(), {}, &greeted).ok());
 }
 
-TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
+TEST_F(WorkerServiceTest, ARunWithoutFeedEnds) {
   Start(milliseconds(300));
   const std::string secret = *DrawSecret();
   secret_.Set(secret);
@@ -178,8 +175,7 @@ TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
   EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
-// The thread that sends has said all by then.
-TEST_F(WorkerServiceTest, ARunThatHasFailedAndThatNobodyFeedsEnds) {
+TEST_F(WorkerServiceTest, AFailedRunWithoutFeedEnds) {
   Start(milliseconds(2'000));
   const std::string secret = *DrawSecret();
   secret_.Set(secret);
@@ -207,8 +203,7 @@ TEST_F(WorkerServiceTest, ARunThatHasFailedAndThatNobodyFeedsEnds) {
   EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
-// Whose call's thread waits for rows itself.
-TEST_F(WorkerServiceTest, AShortRunThatNobodyFeedsEnds) {
+TEST_F(WorkerServiceTest, AShortRunWithoutFeedEnds) {
   Start(milliseconds(300), true);
   const std::string secret = *DrawSecret();
   secret_.Set(secret);
@@ -221,7 +216,7 @@ TEST_F(WorkerServiceTest, AShortRunThatNobodyFeedsEnds) {
   EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
-TEST_F(WorkerServiceTest, RunsOnLanesOfTheirOwnAreThereAtOnce) {
+TEST_F(WorkerServiceTest, RunsOnSeveralLanesRunAtOnce) {
   Start(milliseconds(60'000));
   const std::string secret = *DrawSecret();
   secret_.Set(secret);
@@ -233,7 +228,7 @@ TEST_F(WorkerServiceTest, RunsOnLanesOfTheirOwnAreThereAtOnce) {
     runs.push_back(stub_->Run(contexts.emplace_back(Context(secret, "Run")).get()));
     ASSERT_TRUE(runs.back()->Write(open));
     v1::RunResponse response;
-    ASSERT_TRUE(runs.back()->Read(&response)) << "none waits for the others";
+    ASSERT_TRUE(runs.back()->Read(&response)) << "no run waits for another";
     EXPECT_TRUE(response.has_ready());
   }
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -242,8 +237,8 @@ TEST_F(WorkerServiceTest, RunsOnLanesOfTheirOwnAreThereAtOnce) {
   }
 }
 
-// Rows may come for other workers alone for longer than that.
-TEST_F(WorkerServiceTest, ARunThatIsToldOfItLives) {
+// Rows may go to other workers alone for longer than the feed timeout.
+TEST_F(WorkerServiceTest, WordOfRowsElsewhereKeepsARunAlive) {
   Start(milliseconds(2'000));
   const std::string secret = *DrawSecret();
   secret_.Set(secret);
