@@ -44,7 +44,8 @@ void LookAgain(const std::string& path) {
 }
 
 absl::Status NotWritten(const std::string& why) {
-  return absl::DataLossError(absl::StrCat(why, ", though the service says that the job is done"));
+  return absl::DataLossError(
+      absl::StrCat(why, ", though the service reports that the job is done"));
 }
 
 // DATA_LOSS, naming the path: there is no file, it is the one from before, or it holds another

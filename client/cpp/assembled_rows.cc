@@ -32,7 +32,7 @@ absl::Status AssembledRows::Place(const v1::OutputChunk& chunk, const wire::Payl
   if (crc != chunk.crc32c()) {
     return absl::DataLossError(absl::StrFormat(
         "%s chunk from the service, first token %d: CRC32C of the payload is %#010x, "
-        "the chunk says %#010x",
+        "must be %#010x",
         name, listed > 0 ? chunk.tokens(0) : chunk.first_token(), crc, chunk.crc32c()));
   }
   wire::PayloadReader reader(payload);
@@ -74,7 +74,7 @@ bool AssembledRows::Finite(int64_t token) const {
 absl::Status AssembledRows::CheckComplete() const {
   if (rows_placed_ == tokens_) return absl::OkStatus();
   const int64_t first = std::find(placed_.begin(), placed_.end(), false) - placed_.begin();
-  return absl::DataLossError(absl::StrCat(wire::TensorName(tensor_), ": the service left out ",
+  return absl::DataLossError(absl::StrCat(wire::TensorName(tensor_), ": the service omitted ",
                                           tokens_ - rows_placed_, " of ", tokens_,
                                           " rows, the first for token ", first));
 }

@@ -77,8 +77,8 @@ absl::StatusOr<SeenFolder> FindFolder(const std::shared_ptr<grpc::Channel>& chan
                                              .deadline = options.deadline}));
   const std::string seen = options.path.empty() ? root.path() : options.path;
   if (root.mark().empty() || FirstLine(fs::path(seen) / root.mark_file()) != root.mark()) {
-    return NotSeen(absl::StrCat(seen, ": is not the service's data root, for the mark ",
-                                root.mark_file(), " is not there or is another"));
+    return NotSeen(absl::StrCat(seen, ": is not the service's data root: the mark ",
+                                root.mark_file(), " is missing or differs"));
   }
   if (root.workers() == 0 && !options.await_workers) {
     return NotSeen("no worker of the service sees its data root");

@@ -226,7 +226,7 @@ absl::Status CheckEncode(const EncodeInputs& inputs) {
   if (!job.config.position) return absl::OkStatus();
   if (!inputs.coordinates) {
     return absl::InvalidArgumentError(
-        absl::StrCat("coords: model ", job.model, " has positions, and none are given"));
+        absl::StrCat("coords are missing: model ", job.model, " has positions"));
   }
   std::vector<double> values;
   TilePlaces places(job.config.position->tile_size, job.slide_tiles);

@@ -83,7 +83,7 @@ absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
   // O_APPEND: it may be a file that another process has open, whose bytes stay.
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0 && errno == ENXIO) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: nobody reads it"));
+    return absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: it has no reader"));
   }
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot write"));
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);

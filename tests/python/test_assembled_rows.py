@@ -28,7 +28,7 @@ def test_ranges_and_lists_in_any_order():
     data, rows = place_for(VALUES)
     rows.place(chunk_of(VALUES[[9, 0, 4]], tokens=[9, 0, 4]))
     rows.place(chunk_of(VALUES[5:9], first=5))
-    with pytest.raises(DataLossError, match="left out 3 of 10 rows, the first for token 1"):
+    with pytest.raises(DataLossError, match="omitted 3 of 10 rows, the first for token 1"):
         rows.check_complete()
     rows.place(chunk_of(VALUES[1:4], first=1))
     rows.check_complete()

@@ -293,7 +293,7 @@ def test_a_folder_of_another_user_or_a_link_is_not_used(local, client, tmp_path)
     values = tensors()
     trap = root_of(local) / f"hilbert-ring-scratch-{os.geteuid()}"
     trap.symlink_to(tmp_path)
-    with pytest.warns(RuntimeWarning, match="not handed over"):
+    with pytest.warns(RuntimeWarning, match="not shared in memory"):
         assert not client.attend(*values, **PATTERN).report.by_reference
     assert list(tmp_path.iterdir()) == []
     trap.unlink()

@@ -40,7 +40,7 @@ class AssembledRows:
         crc = crc32c(payload)
         if crc != chunk.crc32c:
             raise DataLossError(f"{self._name} chunk from the service: CRC32C of the payload is "
-                                f"{crc:#010x}, the chunk says {chunk.crc32c:#010x}")
+                                f"{crc:#010x}, must be {chunk.crc32c:#010x}")
         at: Any = slice(chunk.first_token, chunk.first_token + count)
         if chunk.tokens:
             at = np.array(chunk.tokens, np.int64)
@@ -72,5 +72,5 @@ class AssembledRows:
         if self.rows_placed < self._tokens:
             first = int(np.argmin(self._placed))
             raise DataLossError(
-                f"{self._name}: the service left out {self._tokens - self.rows_placed} of "
+                f"{self._name}: the service omitted {self._tokens - self.rows_placed} of "
                 f"{self._tokens} rows, the first for token {first}")

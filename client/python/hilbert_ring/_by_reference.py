@@ -155,7 +155,7 @@ class Naming:
             return self._named(_folder_of(root, path, self._call.by_reference), path / root.mark_file)
         except NoScratch as why:
             if why.told and not self._stopped:
-                warn(f"tensors are sent, not handed over in memory: {why}", RuntimeWarning)
+                warn(f"tensors are sent, not shared in memory: {why}", RuntimeWarning)
         except (HilbertRingError, OSError):
             if self._call.by_reference == "always":
                 raise
@@ -236,7 +236,7 @@ class Naming:
             try:
                 data = self._scratch.take(name, output.nbytes)
             except NoScratch as why:
-                raise HilbertRingError(f"output handed over in memory: {why}") from None
+                raise HilbertRingError(f"output in shared memory: {why}") from None
             over = None if isinstance(output, FileOutput) else output.over
             if over is not None:
                 outputs[tensor] = over(data)
@@ -285,8 +285,8 @@ def _folder_of(root: pb.GetDataRootResponse, seen: Path, by_reference: str) -> s
     line = _first_line(seen / root.mark_file)
     if not line or line.decode("ascii", "replace") != root.mark:
         raise FailedPreconditionError(
-            f"by_reference: {str(seen)}: is not the service's data root, for the mark "
-            f"{root.mark_file} is not there or is another")
+            f"by_reference: {str(seen)}: is not the service's data root: the mark "
+            f"{root.mark_file} is missing or differs")
     if root.workers == 0 and by_reference != "always":
         raise FailedPreconditionError("by_reference: no worker of the service sees its data root")
     return os.path.realpath(seen / root.folder)

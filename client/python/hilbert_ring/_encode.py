@@ -257,7 +257,7 @@ def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int,
             distinct places.
     """
     if coords is None:
-        raise InvalidArgumentError(f"coords: model {model.name} has positions, and none are given",
+        raise InvalidArgumentError(f"coords are missing: model {model.name} has positions",
                                    field="coords")
     array = coordinate_array(coords)
     if array.shape != (tiles, 2):

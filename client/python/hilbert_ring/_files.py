@@ -285,7 +285,7 @@ class FileOutput:
 
     def _written(self) -> "NDArray[Any]":
         """What the service's workers wrote."""
-        told = "though the service says that the job is done"
+        told = "though the service reports that the job is done"
         try:
             array = map_npy(self.path)
         except (OSError, ValueError) as error:

@@ -115,6 +115,6 @@ def _open_in_place(place: OutputPlace) -> int:
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        raise FailedPreconditionError(f"{place.path}: cannot write: nobody reads it") from None
+        raise FailedPreconditionError(f"{place.path}: cannot write: it has no reader") from None
     os.set_blocking(opened, True)
     return opened

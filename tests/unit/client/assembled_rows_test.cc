@@ -42,7 +42,7 @@ TEST_F(OutputRowsTest, PlacesRangesAndLists) {
   v1::OutputChunk list = Chunk(3, "eeaabb");
   for (int64_t token : {4, 0, 1}) list.add_tokens(token);
   EXPECT_THAT(std::string(rows_.CheckComplete().message()),
-              HasSubstr("left out 3 of 5 rows, the first for token 0"));
+              HasSubstr("omitted 3 of 5 rows, the first for token 0"));
   ASSERT_TRUE(Place(list).ok());
   EXPECT_TRUE(rows_.CheckComplete().ok());
   EXPECT_EQ(rows_.rows_placed(), 5);

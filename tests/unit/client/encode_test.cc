@@ -120,7 +120,7 @@ TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   job_.slide_tiles = {3, 5};
   EncodeInputs inputs = Inputs();
   inputs.coordinates = nullptr;
-  EXPECT_THAT(std::string(CheckEncode(inputs).message()), HasSubstr("has positions, and none"));
+  EXPECT_THAT(std::string(CheckEncode(inputs).message()), HasSubstr("coords are missing"));
 }
 
 TEST_F(EncodeTest, ModelsWithoutPositionsTakeNoCoordinates) {
