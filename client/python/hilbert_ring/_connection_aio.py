@@ -1,4 +1,4 @@
-"""A connection to a service, and the calls that one makes over it, for the client for asyncio."""
+"""The asyncio client's connection to a service, and its calls."""
 import asyncio
 import contextlib
 import math
@@ -18,13 +18,13 @@ T = TypeVar("T", bound=Message)
 
 
 def _task_is_cancelled() -> bool:
-    """Whether the caller wants it; unknown before Python 3.11: then not."""
+    """Whether the caller cancelled its task. False before Python 3.11, which does not record it."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
 
 class AioConnection:
-    """As of Connection, for one event loop: that of the first call, which opens the channel."""
+    """The asyncio Connection, for one event loop: the loop of the first call, which opens the channel."""
 
     def __init__(self, address: Address) -> None:
         self.timing = CallTiming()
@@ -56,7 +56,7 @@ class AioConnection:
             raise closed_error()
 
     def _ready(self) -> Tuple[grpc.aio.Channel, asyncio.Event]:
-        """The channel, and what close sets."""
+        """Returns the channel, and the event that `close` sets."""
         self._check_open()
         loop = asyncio.get_running_loop()
         if self._channel is None or self._ending is None:
@@ -68,7 +68,7 @@ class AioConnection:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Around what awaits a call, which `close` cancels: gRPC makes of it what it makes of a task's cancelling."""
+        """Guards waits for a call: after `close` cancels it, gRPC raises the same error as for a cancelled task."""
         try:
             yield
         except asyncio.CancelledError:
