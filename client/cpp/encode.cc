@@ -73,8 +73,9 @@ absl::Status TilePlaces::EndSlide() {
       slide_tiles_.size() > 1 ? absl::StrCat("coords of slide ", slide_ - 1) : "coords";
   return absl::InvalidArgumentError(absl::StrCat(
       which, " has ", distinct, " distinct places, must have at least ", (tiles + 1) / 2, " for ",
-      tiles, " tiles: tiles of ", kPlacesPerSide / places_per_pixel_,
-      " pixels do not lie so close, coordinates that are normalised or in another unit do"));
+      tiles,
+      " tiles: coordinates that are normalised or in another unit lie too close for tiles of ",
+      kPlacesPerSide / places_per_pixel_, " pixels"));
 }
 
 v1::Pooling PoolingOf(Pooling pooling) {

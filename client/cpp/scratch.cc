@@ -125,12 +125,12 @@ absl::Status CheckMemoryRoom(const std::string& folder, int64_t bytes) {
   const auto free = static_cast<int64_t>(system.f_bavail) * system.f_bsize;
   if (system.f_blocks > 0 && free < bytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(folder, " has ", free, " bytes, they take ", bytes));
+        absl::StrCat(folder, " has ", free, " bytes, must have ", bytes));
   }
   const std::optional<int64_t> available = MemoryAvailable();
   if (available && *available < 2 * bytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the machine has ", *available, " bytes of memory, they take twice ", bytes));
+        absl::StrCat("the machine has ", *available, " bytes of memory, must have ", 2 * bytes));
   }
   return absl::OkStatus();
 }

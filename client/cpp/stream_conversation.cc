@@ -106,7 +106,7 @@ absl::StatusOr<v1::Report> StreamConversation::Finish() {
   if (!input_ended_) return ProtocolError("the stream ended well before its input had");
   if (out_rows_ != sent_rows_ || (calls_.want_lse && lse_rows_ != sent_rows_)) {
     return absl::DataLossError(
-        absl::StrCat("of ", sent_rows_.load(), " rows that were sent ", out_rows_, " came back"));
+        absl::StrCat(out_rows_, " of ", sent_rows_.load(), " rows came back"));
   }
   report_->set_rows_not_finite(not_finite_);
   report_->set_first_row_not_finite(first_not_finite_);

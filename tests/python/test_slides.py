@@ -114,10 +114,9 @@ def test_features_of_a_type(tmp_path, given):
     *((changed(coords=CELLS * step), {}, "coords", "must be a multiple of 512") for step in (500, 530)),
     (changed(coords=CELLS / 21, attributes=CLAM), {}, "coords", "has 1 distinct places, must have at least 3"),
     (changed(coords=CELLS / 21), {"coords_are": "pixels"}, "coords", "has 1 distinct places"),
-    # No attribute says what they are.
     (changed(attributes={}), {}, "coords", "x is 512 to 10752, y is 1024 to 6656, the smallest step between "
      "neighbours is 512, which suggests tiles of 512, a coord_scale of 0.5 with the model's tiles of 256"),
-    (changed(attributes=without("patch_size_level0")), {}, "coords", "no attribute that says what they are"),
+    (changed(attributes=without("patch_size_level0")), {}, "coords", "no attribute that gives their unit"),
     (changed(attributes={**TRIDENT, "patch_size_level0": 0}), {}, "patch_size_level0", "is 0, must be a number above"),
     (changed(attributes={**TRIDENT, "patch_size_level0": "512"}), {}, "patch_size_level0", "must be a number"),
     (changed(attributes={**TRIDENT, "overlap": 256}), {}, "overlap", "is 256, must be below patch_size, 256"),
@@ -137,13 +136,13 @@ def test_what_is_wrong_is_named(tmp_path, file, told, field, message):
 def test_files_that_do_not_belong_together(tmp_path):
     path, told = write("clam", tmp_path, TILES, CELLS, 256)
     hdf5(tmp_path / "patches/slide.h5", {"coords": CELLS[::-1] * 512}, own=CLAM)
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="others than those of .*patches/slide.h5"):
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="differ from those of .*patches/slide.h5"):
         hilbert_ring.read_slide(path, **told)
     (tmp_path / "patches/slide.h5").unlink()
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="no attribute that says .* patches"):
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="no attribute that gives .* patches"):
         hilbert_ring.read_slide(path, **told)
     hdf5(path, {"features": TILES})
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"has no coordinates.*\(--patches\) must name"):
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"has no coordinates.*\(--patches\) must be"):
         hilbert_ring.read_slide(path, **told)
 
 

@@ -132,7 +132,7 @@ def test_blocks_of_another_shape_are_refused(client, rows):
         yield tuple(tensor[:10] for tensor in rows)
         yield tuple(tensor[:10, :1] for tensor in rows)
 
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="that of the first was") as raised:
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="must be like the first block's") as raised:
         list(client.attend_stream(blocks(), **SPEC))
     assert raised.value.field == "q"
     with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"\(q, k, v\)"):

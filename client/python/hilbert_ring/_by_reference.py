@@ -116,7 +116,7 @@ def _in_memory(array: Any) -> bool:
 
 
 class Naming:
-    """The files of a job, from `name` to `close`. One thread at a time may use it; any may call `stop`."""
+    """The files of a job, from `name` to `close`. Any thread may call `stop`; the rest is for one thread at a time."""
 
     def __init__(self, call: JobCall, parts: Parts, in_files: bool) -> None:
         """parts: places of the inputs that lie in files; in_files: all tensors lie in files."""
@@ -155,7 +155,7 @@ class Naming:
         try:
             return self._named(_folder_of(root, path, self._call.by_reference), path / root.mark_file)
         except NoScratch as why:
-            if why.told and not self._stopped:
+            if why.warn and not self._stopped:
                 warn(f"tensors are sent, not shared in memory: {why}", RuntimeWarning)
         except (HilbertRingError, OSError):
             if self._call.by_reference == "always":

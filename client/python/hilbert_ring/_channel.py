@@ -39,8 +39,8 @@ OPTIONS: List[Tuple[str, int]] = [
     ("grpc.http2.max_frame_size", _MAX_MESSAGE_BYTES),
     ("grpc.experimental.tcp_min_read_chunk_size", 64 << 10),
     ("grpc.experimental.tcp_max_read_chunk_size", _MAX_MESSAGE_BYTES),
-    # gRPC checks the length of a message after inflating it (wire/transport.h). So no message may be compressed, and
-    # gRPC does not inflate a message that is marked as compressed in a call without compression.
+    # gRPC checks the length of a message after inflating it (wire/transport.h). These options forbid compression, and
+    # leave a message as it is that is marked as compressed in a call without compression.
     ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.per_message_decompression", 0),
     # The service is in the same network, to which a web proxy does not lead.

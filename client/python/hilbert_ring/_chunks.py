@@ -1,4 +1,4 @@
-"""Cuts a job's input into the chunks that are sent, in order. Nothing here waits or is thread-safe.
+"""Cuts a job's input into the chunks that are sent, in order. This module never waits and is not thread-safe.
 
 Coordinates go first, then bands of rows of the other tensors, so that the rows of a token travel together. Rows that
 the service requests again go before new rows.

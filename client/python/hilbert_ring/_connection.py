@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
-from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, TellRetry, never_final, tell_nobody
+from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, OnRetry, never_final, ignore_retry
 from hilbert_ring.v1 import attention_pb2 as pb
 
 R = TypeVar("R")
@@ -133,7 +133,7 @@ class Connection:
             raise closed_error() from None
 
     def call_with_retries(self, retries: Retries, make: Callable[[Optional[float]], Union[R, AttemptFailure]],
-                          final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
+                          final: Final = never_final, on_retry: OnRetry = ignore_retry) -> R:
         """Makes a call until it succeeds or decide_retry gives up: the only loop of retries in this client.
 
         client/cpp/call_with_retries.h does the same.
@@ -141,7 +141,7 @@ class Connection:
         Args:
             make: makes one attempt; takes the seconds until the deadline, None without one.
             final: whether a failure ends the call at once, without decide_retry.
-            tell: called before each wait.
+            on_retry: called before each wait.
 
         Raises:
             HilbertRingError: the last attempt's, with the number of attempts.
@@ -150,7 +150,7 @@ class Connection:
             if final(outcome):
                 raise outcome.error
             wait = retries.wait_after(outcome)
-            tell(outcome.error, wait)
+            on_retry(outcome.error, wait)
             self.pause(wait)
             if not self._connected_within(retries.time_left()):
                 raise retries.too_late(outcome)

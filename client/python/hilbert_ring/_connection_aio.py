@@ -10,7 +10,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
-from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, TellRetry, never_final, tell_nobody
+from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, OnRetry, never_final, ignore_retry
 from hilbert_ring.v1 import attention_pb2 as pb
 
 R = TypeVar("R")
@@ -24,7 +24,7 @@ def _task_is_cancelled() -> bool:
 
 
 class AioConnection:
-    """The asyncio Connection, for one event loop: the loop of the first call, which opens the channel."""
+    """The asyncio Connection. It belongs to the event loop of its first call, which opens the channel."""
 
     def __init__(self, address: Address) -> None:
         self.timing = CallTiming()
@@ -116,12 +116,12 @@ class AioConnection:
 
     async def call_with_retries(
             self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
-            final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
+            final: Final = never_final, on_retry: OnRetry = ignore_retry) -> R:
         while isinstance(outcome := await make(retries.deadline_left()), AttemptFailure):
             if final(outcome):
                 raise outcome.error
             wait = retries.wait_after(outcome)
-            tell(outcome.error, wait)
+            on_retry(outcome.error, wait)
             await self.pause(wait)
             if not await self._connected_within(retries.time_left()):
                 raise retries.too_late(outcome)

@@ -57,28 +57,28 @@ class Progress:
     by_reference: bool = False
 
 
-class ProgressTeller:
+class ProgressReporter:
     """Joins the progress of sender and receiver, and passes it to the caller's function. Thread-safe."""
 
-    def __init__(self, tell: Optional[Callable[[Progress], None]], start: Progress) -> None:
-        self._tell = tell
+    def __init__(self, show: Optional[Callable[[Progress], None]], start: Progress) -> None:
+        self._show = show
         self._lock = Lock()
         self._progress = start
 
     def update(self, **changes: Any) -> None:
-        if self._tell is not None:
+        if self._show is not None:
             with self._lock:
                 self._progress = replace(self._progress, **changes)
-                self._tell(self._progress)
+                self._show(self._progress)
 
     def add(self, *, sent: int = 0, to_send: int = 0) -> None:
         """Adds to the bytes that were sent, and to the bytes that are to be sent."""
-        if self._tell is not None:
+        if self._show is not None:
             with self._lock:
                 self._progress = replace(
                     self._progress, bytes_sent=self._progress.bytes_sent + sent,
                     bytes_to_send=self._progress.bytes_to_send + to_send)
-                self._tell(self._progress)
+                self._show(self._progress)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class JobConversation:
 
     wants_block = False
 
-    def __init__(self, call: JobCall, number: int, progress: ProgressTeller) -> None:
+    def __init__(self, call: JobCall, number: int, progress: ProgressReporter) -> None:
         self._call = call
         self._number = number
         self._progress = progress
@@ -253,17 +253,17 @@ class JobConversation:
 class JobConversations:
     """The conversations of a job's attempts, and their progress."""
 
-    def __init__(self, call: JobCall, tell: Optional[Callable[[Progress], None]]) -> None:
+    def __init__(self, call: JobCall, show: Optional[Callable[[Progress], None]]) -> None:
         self._call = call
-        self._tell = tell
+        self._show = show
         self._number = 0
-        self._progress = ProgressTeller(tell, call.progress(0))
+        self._progress = ProgressReporter(show, call.progress(0))
 
     def begin(self) -> JobConversation:
         return JobConversation(self._call, self._number, self._progress)
 
-    def tell(self, error: HilbertRingError, wait: float) -> None:
+    def failed(self, error: HilbertRingError, wait: float) -> None:
         """Reports a failure that another attempt follows."""
         self._number += 1
-        self._progress = ProgressTeller(self._tell, self._call.progress(self._number, error, wait))
+        self._progress = ProgressReporter(self._show, self._call.progress(self._number, error, wait))
         self._progress.update()

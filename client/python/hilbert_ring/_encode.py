@@ -38,7 +38,7 @@ class EncodeResult:
             order of `layers` if there are several. Without pooling: [rows, dim] or [rows, layers, dim]; each slide
             begins with its class token if the model has one.
         attention_map: float32 [rows], or [rows, heads]: the share of the attention of its slide's class token that
-            each row gets. None: not requested.
+            each row gets; None if not requested.
         report: the service's figures (message Report of proto/hilbert_ring/v1/attention.proto).
     """
 
@@ -76,7 +76,7 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
     if slide is not None:
         tiles, coords, files = _read_slide(model, tiles, coords, slide)
     elif tiles is None:
-        raise InvalidArgumentError("tiles is None, must be an array or a path, unless slide is given", field="tiles")
+        raise InvalidArgumentError("tiles is missing: give tiles or slide", field="tiles")
     arrays: Dict[Any, Any] = {pb.TENSOR_TILES: opened("tiles", tiles)}
     tensor = read_tensor("tiles", arrays[pb.TENSOR_TILES], dtype)
     if len(tensor.shape) != 2 or tensor.shape[1] != model.tile_dim:

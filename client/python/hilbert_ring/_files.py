@@ -72,8 +72,8 @@ class FilePart:
 def part_of(array: Any) -> FilePart:
     """Returns the place of an array whose memory is a mapped file.
 
-    The place comes from the system's list of mappings. So a view of a map has its own offset, and a file that was
-    replaced after it was mapped is found out.
+    The place comes from the system's list of mappings: a view of a map has its own offset, and a file that was
+    replaced after it was mapped is an error.
 
     Raises:
         NotInFile: its memory is no mapped file, or not in C order.

@@ -34,7 +34,7 @@ class AttendResult:
         out: [tokens, heads, value_dim], of the kind and type of q; if a path was given, the file's array, mapped for
             reading.
         lse: float32 [tokens, heads], of q's kind or mapped like `out`: natural logarithm of the softmax denominators,
-            -inf if a row saw no key. None: not requested.
+            -inf if a row saw no key; None if not requested.
         report: the service's figures: seconds, bytes, memory of each worker (message Report of
             proto/hilbert_ring/v1/attention.proto).
         ordering: Hilbert(...) or Morton(...) of the job; None: the given order of tokens.

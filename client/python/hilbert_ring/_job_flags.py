@@ -173,7 +173,7 @@ def _check_number(name: str, value: Any, least: Optional[int], limit: Optional[i
 
 
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:
-    """Returns the path of the spec's coordinates; None: it has none, or cannot be read, for which job_of raises."""
+    """Returns the path of the spec's coordinates; None: no coordinates, or no valid spec, which job_of reports."""
     try:
         name = read_json(arguments.spec)["ordering"]["coords_file"]
         return Path(arguments.spec.parent / name)

@@ -1,4 +1,4 @@
-"""Attention over a model's PyTorch tensors, for functions that replace another library's."""
+"""Attention over a model's PyTorch tensors in functions that replace another library's."""
 from typing import Any, Optional, Sequence, Tuple
 
 from hilbert_ring._default_client import client_or_default

@@ -167,8 +167,8 @@ class Client:
         if request is not None:
             plan = await self._ask("Plan", request, pb.PlanResponse, retries)
             call, why = with_curve(call, plan), plan.curve_why
-        with shown(progress) as tell, closing(call):
-            call, report = await self._run_job(call, retries, tell)
+        with shown(progress) as show, closing(call):
+            call, report = await self._run_job(call, retries, show)
             return result_of(call, report, ordering, why)
 
     def attend_stream(
@@ -300,8 +300,8 @@ class Client:
         # Files are read, and looked through.
         call = await in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
                                wanted=wanted, options=options)
-        with shown(progress) as tell, closing(call):
-            call, report = await self._run_job(call, retries, tell)
+        with shown(progress) as show, closing(call):
+            call, report = await self._run_job(call, retries, show)
             return encoded(call, report)
 
     async def plan_encode(
@@ -342,7 +342,7 @@ class Client:
 
     async def _run_job(
             self, call: JobCall, retries: Retries,
-            tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
+            show: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
         """Without sending its tensors where that can be: the job as it was done."""
         naming = naming_of(call)
         if naming is not None:
@@ -350,11 +350,11 @@ class Client:
                 named = await self._named(call, naming, retries)
                 if named is not None:
                     try:
-                        report = await self._run(named, retries, tell, naming.may_send)
+                        report = await self._run(named, retries, show, naming.may_send)
                         return await to_its_end(naming.stop, naming.take, named), report
                     except HilbertRingError as error:
                         warn_of_sending(error, naming.may_send)
-        return call, await self._run(call, retries, tell)
+        return call, await self._run(call, retries, show)
 
     async def _named(self, call: JobCall, naming: Naming, retries: Retries) -> Optional[JobCall]:
         """None: its tensors are to be sent."""
@@ -371,13 +371,13 @@ class Client:
         return await to_its_end(naming.stop, naming.name, root, self._data_root)
 
     async def _run(
-            self, call: JobCall, retries: Retries, tell: Optional[Callable[[Progress], None]],
+            self, call: JobCall, retries: Retries, show: Optional[Callable[[Progress], None]],
             final: FrozenSet[str] = frozenset()) -> pb.Report:
         await to_its_end(lambda: None, call.make_room)
-        conversations = JobConversations(call, tell)
+        conversations = JobConversations(call, show)
         return await self._connection.call_with_retries(
             retries, lambda seconds: carry(self._connection, conversations.begin(), seconds),
-            lambda failure: failure.error.reason in final, conversations.tell)
+            lambda failure: failure.error.reason in final, conversations.failed)
 
     async def _ask(self, name: str, request: Any, response: Type[T], retries: Retries, service: str = SERVICE) -> T:
         """A short call on behalf of a job: waits for a service that is away, as the job's call does."""

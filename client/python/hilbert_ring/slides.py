@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hilbert_ring._channel import PathLike
 from hilbert_ring._files import checked_path
-from hilbert_ring._slide_coords import Scaled, Told, scaled_coords
+from hilbert_ring._slide_coords import Scaled, CoordsOptions, scaled_coords
 from hilbert_ring._slide_files import View, opened_slide
 from hilbert_ring._slide_layouts import NAMES, features_of
 from hilbert_ring._spec import check_text, choice, integer
@@ -73,7 +73,7 @@ class SlideFile:
         scale = scale if self.coord_scale is None else float(self.coord_scale)
         with opened_slide(self.path) as view:
             tiles = _tiles_of(view, self.features)
-            return tiles, scaled_coords(view, Told(self.coords, self.layout, self.patches, scale), len(tiles), size)
+            return tiles, scaled_coords(view, CoordsOptions(self.coords, self.layout, self.patches, scale), len(tiles), size)
 
 
 def read_slide(path: PathLike, *, features: Optional[str] = None, coords: Optional[str] = None,
