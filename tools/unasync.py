@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "client/python/hilbert_ring"
 SOURCE, MADE = PACKAGE / "aio.py", PACKAGE / "client.py"
 REPLACED = {  # pattern: by what, in this order
     r'\A""".*?"""': '# Made of aio.py by tools/unasync.py.\n"""The blocking client."""',
-    ", for one event loop;": ". Thread-safe;",
+    ", bound to one event loop;": ". Thread-safe;",
     "an `async with`": "a `with`",
     r"\basync (def|for|with)\b": r"\1",
     r"\bawait ": "",

@@ -83,7 +83,7 @@ class RetryPolicy:
     Attributes:
         max_attempts: 1: a failure is final. Attempts that find the service away do not count. With a deadline,
             attempts that find it full do not count either.
-        deadline: seconds, for messages.
+        deadline: seconds, shown in messages.
         end: time of the deadline.
         outage_timeout: seconds of one outage; None: until the deadline, or OUTAGE_SECONDS without a deadline.
     """

@@ -1,4 +1,4 @@
-"""Scratch files in a service's data root that lies in memory (tmpfs), for a client on the service's host.
+"""Scratch files of a client on the service's host, in a data root that lies in memory (tmpfs).
 
     scratch = make_scratch(folder, service_user)   # a new folder in the caller's folder of the root
     path = scratch.write("q", blocks)              # relative to the caller's folder
