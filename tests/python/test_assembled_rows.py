@@ -1,4 +1,4 @@
-"""Output is put in its place, and what is damaged is found."""
+"""Rows of an output find their places, and damage is found."""
 import numpy as np
 import pytest
 from crc32c import crc32c

@@ -1,4 +1,4 @@
-"""What a model's mask says: a table of masks, without PyTorch."""
+"""Patterns of a table of masks, without PyTorch."""
 import numpy as np
 import pytest
 
@@ -21,7 +21,7 @@ LEFT, RIGHT, HOLE = keys([0, 0, 1, 1], [1, 1, 1, 1]), keys([1, 1, 0, 0], [1, 1, 
 
 
 def causal(seen, blank=True):
-    """[batch, 1, 4, 4]; rows of padding empty."""
+    """Returns [batch, 1, 4, 4]. blank: rows of padding are empty."""
     mask = TRI & seen[:, None]
     return (mask & seen[:, :, None] if blank else mask)[:, None]
 

@@ -1,4 +1,4 @@
-"""Orders that the service picks."""
+"""Orders that the service chooses."""
 
 import numpy as np
 import pytest

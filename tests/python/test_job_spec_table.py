@@ -1,11 +1,11 @@
-"""The README's table of a job's fields has those that the parser knows, and no other."""
+"""The README's table has exactly the parser's fields of a job."""
 import re
 
 from page_blocks import ROOT
 
 
 def table():
-    """Fields as the table writes them, those of the ordering with `ordering.` before them."""
+    """Returns the table's fields. Fields of the ordering begin with `ordering.`."""
     rows = (ROOT / "README.md").read_text().split("### The job spec\n")[1].strip().split("\n\n")[0].splitlines()[2:]
     found = []
     for row in rows:
@@ -16,7 +16,7 @@ def table():
 
 
 def parsed():
-    """Fields that the parser lists."""
+    """Returns the parser's fields."""
     source = (ROOT / "engine/spec/job_spec_json.cc").read_text()
     spec, ordering = (re.findall(r'"(\w+)"', re.search(rf"{name}\(\) {{.*?{{(.*?)}};", source, re.S)[1])
                       for name in ("SpecFields", "OrderingFields"))

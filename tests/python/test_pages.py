@@ -1,4 +1,4 @@
-"""The shells' commands of the pages, as they stand there; page_blocks.py says by which words a page marks them."""
+"""Runs the pages' shell commands. page_blocks.py lists the marks of blocks."""
 import json
 import os
 import re
@@ -33,13 +33,13 @@ def run(line, folder, server):
     return done.stdout
 
 
-# Of jobs, a quarter of the pages' tokens.
+# A quarter of the tokens of the pages' jobs.
 SMALLER = {"65536": "16384", "65_536": "16_384", "256,256": "128,128", "256, 256": "128, 128", "20536": "5384",
            "44000": "10000"}
 
 
 def run_block(block, folder, server):
-    """What it printed."""
+    """Runs a block and returns its output."""
     code = block.code
     for written, small in SMALLER.items() if block.page in (README, TUTORIAL) else ():
         code = code.replace(written, small)
@@ -49,7 +49,7 @@ def run_block(block, folder, server):
 
 
 def run_page(page, folder, server):
-    """What each block printed that is to be run as it stands."""
+    """Runs the unchanged blocks of a page and returns their outputs."""
     return [run_block(block, folder, server) for block in blocks(page)
             if block.language == "python" or (block.language, block.tag) == ("sh", "run")]
 
@@ -58,7 +58,7 @@ def marked(page, tag):
     return [block for block in blocks(page) if block.tag == tag]
 
 
-# What a test runs of which page: a block that is to be run stands in one of these.
+# The pages and marks of blocks that tests run. Every block with such a mark must be of one of these.
 RAN = {(README, "run"), (README, "run=elsewhere"), (TUTORIAL, "run"), (TUTORIAL, "service"), (HOWTO, "run"),
        (HOWTO, "run=service"), (HOWTO, "run=elsewhere"), (ENCODER, "run"), (SECURITY, "run"), (SECURITY, "run=elsewhere")}
 
@@ -78,11 +78,11 @@ def test_what_is_to_be_run_is_run():
     assert {(block.page, block.tag) for block in all_blocks() if block.language == "sh" and not block.needs} == RAN
 
 
-def test_what_blocks_need_is_told():
+def test_the_page_lists_the_needs_of_blocks():
     page = (ROOT / "docs/testing.md").read_text().split("## Commands in these pages\n")[1].split("\n## ")[0]
-    told = re.findall(r"^\| `(\w+)` \|", page, re.M)
-    assert len(told) == len(set(told))
-    assert set(told) == {need for block in all_blocks() for need in block.needs}
+    named = re.findall(r"^\| `(\w+)` \|", page, re.M)
+    assert len(named) == len(set(named))
+    assert set(named) == {need for block in all_blocks() for need in block.needs}
 
 
 def test_the_tutorial(tmp_path):
@@ -116,7 +116,7 @@ def test_a_stream_and_many_jobs_of_the_how_to_page(tmp_path):
 
 
 def random_model(folder, embed_dim=32, heads=2):
-    """A small encoder, as converted; tiles and coordinates for it beside its folder."""
+    """Writes a small encoder in the form of convert, and tiles and coordinates beside its folder."""
     drawn = np.random.default_rng(1)
     config = {"architecture": "longnet_encoder", "input_dim": 16, "embed_dim": embed_dim, "heads": heads, "ffn_dim": 64,
               "layers": 2, "segments": [16, 64], "dilations": [1, 2], "layer_norm_eps": 1e-5, "norm_eps": 1e-6,
@@ -169,9 +169,9 @@ def free_ports(number):
 
 
 def run_elsewhere(block, folder, waits=True):
-    """Runs a block that begins with processes in the background, at ports and in folders of the test's own.
+    """Runs a block that starts processes in the background, with the test's own ports and folders.
 
-    The first command that is none of these comes when the service is ready, or at once, as on the page.
+    waits: the first foreground command waits until the service is ready.
     """
     ports = dict(zip(("8001", "8002", "8003", "8101", "8102"), free_ports(5)))
     code = block.code.replace("\\\n", " ").replace("COORDINATOR", "localhost").replace("ADDRESS", "127.0.0.1")
@@ -221,7 +221,7 @@ def test_a_checkpoint_is_converted(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: ./dev python-check")
     found = [block for block in all_blocks() if block.needs == ["torch"]]
     assert {block.page for block in found} == {HOWTO, "docs/python.md"}
-    random_model(tmp_path, embed_dim=128, heads=16)  # the heads that published ones have
+    random_model(tmp_path, embed_dim=128, heads=16)  # the heads of published encoders
     header, weights = (tmp_path / "models/slide_encoder/model.safetensors"), {}
     raw = header.read_bytes()
     start = 8 + int.from_bytes(raw[:8], "little")
@@ -239,7 +239,7 @@ def test_a_checkpoint_is_converted(tmp_path):
 
 @pytest.fixture
 def certified(tmp_path):
-    """A folder with the certificates that the page makes."""
+    """A folder with the page's certificates."""
     (block,) = marked(SECURITY, "run")
     run_block(block, tmp_path, "")
     return tmp_path
