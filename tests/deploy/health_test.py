@@ -1,4 +1,4 @@
-"""The image's health check, against a service that answers and ones that do not."""
+"""The image's health check, with services that answer and services that do not."""
 import ctypes
 import http.server
 import os
@@ -32,7 +32,10 @@ def server(status, host="127.0.0.1"):
 
 
 def health(port, **variables):
-    """Its exit code. This process gets what the check leaves behind, as the first process of a container does."""
+    """Runs the check and returns its exit code.
+
+    This process becomes the parent of processes that the check leaves behind, like a container's first process.
+    """
     code = subprocess.run([HEALTH], env={**os.environ, "HILBERT_RING_HTTP_PORT": str(port),
                                          **variables}, capture_output=True).returncode
     try:
