@@ -1,7 +1,5 @@
-# Installed files by component:
-#   server  coordinator and worker
-#   client  the command line
-#   dev     the C++ client library with its headers, as the package hilbert_ring, and the public proto
+# The component server installs coordinator and worker, and client the command line. The component dev installs the
+# public proto and the C++ client library. Its package is hilbert_ring:
 #
 #   find_package(hilbert_ring REQUIRED)
 #   target_link_libraries(mine PRIVATE hilbert_ring::client)

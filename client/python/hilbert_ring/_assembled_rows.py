@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hilbert_ring.errors import DataLossError
 from hilbert_ring.v1 import attention_pb2 as pb
 
-# By type of numbers: the word that holds one, and its exponent bits, which are all set in Inf and NaN.
+# Each type's word, and the exponent bits in it. Inf and NaN have all of them.
 _EXPONENTS: Dict[Any, Tuple["np.dtype[Any]", int]] = {
     pb.DATA_TYPE_FLOAT32: (np.dtype("<u4"), 0x7f800000),
     pb.DATA_TYPE_FLOAT16: (np.dtype("<u2"), 0x7c00),

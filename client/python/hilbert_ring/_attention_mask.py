@@ -13,7 +13,7 @@ _EXCLUDES = -1e4
 
 @dataclass(frozen=True)
 class Seen:
-    """Which keys the queries of a batch see.
+    """The keys that the queries of a batch see.
 
     Attributes:
         causal: True: the queries are the last of the keys' tokens, and each sees keys up to its own.

@@ -118,7 +118,7 @@ class Address:
         return [*self.options, *(STREAM_OPTIONS if endless else ()), ("grpc.keepalive_time_ms", round(silence * 1000))]
 
     def metadata(self) -> Tuple[Tuple[str, str], ...]:
-        """Returns the metadata of a call. Reads a token's file anew, so that it can be replaced at any time."""
+        """Returns the metadata of a call. Reads a token's file each time, so that it can be replaced."""
         token = self.token
         if self.token_file is not None:
             token = _token_of(self.token_file)

@@ -9,7 +9,7 @@ _OTHER_KINDS = ("unix:", "unix-abstract:", "vsock:", "xds:")  # gRPC's address k
 
 
 def checked_server(name: str, address: object) -> str:
-    """Returns the address if it is "host:port", "[IPv6]:port" or of another kind that gRPC knows.
+    """Returns the address if it is "host:port", "[IPv6]:port" or of another kind that gRPC supports.
 
     gRPC itself takes a port modulo 65,536, and https's port if it is missing.
 

@@ -164,7 +164,7 @@ def _read_slices(name: str, value: Any, given: Optional[str]) -> Tensor:
 
 
 def _read_dlpack(name: str, value: Any, given: Optional[str], streams: CallerStreams) -> Tensor:
-    """Reads a tensor by NumPy if it knows the type and reaches the memory, else by PyTorch.
+    """Reads a tensor by NumPy if it has the type and reaches the memory, else by PyTorch.
 
     Without PyTorch, its library's own conversion to NumPy is used, which may give bfloat16.
     """

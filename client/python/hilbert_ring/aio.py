@@ -56,7 +56,7 @@ def connect(
     Args:
         server: "host:port" or "[IPv6]:port"; None: HILBERT_RING_SERVER, or localhost:8001.
         token: the caller's bearer token.
-        token_file: a file with the token, which each call reads anew, so that it can be replaced.
+        token_file: a file with the token. Each call reads it, so that it can be replaced.
         tls: whether to encrypt; None: if one of the next four is given.
         ca: certificates of the authorities that may sign the service's: the path of a PEM file, or its bytes; None:
             the system's.

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> Report:
         report.title, Axis("part, in the table's order"), Axis("with / without, %"),
         [Series("time with the part, of the time without it",
                 [(place + 1, r["ratio"] * 100) for place, r in enumerate(report.rows)])])
-    report.notes.append("The service keeps no plans: it makes each job's plan anew.")
+    report.notes.append("The service keeps no plans. It plans each job again.")
     return report
 
 

@@ -18,7 +18,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 PAGE = 4096    # bytes
 LINE = 64      # bytes, of a processor's caches
-WINDOW = 33    # tokens, side of a square that a reader of the ordered rows wants
+WINDOW = 33    # tokens, side of the square that a reader reads from the ordered rows
 
 
 def _two(value: float) -> str:
