@@ -115,7 +115,7 @@ def demonstrate(arguments):
     print("The map's bands are the branches: the class token sees every row of the first segment, and "
           "every\nsecond and fourth of the longer ones, in the heads that begin with it.")
     print("Random weights show that the service follows the definition, and its speed.\n"
-          "For medicine, convert a trained checkpoint (docs/encoder.md).")
+          "Their results have no medical meaning: convert a trained checkpoint (docs/encoder.md).")
     print(f"Pictures: {arguments.out}/encode.png; arrays: embeddings.npy, attention_map.npy")
 
 
