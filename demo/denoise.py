@@ -39,7 +39,6 @@ PATTERN = {"segments": [SEGMENT], "dilations": [1], "mixing": "lse", "scale": no
 
 
 def denoise(client, run, noisy, tensors):
-    """Runs the job and fills in the other fields of `run`."""
     print(f"{run.title}: the job ...", flush=True)
     result = client.attend(*tensors, ordering=run.ordering, **PATTERN)
     run.report = result.report

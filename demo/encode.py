@@ -48,7 +48,6 @@ def picture_of(values, grid, tile):
 
 
 def first_component(rows):
-    """Returns the first principal component of the rows."""
     centred = rows - rows.mean(axis=0)
     return centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
 
@@ -58,7 +57,6 @@ def mebibytes(count):
 
 
 def figures(title, report):
-    """Yields lines about a job's time and memory."""
     yield (f"{title}: {report.tokens_per_second:,.0f} rows/s; receive {report.receive_seconds:.2f} s,"
            f" compute {report.compute_seconds:.2f} s, send {report.send_seconds:.2f} s")
     for worker in report.workers:

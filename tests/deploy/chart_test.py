@@ -146,7 +146,7 @@ class Values(unittest.TestCase):
             (grpc,) = [port for port in ports if port["name"] == "grpc"]
             self.assertEqual(grpc.get("appProtocol"), expected)
 
-    def test_the_autoscaler_alone_says_how_many(self):
+    def test_only_the_autoscaler_sets_replicas(self):
         objects = render(EVERYTHING)
         self.assertNotIn("replicas", objects["StatefulSet", "hilbert-ring-worker"]["spec"])
         scaler = objects["HorizontalPodAutoscaler", "hilbert-ring-worker"]["spec"]
@@ -154,7 +154,7 @@ class Values(unittest.TestCase):
             "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "hilbert-ring-worker"})
 
     @needs("promtool")
-    def test_busy_workers_and_queued_jobs_say_how_many(self):
+    def test_busy_workers_and_queued_jobs_set_replicas(self):
         # Keys: queuedPerWorker, then (busy workers, queued jobs); values: replicas.
         for jobs, replicas in {2: {(8, 4): 10, (8, 0): 8, (0, 3): 2, (0, 0): 0}, 4: {(8, 4): 9}}.items():
             objects = render({**EVERYTHING, "autoscaling": {"enabled": True, "queuedPerWorker": jobs}})

@@ -149,7 +149,7 @@ class Bundle(unittest.TestCase):
         self.assertEqual(code, 0, output[-2000:])
         self.assertGreater(output.count("[       OK ]"), 10)
 
-    def test_without_a_gpu_its_report_says_so(self):
+    def test_without_a_gpu_its_report_states_it(self):
         code, output = self.python(self.within / "tools/gpu_check.py")
         report = (self.bundle / "build/gpu_check.md").read_text()
         self.assertEqual(code, 2, output)

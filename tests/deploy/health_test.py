@@ -74,7 +74,7 @@ class Health(unittest.TestCase):
         self.assertNotEqual(health(self.serve(503)), 0)
         self.assertNotEqual(health(self.serve(404)), 0)
 
-    def test_a_port_that_nobody_serves_or_that_says_nothing(self):
+    def test_a_port_without_a_server_or_an_answer(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             self.assertNotEqual(health(silent.getsockname()[1]), 0)
         self.assertNotEqual(health(1), 0)

@@ -61,7 +61,6 @@ class Container:
         raise SystemExit(f"not ready after {START_SECONDS} s")
 
     def stop(self):
-        """Sends SIGTERM and returns the program's exit code."""
         run(self._runner, "stop", "--time", "30", self._name)
         return self._process.wait(40)
 

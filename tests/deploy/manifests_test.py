@@ -119,7 +119,7 @@ class Compose(unittest.TestCase):
         folder = mounted[provider["options"]["path"]]
         self.assertEqual([path.name for path in folder.iterdir()], ["hilbert-ring.json"])
 
-    def test_the_dashboard_asks_the_data_source_that_is_provisioned(self):
+    def test_the_dashboard_uses_the_provisioned_data_source(self):
         mounted = self.mounted("grafana")
         (source,) = yaml.safe_load(
             (mounted["/etc/grafana/provisioning"] / "datasources/prometheus.yml").read_text())["datasources"]

@@ -104,7 +104,6 @@ class OddValues(unittest.TestCase):
         cls.runs = 0
 
     def place(self):
-        """Makes a folder for a run."""
         place = Path(tempfile.mkdtemp(dir=self.folder))
         for path in (self.folder / "inputs").iterdir():
             (place / path.name).symlink_to(path)

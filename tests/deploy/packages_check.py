@@ -81,7 +81,6 @@ class CleanRoot:
 
 
 def install(root, packages):
-    """Installs the packages."""
     (root.path / "packages").mkdir()
     found = sorted(packages.glob("*.deb"))
     if [package.name.split("_")[0] for package in found] != list(PACKAGES):
@@ -95,7 +94,6 @@ def install(root, packages):
 
 
 def files(root):
-    """Returns the installed files of the packages."""
     listed = {path.lstrip("/") for path in root.as_root("dpkg", "-L", *PACKAGES).split()}
     return sorted(path for path in listed
                   if os.path.lexists(root.path / path) and not (root.path / path).is_dir())

@@ -16,6 +16,5 @@ def directives(name):
 
 
 def command(name, instance="", credentials="/run/credentials"):
-    """Returns the words of ExecStart, with %i and %d replaced."""
     (line,) = directives(name)["ExecStart"]
     return shlex.split(line.replace("%i", instance).replace("%d", credentials))

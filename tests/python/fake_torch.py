@@ -66,7 +66,6 @@ class Cuda:
         return getattr(self._threads, "device", 0)
 
     def _current(self):
-        """Returns this thread's streams by device."""
         if not hasattr(self._threads, "streams"):
             self._threads.streams = list(self._defaults)
         return self._threads.streams

@@ -70,7 +70,6 @@ def types_that_hold(case):
 
 
 def to_bfloat16(x):
-    """Returns the upper 16 bits of each float32."""
     return (np.ascontiguousarray(x).view("u4") >> 16).astype("u2")
 
 

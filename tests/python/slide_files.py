@@ -18,8 +18,6 @@ except ImportError:
 
 
 class Attributed:
-    """A data set of the stand-in, with its attributes."""
-
     def __init__(self, array):
         self.array, self.attrs = np.asarray(array), {}
 

@@ -16,7 +16,6 @@ def no_server(monkeypatch):
 
 
 def measured(tmp_path, name, *flags):
-    """Runs a benchmark, checks its files and returns its figures."""
     line = ["bench", name, "--rounds", "1", "--out", str(tmp_path), *flags]
     assert main(line) == 0
     figures = json.loads((tmp_path / f"{name}.json").read_text())
@@ -62,7 +61,7 @@ def test_ablation_runs_each_part_with_and_without(tmp_path):
         assert row["ratio"] == pytest.approx(row["on_seconds"] / row["off_seconds"])
 
 
-def test_projection_says_how_wrong_it_is_here_first(tmp_path):
+def test_projection_reports_its_error_first(tmp_path):
     figures = measured(tmp_path, "project", "--scale", "256", "--project-tokens", "100000",
                        "1000000000", "--project-workers", "2", "1024",
                        "--worker-memory", str(2**30))

@@ -50,7 +50,6 @@ def folder(root, tmp_path):
 
 
 def saved(folder, arrays):
-    """Saves arrays and returns memory maps of their files."""
     maps = []
     for name, values in zip("qkv", arrays):
         np.save(folder / f"{name}.npy", values)

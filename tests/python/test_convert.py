@@ -14,7 +14,6 @@ SETTINGS = Settings(heads=4, max_slide_size=25600, grid=100)
 
 
 def golden(case="slide_small"):
-    """Returns the config and the weights of a golden case."""
     folder = CASES / case
     raw = (folder / "model.safetensors").read_bytes()
     length = int.from_bytes(raw[:8], "little")

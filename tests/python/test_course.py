@@ -66,7 +66,7 @@ class Once:
             self.act()
 
 
-def test_a_job_that_somebody_cancels(client):
+def test_a_job_that_another_client_cancels(client):
     cancel = Once(lambda progress: progress.admitted, lambda: client.cancel("doomed"))
     with pytest.raises(hilbert_ring.CancelledError) as raised:
         client.attend(*long_tensors(), job_id="doomed", **{**LONG, "progress": cancel})
@@ -149,7 +149,7 @@ def quickly_closed(error, since):
 
 @pytest.mark.parametrize("call, find, further", zip(CALLS, (True, False, False), ({}, {}, {"deadline": UNTIL})))
 def test_a_client_that_is_closed_ends_its_calls(client, capfd, call, find, further):
-    with socket.socket() as taken:  # a port where nobody listens
+    with socket.socket() as taken:  # a port without a listener
         taken.bind(("127.0.0.1", 0))
         server = client.server if find else f"127.0.0.1:{taken.getsockname()[1]}"
         closing, ends = hilbert_ring.connect(server), []
@@ -242,7 +242,7 @@ def test_a_client_that_was_closed_makes_no_calls(client):
     asyncio.run(run())
 
 
-def test_a_client_of_asyncio_in_a_second_loop_says_so(client):
+def test_a_client_of_asyncio_in_a_second_loop_is_refused(client):
     ours = hilbert_ring.aio.connect(client.server)  # bound to no loop yet
 
     async def run(call):
@@ -258,18 +258,18 @@ def test_a_client_of_asyncio_in_a_second_loop_says_so(client):
         asyncio.run(run(lambda ours: ours.status()))
 
 
-def test_a_service_that_nobody_finds():
-    with socket.socket() as taken:  # a port where nobody listens
+def test_a_missing_service():
+    with socket.socket() as taken:  # a port without a listener
         taken.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{taken.getsockname()[1]}"
-        with hilbert_ring.connect(server) as nobody:
-            for made in (nobody, ByAsyncio(server)):
+        with hilbert_ring.connect(server) as client:
+            for made in (client, ByAsyncio(server)):
                 with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
                     made.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
             with pytest.raises(hilbert_ring.UnavailableError):
-                nobody.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
+                client.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
             with pytest.raises(hilbert_ring.UnavailableError):
-                nobody.status()
+                client.status()
 
 
 JOB = {"segments": [2000, 20_000], "dilations": [1, 2], "mixing": "lse", "chunk_bytes": 16 << 10}

@@ -44,7 +44,6 @@ def test_memory_maps_in_and_out(client, expected, tmp_path):
 
 
 def saved(values=np.zeros((16, 2, 8), "f4")):
-    """Returns the bytes of a .npy file."""
     file = io.BytesIO()
     np.save(file, values)
     return file.getvalue()

@@ -200,8 +200,6 @@ def test_for_asyncio(client):
 
 
 class Lines:
-    """Files of jobs, and the command that runs them."""
-
     def __init__(self, folder, client):
         self.folder, self.client = folder, client
         self.lines = []

@@ -46,7 +46,6 @@ def in_text():
 
 
 def commands(code):
-    """Yields the words of each command of the service's programs."""
     for line in code.splitlines():
         try:
             words = shlex.split(line, comments=True)

@@ -39,7 +39,6 @@ def rows():
 
 @pytest.fixture(scope="module")
 def whole(client, rows):
-    """Computes the same rows as one job."""
     return client.attend(*rows, progress=False, **SPEC)
 
 

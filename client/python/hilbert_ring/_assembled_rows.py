@@ -68,7 +68,6 @@ class AssembledRows:
         self.rows_not_finite += len(found)
 
     def check_complete(self) -> None:
-        """Raises DataLossError if rows are missing."""
         if self.rows_placed < self._tokens:
             first = int(np.argmin(self._placed))
             raise DataLossError(

@@ -55,7 +55,6 @@ class AioCarrier:
         return None
 
     def close(self) -> None:
-        """Cancels the call."""
         self._over = True
         self._changed.set()
         self._stream.cancel()
@@ -95,7 +94,6 @@ class AioCarrier:
 
 async def carry(connection: AioConnection, conversation: JobConversation,
                 seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
-    """Carries the call of a job to its end."""
     with closing(AioCarrier(connection, conversation, seconds)) as carrier:
         while await carrier.receive() is not None:
             pass

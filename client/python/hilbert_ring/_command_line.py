@@ -22,7 +22,6 @@ class Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile("-[0-9,.]+")  # a list of numbers is a value, too
 
     def error(self, message: str) -> NoReturn:
-        """Raises InvalidArgumentError."""
         message = message[len(_OF_AN_OPTION):] if message.startswith(_OF_AN_OPTION + "-") else message
         raise InvalidArgumentError(f"{message}; {self.prog} --help lists the options")
 

@@ -72,7 +72,6 @@ class ProgressReporter:
                 self._show(self._progress)
 
     def add(self, *, sent: int = 0, to_send: int = 0) -> None:
-        """Adds to the bytes that were sent, and to the bytes that are to be sent."""
         if self._show is not None:
             with self._lock:
                 self._progress = replace(

@@ -118,7 +118,6 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
 
 
 def encoded(call: JobCall, report: pb.Report) -> EncodeResult:
-    """Returns the result of a finished job."""
     pooled = call.open.encode.pooling != pb.POOLING_NONE
     result = EncodeResult(call.result(pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES),
                           call.result(pb.TENSOR_ATTENTION_MAP), report)

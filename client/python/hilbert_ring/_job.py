@@ -61,7 +61,6 @@ class AttendOptions:
     by_reference: str = "auto"
 
     def __post_init__(self) -> None:
-        """Raises InvalidArgumentError."""
         if self.job_id is not None:
             check_text("job_id", self.job_id)
         choice("by_reference", self.by_reference, dict.fromkeys(CHOICES))

@@ -86,7 +86,6 @@ class Scratch:
         self._stopped = Event()
 
     def path(self, name: str) -> str:
-        """Returns a file's path in the caller's folder."""
         return f"{self._beneath}/{name}"
 
     def write(self, name: str, blocks: Iterable[memoryview]) -> str:

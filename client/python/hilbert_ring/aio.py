@@ -234,7 +234,6 @@ class Client:
         return call.ended()
 
     async def _run_packs(self, call: ManyCall) -> None:
-        """Runs a lane until no packs are left."""
         try:
             while (pack := await in_thread(call.next)) is not None:
                 try:

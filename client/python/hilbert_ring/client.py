@@ -225,7 +225,6 @@ class Client:
         return call.ended()
 
     def _run_packs(self, call: ManyCall) -> None:
-        """Runs a lane until no packs are left."""
         try:
             while (pack := in_thread(call.next)) is not None:
                 try:
