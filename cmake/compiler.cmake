@@ -1,18 +1,18 @@
-# Warnings, launcher and sanitizers for every target of the project. A result that is declared
-# [[nodiscard]], as every absl::Status is, may not be dropped.
+# Warnings, launcher and sanitizers for every target of the project. Dropping a [[nodiscard]] result, such as an
+# absl::Status, is an error.
 set(HILBERT_RING_WARNINGS -Wall -Wextra -Werror=unused-result -Wno-unused-parameter
   -Wno-missing-field-initializers)
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${HILBERT_RING_WARNINGS}>")
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC tidies its memory up as if there were little of it: a tenth of its time with gRPC's headers. Of the largest
-  # files none took more than 1.3 GB so.
+  # GCC's default collects garbage as if memory were scarce, which takes a tenth of its time with gRPC's headers. With
+  # this setting the largest files take up to 1.3 GB.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=2000000>")
 endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # It stores what is compiled with precompiled headers only if it may overlook macros and dates in them.
+  # ccache stores objects with precompiled headers only if it may ignore macros and dates in them.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 find_program(MOLD mold)
@@ -20,8 +20,8 @@ if(MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# Programs of the build folder are shipped too, in the GPU's image and bundle. CMake ends a build's own RUNPATH with an
-# empty element, which the loader takes for the current folder.
+# The GPU's image and bundle contain programs of the build folder. CMake ends a build's own RUNPATH with an empty
+# element, which means the current folder to the loader.
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
@@ -35,15 +35,15 @@ if(HILBERT_RING_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# From here on in this folder and those below, up to eight files of a target are compiled as one: most of a file's
-# time is its headers', gRPC's above all.
+# Compiles up to eight files of a target as one, in this folder and below, because headers take most of a file's time,
+# gRPC's above all.
 macro(hilbert_ring_compile_together)
   set(CMAKE_UNITY_BUILD ${HILBERT_RING_UNITY})
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 endmacro()
 
-# All programs and static libraries of this folder and those below begin with the service's precompiled headers, which
-# are compiled for programs and with threads.
+# Makes all programs and static libraries of this folder and below use the service's precompiled headers, which are
+# compiled for programs and with threads.
 function(hilbert_ring_precompile_below folder)
   if(NOT HILBERT_RING_UNITY)
     return()

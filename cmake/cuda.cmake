@@ -1,4 +1,4 @@
-# nvcc, where it is found. Sets HILBERT_RING_HAS_CUDA; all that it compiles is in engine/device/cuda.
+# Finds nvcc, and sets HILBERT_RING_HAS_CUDA. All code for nvcc is in engine/device/cuda.
 set(HILBERT_RING_CUDA_ARCHITECTURES "80;90" CACHE STRING
   "Compute capabilities to build kernels for; PTX of the last serves newer GPUs. Or: all")
 
@@ -9,7 +9,7 @@ if(NOT HILBERT_RING_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
   if(HILBERT_RING_NVCC AND CUDAToolkit_FOUND)
     set(CMAKE_CUDA_COMPILER ${HILBERT_RING_NVCC})
-    set(CMAKE_CUDA_ARCHITECTURES OFF)  # named by -gencode below
+    set(CMAKE_CUDA_ARCHITECTURES OFF)  # -gencode below selects them
     include(CheckLanguage)
     check_language(CUDA)
   endif()
@@ -25,7 +25,7 @@ if(HILBERT_RING_HAS_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # missing in CMake 3.25
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   endif()
@@ -43,18 +43,18 @@ if(HILBERT_RING_HAS_CUDA)
   endif()
   list(SORT architectures COMPARE NATURAL)
 
-  # Hopper's own products are of no GPU before or after it.
+  # Hopper's own products run on no earlier or later GPU.
   set(HILBERT_RING_CUDA_WARPGROUPS FALSE)
   if("90" IN_LIST architectures)
     set(HILBERT_RING_CUDA_WARPGROUPS TRUE)
   endif()
-  # They ask the driver for tensor maps by a call of the runtime that came with CUDA 12.5.
+  # These kernels get tensor maps from the driver by a call of the runtime since CUDA 12.5.
   set(HILBERT_RING_CUDA_PIPELINES FALSE)
   if(HILBERT_RING_CUDA_WARPGROUPS AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.5)
     set(HILBERT_RING_CUDA_PIPELINES TRUE)
   endif()
 
-  # What nvcc is told for kernels that run from `least` on.
+  # Sets `result` to nvcc's options for kernels of compute capability `least` and above.
   function(hilbert_ring_gencode least result)
     set(options "")
     foreach(architecture ${architectures})
@@ -64,16 +64,17 @@ if(HILBERT_RING_HAS_CUDA)
       endif()
     endforeach()
     if(NOT newest)
-      message(FATAL_ERROR "HILBERT_RING_CUDA_ARCHITECTURES names none from ${least} on")
+      message(FATAL_ERROR
+        "HILBERT_RING_CUDA_ARCHITECTURES is ${HILBERT_RING_CUDA_ARCHITECTURES}, must have ${least} or more")
     endif()
     list(APPEND options "-gencode=arch=compute_${newest},code=compute_${newest}")
     set(${result} "${options}" PARENT_SCOPE)
   endfunction()
 endif()
 
-# cuDNN's attention, where cudnn-frontend's headers (PyPI: nvidia-cudnn-frontend) and cuDNN's are
-# found. cuDNN itself is loaded at run time.
-option(HILBERT_RING_CUDNN "Build cuDNN's attention where its headers are found" ON)
+# cuDNN's attention needs the headers of cudnn-frontend (PyPI: nvidia-cudnn-frontend) and of cuDNN. The program loads
+# cuDNN at run time.
+option(HILBERT_RING_CUDNN "Build cuDNN's attention if its headers are found" ON)
 set(HILBERT_RING_CUDNN_FRONTEND "")
 if(HILBERT_RING_HAS_CUDA AND HILBERT_RING_CUDNN)
   find_path(HILBERT_RING_CUDNN_FRONTEND_DIR cudnn_frontend.h
@@ -84,8 +85,8 @@ if(HILBERT_RING_HAS_CUDA AND HILBERT_RING_CUDNN)
   endif()
 endif()
 
-# cuBLASLt's products, for encoders, where its header is found. The library is loaded at run time.
-option(HILBERT_RING_CUBLASLT "Build encoders on a GPU where cuBLASLt's header is found" ON)
+# Encoders on a GPU need cuBLASLt's header. The library is loaded at run time.
+option(HILBERT_RING_CUBLASLT "Build encoders on a GPU if cuBLASLt's header is found" ON)
 set(HILBERT_RING_CUBLASLT_INCLUDE "")
 if(HILBERT_RING_HAS_CUDA AND HILBERT_RING_CUBLASLT)
   find_path(HILBERT_RING_CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -1,5 +1,5 @@
 list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/modules)
-# Libraries, all from the distribution's packages (see ./dev setup).
+# All libraries come from the distribution's packages (see ./dev setup).
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(absl CONFIG REQUIRED)
@@ -8,17 +8,16 @@ find_package(hwy CONFIG REQUIRED)
 find_package(Gloo CONFIG REQUIRED)
 find_package(ISAL REQUIRED)
 find_package(OpenSSL REQUIRED)
-if(NOT HILBERT_RING_FUZZ)  # whose compiler has an OpenMP of its own; its targets compute no encoder
+if(NOT HILBERT_RING_FUZZ)  # fuzz targets compute no encoder, and their compiler has another OpenMP
   find_package(DNNL REQUIRED MODULE)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()
 
-# GPUs: the CUDA toolkit and NCCL, where they are found.
-set(HILBERT_RING_CUDA AUTO CACHE STRING "Build for GPUs: AUTO (where CUDA is found), ON or OFF")
+set(HILBERT_RING_CUDA AUTO CACHE STRING "Build for GPUs: AUTO (if CUDA is found), ON or OFF")
 set_property(CACHE HILBERT_RING_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(HILBERT_RING_NCCL FALSE)
 if(HILBERT_RING_CUDA)
-  if(NOT TARGET CUDA::nvToolsExt)  # CMake 3.25 names it without asking; CUDA 13 no longer has it
+  if(NOT TARGET CUDA::nvToolsExt)  # CMake 3.25 requires it, but CUDA 13 has removed it
     add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
   endif()
   find_package(CUDAToolkit QUIET)

@@ -1,13 +1,11 @@
-# What is installed, by component:
-#   server  coordinator and worker
-#   client  the command line
-#   dev     the C++ client library with its headers, as the package hilbert_ring, and the public proto
+# The component server installs coordinator and worker, and client the command line. The component dev installs the
+# public proto and the C++ client library. Its package is hilbert_ring:
 #
 #   find_package(hilbert_ring REQUIRED)
 #   target_link_libraries(mine PRIVATE hilbert_ring::client)
 #
-# Headers lie below include/hilbert_ring, which the target names, so that nothing of ours is found by
-# another program's includes.
+# Headers lie below include/hilbert_ring, a path that only the target adds, so that another program's includes do not
+# find them.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -17,7 +15,7 @@ set(HILBERT_RING_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/hilbert_ring)
 install(TARGETS hilbert-ring-coordinator hilbert-ring-worker COMPONENT server)
 install(TARGETS hilbert-ring COMPONENT client)
 
-# The client, and the static libraries that it is made of, which shared libraries may link.
+# The client and its static libraries, which shared libraries may link.
 set(libraries client model_files wire proto plan order reference spec base)
 foreach(library ${libraries})
   set_target_properties(hilbert_ring_${library} PROPERTIES EXPORT_NAME ${library} POSITION_INDEPENDENT_CODE ON)

@@ -1,4 +1,4 @@
-# Debian packages by CPack, one a component: hilbert-ring-server, hilbert-ring-client, hilbert-ring-dev.
+# A Debian package for each component, by CPack: hilbert-ring-server, hilbert-ring-client, hilbert-ring-dev.
 set(systemd ${PROJECT_SOURCE_DIR}/deploy/systemd)
 set(debian ${PROJECT_SOURCE_DIR}/deploy/debian)
 install(FILES ${systemd}/hilbert-ring-coordinator.service ${systemd}/hilbert-ring-worker@.service

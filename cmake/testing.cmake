@@ -1,7 +1,7 @@
-# hilbert_ring_test(NAME x_test SOURCES a.cc ... LIBRARIES l ... [TIMEOUT seconds] [FILTER as gtest takes it]
-#   [ENVIRONMENT name=value] [ALONE: beside no other test])
-# One entry of ctest runs all cases of the program. `./dev test fast` runs the label fast, `./dev test` all but slow.
-# A folder sets HILBERT_RING_FAST_TESTS where its programs are fast.
+# hilbert_ring_test(NAME x_test SOURCES a.cc ... LIBRARIES l ... [TIMEOUT seconds] [FILTER of gtest]
+#   [ENVIRONMENT name=value] [ALONE: runs beside no other test])
+# One test of ctest runs all cases of the program. `./dev test fast` runs the label fast, `./dev test` all except slow.
+# HILBERT_RING_FAST_TESTS gives a folder's programs the label fast.
 add_custom_target(fast_tests)
 function(hilbert_ring_test)
   cmake_parse_arguments(ARG "ALONE" "NAME;TIMEOUT;FILTER;ENVIRONMENT" "SOURCES;LIBRARIES" ${ARGN})
@@ -14,7 +14,7 @@ function(hilbert_ring_test)
   target_compile_definitions(${ARG_NAME} PRIVATE
     HILBERT_RING_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden/cases")
   if(CMAKE_UNITY_BUILD)
-    target_link_libraries(${ARG_NAME} PRIVATE hilbert_ring_proto)  # whose headers are among them
+    target_link_libraries(${ARG_NAME} PRIVATE hilbert_ring_proto)  # the precompiled headers include its headers
     target_precompile_headers(${ARG_NAME} REUSE_FROM hilbert_ring_test_headers)
   endif()
   set(arguments --gtest_brief=1)
@@ -30,8 +30,7 @@ function(hilbert_ring_test)
   endif()
 endfunction()
 
-# From here on in this folder and those below: tests that compute little are compiled with -Og, which takes half to
-# four fifths of the time.
+# Compiles tests that compute little with -Og, in this folder and below, which takes half to four fifths of the time.
 macro(hilbert_ring_light_optimization)
   add_compile_options("$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Og>")
 endmacro()

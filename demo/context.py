@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a long context is worth: predicts each next symbol of a text by attention over all of it.
+"""Predicts each next symbol of a text by attention over all of it, to show the worth of a long context.
 
-Causal attention without weights (next_symbol.py says how): queries and keys are codes of the 24
-symbols before, values are the next one. The job runs with segments of 1,024 symbols, of four times
-as many and so on, up to the whole file; the figures are what the predictions cost, in bits per
-symbol: on average over the file, and over its last tenth. The first symbols have next to nothing
-before them whatever the segment, so the average falls with the length of the file, too; the last
-tenth says what a symbol costs with all the rest behind it. `./dev demo context [FILE]` builds the programs and calls this; a FASTA file (.gz too) is
-taken for its bases. The default is a header of the C++ library, which every compiler brings along.
+next_symbol.py defines the causal attention without weights. Jobs run with segments of 1,024 symbols, of four times
+that and so on, up to the whole file. The figures are bits per symbol of the predictions: the mean over the file, and
+over its last tenth, whose symbols have a long context. The first symbols have a short context with every segment, so
+the mean also falls with the length of the file.
+
+`./dev demo context [FILE]` builds the programs and runs this program. A FASTA file (also .gz) is read as bases. The
+default file is a header of the C++ library.
 """
 import argparse
 import glob
@@ -30,12 +30,12 @@ DEFAULT = "/usr/include/c++/*/bits/basic_string.h"
 def default_text():
     found = sorted(glob.glob(DEFAULT))
     if not found:
-        raise DemoError(f"there is no {DEFAULT}: name a text, or a FASTA file")
+        raise DemoError(f"there is no {DEFAULT}: give a text or a FASTA file")
     return Path(found[-1])
 
 
 def lengths(tokens, shortest):
-    """Of the segments: shortest, GROWTH times that and so on, last the whole text."""
+    """Returns the lengths of segments: shortest, GROWTH times that and so on, up to the whole text."""
     result, length = [], shortest
     while length < tokens:
         result.append(length)
@@ -44,7 +44,7 @@ def lengths(tokens, shortest):
 
 
 def measure(client, text, length, tensors):
-    """One job: a line of the table, as JSON has it, and the outputs."""
+    """Runs a job. Returns a row of the table, as in the JSON, and the outputs."""
     result = client.attend(*tensors, segments=[length], causal=True, scale=1.0)
     report = result.report
     whole, last_tenth = next_symbol.bits_per_symbol(text, result.out, result.lse)
@@ -72,9 +72,9 @@ def demonstrate(arguments):
                   f"{row['bits_per_symbol_last_tenth']:>11.3f} "
                   f"{row['tokens_per_second']:>12,.0f} {row['seconds']:>8.1f} {row['bytes_exchanged'] / 2**20:>14.1f}"
                   f" {row['bytes_exchanged_naive'] / 2**20:>11.1f}", flush=True)
-    said = verified.by_command(["--segments", str(tokens), "--dilations", "1", "--causal",
-                                "--scale", "1"], [*tensors, result.out, result.lse])
-    print(f"hilbert-ring verify, all {tokens:,}: {said.strip().splitlines()[-1]}")
+    verdict = verified.by_command(["--segments", str(tokens), "--dilations", "1", "--causal",
+                                   "--scale", "1"], [*tensors, result.out, result.lse])
+    print(f"hilbert-ring verify, all {tokens:,}: {verdict.strip().splitlines()[-1]}")
     worth, last = (rows[0][key] / rows[-1][key] for key in ("bits_per_symbol", "bits_per_symbol_last_tenth"))
     print(f"All of the text instead of {rows[0]['segment']:,} symbols: {worth:.2f} times fewer "
           f"bits on average, {last:.2f} times in the last tenth.")

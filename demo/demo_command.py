@@ -1,15 +1,15 @@
-"""What each demo does as a command: errors that a user should read, and how it ends."""
+"""Errors and exit codes of the demos' programs."""
 import signal
 import sys
 from pathlib import Path
 
 import hilbert_ring
 
-FOLDER = Path(__file__).resolve().parent / "out"  # for pictures, unless the user names another
+FOLDER = Path(__file__).resolve().parent / "out"  # default folder of pictures
 
 
 class DemoError(Exception):
-    """Something that the user should read: no traceback."""
+    """An error that is printed without a traceback."""
 
 
 def stop_on_signal(*_):
@@ -17,7 +17,7 @@ def stop_on_signal(*_):
 
 
 def exit_code_of(demonstrate, arguments):
-    """Of demonstrate(arguments): 1 after an error, 130 where it was stopped."""
+    """Runs demonstrate(arguments) and returns the exit code: 1 after an error, 130 after a signal."""
     signal.signal(signal.SIGTERM, stop_on_signal)
     try:
         demonstrate(arguments)

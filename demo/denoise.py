@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Denoises a photograph by exact attention over its 262,144 pixels, on two local CPU workers.
 
-The same job runs twice: with the pixels in row-major order, and along the Hilbert curve of the
-grid. A segment of 1024 pixels is two rows of the picture in the first and a 32 x 32 square in the
-second, so the curve brings more pixels that look alike together. `./dev demo` builds the programs
-and calls this; the jobs run through the Python package.
+The same job runs with the pixels in row-major order, and along the Hilbert curve of the grid. A segment of 1024 pixels
+is two rows of the picture in the first order and a 32 x 32 square in the second, where more pixels look alike.
+`./dev demo` builds the programs and runs this program.
 """
 import argparse
 import sys
@@ -40,7 +39,6 @@ PATTERN = {"segments": [SEGMENT], "dilations": [1], "mixing": "lse", "scale": no
 
 
 def denoise(client, run, noisy, tensors):
-    """Runs the job and fills in the rest of `run`."""
     print(f"{run.title}: the job ...", flush=True)
     result = client.attend(*tensors, ordering=run.ordering, **PATTERN)
     run.report = result.report
@@ -51,7 +49,7 @@ def denoise(client, run, noisy, tensors):
 
 
 def verified_by_command(run, tensors):
-    """What `hilbert-ring verify` says of the result."""
+    """Returns the output of `hilbert-ring verify` about the result."""
     flags = ["--segments", str(SEGMENT), "--dilations", "1", "--mixing", "lse",
              "--scale", repr(nonlocal_means.SCALE), "--rows", str(RECOMPUTED)]
     if run.ordering is not None:
@@ -64,7 +62,7 @@ def mebibytes(count):
 
 
 def table(runs, noisy, truth):
-    """Lines of the table of results: a label, then a column for each run."""
+    """Returns the lines of the table of results: a label, then a column for each run."""
     rows = [("", [run.title for run in runs]),
             ("PSNR, noisy", [f"{nonlocal_means.psnr(noisy, truth):.2f} dB"] * len(runs)),
             ("PSNR, denoised",
@@ -87,8 +85,8 @@ def table(runs, noisy, truth):
             for label, cells in rows]
 
 
-def complaints(runs):
-    """What is wrong with the results, in sentences; empty when all is well."""
+def faults_of(runs):
+    """Yields a sentence for each fault of the results."""
     for run in runs:
         done, planned = (getattr(run.report, name)
                          for name in ("bytes_exchanged", "bytes_exchanged_planned"))
@@ -119,8 +117,8 @@ def demonstrate(arguments):
           "segment is local, so the plan exchanges nothing. A naive ring would send all keys and\n"
           "values to everyone.")
     for run in runs:
-        said = run.verified.strip().splitlines() or ["ok"]
-        print(f"hilbert-ring verify, {run.title}: {said[0]}: {said[-1]}")
+        lines = run.verified.strip().splitlines() or ["ok"]
+        print(f"hilbert-ring verify, {run.title}: {lines[0]}: {lines[-1]}")
 
     pictures.save(arguments.out / "noisy.png", noisy)
     for run in runs:
@@ -130,9 +128,9 @@ def demonstrate(arguments):
         [(f"noisy, {nonlocal_means.psnr(noisy, truth):.1f} dB", noisy)] +
         [(f"{run.title} order, {nonlocal_means.psnr(run.picture, truth):.1f} dB", run.picture)
          for run in runs])
-    wrong = list(complaints(runs))
-    if wrong:
-        raise DemoError("the results are off:\n" + "\n".join(f"    {text}" for text in wrong))
+    faults = list(faults_of(runs))
+    if faults:
+        raise DemoError("the results are wrong:\n" + "\n".join(f"    {text}" for text in faults))
     print("The service agrees with float64 within float32's rounding.")
     print(f"Pictures: {arguments.out}/before_after.png, noisy.png, "
           + ", ".join(f"denoised_{run.name}.png" for run in runs))

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Embeddings of a picture's tiles by an encoder, on two local CPU workers.
 
-A photograph is cut into tiles, which go through all layers of a LongNet encoder in the service: a
-vector for each tile, one for the picture, and how much of its class token each tile is. The model
-is made on the spot, of random weights. Random weights show that the service computes what the
-definition says, and how fast; they know nothing of what is in the picture, and a map of theirs
-marks nothing. `./dev demo encode` builds the programs and calls this.
+The demo cuts a photograph into tiles and runs them through all layers of a LongNet encoder in the service. The results
+are a vector for each tile, a vector for the picture, and the class token's attention to each tile. The model has random
+weights, which show correctness and speed, but give no meaning to vectors and maps. `./dev demo encode` builds the
+programs and runs this program.
 """
 import argparse
 import sys
@@ -26,8 +25,7 @@ MODEL = "random"
 
 
 def cut(picture, tile):
-    """Tiles [rows x cols, tile x tile] of values around 0, their coordinates in pixels (x, y), and
-    the grid's (rows, cols)."""
+    """Returns tiles [rows x cols, tile x tile] of values around 0, their pixels (x, y), and the grid's (rows, cols)."""
     rows, cols = (side // tile for side in picture.shape)
     if min(rows, cols) < 1:
         raise DemoError(f"the picture of {picture.shape} has no tile of {tile} x {tile}")
@@ -38,19 +36,18 @@ def cut(picture, tile):
 
 
 def off(values, expected):
-    """The largest difference, as a part of 1 + |x|."""
+    """Returns the largest difference relative to 1 + |x|."""
     return float(np.max(np.abs(values - expected) / (1 + np.abs(expected))))
 
 
 def picture_of(values, grid, tile):
-    """A number for each tile as a grey picture: dark is least."""
+    """Returns a grey picture of a number for each tile; dark is least."""
     low, high = np.percentile(values, [1, 99])
     grey = np.clip((values - low) / max(high - low, 1e-30), 0, 1) * 255
     return np.kron(grey.reshape(grid), np.ones((tile, tile)))
 
 
 def first_component(rows):
-    """Of the rows' principal components, the one that tells most of them apart."""
     centred = rows - rows.mean(axis=0)
     return centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
 
@@ -60,7 +57,6 @@ def mebibytes(count):
 
 
 def figures(title, report):
-    """Lines that say what a job took."""
     yield (f"{title}: {report.tokens_per_second:,.0f} rows/s; receive {report.receive_seconds:.2f} s,"
            f" compute {report.compute_seconds:.2f} s, send {report.send_seconds:.2f} s")
     for worker in report.workers:
@@ -91,7 +87,7 @@ def demonstrate(arguments):
     for line in (*figures("float32", pooled.report), *figures("bfloat16", half.report)):
         print(line)
 
-    print("the same in float64, by the definition ...", flush=True)
+    print("the definition in float64 ...", flush=True)
     out, vector, received = random_encoder.defined(tiles, coords, weights, config)
     errors = {"every tile's vector": off(rows.embeddings, out),
               "the picture's vector": off(pooled.embeddings[0], vector),
@@ -116,8 +112,8 @@ def demonstrate(arguments):
         raise DemoError("off by more than is allowed: " + ", ".join(wrong))
     print("The map's bands are the branches: the class token sees every row of the first segment, and "
           "every\nsecond and fourth of the longer ones, in the heads that begin with it.")
-    print("Random weights show that the service computes what the definition says, and how fast.\n"
-          "They show nothing of medicine: convert a trained checkpoint for that (docs/encoder.md).")
+    print("Random weights show that the service follows the definition, and its speed.\n"
+          "Their results have no medical meaning: convert a trained checkpoint (docs/encoder.md).")
     print(f"Pictures: {arguments.out}/encode.png; arrays: embeddings.npy, attention_map.npy")
 
 
@@ -125,7 +121,7 @@ def main():
     parser = argparse.ArgumentParser(prog="dev demo encode", description=__doc__.splitlines()[0])
     parser.add_argument("--photograph", type=Path, required=True, help="a grey picture")
     parser.add_argument("--tile", type=int, default=8, help="pixels of a tile's side")
-    parser.add_argument("--layers", type=int, default=6, help="of the model")
+    parser.add_argument("--layers", type=int, default=6, help="layers of the model")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the pictures")
     return exit_code_of(demonstrate, parser.parse_args())
 

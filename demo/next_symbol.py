@@ -1,15 +1,14 @@
 """Prediction of the next symbol of a text as attention, without weights.
 
-Row t has read the symbols up to t and predicts symbol t + 1. Its query is the code of the last 24
-symbols that it has read; the key of row s is the code of the 24 symbols before symbol s, and the
-value of row s is symbol s. So the more the recent past resembles what once stood before a symbol,
-the more that symbol counts. Causal attention lets row t see the rows up to t:
+Row t predicts symbol t + 1. Its query is the code of the last 24 symbols up to t. The key of row s is the code of the
+24 symbols before symbol s, and its value is symbol s. A symbol counts more if the symbols before it resemble the last
+symbols. Causal attention lets row t see the rows up to t:
 
     out[t] = sum_s softmax_s(score(t, s)) onehot(symbol s),    a distribution over the alphabet
-    lse[t] = log(sum_s exp(score(t, s))),                      how much evidence there was
+    lse[t] = log(sum_s exp(score(t, s))),                      the amount of evidence
 
-An alphabet's symbols have codes of length 1, and place i of the context weighs STRENGTH * DECAY^i.
-As if one more key of score `PRIOR` had the uniform distribution for its value, the prediction is
+An alphabet's symbols have codes of length 1, and place i of the context weighs STRENGTH * DECAY^i. The prediction adds
+a key of score `PRIOR` with the uniform distribution as its value:
 
     p = (exp(lse) out + exp(PRIOR) / symbols) / (exp(lse) + exp(PRIOR))
 """
@@ -23,7 +22,7 @@ from demo_command import DemoError
 CONTEXT = 24                 # symbols
 LARGEST_CODE = 240 // CONTEXT
 SEED = 24
-BASES = b"ACGTNRYKMSWBDHVU"  # of nucleic acids, as FASTA has them
+BASES = b"ACGTNRYKMSWBDHVU"  # of nucleic acids in FASTA
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,14 @@ class Weighing:
     prior: float
 
 
-# Tuned on the demo's default text, and on 120,000 bases of a human gene: strength over 1 to 6,
-# decay over 0.8 to 1, prior over 0 to 24.
+# Tuned on the demo's default text and on 120,000 bases of a human gene: strength 1 to 6, decay 0.8 to 1, prior 0 to 24.
 OF_BASES = Weighing(1.5, 0.95, 14.0)
 OF_TEXT = Weighing(3.0, 0.8, 8.0)
 
 
 @dataclass(frozen=True)
 class Text:
-    symbols: np.ndarray      # [n], numbers of the alphabet
+    symbols: np.ndarray      # [n], indices of the alphabet
     alphabet: bytes
     kind: str                # "bases" or "bytes"
 
@@ -51,7 +49,7 @@ class Text:
 
 
 def read(path, limit=None):
-    """The symbols of a file (of a .gz too): its bases where it is FASTA, or else its bytes."""
+    """Reads a file (also .gz): bases of FASTA, else bytes."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
         data = file.read()
     kind = "bytes"
@@ -68,10 +66,9 @@ def read(path, limit=None):
 
 
 def codes(symbols):
-    """A code of length 1 for each: [symbols, dims].
+    """Returns a code of length 1 for each symbol: [symbols, dims].
 
-    Few symbols are the corners of a simplex, all equally far from each other; many point in random
-    directions.
+    A few symbols are the corners of a simplex, at equal distances. Many symbols point in random directions.
     """
     if symbols - 1 <= LARGEST_CODE:
         corners = np.eye(symbols) - 1 / symbols
@@ -82,11 +79,11 @@ def codes(symbols):
 
 
 def attention_inputs(text):
-    """q, k, v of the job, float32 [tokens, 1, dims]; its scale is 1."""
+    """Returns q, k, v of the job, float32 [tokens, 1, dims]; its scale is 1."""
     count, symbols = len(text.symbols), len(text.alphabet)
     code = codes(symbols)
     weights = text.weighing.strength * text.weighing.decay**np.arange(CONTEXT)
-    # Row t: the context of symbol t. Before the text there is nothing, whose code is 0.
+    # Row t is the context of symbol t. Places before the text have the code 0.
     contexts = np.zeros((count + 1, CONTEXT, code.shape[1]), np.float32)
     for place, weight in enumerate(weights):
         contexts[place + 1:, place] = np.sqrt(weight) * code[text.symbols[:max(count - place, 0)]]
@@ -97,15 +94,15 @@ def attention_inputs(text):
 
 
 def bits_per_symbol(text, out, lse):
-    """What the predictions cost on average, and in the last tenth of the text, where a symbol has the rest before it."""
+    """Returns the mean bits of the predictions, over the text and over its last tenth."""
     bits = bits_of_each(text, out, lse)
     return float(bits.mean()), float(bits[-max(1, len(bits) // 10):].mean())
 
 
 def bits_of_each(text, out, lse):
-    """-log2 of the probability that each symbol but the first had: [n - 1]."""
+    """Returns -log2 of the predicted probability of each symbol except the first: [n - 1]."""
     prior = text.weighing.prior
-    said = np.asarray(out[np.arange(len(text.symbols) - 1), 0, text.symbols[1:]], np.float64)
+    predicted = np.asarray(out[np.arange(len(text.symbols) - 1), 0, text.symbols[1:]], np.float64)
     trust = 1 / (1 + np.exp(np.clip(prior - np.asarray(lse[:-1, 0], np.float64), -700, 700)))
-    probability = trust * np.clip(said, 0, 1) + (1 - trust) / len(text.alphabet)
+    probability = trust * np.clip(predicted, 0, 1) + (1 - trust) / len(text.alphabet)
     return -np.log2(probability)

@@ -1,22 +1,20 @@
 """Non-local means as attention: a picture's pixels are the tokens.
 
-A pixel's query and key are the patch around it in a lightly smoothed copy of the noisy picture,
-its value is the noisy patch itself. Non-local means weighs patch k for pixel q by
-exp(-|q - k|^2 / h^2).
-Since |q|^2 is the same for all keys of a row,
+A pixel's query and key are the patch around it in a lightly smoothed copy of the noisy picture. Its value is the noisy
+patch. Non-local means weighs patch k for pixel q by exp(-|q - k|^2 / h^2). Because |q|^2 is the same for all keys of a
+row,
 
     softmax_k(-|q - k|^2 / h^2) = softmax_k(2 (q.k - |k|^2 / 2) / h^2)
 
-One more feature, 1 in the query and -|k|^2 / 2 in the key, makes that a plain attention job with
-scale 2 / h^2. Each output row is a denoised patch; a pixel is the mean over the patches that cover
-it.
+One more feature, 1 in the query and -|k|^2 / 2 in the key, makes that an attention job with scale 2 / h^2. Each output
+row is a denoised patch. A pixel is the mean over the patches that cover it.
 """
 import numpy as np
 
 PATCH = 7             # side of a patch, pixels
 WIDTH = 56            # PATCH^2 + 1 features, filled up to the service's multiple of 8
 SMOOTHING = 0.9       # standard deviation of the smoothing before patches are compared, pixels
-STRENGTH = 0.25       # h, where the grey values span 0 to 1
+STRENGTH = 0.25       # h, for grey values from 0 to 1
 SCALE = 2.0 / STRENGTH**2
 
 # Smoothing and h were tuned on the demo's photograph (sigma 25, segments of 1024) over 0 to 1.3 and
@@ -24,18 +22,18 @@ SCALE = 2.0 / STRENGTH**2
 
 
 def add_noise(picture, sigma, seed):
-    """The picture with Gaussian noise, as bytes that a sensor would give: float64 [rows, cols]."""
+    """Returns the picture with Gaussian noise, rounded to a sensor's bytes: float64 [rows, cols]."""
     noise = np.random.default_rng(seed).standard_normal(picture.shape)
     return np.rint(np.clip(picture + sigma * noise, 0, 255))
 
 
 def psnr(picture, truth):
-    """Peak signal-to-noise ratio in dB."""
+    """Returns the peak signal-to-noise ratio in dB."""
     return float(10 * np.log10(255**2 / np.mean((picture - truth) ** 2)))
 
 
 def smooth(picture, deviation):
-    """Gaussian smoothing with mirrored borders."""
+    """Applies Gaussian smoothing with mirrored borders."""
     reach = int(np.ceil(3 * deviation))
     weights = np.exp(-np.arange(-reach, reach + 1) ** 2 / (2 * deviation**2))
     weights /= weights.sum()
@@ -46,7 +44,7 @@ def smooth(picture, deviation):
 
 
 def patches(picture):
-    """The patch around each pixel, row-major with mirrored borders: [rows * cols, PATCH^2]."""
+    """Returns the patch around each pixel, row-major with mirrored borders: [rows * cols, PATCH^2]."""
     rows, cols = picture.shape
     padded = np.pad(picture, PATCH // 2, mode="reflect")
     return np.stack([padded[i:i + rows, j:j + cols] for i in range(PATCH) for j in range(PATCH)],
@@ -54,7 +52,7 @@ def patches(picture):
 
 
 def attention_inputs(noisy):
-    """q, k, v of the job: float32 [tokens, 1, WIDTH]."""
+    """Returns q, k, v of the job: float32 [tokens, 1, WIDTH]."""
     tokens = noisy.size
     # Grey values are centred and span 1: small scores keep float32 accurate.
     compared = patches((smooth(noisy, SMOOTHING) - noisy.mean()) / 255)
@@ -68,7 +66,7 @@ def attention_inputs(noisy):
 
 
 def denoised_picture(out, noisy):
-    """The picture from the job's output [tokens, 1, WIDTH]: each pixel's mean over its patches."""
+    """Returns the picture of the job's output [tokens, 1, WIDTH]: each pixel's mean over its patches."""
     rows, cols = noisy.shape
     reach = PATCH // 2
     size = PATCH * PATCH

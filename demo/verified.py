@@ -1,4 +1,4 @@
-"""What `hilbert-ring verify` says of a result, from files as others leave them."""
+"""Verifies a result with `hilbert-ring verify`."""
 import subprocess
 import tempfile
 from pathlib import Path
@@ -12,8 +12,10 @@ SECONDS = 1800
 
 
 def by_command(flags, tensors):
-    """The command's words on q, k, v, out and lse of the job that the flags describe. DemoError where it
-    finds a row that is off, or fails."""
+    """Returns the command's output about q, k, v, out and lse of a job. flags: the job's.
+
+    Raises DemoError if a row is wrong, or the command fails.
+    """
     with tempfile.TemporaryDirectory(prefix="hilbert-ring-demo-") as folder:
         line = [str(hilbert_ring.local_service.find_program("hilbert-ring")), "verify", *flags]
         for name, tensor in zip(("q", "k", "v", "out", "lse"), tensors):

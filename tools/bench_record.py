@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a benchmark, shows what it prints, and keeps its tables as data: FOLDER/<machine>-<date>/NAME.json.
+"""Runs a benchmark, prints its output, and records its tables as FOLDER/<machine>-<date>/NAME.json.
 
     tools/bench_record.py --results bench/results --name tls --as './dev bench tls' -- python3 bench/tls_cost.py ...
 
-./dev bench does this for every benchmark. What the same benchmark measured on that machine and day before is replaced,
-when the program ended well. Cells are texts as the program printed them; each row has a line of its own, for comparison.
+./dev bench runs every benchmark this way. A successful run replaces the same benchmark's record of that machine and
+day. Cells are the printed texts. Each row has a line of its own, so that records are easy to compare.
 """
 import argparse
 import datetime
@@ -17,11 +17,11 @@ from pathlib import Path
 
 
 def processor(cpuinfo):
-    """Name, and the most of what the kernels use: "AMD EPYC", "avx512-bf16"; "amx-bf16" before that."""
+    """Returns the processor's name and the best instruction set for the kernels: "AMD EPYC", "avx512-bf16"."""
     name = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo, re.M)
     has = set(flags[1].split()) if flags else set()
-    widest = next((said for flag, said in (("amx_bf16", "amx-bf16"), ("avx512_bf16", "avx512-bf16"),
+    widest = next((name for flag, name in (("amx_bf16", "amx-bf16"), ("avx512_bf16", "avx512-bf16"),
                                            ("avx512f", "avx512"), ("avx2", "avx2"), ("asimd", "neon")) if flag in has), "")
     return (name[1] if name else "unknown processor"), widest
 
@@ -40,7 +40,7 @@ def cells_of(line):
 
 
 def parse(text):
-    """Tables of a Markdown text, and its other lines. A table's title is the last line before it, without marks."""
+    """Returns the tables of a Markdown text, and its other lines. A table's title is the last line before it."""
     tables, others, lines, at, title = [], [], text.splitlines(), 0, ""
     while at < len(lines):
         if lines[at].startswith("|") and re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", "".join(lines[at + 1:at + 2]).strip()):
@@ -79,7 +79,7 @@ def to_json(record):
 
 
 def run(command):
-    """Exit status, and what it printed, which is shown meanwhile. Errors pass by."""
+    """Runs a command and prints its output. Returns the exit status and the output without errors."""
     printed = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -92,8 +92,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--as", dest="said", help="the command that a person gives; else the program's")
-    parser.add_argument("--machine", help="the machine's name in the folder's; else of its processor")
+    parser.add_argument("--as", dest="shown", help="recorded command; default: the program's")
+    parser.add_argument("--machine", help="name of the machine for the folder; default: its processor")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
@@ -107,12 +107,12 @@ def main():
         print(f"bench: {given.name} ended with {status}, nothing is recorded", file=sys.stderr)
         return status if status > 0 else 1
     tables, lines = parse(printed)
-    lines = [line for line in lines if not Path(line).is_file()]  # where its own report lies
+    lines = [line for line in lines if not Path(line).is_file()]  # the path of the benchmark's own report
     folder = given.results / f"{slug(given.machine or f'{name} {widest}')}-{date}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{given.name}.json"
     path.write_text(to_json({
-        "name": given.name, "command": given.said or " ".join(command), "date": date,
+        "name": given.name, "command": given.shown or " ".join(command), "date": date,
         "machine": f"{name} ({widest}), {len(os.sched_getaffinity(0))} cores",
         "load": f"{load:.1f} before, {os.getloadavg()[0]:.1f} after", "revision": revision(),
         "tables": tables, "lines": lines}))

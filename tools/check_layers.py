@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the layers' rules: who may include whom, and names that say nothing.
+"""Checks the rules of layers: includes between them, and names without meaning.
 
     tools/check_layers.py [FOLDER]
 
-prints FILE:LINE: MESSAGE for each breach and exits with 1 when there is one, with 0 otherwise.
+prints FILE:LINE: MESSAGE for each breach and exits with 1 if there is a breach, else with 0.
 """
 import re
 import subprocess
@@ -15,8 +15,7 @@ ENGINE = {f"engine/{layer}"
           for layer in ("base", "spec", "order", "plan", "device", "comm", "reference", "run", "model",
                          "model/files")}
 
-# Layer -> the layers that it may include besides itself and engine/base, which all may. A folder
-# within another comes before it.
+# Layer -> the layers that it may include besides itself and engine/base. A folder comes before the folder around it.
 MAY_INCLUDE = {
     "engine/base": set(),
     "engine/spec": set(),
@@ -59,12 +58,12 @@ MAY_INCLUDE = {
     "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/model/files",
                "engine/reference"},
 }
-# What a program of others may include: what cmake/install.cmake installs.
+# Examples may include the headers that cmake/install.cmake installs.
 MAY_INCLUDE["examples"] = {PROTO, "client", "engine/spec", "wire"}
 TESTS = ("tests", "bench")
 MAY_INCLUDE.update({layer: {PROTO, *MAY_INCLUDE, *TESTS} for layer in TESTS})
 
-# Library, by the start of the include -> the only layers that may see it.
+# Start of a library's includes -> the layers that may include it.
 LIBRARIES = {
     "grpc": {"wire", "server", "client", *TESTS},
     "google/": {"wire", "server", "client", *TESTS},
@@ -82,13 +81,13 @@ LIBRARIES = {
 
 OWN = ("engine/", "wire/", "server/", "client/", "examples/", "tests/", "bench/", PROTO + "/")
 SOURCES = (".h", ".cc", ".cu", ".cuh")
-GLOO_HEADERS = "engine/comm/gloo_headers/gloo/common/"  # as Gloo names its folders
+GLOO_HEADERS = "engine/comm/gloo_headers/gloo/common/"  # Gloo's own name of the folder
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "manager"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def repository_files(root):
-    """Files that git tracks or would track, relative to the root."""
+    """Returns the files that git tracks or would track, relative to the root."""
     command = ["git", "-c", f"safe.directory={root}", "ls-files", "-z", "--cached", "--others",
                "--exclude-standard"]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
@@ -96,7 +95,7 @@ def repository_files(root):
 
 
 def layer_of(path):
-    """The layer that a file or an included header belongs to; None outside the layers."""
+    """Returns the layer of a file or an included header; None: it is outside of the layers."""
     for layer in [*MAY_INCLUDE, PROTO]:
         if path.startswith(layer + "/"):
             return layer
@@ -108,7 +107,7 @@ def within(layer, layers):
 
 
 def include_breach(layer, quote, included):
-    """What is wrong with one include in a file of a layer; None when it is allowed."""
+    """Returns the breach of an include in a file of a layer; None: it is allowed."""
     for start, layers in LIBRARIES.items():
         if included.startswith(start) and not within(layer, layers):
             return f"{layer} does not include {included}: it belongs to {', '.join(sorted(layers))}"
@@ -128,7 +127,7 @@ def include_breach(layer, quote, included):
 def file_breaches(root, name):
     words = re.split(r"[^a-z]+", name.lower().replace(GLOO_HEADERS, ""))
     for word in EMPTY_NAMES.intersection(words):
-        yield 1, f"the name '{word}' does not say what is inside"
+        yield 1, f"the name '{word}' does not describe the content"
     if not name.endswith(SOURCES):
         return
     layer = layer_of(name)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the pictures of README and docs, or with --check compares those that are there.
+"""Makes the pictures of README and docs; with --check it compares them.
 
-A picture is a command of `hilbert-ring draw`, so that each can be made again by hand. The
-trace is a recorded one (docs/pictures/trace.json): times differ from run to run.
+Each picture comes from a command of `hilbert-ring draw`. The trace is recorded (docs/pictures/trace.json), because
+times differ from run to run.
 """
 import argparse
 import sys
@@ -43,8 +43,7 @@ def main():
             elif arguments.check and out.read_bytes() != (FOLDER / name).read_bytes():
                 stale.append(name)
     if stale:
-        print(f"docs/pictures: {', '.join(stale)} are not what the programs draw: ./dev docs",
-              file=sys.stderr)
+        print(f"docs/pictures: {', '.join(stale)} differ from the programs' output: run ./dev docs", file=sys.stderr)
         return 1
     return 0
 

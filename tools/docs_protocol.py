@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/protocol.md, the messages and calls of the public protos with their comments, or with --check compares it.
+"""Writes docs/protocol.md, the calls and messages of the public protos; with --check it compares the page.
 
-protoc compiles the protos; Debian's Python has its descriptors (python3-protobuf).
+It needs protoc and its Python module of descriptors (Debian: python3-protobuf).
 """
 import argparse
 import subprocess
@@ -16,18 +16,18 @@ PAGE = ROOT / "docs" / "protocol.md"
 PROTOS = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/encoder.proto"]
 HEAD = """# Reference: the protocol
 
-Made by `tools/docs_protocol.py` (`./dev docs`) of the comments in `proto/hilbert_ring/v1`; a test compares it. Clients
-in other languages are generated from those files, which are installed in `share/hilbert_ring/proto`.
-[path_of_a_row.md](path_of_a_row.md) tells the story of one call, [errors.md](errors.md) has the errors. A field is added
-with a new number, and none changes its meaning.
+Made by `tools/docs_protocol.py` (`./dev docs`) from the comments in `proto/hilbert_ring/v1`; a test compares it. The
+protos are installed in `share/hilbert_ring/proto` and generate clients in other languages.
+[path_of_a_row.md](path_of_a_row.md) follows one call, [errors.md](errors.md) lists the errors. New fields get new
+numbers, and no field changes its meaning.
 """
 Field = descriptor_pb2.FieldDescriptorProto
-SERVICE, MESSAGE, ENUM = 6, 4, 5               # numbers of FileDescriptorProto's fields, of which paths are made
+SERVICE, MESSAGE, ENUM = 6, 4, 5               # numbers of FileDescriptorProto's fields, in paths
 FIELD_OF, MESSAGE_OF, ENUM_OF, METHOD_OF, VALUE_OF = 2, 3, 4, 2, 2
 
 
 def compiled():
-    """Descriptors of the protos, with comments."""
+    """Returns the descriptors of the protos, with comments."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "descriptors"
         subprocess.run(["protoc", f"--proto_path={ROOT / 'proto'}", "--include_source_info", f"--descriptor_set_out={out}",
@@ -36,7 +36,7 @@ def compiled():
 
 
 def comments_of(file):
-    """By path of the described: what stands before it, or behind it on its line."""
+    """Returns the comments before and behind each declaration, by its path."""
     return {tuple(place.path): " ".join(f"{place.leading_comments} {place.trailing_comments}".split())
             for place in file.source_code_info.location}
 
@@ -124,7 +124,7 @@ def main():
     if not parser.parse_args().check:
         PAGE.write_text(made)
     elif not PAGE.exists() or PAGE.read_text() != made:
-        print("docs/protocol.md is not what the protos say: ./dev docs", file=sys.stderr)
+        print("docs/protocol.md differs from the protos: run ./dev docs", file=sys.stderr)
         return 1
     return 0
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/reference.md, what each program and command says of its options, or with --check compares it.
+"""Writes docs/reference.md, the help of each program and command; with --check it compares the page.
 
-The programs lie in HILBERT_RING_BIN_DIR, the Python package on PYTHONPATH.
+The programs must be in HILBERT_RING_BIN_DIR, and the Python package on PYTHONPATH.
 """
 import argparse
 import difflib
@@ -12,19 +12,19 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
-HEAD = """# Reference: what the programs say of themselves
+HEAD = """# Reference: options of the programs
 
-Made by `tools/docs_reference.py` (`./dev docs`) from the programs' own `--help`; a test compares it. What settings mean
-at length is in [settings.md](settings.md), the fields of a job in [job_spec.md](job_spec.md), calls and
-messages in [protocol.md](protocol.md), errors in [errors.md](errors.md), metrics in [metrics.md](metrics.md). Options and
-notes that commands have in common stand once, at the first of them.
+Made by `tools/docs_reference.py` (`./dev docs`) from the programs' own `--help`; a test compares it. Other pages
+describe settings ([settings.md](settings.md)), the fields of a job ([job_spec.md](job_spec.md)), calls and
+messages ([protocol.md](protocol.md)), errors ([errors.md](errors.md)) and metrics ([metrics.md](metrics.md)). Options
+and notes of several commands appear once, at the first command.
 """
-PYTHON = "/usr/bin/python3"  # whose argparse the page was made with
+PYTHON = "/usr/bin/python3"  # its version of argparse made the page
 HELP_SECONDS = 60
 
 
 def help_of(words):
-    """What the command prints for --help, whatever the environment says."""
+    """Returns a command's help, without the settings of the environment."""
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("HILBERT_RING_")}
     done = subprocess.run([*map(str, words), "--help"], capture_output=True, text=True,
@@ -36,7 +36,7 @@ def help_of(words):
 
 
 def commands_of(text):
-    """Names below "Subcommands:", as CLI11 lists them, or a name in capitals, as argparse does."""
+    """Returns the commands in a help of CLI11 (below "Subcommands:") or argparse (below a name in capitals)."""
     _, found, listed = text.partition("\nSubcommands:\n")
     if found:
         return [line.split()[0] for line in listed.split("\n\n")[0].splitlines()
@@ -47,10 +47,13 @@ def commands_of(text):
     return re.findall(r"^    (\w+) ", listed.split("\n\n")[0], re.MULTILINE)
 
 
-def dense(text, title, said):
-    """The help without --help itself, an option a line. Of options and parts that another command has, who has them."""
+def dense(text, title, seen):
+    """Returns a help with one line for each option, without --help. It refers to earlier commands for their options.
+
+    seen: lines and parts of earlier helps, with their commands.
+    """
     usage, found, rest = text.partition("usage: ")
-    if found:  # argparse's, which has all options twice
+    if found:  # argparse's help repeats all options in the usage
         usage, _, rest = rest.partition("\n\n")
         usage = re.sub(r"\s*\[[^][]*(\[[^][]*\][^][]*)*\]", "", usage)
         text = f"usage: {' '.join(usage.split())} [OPTIONS]\n\n{rest}"
@@ -60,13 +63,13 @@ def dense(text, title, said):
     lines = []
     for part in re.split(r"\n{2,}", text):
         part = part.rstrip("\n")
-        if part.endswith(":") or said.setdefault(part, title) != title:
+        if part.endswith(":") or seen.setdefault(part, title) != title:
             continue
         common = {}
         for line in part.splitlines():
             line = re.sub(r"^(  +\S.*?) {2,}", r"\1  ", line)
             option = re.match(r" +(--[a-z-]+)", line)
-            whose = said.setdefault(line, title)
+            whose = seen.setdefault(line, title)
             if option and whose != title:
                 common.setdefault(whose, []).append(option[1])
             else:
@@ -75,20 +78,20 @@ def dense(text, title, said):
     return "\n".join(lines)
 
 
-def sections(title, words, said):
-    """A program and its commands, the commands of those too."""
+def sections(title, words, seen):
+    """Yields the sections of a program and of all its commands."""
     text = help_of(words)
-    yield f"## `{title}`\n\n```text\n{dense(text, title, said)}\n```\n"
+    yield f"## `{title}`\n\n```text\n{dense(text, title, seen)}\n```\n"
     for command in commands_of(text):
-        yield from sections(f"{title} {command}", [*words, command], said)
+        yield from sections(f"{title} {command}", [*words, command], seen)
 
 
 def page():
     programs = Path(os.environ["HILBERT_RING_BIN_DIR"])
-    parts, said = [HEAD], {}
+    parts, seen = [HEAD], {}
     for program in ("hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"):
-        parts += sections(program, [programs / program], said)
-    parts += sections("python -m hilbert_ring.convert", [PYTHON, "-m", "hilbert_ring.convert"], said)
+        parts += sections(program, [programs / program], seen)
+    parts += sections("python -m hilbert_ring.convert", [PYTHON, "-m", "hilbert_ring.convert"], seen)
     return "\n".join(parts)
 
 
@@ -105,7 +108,7 @@ def main():
         return 0
     sys.stderr.writelines(line + "\n" for line in list(difflib.unified_diff(
         there.splitlines(), made.splitlines(), str(PAGE), "the programs", lineterm=""))[:60])
-    print(f"{PAGE} is not what the programs say; ./dev docs writes it again", file=sys.stderr)
+    print(f"{PAGE} differs from the programs' help: run ./dev docs", file=sys.stderr)
     return 1
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the Grafana dashboard from a Prometheus's answers, for the docs and for those without a Grafana.
+"""Draws the Grafana dashboard from the data of a Prometheus, without Grafana.
 
     tools/draw_dashboard.py --prometheus http://127.0.0.1:9090 --minutes 10 --out dashboard.png
 
-tests/observability/dashboard_picture.py makes that of the docs by it. The picture's text `panels` says what was drawn: a JSON list
-of (title, queries), for a test that compares it with the dashboard.
+tests/observability/dashboard_picture.py makes the docs' picture with it. The picture's metadata `panels` lists the
+drawn panels as JSON, (title, queries), so that a test can compare them with the dashboard.
 """
 import argparse
 import json
@@ -40,7 +40,7 @@ def ask(prometheus, path, **arguments):
 
 
 def in_words(value, unit):
-    """As Grafana shows a number of that unit."""
+    """Formats a number of a unit like Grafana."""
     if unit == "percentunit":
         return f"{100 * value:.3g} %"
     suffix = {"bytes": "B", "Bps": "B/s", "flops": "FLOP/s", "s": "s", "ops": "/s", "reqps": "/s"}
@@ -56,7 +56,7 @@ def in_words(value, unit):
 
 
 def drawn_panels(panels):
-    """What a picture says of itself."""
+    """Returns title and queries of each panel."""
     return [[panel["title"], [target["expr"] for target in panel.get("targets", [])]] for panel in panels]
 
 
@@ -161,7 +161,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate-interval", default="1m", help="in place of $__rate_interval")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--all-have-data", action="store_true", help="an error, and no picture, where a panel has none")
+    parser.add_argument("--all-have-data", action="store_true", help="fail without a picture if a panel has no data")
     given = parser.parse_args()
     panels = json.loads(DASHBOARD.read_text())["panels"]
     end = time.time()
@@ -191,7 +191,7 @@ def main():
                     series.append((legend_of(target, one["metric"]), points))
         if not series:
             silent.append(panel["title"])
-        # Those that are 0 throughout hide the others in a legend.
+        # Series that are always 0 would crowd the legend.
         shown = [one for one in series if any(one[1].values())] or series[:1]
         canvas.lines(panel, shown, begin, end)
     if silent and given.all_have_data:

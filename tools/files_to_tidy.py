@@ -3,8 +3,8 @@
 
     tools/files_to_tidy.py COMPILE_COMMANDS CHANGED...
 
-They are the compiled files that changed, and those that include a changed file, by whatever headers of ours: first the
-files that changed, then by the number of headers between.
+They are the changed compiled files, and the compiled files that include a changed file, directly or through our
+headers. Their order is by the number of includes between.
 """
 import json
 import os
@@ -17,13 +17,13 @@ INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 def includes(path):
-    """Our own headers that a file names."""
+    """Returns our own headers that a file includes."""
     file = ROOT / path
     return INCLUDE.findall(file.read_text(encoding="utf-8")) if file.is_file() else []
 
 
 def distances(files, changed):
-    """{file: number of includes from it to a changed file}, without those that reach none."""
+    """Returns {file: number of includes from it to a changed file} of the files that reach a changed file."""
     includers, seen, queue = {}, set(), list(files)
     while queue:
         path = queue.pop()

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Packs tools/gpu_check.py, the list of its steps, and what they run, with the shared libraries that the programs need.
+"""Packs tools/gpu_check.py, its list of steps, their programs and the shared libraries that these need.
 
     tools/gpu_bundle.py [--build FOLDER] [--to FILE]
 
-takes the programs of a build (build/release) and the libraries that they load, but for those of the system, the GPU's
-driver and CUDA, strips them, and packs them with the golden cases and the Python files into build/gpu_bundle.tar.xz (or
-.tar, which is quicker). gpu_bundle.json says what the bundle needs: of CUDA the driver; cuDNN's kernel needs
-libcudnn.so.9, encoders need libcublasLt.so.13, and what is named in "needs" needs NCCL: CUDA's folder, the system's or
-those of Python packages (PyTorch's) have them.
+strips the programs of a build (build/release) and the libraries that they load, except the libraries of the system, the
+GPU's driver and CUDA. It packs them with the golden cases and the Python files into build/gpu_bundle.tar.xz (or .tar,
+which is quicker). A machine needs the GPU's driver. cuDNN's kernel needs libcudnn.so.9, encoders libcublasLt.so.13,
+and the programs under "needs" in gpu_bundle.json NCCL: from CUDA's folder, the system or Python packages (PyTorch).
 """
 import argparse
 import json
@@ -23,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "gpu_bundle"
 
-# Of the system, the driver and CUDA.
+# Libraries of the system, the driver and CUDA.
 SYSTEM = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so",
           "libresolv.so")
 CUDA = ("libcuda.so", "libnccl.so", "libcudnn", "libcudart")
@@ -37,12 +36,14 @@ PROGRAMS = ["gpu_bench", "gpu_encoder_bench", "hopper_alone", "device_test", "ro
 HOPPER = {"least": 9.0, "most": 9.9}  # compute capability
 KERNELS = {"cuda/native": {}, "cuda/native-sm90": HOPPER, "cuda/native-sm90-pipelined": HOPPER,
            "cuda/cudnn": {"least": 8.0}}
-TOKENS = [425_984, 4_194_304]  # of the published job, and one that fills more of a GPU
+TOKENS = [425_984, 4_194_304]  # of the published job, and of a job that fills more of a GPU
 
 
 def steps():
-    """The list, in the order in which it is worth a lent GPU's minutes. A step prints at least so many "rows" of
-    tables, or passes a test; "absent" is the exit code of one that lacks something on the machine."""
+    """Returns the steps, the most important first. A step prints at least "rows" rows of tables, or passes a test.
+
+    "absent" is the exit code of a step that lacks something on the machine.
+    """
     found = []
 
     def add(group, title, seconds, command, **more):
@@ -85,7 +86,7 @@ def steps():
         rows=0, absent=2)
     add("correct", "Service: jobs on two workers of one GPU", 120,
         ["{python}", "{root}/tools/gpu_service.py", "{bin}", "cuda:0"], rows=2)
-    # Threads that touch shared memory at once, and warps that part at one of a group's instructions.
+    # racecheck finds races in shared memory, synccheck warps that diverge at an instruction of a group.
     for title, tool in (("Races", "racecheck"), ("Order of instructions", "synccheck")):
         add("correct", f"{title}, the Hopper kernels alone", 40,
             ["compute-sanitizer", "--error-exitcode=9", f"--tool={tool}", "{bin}/hopper_alone", "--quick"], rows=10,
@@ -132,7 +133,7 @@ def loaded(program):
 
 
 def glibc_of(files):
-    """The oldest C library that has all symbols."""
+    """Returns the version of the oldest C library that has all symbols."""
     versions = set()
     for file in files:
         text = output_of("readelf", "--version-info", file)
@@ -143,7 +144,7 @@ def glibc_of(files):
 
 
 def gather(programs, folder):
-    """Fills the folder: its manifest."""
+    """Fills the folder and returns its manifest."""
     binaries, libraries = folder / "bin", folder / "lib"
     needs = {}
     for place in (binaries, libraries):
@@ -177,12 +178,12 @@ def gather(programs, folder):
 
 
 def pack(folder, to):
-    """The same bytes from the same files."""
+    """Packs a folder. The same files give the same bytes."""
     def plain(entry):
         entry.uid = entry.gid = entry.mtime = 0
         entry.uname = entry.gname = "root"
         return entry
-    # Programs have their kernels in common: a preset whose window reaches from one to the next.
+    # The programs share kernels, so the preset's window must reach from a program to the next.
     options = {"mode": "w:xz", "preset": 9} if to.suffix == ".xz" else {"mode": "w"}
     with tarfile.open(to, **options) as archive:
         for path in sorted(folder.rglob("*")):
@@ -193,7 +194,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=str(ROOT / "build" / "release"))
     parser.add_argument("--to", default=str(ROOT / "build" / f"{NAME}.tar.xz"))
-    parser.add_argument("--list", action="store_true", help="the programs' names, which are targets too")
+    parser.add_argument("--list", action="store_true", help="print the programs' names, which are targets of the build")
     options = parser.parse_args()
     if options.list:
         print("\n".join(PROGRAMS))

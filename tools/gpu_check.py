@@ -3,10 +3,10 @@
 
     tar xf gpu_bundle.tar.xz && python3 gpu_bundle/tools/gpu_check.py [--only GROUP,...] [--minutes N] [--report FILE]
 
-Python 3.10 and the GPU's driver are all that it needs. gpu_bundle.json lists the steps in the order in which they are
-worth a lent GPU's minutes. Each is a process group of its own, which is killed when its time is up, and the report is
-whole after each. A kernel whose smoke test hangs or is killed is not run further. Exits with 0 when all passed, with 1
-when something failed, and with 2 when there is no GPU or the machine's C library is too old.
+It needs Python 3.10 and the GPU's driver. gpu_bundle.json lists the steps, the most important first. Each step is a
+process group, which is killed after its time. The report is complete after each step. A kernel whose smoke test hangs
+or is killed does not run again. The exit code is 0 if all steps passed, 1 if a step failed, and 2 if there is no GPU or
+the machine's C library is too old.
 """
 import argparse
 import ctypes
@@ -24,9 +24,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_GPU = 3  # exit of gpu_bench
-LEAST_SECONDS = 5  # that a step is worth beginning for
+LEAST_SECONDS = 5  # a step does not begin with less time left
 PROBE_SECONDS = 20
-KEPT_BYTES, KEPT_LINES = 1 << 18, 100  # of what a step prints, in the report
+KEPT_BYTES, KEPT_LINES = 1 << 18, 100  # of a step's output, in the report
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -36,7 +36,7 @@ def fail(message):
 
 
 def children():
-    """Processes below this one that live, and those that are to be waited for."""
+    """Yields the pid of each child of this process, and whether it has ended and must be waited for."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
@@ -47,7 +47,7 @@ def children():
 
 
 def end_children(seconds=5):
-    """Kills what a step left behind: this process is the parent of all orphans. Whether nothing is left."""
+    """Kills the processes that a step left behind, which become this process's children. Returns whether all ended."""
     end = time.monotonic() + seconds
     while (left := list(children())) and time.monotonic() < end:
         for pid, ended in left:
@@ -60,7 +60,7 @@ def end_children(seconds=5):
 
 
 def run(command, seconds, environment=()):
-    """(exit code, -signal, or None where time was up; what it printed at the end)"""
+    """Returns the exit code (-signal; None: its time was up), and the end of the output."""
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -75,12 +75,12 @@ def run(command, seconds, environment=()):
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except OSError:
-                pass  # nobody is left in it
+                pass  # the group is empty
             if process.poll() is None:
                 try:
                     process.wait(5)
                 except subprocess.TimeoutExpired:
-                    pass  # it is in the driver, and does not come back
+                    pass  # it hangs in the driver
             end_children()
         output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT_BYTES))
         return code, output.read().decode(errors="replace")
@@ -106,7 +106,7 @@ def verdict_of(step, code, output, seconds):
 
 
 class Report:
-    """Markdown, of which the file is whole after every step."""
+    """The report as Markdown. The file is complete after every step."""
 
     def __init__(self, path, head):
         self.path, self.head, self.state = Path(path), head, "nothing was run yet"
@@ -165,19 +165,18 @@ class Check:
         if code is None or code < 0:
             if step["group"] == "smoke":
                 self.broken.add(step["kernel"])
-            # Whether the GPU still answers, asked twice.
             if run(self.device, PROBE_SECONDS)[0] != 0 and run(self.device, PROBE_SECONDS)[0] != 0:
                 self.stopped = "the GPU does not answer any more"
                 self.report.add("The GPU, after that", "FAILED: it does not answer")
 
 
 def step_command(words, values):
-    """{bin} and {root} are the bundle's folders, {values} is a file of numbers, {python} this interpreter."""
+    """Fills in the bundle's folders {bin} and {root}, a file of numbers {values}, and this interpreter {python}."""
     return [word.format(bin=ROOT / "bin", root=ROOT, values=values, python=sys.executable) for word in words]
 
 
 def libraries():
-    """Folders of shared libraries: the bundle's, and CUDA's that came with Python packages."""
+    """Returns the folders of shared libraries: the bundle's, and CUDA's in Python packages."""
     packages = [lib for entry in sys.path if entry for lib in sorted(Path(entry).glob("nvidia/*/lib"))]
     return ":".join([str(ROOT / "lib"), *map(str, packages), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 
@@ -185,7 +184,7 @@ def libraries():
 def parse(groups):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--report", default=str(ROOT / "build" / "gpu_check.md"))
-    parser.add_argument("--minutes", type=float, default=9.5, help="for everything together")
+    parser.add_argument("--minutes", type=float, default=9.5, help="for all steps together")
     parser.add_argument("--only", default=",".join(groups), help="groups of steps: " + ", ".join(groups))
     options = parser.parse_args()
     options.only = options.only.split(",")

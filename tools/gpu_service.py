@@ -1,4 +1,4 @@
-"""Jobs through the service, its two workers on one GPU: a step of tools/gpu_check.py.
+"""Runs jobs on a service with two workers on one GPU. It is a step of tools/gpu_check.py.
 
     gpu_service.py FOLDER_OF_PROGRAMS DEVICE
 """
@@ -20,7 +20,7 @@ START_SECONDS = 40
 
 
 def write_inputs(folder):
-    """Without NumPy: the same random numbers over and over, in each tensor from another one on."""
+    """Writes tensors without NumPy. Each repeats the same random numbers from a different start."""
     source = random.Random(1)
     stored = array.array("f", [source.gauss(0, 1) for _ in range(VALUES)]).tobytes()
     (folder / "job.json").write_text(json.dumps(SPEC))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # tsan_libraries.sh FOLDER
 #
-# gRPC, Protobuf and Abseil as shared libraries with the thread sanitizer, from the source packages of
-# the versions that are installed, into FOLDER. Programs take them by LD_LIBRARY_PATH in place of the
-# installed ones, which are the same but hide from the sanitizer what they synchronise. Compiles for
-# long (some 40 minutes on 2 cores that were shared); again only when the installed versions change.
+# Builds gRPC, Protobuf and Abseil as shared libraries with the thread sanitizer into FOLDER, from the source packages
+# of the installed versions. Programs take them by LD_LIBRARY_PATH in place of the installed libraries, whose
+# synchronisation the sanitizer cannot see. The build takes about 40 minutes on 2 shared cores, and runs again only if
+# the installed versions change.
 set -euo pipefail
 
 [[ $# -eq 1 ]] || { echo "usage: tsan_libraries.sh FOLDER" >&2; exit 2; }
@@ -12,7 +12,6 @@ folder="$(realpath -m "$1")"
 work="$folder/work"
 jobs="${HILBERT_RING_JOBS:-$(nproc)}"
 
-# Packages as dpkg names them; the version of each one's source.
 mapfile -t sources < <(dpkg-query -W -f '${source:Package}=${source:Version}\n' \
   libabsl-dev libprotobuf-dev libgrpc++-dev | sort -u)
 made="${sources[*]}"
@@ -20,7 +19,7 @@ if [[ -f "$folder/made" && "$(<"$folder/made")" == "$made" ]]; then exit 0; fi
 rm -rf "$folder"
 mkdir -p "$work/lists/partial"
 
-# Source packages are seldom among the system's own lists, which are left as they are.
+# The system's own lists seldom have source packages, and stay unchanged.
 release="$(. /etc/os-release && echo "$VERSION_CODENAME")"
 cat >"$work/sources.list" <<LIST
 deb-src http://deb.debian.org/debian $release main
@@ -33,7 +32,7 @@ apt=(apt-get -qq -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourc
 "${apt[@]}" update
 (cd "$work" && "${apt[@]}" source "${sources[@]}")
 
-# library NAME TARGET [CMAKE ARGS...]: its shared libraries, into FOLDER.
+# library NAME TARGET [CMAKE ARGS...]: builds shared libraries into FOLDER.
 library() {
   local name="$1" target="$2" flags="-fsanitize=thread -O1 -g1 -fno-omit-frame-pointer -w"
   local build="$work/build/$name"
@@ -47,7 +46,7 @@ library() {
 
 library abseil all -DCMAKE_CXX_STANDARD=17
 library protobuf libprotobuf -Dprotobuf_BUILD_TESTS=OFF -Dprotobuf_BUILD_PROTOC_BINARIES=OFF
-# The code generators are not built, so that any file passes for the library they need.
+# The code generators are not built, so any file can replace the library that they need.
 library grpc grpc++ -DgRPC_{ABSL,CARES,PROTOBUF,RE2,SSL,ZLIB}_PROVIDER=package \
   -DgRPC_BUILD_CODEGEN=OFF -DProtobuf_PROTOC_LIBRARY=/dev/null
 rm -rf "$work"

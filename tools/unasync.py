@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes the blocking client, client.py, of that for asyncio, aio.py."""
+"""Makes the blocking client, client.py, from the asyncio client, aio.py."""
 import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "client/python/hilbert_ring"
 SOURCE, MADE = PACKAGE / "aio.py", PACKAGE / "client.py"
-REPLACED = {  # pattern: by what, in this order
+REPLACED = {  # pattern: replacement, in this order
     r'\A""".*?"""': '# Made of aio.py by tools/unasync.py.\n"""The blocking client."""',
-    ", for one event loop;": ". Thread-safe;",
+    ", bound to one event loop;": ". Thread-safe;",
     "an `async with`": "a `with`",
     r"\basync (def|for|with)\b": r"\1",
     r"\bawait ": "",
@@ -20,7 +20,7 @@ REPLACED = {  # pattern: by what, in this order
 
 
 def blocking(source):
-    """The text of client.py, of that of aio.py."""
+    """Returns the text of client.py."""
     for pattern, by in REPLACED.items():
         source = re.sub(pattern, by, source, flags=re.S)
     return source

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Collects the licences of what a wheel with programs carries: wheel_licences.py FOLDER PROGRAM...
+"""Collects the licences for a wheel with programs: wheel_licences.py FOLDER PROGRAM...
 
-A wheel brings the shared libraries of its programs along, and the programs hold static libraries and
-headers. All come from Debian packages, whose copyright files hold the licences' texts or name those of
-/usr/share/common-licenses, which are copied too.
+A wheel contains the shared libraries of its programs, and the programs contain static libraries and headers. All come
+from Debian packages. Their copyright files hold the licences' texts, or refer to /usr/share/common-licenses, whose
+files are copied too.
 """
 import argparse
 import re
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What the programs are linked with statically, or take headers of.
+# Packages of static libraries and headers in the programs.
 STATIC = ("libgloo-dev", "libhwy-dev", "libcli11-dev", "nlohmann-json3-dev", "libspdlog-dev",
           "libfmt-dev", "prometheus-cpp-dev", "libabsl-dev", "libgrpc++-dev", "libprotobuf-dev",
           "libisal-dev", "libmicrohttpd-dev")
@@ -25,17 +25,17 @@ def output(*line):
 
 
 def libraries(program):
-    """Paths of the shared libraries that a program loads."""
+    """Returns the paths of the shared libraries that a program loads."""
     return {Path(path) for path in re.findall(r"=> (/\S+)", output("ldd", str(program)))}
 
 
 def package_of(library):
-    """The Debian package that a library belongs to; /lib may be a link to /usr/lib."""
+    """Returns the Debian package of a library. /lib may be a link to /usr/lib."""
     for path in (library, library.resolve(), Path("/usr") / library.relative_to("/")):
         found = subprocess.run(["dpkg-query", "-S", str(path)], capture_output=True, text=True)
         if found.returncode == 0:
             return found.stdout.split(":")[0]
-    raise SystemExit(f"{library} belongs to no package: its licence is not known")
+    raise SystemExit(f"{library} belongs to no package, so its licence is unknown")
 
 
 def main():

@@ -1,8 +1,7 @@
-"""Builds the package: what pyproject.toml does not say is how the protobuf code comes about.
+"""Builds the package, with descriptors and type stubs of the repository's proto.
 
-The build compiles the repository's proto into descriptors, from which the package makes its
-messages when it is imported, and into type stubs. Descriptors go with every release of the protobuf
-library, generated Python code does not.
+The package makes its messages from the descriptors when it is imported. Descriptors fit every release of the protobuf
+library; generated Python code does not.
 """
 import os
 import re
@@ -20,12 +19,12 @@ except ImportError:  # before setuptools 70
     from wheel.bdist_wheel import bdist_wheel
 
 HERE = Path(__file__).resolve().parent
-# An sdist carries the proto and the version; in a clone they lie two folders up.
+# An sdist holds the proto and the version; in a clone they lie two folders up.
 IN_SDIST = (HERE / "proto").is_dir()
 PROTO = HERE / "proto" if IN_SDIST else HERE.parent.parent / "proto"
 PUBLIC = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/encoder.proto"]
-# A folder of programs that the wheel is to carry, and in licenses/ the texts of what they hold and
-# load (`./dev wheel`); most wheels carry none.
+# A folder of programs for the wheel (`./dev wheel`), with the licences of their libraries in licenses/. Unset: a wheel
+# without programs.
 PROGRAMS = os.environ.get("HILBERT_RING_WHEEL_PROGRAMS")
 LICENCE = HERE / "LICENSE" if IN_SDIST else HERE.parent.parent / "LICENSE"
 PROTOS = [*PUBLIC, "google/rpc/status.proto", "google/rpc/error_details.proto"]
@@ -73,7 +72,7 @@ class BuildWithProtos(build_py):
 
 
 class WheelWithPrograms(bdist_wheel):
-    """For any Python 3, but with programs for one kind of machine."""
+    """Tags a wheel with programs for any Python 3 on one kind of machine."""
 
     def finalize_options(self):
         super().finalize_options()
@@ -85,7 +84,7 @@ class WheelWithPrograms(bdist_wheel):
 
 
 class MaybeOfOnePlatform(Distribution):
-    """Programs go where files of one platform do."""
+    """Installs programs like files of one platform."""
 
     def has_ext_modules(self):
         return bool(PROGRAMS)

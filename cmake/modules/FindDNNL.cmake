@@ -1,4 +1,4 @@
-# oneDNN. The configuration that it brings asks for OpenCL, which its products on the CPU do not need.
+# oneDNN. Its own configuration requires OpenCL, which products on the CPU do not need.
 #   DNNL::dnnl
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(DNNL_LIBRARY dnnl)

@@ -1,4 +1,4 @@
-# Intel's storage library, which computes CRC32C. It brings no configuration of its own.
+# Intel's storage library, which computes CRC32C. It has no configuration of its own.
 #   ISAL::isal
 find_path(ISAL_INCLUDE_DIR isa-l.h)
 find_library(ISAL_LIBRARY isal)

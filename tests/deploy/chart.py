@@ -1,4 +1,4 @@
-"""Renderings of the chart: by helm, or by what tools/chart_render/render builds."""
+"""Renders the chart with tools/chart_render/render."""
 import json
 import subprocess
 import tempfile
@@ -29,7 +29,7 @@ EVERYTHING = {
 
 
 def rendered(values=None, *release):
-    """The renderer's exit status, output and errors. `release` is a name, and a namespace."""
+    """Returns the renderer's exit status, output and errors. release: a name, and a namespace."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump(values or {}, file)
         file.flush()
@@ -41,10 +41,10 @@ def rendered(values=None, *release):
 
 
 def render(values=None):
-    """Objects of the chart, by kind and name."""
-    code, documents, said = rendered(values)
+    """Returns the chart's objects by kind and name."""
+    code, documents, errors = rendered(values)
     if code != 0:
-        raise AssertionError(said)
+        raise AssertionError(errors)
     return {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(documents) if o}
 
 

@@ -1,6 +1,6 @@
-"""The chart: its values are checked and documented, its objects fit together and the programs, for any names.
+"""The chart's values are checked and documented, and its objects fit together and fit the programs, with any names.
 
-Tests that render are skipped where tools/chart_render/render finds neither helm nor what it builds its own from.
+Tests that render are skipped if tools/chart_render/render has neither helm nor the means to build its own renderer.
 """
 import copy
 import json
@@ -25,7 +25,7 @@ FLAGS = ProgramFlags(Path(os.environ["HILBERT_RING_BUILD"]) / "bin")
 
 
 def leaves(values, prefix=""):
-    """Paths of the values that a user may set."""
+    """Yields the paths of the values that a user may set."""
     for key, value in values.items():
         if isinstance(value, dict) and value and key not in ("resources", "ringPorts", "labels"):
             yield from leaves(value, f"{prefix}{key}.")
@@ -77,7 +77,7 @@ class Values(unittest.TestCase):
             self.assertEqual(worker["tlsConfig"]["serverName"], name)
             command = container(objects, "worker")["command"]
             self.assertIn("--auth-token-file=/etc/hilbert-ring/auth/tokens", command)
-            # HTTP shows one certificate: that of all ports, or one of its own.
+            # HTTP shows the certificate of all ports, or a certificate of its own.
             shown = [word.split("=")[0] for word in command if word.endswith("tls.crt")]
             self.assertEqual(shown, ["--tls-cert" if between else "--http-tls-cert"])
 
@@ -115,7 +115,7 @@ class Values(unittest.TestCase):
                 self.assertIn({"name": name, "persistentVolumeClaim": {"claimName": "shelf", **read_only}},
                               pod(objects, component)["volumes"])
 
-    def test_ports_open_to_those_who_are_named(self):
+    def test_ports_open_to_named_peers(self):
         peers = [{"namespaceSelector": {"matchLabels": {"name": "named"}}}]
         named = {"networkPolicy": {"monitoring": peers, "callers": peers}}
         for values, monitoring, callers in (({}, [], [None]), (named, [peers], [peers])):
@@ -125,9 +125,9 @@ class Values(unittest.TestCase):
                 policy = objects["NetworkPolicy", f"hilbert-ring-{component}"]["spec"]
                 rules = [rule for rule in policy["ingress"] if rule["ports"] == [{"port": port}]]
                 self.assertEqual([rule.get("from") for rule in rules], expected)
-        code, _, said = rendered({"podMonitor": {"enabled": True}})
+        code, _, errors = rendered({"podMonitor": {"enabled": True}})
         self.assertNotEqual(code, 0)
-        self.assertIn("networkPolicy.monitoring", said)
+        self.assertIn("networkPolicy.monitoring", errors)
 
     def test_rules_and_dashboard_are_the_shipped_ones(self):
         objects = render({**EVERYTHING, "autoscaling": {"enabled": False}})
@@ -146,7 +146,7 @@ class Values(unittest.TestCase):
             (grpc,) = [port for port in ports if port["name"] == "grpc"]
             self.assertEqual(grpc.get("appProtocol"), expected)
 
-    def test_the_autoscaler_alone_says_how_many(self):
+    def test_only_the_autoscaler_sets_replicas(self):
         objects = render(EVERYTHING)
         self.assertNotIn("replicas", objects["StatefulSet", "hilbert-ring-worker"]["spec"])
         scaler = objects["HorizontalPodAutoscaler", "hilbert-ring-worker"]["spec"]
@@ -154,8 +154,8 @@ class Values(unittest.TestCase):
             "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "hilbert-ring-worker"})
 
     @needs("promtool")
-    def test_busy_workers_and_queued_jobs_say_how_many(self):
-        # By jobs a worker: replicas by busy workers and queued jobs.
+    def test_busy_workers_and_queued_jobs_set_replicas(self):
+        # Keys: queuedPerWorker, then (busy workers, queued jobs); values: replicas.
         for jobs, replicas in {2: {(8, 4): 10, (8, 0): 8, (0, 3): 2, (0, 0): 0}, 4: {(8, 4): 9}}.items():
             objects = render({**EVERYTHING, "autoscaling": {"enabled": True, "queuedPerWorker": jobs}})
             group = objects["PrometheusRule", "hilbert-ring"]["spec"]["groups"][-1]
@@ -219,7 +219,7 @@ class Objects(unittest.TestCase):
         return [o for (k, _), o in self.objects.items() if k == kind]
 
     def selected(self, selector):
-        """The one component whose pods have these labels."""
+        """Returns the component whose pods have these labels."""
         (found,) = [component for component, found in self.pods.items()
                     if selector.items() <= found["metadata"]["labels"].items()]
         return found
@@ -299,7 +299,7 @@ SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z
 SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 LONGEST_LABEL = 63
-# Kubernetes labels the pods of a StatefulSet with its name, "-" and a hash.
+# Kubernetes labels a StatefulSet's pods with its name, "-" and a hash.
 REVISION = "-" + 10 * "f"
 READ_AS_OTHERS = ["1234", "true", "null", "1e3", "0x10", "1.5", "0o17"]
 RELEASES = ["hilbert-ring", "ring", "a.b", "a-b", "9lives", 27 * "a", 28 * "a", 33 * "a", 53 * "a", 52 * "a" + "b",
@@ -307,7 +307,7 @@ RELEASES = ["hilbert-ring", "ring", "a.b", "a-b", "9lives", 27 * "a", 28 * "a", 
 
 
 class Reader(yaml.CSafeLoader):
-    """Takes for numbers what Kubernetes' reader does. PyYAML takes these for text."""
+    """Reads the same words as numbers as Kubernetes' reader. PyYAML reads these as text."""
 
 
 Reader.add_implicit_resolver("!number", re.compile(r"[-+]?[0-9]+e[-+]?[0-9]+$|0o[0-7]+$"), list("-+0123456789"))
@@ -315,14 +315,14 @@ Reader.add_constructor("!number", lambda _, node: ("a number", node.value))
 
 
 def documents_of(values, *release):
-    code, documents, said = rendered(values, *release)
+    code, documents, errors = rendered(values, *release)
     if code != 0:
-        raise AssertionError(said)
+        raise AssertionError(errors)
     return [o for o in yaml.load_all(documents, Reader) if o]
 
 
 def nodes(value, path=()):
-    """(path, value) of everything in a document."""
+    """Yields (path, value) of all nodes of a document."""
     yield path, value
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in inner:
@@ -330,7 +330,7 @@ def nodes(value, path=()):
 
 
 def named(word):
-    """EVERYTHING, with the word for every name that a user gives."""
+    """Returns EVERYTHING with the word as every name that a user may give."""
     values = copy.deepcopy(EVERYTHING)
     values["image"] = {"repository": word, "tag": word, "pullSecrets": [{"name": word}]}
     values["joinToken"] = {"secretName": word}
@@ -355,7 +355,7 @@ def replaced(value, old, new):
 
 
 class Names(unittest.TestCase):
-    """Kubernetes takes the names and labels, for any name of the release and of its values."""
+    """Kubernetes accepts the names and labels with any name of the release and of its values."""
 
     def check_labels(self, labels):
         for key, value in labels.items():

@@ -1,7 +1,7 @@
-"""Certificates and tokens of a service on hosts of a test, by openssl.
+"""Makes certificates and tokens of a service on a test's hosts, with openssl.
 
     credentials = Credentials(work, {host: address})
-    credentials.coordinator(1)       # variables of the environment, as of a worker(2) and of the client()
+    credentials.coordinator(1)       # variables of the environment; also worker(2) and client()
 """
 import subprocess
 
@@ -33,7 +33,7 @@ class Credentials:
                     "-CAkey", self._folder / "ca.key", "-CAcreateserial", "-days", 30,
                     "-extfile", self._folder / f"{host}.ext", "-out", cert)
         for file in self._folder.iterdir():
-            file.chmod(0o644)  # the processes' user is an ordinary one
+            file.chmod(0o644)  # the processes run as an ordinary user
         return {"HILBERT_RING_TLS_CERT": str(cert), "HILBERT_RING_TLS_KEY": str(key),
                 "HILBERT_RING_TLS_CA": str(self._folder / "ca.crt")}
 
@@ -50,7 +50,7 @@ class Credentials:
 
 
 class ClearText:
-    """A network is served in clear text; told as a variable, so that the command lines stay as they are."""
+    """Allows clear text in a network, by a variable, so that the command lines stay unchanged."""
 
     INSECURE = {"HILBERT_RING_INSECURE": "true"}
 

@@ -1,8 +1,7 @@
-"""The bundle of tools/gpu_bundle.py on a root that has nothing but Python: what it says that it needs is
-all that it needs.
+"""The bundle of tools/gpu_bundle.py needs only the libraries that it lists.
 
-The root holds Python, its library, the C library and the bundle. Where a root cannot be entered, which a
-probe says, the same runs with an empty environment and a PATH that holds Python alone.
+It runs in a root with Python, its library, the C library and the bundle. If a probe cannot enter a root, it runs with
+an empty environment and a PATH with Python alone.
 """
 import json
 import os
@@ -26,8 +25,7 @@ LIBRARY = Path("/usr/lib") / PYTHON.name
 C_LIBRARY = ["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2",
              "libnss_files.so.2"]
 PROGRAMS = gpu_bundle.PROGRAMS
-# A bundle's folder, one of its programs and the program's arguments: its exit code and output, with the
-# bundle's libraries.
+# Runs a program of a bundle with the bundle's libraries. Arguments: the bundle's folder, the program, its arguments.
 START = """import os, subprocess, sys
 folder, name, *words = sys.argv[1:]
 done = subprocess.run([folder + "/bin/" + name, *words], stdout=subprocess.PIPE,
@@ -40,7 +38,7 @@ sys.exit(done.returncode)
 
 
 def copy(path, root):
-    """A file to its place in the root, by each of the links that lead to it."""
+    """Copies a file to its place in the root, under the name of the link that leads to it."""
     target = root / str(path).lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists():
@@ -48,7 +46,7 @@ def copy(path, root):
 
 
 def make_root(root):
-    """Nothing but Python, and what it loads."""
+    """Copies Python and the libraries that it loads."""
     loads = [PYTHON, *(LIBRARY / "lib-dynload").glob("*.so")]
     for file in loads:
         for line in subprocess.run(["ldd", file], capture_output=True, text=True,
@@ -90,7 +88,7 @@ class Bundle(unittest.TestCase):
         cls.entered = probe.returncode == 0
         if not cls.entered:
             print(f"the root cannot be entered, so the PATH alone is bare: {probe.stderr}")
-        # Where the bundle is for those who run in the root.
+        # The bundle's path as seen inside of the root.
         cls.within = "/" / cls.bundle.relative_to(cls.root) if cls.entered else cls.bundle
 
     @classmethod
@@ -105,7 +103,7 @@ class Bundle(unittest.TestCase):
                 *map(str, arguments)]
 
     def python(self, *arguments):
-        """A run of Python in the root."""
+        """Runs Python in the root and returns its exit code and output."""
         command, environment = self.inside(*arguments), None
         if not self.entered:
             command, environment = ["/usr/bin/python3", *arguments], {"PATH": str(self.root / "usr/bin")}
@@ -130,7 +128,7 @@ class Bundle(unittest.TestCase):
                 missing = code == 127 and program in str(self.manifest["needs"])
                 self.assertTrue(missing or re.search(r"^  \S", output, re.MULTILINE) or "cuda" in str(step), step)
 
-    def test_every_program_starts_but_those_that_need_what_it_names(self):
+    def test_every_program_starts_except_if_a_listed_library_is_absent(self):
         for name in PROGRAMS:
             with self.subTest(name):
                 code, output = self.start(
@@ -151,7 +149,7 @@ class Bundle(unittest.TestCase):
         self.assertEqual(code, 0, output[-2000:])
         self.assertGreater(output.count("[       OK ]"), 10)
 
-    def test_without_a_gpu_its_report_says_so(self):
+    def test_without_a_gpu_its_report_states_it(self):
         code, output = self.python(self.within / "tools/gpu_check.py")
         report = (self.bundle / "build/gpu_check.md").read_text()
         self.assertEqual(code, 2, output)

@@ -1,5 +1,7 @@
-"""tools/gpu_check.py over a list of steps that pass, fail, hang and leave processes behind, and over gpu_bench on a GPU
-that is emulated on the host, of which a kernel may be wrong (HILBERT_RING_EMULATED_GPU)."""
+"""tools/gpu_check.py with steps that pass, fail, hang and leave processes behind.
+
+It also runs gpu_bench on an emulated GPU with a wrong kernel (HILBERT_RING_EMULATED_GPU).
+"""
 import json
 import os
 import re
@@ -15,7 +17,7 @@ from pathlib import Path
 BUILD = Path(os.environ["HILBERT_RING_BUILD"])
 SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
 EMULATED = BUILD / "bench/emulated_gpu_bench"
-# A GPU that answers until the file "lost" is there.
+# A GPU that answers until the file "lost" exists.
 GPU_BENCH = """#!/bin/sh
 [ ! -e {folder}/lost ] && echo 'NVIDIA H200, compute capability 9.0'
 """
@@ -60,8 +62,8 @@ class GpuCheck(unittest.TestCase):
 
     def check(self, *steps, arguments=(), code=1):
         running = self.start(*steps, arguments=arguments)
-        said = running.communicate(timeout=200)[0]
-        self.assertEqual(running.returncode, code, said)
+        output = running.communicate(timeout=200)[0]
+        self.assertEqual(running.returncode, code, output)
         return self.verdicts()
 
     def test_each_step_ends_as_it_ends(self):

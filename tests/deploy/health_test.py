@@ -1,4 +1,4 @@
-"""The image's health check, against a service that answers and ones that do not."""
+"""The image's health check, with services that answer and services that do not."""
 import ctypes
 import http.server
 import os
@@ -32,7 +32,10 @@ def server(status, host="127.0.0.1"):
 
 
 def health(port, **variables):
-    """Its exit code. This process gets what the check leaves behind, as the first process of a container does."""
+    """Runs the check and returns its exit code.
+
+    This process becomes the parent of processes that the check leaves behind, like a container's first process.
+    """
     code = subprocess.run([HEALTH], env={**os.environ, "HILBERT_RING_HTTP_PORT": str(port),
                                          **variables}, capture_output=True).returncode
     try:
@@ -71,7 +74,7 @@ class Health(unittest.TestCase):
         self.assertNotEqual(health(self.serve(503)), 0)
         self.assertNotEqual(health(self.serve(404)), 0)
 
-    def test_a_port_that_nobody_serves_or_that_says_nothing(self):
+    def test_a_port_without_a_server_or_an_answer(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             self.assertNotEqual(health(silent.getsockname()[1]), 0)
         self.assertNotEqual(health(1), 0)

@@ -3,7 +3,7 @@
     with Hosts(3) as hosts:
         hosts.start(1, ["program", "--host=" + hosts.address(1)], environment)
 
-Root alone can make them; processes run as an ordinary user.
+Making them needs root; processes run as an ordinary user.
 """
 import os
 import shutil
@@ -17,9 +17,9 @@ def ip(*words):
 
 
 def why_not():
-    """Why hosts cannot be made here; empty where they can."""
+    """Returns why hosts cannot be made on this machine; empty: they can."""
     if os.geteuid() != 0:
-        return "network namespaces are made by root alone"
+        return "network namespaces need root"
     for program in ("ip", "setpriv"):
         if not shutil.which(program):
             return f"{program} is not installed"

@@ -1,4 +1,4 @@
-"""The image runs a job as an ordinary user on a file system that it cannot write, and holds no compiler.
+"""The image runs a job as an ordinary user on a read-only file system, and holds no compiler.
 
     image_check.py RUNNER IMAGE      # RUNNER: docker or podman
 """
@@ -13,8 +13,7 @@ from pathlib import Path
 import mean_job
 
 START_SECONDS = 120
-# Above those that the system draws.
-GRPC, HTTP = "61801", "61802"
+GRPC, HTTP = "61801", "61802"  # above the system's ephemeral ports
 FORBIDDEN = ("cc", "c++", "gcc", "g++", "clang", "ld", "as", "cmake", "ninja", "git", "python3")
 
 
@@ -25,12 +24,12 @@ def run(*words):
     return done.stdout
 
 
-# (user, file): root may write the first but for the file system, anybody the others.
+# (user, file): permissions alone would let root write the first, and any user the others.
 UNWRITABLE = (("0", "/usr/bin/written"), ("65532", "/tmp/written"), ("65532", "/var/tmp/written"))
 
 
 def read_only(runner):
-    """podman alone mounts writable file systems on /tmp, /run and /var/tmp of a read-only container."""
+    """Returns flags of a read-only container, in which podman would mount writable /tmp, /run and /var/tmp."""
     return ["--read-only", *(["--read-only-tmpfs=false"] if "podman" in Path(runner).name else [])]
 
 
@@ -55,14 +54,13 @@ class Container:
     def await_ready(self):
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
-            said = self.try_inside("hilbert-ring", "--json", "status", f"--server=127.0.0.1:{GRPC}")
-            if said.returncode == 0 and json.loads(said.stdout).get("ready", True):
+            status = self.try_inside("hilbert-ring", "--json", "status", f"--server=127.0.0.1:{GRPC}")
+            if status.returncode == 0 and json.loads(status.stdout).get("ready", True):
                 return
             time.sleep(0.3)
         raise SystemExit(f"not ready after {START_SECONDS} s")
 
     def stop(self):
-        """The exit code after SIGTERM, of which the program must hear."""
         run(self._runner, "stop", "--time", "30", self._name)
         return self._process.wait(40)
 
@@ -73,7 +71,7 @@ class Container:
 def check_inside(container):
     identity = container.inside("id", "-u").strip()
     if identity != "65532":
-        raise SystemExit(f"the user is {identity}, and not 65532")
+        raise SystemExit(f"the user is {identity}, must be 65532")
     first = container.inside("cat", "/proc/1/comm").strip()
     if first != "tini":
         raise SystemExit(f"the first process is {first}, must be tini")
@@ -81,12 +79,12 @@ def check_inside(container):
         if container.try_inside("sh", "-c", f"command -v {program}").returncode == 0:
             raise SystemExit(f"the image holds {program}")
     if container.try_inside("test", "-e", "/etc/hilbert-ring").returncode == 0:
-        raise SystemExit("the image holds /etc/hilbert-ring, and so perhaps a join token")
+        raise SystemExit("the image holds /etc/hilbert-ring, which may hold a join token")
     for user, path in UNWRITABLE:
         touched = container.try_inside("touch", path, user=user)
         if "Read-only file system" not in touched.stderr:
-            raise SystemExit(f"user {user} can write {path}, or cannot for another reason than the file "
-                             f"system: {touched.returncode} {touched.stderr}")
+            raise SystemExit(f"user {user} can write {path}, or the error is not the read-only file system's: "
+                             f"{touched.returncode} {touched.stderr}")
     if container.inside("find", "/usr", "-name", "libnccl.so*"):
         for part in ("libnccl2", "cuda-runtime"):
             if container.try_inside("test", "-s", f"/usr/share/doc/{part}/copyright").returncode != 0:
@@ -94,7 +92,7 @@ def check_inside(container):
     container.inside("hilbert-ring-health")
     wrong = container.try_inside("env", "HILBERT_RING_HTTP_PORT=1", "hilbert-ring-health")
     if wrong.returncode == 0:
-        raise SystemExit("the health check is content with a port that nobody serves")
+        raise SystemExit("the health check passes on a port without a service")
 
 
 def main():
@@ -114,9 +112,9 @@ def main():
         try:
             container.await_ready()
             check_inside(container)
-            said = container.inside("hilbert-ring", "version").strip()
-            if said != f"hilbert-ring {version}":
-                raise SystemExit(f"the label says version {version}, the program {said}")
+            printed = container.inside("hilbert-ring", "version").strip()
+            if printed != f"hilbert-ring {version}":
+                raise SystemExit(f"the label is version {version}, the program is {printed}")
             print(container.inside("hilbert-ring", "attend", f"--server=127.0.0.1:{GRPC}",
                                    *mean_job.arguments("/job")))
             wrong = mean_job.why_wrong(job / "out.npy")

@@ -1,4 +1,4 @@
-"""The installed tree serves a stranger: the example is built against it alone and runs a job."""
+"""The installed tree is enough for another project: the example is built against it alone and runs a job."""
 import os
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
 CMAKE = os.environ["HILBERT_RING_CMAKE"]
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
-project(stranger LANGUAGES CXX)
+project(user LANGUAGES CXX)
 find_package(hilbert_ring REQUIRED)
 add_subdirectory(example)
 add_library(shared SHARED example/attend.cc)
@@ -25,7 +25,7 @@ target_link_libraries(every_header PRIVATE hilbert_ring::client)
 
 
 HOLDS_THE_SOURCE = """cmake_minimum_required(VERSION 3.25)
-project(stranger LANGUAGES CXX)
+project(user LANGUAGES CXX)
 add_subdirectory(%s hilbert_ring)
 add_library(shared SHARED %s/examples/attend/attend.cc)
 target_link_libraries(shared PRIVATE hilbert_ring::client)
@@ -46,7 +46,7 @@ class Install(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         work = Path(cls.folder.name)
         run(CMAKE, "--install", BUILD, "--prefix", work / "first")
-        # What names the folder that it was installed to breaks here.
+        # The rename breaks files that contain the folder's name.
         (work / "first").rename(work / "prefix")
         cls.work, cls.prefix = work, work / "prefix"
 
@@ -109,8 +109,8 @@ class Install(unittest.TestCase):
         run(CMAKE, "--build", build, "-j", "2")
         with RunningService(self.prefix / "bin/hilbert-ring-coordinator", self.work,
                             arguments=["--memory-limit=512MiB"]) as service:
-            said = run(build / "example/attend", service.address, timeout=120)
-        self.assertEqual(said, "4096 tokens, each the mean of its segment\n")
+            output = run(build / "example/attend", service.address, timeout=120)
+        self.assertEqual(output, "4096 tokens, each the mean of its segment\n")
         self.assertEqual(service.exit_code, 0)
 
 

@@ -1,9 +1,9 @@
-"""Renderings of the chart, with many settings, against Kubernetes' own schemas; no cluster is asked.
+"""Checks renderings of the chart, with many settings, against Kubernetes' own schemas, without a cluster.
 
     ./dev manifests --check
 
-The schemas are those of kubernetes-validate. Kinds that Kubernetes does not have itself are named and
-passed over. Values that are wrong must be refused by values.schema.json.
+The schemas come from kubernetes-validate. Kinds outside of Kubernetes are printed and skipped. values.schema.json must
+refuse wrong values.
 """
 import copy
 import json
@@ -14,7 +14,7 @@ import yaml
 
 from chart import CHART, EVERYTHING, render
 
-# The oldest of Chart.yaml, and what is current.
+# The oldest version of Chart.yaml, and the current one.
 VERSIONS = ("1.27", "1.37")
 OTHERS = {"PodMonitor", "PrometheusRule"}
 SETTINGS = {

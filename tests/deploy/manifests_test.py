@@ -1,4 +1,4 @@
-"""The compose file and the default limits fit the programs, and fit together."""
+"""The compose file and the default limits fit the programs and each other."""
 import json
 import os
 import re
@@ -24,15 +24,14 @@ FLAGS = ProgramFlags(Path(os.environ["HILBERT_RING_BUILD"]) / "bin")
 
 
 def size(text):
-    """Bytes of "4g", "8Gi", "384MiB", and of the default in "${VARIABLE:-4g}"."""
+    """Returns the bytes of "4g", "8Gi", "384MiB", or of the default in "${VARIABLE:-4g}"."""
     number, unit = re.fullmatch(r"(?:\$\{[A-Z_]+:-)?(\d+)([kmg])(?:ib?)?\}?", text, re.IGNORECASE).groups()
     return int(number) << {"k": 10, "m": 20, "g": 30}[unit.lower()]
 
 
 class Memory(unittest.TestCase):
-    """What may be taken by default fits into the limits of the containers."""
-    # Of a worker: its port's messages, and what is no bound's.
-    TRANSPORT, PROCESS = 512 << 20, 128 << 20
+    """The default memory of processes fits into the limits of their containers."""
+    TRANSPORT, PROCESS = 512 << 20, 128 << 20  # of a worker: its port's messages, and memory without a setting
 
     def setUp(self):
         self.compose = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())["services"]
@@ -57,7 +56,7 @@ class Memory(unittest.TestCase):
 
 
 def published_weights():
-    """Bytes of the published slide encoder's weights as a worker holds them, in float32: its matrices."""
+    """Returns the bytes of the published slide encoder's matrices in float32, as a worker holds them."""
     encoder = SIZES["published"]
     dim = encoder["embed_dim"]
     layer = 4 * dim * dim + 2 * dim * encoder["ffn_dim"]
@@ -70,7 +69,7 @@ class Version(unittest.TestCase):
                                 (DEPLOY.parent / "CMakeLists.txt").read_text(), re.MULTILINE)
         chart = yaml.safe_load((DEPLOY / "helm/hilbert-ring/Chart.yaml").read_text())
         self.assertEqual((chart["version"], chart["appVersion"]), (version, version))
-        # The image is told by ./dev image.
+        # ./dev image sets the image's version.
         self.assertIn("ARG VERSION=unknown\n", (DEPLOY.parent / "Dockerfile").read_text())
 
 
@@ -94,7 +93,6 @@ class Compose(unittest.TestCase):
     def test_what_is_mounted_is_there(self):
         for service in self.services.values():
             for volume in service.get("volumes", []):
-                # "${VARIABLE:-default}" is its default.
                 source = re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", volume).split(":")[0]
                 if source.startswith("."):
                     self.assertTrue((DEPLOY / "compose" / source).is_dir(), volume)
@@ -108,7 +106,7 @@ class Compose(unittest.TestCase):
             self.assertEqual(service["environment"]["HILBERT_RING_DATA_ROOT"], "${HILBERT_RING_DATA:+/data-root}")
 
     def mounted(self, service):
-        """Folders of the repository by where the service has them."""
+        """Returns the repository's folders by their mount points in a service."""
         volumes = (volume.split(":") for volume in self.services[service]["volumes"])
         return {volume[1]: (DEPLOY / "compose" / volume[0]).resolve() for volume in volumes
                 if volume[0].startswith(".")}
@@ -121,13 +119,13 @@ class Compose(unittest.TestCase):
         folder = mounted[provider["options"]["path"]]
         self.assertEqual([path.name for path in folder.iterdir()], ["hilbert-ring.json"])
 
-    def test_the_dashboard_asks_the_data_source_that_is_provisioned(self):
+    def test_the_dashboard_uses_the_provisioned_data_source(self):
         mounted = self.mounted("grafana")
         (source,) = yaml.safe_load(
             (mounted["/etc/grafana/provisioning"] / "datasources/prometheus.yml").read_text())["datasources"]
         host, port = re.fullmatch(r"http://([a-z]+):(\d+)", source["url"]).groups()
         self.assertIn(f"127.0.0.1:{port}:{port}", self.services[host]["ports"])
-        self.assertTrue(source["isDefault"], "what a variable of a data source begins with")
+        self.assertTrue(source["isDefault"], "a variable of a data source begins with the default")
         dashboard = json.loads((mounted["/var/lib/grafana/dashboards"] / "hilbert-ring.json").read_text())
         variables = {"${%s}" % variable["name"]: variable["query"]
                      for variable in dashboard["templating"]["list"] if variable["type"] == "datasource"}

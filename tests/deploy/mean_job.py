@@ -1,14 +1,13 @@
-"""A job whose result is known: where all scores are equal, an output is the mean of V over its segment.
+"""A job with a known result: if all scores are equal, an output is the mean of V over its segment.
 
     write_inputs(folder)
     run(["hilbert-ring", "attend", *arguments(folder)])
-    why_wrong(folder / "out.npy")   # empty where it is right
+    why_wrong(folder / "out.npy")   # "": the result is right
 """
 import numpy
 
 TOKENS, HEADS, DIM, SEGMENT = 4096, 4, 64, 1024
-# Of the segment's length, to which V counts: the rounding of sums in float32.
-TOLERANCE = 2e-5
+TOLERANCE = 2e-5  # rounding of float32 sums, relative to the segment's length, V's largest value
 
 
 def write_inputs(folder, tokens=TOKENS, segment=SEGMENT):
@@ -20,7 +19,7 @@ def write_inputs(folder, tokens=TOKENS, segment=SEGMENT):
 
 
 def arguments(folder, out=None, segment=SEGMENT):
-    """Of `hilbert-ring attend`, with the folder as the program sees it."""
+    """Returns arguments of `hilbert-ring attend`. folder: as the program sees it."""
     return [f"--segments={segment}", "--dilations=1",
             *(f"--{name}={folder}/{name}.npy" for name in "qkv"), f"--out={out or folder}/out.npy"]
 
@@ -32,4 +31,4 @@ def why_wrong(path, tokens=TOKENS, segment=SEGMENT):
     if out.shape != (tokens, HEADS, DIM):
         return f"the output is {out.shape}"
     off = abs(out - (segment - 1) / 2).max()
-    return "" if off <= TOLERANCE * segment else f"the output is off by {off}"  # NaN is off
+    return "" if off <= TOLERANCE * segment else f"the output is off by {off}"  # also for NaN

@@ -1,7 +1,7 @@
-"""Every option of the C++ programs' commands with odd values: no signal ends a program, and no run lasts.
+"""Runs the C++ programs' commands with odd values of every option: no signal ends a program, and every run ends soon.
 
-A coordinator or worker that would start finds its HTTP port taken. A command that would call a service calls a server
-that knows no call. Each run has a folder of its own, in which a value may be a name of a file.
+A coordinator or worker that would start finds its HTTP port taken. A command's calls go to a server without methods.
+Each run has a folder of its own, in which a value may be a name of a file.
 """
 import json
 import os
@@ -22,14 +22,14 @@ import numpy
 BUILD = Path(os.environ["HILBERT_RING_BUILD"])
 PROGRAMS = BUILD / "bin"
 SECONDS = 20  # of a run
-# FOLDER and SOCKET are there, as no file that a program may replace. Values are no paths outside of the run's folder,
-# which a program that runs as root could damage.
+# FOLDER and SOCKET exist, and no program may replace them. No value is a path outside of the run's folder, because a
+# program that runs as root could damage files there.
 FOLDER, SOCKET = "folder", "socket"
 VALUES = ["", "-1", "0", "1e400", "nan", "18446744073709551616", "[", "\u00fc\x01", "x" * 5000, FOLDER, SOCKET,
           "no/such/file", ",", "a=b"]
 SPEC = {"segments": [8], "dilations": [1]}
 TENSORS = {"--q": "q.npy", "--k": "q.npy", "--v": "q.npy"}
-# What each command needs to come as far as its work. The key "" is of words that stand for themselves.
+# Arguments that each command needs to reach its work. The key "" holds words without an option.
 BASES = {
     ("hilbert-ring",): {"": ["status"]},
     ("hilbert-ring", "attend"): {**TENSORS, "--spec": "spec.json", "--out": "out.npy"},
@@ -41,18 +41,17 @@ BASES = {
     ("hilbert-ring", "completion"): {"": ["bash"]},
 }
 BY_PYTHON = {"bench", "draw", "slide"}  # commands of the package
-# Options of a command that need others beside them.
+# Arguments of options that need others beside them.
 TLS = {"": ["status"], "--tls": None}
 STREAM = {"--stream": None, "--qkv": "rows.raw", "--tokens": "8", "--heads": "1", "--head-dim": "8",
           "--dtype": "float32", "--spec": "spec.json", "--out": "out.npy"}
 BESIDE = {**{("attend", option): STREAM for option in ("--qkv", "--epoch", "--follow")},
           **{("hilbert-ring", option): TLS for option in ("--ca", "--server-name")},
-          # Certificates that a program takes only in pairs.
           ("hilbert-ring", "--cert"): {**TLS, "--key": "q.npy"}, ("hilbert-ring", "--key"): {**TLS, "--cert": "q.npy"}}
 
 
 def environment():
-    """Without the caller's settings; a name that no server knows is not asked for again."""
+    """Returns an environment without the caller's settings, in which unknown host names fail at once."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HILBERT_RING_")}
     return {**kept, "PATH": "/usr/bin:/bin", "RES_OPTIONS": "timeout:1 attempts:1"}
 
@@ -64,7 +63,7 @@ def helped(command):
 
 
 def commands(command):
-    """The command and those below it, each with its help."""
+    """Yields the command and its subcommands, each with its help."""
     text = helped(command)
     yield command, text
     listed = re.search(r"\nSubcommands:\n(.*?)(?:\n\n|$)", text, re.S)
@@ -98,14 +97,13 @@ class OddValues(unittest.TestCase):
         cls.taken.listen()
         cls.addClassCleanup(cls.taken.close)
         cls.port = cls.taken.getsockname()[1]
-        knows_nothing = grpc.server(futures.ThreadPoolExecutor(1))
-        cls.server = f"127.0.0.1:{knows_nothing.add_insecure_port('127.0.0.1:0')}"
-        knows_nothing.start()
-        cls.addClassCleanup(lambda: knows_nothing.stop(None).wait())
+        server = grpc.server(futures.ThreadPoolExecutor(1))  # without methods
+        cls.server = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        cls.addClassCleanup(lambda: server.stop(None).wait())
         cls.runs = 0
 
     def place(self):
-        """A folder for a run."""
         place = Path(tempfile.mkdtemp(dir=self.folder))
         for path in (self.folder / "inputs").iterdir():
             (place / path.name).symlink_to(path)
@@ -118,14 +116,14 @@ class OddValues(unittest.TestCase):
         return place
 
     def judge(self, words, place, code, errors):
-        """Empty, or what is wrong with a run that has ended."""
+        """Returns the fault of a run that has ended, in a list that may be empty."""
         faults = []
         if code < 0:
             faults.append(f"ended by {signal.Signals(-code).name}")
         if "Traceback" in errors:
             faults.append("ended by an exception")
         if not (place / FOLDER / "kept").exists() or not (place / SOCKET).is_socket():
-            faults.append("removed what is not its own")
+            faults.append("removed a file of another owner")
         shutil.rmtree(place)
         shown = [word if len(word) < 100 else word[:100] + "..." for word in words]
         return [f"{shown!r}: {', '.join(faults)}: {errors.strip()[-300:]}"] if faults else []
@@ -159,14 +157,14 @@ class OddValues(unittest.TestCase):
         return base
 
     def lines(self, command, tried):
-        """Command lines, one for each option and value."""
+        """Yields a command line for each option and value."""
         for option in tried:
             base = self.base(command, option)
             base.pop(option, None)
             words = [*command[1:], *base.pop("", [])]
             words += [name if value is None else f"{name}={value}" for name, value in base.items()]
             yield from ([command[0], *words, f"{option}={value}"] for value in VALUES)
-        # Of a command's own words, the last.
+        # Odd values of a command's only word.
         if len(BASES.get(command, {}).get("", [])) == 1 and len(command) > 1:
             base = self.base(command, "")
             base.pop("")

@@ -1,10 +1,9 @@
-"""The packages, installed in a clean Debian 12, run a job, build the example and take their files away again.
+"""Installs the packages in a clean Debian 12, runs a job, builds the example, and checks that purge removes all files.
 
     unshare --mount --propagation private packages_check.py FOLDER_OF_PACKAGES CLEAN_ROOT
 
-CLEAN_ROOT is made with debootstrap where it does not exist; it is not written to. The units' own
-command lines are run, by an ordinary user, in a network of their own. Exit code 77: a probe says
-what is missing.
+If CLEAN_ROOT does not exist, debootstrap makes it; the check does not write to it. An ordinary user runs the units' own
+command lines in a separate network. Exit code 77: a probe found something missing.
 """
 import os
 import shutil
@@ -19,7 +18,7 @@ from unit_file import command
 
 MIRROR = os.environ.get("HILBERT_RING_MIRROR", "http://deb.debian.org/debian")
 START_SECONDS = 60
-USER = 61184  # the first that systemd gives to a DynamicUser
+USER = 61184  # the first id of systemd's DynamicUser
 PORTS = ("8101", "8102")
 PACKAGES = ("hilbert-ring-client", "hilbert-ring-dev", "hilbert-ring-server")
 EXAMPLE = Path(__file__).parents[2] / "examples/attend"
@@ -42,7 +41,7 @@ def skip(why):
 
 def probe(clean):
     if os.geteuid() != 0:
-        skip("a root file system is made and entered by root alone")
+        skip("making a root file system needs root")
     for program in ("debootstrap", "ip"):
         if not shutil.which(program):
             skip(f"{program} is not installed")
@@ -55,7 +54,7 @@ def probe(clean):
 
 
 class CleanRoot:
-    """A copy of the clean root that is thrown away; its processes have a network of their own."""
+    """A temporary copy of the clean root, with a network of its own."""
 
     def __init__(self, clean, work):
         self.path, self._network = work / "root", f"hilbert-ring-{os.getpid()}"
@@ -82,11 +81,10 @@ class CleanRoot:
 
 
 def install(root, packages):
-    """The files of each package."""
     (root.path / "packages").mkdir()
     found = sorted(packages.glob("*.deb"))
     if [package.name.split("_")[0] for package in found] != list(PACKAGES):
-        raise SystemExit(f"{packages} holds {found}, and not one package each of {PACKAGES}")
+        raise SystemExit(f"{packages} holds {found}, must hold a package each of {PACKAGES}")
     for package in found:
         shutil.copy(package, root.path / "packages")
     root.as_root("apt-get", "-qq", "update")
@@ -96,14 +94,13 @@ def install(root, packages):
 
 
 def files(root):
-    """What the packages have put there."""
     listed = {path.lstrip("/") for path in root.as_root("dpkg", "-L", *PACKAGES).split()}
     return sorted(path for path in listed
                   if os.path.lexists(root.path / path) and not (root.path / path).is_dir())
 
 
 def build_example(root):
-    """examples/attend against the package hilbert-ring-dev alone, as a program of its own."""
+    """Builds examples/attend against the package hilbert-ring-dev alone."""
     root.as_root("apt-get", "-qq", "install", "-y", "--no-install-recommends", "cmake", "g++",
                  "make", "pkg-config")
     shutil.copytree(EXAMPLE, root.path / "example")
@@ -113,10 +110,10 @@ def build_example(root):
 
 
 def give_credential(root):
-    """The join token, as LoadCredential= hands it to a unit."""
+    """Copies the join token to a folder like LoadCredential= does for a unit."""
     token = root.path / "etc/hilbert-ring/join.token"
     if token.stat().st_mode & 0o077 or len(token.read_text().strip()) < 16:
-        raise SystemExit("the join token is not root's alone, or too short")
+        raise SystemExit("the join token is readable by others than root, or too short")
     folder = root.path / "credentials"
     folder.mkdir()
     (folder / "join-token").write_text(token.read_text())
@@ -136,12 +133,11 @@ def run_jobs(root):
     try:
         deadline = time.monotonic() + START_SECONDS
         while True:
-            said = subprocess.run(root.as_user("hilbert-ring", "status"), capture_output=True,
-                                  text=True)
-            if said.returncode == 0 and all(f":{port}" in said.stdout for port in PORTS):
+            status = subprocess.run(root.as_user("hilbert-ring", "status"), capture_output=True, text=True)
+            if status.returncode == 0 and all(f":{port}" in status.stdout for port in PORTS):
                 break
             if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
-                raise SystemExit(f"no workers after {START_SECONDS} s:\n{said.stdout}{said.stderr}")
+                raise SystemExit(f"no workers after {START_SECONDS} s:\n{status.stdout}{status.stderr}")
             time.sleep(0.2)
         print(run(*root.as_user("hilbert-ring", "attend", *mean_job.arguments("/job"))))
         wrong = mean_job.why_wrong(job / "out.npy")
@@ -162,7 +158,7 @@ def remove(root, installed):
     left = [path for path in installed if os.path.lexists(root.path / path)]
     left += [path.name for path in (root.path / KEY[1:]).parent.iterdir() if path.name != "tls.key"]
     if left:
-        raise SystemExit(f"after purge there are still: {left}")
+        raise SystemExit(f"after purge these files are left: {left}")
     owner = root.as_root("stat", "-c", "%G", KEY).strip()
     if owner != GROUP:
         raise SystemExit(f"after purge the group of {KEY} is {owner}, must be {GROUP}")
@@ -182,8 +178,8 @@ def main():
         finally:
             root.remove()
             subprocess.run(["umount", "--recursive", "--lazy", work], check=False)
-    print(f"packages: installed, ran jobs as an ordinary user; of their {len(installed)} files "
-          "nothing is left after purge, and an operator's key keeps its group")
+    print(f"packages: installed, ran jobs as an ordinary user; purge removed all {len(installed)} files, "
+          "and an operator's key keeps its group")
 
 
 if __name__ == "__main__":

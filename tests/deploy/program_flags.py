@@ -1,4 +1,4 @@
-"""The settings that the built programs know."""
+"""The flags of the built programs."""
 import re
 import subprocess
 
@@ -25,7 +25,7 @@ class ProgramFlags:
         return value
 
     def unknown(self, words, environment=()):
-        """What of a command line, and of the names of variables, its program does not know."""
+        """Returns the flags of a command line, and of variables' names, that its program does not know."""
         known = self.known(words[0])
         flags = [word[2:].split("=")[0] for word in words[1:]]
         flags += [name.removeprefix("HILBERT_RING_").lower().replace("_", "-")

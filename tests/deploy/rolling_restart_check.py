@@ -1,9 +1,10 @@
-"""A rolling restart of workers and coordinator under load: no job of a client that retries is lost.
+"""Restarts workers and coordinator one after the other under load: no job of a client that retries is lost.
 
     rolling_restart_check.py FOLDER_OF_PROGRAMS [ROUNDS]
 
-A coordinator, two workers and clients are hosts of their own; the processes are run from the shipped
-units' command lines, then from the manifests', in clear text and with certificates and tokens. Exit code 77: a probe says what is missing.
+The coordinator, two workers and the clients each have a host. The processes run with the command lines of the shipped
+units, then of the manifests, in clear text and with certificates and tokens. Exit code 77: a probe found something
+missing.
 """
 import signal
 import subprocess
@@ -22,11 +23,11 @@ CLIENTS = 3
 TOKENS, SEGMENT = 16384, 4096
 CLIENT, COORDINATOR, WORKERS = 0, 1, (2, 3)
 START_SECONDS = 120
-STOP_SECONDS = 150  # of the units and manifests the longest
+STOP_SECONDS = 150  # the longest of units and manifests
 
 
 class Load:
-    """Clients that submit one job after another until they are told to stop."""
+    """Clients that submit one job after another until the end of the `with` block."""
 
     def __init__(self, hosts, programs, work, environment=None):
         self._hosts, self._programs, self._work = hosts, programs, work
@@ -61,25 +62,25 @@ class Load:
                                         stderr=subprocess.PIPE, text=True)
             with self._lock:
                 self.begun += 1
-            said, errors = process.communicate()
+            output, errors = process.communicate()
             if process.returncode == 0:
                 failure = mean_job.why_wrong(out, TOKENS, SEGMENT)
             else:
                 failure = f"exit code {process.returncode}: {errors}"
             with self._lock:
                 self.jobs.append((began, time.monotonic()))
-                self.retried += "  attempts 1, retries by the service 0" not in said
+                self.retried += "  attempts 1, retries by the service 0" not in output
                 if failure:
                     self.failures.append(failure)
 
 
 def await_more(what, count, more):
-    """Until count() is greater by so many."""
+    """Waits until count() has grown by `more`."""
     wanted = count() + more
     deadline = time.monotonic() + START_SECONDS
     while count() < wanted:
         if time.monotonic() > deadline:
-            raise SystemExit(f"{what}: {count()} and not {wanted} after {START_SECONDS} s")
+            raise SystemExit(f"{what}: {count()} after {START_SECONDS} s, must be {wanted}")
         time.sleep(0.01)
 
 
@@ -113,16 +114,15 @@ class Service:
                                                   stdout=log, stderr=log)
 
     def await_workers(self):
-        """Until both take jobs, as a StatefulSet waits for a pod and an operator for a unit."""
+        """Waits until both workers take jobs, like a StatefulSet and an operator do."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             process = self._hosts.start(
                 CLIENT, [self._programs / "hilbert-ring", "--json", "status",
                          f"--server={self._hosts.address(COORDINATOR)}:8001"],
                 self._credentials.client(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            said, _ = process.communicate()
-            if process.returncode == 0 and all(f"{self._hosts.address(w)}:8101" in said
-                                               for w in WORKERS):
+            status, _ = process.communicate()
+            if process.returncode == 0 and all(f"{self._hosts.address(w)}:8101" in status for w in WORKERS):
                 return
             time.sleep(0.2)
         raise SystemExit(f"no two workers within {START_SECONDS} s:\n{self.logs()}")
@@ -132,7 +132,7 @@ class Service:
                        for host in (COORDINATOR, *WORKERS))
 
     def restart(self, host):
-        """SIGTERM, then the next process, as systemd and Kubernetes do; when, and how it ended."""
+        """Stops a process by SIGTERM and starts the next; returns begin, end and the exit code."""
         process = self._processes[host]
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
@@ -156,11 +156,10 @@ def roll(name, shipped_class, credentials_class, programs, rounds):
                 Load(hosts, programs, work, credentials.client()) as load:
             for _ in range(rounds):
                 for host in (*WORKERS, COORDINATOR):
-                    await_more("jobs that began", lambda: load.begun, 1)  # so that it meets one
+                    await_more("jobs that began", lambda: load.begun, 1)  # so that the restart meets a job
                     began, ended, code = service.restart(host)
                     restarts.append((began, ended))
                     codes.append(code)
-                    # The load goes on before the next one.
                     await_more("jobs that ended", lambda: len(load.jobs), CLIENTS)
         across = sum(any(start < began < end for start, end in load.jobs)
                      for began, _ in restarts)
@@ -180,9 +179,9 @@ def main():
         raise SystemExit(77)
     programs = Path(sys.argv[1]).resolve()
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    for said, credentials in (("", ClearText), (", TLS and tokens", Credentials)):
-        roll(f"units{said}", OfUnits, credentials, programs, rounds)
-        roll(f"manifests{said}", OfManifests, credentials, programs, rounds)
+    for suffix, credentials in (("", ClearText), (", TLS and tokens", Credentials)):
+        roll(f"units{suffix}", OfUnits, credentials, programs, rounds)
+        roll(f"manifests{suffix}", OfManifests, credentials, programs, rounds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command lines that are shipped, to be run on hosts of a test."""
+"""The shipped command lines, adapted to hosts of a test."""
 import shutil
 
 from chart import container, render
@@ -14,7 +14,7 @@ def replaced(words, changes):
 
 
 class OfUnits:
-    """As systemd runs them; each host has its /etc/hilbert-ring, which an operator has edited."""
+    """Command lines of the units. Each host has an edited /etc/hilbert-ring."""
 
     def __init__(self, programs, work, token):
         self._programs, self._work = programs, work
@@ -50,7 +50,7 @@ class OfUnits:
 
 
 class OfManifests:
-    """As Kubernetes runs them."""
+    """Command lines of the manifests."""
 
     def __init__(self, programs, work, token):
         (work / "join-token").write_text(token)

@@ -1,10 +1,10 @@
-"""The shipped units under a real systemd: it starts them, in their whole sandbox, with the settings and the scripts of the package.
+"""Runs the shipped units under systemd, in their whole sandbox, with the package's settings and scripts.
 
     unshare --mount --pid --fork --propagation private systemd_check.py FOLDER_OF_PROGRAMS
 
-systemd is the first process of a namespace of its own, on a copy of this machine's root file system that is thrown away, in a
-network of its own. Jobs run; tokens and the certificate are replaced, and no process is restarted; a worker is restarted under
-load. Exit code 77: a probe says what is missing.
+systemd is the first process of a namespace with a network of its own, on a temporary copy of this machine's root file
+system. Jobs run, tokens and the certificate are replaced without a restart, and processes are restarted under load.
+Exit code 77: a probe found something missing.
 """
 import os
 import shutil
@@ -18,7 +18,7 @@ import mean_job
 
 SOURCE = Path(__file__).parents[2]
 START_SECONDS = 60
-LOOK_SECONDS = 3  # files are looked at once a second
+LOOK_SECONDS = 3  # processes look at files once a second
 LONG, JOBS = 32768, 3  # tokens of the jobs that run while processes are restarted
 COORDINATOR, WORKERS = "hilbert-ring-coordinator", ("hilbert-ring-worker@8101", "hilbert-ring-worker@8102")
 TRIAL = "srv/trial"  # of the root; systemd has its own /tmp
@@ -46,7 +46,7 @@ def run(*words):
 
 def probe():
     if os.geteuid() != 0:
-        skip("file systems are mounted by root alone")
+        skip("mounting file systems needs root")
     for program in ("systemctl", "openssl", "ip", "nsenter"):
         if not shutil.which(program):
             skip(f"{program} is not installed")
@@ -55,7 +55,7 @@ def probe():
 
 
 def make_root(work):
-    """A copy of this machine's root, as an overlay; what is mounted below it is not there."""
+    """Mounts an overlay over this machine's root, without the file systems that are mounted below it."""
     run("mount", "-t", "tmpfs", "tmpfs", work)
     root = work / "root"
     for name in ("root", "upper", "scratch"):
@@ -68,12 +68,12 @@ def make_root(work):
     run("mount", "-t", "tmpfs", "tmpfs", root / "sys/fs/cgroup")
     for name in ("run", "tmp"):
         run("mount", "-t", "tmpfs", "tmpfs", root / name)
-    run("mount", "--make-rshared", root)  # as systemd has its own, so that credentials are seen by the units
+    run("mount", "--make-rshared", root)  # like systemd's own root, so that units see their credentials
     return root
 
 
 def install(root, programs):
-    """As the package does it."""
+    """Installs programs, units and settings like the package does."""
     for name in PROGRAMS:
         shutil.copy(programs / name, root / "usr/bin")
     shutil.rmtree(root / "etc/systemd/system", ignore_errors=True)
@@ -86,13 +86,13 @@ def install(root, programs):
     for name, lines in SETTINGS.items():
         (etc / name).write_text((SOURCE / "deploy/systemd" / name).read_text() + "\n".join(lines) + "\n")
     (root / TRIAL).mkdir(parents=True)
-    (units / "trial.target").write_text("[Unit]\nDescription=nothing but what is started\n")
+    (units / "trial.target").write_text("[Unit]\nDescription=a target without units\n")
     shutil.copytree(SOURCE / "deploy/debian", root / TRIAL / "debian")
     run("chroot", root, "sh", f"/{TRIAL}/debian/postinst", "configure")
 
 
 class Systemd:
-    """The first process, and commands beside it."""
+    """systemd as the first process of a namespace, and commands in that namespace."""
 
     def __init__(self, root):
         self._root = root
@@ -115,22 +115,22 @@ class Systemd:
 
     def _await_running(self):
         deadline = time.monotonic() + START_SECONDS
-        while (said := self.tries("systemctl", "is-system-running")).stdout.strip() != "running":
+        while (state := self.tries("systemctl", "is-system-running")).stdout.strip() != "running":
             if time.monotonic() > deadline:
-                raise SystemExit(f"systemd is not ready: {said.stdout}{said.stderr}")
+                raise SystemExit(f"systemd is not ready: {state.stdout}{state.stderr}")
             time.sleep(0.1)
 
     def command(self, *words):
         return ["nsenter", "--target", self._pid, "--mount", "--pid", "--net", "chroot", str(self._root), *map(str, words)]
 
-    def said(self, *words):
+    def output(self, *words):
         return run(*self.command(*words))
 
     def tries(self, *words):
         return subprocess.run(self.command(*words), capture_output=True, text=True)
 
     def process_ids(self):
-        return [self.said("systemctl", "show", "--property=MainPID", "--value", unit).strip()
+        return [self.output("systemctl", "show", "--property=MainPID", "--value", unit).strip()
                 for unit in (COORDINATOR, *WORKERS)]
 
     def end(self):
@@ -139,7 +139,7 @@ class Systemd:
 
 
 def replace(root, name, text):
-    """As docs/deploy.md has it: a file of the group, renamed over the one before."""
+    """Replaces a file like docs/deploy.md: the new file gets the group and is renamed over the old."""
     new = root / ETC.lstrip("/") / f"{name}.new"
     new.write_text(text)
     run("chroot", root, "chgrp", GROUP, f"{ETC}/{name}.new")
@@ -168,16 +168,16 @@ def client(command, token, ca, *arguments):
 def await_status(systemd, token, ca):
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        said = systemd.tries(*client("status", token, ca))
-        if said.returncode == 0 and all(f":{unit.split('@')[1]}" in said.stdout for unit in WORKERS):
+        status = systemd.tries(*client("status", token, ca))
+        if status.returncode == 0 and all(f":{unit.split('@')[1]}" in status.stdout for unit in WORKERS):
             return
         time.sleep(0.2)
-    raise SystemExit(f"no workers after {START_SECONDS} s:\n{said.stdout}{said.stderr}\n"
+    raise SystemExit(f"no workers after {START_SECONDS} s:\n{status.stdout}{status.stderr}\n"
                      + systemd.tries("systemctl", "--no-pager", "status", COORDINATOR, *WORKERS).stdout)
 
 
 def check_job(systemd, root, token, ca):
-    systemd.said(*client("attend", token, ca, *mean_job.arguments(f"/{TRIAL}/job")))
+    systemd.output(*client("attend", token, ca, *mean_job.arguments(f"/{TRIAL}/job")))
     wrong = mean_job.why_wrong(root / TRIAL / "job/out.npy")
     if wrong:
         raise SystemExit(wrong)
@@ -185,7 +185,7 @@ def check_job(systemd, root, token, ca):
 
 def check_sandbox(systemd):
     for pid in systemd.process_ids():
-        status = systemd.said("cat", f"/proc/{pid}/status")
+        status = systemd.output("cat", f"/proc/{pid}/status")
         for line in ("CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"):
             if line not in status:
                 raise SystemExit(f"process {pid} has not {line!r}:\n{status}")
@@ -200,7 +200,7 @@ def check_replaced_files(systemd, root, work):
     time.sleep(LOOK_SECONDS)
     refused = systemd.tries(*client("status", TOKENS[0], "second"))
     if "AUTH_TOKEN" not in refused.stderr:
-        raise SystemExit(f"the token of before is not refused: {refused.stdout}{refused.stderr}")
+        raise SystemExit(f"the old token is not refused: {refused.stdout}{refused.stderr}")
     check_job(systemd, root, TOKENS[1], "second")
     if systemd.process_ids() != before:
         raise SystemExit("a process was restarted")
@@ -219,10 +219,10 @@ def check_restart(systemd, root):
         for output in outputs]
     time.sleep(1)
     for unit in (*WORKERS, COORDINATOR):
-        systemd.said("systemctl", "restart", unit)
+        systemd.output("systemctl", "restart", unit)
     for job, output in zip(jobs, outputs):
-        said = job.communicate(timeout=2 * START_SECONDS)[0]
-        wrong = mean_job.why_wrong(output / "out.npy", LONG, LONG) if job.returncode == 0 else said
+        printed = job.communicate(timeout=2 * START_SECONDS)[0]
+        wrong = mean_job.why_wrong(output / "out.npy", LONG, LONG) if job.returncode == 0 else printed
         if wrong:
             raise SystemExit(f"a job was lost: {wrong}")
     print("workers and coordinator were restarted, no job lost")
@@ -241,17 +241,17 @@ def main():
         mean_job.write_inputs(root / TRIAL / "job")
         systemd = Systemd(root)
         try:
-            systemd.said("systemctl", "start", COORDINATOR, *WORKERS)
+            systemd.output("systemctl", "start", COORDINATOR, *WORKERS)
             await_status(systemd, TOKENS[0], "first")
             check_job(systemd, root, TOKENS[0], "first")
             check_sandbox(systemd)
             check_replaced_files(systemd, root, work)
             check_restart(systemd, root)
-            systemd.said("systemctl", "stop", COORDINATOR, *WORKERS)
-            states = systemd.said("systemctl", "show", "--property=Result", "--value", COORDINATOR, *WORKERS).split()
+            systemd.output("systemctl", "stop", COORDINATOR, *WORKERS)
+            states = systemd.output("systemctl", "show", "--property=Result", "--value", COORDINATOR, *WORKERS).split()
             if set(states) != {"success"}:
-                raise SystemExit(f"units did not end well: {states}")
-            systemd.said("sh", f"/{TRIAL}/debian/postrm", "purge")
+                raise SystemExit(f"results of the units are {states}, must be success")
+            systemd.output("sh", f"/{TRIAL}/debian/postrm", "purge")
             if GROUP in (root / "etc/group").read_text():
                 raise SystemExit(f"the group {GROUP} is left")
         finally:

@@ -1,4 +1,4 @@
-"""What a shipped systemd unit runs."""
+"""Reads shipped systemd units."""
 import shlex
 from pathlib import Path
 
@@ -6,7 +6,7 @@ UNITS = Path(__file__).parents[2] / "deploy/systemd"
 
 
 def directives(name):
-    """All values of each directive: those of a unit may come again."""
+    """Returns all values of each directive, because a directive may come several times."""
     found = {}
     for line in (UNITS / name).read_text().splitlines():
         if "=" in line and not line.startswith(("#", "[")):
@@ -16,6 +16,5 @@ def directives(name):
 
 
 def command(name, instance="", credentials="/run/credentials"):
-    """The words of ExecStart, with %i and %d put in."""
     (line,) = directives(name)["ExecStart"]
     return shlex.split(line.replace("%i", instance).replace("%d", credentials))

@@ -1,4 +1,4 @@
-"""The units for systemd and their settings fit the programs."""
+"""The systemd units and their settings fit the programs."""
 import os
 import re
 import shutil
@@ -14,8 +14,8 @@ BUILD = Path(os.environ["HILBERT_RING_BUILD"])
 DEBIAN = UNITS.parent / "debian"
 UNIT_OF = {"coordinator": "hilbert-ring-coordinator.service",
            "worker": "hilbert-ring-worker@.service"}
-ENDING_SECONDS = 10  # from the end of the jobs to that of the process
-MOST_EXPOSED = 20  # tenths, of 100
+ENDING_SECONDS = 10  # from the end of the jobs to the end of the process
+MOST_EXPOSED = 20  # of 100, in systemd-analyze's exposure
 
 
 class Units(unittest.TestCase):
@@ -93,19 +93,19 @@ class Units(unittest.TestCase):
             programs.mkdir(parents=True)
             for name in UNIT_OF:
                 (programs / f"hilbert-ring-{name}").touch(mode=0o755)
-            # What they name beside themselves is the system's.
+            # The units depend on these units of the system.
             for target in ("network-online.target", "multi-user.target", "sysinit.target",
                            "shutdown.target", "basic.target", "system.slice", "-.slice"):
                 (units / target).write_text("[Unit]\n")
             for unit in UNIT_OF.values():
-                said = subprocess.run(
+                verified = subprocess.run(
                     ["systemd-analyze", "verify", "--man=no", f"--root={root}", unit],
                     capture_output=True, text=True)
-                self.assertEqual((said.returncode, said.stderr), (0, ""))
-                said = subprocess.run(
+                self.assertEqual((verified.returncode, verified.stderr), (0, ""))
+                rated = subprocess.run(
                     ["systemd-analyze", "security", "--offline=true",
                      f"--threshold={MOST_EXPOSED}", units / unit], capture_output=True, text=True)
-                self.assertEqual(said.returncode, 0, said.stdout[-300:])
+                self.assertEqual(rated.returncode, 0, rated.stdout[-300:])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The client for asyncio in a test that awaits nothing.
+"""The asyncio client with blocking calls.
 
     for made in (client, ByAsyncio(client.server)):
         made.attend(q, k, v, segments=[64])
@@ -9,7 +9,7 @@ import hilbert_ring
 
 
 class ByAsyncio:
-    """Its methods. Each call has a client and an event loop of its own."""
+    """Each call has a client and an event loop of its own."""
 
     def __init__(self, server, **options):
         self.server, self.options = server, options

@@ -1,9 +1,9 @@
-"""PyTorch with two GPUs, as far as the client uses it: kernels run when somebody waits for them.
+"""A stand-in of PyTorch with two GPUs, whose kernels run only when a thread waits for them.
 
     torch = FakeTorch()
     with torch.cuda.stream(torch.cuda.Stream(1)) as stream:
         q = torch.on_gpu(values, 1)   # zeros; a kernel of the current stream writes them
-    q.cpu()                           # what they are, once the current stream of this thread has run
+    q.cpu()                           # the values after the current stream of this thread has run
 """
 import contextlib
 import threading
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_lock = threading.RLock()  # of all kernels
+_lock = threading.RLock()  # guards all kernels
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,6 @@ class Cuda:
         return getattr(self._threads, "device", 0)
 
     def _current(self):
-        """Of this thread, by device."""
         if not hasattr(self._threads, "streams"):
             self._threads.streams = list(self._defaults)
         return self._threads.streams
@@ -155,6 +154,6 @@ class FakeTorch(types.ModuleType):
         return self.Tensor(array, Device("cuda", index))
 
     def from_dlpack(self, exported):
-        """Its library lets the stream that is told wait for its own."""
+        """Makes the current stream wait for the exporting library's."""
         exported.__dlpack__(stream=self.cuda.current_stream(exported.__dlpack_device__()[1]))
         return exported.tensor

@@ -1,4 +1,4 @@
-"""The golden cases as arguments of `attend`, and how far a result may be from them."""
+"""Golden cases as arguments of `attend`, and the allowed deviation of results."""
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ class GoldenCase:
     v: np.ndarray
     out: np.ndarray
     lse: np.ndarray
-    arguments: Dict[str, Any]  # of attend, but the tensors
+    arguments: Dict[str, Any]  # of attend, without the tensors
     max_value: float
     max_scores: np.ndarray     # [tokens]
 
@@ -38,13 +38,13 @@ def load(name):
     return GoldenCase(q, k, v, out, lse, arguments, bounds["max_value"], scores)
 
 
-def _ordering(said, folder):
-    if said is None:
+def _ordering(given, folder):
+    if given is None:
         return None
-    kind = {"hilbert": hilbert_ring.Hilbert, "morton": hilbert_ring.Morton}[said["curve"]]
-    coords = np.load(folder / said["coords_file"]) if said.get("coords_file") else None
-    return kind(grid=said.get("grid") or None, window=said.get("window") or 0, coords=coords,
-                scope=said["scope"])
+    kind = {"hilbert": hilbert_ring.Hilbert, "morton": hilbert_ring.Morton}[given["curve"]]
+    coords = np.load(folder / given["coords_file"]) if given.get("coords_file") else None
+    return kind(grid=given.get("grid") or None, window=given.get("window") or 0, coords=coords,
+                scope=given["scope"])
 
 
 def _greatest_finite_scores(q, k, spec):
@@ -56,7 +56,7 @@ def _greatest_finite_scores(q, k, spec):
 
 
 def types_that_hold(case):
-    """The dtypes in which q, k and v are exact: name, and how to encode and to decode."""
+    """Yields the dtypes in which q, k and v are exact: name, encoder and decoder."""
     def exact(decoded, original):
         return np.array_equal(decoded, original, equal_nan=True)
 
@@ -70,7 +70,6 @@ def types_that_hold(case):
 
 
 def to_bfloat16(x):
-    """The upper 16 bits of each float32."""
     return (np.ascontiguousarray(x).view("u4") >> 16).astype("u2")
 
 
@@ -79,10 +78,7 @@ def from_bfloat16(x):
 
 
 def check(case, dtype, out, lse):
-    """Fails where a result is off by more than its type allows.
-
-    As tests/engine/expected_golden.cc.
-    """
+    """Fails if a result deviates more than its type allows, as in tests/engine/expected_golden.cc."""
     scores = case.max_scores[:, None, None]
     size = np.abs(case.out)
     allowed = {

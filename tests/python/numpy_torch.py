@@ -1,4 +1,4 @@
-"""The operations of PyTorch that the package's stand-ins use, on arrays of NumPy.
+"""A stand-in of PyTorch and transformers over NumPy arrays.
 
     with installed():            # `import torch` and `from transformers import masking_utils` find them
         q = torch.from_numpy(array)
@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 
-_NAMES = ("torch", "transformers", "hilbert_ring._model_mask")  # the last one is of the torch of its import
+_NAMES = ("torch", "transformers", "hilbert_ring._model_mask")  # the last keeps the torch of its import
 
 
 class Tensor(np.ndarray):

@@ -1,10 +1,10 @@
-"""Blocks of code in the pages: a fence says their language, and of a shell's commands whether and how a test runs them.
+"""Blocks of code in the pages. A fence gives the language, and how a test runs a shell's commands.
 
     ```sh run              as it stands, in the page's order; jobs of docs/cli.md and the tutorial with fewer tokens
     ```sh run=service      likewise, with a service that the test starts
     ```sh run=elsewhere    with the test's own ports, hosts and folders in place of the page's
-    ```sh service          the service itself, which the test starts its own way
-    ```sh needs=A,B        not run: the machine of a test need not have A and B (docs/testing.md says what they are)
+    ```sh service          starts the service, which the test does in its own way
+    ```sh needs=A,B        not run, because a machine of tests may lack A and B (see docs/testing.md)
 """
 import re
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ class Block:
     page: str       # its path below the repository
     line: int       # of the fence, from 1
     language: str
-    tag: str        # what else the fence says
+    tag: str        # the rest of the fence
     code: str
 
     @property
     def needs(self):
-        """What a machine must have, of a block that is not run."""
+        """The needs of a block that is not run."""
         return self.tag.removeprefix("needs=").split(",") if self.tag.startswith("needs=") else []
 
 
 def blocks(page):
-    """Of a page, by its path below the repository, or of a text that is called so."""
+    """Returns a page's blocks. page: path below the repository."""
     return blocks_of(str(page), (ROOT / page).read_text())
 
 

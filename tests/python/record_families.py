@@ -1,10 +1,10 @@
-"""Writes tests/python/families: one layer's attention of each model family, as transformers computes it.
+"""Writes tests/python/families: transformers' attention of one layer of each model family.
 
     python tests/python/record_families.py     # with torch 2.15 and transformers 5.23
 
-A file holds what an attention function is given (q, k, v, mask; is_causal of its module; given: numbers), what the
-mask is made of (padding, mask_function; made_by: numbers), and what eager attention returns (out). Row 0 of a batch
-has padding, row 1 has none. Weights are random, of a fixed seed.
+A file holds the arguments of an attention function (q, k, v, mask; is_causal of its module; given: numbers), the
+arguments that made the mask (padding, mask_function; made_by: numbers), and the result of eager attention (out). Only
+row 0 of a batch has padding. Weights are random, of a fixed seed.
 """
 import inspect
 import json
@@ -29,7 +29,7 @@ IMAGES = dict(hidden_size=32, intermediate_size=24, num_hidden_layers=1, num_att
 SEQ2SEQ = dict(vocab_size=61, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
                decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, init_std=0.25, pad_token_id=1,
                bos_token_id=0, eos_token_id=2, decoder_start_token_id=0)
-# Of each family: model, configuration, its values, which tokens are padding, names of its attention calls.
+# Families: model, configuration, its values, mask of padding, names of the attention calls.
 FAMILIES = [
     ("LlamaModel", "LlamaConfig", GROUPED, LEFT, ["llama"]),
     ("MistralModel", "MistralConfig", dict(GROUPED, sliding_window=None), LEFT, ["mistral"]),
@@ -51,9 +51,9 @@ FAMILIES = [
 masks, calls = [], []
 
 
-def mask(**said):
-    made = masking_utils.eager_mask(**said)
-    masks.append((made, said))
+def mask(**given):
+    made = masking_utils.eager_mask(**given)
+    masks.append((made, given))
     return made
 
 
@@ -62,17 +62,17 @@ def attention(module, query, key, value, attention_mask, **more):
         module, query, key, value, attention_mask, **more)
     numbers = {name: value for name, value in more.items() if value is None or isinstance(value, (bool, int, float))}
     record = {"q": query, "k": key, "v": value, "out": out}
-    said = {"is_causal": module.is_causal, "given": numbers}
+    about = {"is_causal": module.is_causal, "given": numbers}
     if attention_mask is not None:
         record["mask"] = attention_mask
         [made_by] = [given for made, given in masks if made is attention_mask]
         function = "causal" if made_by["mask_function"] is masking_utils.causal_mask_function else "bidirectional"
         assert made_by["mask_function"] is getattr(masking_utils, f"{function}_mask_function")
         record["padding"] = made_by["attention_mask"]
-        said["made_by"] = {name: value for name, value in made_by.items()
-                           if isinstance(value, (bool, int)) and name != "batch_size"}
-        said["mask_function"] = function
-    calls.append(({name: tensor.numpy() for name, tensor in record.items()}, said))
+        about["made_by"] = {name: value for name, value in made_by.items()
+                            if isinstance(value, (bool, int)) and name != "batch_size"}
+        about["mask_function"] = function
+    calls.append(({name: tensor.numpy() for name, tensor in record.items()}, about))
     return out, weights
 
 
@@ -95,11 +95,11 @@ def record(model, names, **given):
     with torch.no_grad():
         result = model(**given)
     assert len(calls) == len(names)
-    for name, (arrays, said) in zip(names, calls):
+    for name, (arrays, about) in zip(names, calls):
         scores = arrays["q"] @ np.repeat(arrays["k"], arrays["q"].shape[1] // arrays["k"].shape[1], 1).swapaxes(2, 3)
-        print(f"{name:16}", {key: value.shape for key, value in arrays.items()}, json.dumps(said),
-              f"scores {scores.std() * said['given'].get('scaling', 1):.2f}, out {arrays['out'].std():.2f}")
-        np.savez(FOLDER / f"{name}.npz", said=json.dumps(said), **arrays)
+        print(f"{name:16}", {key: value.shape for key, value in arrays.items()}, json.dumps(about),
+              f"scores {scores.std() * about['given'].get('scaling', 1):.2f}, out {arrays['out'].std():.2f}")
+        np.savez(FOLDER / f"{name}.npz", said=json.dumps(about), **arrays)
     return result
 
 
@@ -112,7 +112,7 @@ def main():
         model = getattr(transformers, name)._from_config(
             getattr(transformers, config)(**values), attn_implementation="record").eval()
         result = record(model, names, **inputs(model, padding))
-        if name == "LlamaModel":  # three more tokens, whose keys follow those of the cache
+        if name == "LlamaModel":  # three more tokens, with keys after the cache's
             record(model, ["llama_cached"], input_ids=torch.randint(3, 61, (2, 3)),
                    attention_mask=torch.nn.functional.pad(padding, (0, 3), value=1),
                    past_key_values=result.past_key_values)

@@ -1,4 +1,4 @@
-"""Runs test files with pytest; exits with 77, saying why, where a module is absent."""
+"""Runs test files with pytest. Exits with 77 and a reason if a module is absent."""
 import importlib
 import sys
 
@@ -12,5 +12,5 @@ for module in ("grpc", "google.protobuf", "numpy", "crc32c", "pytest"):
 import pytest  # noqa: E402
 
 code = pytest.main(["-q", "-rs", "-p", "no:cacheprovider", *sys.argv[1:]])
-# A file that was skipped as a whole: pytest has said why.
+# NO_TESTS_COLLECTED: pytest skipped the whole file and has printed why.
 sys.exit(77 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code)

@@ -1,9 +1,9 @@
-"""Files of one slide in the layouts of slide pipelines, which the tests write.
+"""Writes files of one slide in the layouts of slide pipelines.
 
-    path, told = LAYOUTS["trident"](folder, tiles, cells)  # cells: columns and rows of tiles
-    hilbert_ring.read_slide(path, **told)
+    path, options = LAYOUTS["trident"](folder, tiles, cells)  # cells: columns and rows of tiles
+    hilbert_ring.read_slide(path, **options)
 
-HDF5 is written and read by h5py, or by the stand-in of this file where h5py is not installed.
+HDF5 needs h5py, or the stand-in of this file if h5py is not installed.
 """
 import importlib
 import json
@@ -18,8 +18,6 @@ except ImportError:
 
 
 class Attributed:
-    """A data set of the stand-in, with its attributes."""
-
     def __init__(self, array):
         self.array, self.attrs = np.asarray(array), {}
 
@@ -28,7 +26,7 @@ class Attributed:
 
 
 class StandIn:
-    """As much of h5py as the reader calls; files are pickles."""
+    """The functions of h5py that the reader calls. Files are pickles."""
 
     Dataset = Attributed
 
@@ -144,9 +142,9 @@ def slide2vec(folder, tiles, cells, save=lambda path, tiles: np.savez(path, feat
 
 def slide2vec_pt(folder, tiles, cells):
     torch = importlib.import_module("torch")
-    path, told = slide2vec(folder, tiles, cells, lambda path, tiles: torch.save(
+    path, options = slide2vec(folder, tiles, cells, lambda path, tiles: torch.save(
         torch.from_numpy(tiles), path.with_suffix(".pt")))
-    return path.with_suffix(".pt"), told
+    return path.with_suffix(".pt"), options
 
 
 def columns_and_rows(folder, tiles, cells):
@@ -164,10 +162,10 @@ LAYOUTS = {writer.__name__: writer for writer in (
 
 
 def write(name, folder, tiles, cells, tile_size):
-    """The file of a layout, and what is told about it to a model with such tiles."""
+    """Writes a layout's file and returns its path and options of read_slide. tile_size: of the model."""
     if name.endswith("_pt"):
         import pytest
         pytest.importorskip("torch", reason="PyTorch is not installed")
-    path, told = LAYOUTS[name](folder, tiles, cells)
-    side = told.pop("scale_from", None)
-    return path, told if side is None else {**told, "coord_scale": tile_size / side}
+    path, options = LAYOUTS[name](folder, tiles, cells)
+    side = options.pop("scale_from", None)
+    return path, options if side is None else {**options, "coord_scale": tile_size / side}

@@ -1,4 +1,4 @@
-"""Who the caller is, and whether the line is encrypted: seen by a server of the test's."""
+"""A caller's credentials, checked by a server of the test."""
 import asyncio
 import json
 import os
@@ -18,7 +18,7 @@ import hilbert_ring.aio
 from hilbert_ring._channel import address_of
 from hilbert_ring.v1 import attention_pb2 as pb
 
-# The cases that tests/unit/wire/server_address_test.cc reads, too.
+# Cases shared with tests/unit/wire/server_address_test.cc.
 ADDRESSES = json.loads((Path(__file__).parents[1] / "unit/wire/server_addresses.json").read_text())
 
 
@@ -94,7 +94,7 @@ def test_a_token_is_shown_with_each_call(server, tmp_path):
         assert listener.shown() is None
 
 
-def test_the_trace_of_whoever_started_the_program_is_sent(server, monkeypatch):
+def test_the_trace_of_the_environment_is_sent(server, monkeypatch):
     listener, address, options = server
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

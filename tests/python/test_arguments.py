@@ -1,4 +1,4 @@
-"""What is wrong with a call is said before anything is sent, by field and limit."""
+"""Wrong arguments are refused before a row is sent, with field and limit."""
 import array
 import sys
 from collections import deque
@@ -206,7 +206,7 @@ def zeros(*shape, dtype="f4"):
 
 @pytest.fixture
 def torch_of_zeros(monkeypatch):
-    """Nothing is computed, for which PyTorch itself would be needed."""
+    """The stand-in is enough, because nothing is computed."""
     monkeypatch.setitem(sys.modules, "torch", TORCH)
 
 

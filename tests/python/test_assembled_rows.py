@@ -1,4 +1,4 @@
-"""Output is put in its place, and what is damaged is found."""
+"""Rows of an output find their places, and damage is found."""
 import numpy as np
 import pytest
 from crc32c import crc32c
@@ -28,7 +28,7 @@ def test_ranges_and_lists_in_any_order():
     data, rows = place_for(VALUES)
     rows.place(chunk_of(VALUES[[9, 0, 4]], tokens=[9, 0, 4]))
     rows.place(chunk_of(VALUES[5:9], first=5))
-    with pytest.raises(DataLossError, match="left out 3 of 10 rows, the first for token 1"):
+    with pytest.raises(DataLossError, match="omitted 3 of 10 rows, the first for token 1"):
         rows.check_complete()
     rows.place(chunk_of(VALUES[1:4], first=1))
     rows.check_complete()

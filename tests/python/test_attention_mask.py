@@ -1,4 +1,4 @@
-"""What a model's mask says: a table of masks, without PyTorch."""
+"""Patterns of a table of masks, without PyTorch."""
 import numpy as np
 import pytest
 
@@ -21,7 +21,7 @@ LEFT, RIGHT, HOLE = keys([0, 0, 1, 1], [1, 1, 1, 1]), keys([1, 1, 0, 0], [1, 1, 
 
 
 def causal(seen, blank=True):
-    """[batch, 1, 4, 4]; rows of padding empty."""
+    """Returns [batch, 1, 4, 4]. blank: rows of padding are empty."""
     mask = TRI & seen[:, None]
     return (mask & seen[:, :, None] if blank else mask)[:, None]
 
@@ -29,7 +29,7 @@ def causal(seen, blank=True):
 ANY = (2, 3, 4, 4)
 
 
-@pytest.mark.parametrize("mask, shape, said", [
+@pytest.mark.parametrize("mask, shape, expected", [
     (np.ones((1, 1, 1, 4), bool), ANY, (False, keys([1] * 4, [1] * 4))),
     (np.zeros((2, 1, 4, 4), "f4"), ANY, (False, keys([1] * 4, [1] * 4))),
     (RIGHT[:, None, None], ANY, (False, RIGHT)),
@@ -45,11 +45,11 @@ ANY = (2, 3, 4, 4)
     (causal(HOLE), ANY, (True, HOLE)),
     (added(causal(LEFT)), ANY, (True, LEFT)),
     (causal(LEFT) | ~LEFT[:, None, :, None], ANY, (True, LEFT)),         # rows of padding full
-    (causal(keys([1] * 4, [0] * 4)), ANY, (True, keys([1] * 4, [0] * 4))),  # a row that asks nothing
+    (causal(keys([1] * 4, [0] * 4)), ANY, (True, keys([1] * 4, [0] * 4))),  # a row without a query
 ])
-def test_what_a_mask_says(mask, shape, said):
+def test_the_meaning_of_a_mask(mask, shape, expected):
     seen = seen_by(mask, shape)
-    assert seen.causal is said[0] and np.array_equal(seen.keys, said[1])
+    assert seen.causal is expected[0] and np.array_equal(seen.keys, expected[1])
     check_seen(seen, shape)
 
 

@@ -1,4 +1,4 @@
-"""Orders that the service picks."""
+"""Orders that the service chooses."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_tokens_stay_as_they_come_where_no_curve_suits_the_job(client, made):
     assert np.array_equal(result.out, same.out)
 
 
-def test_a_plan_says_which_curve_it_is_made_for(client):
+def test_a_plan_names_its_curve(client):
     shape = {"tokens": TOKENS, "heads": 2, "head_dim": 8, "segments": [64]}
     plan = client.plan(**shape, ordering=hilbert_ring.Auto(**GRID))
     assert plan.curve == pb.CURVE_HILBERT and plan.curve_why

@@ -1,4 +1,4 @@
-"""Benchmarks at tiny sizes: the files that they write, and their arithmetic. No speed."""
+"""Files and arithmetic of benchmarks, at tiny sizes."""
 import json
 import time
 from xml.etree import ElementTree
@@ -16,7 +16,6 @@ def no_server(monkeypatch):
 
 
 def measured(tmp_path, name, *flags):
-    """Runs a benchmark: its figures, after a look at its files."""
     line = ["bench", name, "--rounds", "1", "--out", str(tmp_path), *flags]
     assert main(line) == 0
     figures = json.loads((tmp_path / f"{name}.json").read_text())
@@ -39,7 +38,7 @@ def test_a_sweep_ends_where_the_service_refuses(tmp_path):
         assert row["tokens_a_second"] == pytest.approx(row["tokens"] / row["total_seconds"])
         assert row["total_least"] <= row["total_seconds"] <= row["total_most"]
         assert row["memory"] <= 48 << 20
-    # Of a worker that holds all: Q, K, V, out of 8 heads of 64 numbers, and lse.
+    # A single worker holds Q, K, V and out of 8 heads of 64 numbers, and lse.
     assert rows[0]["memory_a_token"] == pytest.approx(4 * 8 * 64 * 4 + 8 * 4, rel=0.01)
     assert len(figures["notes"]) == 2 and "4,096 tokens on 1 of the workers: refused" in (
         figures["notes"][0])
@@ -62,7 +61,7 @@ def test_ablation_runs_each_part_with_and_without(tmp_path):
         assert row["ratio"] == pytest.approx(row["on_seconds"] / row["off_seconds"])
 
 
-def test_projection_says_how_wrong_it_is_here_first(tmp_path):
+def test_projection_reports_its_error_first(tmp_path):
     figures = measured(tmp_path, "project", "--scale", "256", "--project-tokens", "100000",
                        "1000000000", "--project-workers", "2", "1024",
                        "--worker-memory", str(2**30))
@@ -73,7 +72,7 @@ def test_projection_says_how_wrong_it_is_here_first(tmp_path):
         assert row["exchanged_error"] <= 0.05 and row["memory_error"] <= 0.05
         assert row["seconds_error"] == pytest.approx(
             abs(row["seconds"] - row["measured"]) / row["measured"])
-    assert figures["notes"][0].startswith(f"Error of {len(held)} jobs")
+    assert figures["notes"][0].startswith(f"Error of {len(held)} predicted jobs")
     projected = {(row["tokens"], row["workers"]): row for row in rows
                  if row["kind"] == "projected"}
     assert "does not fit" in projected[10**9, 2]["job"] and "seconds" not in projected[10**9, 2]
@@ -106,7 +105,7 @@ def test_load_counts_jobs_of_both_loops(tmp_path, client):
 
 
 def test_an_open_loop_counts_time_from_when_a_job_was_due(monkeypatch):
-    monkeypatch.setattr(load, "MOST_CALLERS", 1)   # jobs that are due wait for one caller
+    monkeypatch.setattr(load, "MOST_CALLERS", 1)   # due jobs wait for one caller
     row = load.open_loop(lambda: time.sleep(0.02), rate=200, seconds=0.1, deadline=0.03)
     jobs = round(row["offered"] * 0.1)
     assert jobs > 5 and row["callers"] == 1 and row["failed"] == 0

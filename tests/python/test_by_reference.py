@@ -15,11 +15,11 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 SHAPE = (300, 4, 16)
 PATTERN = {"segments": [128, 300], "dilations": [1, 4], "mixing": "lse", "progress": False}
-UNTIL = 60  # seconds: what is waited for comes much sooner
+UNTIL = 60  # seconds, far above the expected wait
 
 
 def await_root(client, workers):
-    """Workers look for the mark when they are told of it."""
+    """Waits until `workers` workers have found the data root's mark."""
     end = time.monotonic() + UNTIL
     while True:
         root = client._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
@@ -43,14 +43,13 @@ def service(root):
 
 @pytest.fixture
 def folder(root, tmp_path):
-    """Beneath the root, of one test."""
+    """A folder beneath the root for one test."""
     made = root / tmp_path.name
     made.mkdir()
     return made
 
 
 def saved(folder, arrays):
-    """Each as a memory map of its file."""
     maps = []
     for name, values in zip("qkv", arrays):
         np.save(folder / f"{name}.npy", values)
@@ -64,7 +63,7 @@ def tensors(dtype="f4"):
 
 
 def file_bytes(result):
-    """That the workers read."""
+    """Returns the bytes that the workers read from files."""
     return sum(worker.file_bytes_read for worker in result.report.workers)
 
 
@@ -104,7 +103,7 @@ def test_a_view_of_a_map_begins_where_it_lies(service, folder):
     np.save(folder / "all.npy", np.concatenate([np.ones((7, 4, 16), "f4"), *values]))
     whole = np.load(folder / "all.npy", mmap_mode="r")
     parts = [np.asarray(whole)[7 + i * 300:307 + i * 300] for i in range(3)]
-    raw = np.memmap(folder / "v.raw", "f4", "w+", 5, SHAPE)  # written to, and not yet on the disk
+    raw = np.memmap(folder / "v.raw", "f4", "w+", 5, SHAPE)  # written below, not yet on the disk
     raw[:] = values[2]
     result = service.attend(*parts[:2], raw, out=str(folder / "out.npy"), lse=folder / "lse.npy",
                             by_reference="always", **PATTERN)
@@ -252,7 +251,7 @@ def encoders(root):
 
 
 def slides(name, folder):
-    """A golden case's tiles and coordinates in files, and its slides."""
+    """Returns files of a golden case's tiles and coordinates, and arguments of encode."""
     tiles, coords = CASES / name / "tiles.npy", CASES / name / "coords.npy"
     given = {"model": name, "progress": False, "sequence_lengths": json.loads(
         (CASES / name / "input.json").read_text())["sequence_lengths"]}

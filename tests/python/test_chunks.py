@@ -1,4 +1,4 @@
-"""How input is cut, and rows that are asked for again."""
+"""Chunks of input, and rows that the service requests again."""
 import random
 
 import numpy as np
@@ -86,7 +86,7 @@ def test_ranges_are_a_set():
             assert ranges.meets(first, first + count) == bool(rows & model)
             assert ranges.add(first, count) == len(rows - model)
             model |= rows
-            # Ranges do not touch: as many as the set has beginnings.
+            # Ranges do not touch: their number is that of the set's beginnings.
             assert len(ranges) == len({row for row in model if row - 1 not in model})
         taken = []
         while len(ranges):
@@ -112,4 +112,4 @@ def test_rows_that_are_asked_for_again_go_before_new_ones_and_once():
     again = [queue.next() for _ in range(5)]
     assert again == [(pb.TENSOR_COORDS, 99, 1), (pb.TENSOR_V, 10, 7), (pb.TENSOR_Q, 11, 10),
                      (pb.TENSOR_Q, 21, 2), (pb.TENSOR_V, 50, 4)]
-    assert queue.next()[0] == pb.TENSOR_COORDS  # and on with what is new
+    assert queue.next()[0] == pb.TENSOR_COORDS  # new rows follow

@@ -30,7 +30,7 @@ def _shown(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("line, told", [
+@pytest.mark.parametrize("line, expected", [
     (["draw", "patern"], "unknown picture patern; the nearest known one is pattern"),
     (["bench", "swep"], "unknown benchmark swep; the nearest known one is sweep"),
     (["bench", "sweep", "--round", "3"], "unknown option --round; the nearest known one is --rounds"),
@@ -41,14 +41,14 @@ def _shown(tmp_path):
     (["draw", "pattern", "--mixing", "ls", "--out", "x"], "--mixing"),
     (["draw", "pattern", "--spec", "/nonexistent/x", "--out", "x"], "/nonexistent/x"),
 ])
-def test_errors_are_json_where_results_are(capsys, line, told):
+def test_errors_are_json_where_results_are(capsys, line, expected):
     code = main([*line, "--json"])
     printed = capsys.readouterr()
     (only,) = printed.err.splitlines()
     error = json.loads(only)["error"]
     assert code == (1 if "/nonexistent/x" in line else 2)
     assert error["code"] == ("NOT_FOUND" if code == 1 else "INVALID_ARGUMENT")
-    assert told in error["message"]
+    assert expected in error["message"]
     assert printed.out == ""
     main(line)
     assert f"hilbert-ring: {error['code']}: {error['message']}" in capsys.readouterr().err
@@ -106,7 +106,7 @@ def test_a_picture_replaces_a_file_as_a_whole(shown):
 
 @pytest.fixture(name="slide")
 def _slide(tmp_path, tmp_path_factory, monkeypatch):
-    """A command line, in a folder that its slide is not in."""
+    """A command line for a slide in another folder."""
     file = tmp_path_factory.mktemp("slide") / "slide.npz"
     np.savez(file, features=np.ones((4, 8), "f4"), coords=np.arange(8).reshape(4, 2) * 512, patch_size_level0=512)
     monkeypatch.chdir(tmp_path)
@@ -150,7 +150,7 @@ def test_an_output_whose_folder_is_none_is_named(slide, capsys, name, why):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_leaves_no_pending_file(slide, number):
-    """It comes while a file that has no name yet is written."""
+    """The signal comes while a pending file is written."""
     program = ("import os, runpy, numpy; numpy.save = lambda *_: os.kill(os.getpid(), {}); "
                "runpy.run_module('hilbert_ring', run_name='__main__', alter_sys=True)").format(int(number))
     done = subprocess.run([sys.executable, "-c", program, *slide], timeout=120, check=False)

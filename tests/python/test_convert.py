@@ -1,4 +1,4 @@
-"""Published checkpoints become models: of a golden model's weights as PyTorch would have saved them."""
+"""Conversion of checkpoints: a golden model's weights in PyTorch's form."""
 import json
 import os
 from pathlib import Path
@@ -14,7 +14,6 @@ SETTINGS = Settings(heads=4, max_slide_size=25600, grid=100)
 
 
 def golden(case="slide_small"):
-    """The config and the weights of a golden case."""
     folder = CASES / case
     raw = (folder / "model.safetensors").read_bytes()
     length = int.from_bytes(raw[:8], "little")
@@ -33,7 +32,7 @@ def test_a_models_weights_give_its_config_back(case, tmp_path):
     config, kept, dropped = convert.convert(
         weights, Settings(heads=expected["heads"], max_slide_size=25600, grid=100))
     assert dropped == []
-    # Segments are of the slide's size, and the golden cases' are not.
+    # convert derives segments from the slide's size; the golden cases have their own.
     own = ("segments", "dilations")
     assert {k: v for k, v in config.items() if k not in own} == \
         {k: v for k, v in expected.items() if k not in own}
@@ -58,7 +57,7 @@ def test_segments_dilations_and_the_epsilon_may_be_given():
         heads=4, grid=100, segments=tuple(expected["segments"]),
         dilations=tuple(expected["dilations"]), eps=1e-4))
     assert config == {**expected, "layer_norm_eps": 1e-4}
-    with pytest.raises(ConvertError, match="segments has 2 entries, dilations has 5"):
+    with pytest.raises(ConvertError, match="segments has 2 entries, must have 5"):
         convert.convert(weights, Settings(heads=4, segments=(32, 64)))
 
 
@@ -72,8 +71,10 @@ def test_unknown_names_are_an_error_unless_they_are_dropped():
 
 
 def long_vit():
-    """Weights of random numbers under the names of torchscale's LongViT (examples/longvit), which
-    convolves patches of pixels, adds a table of positions, and has no norm behind its layers."""
+    """Returns random weights with the names of torchscale's LongViT (examples/longvit).
+
+    It convolves patches of pixels, adds a table of positions, and has no norm after its layers.
+    """
     config, _ = golden("bare_longnet")
     config = {**config, "output_norm": False, "class_token": False, "norm_eps": 0, "input_dim": 0}
     shapes = {**convert.weight_shapes(config),
@@ -94,10 +95,10 @@ def test_a_long_vit_gives_its_layers(kind, tmp_path):
     settings = Settings(heads=bare["heads"], segments=tuple(bare["segments"]),
                         dilations=tuple(bare["dilations"]))
     gone = ["patch_embed.proj.bias", "patch_embed.proj.weight", "pos_embed"]
-    if kind == "pretrained":  # its rows pass a norm before their mean, not behind it
+    if kind == "pretrained":  # rows pass a norm before their mean, not after it
         weights |= {f"norm.{part}": tensor for part, tensor in norm.items()}
         gone = ["norm.bias", "norm.weight", *gone]
-    else:  # all of it lies within a model of a task, whose norm and head are its own
+    else:  # the encoder lies within a model of a task with its own norm and head
         weights = {f"model.{name}": tensor for name, tensor in weights.items()}
         weights |= {f"fc_norm.{part}": tensor for part, tensor in norm.items()}
         weights["head.weight"] = Tensor("F32", (2, width), bytes(8 * width))
@@ -145,7 +146,7 @@ def test_a_conversion_that_is_ended_leaves_no_model(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", ended)
     with pytest.raises(KeyboardInterrupt):
         convert.write_model(tmp_path, config, weights)
-    assert len(there[0]) == 2 and all(name.startswith(".") for name in there[0])  # neither has its name
+    assert len(there[0]) == 2 and all(name.startswith(".") for name in there[0])  # both are pending
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
     monkeypatch.undo()
     with pytest.raises(FileExistsError, match="without a config.json: remove it"):

@@ -1,4 +1,4 @@
-"""Jobs that are cancelled, late, refused, tried again, or asked for rows again."""
+"""Jobs that are cancelled, late, refused or retried, and rows that are sent again."""
 import asyncio
 import functools
 import os
@@ -15,8 +15,8 @@ import pytest
 import hilbert_ring
 from asyncio_client import ByAsyncio
 
-UNTIL = 120  # seconds: what is waited for comes much sooner
-LONG = {"segments": [400_000], "progress": False}  # many minutes, were it not ended
+UNTIL = 120  # seconds, far above the expected wait
+LONG = {"segments": [400_000], "progress": False}  # would take many minutes
 
 
 def tensors(tokens, heads=1, dim=16):
@@ -38,7 +38,7 @@ def await_that(condition):
 
 
 def workers_of(coordinator):
-    """Process ids of its children."""
+    """Returns the process ids of a coordinator's children."""
     children = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -52,7 +52,7 @@ def workers_of(coordinator):
 
 
 class Once:
-    """Told a job's progress: does something when it has come so far."""
+    """A progress function that acts once, when `reached` is true."""
 
     def __init__(self, reached, act):
         self.reached, self.act = reached, act
@@ -66,7 +66,7 @@ class Once:
             self.act()
 
 
-def test_a_job_that_somebody_cancels(client):
+def test_a_job_that_another_client_cancels(client):
     cancel = Once(lambda progress: progress.admitted, lambda: client.cancel("doomed"))
     with pytest.raises(hilbert_ring.CancelledError) as raised:
         client.attend(*long_tensors(), job_id="doomed", **{**LONG, "progress": cancel})
@@ -78,8 +78,8 @@ def test_ctrl_c_ends_the_job(client):
     code = (f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
             "import hilbert_ring, test_course\n"
             f"client = hilbert_ring.connect({client.server!r})\n"
-            "tell = lambda progress: progress.admitted and print('admitted', flush=True)\n"
-            "options = {**test_course.LONG, 'progress': tell}\n"
+            "show = lambda progress: progress.admitted and print('admitted', flush=True)\n"
+            "options = {**test_course.LONG, 'progress': show}\n"
             "client.attend(*test_course.long_tensors(), **options)\n")
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
@@ -122,7 +122,7 @@ def small_stream(client):
     return client.attend_stream(blocks(), segments=[32], epoch_tokens=32, job_id="closed")
 
 
-# What is under way when a client is closed; all but the first wait for a service that nobody finds.
+# Calls during which the client is closed. The first runs on a service, the others wait for a missing service.
 CALLS = [lambda client: client.attend(*long_tensors(), by_reference="never", job_id="closed", **LONG),
          lambda client: client.attend(*tensors(10), segments=[10], progress=False),
          lambda client: client.encode(tensors(10)[0][:, 0], model="m", progress=False)]
@@ -132,7 +132,7 @@ ALL_CALLS = [*CALLS, lambda client: client.jobs(), lambda client: client.status(
 
 
 def await_call(server, find):
-    """Until a call is under way: at `server`, or nowhere."""
+    """Waits until a call runs. find: on `server`, else it has no service."""
     if find:
         with hilbert_ring.connect(server) as looker:
             assert await_that(lambda: [job.job_id for job in looker.jobs()] == ["closed"])
@@ -141,7 +141,7 @@ def await_call(server, find):
 
 
 def quickly_closed(error, since):
-    """At once: no outage's or deadline's time has passed."""
+    """Checks that a call ended at once, without waiting for an outage's limit or a deadline."""
     assert type(error) is hilbert_ring.CancelledError and "the client was closed" in str(error), repr(error)
     assert error.reason == "CANCELLED"
     assert time.monotonic() - since < 10
@@ -149,11 +149,10 @@ def quickly_closed(error, since):
 
 @pytest.mark.parametrize("call, find, further", zip(CALLS, (True, False, False), ({}, {}, {"deadline": UNTIL})))
 def test_a_client_that_is_closed_ends_its_calls(client, capfd, call, find, further):
-    with socket.socket() as taken:  # a port where nobody listens
+    with socket.socket() as taken:  # a port without a listener
         taken.bind(("127.0.0.1", 0))
         server = client.server if find else f"127.0.0.1:{taken.getsockname()[1]}"
         closing, ends = hilbert_ring.connect(server), []
-        # So that each case has its deadline, or none.
         for name in ("attend", "encode"):
             setattr(closing, name, functools.partial(getattr(closing, name), **further))
 
@@ -186,7 +185,7 @@ def test_a_client_that_is_closed_ends_its_calls(client, capfd, call, find, furth
         assert await_that(lambda: client.jobs() == [])
         asyncio.run(run_by_asyncio())
     assert await_that(lambda: client.jobs() == [])
-    assert "Traceback" not in capfd.readouterr().err  # of a thread of gRPC's
+    assert "Traceback" not in capfd.readouterr().err  # gRPC's threads print there
 
 
 def test_a_client_that_is_closed_ends_its_streams(client):
@@ -243,8 +242,8 @@ def test_a_client_that_was_closed_makes_no_calls(client):
     asyncio.run(run())
 
 
-def test_a_client_of_asyncio_in_a_second_loop_says_so(client):
-    ours = hilbert_ring.aio.connect(client.server)  # in no loop yet
+def test_a_client_of_asyncio_in_a_second_loop_is_refused(client):
+    ours = hilbert_ring.aio.connect(client.server)  # bound to no loop yet
 
     async def run(call):
         return await call(ours)
@@ -259,18 +258,18 @@ def test_a_client_of_asyncio_in_a_second_loop_says_so(client):
         asyncio.run(run(lambda ours: ours.status()))
 
 
-def test_a_service_that_nobody_finds():
-    with socket.socket() as taken:  # a port where nobody listens
+def test_a_missing_service():
+    with socket.socket() as taken:  # a port without a listener
         taken.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{taken.getsockname()[1]}"
-        with hilbert_ring.connect(server) as nobody:
-            for made in (nobody, ByAsyncio(server)):
+        with hilbert_ring.connect(server) as client:
+            for made in (client, ByAsyncio(server)):
                 with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
                     made.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
             with pytest.raises(hilbert_ring.UnavailableError):
-                nobody.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
+                client.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
             with pytest.raises(hilbert_ring.UnavailableError):
-                nobody.status()
+                client.status()
 
 
 JOB = {"segments": [2000, 20_000], "dilations": [1, 2], "mixing": "lse", "chunk_bytes": 16 << 10}
@@ -339,7 +338,7 @@ def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio
 def test_a_full_queue_is_waited_for(monkeypatch):
     waits = []
     sleep = time.sleep
-    # What the service asks for may be a minute: the test looks at it and does not wait for it.
+    # The retry-after may be a minute, so the test notes it and waits less.
     monkeypatch.setattr(hilbert_ring._connection.Connection, "pause", lambda self, seconds: (
         waits.append(seconds), sleep(min(seconds, 0.2))))
     with hilbert_ring.local(workers=1, max_queue=1) as client:

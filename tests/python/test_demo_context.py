@@ -1,4 +1,4 @@
-"""The demo that predicts the next symbol, on small texts."""
+"""The demo of context lengths, on small texts."""
 import gzip
 import json
 import subprocess
@@ -23,7 +23,7 @@ def written(folder, data, name="text"):
 
 
 def test_a_repeated_text_is_worth_its_length(tmp_path):
-    # A run of 500 random letters three times: only who sees 500 letters back can know the next.
+    # A run of 500 random letters three times, which only a context of 500 letters predicts.
     letters = np.random.default_rng(1).integers(97, 113, 500).astype(np.uint8).tobytes()
     done = subprocess.run(
         [sys.executable, str(ROOT / "demo" / "context.py"), str(written(tmp_path, letters * 3)),
@@ -36,7 +36,7 @@ def test_a_repeated_text_is_worth_its_length(tmp_path):
     bits, last = ([row[key] for row in figures["lengths"]]
                   for key in ("bits_per_symbol", "bits_per_symbol_last_tenth"))
     assert bits[0] > 3.9          # within 100 letters nothing repeats: log2(16) is 4
-    assert bits[2] < 0.6 * bits[0]  # a third has to be guessed, two thirds were seen before
+    assert bits[2] < 0.6 * bits[0]  # two of three runs repeat the first
     assert last[0] > 3.9 and last[2] < 0.5 * bits[2]   # the last tenth was all seen before
     root = ElementTree.parse(tmp_path / "context.svg").getroot()
     assert len(root.findall(".//{*}circle")) == 2 * 3

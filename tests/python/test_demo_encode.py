@@ -20,7 +20,7 @@ def test_embeddings_and_map_of_a_picture(tmp_path):
         capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "240 tiles of 16 x 16 pixels" in done.stdout
-    assert "They show nothing of medicine" in done.stdout
+    assert "Their results have no medical meaning" in done.stdout
     assert np.load(tmp_path / "embeddings.npy").shape == (241, 192)
     received = np.load(tmp_path / "attention_map.npy")
     assert received.shape == (241, 6)

@@ -1,4 +1,4 @@
-"""Disks without room and files that become shorter are errors, not signals: each case is a process of its own."""
+"""Full disks and shortened files are errors, not signals. Each case runs in a process of its own."""
 import os
 import subprocess
 import sys
@@ -14,7 +14,7 @@ SHAPE = (16_384, 4, 16)  # 4 MiB of float32
 
 
 def run(program, *before):
-    """What a program says, a line for each case."""
+    """Returns the lines that a program prints, one for each case."""
     done = subprocess.run([*before, sys.executable, "-c", f"import sys; sys.path[:0] = {[FOLDER, *sys.path]!r}\n"
                            + program], capture_output=True, text=True, timeout=120, check=False)
     if done.returncode == 77 or "unshare" in done.stderr:
@@ -29,7 +29,7 @@ os.chdir({disk!r})
 values = numpy.ones({shape!r}, "f4")
 mapped = numpy.lib.format.open_memmap("mapped.npy", "w+", "f4", {shape!r})
 
-def told(call):
+def outcome(call):
     try:
         call()
         print("written")
@@ -43,11 +43,11 @@ def awaited(**outputs):
     asyncio.run(run())
 
 with hilbert_ring.connect("127.0.0.1:1") as client:
-    for outputs in {outputs}:
-        told(lambda: client.attend(values, values, values, segments=[64], by_reference="never", progress=False,
-                                   deadline=1, **outputs))
-    told(lambda: awaited(out="out.npy"))
     job = dict(q=values[:2048], k=values[:2048], v=values[:2048])
+    for outputs in {outputs}:
+        outcome(lambda: client.attend(values, values, values, segments=[64], by_reference="never", progress=False,
+                                      deadline=1, **outputs))
+    outcome(lambda: awaited(out="out.npy"))
     for out in mapped[2048:4096], mapped[:2]:
         few = {{name: rows[:len(out)] for name, rows in job.items()}}
         (result,) = client.attend_many([{{**few, "out": out}}], segments=[64], outage_timeout=0.1)
@@ -57,7 +57,7 @@ print(sorted(os.listdir()))
 
 
 def test_outputs_on_a_disk_without_room(tmp_path):
-    """A tmpfs of 128 KiB, in a namespace of mounts of its own: nothing is sent, and nothing left behind."""
+    """On a tmpfs of 128 KiB in its own mount namespace, no row is sent and no file remains."""
     mount = f"mount -t tmpfs -o size=128k none {tmp_path} || exit 77; exec \"$@\""
     outputs = '[dict(out="out.npy"), dict(out=values.copy(), lse="lse.npy"), dict(out=mapped)]'
     lines = run(FULL.format(disk=str(tmp_path), shape=SHAPE, outputs=outputs),
@@ -79,9 +79,9 @@ tiles = numpy.ones((60_000, 24), "f4")
 coords = numpy.stack(numpy.divmod(numpy.arange(60_000), 250), 1) * 100.0
 
 def lay():
+    numpy.save("order.npy", numpy.ones((SHAPE[0], 2), "i4"))
     for name in "qkv":
         numpy.save(name + ".npy", values)
-    numpy.save("order.npy", numpy.ones((SHAPE[0], 2), "i4"))
     numpy.save("tiles.npy", tiles)
     numpy.save("coords.npy", coords)
 
@@ -91,7 +91,7 @@ def cut(name, size):
             os.truncate(name, size)
     return when
 
-def told(call):
+def outcome(call):
     try:
         print(type(call()).__name__)
     except hilbert_ring.DataLossError as error:
@@ -124,7 +124,7 @@ def blocks():
     yield q, values, values
 
 with hilbert_ring.connect({server!r}) as client:
-    for call in (
+    calls = (
         attend,
         lambda: attend(progress=cut("q.npy", 4 * values.size)),  # within its last page
         lambda: attend(progress=cut("v.npy", 0)),
@@ -137,11 +137,12 @@ with hilbert_ring.connect({server!r}) as client:
                               by_reference="never", chunk_bytes=4096),
         lambda: client.encode("tiles.npy", "coords.npy", model="slide_small", progress=cut("coords.npy", 8192),
                               by_reference="never", chunk_bytes=4096),
-    ):
+    )
+    for call in calls:
         lay()
-        told(call)
+        outcome(call)
     lay()
-    told(lambda: asyncio.run(awaited()))
+    outcome(lambda: asyncio.run(awaited()))
     lay()
     for result in many(mapped()[-64:]):
         print(result if isinstance(result, Exception) else type(result).__name__)

@@ -1,4 +1,4 @@
-"""No output replaces or overwrites an input or another output: such a job is refused, and nothing is touched."""
+"""A job whose output would overwrite an input or another output is refused, and no file changes."""
 import os
 
 import numpy as np
@@ -10,7 +10,7 @@ from hilbert_ring._files import FileOutput
 
 SHAPE = (32, 2, 8)
 PATTERN = {"segments": [32], "progress": False, "deadline": 30}
-NOWHERE = "127.0.0.1:9"  # what is refused is refused before anything is sent
+NOWHERE = "127.0.0.1:9"  # no service is needed to refuse a job
 
 
 def tensors():
@@ -107,8 +107,7 @@ def test_coordinates(folder):
 
 
 def test_what_is_beside_inputs_is_written(client, folder):
-    """One file holds what is read and what is written; an output replaces an older one; a map of what was replaced
-    since is no obstacle."""
+    """Allows an output beside an input in one file, over an older output, and over the path of a replaced map."""
     q, k, v = tensors()
     expected = client.attend(q, k, v, **PATTERN)
     room = np.memmap(folder / "all.raw", "f4", "w+", 0, (4, *SHAPE))
@@ -125,7 +124,7 @@ def test_what_is_beside_inputs_is_written(client, folder):
 
 
 def test_a_name_reaches_the_disk(folder, monkeypatch):
-    """The data before the name, the name before the call returns."""
+    """The data reaches the disk before the name, and the name before the call returns."""
     done = []
     replace, sync = os.replace, os.fsync
 

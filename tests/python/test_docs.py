@@ -1,7 +1,4 @@
-"""Every example of docs/python.md, in their order, as one program.
-
-The service has a free port, which stands in for the page's 8001.
-"""
+"""Runs every example of docs/python.md in order, as one program. A free port replaces the page's 8001."""
 import importlib.util
 import os
 import re
@@ -37,7 +34,7 @@ def test_the_readmes_example():
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """Of the page's program, whose examples follow one another, in a folder and with a service of its own."""
+    """The variables of the page's program, which has a folder and a service of its own."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "token").write_text("secret-of-the-test\n")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
@@ -70,6 +67,6 @@ def test_the_packages_own_page(names):
 def test_example(names, line, needs, code):
     if missing(needs):
         pytest.skip(f"the example at line {line} needs {' and '.join(missing(needs))}: ./dev python-check")
-    # A port that is free; lines of errors are those of the page.
+    # The padding gives errors the page's line numbers.
     code = code.replace("localhost:8001", os.environ["HILBERT_RING_SERVER"])
     exec(compile("\n" * line + code, str(PAGE), "exec"), names)

@@ -1,4 +1,4 @@
-"""Pictures: what they show is the pattern's definition, the plan's answer, the trace's spans."""
+"""Pictures, compared with the definition of a pattern, with a plan, and with a trace's spans."""
 import json
 import os
 import subprocess
@@ -27,7 +27,7 @@ KINDS = {"hilbert": hilbert_ring.Hilbert, "morton": hilbert_ring.Morton}
 
 
 def of_oracle(ordering):
-    """The same ordering, as the oracle takes it."""
+    """Returns the same ordering in the oracle's form."""
     if ordering is None:
         return None
     fields = {"curve": ordering.curve, "scope": ordering.scope, "window": ordering.window}
@@ -90,7 +90,7 @@ def test_order_visits_each_cell_once(tmp_path):
     root = drawn(tmp_path, "order", "--grid", "4,8", "--segments", "8", "--curve", "hilbert")
     points = root.find("{*}polyline").get("points").split()
     assert len(points) == len(set(points)) == 32
-    assert len(root.findall("{*}path")) == 4            # as many colours as segments
+    assert len(root.findall("{*}path")) == 4            # a colour for each segment
 
 
 def test_trace_shows_spans_of_all_tracks(tmp_path):
@@ -120,7 +120,7 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
     (["order", "--grid", "4,4,4", "--segments", "8", "--curve", "hilbert"], "3 axes"),
     (["order", "--grid", "4,4", "--tokens", "20", "--segments", "8"], "16 cells"),
     (["trace", __file__], "no trace"),
-    # In the words of `hilbert-ring plan`.
+    # The texts of `hilbert-ring plan`.
     *((["pattern", "--segments", "16", *flags], said) for flags, said in [
         (["--tokens", "1_0"], "--tokens: 1_0, must be a whole number in decimal digits;"),
         (["--tokens", str(1 << 63)], f"--tokens: {1 << 63} is beyond 64 bits;"),
@@ -160,7 +160,7 @@ def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
     assert (done.returncode, done.stdout) == (0, "picture.svg\n"), done.stderr
 
 
-@pytest.mark.parametrize("spec, told", [
+@pytest.mark.parametrize("spec, expected", [
     ('{"segments": [4], "dilation": [1]}', "unknown field dilation"),
     ('{"segments": [4], "segments": [8]}', 'field "segments" is given more than once'),
     ('{"segments": [4]} {}', "Extra data"),
@@ -171,10 +171,10 @@ def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
     ('{"segments": [4], "ordering": {"coords": [[1, 2], [3]]}}', "ordering.coords is a list, must be an array of integers"),
     ('{"segments": [4], "ordering": {"coords_file": "job.json"}}', "job.json: not a .npy file: it does not start with"),
 ])
-def test_a_spec_that_is_no_job_is_refused(capsys, tmp_path, spec, told):
+def test_a_spec_that_is_no_job_is_refused(capsys, tmp_path, spec, expected):
     (tmp_path / "job.json").write_text(spec)
     assert main(["draw", "pattern", "--spec", str(tmp_path / "job.json"), "--out", "x"]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_a_plot_puts_values_where_the_axes_say():

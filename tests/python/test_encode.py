@@ -1,5 +1,4 @@
-"""encode: what is sent, what comes back, and what is refused before anything is sent. The service
-is a stand-in of the tests' own process."""
+"""Requests, results and refusals of encode, with a stand-in of the service in this process."""
 import json
 import warnings
 from concurrent import futures
@@ -30,7 +29,7 @@ def small(**changes):
 
 
 class Encoder(grpc.GenericRpcHandler):
-    """Token t of state s comes back as 100 s + t, a slide likewise, the map's row t as t / 2."""
+    """Returns 100 s + t for token or slide t of state s, and t / 2 for row t of the map."""
 
     def __init__(self, model, failures=0, away=0, spoilt=(), notes=()):
         self.model, self.failures, self.away, self.calls = model, failures, away, 0
@@ -171,7 +170,7 @@ def test_plans(slides):
     with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
         plan = client.plan_encode(8, model="small", pool="mean", sequence_lengths=[3, 5],
                                   compute="bfloat16", dtype="float16", workers=4)
-        assert plan.flops == 8 and service.plans == 2  # pushed back once
+        assert plan.flops == 8 and service.plans == 2  # after one retry-after
         assert service.planned == encoder_pb.PlanEncodeRequest(workers=4, spec=pb.EncodeSpec(
             model="small", digest="ab" * 32, slide_tiles=[3, 5], dtype=pb.DATA_TYPE_FLOAT16,
             compute=pb.DATA_TYPE_BFLOAT16, pooling=pb.POOLING_MEAN, states=[2]))
@@ -256,7 +255,7 @@ def test_an_output_that_is_an_input_or_another_output(slides, tmp_path, output, 
 
 
 def test_what_is_said_of_a_job_that_is_done(slides):
-    def told(service, pool="none"):
+    def warned(service, pool="none"):
         with hilbert_ring.connect(service.address) as client, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             client.encode(*slides, model="small", pool=pool, sequence_lengths=[3, 5], progress=False)
@@ -264,14 +263,14 @@ def test_what_is_said_of_a_job_that_is_done(slides):
         return [(warning.category, str(warning.message)) for warning in caught]
 
     with Encoder(small(), failures=1) as service:
-        assert told(service) == []
+        assert warned(service) == []
     with Encoder(small(), failures=1, spoilt=(8, 3), notes=("segments of 5 tokens",)) as service:
-        assert told(service) == [
+        assert warned(service) == [
             (RuntimeWarning, "2 of 10 rows of the output are not finite, the first for token 3"),
             (UserWarning, "segments of 5 tokens")]
         assert service.calls == 2
     with Encoder(small(), spoilt=(1,)) as service:
-        assert told(service, "mean") == [
+        assert warned(service, "mean") == [
             (RuntimeWarning, "the embeddings of 1 of 2 slides are not finite, the first of slide 1")]
 
 

@@ -61,7 +61,7 @@ def test_case(service, name):
 
 @pytest.fixture(name="slide", scope="module")
 def _slide(service):
-    """Tiles, their columns and rows, the side of a tile, and the slide's embedding."""
+    """Returns tiles, their columns and rows, the side of a tile, and the slide's embedding."""
     model = "slide_small"
     position = json.loads((CASES / model / "config.json").read_text())["position"]
     tiles = load(model, "tiles").astype("f2").astype("f4")
@@ -77,13 +77,13 @@ def test_a_slide_has_one_embedding_in_every_layout(service, slide, tmp_path, mon
     if slide_files.h5py is None:
         monkeypatch.setitem(sys.modules, "h5py", slide_files.StandIn)
     tiles, cells, tile_size, embeddings = slide
-    path, told = slide_files.write(layout, tmp_path, tiles, cells, tile_size)
+    path, options = slide_files.write(layout, tmp_path, tiles, cells, tile_size)
 
-    def encode(**told):
-        return service.encode(slide=hilbert_ring.SlideFile(path, **told), model="slide_small", pool="mean",
+    def encode(**options):
+        return service.encode(slide=hilbert_ring.SlideFile(path, **options), model="slide_small", pool="mean",
                               progress=False).embeddings
 
-    assert (encode(**told) == embeddings).all()
+    assert (encode(**options) == embeddings).all()
     if layout == "trident":  # the same coordinates at another level
         off = np.abs(encode(coord_scale=tile_size / 1024) - embeddings).max() / np.abs(embeddings).max()
         assert off > 0.01

@@ -76,8 +76,8 @@ def test_a_stream_that_never_began_may_begin_again():
     assert isinstance(ours.error, hilbert_ring.InternalError)
 
 
-def test_a_python_without_grpc_is_told_what_to_do(tmp_path):
-    # The package alone: where it is installed, grpc lies beside it.
+def test_a_python_without_grpc_is_an_error_with_a_hint(tmp_path):
+    # A folder with this package alone, because an installed package lies beside grpc.
     (tmp_path / "hilbert_ring").symlink_to(Path(hilbert_ring.__file__).parent)
     done = subprocess.run([sys.executable, "-S", "-m", "hilbert_ring", "draw"],  # -S: no packages
                           env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Attention of model families, as transformers computed it (record_families.py), by the service.
+"""Compares attention of model families with transformers' results (record_families.py).
 
 PyTorch and transformers are used if both are installed, else numpy_torch.
 """
@@ -20,7 +20,7 @@ FAMILIES = {path.stem: path for path in Path(__file__).with_name("families").ite
 
 @pytest.fixture(scope="module", autouse=True)
 def tensors():
-    """torch.from_numpy."""
+    """Yields torch.from_numpy, or its stand-in."""
     absent = find_spec("torch") is None or find_spec("transformers") is None
     with numpy_torch.installed() if absent else contextlib.nullcontext():
         import torch
@@ -34,7 +34,7 @@ def load(name, rows=slice(None)):
 
 
 def models_mask(case, tensor):
-    """The mask that a model makes once hilbert_ring.transformers.register() was called."""
+    """Returns the mask that a model makes after hilbert_ring.transformers.register()."""
     from transformers import masking_utils
     padding = None if case.padding is None else tensor(case.padding)
     return hilbert_ring.transformers.mask(len(case.q), **case.made_by, attention_mask=padding,
@@ -50,7 +50,7 @@ def attend(case, mask, tensor, client):
 
 
 def asking(case):
-    """bool [batch, queries]: with a causal mask padding asks nothing."""
+    """Returns bool [batch, queries]. With a causal mask padding has no queries."""
     queries = case.q.shape[2]
     if case.mask is None or case.mask_function != "causal":
         return np.ones((len(case.q), queries), bool)
@@ -58,10 +58,10 @@ def asking(case):
 
 
 def tolerance(case):
-    """How far two float32 computations may be apart; u is 2^-24, half of the last bit.
+    """Returns the largest difference of two float32 computations; u is 2^-24, half of the last bit.
 
-    A score is a sum of dim products. Its error is at most (dim + 2) u times the sum of their sizes. A weight is
-    exp(score) over the sum of all. Its relative error is twice that of the score, u for each key in two sums, and 8 u
+    A score is a sum of dim products: its error is at most (dim + 2) u times the sum of their sizes. A weight is
+    exp(score) over the sum of all: its relative error is twice that of the score, u for each key in two sums, and 8 u
     for exp and the rest.
     """
     group = case.q.shape[1] // case.k.shape[1]

@@ -1,4 +1,4 @@
-"""flash-attn's signatures, against PyTorch's own attention (flash-attn itself needs a GPU)."""
+"""flash-attn's signatures, compared with PyTorch's own attention, because flash-attn needs a GPU."""
 import numpy as np
 import pytest
 
@@ -15,7 +15,7 @@ def tensors(batch, queries, keys, heads=4, kv_heads=2, dim=16, dtype=torch.float
 
 
 def expected(q, k, v, causal, scale=None):
-    """By the definition, in float64: out [B, S, H, D], lse [B, H, S]."""
+    """Computes the definition in float64: out [B, S, H, D], lse [B, H, S]."""
     q, k, v = (x.double() for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     k, v = (x.repeat_interleave(group, dim=2) for x in (k, v))

@@ -1,4 +1,4 @@
-"""Every golden case through the package, blocking and by asyncio."""
+"""Runs every golden case, blocking and by asyncio."""
 import asyncio
 
 import pytest

@@ -1,4 +1,4 @@
-"""Tensors of whatever kind go in, and results of that kind come out."""
+"""Results have the kind of the inputs, for every kind of tensor."""
 import array
 import gzip
 import io
@@ -44,7 +44,6 @@ def test_memory_maps_in_and_out(client, expected, tmp_path):
 
 
 def saved(values=np.zeros((16, 2, 8), "f4")):
-    """The bytes of a .npy file."""
     file = io.BytesIO()
     np.save(file, values)
     return file.getvalue()
@@ -54,7 +53,7 @@ HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (16, 2, 8), }"
 
 
 def with_header(text=HEADER, old="", new="", version=1, length=None):
-    """A file with this text in its header, in which a part is replaced."""
+    """Returns a file with this header, after a replacement in its text."""
     header = text.replace(old, new).encode("latin-1") + b"\n"
     size = (length or len(header)).to_bytes(2 if version == 1 else 4, "little")
     return b"\x93NUMPY" + bytes([version, 0]) + size + header + bytes(1024)
@@ -115,7 +114,7 @@ def test_headers_of_other_writers(client, tmp_path, data):
 
 
 class Dataset:
-    """As of h5py: read by slices."""
+    """A data set that is read by slices, like h5py's."""
 
     def __init__(self, values, reads=None):
         self.values, self.shape, self.dtype = values, values.shape, values.dtype
@@ -135,7 +134,7 @@ def test_only_the_rows_that_are_sent_are_read(client, expected):
 
 
 def test_slices_with_masked_values_are_refused(client, expected):
-    class Dataset:  # as of netCDF4: read by slices, which are masked arrays
+    class Dataset:  # slices are masked arrays, like netCDF4's
         def __init__(self, values, masked):
             self.values = np.ma.masked_array(values, mask=False)
             self.values[50:50 + masked] = np.ma.masked
@@ -164,7 +163,7 @@ def test_arrays_of_any_strides_and_byte_order(client, expected, change):
     ("qkv", np.asarray, "attend"), ("q", Dataset, "attend"), ("kv", np.asarray, "attend_many"),
     ("qkv", Dataset, "attend_stream"), ("kv", Dataset, "asyncio")])
 def test_big_endian_rows_give_results_of_this_machine(client, expected, which, kind, how):
-    """Those of a float32 job, and raw ones of 16 bits."""
+    """Inputs of a float32 job, and raw inputs of 16 bits."""
     given = [kind(x.astype(">f4")) if name in which else x for name, x in zip("qkv", tensors())]
     pattern = {name: value for name, value in PATTERN.items() if name != "progress"}
 

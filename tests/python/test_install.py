@@ -1,4 +1,4 @@
-"""The package as docs/python.md installs it: from PyPI into a virtual environment, where PyPI can be reached."""
+"""Installs the package by docs/python.md into a virtual environment, if PyPI can be reached."""
 import os
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ with hilbert_ring.local(workers=2) as client:
 
 
 def pypi_is_away():
-    """What pip says when it asks for a small package and does not get it."""
+    """Returns pip's error for a small package that it cannot get; "": it gets it."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "venv", f"{folder}/venv"]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -38,7 +38,7 @@ if away := pypi_is_away():
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """The page's ~, in which its block has run in what the package is built of."""
+    """The page's ~, after its block has run in a copy of the package's sources."""
     folder = tmp_path_factory.mktemp("home")
     clone = folder / "clone"
     shutil.copytree(ROOT / "client/python", clone / "client/python",
@@ -54,7 +54,7 @@ def home(tmp_path_factory):
 
 
 def environment(home):
-    """Without the package that the other tests import, and with a Python that has its own modules alone."""
+    """Returns an environment without the package that other tests import; Python has its own modules alone."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     return {**kept, "HOME": str(home), "PATH": f"{find_program('hilbert-ring').parent}:/usr/bin:/bin",
             "HILBERT_RING_PYTHON": str(home / "hilbert-ring/bin/python")}

@@ -1,4 +1,4 @@
-"""Ctrl-C while other threads than the main one wait in calls: the program ends, and its jobs with it."""
+"""Ctrl-C ends a program, and its jobs, while other threads than the main one wait for calls."""
 import os
 import signal
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from test_course import UNTIL, await_that
 
-MOST_SECONDS = 5  # from Ctrl-C to the end of the process: less than 1 where nothing else runs
+MOST_SECONDS = 5  # from Ctrl-C to the end of the process; below 1 on an idle machine
 
 PROGRAM = """
 import sys, threading, time
@@ -20,26 +20,26 @@ client = hilbert_ring.connect({server!r})
 tensors = test_course.long_tensors()
 begun = threading.Semaphore(0)
 
-def tell(progress):
+def show(progress):
     if progress.admitted:
         begun.release()
 
 def attend(number):
-    client.attend(*tensors, **{{**test_course.LONG, "progress": tell}})
+    client.attend(*tensors, **{{**test_course.LONG, "progress": show}})
 
 def stream(number):
     begun.release()
     list(client.attend_stream(iter([tensors] * 1000), segments=[400_000]))
 
 def away(number):
-    with hilbert_ring.connect("127.0.0.1:1") as nobody:
+    with hilbert_ring.connect("127.0.0.1:1") as missing:
         begun.release()
-        nobody.attend(*tensors, **test_course.LONG, outage_timeout=600)
+        missing.attend(*tensors, **test_course.LONG, outage_timeout=600)
 
 def asked(number):
-    with hilbert_ring.connect("127.0.0.1:1") as nobody:
+    with hilbert_ring.connect("127.0.0.1:1") as missing:
         begun.release()
-        nobody.encode(tensors[0], model="none", progress=False, outage_timeout=600)
+        missing.encode(tensors[0], model="none", progress=False, outage_timeout=600)
 
 def switches_of_main():
     with open(f"/proc/self/task/{{threading.main_thread().native_id}}/status") as status:
@@ -47,8 +47,8 @@ def switches_of_main():
 
 def wait():
     begun.acquire()
-    # Python may miss a signal that comes just before the main thread waits. A thread that waits for the
-    # interpreter's lock alone is switched every 5 ms.
+    # Python may miss a signal that comes just before the main thread waits, so the test sends it after. A thread that
+    # waits only for the interpreter's lock is switched every 5 ms.
     before = None
     while (now := switches_of_main()) != before:
         before = now
@@ -87,7 +87,7 @@ def test_ctrl_c_ends_calls_of_other_threads(client, shape):
 
 
 def test_calls_of_a_program_that_ends_are_waited_for(client):
-    """Without Ctrl-C: the main thread's end, and its own error, leave the others their time."""
+    """Without Ctrl-C, the main thread's end or error does not end the calls of other threads."""
     program = (f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
                "import hilbert_ring, test_course, threading, time\n"
                "def attend():\n"

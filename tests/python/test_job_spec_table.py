@@ -16,7 +16,7 @@ def table():
 
 
 def parsed():
-    """Fields that the parser lists."""
+    """Returns the parser's fields."""
     source = (ROOT / "engine/spec/job_spec_json.cc").read_text()
     spec, ordering = (re.findall(r'"(\w+)"', re.search(rf"{name}\(\) {{.*?{{(.*?)}};", source, re.S)[1])
                       for name in ("SpecFields", "OrderingFields"))

@@ -1,4 +1,4 @@
-"""A service for the time of a block, and short calls to it."""
+"""Local services, and short calls to them."""
 import contextlib
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 
 import hilbert_ring
 
-UNTIL = 60  # seconds: what is waited for comes much sooner
+UNTIL = 60  # seconds, far above the expected wait
 
 
 def until(condition):
@@ -68,7 +68,7 @@ def test_it_ends_with_its_block():
 
 @contextlib.contextmanager
 def program(rest, then="", **more):
-    """It starts a service, which it does not stop, and goes on; with the coordinator's pid and the data root."""
+    """Starts a program that starts a service and does not stop it. Returns also the coordinator's pid and data root."""
     code = ("import hilbert_ring, os, time\n"
             "service = hilbert_ring.local(workers=1)\n"
             f"client = service.start()\n{then}\n"
@@ -110,7 +110,7 @@ def test_a_process_that_was_forked_leaves_the_service_alone():
         assert client.status().ready
 
 
-def test_a_setting_that_is_wrong_is_told():
+def test_a_wrong_setting_is_an_error():
     with pytest.raises(hilbert_ring.UnavailableError, match="no-such-setting") as caught:
         with hilbert_ring.local(no_such_setting=1):
             pass

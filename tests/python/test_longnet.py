@@ -1,4 +1,4 @@
-"""LongNet's dilated attention, against a local computation of it as its encoders do it."""
+"""LongNet's dilated attention, compared with a local computation."""
 import pytest
 
 import hilbert_ring
@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 
 def local_core(q, k, v, segment_length, dilated_ratio):
-    """[B, S, H, D], float64: gathers each branch's rows, pads them with zeros, mixes by lse."""
+    """Computes [B, S, H, D] in float64: gathers each branch's rows, pads them with zeros, mixes by lse."""
     batch, tokens, heads, dim = q.shape
     outs, lses = [], []
     for segment, ratio in zip(segment_length, dilated_ratio):

@@ -1,4 +1,4 @@
-"""Many small jobs in few calls: from Python, blocking and for asyncio, and by the command line."""
+"""Many small jobs in few calls: blocking, by asyncio, and by the command line."""
 import asyncio
 import json
 import socket
@@ -18,7 +18,7 @@ from hilbert_ring.local_service import find_program
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from running_service import ListeningService
 
-UNTIL = 60  # seconds: what is waited for comes much sooner
+UNTIL = 60  # seconds, far above the expected wait
 
 
 def rows(tokens, seed=1, heads=2, dim=16):
@@ -47,7 +47,7 @@ def test_jobs_are_each_their_own(client):
 
 @pytest.mark.parametrize("by_asyncio", [False, True])
 def test_a_client_that_is_closed_ends_the_jobs_that_run(by_asyncio):
-    """Behind a service that takes the call and never answers."""
+    """Uses a service that takes the call and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         mute.settimeout(30)
         server = f"127.0.0.1:{mute.getsockname()[1]}"
@@ -77,13 +77,13 @@ def test_jobs_that_are_alike_are_computed_together(client):
     jobs = [rows(1, i, heads=1, dim=8) for i in range(1030)]
     results = client.attend_many(jobs, segments=[16])
     for qkv, result in zip(jobs, results):
-        np.testing.assert_array_equal(result.out, qkv[2])  # of one token its value
+        np.testing.assert_array_equal(result.out, qkv[2])  # the result of one token is its value
     assert len({result.report.job_id for result in results}) == 2  # 1,024 and 6
 
 
 def test_sequences_that_do_not_add_up_fail_their_own_job(client):
     q, k, v = rows(10)
-    lengths = [[9], [11], [4, 6], [-1, 11]]  # of all jobs together they do
+    lengths = [[9], [11], [4, 6], [-1, 11]]  # all together they add up to the tokens of four jobs
     results = client.attend_many([{"q": q, "k": k, "v": v, "sequence_lengths": own} for own in lengths], segments=[8])
     assert [getattr(result, "reason", "") for result in results] == ["INVALID_SPEC"] * 2 + ["", "INVALID_SPEC"]
     assert_same(results[2], alone(client, (q, k, v), segments=[8], sequence_lengths=[4, 6]))
@@ -98,7 +98,7 @@ def test_rows_that_are_not_finite_are_those_of_their_job(client):
 
 
 def test_calls_that_a_service_refuses(tmp_path):
-    """Jobs that are too long together, and a caller that may have one job at a time."""
+    """The jobs are too long together, and the caller may have one job at a time."""
     token = "token-of-the-lab-0123456789"
     (tmp_path / "tokens").write_text(json.dumps({"name": "lab", "role": "submit", "token": token, "jobs": 1}) + "\n")
     arguments = ["--warm-up=false", "--max-tokens=50", f"--auth-token-file={tmp_path / 'tokens'}"]
@@ -141,7 +141,7 @@ def test_one_that_is_wrong_fails_alone(client):
 
 
 def test_outputs_that_an_earlier_job_has_are_refused(client, tmp_path):
-    """The later job fails alone, whatever has the bytes; the earlier one's rows are right."""
+    """Only the later job fails, for every kind of output, and the earlier one's rows are right."""
     q, k, v = qkv = rows(20)
     expected = alone(client, qkv, segments=[8])
     room = np.zeros((3, *q.shape), "f4")
@@ -200,8 +200,6 @@ def test_for_asyncio(client):
 
 
 class Lines:
-    """Files of jobs, and the command over them."""
-
     def __init__(self, folder, client):
         self.folder, self.client = folder, client
         self.lines = []

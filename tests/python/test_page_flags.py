@@ -1,4 +1,4 @@
-"""Commands of all pages, those too that need what a test's machine has not: their programs know every option of them."""
+"""Programs know every option of the commands in all pages, including commands that no test runs."""
 import contextlib
 import io
 import re
@@ -19,7 +19,7 @@ ENDS = {"&", "&&", "|", ";", ">", "2>", "||"}
 
 @lru_cache(maxsize=None)
 def options(*command):
-    """Options that a program, or a command of it, takes: of the package's own commands, in this process."""
+    """Returns the options of a program or its command. The package's own commands run in this process."""
     if command[1:2] and command[1] in ("bench", "draw", "slide"):
         with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:
             _parser().parse_args([*command[1:], "--help"])
@@ -31,12 +31,12 @@ def options(*command):
 
 
 def shells():
-    """A page's name and code that is a shell's, a command in one line."""
+    """Yields a page's name and its shell code, with each command in one line."""
     return [(Path(block.page).name, block.code.replace("\\\n", " ")) for block in all_blocks() if block.language == "sh"]
 
 
 def in_text():
-    """Likewise of the commands that stand within a page's sentences and tables."""
+    """Yields a page's name and the commands within its sentences and tables."""
     found = []
     for page in PAGES:
         outside = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.S | re.M)
@@ -46,11 +46,10 @@ def in_text():
 
 
 def commands(code):
-    """Words of each command of the service's programs."""
     for line in code.splitlines():
         try:
             words = shlex.split(line, comments=True)
-        except ValueError:  # a quote that goes on over lines
+        except ValueError:  # a quote over several lines
             continue
         if words[:1] in (["helm"], ["kubectl"]):  # names of charts and objects
             continue
@@ -84,29 +83,29 @@ def test_programs_know_every_option(page, words):
 
 def test_the_page_has_every_command():
     table = (ROOT / "docs/cli.md").read_text().split("| command | what it does |\n")[1].split("\n\n")[0]
-    told = {name for row in table.splitlines()[1:] for name in re.findall(r"`([a-z-]+)[^`]*`", row.split("|")[1])}
+    named = {name for row in table.splitlines()[1:] for name in re.findall(r"`([a-z-]+)[^`]*`", row.split("|")[1])}
     listed = subprocess.run([find_program("hilbert-ring"), "--help"], capture_output=True, text=True, check=True,
                             timeout=60).stdout.split("Subcommands:\n")[1].split("\n\n")[0]
-    assert told == set(re.findall(r"^  ([a-z-]+) ", listed, re.M))
+    assert named == set(re.findall(r"^  ([a-z-]+) ", listed, re.M))
 
 
 def dev_help():
-    """What ./dev help says of each command, its usage included."""
-    said = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, timeout=60, check=True).stdout
-    entries = re.split(r"\n  (?=[a-z])", said)
-    told = {}
+    """Returns the text of ./dev help about each command, with its usage."""
+    text = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    entries = re.split(r"\n  (?=[a-z])", text)
+    found = {}
     for entry in entries[1:]:
-        told.setdefault(entry.split()[0], []).append(entry)
-    return {command: "\n".join(parts) for command, parts in told.items()}
+        found.setdefault(entry.split()[0], []).append(entry)
+    return {command: "\n".join(parts) for command, parts in found.items()}
 
 
 def dev_errors(command, words):
-    """What ./dev does not know of a command and its words."""
-    told = dev_help().get(command)
-    if told is None:
+    """Returns the words of a command that ./dev help does not list."""
+    listed = dev_help().get(command)
+    if listed is None:
         return f"./dev {command}"
-    unknown = [word for word in words if word.startswith("--") and word.split("=")[0] not in told]
-    return f"./dev {command} {unknown}" if unknown and "ARGS" not in told else ""
+    unknown = [word for word in words if word.startswith("--") and word.split("=")[0] not in listed]
+    return f"./dev {command} {unknown}" if unknown and "ARGS" not in listed else ""
 
 
 def test_dev_knows_its_commands():

@@ -1,4 +1,4 @@
-"""The shells' commands of the pages, as they stand there; page_blocks.py says by which words a page marks them."""
+"""Runs the pages' shell commands. page_blocks.py lists the marks of blocks."""
 import json
 import os
 import re
@@ -35,13 +35,13 @@ def run(line, folder, server):
     return done.stdout
 
 
-# Of jobs, a quarter of the pages' tokens.
+# A quarter of the tokens of the pages' jobs.
 SMALLER = {"65536": "16384", "65_536": "16_384", "256,256": "128,128", "256, 256": "128, 128", "20536": "5384",
            "44000": "10000"}
 
 
 def run_block(block, folder, server):
-    """What it printed."""
+    """Runs a block and returns its output."""
     code = block.code
     for written, small in SMALLER.items() if block.page in (CLI, TUTORIAL) else ():
         code = code.replace(written, small)
@@ -51,7 +51,7 @@ def run_block(block, folder, server):
 
 
 def run_page(page, folder, server):
-    """What each block printed that is to be run as it stands."""
+    """Runs the unchanged blocks of a page and returns their outputs."""
     return [run_block(block, folder, server) for block in blocks(page)
             if block.language == "python" or (block.language, block.tag) == ("sh", "run")]
 
@@ -81,11 +81,11 @@ def test_what_is_to_be_run_is_run():
     assert {(block.page, block.tag) for block in all_blocks() if block.language == "sh" and not block.needs} == RAN
 
 
-def test_what_blocks_need_is_told():
+def test_the_page_lists_the_needs_of_blocks():
     page = (ROOT / "docs/testing.md").read_text().split("## Commands in these pages\n")[1].split("\n## ")[0]
-    told = re.findall(r"^\| `(\w+)` \|", page, re.M)
-    assert len(told) == len(set(told))
-    assert set(told) == {need for block in all_blocks() for need in block.needs}
+    named = re.findall(r"^\| `(\w+)` \|", page, re.M)
+    assert len(named) == len(set(named))
+    assert set(named) == {need for block in all_blocks() for need in block.needs}
 
 
 def test_the_cpp_page_shows_the_example():
@@ -126,7 +126,7 @@ def test_a_stream_and_many_small_jobs(tmp_path):
 
 
 def random_model(folder, embed_dim=32, heads=2):
-    """A small encoder, as converted; tiles and coordinates for it beside its folder."""
+    """Writes a small encoder in the form of convert, and tiles and coordinates beside its folder."""
     drawn = np.random.default_rng(1)
     config = {"architecture": "longnet_encoder", "input_dim": 16, "embed_dim": embed_dim, "heads": heads, "ffn_dim": 64,
               "layers": 2, "segments": [16, 64], "dilations": [1, 2], "layer_norm_eps": 1e-5, "norm_eps": 1e-6,
@@ -179,9 +179,9 @@ def free_ports(number):
 
 
 def run_elsewhere(block, folder, waits=True):
-    """Runs a block that begins with processes in the background, at ports and in folders of the test's own.
+    """Runs a block that starts processes in the background, with the test's own ports and folders.
 
-    The first command that is none of these comes when the service is ready, or at once, as on the page.
+    waits: the first foreground command waits until the service is ready.
     """
     ports = dict(zip(("8001", "8002", "8003", "8101", "8102"), free_ports(5)))
     code = block.code.replace("\\\n", " ").replace("COORDINATOR", "localhost").replace("ADDRESS", "127.0.0.1")
@@ -249,7 +249,7 @@ def test_a_checkpoint_is_converted(tmp_path):
 
 @pytest.fixture
 def certified(tmp_path):
-    """A folder with the certificates that the page makes."""
+    """A folder with the page's certificates."""
     (block,) = marked(SECURITY, "run")
     run_block(block, tmp_path, "")
     return tmp_path

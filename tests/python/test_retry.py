@@ -1,4 +1,4 @@
-"""When a job is tried again, and how long the client waits: no service, no clock but the test's."""
+"""Retries and waits of a job, without a service, by the test's own clock."""
 import math
 
 import pytest
@@ -25,7 +25,7 @@ class Clock:
 
 
 class Schedule:
-    """The decisions on one failure after another, all at one time."""
+    """The decisions on a series of failures, at the same moment."""
 
     def __init__(self, drawn):
         self.drawn, self.history = drawn, RetryHistory()

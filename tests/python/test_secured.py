@@ -1,4 +1,4 @@
-"""A real service with TLS and tokens."""
+"""A service with TLS and tokens."""
 import json
 import os
 import subprocess
@@ -44,7 +44,7 @@ def service(folder):
 
 @pytest.fixture
 def connected(service, folder):
-    """By the name of a token, or with arguments of hilbert_ring.connect."""
+    """Connects with the name of a token, or with arguments of hilbert_ring.connect."""
     clients = []
 
     def connect(name=None, **more):
@@ -59,7 +59,7 @@ def connected(service, folder):
 
 
 def mean_of_v(client, **more):
-    """Equal scores: each output is the mean of v."""
+    """Runs a job of equal scores, whose outputs are the mean of v."""
     q = np.zeros((TOKENS, HEADS, DIM), "f4")
     v = np.broadcast_to(np.arange(TOKENS, dtype="f4")[:, None, None], q.shape)
     result = client.attend(q, q, v, segments=[TOKENS], **more)

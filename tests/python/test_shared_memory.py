@@ -1,4 +1,4 @@
-"""Arrays in memory that are handed to a service on this host, in scratch files of its data root."""
+"""Arrays in memory that reach a service on this host through scratch files of its data root."""
 import asyncio
 import contextlib
 import os
@@ -22,7 +22,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 SHAPE = (300, 4, 16)
 PATTERN = {"segments": [128, 300], "dilations": [1, 4], "mixing": "lse", "progress": False}
 CASES = golden_cases.FOLDER.parent / "encoder_cases"
-UNTIL = 60  # seconds: what is waited for comes much sooner
+UNTIL = 60  # seconds, far above the expected wait
 
 pytestmark = pytest.mark.skipif(not _scratch.lies_in_memory("/dev/shm") or not os.access("/dev/shm", os.W_OK),
                                 reason="/dev/shm is no file system in memory that can be written to")
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not _scratch.lies_in_memory("/dev/shm") or not o
 
 @contextlib.contextmanager
 def started(**settings):
-    """A service whose workers see its data root."""
+    """Yields a service whose workers see its data root."""
     service = hilbert_ring.local(workers=2, job_workers=2, **settings)
     with service as client:
         end = time.monotonic() + UNTIL
@@ -49,7 +49,7 @@ def local():
 
 @pytest.fixture
 def client(local, monkeypatch):
-    """Small jobs are handed over, too."""
+    """A client that also shares the memory of small jobs."""
     monkeypatch.setattr(_by_reference, "SHARED_BYTES", 1)
     return local._client
 
@@ -64,7 +64,7 @@ def root_of(service):
 
 
 def left(service):
-    """All that is in the root but the service's mark."""
+    """Returns the names in the root except the service's mark."""
     return [path for path in root_of(service).rglob("*") if not path.name.endswith(".root")]
 
 
@@ -141,7 +141,7 @@ def test_outputs_of_the_callers_own(local, client, tmp_path):
     result = client.attend(*values, out=out, lse=lse, **PATTERN)
     assert result.out is out and result.lse is lse and result.report.by_reference
     same(result, sent)
-    for folder in (tmp_path, root_of(local)):  # the second is written by the workers
+    for folder in (tmp_path, root_of(local)):  # the workers write the second
         written = client.attend(*values, out=folder / "out.npy", **PATTERN)
         assert written.report.by_reference and written.lse is None
         np.testing.assert_array_equal(np.load(folder / "out.npy"), sent.out)
@@ -164,7 +164,7 @@ def test_files_of_the_root_are_named_and_others_are_sent(local, client, tmp_path
 
 
 def test_results_are_memory_of_their_own(client):
-    """Two jobs' outputs, written to, and handed over again."""
+    """Writes to the outputs of two jobs, and uses them as inputs."""
     values = tensors()
     first = client.attend(*values, **PATTERN)
     second = client.attend(*values, **PATTERN)
@@ -283,7 +283,7 @@ def test_scratch_is_for_its_user_alone(local, client):
     def look(progress):
         if progress.admitted and not modes:
             modes.extend((path.is_dir(), path.stat().st_mode & 0o777) for path in left(local)
-                         if path.is_dir() or path.name in "qkv")  # outputs are the service's
+                         if path.is_dir() or path.name in "qkv")  # the service makes the outputs
 
     client.attend(*tensors(), **{**PATTERN, "progress": look})
     assert sorted(set(modes)) == [(False, 0o600), (True, 0o700)]
@@ -293,7 +293,7 @@ def test_a_folder_of_another_user_or_a_link_is_not_used(local, client, tmp_path)
     values = tensors()
     trap = root_of(local) / f"hilbert-ring-scratch-{os.geteuid()}"
     trap.symlink_to(tmp_path)
-    with pytest.warns(RuntimeWarning, match="not handed over"):
+    with pytest.warns(RuntimeWarning, match="not shared in memory"):
         assert not client.attend(*values, **PATTERN).report.by_reference
     assert list(tmp_path.iterdir()) == []
     trap.unlink()
@@ -322,11 +322,11 @@ def test_a_full_disk_in_memory_falls_back_to_sending(local, client, monkeypatch,
             raise hilbert_ring.errors.error_class("RESOURCE_EXHAUSTED")("out: full", reason="FILE_NO_SPACE")
         run = client._run
         monkeypatch.setattr(client, "_run", lambda call, *rest: refuse() if call.named else run(call, *rest))
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         result = client.attend(*values, **PATTERN)
-    assert len(told) == 1 and "tensors are sent" in str(told[0].message)
-    assert "\n" not in str(told[0].message)
+    assert len(warned) == 1 and "tensors are sent" in str(warned[0].message)
+    assert "\n" not in str(warned[0].message)
     assert not result.report.by_reference and left(local) == []
     same(result, sent)
 

@@ -1,4 +1,4 @@
-"""Slides of pipelines: the tiles and coordinates that each layout gives, what is refused, and what is warned of."""
+"""Slides of pipelines: tiles and coordinates of each layout, refusals and warnings."""
 import json
 import os
 import subprocess
@@ -17,7 +17,7 @@ from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
 
 CELLS = np.array([[1, 2], [2, 2], [4, 2], [2, 3], [7, 9], [21, 13]])
-TILES = np.random.default_rng(2).integers(-512, 512, (6, 4)).astype("f4") / 64  # float16 holds them
+TILES = np.random.default_rng(2).integers(-512, 512, (6, 4)).astype("f4") / 64  # exact in float16
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def _reader_of_hdf5(monkeypatch):
 
 
 def changed(tiles=TILES, coords=CELLS * 512, attributes=TRIDENT, features="features", **more):
-    """A writer of a file that is TRIDENT's but for that."""
+    """Returns a writer of TRIDENT's file with these changes."""
     def file(folder):
         return hdf5(folder / "slide.h5", {features: tiles, "coords": coords, **more}, own=attributes)
     return file
@@ -40,8 +40,8 @@ def without(*names):
 @pytest.mark.parametrize("tile_size", [256, 224])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout(tmp_path, name, tile_size):
-    path, told = write(name, tmp_path, TILES, CELLS, tile_size)
-    tiles, coords = hilbert_ring.read_slide(path, tile_size=tile_size, **told)
+    path, options = write(name, tmp_path, TILES, CELLS, tile_size)
+    tiles, coords = hilbert_ring.read_slide(path, tile_size=tile_size, **options)
     assert tiles.dtype == np.float32 and tiles.dtype.isnative and (tiles == TILES).all()
     own = coords - (100 / 512 * tile_size if name == "atlaspatch" else 0)
     assert coords.dtype == np.float64 and (own == CELLS * tile_size).all()
@@ -49,26 +49,26 @@ def test_a_layout(tmp_path, name, tile_size):
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_that_is_named(tmp_path, name):
-    path, told = write(name, tmp_path, TILES, CELLS, 256)
+    path, options = write(name, tmp_path, TILES, CELLS, 256)
     layout = {"trident_npz": "trident", "columns_and_rows": "raw2features", "big_endian": "trident"}.get(name)
     layout = layout or next(known for known in ("trident", "clam", "stamp", "atlaspatch", "raw2features", "slide2vec")
                             if name.startswith(known))
-    _, coords = hilbert_ring.read_slide(path, **{**told, "layout": layout})
+    _, coords = hilbert_ring.read_slide(path, **{**options, "layout": layout})
     assert (np.floor(coords / 256) == CELLS).all()
 
 
-# What is written, what it is read with, and what the model's tiles of 256 have.
-@pytest.mark.parametrize("file, told, expected", [
-    # A column of TRIDENT lies a tile behind the first, every other one a tile less the overlap.
+# Writer, options of read_slide, and coordinates for the model's tiles of 256.
+@pytest.mark.parametrize("file, options, expected", [
+    # TRIDENT's second column is a whole tile behind the first; later steps are a tile less the overlap.
     (changed(coords=np.array([[0, 0], [512, 896], [896, 1280], [1280, 512], [2048, 896], [2432, 0]]),
              attributes={**TRIDENT, "overlap": 64}),
      {}, [[0, 0], [256, 448], [448, 640], [640, 256], [1024, 448], [1216, 0]]),
-    # Micrometres of STAMP, with tiles that were cut as 1,013 pixels of 0.2527.
+    # STAMP's unit is micrometres; these tiles were cut with 1,013 pixels of 0.2527.
     (changed(coords=CELLS * 1013 * 0.2527, attributes={"unit": "um", "tile_size_um": 256.0}), {},
      CELLS * 1013 * 0.2527),
     # Coordinates are not rounded to pixels.
     (changed(coords=CELLS * 300 + 1, attributes={"patch_size_level0": 300}), {}, (CELLS * 300 + 1) / 300 * 256),
-    # Contours of CLAM begin grids of their own; the downsample of a level is rounded in some slides.
+    # Each contour of CLAM begins its own grid; some slides round the downsample of a level.
     (changed(coords=CELLS * 1024 + [[0, 7]], attributes={**CLAM, "downsample": [4.0002, 4.0]}), {},
      CELLS * 256 + [[0, 1.75]]),
     (changed(attributes={}), {"coord_scale": 0.5}, CELLS * 256),
@@ -79,8 +79,8 @@ def test_a_layout_that_is_named(tmp_path, name):
     (changed(coords=np.pad(CELLS * 256, ((0, 0), (0, 3))), attributes={}),
      {"layout": "atlaspatch", "coords_are": "pixels"}, CELLS * 256),
 ])
-def test_coordinates_become_the_models_own(tmp_path, file, told, expected):
-    coords = hilbert_ring.read_slide(file(tmp_path), **told)[1]
+def test_coordinates_become_the_models_own(tmp_path, file, options, expected):
+    coords = hilbert_ring.read_slide(file(tmp_path), **options)[1]
     np.testing.assert_allclose(coords, expected, rtol=1e-12)
 
 
@@ -94,7 +94,7 @@ def test_features_of_a_type(tmp_path, given):
     assert (tiles == TILES.astype("i2") if given.dtype.kind == "i" else np.abs(tiles - TILES) <= 0.04).all()
 
 
-@pytest.mark.parametrize("file, told, field, message", [
+@pytest.mark.parametrize("file, options, field, message", [
     (changed(coords=(CELLS * 512).astype("f2")), {}, "coords", "is float16, must be integers, float32 or float64"),
     (changed(coords=CELLS[:5] * 512), {}, "coords", r"has shape \(5, 2\), must be \(6, 2\)"),
     (changed(coords=CELLS * np.array([512, np.nan])), {}, "coords", r"\[0\] is \[512.0, nan\], must be finite"),
@@ -103,7 +103,7 @@ def test_features_of_a_type(tmp_path, given):
     (changed(features="x"), {}, "features", "has no data set 'features' or 'feats'; it has .*'x'"),
     (changed(), {"features": "y"}, "features", "has no data set 'y'"),
     (changed(), {"coords": "y"}, "coords", "has no data set 'y'"),
-    # Steps that the attributes do not give.
+    # Steps that contradict the attributes.
     (changed(coords=CELLS * 256), {}, "coords", "x steps by 256 to 512 in row 1, must be a multiple of 512"),
     (changed(attributes={**TRIDENT, "overlap": 64}), {}, "coords", "multiple of 384: .* tiles of 512 and .* of 128"),
     (changed(coords=CELLS * 224.0, attributes={}, features="feats"), {"layout": "stamp"}, "layout",
@@ -114,10 +114,9 @@ def test_features_of_a_type(tmp_path, given):
     *((changed(coords=CELLS * step), {}, "coords", "must be a multiple of 512") for step in (500, 530)),
     (changed(coords=CELLS / 21, attributes=CLAM), {}, "coords", "has 1 distinct places, must have at least 3"),
     (changed(coords=CELLS / 21), {"coords_are": "pixels"}, "coords", "has 1 distinct places"),
-    # No attribute says what they are.
     (changed(attributes={}), {}, "coords", "x is 512 to 10752, y is 1024 to 6656, the smallest step between "
      "neighbours is 512, which suggests tiles of 512, a coord_scale of 0.5 with the model's tiles of 256"),
-    (changed(attributes=without("patch_size_level0")), {}, "coords", "no attribute that says what they are"),
+    (changed(attributes=without("patch_size_level0")), {}, "coords", "no attribute that gives their unit"),
     (changed(attributes={**TRIDENT, "patch_size_level0": 0}), {}, "patch_size_level0", "is 0, must be a number above"),
     (changed(attributes={**TRIDENT, "patch_size_level0": "512"}), {}, "patch_size_level0", "must be a number"),
     (changed(attributes={**TRIDENT, "overlap": 256}), {}, "overlap", "is 256, must be below patch_size, 256"),
@@ -128,23 +127,23 @@ def test_features_of_a_type(tmp_path, given):
     (changed(), {"tile_size": 0}, "tile_size", "is 0, must be 1 to"),
     (lambda _: 5, {}, "path", "is of type int, must be a path"),
 ])
-def test_what_is_wrong_is_named(tmp_path, file, told, field, message):
+def test_what_is_wrong_is_named(tmp_path, file, options, field, message):
     with pytest.raises(hilbert_ring.InvalidArgumentError, match=message) as raised:
-        hilbert_ring.read_slide(file(tmp_path), **told)
+        hilbert_ring.read_slide(file(tmp_path), **options)
     assert raised.value.field == field
 
 
 def test_files_that_do_not_belong_together(tmp_path):
-    path, told = write("clam", tmp_path, TILES, CELLS, 256)
+    path, options = write("clam", tmp_path, TILES, CELLS, 256)
     hdf5(tmp_path / "patches/slide.h5", {"coords": CELLS[::-1] * 512}, own=CLAM)
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="others than those of .*patches/slide.h5"):
-        hilbert_ring.read_slide(path, **told)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="differ from those of .*patches/slide.h5"):
+        hilbert_ring.read_slide(path, **options)
     (tmp_path / "patches/slide.h5").unlink()
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="no attribute that says .* patches"):
-        hilbert_ring.read_slide(path, **told)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="no attribute that gives .* patches"):
+        hilbert_ring.read_slide(path, **options)
     hdf5(path, {"features": TILES})
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"has no coordinates.*\(--patches\) must name"):
-        hilbert_ring.read_slide(path, **told)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"has no coordinates.*\(--patches\) must be"):
+        hilbert_ring.read_slide(path, **options)
 
 
 def test_one_of_several_encoders(tmp_path):
@@ -156,7 +155,7 @@ def test_one_of_several_encoders(tmp_path):
 
 
 def changed_byte(_, path):
-    """Of the first member's numbers."""
+    """Changes a byte of the first member's numbers."""
     data = bytearray(path.read_bytes())
     data[data.index(TILES.tobytes())] ^= 1
     path.write_bytes(data)
@@ -213,7 +212,7 @@ def test_what_is_warned_of(tmp_path):
 
 
 class small_service:
-    """A client of the stand-in, whose model has tiles of 10 pixels."""
+    """Gives a client of the stand-in, whose model has tiles of 10 pixels."""
 
     def __init__(self, **changes):
         self.service = Encoder(small(**changes))
@@ -230,14 +229,14 @@ class small_service:
 
 
 def test_a_slide_is_encoded(tmp_path):
-    path, told = write("clam_elsewhere", tmp_path, TILES, CELLS % 20, 10)
+    path, options = write("clam_elsewhere", tmp_path, TILES, CELLS % 20, 10)
     with small_service() as client:
-        client.encode(slide=hilbert_ring.SlideFile(path, **told), model="small", progress=False)
+        client.encode(slide=hilbert_ring.SlideFile(path, **options), model="small", progress=False)
         assert (client.service.sent(pb.TENSOR_TILES, "<f4") == TILES).all()
         assert (client.service.sent(pb.TENSOR_TILE_COORDS, "<f8") == CELLS % 20 * 10).all()
         for arguments, field in (({"slide": path}, "coords"), ({"slide": 3}, "slide"), ({}, "tiles"),
                                  ({"slide": path, "tiles": TILES}, "slide"),
-                                 ({"slide": hilbert_ring.SlideFile(path, **told), "out": path}, "out")):
+                                 ({"slide": hilbert_ring.SlideFile(path, **options), "out": path}, "out")):
             with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
                 client.encode(model="small", progress=False, **arguments)
             assert raised.value.field == field
@@ -261,8 +260,8 @@ def test_a_slide_as_npy(tmp_path, capsys):
         assert main([*command, "--model=small", f"--server={client.server}"]) == 0
         assert (np.load(written["coords"]) == CELLS % 20 * 10).all()
     assert main([*command, "--tile-size=64", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["scale"] == [0.125, 0.125] and told["layout"] == "trident" and told["high"] == [448, 832]
+    options = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert options["scale"] == [0.125, 0.125] and options["layout"] == "trident" and options["high"] == [448, 832]
     assert main([*command[:3], "--json"]) == 0  # of a model without positions
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     for more, said in ((["--features=x"], "has no data set 'x'"), (["--coordinates=x"], "has no data set 'x'"),

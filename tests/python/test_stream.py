@@ -1,4 +1,4 @@
-"""Streams without end: from Python, blocking and for asyncio, and by the command line."""
+"""Streams without end: blocking, by asyncio, and by the command line."""
 import asyncio
 import itertools
 import os
@@ -21,12 +21,12 @@ TOKENS, HEADS, DIM = 3000, 2, 16
 SPEC = {"segments": [64, 128], "dilations": [1, 2]}
 FLAGS = ["--heads", str(HEADS), "--head-dim", str(DIM), "--segments", "64,128", "--dilations", "1,2",
          "--epoch", "256"]
-UNTIL = 60  # seconds: what is waited for comes much sooner
+UNTIL = 60  # seconds, far above the expected wait
 
 
 @pytest.fixture(scope="module")
 def client():
-    """Of one worker: no segment lies on two."""
+    """A client of one worker, so that no segment lies on two."""
     with hilbert_ring.local(workers=1) as connected:
         yield connected
 
@@ -39,7 +39,6 @@ def rows():
 
 @pytest.fixture(scope="module")
 def whole(client, rows):
-    """The same rows as one job."""
     return client.attend(*rows, progress=False, **SPEC)
 
 
@@ -69,7 +68,7 @@ def test_blocks_are_those_of_one_job(client, rows, whole, size):
 
 
 def test_results_come_while_blocks_do(client, rows):
-    """The second epoch's rows are not made before the first one's results are there."""
+    """The iterator makes the second epoch's rows only after the first epoch's results."""
     come = threading.Event()
 
     def blocks():
@@ -132,7 +131,7 @@ def test_blocks_of_another_shape_are_refused(client, rows):
         yield tuple(tensor[:10] for tensor in rows)
         yield tuple(tensor[:10, :1] for tensor in rows)
 
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="that of the first was") as raised:
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="must be like the first block's") as raised:
         list(client.attend_stream(blocks(), **SPEC))
     assert raised.value.field == "q"
     with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"\(q, k, v\)"):
@@ -164,10 +163,10 @@ def gone(client):
 
 
 def test_what_is_not_read_takes_a_fixed_memory():
-    """However fast results came before: what the service has sent and nobody has read."""
+    """Unread results take a bounded memory, even after fast reading."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    kernel = 16 << 20  # what its sockets may hold, and a block that is being put together
+    kernel = 16 << 20  # bytes in its sockets, and of a block that is being assembled
     block = tuple(np.zeros((16_384, HEADS, DIM), "f4") for _ in "qkv")
     with hilbert_ring.local(workers=1, http_port=port) as client:
         def sent():
@@ -231,7 +230,7 @@ def command(client, *flags):
 
 
 def packed(rows):
-    """Of each token its rows of q, k and v."""
+    """Interleaves the rows of q, k and v by token."""
     return np.concatenate([tensor.reshape(len(tensor), HEADS * DIM) for tensor in rows], axis=1)
 
 
@@ -251,7 +250,7 @@ def test_from_stdin_to_stdout(client, rows, whole, tmp_path):
 
 
 def test_from_pipes_that_are_written_in_turn(client, tmp_path):
-    """Blocks of more than pipes hold, each of them whole before the next tensor's."""
+    """Writes a whole block of one tensor before the next. A block is larger than a pipe's buffer."""
     wide = np.random.default_rng(6).standard_normal((3, 3, 400, 8, 64), dtype="f4")  # 800 KiB a block
     paths = [tmp_path / f"{name}.pipe" for name in "qkv"]
     for path in paths:
@@ -353,7 +352,7 @@ def test_an_output_is_replaced_by_a_stream_that_the_service_takes(client, rows, 
     def run(rows, epoch="256"):
         words = [epoch if word == "256" else word for word in command(client, "--qkv", "-", "--out", out)]
         return subprocess.run(words, input=packed(rows).tobytes(), capture_output=True, timeout=UNTIL).returncode
-    assert run(rows, epoch="5") == 1    # no multiple of a segment, says the service
+    assert run(rows, epoch="5") == 1    # the service requires a multiple of the segment
     assert out.read_bytes() == old
     assert run(rows) == 0
     np.testing.assert_array_equal(as_rows(out), whole.out)

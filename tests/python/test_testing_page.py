@@ -1,5 +1,4 @@
-"""docs/testing.md names tests that are there: files by their path, or by a name that no other file has. Links of all
-pages lead somewhere."""
+"""The tests in docs/testing.md exist, with a path or a unique name. Links of all pages lead to a page and heading."""
 import re
 from pathlib import Path
 
@@ -18,7 +17,7 @@ def test_files():
 
 
 def anchors(page):
-    """Of a page's headings, as GitHub makes them."""
+    """Returns GitHub's anchors of a page's headings."""
     titles = re.findall(r"^#+ (.*)$", re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.S | re.M), re.M)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 

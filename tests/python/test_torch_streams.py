@@ -1,5 +1,7 @@
-"""Tensors on a GPU are read after what the caller's streams have queued, and results lie there for these: with a
-stand-in of PyTorch, whose kernels run as late as they may."""
+"""Tensors on a GPU are read after the work of the caller's streams, and later work of these sees the results.
+
+The stand-in of PyTorch runs kernels as late as possible.
+"""
 import asyncio
 import sys
 
@@ -12,7 +14,7 @@ from test_encode import Encoder, small
 
 SHAPE = (96, 2, 8)
 PATTERN = {"segments": [32, 96], "dilations": [1, 2], "mixing": "lse"}
-GPU = 1  # not the one that is current in a new thread
+GPU = 1  # a new thread's current device is 0
 
 
 def tensors():
@@ -33,7 +35,7 @@ def torch(monkeypatch):
 
 
 class Exported:
-    """A tensor of another library, which has streams of its own."""
+    """A tensor of another library with its own streams."""
 
     def __init__(self, tensor, stream):
         self.tensor, self.stream = tensor, stream
@@ -48,7 +50,7 @@ class Exported:
 
 
 async def awaited(client, torch, stream, begin):
-    """The result of a task that begins once the caller has another stream."""
+    """Returns the result of a task that begins after the caller's stream has changed."""
     async with hilbert_ring.aio.connect(client.server) as connected:
         with torch.cuda.stream(stream):
             task = asyncio.ensure_future(begin(connected))
@@ -80,7 +82,7 @@ def attend_stream(client, torch, stream):
 
 
 def attend_stream_of_a_generator(client, torch, stream):
-    """Blocks that are made as they are asked for, in another thread, are written on the caller's stream too."""
+    """Another thread runs the generator, whose kernels must run on the caller's stream."""
     def blocks():
         yield [torch.on_gpu(x[:0], GPU) for x in tensors()]
         assert torch.cuda.current_stream(GPU) is stream and torch.cuda.current_device() == GPU
@@ -96,7 +98,7 @@ def attend_by_asyncio(client, torch, stream):
 
 
 def attend_async_blocks(client, torch, stream):
-    async def blocks():  # written on a stream of their own
+    async def blocks():  # written on another stream
         with torch.cuda.stream(torch.cuda.Stream(GPU)):
             yield [torch.on_gpu(x, GPU) for x in tensors()]
 

@@ -1,4 +1,4 @@
-"""Small models with random weights: the service's logits against those of sdpa."""
+"""The logits of small random models by the service and by sdpa."""
 import pytest
 
 import hilbert_ring
@@ -73,7 +73,7 @@ def test_padding(side):
     mask = padding(side)
     ours = compare(llama(), mask.bool(), "logits", tokens(), attention_mask=mask)
     assert torch.isfinite(ours).all()
-    # Every token asks for what it sees, padding too: a decoder's do.
+    # Every token has a query here, also padding, like a decoder's tokens.
     compare(bert(), EVERYWHERE, "last_hidden_state", tokens(), attention_mask=mask)
 
 
@@ -172,7 +172,7 @@ PADDED = torch.tensor([[1] * 5 + [0] * 3, [1] * 8, [1] * 2 + [0] * 6])  # tokens
 
 
 def of_family(name):
-    """A model, what its encoder reads or gave, and the name of its decoder's tokens."""
+    """Returns a model, its encoder's input or output, and the name of its decoder's tokens."""
     config, values = FAMILIES[name]
     torch.manual_seed(1)
     model = getattr(transformers, name)(getattr(transformers, config)(**values)).eval()
@@ -188,7 +188,7 @@ def of_family(name):
 
 
 def alike(model, function):
-    """By the service as by transformers' own code."""
+    """Compares a function by the service with transformers' own code."""
     results = []
     for name in ("hilbert_ring", "eager"):
         model.set_attn_implementation(name)

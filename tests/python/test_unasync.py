@@ -1,4 +1,4 @@
-"""The blocking client is what tools/unasync.py makes of that for asyncio."""
+"""tools/unasync.py makes the blocking client from the asyncio client."""
 import runpy
 
 from page_blocks import ROOT

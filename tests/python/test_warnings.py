@@ -1,4 +1,4 @@
-"""What is said of a job that is done and may not be what was meant, once, at the caller's line."""
+"""Warnings about jobs: once for each job, at the caller's line."""
 import asyncio
 import warnings
 
@@ -17,8 +17,8 @@ def tensors():
     return [random.standard_normal(SHAPE).astype("f4") for _ in "qkv"]
 
 
-def told(call):
-    """Warnings of a call, each as its class and text."""
+def warnings_of(call):
+    """Returns the warnings of a call, each as its class and text."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
@@ -54,7 +54,7 @@ def test_what_a_spec_says_and_its_writer_seldom_means(client, by_asyncio):
         async with hilbert_ring.aio.connect(client.server) as aio_client:
             await aio_client.attend(*tensors(), **pattern, progress=False)
 
-    found = told(lambda: asyncio.run(attend_by_asyncio()) if by_asyncio else
+    found = warnings_of(lambda: asyncio.run(attend_by_asyncio()) if by_asyncio else
                  client.attend(*tensors(), **pattern, progress=False))
     assert len(found) == len(expected)
     for (category, text), start in zip(found, expected):
@@ -78,7 +78,7 @@ def test_a_spec_that_is_refused_is_an_error_and_no_note(client):
         def attend():
             with pytest.raises(hilbert_ring.InvalidArgumentError):
                 client.attend(*tensors(), segments=segments, progress=False)
-        assert told(attend) == []
+        assert warnings_of(attend) == []
 
 
 def test_rows_that_are_not_finite(client, tmp_path):
@@ -90,7 +90,7 @@ def test_rows_that_are_not_finite(client, tmp_path):
         result = client.attend(q, k, v, segments=[64], out=tmp_path / "out.npy", progress=False)
         assert np.isnan(result.out[5]).any() and result.report.rows_not_finite == 2
 
-    assert told(attend) == [(RuntimeWarning, "2 of 64 rows of the output are not finite, the first for token 5")]
+    assert warnings_of(attend) == [(RuntimeWarning, "2 of 64 rows of the output are not finite, the first for token 5")]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning):
@@ -102,5 +102,5 @@ def test_what_replaces_another_library_warns_at_the_line_that_calls_it(client):
     torch = pytest.importorskip("torch")
     q, k, v = (torch.from_numpy(x)[None] for x in tensors())
     q[0, 5] = float("nan")
-    assert [category for category, _ in told(
+    assert [category for category, _ in warnings_of(
         lambda: hilbert_ring.flash_attn_func(q, k, v, client=client))] == [RuntimeWarning]

@@ -1,4 +1,4 @@
-"""What a wheel with programs is for: a service and a job, and nothing else installed."""
+"""Runs a service and a job from an installed wheel with programs alone."""
 import numpy as np
 
 import hilbert_ring

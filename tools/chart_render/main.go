@@ -1,9 +1,9 @@
-// Renders a Helm chart as `helm template` does, where helm itself cannot be had: Go's templates, the
-// sprig functions, and of Helm's own those that charts use most. Values are numbers as Helm has them.
+// Renders a Helm chart like `helm template`, with Go's templates, the sprig functions and Helm's most used functions.
+// Numbers are float64, like in Helm.
 //
 //	chart_render [-name RELEASE] [-namespace NAMESPACE] [-values FILE]... CHART
 //
-// Documents go to standard output in the order of their files; NOTES.txt is rendered, and dropped.
+// Documents go to standard output in the order of their files. NOTES.txt is rendered and dropped.
 package main
 
 import (
@@ -22,14 +22,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Names that Helm takes for a release.
 var releaseName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 const longestReleaseName = 53
 
 type object = map[string]interface{}
 
-// Numbers become float64, as they are in Helm.
 func readYAML(text []byte, into *object) error {
 	var parsed interface{}
 	if err := yaml.Unmarshal(text, &parsed); err != nil {
@@ -57,7 +55,7 @@ func readFile(path string) (object, error) {
 	return values, nil
 }
 
-// Maps are merged, everything else is replaced; null takes a key away.
+// Merges maps and replaces all other values. A null removes a key.
 func merge(base, over object) object {
 	for key, value := range over {
 		inner, isMap := value.(object)
@@ -82,7 +80,7 @@ func toYAML(value interface{}) string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// A number without a fraction is written without one.
+// Converts whole float64 numbers to int64, so that YAML shows no fraction.
 func wholeNumbers(value interface{}) interface{} {
 	switch typed := value.(type) {
 	case float64:
@@ -133,10 +131,10 @@ func functions(root *template.Template) template.FuncMap {
 	return all
 }
 
-// Files of the chart that are no templates, as `.Files` has them.
+// The value of `.Files`: the chart's files except templates.
 type chartFiles struct{ folder string }
 
-// Empty where there is none, as Helm does it.
+// Returns "" if there is no such file, like Helm.
 func (files chartFiles) Get(path string) string {
 	text, err := os.ReadFile(filepath.Join(files.folder, path))
 	if err != nil {
@@ -206,7 +204,7 @@ func render(folder, name, namespace string, files []string) error {
 		if err := root.ExecuteTemplate(&out, base, data); err != nil {
 			return err
 		}
-		// As Helm does it: an absent value is nothing, and not "<no value>".
+		// An absent value is empty, like in Helm.
 		text := strings.TrimSpace(strings.ReplaceAll(out.String(), "<no value>", ""))
 		if base == "NOTES.txt" || text == "" {
 			continue
@@ -218,10 +216,10 @@ func render(folder, name, namespace string, files []string) error {
 }
 
 func main() {
-	name := flag.String("name", "hilbert-ring", "of the release")
-	namespace := flag.String("namespace", "default", "of the release")
+	name := flag.String("name", "hilbert-ring", "name of the release")
+	namespace := flag.String("namespace", "default", "namespace of the release")
 	var files valuesFiles
-	flag.Var(&files, "values", "a file of values that replace the chart's; may be given again")
+	flag.Var(&files, "values", "file of values that replace the chart's; may be repeated")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "chart_render [-name NAME] [-namespace NAME] [-values FILE]... CHART")

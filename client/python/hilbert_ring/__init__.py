@@ -1,15 +1,15 @@
-"""Attention over sequences that are too long for one device, by a Hilbert Ring service.
+"""Client of a Hilbert Ring service, which computes attention over sequences that are too long for one device.
 
     import hilbert_ring
 
     client = hilbert_ring.connect("localhost:8001")
     result = client.attend(q, k, v, segments=[2048, 16384], dilations=[1, 8], mixing="lse",
                            ordering=hilbert_ring.Hilbert(grid=(256, 256)))
-    result.out      # [tokens, heads, value_dim], of the kind that q is
+    result.out      # [tokens, heads, value_dim], of q's kind
     result.lse      # float32 [tokens, heads], natural logarithm
     result.report   # seconds, bytes and memory, measured and planned
 
-docs/python.md of the repository is the manual.
+The manual is docs/python.md of the repository.
 """
 try:
     import grpc as _grpc  # pylint: disable=unused-import

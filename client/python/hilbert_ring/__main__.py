@@ -1,6 +1,6 @@
 """hilbert-ring draw|bench|slide: pictures of jobs, benchmarks of a service, and slides of pipelines.
 
-`hilbert-ring` hands these over to `python3 -m hilbert_ring`.
+The program `hilbert-ring` starts `python3 -m hilbert_ring` for these commands.
 """
 import argparse
 import errno
@@ -19,7 +19,7 @@ _CODES = {errno.ENOENT: "NOT_FOUND", errno.EACCES: "PERMISSION_DENIED", errno.EP
 
 
 def main(line: Optional[List[str]] = None) -> int:
-    """Runs a command line; returns the exit code, as of `hilbert-ring`."""
+    """Runs a command line and returns the exit code of `hilbert-ring`."""
     given = list(sys.argv[1:] if line is None else line)
     words = list(given)
     as_json = take_json(words)

@@ -1,4 +1,4 @@
-"""Where the rows of one output tensor are put as they arrive, in whatever order."""
+"""The rows of one output tensor, which may arrive in any order."""
 from typing import Any, Dict, Tuple
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hilbert_ring.errors import DataLossError
 from hilbert_ring.v1 import attention_pb2 as pb
 
-# The words of a number's type, and its exponent: all bits set, it is no finite number.
+# Each type's word, and the exponent bits in it. Inf and NaN have all of them.
 _EXPONENTS: Dict[Any, Tuple["np.dtype[Any]", int]] = {
     pb.DATA_TYPE_FLOAT32: (np.dtype("<u4"), 0x7f800000),
     pb.DATA_TYPE_FLOAT16: (np.dtype("<u2"), 0x7c00),
@@ -16,10 +16,10 @@ _EXPONENTS: Dict[Any, Tuple["np.dtype[Any]", int]] = {
 
 
 class AssembledRows:
-    """Places and checks the rows of OUT or LSE. Used by one thread."""
+    """Checks the rows of OUT or LSE and puts them in their places. Not thread-safe."""
 
     def __init__(self, name: str, data: "NDArray[np.uint8]", dtype: int) -> None:
-        """data: uint8 [tokens, bytes of a row], of numbers of `dtype`."""
+        """data: uint8 [tokens, bytes of a row], numbers of `dtype`, to be written."""
         self._name = name
         self._tokens, self._row_bytes = data.shape
         self._words, self._exponent = _EXPONENTS[dtype]
@@ -33,14 +33,14 @@ class AssembledRows:
         """Checks a chunk and copies its rows to their tokens.
 
         Raises:
-            DataLossError: the checksum does not match, or a row came twice.
+            DataLossError: the checksum differs, or a row came twice.
         """
         payload = chunk.payload
         count = chunk.rows
         crc = crc32c(payload)
         if crc != chunk.crc32c:
             raise DataLossError(f"{self._name} chunk from the service: CRC32C of the payload is "
-                                f"{crc:#010x}, the chunk says {chunk.crc32c:#010x}")
+                                f"{crc:#010x}, must be {chunk.crc32c:#010x}")
         at: Any = slice(chunk.first_token, chunk.first_token + count)
         if chunk.tokens:
             at = np.array(chunk.tokens, np.int64)
@@ -55,7 +55,7 @@ class AssembledRows:
         self.count_not_finite(payload, at)
 
     def count_not_finite(self, payload: Any, at: Any) -> None:
-        """Rows of these tokens, as bytes."""
+        """Counts the rows that hold Inf or NaN. payload: bytes of the rows; at: their tokens."""
         words = np.frombuffer(payload, self._words)
         full = (words & self._exponent) == self._exponent
         if not full.any():
@@ -68,9 +68,8 @@ class AssembledRows:
         self.rows_not_finite += len(found)
 
     def check_complete(self) -> None:
-        """Raises DataLossError when rows are missing."""
         if self.rows_placed < self._tokens:
             first = int(np.argmin(self._placed))
             raise DataLossError(
-                f"{self._name}: the service left out {self._tokens - self.rows_placed} of "
+                f"{self._name}: the service omitted {self._tokens - self.rows_placed} of "
                 f"{self._tokens} rows, the first for token {first}")

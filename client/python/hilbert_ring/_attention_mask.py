@@ -1,7 +1,4 @@
-"""What the mask of a model's attention says: a causal pattern or none, and the keys that are padding.
-
-Arrays of NumPy alone: PyTorch and transformers are not needed.
-"""
+"""Finds the pattern of a model's attention mask: causal or not, and the keys that are padding. Needs NumPy alone."""
 from dataclasses import dataclass
 from typing import Any, Tuple
 
@@ -10,19 +7,18 @@ from numpy.typing import NDArray
 
 from hilbert_ring.errors import InvalidArgumentError
 
-# An additive mask excludes a key by so low a number: exp of it is 0 beside any score.
+# An additive mask excludes a key by this or a lower number: its exp is 0 beside any score.
 _EXCLUDES = -1e4
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Which keys the queries of a batch see.
+    """The keys that the queries of a batch see.
 
     Attributes:
-        causal: True: the queries are the last of the keys' tokens, and each sees keys up to its
-            own. False: every query sees every key but the padding.
-        keys: bool [batch, keys], False where a key is padding. With a causal mask such a token asks
-            nothing either.
+        causal: True: the queries are the last of the keys' tokens, and each sees keys up to its own.
+            False: every query sees every key except padding.
+        keys: bool [batch, keys], False if a key is padding. With a causal mask such a token has no query either.
     """
 
     causal: bool
@@ -30,14 +26,15 @@ class Seen:
 
 
 def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> Seen:
-    """What a mask says to attention of shape [batch, heads, queries, keys].
+    """Returns which keys a mask lets queries see.
 
     Args:
-        mask: 4 axes, each as long as that of the shape or 1: bool, True where a query sees a key, or
-            numbers that are added to the scores, 0 or -10000 and below.
+        mask: 4 axes, each as long as that of the shape or 1: bool, True if a query sees a key, or
+            numbers that are added to the scores: 0, or -10000 and below.
+        shape: of attention: [batch, heads, queries, keys].
 
     Raises:
-        InvalidArgumentError: another shape or type, or a mask that is neither causal nor padding.
+        InvalidArgumentError: the mask has another shape or type, or is neither causal nor padding.
     """
     return _pattern(_by_row(mask, shape), shape[2])
 
@@ -45,8 +42,8 @@ def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> Seen:
 def check_seen(seen: Seen, shape: Tuple[int, int, int, int]) -> None:
     """
     Raises:
-        InvalidArgumentError: keys of another number, a causal mask for more queries than keys, or a
-            row of the batch without any key, whose queries ask without a causal mask.
+        InvalidArgumentError: the number of keys differs, a causal mask has more queries than keys, or a row of the
+            batch has no key though its mask is not causal.
     """
     batch, _, queries, keys = shape
     if seen.keys.shape != (batch, keys):
@@ -59,7 +56,7 @@ def check_seen(seen: Seen, shape: Tuple[int, int, int, int]) -> None:
 
 
 def _by_row(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> NDArray[np.bool_]:
-    """[batch, queries or 1, keys], True where a query sees a key."""
+    """Returns [batch, queries or 1, keys], True if a query sees a key."""
     fits = mask.ndim == 4 and mask.shape[3] == shape[3] and all(
         axis in (1, whole) for axis, whole in zip(mask.shape, shape))
     if not fits or mask.dtype.kind not in "bf":
@@ -77,11 +74,11 @@ def _pattern(sees: NDArray[np.bool_], queries: int) -> Seen:
     keys: NDArray[np.bool_] = np.array(sees[:, -1])
     if (sees == keys[:, None]).all():
         return Seen(False, keys)
-    before = sees.shape[2] - queries  # keys of tokens that ask nothing
+    before = sees.shape[2] - queries  # keys of tokens without a query
     if before >= 0:
         upto = np.tri(queries, sees.shape[2], before, dtype=np.bool_)
         causal = (sees == (upto & keys[:, None])).all(2)
-        # Padding asks nothing: its row is empty, or full, which models make of it.
+        # The row of padding means nothing; models make it empty or full.
         nothing = sees.all(2) | ~sees.any(2)
         if np.where(keys[:, before:], causal, nothing).all():
             return Seen(True, keys)

@@ -1,14 +1,15 @@
-"""Jobs whose tensors lie in files that client and service both see: they are named in place of being sent, and the
-service's workers read and write them. Arrays in memory are handed to a service on this host: they are written to
-scratch files of its data root, which lies in memory too, and the job names these. No row passes a socket.
+"""Jobs whose tensors lie in files that client and service both see.
 
-    naming = naming_of(call)           # None: its tensors are to be sent
-    named = naming.name(root, None)    # root: the service's GetDataRootResponse; None: they are to be sent
-    done = naming.take(named)          # once it is done: with its outputs
+The job passes the paths, and the service's workers read and write the files: no row passes a socket. Arrays in memory
+reach a service on this host in scratch files, if its data root lies in memory too.
+
+    naming = naming_of(call)           # None: the tensors must be sent
+    named = naming.name(root, None)    # root: the service's GetDataRootResponse; None: the tensors must be sent
+    done = naming.take(named)          # after the job: with its outputs
     naming.close()                     # in any case
 
-That both see the same folder is shown by a file of the service's in it, whose random word the
-service tells. As client/cpp/by_reference.cc and client/cpp/shared_memory_job.cc.
+The service puts a file with a random word in its folder and returns the word: a client that reads the same word sees
+the same folder. client/cpp/by_reference.cc and client/cpp/shared_memory_job.cc do the same.
 """
 import io
 import os
@@ -30,16 +31,16 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 CHOICES = ("auto", "always", "never")
 
-# Of a job's arrays, at least. Jobs of 2 MiB took from a quarter of to five times the time of sending,
-# of 8 MiB 0.70 to 0.96 of it, of 32 MiB 0.69 to 0.80, at a third to a half of the client's processor time
-# (Intel Xeon with AMX, 2 cores, load 17 to 20; bench/shared_arrays.py).
+# Smaller jobs are sent. Compared with sending, jobs of 2 MiB took 0.25 to 5 times the time, of 8 MiB 0.70 to 0.96,
+# of 32 MiB 0.69 to 0.80, at a third to a half of the client's processor time (Intel Xeon with AMX, 2 cores,
+# load 17 to 20; bench/shared_arrays.py).
 SHARED_BYTES = 8 << 20
 ASK_SECONDS = 5.0  # for the data root: a service that does not answer is not on this host
 
-# A job that failed so may well be done where its tensors are sent.
+# After a failure with one of these reasons the job may succeed if its tensors are sent.
 _MAY_SEND: FrozenSet[str] = frozenset({
     "NO_DATA_ROOT", "DATA_ROOT_GONE", "FILE_PATH", "FILE_NOT_FOUND", "FILE_NOT_PERMITTED", "FILE_MISSHAPEN"})
-# What a full disk in memory makes of a job may be no error where its tensors are sent.
+# Scratch files add the reasons of a full disk in memory, which sent tensors do not need.
 _MAY_SEND_SHARED: FrozenSet[str] = frozenset({"FILE_NO_SPACE", "FILE_IO"})
 _ARGUMENTS = {pb.TENSOR_COORDS: "ordering.coords", pb.TENSOR_TILE_COORDS: "coords",
               pb.TENSOR_STATES: "out", pb.TENSOR_ATTENTION_MAP: "attention_map_out"}
@@ -53,17 +54,17 @@ _Outputs = Dict[Any, Union[Output, FileOutput]]
 
 
 def warn_of_sending(error: HilbertRingError, reasons: FrozenSet[str]) -> None:
-    """Says that a job is done, and slower. An error of other reasons is raised."""
+    """Warns that a job's tensors are sent, which is slower. Raises an error that has other reasons."""
     if error.reason not in reasons:
         raise error
     warn(f"tensors are sent, since the service cannot use the files: {error}", RuntimeWarning)
 
 
 def naming_of(call: JobCall) -> Optional["Naming"]:
-    """Of a job whose tensors lie in files, or in memory; None: they are to be sent.
+    """Returns the naming of a job whose tensors lie in files or in memory; None: the tensors must be sent.
 
     Raises:
-        FailedPreconditionError: tensors are to be named, and one is in no file.
+        FailedPreconditionError: by_reference is "always", and a tensor lies in no file.
     """
     if call.by_reference == "never":
         return None
@@ -75,8 +76,8 @@ def naming_of(call: JobCall) -> Optional["Naming"]:
 
 
 def _parts(call: JobCall) -> Tuple[Parts, Optional[FailedPreconditionError]]:
-    """Where the inputs lie that are in files, and why not all tensors are."""
-    faults = [_not_named(tensor, "is an array, and by reference a path") for tensor, output in call.outputs.items()
+    """Returns the places of inputs that lie in files, and an error if some tensor does not."""
+    faults = [_not_named(tensor, "is an array, must be a path") for tensor, output in call.outputs.items()
               if tensor != pb.TENSOR_POOLED and not isinstance(output, FileOutput)]
     parts: Parts = {}
     for tensor in call.inputs.readers:
@@ -86,7 +87,7 @@ def _parts(call: JobCall) -> Tuple[Parts, Optional[FailedPreconditionError]]:
             if tensor == call.inputs.ahead and not part.whole:
                 raise NotInFile("is not the whole array of a .npy file")
             if tensor == pb.TENSOR_TILE_COORDS and array.dtype != "<f8":
-                raise NotInFile(f"is {array.dtype}, and by reference float64")
+                raise NotInFile(f"is {array.dtype}, must be float64")
             parts[tensor] = part
         except NotInFile as why:
             faults.append(_not_named(tensor, str(why)))
@@ -99,7 +100,7 @@ def _not_named(tensor: Any, why: str) -> FailedPreconditionError:
 
 
 def _in_memory(array: Any) -> bool:
-    """Not what is read from somewhere as it is sent."""
+    """Whether the array's rows lie in memory, and are not read from elsewhere as they are sent."""
     torch = torch_if_loaded()
     if torch is not None and isinstance(array, torch.Tensor):
         return bool(array.device.type == "cpu")
@@ -115,10 +116,10 @@ def _in_memory(array: Any) -> bool:
 
 
 class Naming:
-    """The files of a job, from `name` to `close`: for one thread at a time; `stop` is for any."""
+    """The files of a job, from `name` to `close`. Any thread may call `stop`; the rest is for one thread at a time."""
 
     def __init__(self, call: JobCall, parts: Parts, in_files: bool) -> None:
-        """parts: of inputs that lie in files; in_files: so do all tensors."""
+        """parts: places of the inputs that lie in files; in_files: all tensors lie in files."""
         self.in_files = in_files
         self._call = call
         self._parts = parts
@@ -128,13 +129,13 @@ class Naming:
 
     @property
     def may_send(self) -> FrozenSet[str]:
-        """The reasons of the named job's failure after which its tensors are sent."""
+        """The reasons of a failure of the named job after which its tensors are sent."""
         if self._call.by_reference != "auto":
             return frozenset()
         return _MAY_SEND if self._scratch is None else _MAY_SEND | _MAY_SEND_SHARED
 
     def may_share_memory(self) -> bool:
-        """Its other tensors lie in memory, and are worth a scratch file."""
+        """Whether the tensors outside of files lie in memory and are large enough for scratch files."""
         call = self._call
         size = call.inputs.total_bytes() + sum(
             output.nbytes for tensor, output in call.outputs.items() if tensor != pb.TENSOR_POOLED)
@@ -142,20 +143,20 @@ class Naming:
             tensor in self._parts or _in_memory(call.arrays[tensor]) for tensor in call.inputs.readers)
 
     def name(self, root: pb.GetDataRootResponse, seen: Optional[Path]) -> Optional[JobCall]:
-        """The job with its files named, which are written; None: its tensors are to be sent.
+        """Writes the scratch files and returns the job with all paths; None: its tensors must be sent.
 
         Args:
-            seen: where this machine has the service's data root; None: where the service has.
+            seen: the path of the service's data root on this machine; None: the service's own path.
 
         Raises:
-            FailedPreconditionError: tensors are to be named, and the service does not see them.
+            FailedPreconditionError: by_reference is "always", and the service does not see the files.
         """
         path = seen or Path(root.path)
         try:
             return self._named(_folder_of(root, path, self._call.by_reference), path / root.mark_file)
         except NoScratch as why:
-            if why.told and not self._stopped:
-                warn(f"tensors are sent, not handed over in memory: {why}", RuntimeWarning)
+            if why.warn and not self._stopped:
+                warn(f"tensors are sent, not shared in memory: {why}", RuntimeWarning)
         except (HilbertRingError, OSError):
             if self._call.by_reference == "always":
                 raise
@@ -185,12 +186,12 @@ class Naming:
         if written or scratched:
             if not self.may_share_memory() or not lies_in_memory(folder):
                 return None
-            self._hand_over(folder, os.stat(mark).st_uid, written, scratched, opening)
+            self._use_scratch(folder, os.stat(mark).st_uid, written, scratched, opening)
         return replace(call, open=opening, inputs=Inputs(call.inputs.rows, {}, {}), outputs=sent,
                        files={**files, **scratched})
 
-    def _hand_over(self, folder: str, service_user: int, written: List[Any], scratched: _Outputs,
-                   opening: pb.Open) -> None:
+    def _use_scratch(self, folder: str, service_user: int, written: List[Any], scratched: _Outputs,
+                     opening: pb.Open) -> None:
         inputs = self._call.inputs
         check_room(folder, sum(inputs.rows * inputs.row_bytes[tensor] for tensor in written)
                    + sum(output.nbytes for output in scratched.values()))
@@ -221,32 +222,32 @@ class Naming:
         file.raw.shape.extend(array.shape if hasattr(array, "shape") else memoryview(array).shape)
         file.raw.dtype = call.dtypes[tensor]
 
-    def take(self, handed: JobCall) -> JobCall:
-        """The job that is done, with outputs that need no scratch file any more.
+    def take(self, named: JobCall) -> JobCall:
+        """Returns the finished job with outputs that need no scratch file.
 
         Raises:
-            HilbertRingError: an output is not there.
+            HilbertRingError: an output is missing.
         """
         if self._scratch is None:
-            return handed
-        outputs = dict(handed.outputs)
-        files = dict(handed.files)
+            return named
+        outputs = dict(named.outputs)
+        files = dict(named.files)
         for tensor, name in self._outputs.items():
             output = files.pop(tensor)
             try:
                 data = self._scratch.take(name, output.nbytes)
             except NoScratch as why:
-                raise HilbertRingError(f"output handed over in memory: {why}") from None
+                raise HilbertRingError(f"output in shared memory: {why}") from None
             over = None if isinstance(output, FileOutput) else output.over
             if over is not None:
                 outputs[tensor] = over(data)
             else:
                 output.bytes.reshape(-1)[:] = data
                 outputs[tensor] = output
-        return replace(handed, outputs=outputs, files=files)
+        return replace(named, outputs=outputs, files=files)
 
     def stop(self) -> None:
-        """`name` ends soon, with None."""
+        """Lets `name` end soon and return None."""
         self._stopped = True
         if self._scratch is not None:
             self._scratch.stop()
@@ -258,10 +259,10 @@ class Naming:
 
 
 def _tensor_files(call: JobCall, parts: Parts, folder: str) -> List[pb.TensorFile]:
-    """Of inputs, as Open names them.
+    """Returns Open's entries of the inputs that lie in files.
 
     Raises:
-        FailedPreconditionError: one does not lie beneath the folder.
+        FailedPreconditionError: a file does not lie beneath the folder.
     """
     files = []
     for tensor, part in parts.items():
@@ -276,24 +277,25 @@ def _tensor_files(call: JobCall, parts: Parts, folder: str) -> List[pb.TensorFil
 
 
 def _folder_of(root: pb.GetDataRootResponse, seen: Path, by_reference: str) -> str:
-    """The caller's, as this machine sees it. "always": workers that see it may come yet, for whom
-    the job's call waits.
+    """Returns the caller's folder of the data root, as this machine sees it.
+
+    by_reference: "always" accepts a data root that no worker sees yet: the job's call waits for such workers.
 
     Raises:
-        FailedPreconditionError: this machine does not see it, or no worker does.
+        FailedPreconditionError: this machine does not see the data root, or no worker does.
     """
     line = _first_line(seen / root.mark_file)
     if not line or line.decode("ascii", "replace") != root.mark:
         raise FailedPreconditionError(
-            f"by_reference: {str(seen)}: is not the service's data root, for the mark "
-            f"{root.mark_file} is not there or is another")
+            f"by_reference: {str(seen)}: is not the service's data root: the mark "
+            f"{root.mark_file} is missing or differs")
     if root.workers == 0 and by_reference != "always":
         raise FailedPreconditionError("by_reference: no worker of the service sees its data root")
     return os.path.realpath(seen / root.folder)
 
 
 def _first_line(path: Path) -> bytes:
-    """Nothing where there is no file with one."""
+    """Returns b"" if there is no such file, or its first line has no end."""
     try:
         with path.open("rb") as file:
             line, end, _ = file.read(_MARK_BYTES).partition(b"\n")
@@ -304,12 +306,12 @@ def _first_line(path: Path) -> bytes:
 
 def _beneath(folder: str, tensor: Any, output: Union[Output, FileOutput]) -> str:
     if not isinstance(output, FileOutput):
-        raise _not_named(tensor, "is an array, and by reference a path")
+        raise _not_named(tensor, "is an array, must be a path")
     return _path_beneath(folder, tensor, output.path)
 
 
 def _path_beneath(folder: str, tensor: Any, path: Path) -> str:
-    """A tensor's file, as Open names it; raises FailedPreconditionError where it lies elsewhere."""
+    """Returns the path of a tensor's file for Open; raises FailedPreconditionError if it lies elsewhere."""
     try:
         found = path.relative_to(folder).as_posix()
         found.encode("utf-8")
@@ -329,7 +331,7 @@ def _blocks(inputs: Inputs, tensor: Any, header: bytes = b"") -> Iterator[memory
 
 
 def _header(dtype: "np.dtype[Any]", shape: Tuple[int, ...]) -> bytes:
-    """Of a .npy file."""
+    """Returns the header of a .npy file."""
     made = io.BytesIO()
     np.lib.format.write_array_header_1_0(made, {"descr": dtype.str, "fortran_order": False,
                                                 "shape": shape})

@@ -1,4 +1,4 @@
-"""Conversations over streams of gRPC, for the client for asyncio."""
+"""Carries conversations over streams of gRPC for the asyncio client."""
 import asyncio
 from contextlib import closing
 from typing import Any, AsyncIterator, Optional, Sequence, Union
@@ -15,27 +15,27 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 
 class AioCarrier:
-    """Carries the messages of a conversation: gRPC's task asks for what is sent, the caller's takes what comes.
+    """Carries the messages of a conversation: gRPC's task pulls requests, the caller's task takes responses.
 
     Attributes:
-        outcome: once the call is over: the report, or how it failed.
+        outcome: set when the call is over: the report, or the failure.
     """
 
     def __init__(self, connection: AioConnection, conversation: Union[JobConversation, StreamConversation],
                  seconds: Optional[float], blocks: Any = None) -> None:
-        """blocks: of a stream without end, an asynchronous iterator of the caller's."""
+        """blocks: the caller's asynchronous iterator, of a stream without end."""
         self._connection = connection
         self._conversation: Any = conversation
         self._blocks = blocks
         self._changed = asyncio.Event()  # there may be rows to send, or the call is over
         self._over = False
-        self._broken: Optional[Exception] = None  # the caller's own error, of reading its tensors say
+        self._broken: Optional[Exception] = None  # an error of the caller's code, as of reading its tensors
         self.outcome: Union[pb.Report, AttemptFailure]
         self._stream = connection.stream(conversation.method, self._requests(), seconds, blocks is not None)
         self._messages = self._stream.__aiter__()
 
     async def receive(self) -> Optional[Sequence[StreamedBlock]]:
-        """Takes a message: the results of a stream that it completes; None: the call is over."""
+        """Takes a message and returns the results of a stream that it completes; None: the call is over."""
         with self._connection.reading():
             try:
                 message = await self._next_message()
@@ -48,14 +48,13 @@ class AioCarrier:
             except asyncio.CancelledError:
                 if self._broken is None:
                     raise
-                raise self._broken from None  # for which gRPC cancelled the call, not the caller its task
+                raise self._broken from None  # gRPC cancelled the call after this error
             except (grpc.aio.AioRpcError, HilbertRingError) as ended:
                 self.outcome = failure_or_raise(ended, self._conversation.admitted, self._broken,
                                                 self._connection.closed)
         return None
 
     def close(self) -> None:
-        """Ends the call where it is."""
         self._over = True
         self._changed.set()
         self._stream.cancel()
@@ -74,7 +73,7 @@ class AioCarrier:
                 if conversation.wants_block:
                     await self._ask_block()
                 elif (rows := conversation.next_rows()) is not None:
-                    # In a thread, since rows of a mapped file are read from the disk.
+                    # In a thread, because rows of a mapped file are read from the disk.
                     yield await asyncio.to_thread(conversation.message, rows)
                     conversation.sent(rows)
                 else:
@@ -95,7 +94,6 @@ class AioCarrier:
 
 async def carry(connection: AioConnection, conversation: JobConversation,
                 seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
-    """The call of a job, to its end."""
     with closing(AioCarrier(connection, conversation, seconds)) as carrier:
         while await carrier.receive() is not None:
             pass

@@ -1,4 +1,4 @@
-"""Conversations over streams of gRPC, for the blocking client."""
+"""Carries conversations over streams of gRPC for the blocking client."""
 import threading
 from contextlib import closing
 from typing import Any, Iterator, Optional, Sequence, Union
@@ -18,7 +18,7 @@ _END: Any = object()
 
 
 class BlockingCarrier:
-    """As AioCarrier: rows leave in gRPC's thread, which asks for them, while the caller's takes what comes."""
+    """The blocking AioCarrier: a thread of gRPC pulls requests, the caller's thread takes responses."""
 
     def __init__(self, connection: Connection, conversation: Union[JobConversation, StreamConversation],
                  seconds: Optional[float], blocks: Any = None) -> None:
@@ -27,7 +27,7 @@ class BlockingCarrier:
         self._blocks = blocks
         self._changed = threading.Condition()  # guards next_rows and handle against each other
         self._over = False
-        self._broken: Optional[Exception] = None  # the caller's own error, of reading its tensors say
+        self._broken: Optional[Exception] = None  # an error of the caller's code, as of reading its tensors
         self.outcome: Union[pb.Report, AttemptFailure]
         self._stream = connection.stream(conversation.method, self._requests(), seconds, blocks is not None)
 
@@ -66,7 +66,7 @@ class BlockingCarrier:
             raise
 
     def _await_rows(self) -> Optional[Rows]:
-        """What is sent next; None: look again."""
+        """Returns the rows to send next; None: look again."""
         with self._changed:
             conversation = self._conversation
             if self._over or conversation.ended or conversation.wants_block:

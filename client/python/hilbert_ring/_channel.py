@@ -22,7 +22,7 @@ from hilbert_ring.errors import (CancelledError, DataLossError, HilbertRingError
 SERVICE = "/hilbert_ring.v1.AttentionService/"
 ENCODER_SERVICE = "/hilbert_ring.v1.EncoderService/"
 SHORT_CALL_SECONDS = 60.0
-# What grpc.aio says of a stream whose connection is lost before it begins, instead of its status
+# Details that grpc.aio gives a stream whose connection is lost before it begins, instead of UNAVAILABLE
 # (github.com/grpc/grpc/issues/36066).
 _NEVER_BEGAN = "Internal error from Core"
 
@@ -31,22 +31,22 @@ Pem = Union[PathLike, bytes]  # a path of a file, or its content
 
 _MAX_MESSAGE_BYTES = 4 << 20
 _MOST_NAME = 253  # characters of a host's name
-_LARGEST_KEPT = 31 << 20  # bytes; glibc's own limit of this is 32 MiB
+_LARGEST_KEPT = 31 << 20  # bytes; glibc keeps no block above 32 MiB
 OPTIONS: List[Tuple[str, int]] = [
-    # Chunks are 4 MiB at most; the plan of tens of thousands of workers is longer.
+    # Chunks have at most 4 MiB; a plan of tens of thousands of workers is longer.
     ("grpc.max_receive_message_length", 256 << 20),
-    # A chunk is one frame, not 64 of 16 KiB, and is read in few calls.
+    # A chunk is one frame instead of 64 of 16 KiB, and is read in few calls.
     ("grpc.http2.max_frame_size", _MAX_MESSAGE_BYTES),
     ("grpc.experimental.tcp_min_read_chunk_size", 64 << 10),
     ("grpc.experimental.tcp_max_read_chunk_size", _MAX_MESSAGE_BYTES),
-    # gRPC limits the length of a message after it has inflated it (wire/transport.h): no message may be compressed,
-    # and one that is marked as compressed in a call that did not say so stays as it is.
+    # gRPC checks the length of a message after inflating it (wire/transport.h). These options forbid compression, and
+    # leave a message as it is that is marked as compressed in a call without compression.
     ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.per_message_decompression", 0),
-    # A service of the same network: a proxy for the web is not the way to it.
+    # The service is in the same network, to which a web proxy does not lead.
     ("grpc.enable_http_proxy", 0),
-    # gRPC's own waiting must not keep a call from a service that is back. A connection that has no
-    # answer is begun anew after 5 s, a name looked up again after 1 s.
+    # gRPC's own backoff must not keep a call from a service that is back. gRPC tries an unanswered connection again
+    # after 5 s, and looks a name up again after 1 s.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.min_reconnect_backoff_ms", 5_000),
@@ -56,13 +56,13 @@ OPTIONS: List[Tuple[str, int]] = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
-# A call is pinged after so many seconds of silence. A stream may rest for long with nothing due: servers and proxies of
-# gRPC's defaults end the connection of a client that pings an idle call more often than every 5 minutes.
+# Seconds of silence until a call is pinged. A stream without end may be idle for long: servers and proxies with gRPC's
+# defaults end the connection of a client that pings an idle call more often than every 5 minutes.
 _KEEPALIVE_SECONDS = 10.0
 _IDLE_KEEPALIVE_SECONDS = 330.0
 _LEAST_KEEPALIVE, _MOST_KEEPALIVE = 10, 86_400
-# Of calls whose length has no bound: of what the service sends, so much lies here at most that was not asked for.
-# Other channels take more and more ahead from a service that sends fast.
+# Bytes that a stream without end reads ahead of its caller at most. Other channels read more and more ahead of the
+# caller if the service sends fast.
 STREAM_AHEAD_BYTES = 4 << 20
 STREAM_OPTIONS: List[Tuple[str, int]] = [
     ("grpc.http2.bdp_probe", 0),
@@ -71,30 +71,29 @@ STREAM_OPTIONS: List[Tuple[str, int]] = [
 
 
 def keep_buffers() -> None:
-    """Lets malloc keep the memory of chunks.
+    """Makes malloc keep the memory of chunks.
 
-    glibc takes blocks of a MiB from the system and gives them back, page by page, until a larger
-    block was freed once. A client took 0.8 instead of 1.0 seconds of processor for a job of 0.5 GB
-    (mean of eight, AMD EPYC, gRPC 1.51).
+    glibc maps and unmaps each block of a MiB until the program has freed a larger block once. A client took 0.8
+    instead of 1.0 seconds of processor for a job of 0.5 GB (mean of eight, AMD EPYC, gRPC 1.51).
     """
     bytes(_LARGEST_KEPT)
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the service is, and what a caller shows it."""
+    """The service's address and the caller's credentials."""
 
     server: str
     credentials: Optional[grpc.ChannelCredentials]
     options: List[Tuple[str, Union[int, str]]]
     token: Optional[str] = field(repr=False)
     token_file: Optional[Path]
-    files: Dict[str, PathLike] = field(default_factory=dict)  # token_file, ca, cert, key: those that are paths
+    files: Dict[str, PathLike] = field(default_factory=dict)  # paths given as token_file, ca, cert, key
     keepalive_interval: Optional[float] = None  # seconds
-    arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # that address_of was given
+    arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # of address_of
 
     def pickled(self) -> Dict[str, Any]:
-        """The arguments, for a client of another process.
+        """Returns the arguments for a client of another process.
 
         Raises:
             PicklingError: an argument is a secret, which the pickle would hold.
@@ -105,21 +104,21 @@ class Address:
         return self.arguments
 
     def channel(self, kind: Any, endless: bool = False) -> Any:
-        """kind: grpc or grpc.aio."""
+        """kind: the module grpc or grpc.aio."""
         options = self.channel_options(endless)
         if self.credentials is None:
             return kind.insecure_channel(self.server, options=options)
         return kind.secure_channel(self.server, self.credentials, options=options)
 
     def channel_options(self, endless: bool = False) -> List[Tuple[str, Union[int, str]]]:
-        """endless: of a channel for calls whose length has no bound."""
+        """endless: the channel carries streams without end."""
         silence = _IDLE_KEEPALIVE_SECONDS if endless else _KEEPALIVE_SECONDS
         if self.keepalive_interval is not None:
             silence = self.keepalive_interval
         return [*self.options, *(STREAM_OPTIONS if endless else ()), ("grpc.keepalive_time_ms", round(silence * 1000))]
 
     def metadata(self) -> Tuple[Tuple[str, str], ...]:
-        """Of a call. A file with a token is read anew, so that it can be replaced at any time."""
+        """Returns the metadata of a call. Reads a token's file each time, so that it can be replaced."""
         token = self.token
         if self.token_file is not None:
             token = _token_of(self.token_file)
@@ -128,13 +127,13 @@ class Address:
 
 
 def _trace() -> Tuple[Tuple[str, str], ...]:
-    """Of whoever started this program, by the variable that tools agree on; the service logs it with the job."""
+    """Returns TRACEPARENT of the environment (W3C trace context), which the service logs with the job."""
     given = os.environ.get("TRACEPARENT", "")
-    return (("traceparent", given),) if re.fullmatch("[0-9a-f-]+", given) else ()  # others could not be sent
+    return (("traceparent", given),) if re.fullmatch("[0-9a-f-]+", given) else ()  # gRPC would refuse other text
 
 
 def default_server() -> str:
-    """HILBERT_RING_SERVER, as of the command line.
+    """Returns HILBERT_RING_SERVER, or localhost:8001.
 
     Raises:
         InvalidArgumentError: it holds no address.
@@ -145,12 +144,11 @@ def default_server() -> str:
 def address_of(server: Optional[str], *, token: Optional[str], token_file: Optional[PathLike],
                tls: Optional[bool], ca: Optional[Pem], cert: Optional[Pem], key: Optional[Pem],
                server_name: Optional[str], insecure: bool, keepalive_interval: Optional[float] = None) -> Address:
-    """Of the arguments of hilbert_ring.connect.
+    """Checks the arguments of hilbert_ring.connect.
 
     Raises:
-        InvalidArgumentError: a server that is no address, arguments that contradict each other, a file that
-            cannot be read or holds no certificate or key, a token that is no header or would go to another host in
-            the clear.
+        InvalidArgumentError: the server is no address, arguments contradict each other, a file cannot be read or
+            holds no certificate or key, a token is no header or would go to another host in clear text.
     """
     server = default_server() if server is None else checked_server("server", server)
     if (cert is None) != (key is None):
@@ -158,7 +156,7 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
     if token is not None and token_file is not None:
         raise InvalidArgumentError("token and token_file are given, only one may be",
                                    field="token_file")
-    # An empty name, and one that is longer than a host's may be, ends the process within gRPC 1.51.
+    # gRPC 1.51 aborts the process if the name is empty or too long.
     if server_name is not None and not (isinstance(server_name, str) and 1 <= len(server_name) <= _MOST_NAME):
         raise InvalidArgumentError(f"server_name is {server_name!r:.80}, must be a name of 1 to {_MOST_NAME} characters",
                                    field="server_name")
@@ -184,7 +182,7 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
         root_certificates=roots and roots.text, private_key=private_key and private_key.text,
         certificate_chain=chain and chain.text) if encrypted else None
     shown_files = _paths(token_file=token_file, ca=ca, cert=cert, key=key)
-    # As of <(...), which can be read once.
+    # A pipe, as of <(...), can be read once.
     if token_file is not None and Path(checked_path("token_file", token_file)).is_fifo():
         token, token_file = _token_of(token_file), None
     address = Address(server, credentials, options,
@@ -193,7 +191,7 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
                       {"server": server, "token": token, "token_file": token_file, "tls": encrypted, "ca": ca, "cert": cert,
                        "key": key, "server_name": server_name, "insecure": insecure,
                        "keepalive_interval": keepalive_interval})
-    address.metadata()  # so that a file that cannot be read is told at once
+    address.metadata()  # raises if the token's file cannot be read
     return address
 
 
@@ -236,20 +234,17 @@ def _pem(name: str, value: Optional[Pem]) -> Optional[PemText]:
 
 
 def closed_error() -> CancelledError:
-    """What calls of a client that was closed raise, and those of a program that was interrupted."""
+    """The error of calls of a closed client or an interrupted program."""
     return CancelledError("the program was interrupted" if interrupted() else "the client was closed")
 
 
 def failure_of(ended: Any, admitted: bool, closed: bool = False) -> AttemptFailure:
-    """Of a call that ended with an RpcError and that the caller did not cancel.
-
-    closed: the client was closed, which cancels its calls.
-    """
+    """The failure of a call that an RpcError ended. closed: the client was closed, which cancels its calls."""
     code = ended.code()
     trailing = [(key, value) for key, value in ended.trailing_metadata() or ()]
     error = error_of(code, ended.details(), trailing)
     if code == grpc.StatusCode.CANCELLED and error.reason == "CANCELLED":
-        # A service that stops cancels its calls, too, and says no word of its own.
+        # A service that stops also cancels its calls, without details.
         error = closed_error() if closed else UnavailableError("the service ended the call")
     if code == grpc.StatusCode.INTERNAL and ended.details() == _NEVER_BEGAN:
         error = UnavailableError("the connection was lost before the call began")
@@ -258,10 +253,9 @@ def failure_of(ended: Any, admitted: bool, closed: bool = False) -> AttemptFailu
 
 def failure_or_raise(ended: Exception, admitted: bool,
                      broken: Optional[Exception], closed: bool) -> AttemptFailure:
-    """Of an attempt that ended with an RpcError, or with an error that this client found.
+    """The failure of an attempt that an RpcError, or an error of this client, ended.
 
-    broken: what the caller's own tensors or blocks raised meanwhile; where that ended the call, it
-    is raised. closed: as of failure_of.
+    broken: the error of the caller's own tensors or blocks, which is raised if it ended the call.
     """
     if isinstance(ended, HilbertRingError):
         return AttemptFailure(ended, admitted, output_damaged=isinstance(ended, DataLossError))

@@ -1,5 +1,4 @@
-"""Command lines as `hilbert-ring` reads them: what is wrong is an error of one kind, the nearest name is told, and
-errors are JSON under --json.
+"""Command lines in the style of `hilbert-ring`: errors suggest the nearest name, and are JSON under --json.
 
     parser = Parser(prog="hilbert-ring")          # parse_args raises InvalidArgumentError
     failed("INVALID_ARGUMENT", "no", as_json)     # {"error": {"code": "INVALID_ARGUMENT", "message": "no"}}
@@ -23,12 +22,11 @@ class Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile("-[0-9,.]+")  # a list of numbers is a value, too
 
     def error(self, message: str) -> NoReturn:
-        """Raises InvalidArgumentError."""
         message = message[len(_OF_AN_OPTION):] if message.startswith(_OF_AN_OPTION + "-") else message
-        raise InvalidArgumentError(f"{message}; {self.prog} --help tells more")
+        raise InvalidArgumentError(f"{message}; {self.prog} --help lists the options")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's; an option that this command does not know is its error, before anything that is missing."""
+        """Extends argparse's: an unknown option is an error before any missing argument."""
         words = sys.argv[1:] if args is None else list(args)
         for word in words:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
@@ -49,20 +47,20 @@ class Parser(argparse.ArgumentParser):
 
 
 def end_by_signals() -> None:
-    """Files without their names yet are removed. A signal that is ignored, as under nohup, stays so."""
+    """Makes signals exit the program, which removes pending files. Ignored signals, as under nohup, stay ignored."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda taken, _: sys.exit(128 + taken))
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """"; the nearest known one is ...", where one is near enough."""
+    """Returns "; the nearest known one is ...", or "" if no name is near."""
     near = get_close_matches(name, known, 1)
     return f"; the nearest known one is {near[0]}" if near else ""
 
 
 def failed(code: str, message: str, as_json: bool, reason: Optional[str] = None) -> None:
-    """Tells of an error on stderr, as the other commands do."""
+    """Prints an error on stderr in the form of the other commands."""
     if not as_json:
         print(f"hilbert-ring: {code}: {message}", file=sys.stderr)
         return
@@ -73,12 +71,12 @@ def failed(code: str, message: str, as_json: bool, reason: Optional[str] = None)
 
 
 def warned(message: str, as_json: bool) -> None:
-    """Tells on stderr of what may be wrong, as the other commands do."""
+    """Prints a warning on stderr in the form of the other commands."""
     print(json.dumps({"warning": message}) if as_json else f"hilbert-ring: warning: {message}", file=sys.stderr)
 
 
 def take_json(line: List[str]) -> bool:
-    """Whether --json stands in it, which is taken out."""
+    """Removes --json from the words; returns whether it was there."""
     found = "--json" in line
     line[:] = [word for word in line if word != "--json"]
     return found

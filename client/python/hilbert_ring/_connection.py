@@ -1,4 +1,4 @@
-"""A connection to a service, and the calls that one makes over it, for the blocking client."""
+"""The blocking client's connection to a service, and its calls."""
 import contextlib
 import math
 import threading
@@ -11,22 +11,22 @@ from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
-from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, TellRetry, never_final, tell_nobody
+from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, OnRetry, never_final, ignore_retry
 from hilbert_ring.v1 import attention_pb2 as pb
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Message)
 
-# A thread of gRPC watches a channel's connection for two rounds of 0.2 s after nobody wants to know it, and
-# dies with a traceback if the channel is closed meanwhile.
+# A thread of gRPC watches a channel's connection for two more rounds of 0.2 s after the last future has ended. It
+# dies with a traceback if the channel is closed in that time.
 _WATCH_SECONDS = 0.5
 
 
 class Connection:
-    """A channel of gRPC with what each call over it shows the service. Thread-safe.
+    """A channel of gRPC with the credentials of its calls. Thread-safe.
 
-    Once it is closed each function raises CancelledError, and those that wait do so at once. So do jobs and waits of
-    other threads than the main one once the program was interrupted (_interrupt.py).
+    Each function raises CancelledError after `close`, which also ends functions that wait. After an interrupt of the
+    program, jobs and waits of all threads except the main one raise it too (_interrupt.py).
     """
 
     def __init__(self, address: Address) -> None:
@@ -42,7 +42,7 @@ class Connection:
         self._streams: "weakref.WeakSet[Any]" = weakref.WeakSet()  # calls, guarded by _lock
 
     def close(self) -> None:
-        """Ends the calls that are under way, too. May be called again."""
+        """Cancels all calls. May be called again."""
         with self._lock:
             self._closed.set()
             connecting, self._connecting = self._connecting, set()
@@ -59,7 +59,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Calls are ended, or will be soon."""
+        """Calls have been cancelled, or will be soon."""
         return self._closed.is_set() or interrupted()
 
     def _check_open(self) -> None:
@@ -72,7 +72,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _calling(self) -> Iterator[None]:
-        """Around the begin of a call, which gRPC refuses with a ValueError once its channel is closed."""
+        """Guards the begin of a call: gRPC raises ValueError if its channel was closed."""
         self._check_open()
         try:
             yield
@@ -87,11 +87,11 @@ class Connection:
         self._check_wanted()
 
     def stream(self, method: str, requests: Iterator[bytes], seconds: Optional[float], endless: bool = False) -> Any:
-        """A call with messages both ways, the caller's as bytes.
+        """Begins a call with messages both ways, the caller's as bytes.
 
         Args:
-            seconds: until its deadline; None: it has none.
-            endless: its length has no bound: what comes and is not read takes a fixed memory.
+            seconds: until the deadline; None: no deadline.
+            endless: the call has no end: unread responses take a bounded memory.
         """
         metadata = self._address.metadata()
         with self._lock, self._calling():
@@ -101,14 +101,14 @@ class Connection:
             begin = channel.stream_stream(method, response_deserializer=pb.AttendResponse.FromString)
             call = begin(requests, timeout=seconds, metadata=metadata)
             self._streams.add(call)
-            if self.closed:  # by this thread, as the call began, or the program was interrupted before
+            if self.closed:  # a signal's handler closed it as the call began, or the program was interrupted
                 call.cancel()
                 self._check_wanted()
             return _watched(call)
 
     def short(self, name: str, request: Any, response: Type[T], seconds: Optional[float] = SHORT_CALL_SECONDS,
               service: str = SERVICE) -> T:
-        """One message each way. Raises HilbertRingError: a subclass for each status."""
+        """Makes a call of one message each way. Raises HilbertRingError: a subclass for each status."""
         answer = self.ask(name, request, response, seconds, service)
         if isinstance(answer, AttemptFailure):
             raise answer.error
@@ -116,7 +116,7 @@ class Connection:
 
     def ask(self, name: str, request: Any, response: Type[T], seconds: Optional[float],
             service: str) -> Union[T, AttemptFailure]:
-        """One attempt of a short call."""
+        """Makes one attempt of a short call."""
         try:
             with self._calling():
                 method = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString,
@@ -126,30 +126,31 @@ class Connection:
                 answer: T = call.result()
                 return answer
             finally:
-                call.cancel()  # which ended, unless this thread was interrupted
+                call.cancel()  # no effect, unless this thread was interrupted
         except grpc.RpcError as ended:
             return failure_of(ended, False, self.closed)
         except grpc.FutureCancelledError:
             raise closed_error() from None
 
     def call_with_retries(self, retries: Retries, make: Callable[[Optional[float]], Union[R, AttemptFailure]],
-                          final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
-        """Makes a call until it is done, or decide_retry says that it has failed: the one loop in which this client
-        makes a call again, whichever call it is. As client/cpp/call_with_retries.h.
+                          final: Final = never_final, on_retry: OnRetry = ignore_retry) -> R:
+        """Makes a call until it succeeds or decide_retry gives up: the only loop of retries in this client.
+
+        client/cpp/call_with_retries.h does the same.
 
         Args:
-            make: one attempt, which may take so many seconds; None: it has no deadline.
-            final: failures after which there is no other attempt, whatever decide_retry says of others.
-            tell: called before each wait.
+            make: makes one attempt; takes the seconds until the deadline, None without one.
+            final: whether a failure ends the call at once, without decide_retry.
+            on_retry: called before each wait.
 
         Raises:
-            HilbertRingError: of the last attempt, and how many there were.
+            HilbertRingError: the last attempt's, with the number of attempts.
         """
         while isinstance(outcome := make(retries.deadline_left()), AttemptFailure):
             if final(outcome):
                 raise outcome.error
             wait = retries.wait_after(outcome)
-            tell(outcome.error, wait)
+            on_retry(outcome.error, wait)
             self.pause(wait)
             if not self._connected_within(retries.time_left()):
                 raise retries.too_late(outcome)
@@ -175,7 +176,7 @@ class Connection:
             raise closed_error() from None
         finally:
             with self._lock:
-                ours = ready in self._connecting  # not taken by close: gRPC lets it be cancelled once
+                ours = ready in self._connecting  # close has not cancelled it: gRPC allows that once
                 self._connecting.discard(ready)
                 self._watched = time.monotonic()
             if ours:
@@ -183,7 +184,7 @@ class Connection:
 
 
 def _watched(call: Any) -> Any:
-    """A call of gRPC that ends when the program is interrupted. Calls that clean up after that are let be."""
+    """Ends a call of gRPC when the program is interrupted. Later calls, which clean up, are not watched."""
     if interrupted():
         return call
     watch(call)

@@ -1,4 +1,4 @@
-"""A connection to a service, and the calls that one makes over it, for the client for asyncio."""
+"""The asyncio client's connection to a service, and its calls."""
 import asyncio
 import contextlib
 import math
@@ -10,7 +10,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
-from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, TellRetry, never_final, tell_nobody
+from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, OnRetry, never_final, ignore_retry
 from hilbert_ring.v1 import attention_pb2 as pb
 
 R = TypeVar("R")
@@ -18,13 +18,13 @@ T = TypeVar("T", bound=Message)
 
 
 def _task_is_cancelled() -> bool:
-    """Whether the caller wants it; unknown before Python 3.11: then not."""
+    """Whether the caller cancelled its task. False before Python 3.11, which does not record it."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
 
 class AioConnection:
-    """As of Connection, for one event loop: that of the first call, which opens the channel."""
+    """The asyncio Connection. It belongs to the event loop of its first call, which opens the channel."""
 
     def __init__(self, address: Address) -> None:
         self.timing = CallTiming()
@@ -56,7 +56,7 @@ class AioConnection:
             raise closed_error()
 
     def _ready(self) -> Tuple[grpc.aio.Channel, asyncio.Event]:
-        """The channel, and what close sets."""
+        """Returns the channel, and the event that `close` sets."""
         self._check_open()
         loop = asyncio.get_running_loop()
         if self._channel is None or self._ending is None:
@@ -68,7 +68,7 @@ class AioConnection:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Around what awaits a call, which `close` cancels: gRPC makes of it what it makes of a task's cancelling."""
+        """Guards waits for a call: after `close` cancels it, gRPC raises the same error as for a cancelled task."""
         try:
             yield
         except asyncio.CancelledError:
@@ -116,12 +116,12 @@ class AioConnection:
 
     async def call_with_retries(
             self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
-            final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
+            final: Final = never_final, on_retry: OnRetry = ignore_retry) -> R:
         while isinstance(outcome := await make(retries.deadline_left()), AttemptFailure):
             if final(outcome):
                 raise outcome.error
             wait = retries.wait_after(outcome)
-            tell(outcome.error, wait)
+            on_retry(outcome.error, wait)
             await self.pause(wait)
             if not await self._connected_within(retries.time_left()):
                 raise retries.too_late(outcome)

@@ -1,7 +1,6 @@
-"""A client's side of one call of a job, message by message: what to send, and how to take what comes.
+"""The client's side of one call of a job: makes each request and handles each response.
 
-Nothing here reads, writes or waits: a carrier (_carrier_aio.py, _carrier_blocking.py) carries the messages. As
-client/cpp/conversation.h.
+A carrier (_carrier_aio.py, _carrier_blocking.py) reads, writes and waits. client/cpp/conversation.h does the same.
 """
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -14,31 +13,31 @@ from hilbert_ring._tensors import Output
 from hilbert_ring.errors import HilbertRingError, InternalError
 from hilbert_ring.v1 import attention_pb2 as pb
 
-# Input that is not longer follows its Open at once: the service reads as much ahead.
+# Input up to this size follows its Open at once: the service reads this much ahead.
 _EAGER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an attempt of a job is.
+    """The progress of one attempt of a job.
 
     Attributes:
-        job_id: of the job.
-        attempt: from 0.
-        last_failure: the error of the attempt before; None in the first.
-        wait: seconds between that failure and this attempt, at least.
-        admitted: the service has the job's memory, and takes rows.
+        job_id: the job's name.
+        attempt: number of the attempt, from 0.
+        last_failure: the error of the previous attempt; None in the first.
+        wait: least seconds between that failure and this attempt.
+        admitted: the service has memory for the job and takes its rows.
         jobs_before: jobs in the queue before this one, until it is admitted.
-        workers: that share the job, once it is admitted.
-        bytes_sent: payload bytes, of bytes_to_send.
-        bytes_to_send: grows when the service asks for rows again.
-        compute_fraction: 0 to 1, as the service last said.
-        layer: of an encoder, those that are computed.
-        rows_placed: rows of the first output that are in place, of `rows`.
+        workers: workers that share the job, after it is admitted.
+        bytes_sent: payload bytes sent, of bytes_to_send.
+        bytes_to_send: grows if the service requests rows again.
+        compute_fraction: 0 to 1, by the service's last message.
+        layer: layers of an encoder that are computed.
+        rows_placed: rows of the first output that have come, of `rows`.
         rows: tokens, or pooled slides.
         tokens: rows of the job.
-        by_reference: no row is sent: the workers read and write files. Of encoders whose slides
-            are pooled, rows still come.
+        by_reference: the client sends no row: the workers read and write files. An encoder that pools slides still
+            sends its results.
     """
 
     job_id: str
@@ -58,73 +57,71 @@ class Progress:
     by_reference: bool = False
 
 
-class ProgressTeller:
-    """What sender and receiver know of the progress, told as one. Thread-safe."""
+class ProgressReporter:
+    """Joins the progress of sender and receiver, and passes it to the caller's function. Thread-safe."""
 
-    def __init__(self, tell: Optional[Callable[[Progress], None]], start: Progress) -> None:
-        self._tell = tell
+    def __init__(self, show: Optional[Callable[[Progress], None]], start: Progress) -> None:
+        self._show = show
         self._lock = Lock()
         self._progress = start
 
     def update(self, **changes: Any) -> None:
-        """Tells of the new values."""
-        if self._tell is not None:
+        if self._show is not None:
             with self._lock:
                 self._progress = replace(self._progress, **changes)
-                self._tell(self._progress)
+                self._show(self._progress)
 
     def add(self, *, sent: int = 0, to_send: int = 0) -> None:
-        """More bytes were sent, or are to be."""
-        if self._tell is not None:
+        if self._show is not None:
             with self._lock:
                 self._progress = replace(
                     self._progress, bytes_sent=self._progress.bytes_sent + sent,
                     bytes_to_send=self._progress.bytes_to_send + to_send)
-                self._tell(self._progress)
+                self._show(self._progress)
 
 
 @dataclass(frozen=True)
 class JobCall:
-    """A job that was checked, and how it is to be called. Each attempt runs the same."""
+    """A checked job and its call, the same in each attempt."""
 
-    method: str                 # of a service: "/hilbert_ring.v1.AttentionService/Attend"
-    open: pb.Open               # but for what an attempt says of itself
+    method: str                 # path: "/hilbert_ring.v1.AttentionService/Attend"
+    open: pb.Open               # without the fields of an attempt
     inputs: Inputs
     outputs: Dict[Any, Union[Output, FileOutput]]  # by tensor; progress counts the first's rows
-    dtypes: Dict[Any, Any]      # of their numbers
+    dtypes: Dict[Any, Any]      # by tensor
     job_id: str
     chunk_bytes: int
     tokens: int
-    by_reference: str = "never"  # or "auto", "always": whether tensors are named (_by_reference.py)
-    arrays: Dict[Any, Any] = field(default_factory=dict)  # what `inputs` reads, as the caller has it
-    files: Dict[Any, Union[Output, FileOutput]] = field(default_factory=dict)  # that the workers write
+    by_reference: str = "never"  # or "auto", "always": whether tensors are passed by path (_by_reference.py)
+    arrays: Dict[Any, Any] = field(default_factory=dict)  # the caller's arrays behind `inputs`
+    files: Dict[Any, Union[Output, FileOutput]] = field(default_factory=dict)  # outputs that the workers write
 
     @property
     def named(self) -> bool:
-        """Nothing is sent: the tensors lie in files."""
+        """The tensors are passed by path and are not sent."""
         return len(self.open.files) > 0
 
     @property
     def first_output(self) -> Any:
-        """Its tensor; None where none comes."""
+        """The tensor of the first output that is received; None: no output is."""
         return next(iter(self.outputs), None)
 
     def result(self, tensor: Any) -> Any:
-        """What a caller gets of an output; None where it was not asked for."""
+        """Returns an output for the caller; None: the caller did not request it."""
         output = self.outputs.get(tensor) or self.files.get(tensor)
         return None if output is None else output.result()
 
     def make_room(self) -> None:
-        """Makes the files of outputs that this process writes, at their full size, which may take a while.
+        """Creates the files of received outputs at their full size, which may take a while.
 
         Raises:
-            InvalidArgumentError, ResourceExhaustedError: as of FileOutput.bytes.
+            InvalidArgumentError, ResourceExhaustedError: see FileOutput.bytes.
         """
         for output in self.outputs.values():
             len(output.bytes)
 
     def close(self) -> None:
-        """Removes files of outputs that did not become whole."""
+        """Removes incomplete files of outputs."""
         for output in self.outputs.values():
             if isinstance(output, FileOutput):
                 output.discard()
@@ -140,16 +137,16 @@ class JobCall:
 class JobConversation:
     """The messages of one Attend or Encode stream.
 
-    `next_rows` and `message` belong to whoever sends, `handle` and `finish` to whoever receives;
-    `handle` and `next_rows` must not run at the same time.
+    The sender calls `next_rows` and `message`, the receiver `handle` and `finish`. `handle` and `next_rows` must not
+    run at the same time.
 
     Attributes:
-        wants_block: rows are to be asked of the caller: a job has all of them.
+        wants_block: the caller must give the next block: never of a job, which has all its rows.
     """
 
     wants_block = False
 
-    def __init__(self, call: JobCall, number: int, progress: ProgressTeller) -> None:
+    def __init__(self, call: JobCall, number: int, progress: ProgressReporter) -> None:
         self._call = call
         self._number = number
         self._progress = progress
@@ -178,12 +175,12 @@ class JobConversation:
         return message
 
     def next_rows(self) -> Optional[Rows]:
-        """What is sent next; None: nothing for now, see `ended`."""
+        """Returns the rows to send next; None: no rows are due now, see `ended`."""
         return None if self._queue is None or self.ended else self._queue.next()
 
     @property
     def ended(self) -> bool:
-        """The report has come: nothing is sent any more."""
+        """The report has come: the client sends no more rows."""
         return self._report is not None
 
     def message(self, rows: Rows) -> bytes:
@@ -193,10 +190,10 @@ class JobConversation:
         self._progress.add(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
 
     def handle(self, response: pb.AttendResponse) -> Tuple[()]:
-        """Takes a message of the service. A job's results come at its end alone.
+        """Takes a message of the service. Returns no results, which a job has at its end.
 
         Raises:
-            DataLossError: damaged output.
+            DataLossError: the output is damaged.
         """
         kind = response.WhichOneof("message")
         if kind == "queued":
@@ -234,18 +231,18 @@ class JobConversation:
             self._progress.update(rows_placed=rows.rows_placed)
 
     def finish(self) -> pb.Report:
-        """The stream has ended well: the report, if all is there.
+        """Returns the report after the stream has ended with OK.
 
         Raises:
             DataLossError: rows are missing.
-            InternalError: there was no report.
+            InternalError: no report came.
         """
         if self._report is None:
             raise InternalError("the service ended the call without a report")
         for rows in self._outputs.values():
             rows.check_complete()
         if not self._outputs:
-            return self._report  # the workers have counted
+            return self._report  # with the workers' counts
         first = self._outputs[self._call.first_output]
         self._report.rows_not_finite = first.rows_not_finite
         self._report.first_row_not_finite = first.first_not_finite
@@ -253,19 +250,19 @@ class JobConversation:
 
 
 class JobConversations:
-    """Those of a job's attempts, one after the other, and the progress that is told of them."""
+    """The conversations of a job's attempts, and their progress."""
 
-    def __init__(self, call: JobCall, tell: Optional[Callable[[Progress], None]]) -> None:
+    def __init__(self, call: JobCall, show: Optional[Callable[[Progress], None]]) -> None:
         self._call = call
-        self._tell = tell
+        self._show = show
         self._number = 0
-        self._progress = ProgressTeller(tell, call.progress(0))
+        self._progress = ProgressReporter(show, call.progress(0))
 
     def begin(self) -> JobConversation:
         return JobConversation(self._call, self._number, self._progress)
 
-    def tell(self, error: HilbertRingError, wait: float) -> None:
-        """Another attempt follows."""
+    def failed(self, error: HilbertRingError, wait: float) -> None:
+        """Reports a failure that another attempt follows."""
         self._number += 1
-        self._progress = ProgressTeller(self._tell, self._call.progress(self._number, error, wait))
+        self._progress = ProgressReporter(self._show, self._call.progress(self._number, error, wait))
         self._progress.update()

@@ -1,4 +1,4 @@
-"""The client of calls that name none: those that replace another library's."""
+"""The default client of functions that replace another library's and are called without a client."""
 import threading
 from typing import Any, Optional
 
@@ -9,9 +9,10 @@ _client: Optional[Client] = None
 
 
 def use(client: Optional[Client]) -> None:
-    """Sets the client of flash_attn_func, hilbert_ring.transformers and hilbert_ring.longnet.
+    """Sets the default client of flash_attn_func, hilbert_ring.transformers and hilbert_ring.longnet.
 
-    None: connect(), with the first call.
+    Args:
+        client: None: the first call connects one with connect().
     """
     global _client
     with _lock:
@@ -19,7 +20,7 @@ def use(client: Optional[Client]) -> None:
 
 
 def client_or_default(client: Optional[Client]) -> Any:
-    """The client, or that of `use`, or one that is connected now."""
+    """Returns the given client, or the default one, which is connected now if `use` has set none."""
     global _client
     if client is not None:
         return client

@@ -1,7 +1,6 @@
 """Makes message classes from the descriptors that the build compiled from the proto.
 
-They live in a pool of their own, so that they do not clash with code that a program generated
-itself.
+They live in a pool of their own and do not clash with code that a program generated itself.
 """
 from pathlib import Path
 from typing import Any, Dict
@@ -22,7 +21,7 @@ else:  # before protobuf 4.22
 
 
 def _message(descriptor: Any) -> Any:
-    """The class of a message, with those of the messages that are declared in it."""
+    """Returns the class of a message, with the classes of its nested messages."""
     message = _class_of(descriptor)
     for name, nested in descriptor.nested_types_by_name.items():
         if not hasattr(message, name):
@@ -31,7 +30,7 @@ def _message(descriptor: Any) -> Any:
 
 
 def names_of(proto: str) -> Dict[str, Any]:
-    """What generated code for this file would define: messages, enums, values of enums."""
+    """Returns the names that generated code of this file would define: messages, enums, values of enums."""
     file = _pool.FindFileByName(proto)
     names: Dict[str, Any] = {
         name: _message(message) for name, message in file.message_types_by_name.items()}

@@ -1,9 +1,9 @@
-"""That no output of a job replaces or overwrites one of its inputs, or another output.
+"""Checks that no output of a job overwrites one of its inputs, or another output.
 
     check_distinct({"q": (path, mapped)}, {"out": path})
 
-Files are compared by device and inode, so that other spellings, links and memory maps are found; those that
-are not there yet by folder and name. Opens nothing. As client/cpp/distinct_files.cc.
+Files are compared by device and inode, which finds other spellings, links and memory maps; future files by folder and
+name. No file is opened. client/cpp/distinct_files.cc does the same.
 """
 import os
 from collections import defaultdict
@@ -37,16 +37,19 @@ _Named = Dict[str, List[_Extent]]  # by arguments' names
 
 
 def check_shown(files: Dict[str, PathLike], outputs: Dict[str, Any]) -> None:
-    """As check_distinct, of the files with which the caller shows the service who it is, by name."""
+    """Checks that outputs do not overwrite the files of the caller's credentials. files: by argument's name."""
     check_distinct({name: (path, None) for name, path in files.items()}, outputs)
 
 
 def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) -> None:
-    """By arguments' names. inputs: as they were given, and as arrays. outputs: as they were given; what is no
-    path and no array is not looked at.
+    """Checks the tensors of a job, by arguments' names.
+
+    Args:
+        inputs: the given values, each with its array.
+        outputs: the given values; values other than paths and arrays are ignored.
 
     Raises:
-        InvalidArgumentError: naming both.
+        InvalidArgumentError: names both.
     """
     written = _written(outputs)
     taken = [(f"input {name}", extents) for name, extents in _read(inputs, _in_files([written])).items()] \
@@ -55,23 +58,25 @@ def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) 
         value = outputs[name]
         for other, theirs in taken:
             if any(extent.meets(their) for extent in extents for their in theirs):
-                said = f"{name} {os.fspath(value)} is the same file as" if is_path(value) \
+                found = f"{name} {os.fspath(value)} is the same file as" if is_path(value) \
                     else f"{name} lies in the bytes of"
-                raise InvalidArgumentError(f"{said} the {other}; nothing was written", field=name)
+                raise InvalidArgumentError(f"{found} the {other}; nothing was written", field=name)
         taken.append((f"output {name}", extents))
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the tensors of a job lie, by arguments' names, as of check_distinct."""
+    """The tensors of a job, in the form of check_distinct."""
 
     inputs: Dict[str, Tuple[Any, Any]]
     outputs: Dict[str, Any]
 
 
 def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidArgumentError]]:
-    """Of jobs of one call, each distinct in itself: the errors of those whose outputs lie where an earlier job
-    reads or writes, or whose inputs lie where one writes. Jobs that have one do not count as earlier."""
+    """Returns an error for each job of a call that overwrites tensors of an earlier job, or reads its outputs.
+
+    Jobs with an error do not count as earlier ones. Each job must be distinct in itself.
+    """
     written = [{} if job is None else _written(job.outputs) for job in jobs]
     errors: List[Optional[InvalidArgumentError]] = [None] * len(jobs)
     if not any(written):
@@ -96,7 +101,7 @@ def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidAr
 
 
 class _Bytes:
-    """Of files and of memory, taken together."""
+    """A set of bytes of files and of memory."""
 
     def __init__(self) -> None:
         self._ranges: DefaultDict[Tuple[Any, ...], RowRanges] = defaultdict(RowRanges)
@@ -111,7 +116,7 @@ class _Bytes:
 
 
 def _written(outputs: Dict[str, Any]) -> _Named:
-    """Outputs that the caller gave."""
+    """Returns the extents of the outputs that the caller gave."""
     return {name: _extents(value, files=True) for name, value in outputs.items()
             if value is not None and not isinstance(value, bool)}
 
@@ -122,12 +127,11 @@ def _read(inputs: Dict[str, Tuple[Any, Any]], files: bool) -> _Named:
 
 
 def _in_files(written: Sequence[_Named]) -> bool:
-    """Whether some of them lie in files."""
     return any(extent.where != _MEMORY for named in written for extents in named.values() for extent in extents)
 
 
 def _extents(value: Any, files: bool) -> List[_Extent]:
-    """Where a value lies; files: memory maps are looked up, too."""
+    """Returns the bytes that a value occupies. files: look memory maps up, too."""
     if is_path(value):
         identity = _identity(value)
         return [] if identity is None else [_Extent(identity, 0, _END_OF_FILE)]
@@ -146,7 +150,7 @@ def _extents(value: Any, files: bool) -> List[_Extent]:
 
 
 def _identity(path: PathLike) -> Optional[Tuple[Any, ...]]:
-    """Of a file that is there, or of the place of one that is not; None: not even its folder is there."""
+    """Returns the identity of a file, or of the place of a future one; None: its folder is missing."""
     try:
         whole = os.path.realpath(path)
         found = os.stat(whole)
@@ -163,7 +167,7 @@ def _identity(path: PathLike) -> Optional[Tuple[Any, ...]]:
 
 
 def _bounds(value: Any) -> Optional[Tuple[int, int]]:
-    """The first address of an array, and that behind its last byte; None: it is empty, or not known where."""
+    """Returns the addresses of an array's first byte and behind its last; None: it is empty, or not in memory."""
     torch = torch_if_loaded()
     if torch is not None and isinstance(value, torch.Tensor):
         if value.device.type != "cpu":

@@ -1,4 +1,4 @@
-"""From the arguments of `encode` to a job that can be called, and from its report to a result."""
+"""Makes a job of the arguments of `encode`, and a result of its report."""
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -31,15 +31,14 @@ Layers = Union[str, int, Sequence[int]]
 
 @dataclass(frozen=True, eq=False)
 class EncodeResult:
-    """What an encoder gave.
+    """The result of an encoder.
 
     Attributes:
-        embeddings: float32, of the kind of `tiles`: [slides, dim] where slides are pooled,
-            [slides, layers, dim] with several layers, in the order of `layers`; without pooling
-            [rows, dim] or [rows, layers, dim], each slide's class token first where the model has
-            one.
-        attention_map: float32 [rows], or [rows, heads]: what each row gets of the attention of its
-            slide's class token. None if it was not asked for.
+        embeddings: float32, of the kind of `tiles`. With pooling: [slides, dim], or [slides, layers, dim] in the
+            order of `layers` if there are several. Without pooling: [rows, dim] or [rows, layers, dim]; each slide
+            begins with its class token if the model has one.
+        attention_map: float32 [rows], or [rows, heads]: the share of the attention of its slide's class token that
+            each row gets; None if not requested.
         report: the service's figures (message Report of proto/hilbert_ring/v1/attention.proto).
     """
 
@@ -50,7 +49,7 @@ class EncodeResult:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is wanted of a model; see Client.encode."""
+    """The arguments of Client.encode that select a model's outputs."""
 
     pool: Optional[str] = None
     layers: Layers = "last"
@@ -65,19 +64,19 @@ class Wanted:
 def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: Any = None,
                    dtype: Optional[str], out: Any, wanted: Wanted,
                    options: AttendOptions) -> JobCall:
-    """Checks the arguments, and makes room for the outputs. Nothing is sent.
+    """Checks the arguments and makes room for the outputs, without a call to the service.
 
     Raises:
-        InvalidArgumentError, OutOfRangeError: naming the argument.
+        InvalidArgumentError, OutOfRangeError: names the argument.
         FailedPreconditionError: the model cannot be used.
-        InternalError: no model is like that.
+        InternalError: the model is not valid.
     """
     check_model(model)
     files: Dict[str, Any] = {}
     if slide is not None:
         tiles, coords, files = _read_slide(model, tiles, coords, slide)
     elif tiles is None:
-        raise InvalidArgumentError("tiles is None, must be tiles, or slide must be given", field="tiles")
+        raise InvalidArgumentError("tiles is missing: give tiles or slide", field="tiles")
     arrays: Dict[Any, Any] = {pb.TENSOR_TILES: opened("tiles", tiles)}
     tensor = read_tensor("tiles", arrays[pb.TENSOR_TILES], dtype)
     if len(tensor.shape) != 2 or tensor.shape[1] != model.tile_dim:
@@ -119,7 +118,6 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
 
 
 def encoded(call: JobCall, report: pb.Report) -> EncodeResult:
-    """Of a job whose rows are all in place."""
     pooled = call.open.encode.pooling != pb.POOLING_NONE
     result = EncodeResult(call.result(pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES),
                           call.result(pb.TENSOR_ATTENTION_MAP), report)
@@ -133,7 +131,7 @@ def encoded(call: JobCall, report: pb.Report) -> EncodeResult:
 
 def prepare_plan(model: encoder_pb.Model, tiles: int, *, dtype: str, wanted: Wanted,
                  workers: int) -> encoder_pb.PlanEncodeRequest:
-    """As prepare_encode, of so many tiles."""
+    """Returns the request of a plan for this number of tiles."""
     check_model(model)
     count = integer("tiles", tiles)
     if count < 1:
@@ -159,7 +157,7 @@ def _spec_of(model: encoder_pb.Model, tiles: int, dtype: str, wanted: Wanted) ->
 
 
 def _map_layer(model: encoder_pb.Model, value: Any) -> Optional[int]:
-    """None: no map is wanted."""
+    """Returns the layer of the attention map; None: no map is wanted."""
     if value is None or isinstance(value, (bool, np.bool_)):
         layer = model.layers if value else None
     else:
@@ -235,7 +233,7 @@ def _shape_of(model: encoder_pb.Model, spec: pb.EncodeSpec) -> Tuple[int, ...]:
 
 def _read_slide(model: encoder_pb.Model, tiles: Any, coords: Any,
                 slide: Any) -> Tuple[Any, Any, Dict[str, Any]]:
-    """Tiles and coordinates of a slide's file, and the files that are read."""
+    """Returns tiles and coordinates of a slide's file, and the files that are read."""
     if tiles is not None or coords is not None:
         raise InvalidArgumentError("slide is given beside tiles or coords, must be given alone", field="slide")
     if not isinstance(slide, SlideFile) and not is_path(slide):
@@ -250,14 +248,14 @@ def _read_slide(model: encoder_pb.Model, tiles: Any, coords: Any,
 
 def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int,
                       slides: Sequence[int]) -> Reader:
-    """A function of first row and count: bytes of coordinates, float64 [count, 2].
+    """Returns a reader of coordinates: float64 [count, 2].
 
     Raises:
-        InvalidArgumentError, OutOfRangeError: another shape or type, outside of the grid, or few
-            distinct places.
+        InvalidArgumentError, OutOfRangeError: coordinates have another shape or type, lie outside of the grid, or in
+            few distinct places.
     """
     if coords is None:
-        raise InvalidArgumentError(f"coords: model {model.name} has positions, and none are given",
+        raise InvalidArgumentError(f"coords are missing: model {model.name} has positions",
                                    field="coords")
     array = coordinate_array(coords)
     if array.shape != (tiles, 2):

@@ -1,4 +1,4 @@
-"""Tensors in files: where an array lies in one, and outputs that are written to one."""
+"""Tensors in files: the place of an array in its file, and outputs that become files."""
 import errno
 import math
 import mmap
@@ -29,7 +29,7 @@ def is_path(value: Any) -> bool:
 def checked_path(name: str, value: Any) -> str:
     """
     Raises:
-        InvalidArgumentError: it is no path, is empty, or has a NUL, at which the system would end it.
+        InvalidArgumentError: it is no path, is empty, or has a NUL, where the system would cut it.
     """
     if not is_path(value):
         raise InvalidArgumentError(f"{name} is of type {type(value).__name__}, must be a path", field=name)
@@ -42,7 +42,7 @@ def checked_path(name: str, value: Any) -> str:
 
 
 def opened(name: str, value: Any) -> Any:
-    """The array of a .npy file, mapped, where `value` is its path; else `value`.
+    """Returns the mapped array of a .npy file if `value` is its path, else `value`.
 
     Raises:
         InvalidArgumentError: the file holds no array that can be mapped.
@@ -57,26 +57,26 @@ def opened(name: str, value: Any) -> Any:
 
 
 class NotInFile(Exception):
-    """Why an array is not what a file has."""
+    """An array's rows are not rows of a file. The text states why."""
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """Where the rows of an array lie."""
+    """The place of an array's rows in a file."""
 
     path: str
     offset: int  # bytes
-    whole: bool  # they are the array of a .npy file, with its shape and type
+    whole: bool  # the rows are the whole array of a .npy file, with its shape and type
 
 
 def part_of(array: Any) -> FilePart:
-    """Of an array whose memory is a file that is mapped.
+    """Returns the place of an array whose memory is a mapped file.
 
-    What the system says of the mapping counts, so that views of a map have the place at which they
-    begin, and a file that was replaced since it was mapped is not taken for the one that is meant.
+    The place comes from the system's list of mappings: a view of a map has its own offset, and a file that was
+    replaced after it was mapped is an error.
 
     Raises:
-        NotInFile: its memory is not a file's, or not in order.
+        NotInFile: its memory is no mapped file, or not in C order.
     """
     if not isinstance(array, np.ndarray):
         raise NotInFile("is neither a path nor a memory map of NumPy")
@@ -90,24 +90,24 @@ def part_of(array: Any) -> FilePart:
 
 
 def flush(array: Any) -> None:
-    """What was written to a map is in its file: other hosts see it, too."""
+    """Writes a map's changes to its file, so that other hosts see them."""
     if isinstance(array, np.memmap) and array.flags.writeable:
         array.flush()
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """Memory that is a file's, as the system says."""
+    """A mapping of a file, from the system's list."""
 
     begin: int   # address
-    path: str    # when it was mapped
+    path: str    # of the file when it was mapped
     inode: int
     offset: int  # of the byte at `begin`, in the file
-    shared: bool  # what is written to it is written to the file
+    shared: bool  # changes go to the file
 
 
 def mapping_at(address: int) -> Optional[Mapping]:
-    """Of the file whose byte lies at an address; None: the memory is no file's."""
+    """Returns the mapping at an address; None: no file is mapped there."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             fields = line.rstrip("\n").split(maxsplit=5)
@@ -123,14 +123,14 @@ def mapping_at(address: int) -> Optional[Mapping]:
 
 
 def python_map(value: Any) -> Optional[mmap.mmap]:
-    """The map of Python's that an array or a view of one lies in; None: it lies elsewhere."""
+    """Returns the mmap object behind an array or its view; None: there is no such object."""
     while isinstance(value, (np.ndarray, memoryview)):
         value = value.base if isinstance(value, np.ndarray) else value.obj
     return value if isinstance(value, mmap.mmap) else None
 
 
 def mapping_of(value: Any, address: int) -> Optional[Mapping]:
-    """As of mapping_at, of the value that lies there; a map of Python's is looked up once."""
+    """Returns mapping_at of the value's address; keeps the answer for mmap objects."""
     memory = python_map(value)
     if memory is None:
         return mapping_at(address)
@@ -140,8 +140,10 @@ def mapping_of(value: Any, address: int) -> Optional[Mapping]:
 
 
 def byte_range(address: int, shape: Sequence[int], strides: Sequence[int], size: int) -> Optional[Tuple[int, int]]:
-    """The first address of an array, and that behind its last byte, of elements of `size` bytes the first of which
-    lies at `address`; None: it is empty."""
+    """Returns the addresses of an array's first byte and behind its last; None: it is empty.
+
+    address: of the array's first element; size: bytes of an element.
+    """
     if 0 in shape:
         return None
     spans = [(length - 1) * stride for length, stride in zip(shape, strides)]
@@ -150,7 +152,7 @@ def byte_range(address: int, shape: Sequence[int], strides: Sequence[int], size:
 
 
 def _mapped_at(address: int) -> Tuple[str, int]:
-    """The file and the byte of it that lies at an address."""
+    """Returns the file that is mapped at an address, and the offset in it."""
     mapping = mapping_at(address)
     if mapping is None:
         raise NotInFile("is neither a path nor a memory map")
@@ -176,12 +178,12 @@ def _is_whole(path: str, offset: int, array: "NDArray[Any]") -> bool:
 
 
 def output_path(path: PathLike) -> Path:
-    """Where an output lies: a symbolic link's target, so that the link stays.
+    """Returns an output's path: the target if the path is a symbolic link, so that the link stays.
 
     Raises:
-        InvalidArgumentError: FILE_PATH: what is there is no regular file, or a descriptor, and
-            must not be replaced; or links lead to each other.
-        NotFoundError: FILE_NOT_FOUND: its folder is not there.
+        InvalidArgumentError: FILE_PATH: the path is a descriptor or no regular file, which must not be replaced, or
+            links lead to each other.
+        NotFoundError: FILE_NOT_FOUND: its folder is missing.
     """
     place = find_output(path)
     if place.in_place:
@@ -196,28 +198,23 @@ def output_path(path: PathLike) -> Path:
 
 
 def free_bytes(folder: PathLike) -> int:
-    """Of its disk; asked before room is taken, which may take all that there is."""
+    """Returns the free bytes of the folder's disk. Call it before room is taken, which may use them up."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
 
 def no_room(what: str, size: int, free: int, error: OSError) -> ResourceExhaustedError:
-    """The error of an output of `size` bytes for which the disk, on which so many were free, has no room."""
-    told = f" ({free} are free)" if error.errno == errno.ENOSPC else ""
-    return ResourceExhaustedError(f"{what}: cannot create the file at its full size of {size} bytes{told}: "
+    """Returns the error of an output of `size` bytes on a disk with `free` bytes."""
+    left = f" ({free} are free)" if error.errno == errno.ENOSPC else ""
+    return ResourceExhaustedError(f"{what}: cannot create the file at its full size of {size} bytes{left}: "
                                   f"{error.strerror}")
 
 
 class FileOutput:
-    """An output [rows, ...] as a .npy file, which has its name once it is whole.
-
-    Attributes:
-        path: its name.
-        result: a function: the array of the file, mapped, which has its name then.
-    """
+    """An output [rows, ...] as a .npy file, which gets its name `path` when it is complete."""
 
     def __init__(self, path: PathLike, shape: Tuple[int, ...], dtype: "np.dtype[Any]") -> None:
-        """dtype: of the array; one that NumPy does not know itself is written as raw bytes."""
+        """dtype: of the array; a type that is not NumPy's own is written as raw bytes."""
         self.path = output_path(path)
         self._shape = shape
         self._dtype = dtype
@@ -231,10 +228,10 @@ class FileOutput:
 
     @cached_property
     def bytes(self) -> "NDArray[np.uint8]":
-        """[rows, bytes of a row], to be written to; from the first use on there is a file, with room for them.
+        """[rows, bytes of a row], to be written. The first use creates the file at its full size.
 
         Raises:
-            InvalidArgumentError: it cannot be made.
+            InvalidArgumentError: the file cannot be created.
             ResourceExhaustedError: the disk has no room.
         """
         pending = pending_path(self.path)
@@ -264,11 +261,11 @@ class FileOutput:
         return rows
 
     def result(self) -> "NDArray[Any]":
-        """See above.
+        """Gives the file its name and returns its mapped array.
 
         Raises:
-            HilbertRingError: it cannot be brought to the disk, or read there.
-            DataLossError: the service's workers were to write it, and have not.
+            HilbertRingError: the file cannot be written to the disk, or read.
+            DataLossError: the service's workers have not written it.
         """
         if not self._ours:
             return self._written()
@@ -284,29 +281,29 @@ class FileOutput:
         return array if array.dtype == self._dtype else array.view(self._dtype)
 
     def _written(self) -> "NDArray[Any]":
-        """What the service's workers wrote."""
-        told = "though the service says that the job is done"
+        """Returns the array of the file that the service's workers wrote."""
+        beside = "though the service reports that the job is done"
         try:
             array = map_npy(self.path)
         except (OSError, ValueError) as error:
-            raise DataLossError(f"{self.path}: {error}, {told}") from None
+            raise DataLossError(f"{self.path}: {error}, {beside}") from None
         if _version_of(self.path) == self._before:
-            raise DataLossError(f"{self.path}: was not written, {told}")
-        raw = self._dtype.kind != "f"  # bfloat16, whose numbers are any of two bytes
+            raise DataLossError(f"{self.path}: was not written, {beside}")
+        raw = self._dtype.kind != "f"  # bfloat16, for which any type of two bytes serves
         same = array.dtype == self._dtype or raw and array.dtype.itemsize == self._dtype.itemsize
         if array.shape != self._shape or not same or not array.flags.c_contiguous:
-            raise DataLossError(f"{self.path}: is {array.shape} of {array.dtype}, expected {self._shape}, {told}")
+            raise DataLossError(f"{self.path}: is {array.shape} of {array.dtype}, must be {self._shape}, {beside}")
         return array if array.dtype == self._dtype else array.view(self._dtype)
 
     def discard(self) -> None:
-        """Removes what has no name yet."""
+        """Removes the file if it has no name yet."""
         if self._pending is not None:
             self._pending.unlink(missing_ok=True)
             self._pending = None
 
 
 def _version_of(path: Path) -> Optional[Tuple[int, int, int]]:
-    """Differs between what is written at a path and what was there before; None: there is no file."""
+    """Returns a value that changes when the file is written or replaced; None: there is no file."""
     try:
         info = os.stat(path)
     except OSError:
@@ -315,7 +312,7 @@ def _version_of(path: Path) -> Optional[Tuple[int, int, int]]:
 
 
 def given_file(path: PathLike, shape: Tuple[int, ...], dtype: str, like: Any = None) -> FileOutput:
-    """Of a caller's path. `like`: an input, in whose words bfloat16 is written; else it is raw."""
+    """Returns the output of a caller's path. like: an input whose type bfloat16 gets; without it, raw bytes."""
     if dtype != "bfloat16":
         kind = np.dtype(dtype)
     elif isinstance(like, np.ndarray):

@@ -1,4 +1,4 @@
-"""Numbers of a command line, in the digits and words of the other commands. As wire/flag_values.cc.
+"""Reads numbers of a command line with the syntax and errors of wire/flag_values.cc.
 
     parser.add_argument("--tokens", type=whole_number)
 """
@@ -13,7 +13,7 @@ _MOST_WORKERS = 4096
 
 
 def whole_number(text: str) -> int:
-    """Raises ArgumentTypeError, as all below."""
+    """Raises ArgumentTypeError, like all functions below."""
     if not _WHOLE.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text}, must be a whole number in decimal digits")
     value = int(text)
@@ -23,12 +23,12 @@ def whole_number(text: str) -> int:
 
 
 def whole_numbers(text: str) -> List[int]:
-    """Several, with commas between them."""
+    """Reads numbers with commas between them."""
     return [whole_number(part) for part in text.split(",")]
 
 
 def number(text: str) -> float:
-    """A finite one."""
+    """Reads a finite number."""
     try:
         value = float(text) if _DECIMAL.fullmatch(text) else math.nan
     except ValueError:
@@ -39,7 +39,6 @@ def number(text: str) -> float:
 
 
 def workers(text: str) -> int:
-    """Of a job."""
     value = whole_number(text)
     if not 1 <= value <= _MOST_WORKERS:
         raise argparse.ArgumentTypeError(f"Value {value} not in range 1 to {_MOST_WORKERS}")

@@ -1,9 +1,9 @@
 """Runs a program for as long as standard input is open, then stops it, and removes two folders.
 
-    _guard.py FOLDER FOLDER PROGRAM [ARGUMENTS...]     a FOLDER may be empty: none
+    _guard.py FOLDER FOLDER PROGRAM [ARGUMENTS...]     an empty FOLDER is ignored
 
-A process that dies, however it dies, closes its end of the pipe: so its service goes with it. Run
-as a script, with nothing but the standard library.
+A process that dies closes its end of the pipe, so its service ends with it. Runs as a script and needs only the
+standard library.
 """
 import os
 import shutil
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 
-STOP_SECONDS = 20  # SIGTERM lets jobs that run end
+STOP_SECONDS = 20  # after SIGTERM, which lets running jobs end
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     program = subprocess.Popen(sys.argv[3:], stdin=subprocess.DEVNULL)
 
     def stop_at_end_of_input() -> None:
-        # Not by sys.stdin: a thread that waits within it keeps the interpreter from ending.
+        # Not sys.stdin.read: a thread that waits in it keeps the interpreter from ending.
         while os.read(0, 4096):
             pass
         program.terminate()

@@ -1,10 +1,10 @@
-"""Ctrl-C of a program whose calls wait in other threads than the main one, as in a thread pool.
+"""Ends calls that other threads than the main one wait for, such as a thread pool's, after Ctrl-C.
 
-    watch(call)      # it is cancelled once the program was interrupted
-    interrupted()    # ... and no call is made after that
+    watch(call)      # cancels the call after an interrupt
+    interrupted()    # True: begin no more calls
 
-Python raises KeyboardInterrupt in the main thread alone, which then joins its other threads: in the
-executor's `with` block, or as the interpreter ends. Their calls would hold it until their jobs are done.
+Python raises KeyboardInterrupt in the main thread alone. That thread then joins the others, in the executor's `with`
+block or as the interpreter ends, and would wait until their jobs are done.
 """
 import os
 import sys
@@ -12,7 +12,7 @@ import threading
 from typing import Any, Dict, Optional, Set
 
 LOOK_SECONDS = 0.1
-# Modules in which the main thread waits for others: of threads and executors, and of asyncio's loop.
+# Modules in which the main thread waits for other threads: of threads and executors, and of asyncio's loop.
 _WAITS = ("threading", "selectors")
 
 _lock = threading.RLock()  # a finaliser may end a call at any moment
@@ -21,7 +21,7 @@ _watcher: Optional[threading.Thread] = None  # guarded by _lock
 
 
 def _forget() -> None:
-    """In a process that was forked: the calls, and the thread that may hold the lock, are its parent's."""
+    """Resets a forked process: its parent has the calls, and the thread that may hold the lock."""
     global _lock, _calls, _watcher
     _lock, _calls, _watcher = threading.RLock(), set(), None
 
@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def interrupted() -> bool:
-    """Whether the main thread was interrupted, and waits for other threads: for the caller's, which is one."""
+    """Whether the main thread was interrupted and waits for other threads. False in the main thread."""
     main = threading.main_thread()
     if threading.current_thread() is main:
         return False
@@ -40,22 +40,23 @@ def interrupted() -> bool:
     while frame.f_back is not None:
         frame = frame.f_back
     if frame.f_code.co_name == "_shutdown" and frame.f_globals.get("__name__") == "threading":
-        return getattr(sys, "last_type", None) is KeyboardInterrupt  # which ended the program
+        return getattr(sys, "last_type", None) is KeyboardInterrupt  # the program's last exception
     return _handles_interrupt(main)
 
 
 def _handles_interrupt(thread: threading.Thread) -> bool:
-    """Whether it is in a `with`, `except` or `finally` block that KeyboardInterrupt passes. Unknown before
-    Python 3.10: then not."""
+    """Whether it is in a `with`, `except` or `finally` block after KeyboardInterrupt. False before Python 3.10."""
     exceptions: Dict[Optional[int], Any] = getattr(sys, "_current_exceptions", dict)()
     handled = exceptions.get(thread.ident)
-    # Python 3.12 has the exception, those before a tuple with its type.
+    # Python 3.12 has the exception, earlier versions a tuple with its type.
     return isinstance(handled, KeyboardInterrupt) or isinstance(handled, tuple) and handled[0] is KeyboardInterrupt
 
 
 def watch(call: Any) -> None:
-    """Cancels a call of gRPC, or a future of its, if the program is interrupted; until `leave`. The main
-    thread's own calls end by the exception."""
+    """Cancels a call or future of gRPC if the program is interrupted, until `leave`.
+
+    No effect in the main thread, whose calls end by the exception.
+    """
     global _watcher
     if threading.current_thread() is threading.main_thread():
         return
@@ -72,7 +73,7 @@ def leave(call: Any) -> None:
 
 
 def _look() -> None:
-    """While there are calls."""
+    """Runs while there are calls."""
     global _watcher
     wait = threading.Event()
     while True:

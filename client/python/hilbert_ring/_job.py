@@ -1,4 +1,4 @@
-"""From the arguments of `attend` to a job that can be called, and from its report to a result."""
+"""Makes a job of the arguments of `attend`, and a result of its report."""
 import math
 import secrets
 from dataclasses import dataclass, replace
@@ -28,17 +28,17 @@ _MOST_SECONDS = 10**9
 
 @dataclass(frozen=True, eq=False)
 class AttendResult:
-    """What a job gave.
+    """The result of a job.
 
     Attributes:
-        out: [tokens, heads, value_dim], of the kind and type of q; where a path was given, the
-            array of the file, mapped to be read.
-        lse: float32 [tokens, heads], natural logarithm of the softmax denominators, of q's kind;
-            -inf where a row saw no key; of a path likewise. None if it was not asked for.
+        out: [tokens, heads, value_dim], of the kind and type of q; if a path was given, the file's array, mapped for
+            reading.
+        lse: float32 [tokens, heads], of q's kind or mapped like `out`: natural logarithm of the softmax denominators,
+            -inf if a row saw no key; None if not requested.
         report: the service's figures: seconds, bytes, memory of each worker (message Report of
             proto/hilbert_ring/v1/attention.proto).
-        ordering: Hilbert(...) or Morton(...), which the job had; None: tokens as they came.
-        ordering_why: of Auto(...), why it was that one.
+        ordering: Hilbert(...) or Morton(...) of the job; None: the given order of tokens.
+        ordering_why: why Auto(...) chose it.
     """
 
     out: Any
@@ -50,7 +50,7 @@ class AttendResult:
 
 @dataclass(frozen=True)
 class AttendOptions:
-    """How a job is called; see Client.attend."""
+    """The arguments of Client.attend about the call; see there."""
 
     job_id: Optional[str] = None
     deadline: Optional[float] = None
@@ -61,7 +61,6 @@ class AttendOptions:
     by_reference: str = "auto"
 
     def __post_init__(self) -> None:
-        """Raises InvalidArgumentError."""
         if self.job_id is not None:
             check_text("job_id", self.job_id)
         choice("by_reference", self.by_reference, dict.fromkeys(CHOICES))
@@ -80,11 +79,11 @@ class AttendOptions:
                 object.__setattr__(self, field, _seconds(field, getattr(self, field), least))
 
     def name(self) -> str:
-        """Of the job; drawn where none is given."""
+        """Returns the given job_id, or a random one."""
         return f"job-{secrets.token_hex(8)}" if self.job_id is None else self.job_id
 
     def retries(self, timing: CallTiming, begun: Optional[float] = None) -> Retries:
-        """Of a call that starts now, whose deadline runs since `begun`, or now."""
+        """Returns the retries of a call that starts now. Its deadline counts from `begun`, by default now."""
         deadline = math.inf if self.deadline is None else self.deadline
         end = (timing.now() if begun is None else begun) + deadline
         return Retries(RetryPolicy(self.max_attempts, deadline, end, self.outage_timeout), timing)
@@ -99,7 +98,7 @@ def cancel_request(job_id: str, caller: Optional[str]) -> pb.CancelJobRequest:
 
 
 def _seconds(field: str, value: Any, least: float) -> float:
-    """As the command line's."""
+    """Applies the command line's limits to a time."""
     kind = f"a number of seconds from {least:g} to {_MOST_SECONDS:g}"
     seconds = number(field, value, kind)
     if not least <= seconds <= _MOST_SECONDS:
@@ -110,10 +109,10 @@ def _seconds(field: str, value: Any, least: float) -> float:
 def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
             options: AttendOptions, ordering: Optional[Ordering],
             pattern: Dict[str, Any]) -> JobCall:
-    """Checks the arguments, and makes room for the outputs. Nothing is sent.
+    """Checks the arguments and makes room for the outputs, without a call to the service.
 
     Raises:
-        InvalidArgumentError, OutOfRangeError: naming the argument.
+        InvalidArgumentError, OutOfRangeError: names the argument.
     """
     given = [opened(name, value) for name, value in zip("qkv", (q, k, v))]
     tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", given)]
@@ -152,7 +151,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
 
 def output_of(name: str, value: Any, beside: Tensor, shape: Tuple[int, ...], dtype: str,
               like: Any = None) -> Union[Output, FileOutput]:
-    """Of what the caller gave: a path, an array, or None, which is one of the kind of `beside`."""
+    """Returns the output of a given path or array; None gives a new array of the kind of `beside`."""
     if value is None:
         return beside.like(shape, dtype)
     if is_path(value):
@@ -161,13 +160,12 @@ def output_of(name: str, value: Any, beside: Tensor, shape: Tuple[int, ...], dty
 
 
 def attention_inputs(spec: pb.JobSpec, readers: Dict[Any, Reader]) -> Inputs:
-    """What an attention job of this spec sends."""
     return Inputs(spec.tokens, {tensor: row_bytes(spec, tensor) for tensor in readers}, readers,
                   pb.TENSOR_COORDS if pb.TENSOR_COORDS in readers else None)
 
 
 def shape_of(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
-    """Tokens, heads and dims, when the three agree."""
+    """Checks that the three agree and returns tokens, heads and dims."""
     for tensor, axes in ((q, "[tokens, heads, head_dim]"), (k, "[tokens, kv_heads, head_dim]"),
                          (v, "[tokens, kv_heads, value_dim]")):
         if len(tensor.shape) != 3:
@@ -190,13 +188,13 @@ def shape_of(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
 
 
 def curve_request(call: JobCall) -> Optional[pb.PlanRequest]:
-    """What asks the service for the curve that suits a job; None where its curve is known."""
+    """Returns the request for the curve that suits a job; None: its curve is known."""
     spec = call.open.spec
     return pb.PlanRequest(spec=spec, workers=1) if spec.ordering.curve == pb.CURVE_AUTO else None
 
 
 def with_curve(call: JobCall, plan: pb.PlanResponse) -> JobCall:
-    """The job with the curve that the service found, or without an ordering."""
+    """Returns the job with the curve that the service chose, or without an ordering."""
     opening = pb.Open()
     opening.CopyFrom(call.open)
     readers = dict(call.inputs.readers)
@@ -210,7 +208,7 @@ def with_curve(call: JobCall, plan: pb.PlanResponse) -> JobCall:
 
 def result_of(call: JobCall, report: pb.Report, ordering: Optional[Ordering] = None,
               why: str = "") -> AttendResult:
-    """Of a job whose rows are all in place; `ordering` is the caller's."""
+    """Returns the result of a finished job. ordering: the caller's."""
     curve = call.open.spec.ordering.curve
     if ordering is not None:
         kind = {pb.CURVE_HILBERT: Hilbert, pb.CURVE_MORTON: Morton}.get(curve)
@@ -224,7 +222,6 @@ def result_of(call: JobCall, report: pb.Report, ordering: Optional[Ordering] = N
 def pattern_of(segments: Sequence[int], dilations: Optional[Sequence[int]], mixing: str,
                causal: bool, scale: Optional[float], tail: str, average_groups: bool,
                sequence_lengths: Optional[Sequence[int]]) -> Dict[str, Any]:
-    """The arguments that say which query sees which key."""
     return {"segments": segments, "dilations": dilations, "mixing": mixing, "causal": causal,
             "scale": scale, "tail": tail, "average_groups": average_groups,
             "sequence_lengths": sequence_lengths}

@@ -1,5 +1,4 @@
-"""A job as commands take it: a spec's file, as `hilbert-ring` reads it, and flags that replace its
-fields."""
+"""Reads a job of a command line: a spec's file in the form of `hilbert-ring`, and flags that replace its fields."""
 import argparse
 from dataclasses import dataclass, field
 from math import prod
@@ -27,9 +26,9 @@ class Job:
     """Shape and pattern of a job.
 
     Attributes:
-        shape: tokens, heads, kv_heads, head_dim, value_dim, dtype: those that are known.
-        pattern: the arguments of Client.attend that say which query sees which key.
-        ordering: None: as the tokens come.
+        shape: the known ones of tokens, heads, kv_heads, head_dim, value_dim, dtype.
+        pattern: the arguments of Client.attend that determine which query sees which key.
+        ordering: None: the given order of tokens.
     """
 
     shape: Dict[str, Any]
@@ -37,25 +36,24 @@ class Job:
     ordering: Optional[Ordering] = field(default=None)
 
     def need(self, *names: str) -> None:
-        """Raises InvalidArgumentError where one of these is not known."""
+        """Raises InvalidArgumentError if the shape lacks one of the names."""
         for name in names:
             if name not in self.shape:
                 raise InvalidArgumentError(f"{name} is missing: --{name.replace('_', '-')}",
                                            field=name)
 
     def plan_arguments(self) -> Dict[str, Any]:
-        """Of Client.plan.
+        """Returns the arguments of Client.plan.
 
         Raises:
-            InvalidArgumentError: something of the shape is missing.
+            InvalidArgumentError: the shape is incomplete.
         """
         self.need("tokens", "heads", "head_dim")
         return {**self.shape, **self.pattern, "ordering": self.ordering}
 
 
 def add_job_flags(parser: argparse.ArgumentParser, **defaults: Any) -> None:
-    """The flags of `hilbert-ring plan` for the spec; `defaults` holds where neither file nor flag
-    says anything."""
+    """Adds the flags of `hilbert-ring plan` for the spec. defaults: of fields that neither file nor flag gives."""
     parser.add_argument("--spec", type=Path, metavar="FILE", help="the job, as JSON; flags replace "
                         "its fields, or stand alone")
     for name in ("tokens", "heads", "kv-heads", "head-dim", "value-dim"):
@@ -76,10 +74,10 @@ def add_job_flags(parser: argparse.ArgumentParser, **defaults: Any) -> None:
 
 
 def job_of(arguments: argparse.Namespace) -> Job:
-    """Of the flags.
+    """Returns the job of the flags.
 
     Raises:
-        InvalidArgumentError, OSError: the spec's file is no job's.
+        InvalidArgumentError, OSError: the spec's file cannot be read, or holds no job.
     """
     fields = dict(arguments.job_defaults)
     folder = Path()
@@ -115,10 +113,10 @@ def job_of(arguments: argparse.Namespace) -> Job:
 
 
 def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
-    """In the words of engine/spec/job_spec.cc.
+    """Checks numbers with the errors of engine/spec/job_spec.cc.
 
     Raises:
-        InvalidArgumentError, OutOfRangeError: no job can have such a number, or so many of them.
+        InvalidArgumentError, OutOfRangeError: no job can have such a number, or such a count of them.
     """
     segments, dilations = fields["segments"], fields.get("dilations")
     lengths, tokens, heads = fields.get("sequence_lengths"), fields.get("tokens"), fields.get("heads")
@@ -160,7 +158,7 @@ def _check_grid(grid: List[int], window: Optional[int], lengths: List[int], pack
 
 
 def _check_number(name: str, value: Any, least: Optional[int], limit: Optional[int]) -> None:
-    """least: None for the size of a head."""
+    """least: None: the number is the size of a head."""
     if value is None:
         return
     field = name.partition("[")[0]
@@ -175,7 +173,7 @@ def _check_number(name: str, value: Any, least: Optional[int], limit: Optional[i
 
 
 def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:
-    """Of the spec's file; None: it names none, or cannot be read, which job_of tells."""
+    """Returns the path of the spec's coordinates; None: no coordinates, or no valid spec, which job_of reports."""
     try:
         name = read_json(arguments.spec)["ordering"]["coords_file"]
         return Path(arguments.spec.parent / name)

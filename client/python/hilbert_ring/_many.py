@@ -1,11 +1,11 @@
-"""Many small jobs: which of them are computed as one, and what became of each.
+"""Packs many small jobs into few calls, and collects their results.
 
     call = ManyCall(jobs, options, common, timing)
-    pack = call.next()                     # jobs as one, as packed sequences; None: nothing is left
+    pack = call.next()                     # jobs joined as packed sequences; None: no jobs are left
     call.done(pack, report)                # or call.failed(pack, error)
     call.ended()                           # the jobs' results
 
-Nothing here waits: lanes of a client (blocking or asyncio), call.lanes of them, run the packs.
+Nothing here waits: the client (blocking or asyncio) runs the packs in call.lanes lanes.
 """
 from collections import deque
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ _MOST_SEQUENCES = 1024  # a pack
 # A single job of the pack may have caused the error.
 _MAY_BE_ONE = {"INVALID_ARGUMENT", "OUT_OF_RANGE", "FAILED_PRECONDITION", "DATA_LOSS", "RESOURCE_EXHAUSTED"}
 _OF_ALL = {"UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"}
-# There is no room for so many calls at once.
+# The service has no room for another call at the same time.
 _BUSY = frozenset({"QUOTA", "QUEUE_FULL", "TOO_MANY_CALLS"})
 
 SmallJob = Union[Tuple[Any, Any, Any], Mapping[str, Any]]
@@ -47,7 +47,7 @@ class PreparedJob:
     def __init__(self, values: Mapping[str, Any], chunk_bytes: int) -> None:
         """
         Raises:
-            InvalidArgumentError, OutOfRangeError: naming the argument.
+            InvalidArgumentError, OutOfRangeError: names the argument.
         """
         for name in values:
             if name not in ("q", "k", "v") and name not in _PATTERN and name not in _OTHERS:
@@ -78,7 +78,7 @@ class PreparedJob:
             raise OutOfRangeError(f"rows of the job, or its results, take {self.bytes} bytes, must be at most "
                                   f"{MAX_PAYLOAD_BYTES}: call attend", limit=MAX_PAYLOAD_BYTES)
         self.sequences = list(spec.sequence_lengths) or [spec.tokens]
-        self.alike = b""  # what jobs of one pack have in common; empty: the job has its own
+        self.alike = b""  # equal for jobs that share packs; empty: the job is a pack of its own
         adds_up = min(self.sequences) > 0 and sum(self.sequences) == spec.tokens
         if values["job_id"] is None and self.call.inputs.ahead is None and adds_up:
             common = pb.Open()
@@ -89,7 +89,7 @@ class PreparedJob:
         self.report: Optional[pb.Report] = None
 
     def place(self, outputs: Mapping[Any, "NDArray[np.uint8]"], report: pb.Report) -> None:
-        """Takes its rows of each output, and the report of the pack."""
+        """Takes the job's rows of each output, and the report of the pack."""
         self.report = pb.Report()
         self.report.CopyFrom(report)
         self.report.tokens = self.call.tokens
@@ -108,22 +108,22 @@ class PreparedJob:
 
 @dataclass(frozen=True)
 class Pack:
-    """Jobs that are computed as one, by their numbers."""
+    """Jobs that are computed as one, by number."""
 
     jobs: Dict[int, PreparedJob]
     call: JobCall
-    final: FrozenSet[str]  # errors after which another lane has the pack
+    final: FrozenSet[str]  # reasons of failure after which another lane runs the pack
 
 
 class ManyCall:
-    """The jobs of a call, and what became of them. Thread-safe."""
+    """The jobs of a call, and their results. Thread-safe."""
 
     def __init__(self, jobs: Sequence[SmallJob], options: AttendOptions, common: Dict[str, Any],
                  timing: CallTiming) -> None:
-        """common: arguments of jobs that do not have their own.
+        """common: default arguments of jobs.
 
         Raises:
-            InvalidArgumentError, OutOfRangeError: of the call. Of a job they are its result.
+            InvalidArgumentError, OutOfRangeError: about the call. An error about a job is the job's result.
         """
         self._options, self._timing, self._begun = options, timing, timing.now()
         self._errors: List[Optional[HilbertRingError]] = []
@@ -143,7 +143,7 @@ class ManyCall:
     def _packs(self) -> Deque[List[int]]:
         limit = min(self._options.chunk_bytes, MAX_PAYLOAD_BYTES)
         packs: Deque[List[int]] = deque()
-        last: Dict[bytes, Tuple[List[int], int, int]] = {}  # of those alike: the pack, its bytes and sequences
+        last: Dict[bytes, Tuple[List[int], int, int]] = {}  # by `alike`: the newest pack, its bytes and sequences
         for number, job in enumerate(self._jobs):
             if job is None or self._errors[number] is not None:
                 continue
@@ -157,11 +157,11 @@ class ManyCall:
         return packs
 
     def retries(self) -> Retries:
-        """Of a pack that is called now."""
+        """Returns the retries of a pack that is called now."""
         return self._options.retries(self._timing, self._begun)
 
     def next(self) -> Optional[Pack]:
-        """What the lane runs now, its rows read; None: the lane ends. Reading may raise what is the caller's."""
+        """Reads the rows of the lane's next pack; None: the lane ends. Errors of the caller's arrays pass through."""
         while True:
             with self._lock:
                 if not self._waiting or self._over is not None:
@@ -192,8 +192,7 @@ class ManyCall:
             first = end
 
     def failed(self, pack: Pack, error: HilbertRingError) -> bool:
-        """Whether the lane goes on. Halves of a pack are tried by themselves where one job may have failed the
-        others."""
+        """Returns whether the lane goes on. Splits the pack into halves if one of its jobs may be the cause."""
         numbers = list(pack.jobs)
         with self._lock:
             if error.reason in pack.final:
@@ -217,7 +216,7 @@ class ManyCall:
             self._over = self._over or error
 
     def ended(self) -> List[ManyResult]:
-        """All results, once no lane is left."""
+        """Returns all results after the last lane has ended."""
         results: List[ManyResult] = []
         for job, error in zip(self._jobs, self._errors):
             if error is not None or job is None or job.report is None:
@@ -230,7 +229,7 @@ class ManyCall:
 
 
 def _joined(jobs: Sequence[PreparedJob], rows: Sequence[Dict[Any, memoryview]]) -> JobCall:
-    """Their call: as packed sequences, where there are several."""
+    """Returns the call of the jobs: several become packed sequences."""
     first = jobs[0].call
     spec = pb.JobSpec()
     spec.CopyFrom(first.open.spec)

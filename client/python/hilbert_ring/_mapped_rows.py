@@ -1,8 +1,7 @@
-"""Rows of arrays, and of those whose memory is a mapped file: that another process shortens it is an error,
-where a look at the memory would end this process by SIGBUS.
+"""Reads rows of arrays. If a mapped file was shortened, the read raises an error instead of ending with SIGBUS.
 
     read = rows_of("q", array)
-    read(first, end)             # array[first:end]; of a mapped file its bytes, which are read from it
+    read(first, end)             # array[first:end], read from the file if the array is mapped
     take_room("out", array)      # before rows are written to a mapped file
 """
 import ctypes
@@ -25,10 +24,10 @@ _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_l
 
 
 def rows_of(name: str, array: "NDArray[Any]") -> RowReader:
-    """`read` raises DataLossError where the file has become shorter than the array.
+    """Returns a reader that raises DataLossError if the file has become shorter than the array.
 
-    Bytes of rows that follow each other in the file are read. Other rows are taken from memory once the file's
-    size was looked at: those of strided arrays, of files that have lost their name, of private maps.
+    Contiguous rows are read from the file. Rows of strided arrays, of private maps and of files without a name are
+    taken from memory after a check of the file's size.
     """
     found = _mapping_of(array)
     if found is None:
@@ -57,17 +56,16 @@ def rows_of(name: str, array: "NDArray[Any]") -> RowReader:
 
 
 def blocks_of(read: RowReader, rows: int) -> Iterator[Tuple[int, "NDArray[Any]"]]:
-    """All rows: the first of each block, and the block."""
+    """Yields all rows: the first row of each block, and the block."""
     for first in range(0, rows, _BLOCK_ROWS):
         yield first, read(first, min(rows, first + _BLOCK_ROWS))
 
 
 def take_room(name: str, array: "NDArray[Any]") -> None:
-    """Where an array that is to be written lies in a mapped file, its bytes get room on the disk, if the file system
-    can give it at once.
+    """Reserves disk space for an array in a mapped file, if the file system can do so at once.
 
     Raises:
-        ResourceExhaustedError: the disk has none.
+        ResourceExhaustedError: the disk has no room.
     """
     found = _mapping_of(array)
     if found is None or not found[1].shared or array.size == 0:
@@ -78,7 +76,7 @@ def take_room(name: str, array: "NDArray[Any]") -> None:
         return
     free = free_bytes(os.path.dirname(mapping.path))
     try:
-        # Not os.posix_fallocate, which writes a byte to each block where the file system cannot.
+        # Not os.posix_fallocate, which writes a byte to each block if the file system cannot reserve space.
         offset = mapping.offset + _address(array) - mapping.begin
         failed = ctypes.get_errno() if _fallocate(file, 0, offset, array.nbytes) != 0 else 0
     finally:
@@ -93,7 +91,7 @@ def _address(array: "NDArray[Any]") -> int:
 
 
 def _mapping_of(array: "NDArray[Any]") -> Optional[Tuple[mmap.mmap, Mapping]]:
-    """Of an array or a view of one whose memory Python has mapped from a file."""
+    """Returns the mmap object and mapping behind an array or its view; None: there is no such object."""
     memory = python_map(array)
     if memory is None or array.size == 0:
         return None
@@ -102,7 +100,7 @@ def _mapping_of(array: "NDArray[Any]") -> Optional[Tuple[mmap.mmap, Mapping]]:
 
 
 def _opened(mapping: Mapping, how: int) -> Optional[int]:
-    """A descriptor of the file; None: it cannot be opened, or its name is another file's now."""
+    """Returns a descriptor of the file; None: it cannot be opened, or its path leads to another file now."""
     try:
         file = os.open(mapping.path, how | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
@@ -114,7 +112,7 @@ def _opened(mapping: Mapping, how: int) -> Optional[int]:
 
 
 def _bytes_at(mapping: Mapping, offset: int, size: int) -> "Optional[NDArray[np.uint8]]":
-    """Fewer where the file ends, or cannot be read further; None: as of _opened."""
+    """Returns fewer bytes if the file ends or reading fails; None: _opened failed."""
     file = _opened(mapping, os.O_RDONLY)
     if file is None:
         return None
@@ -134,7 +132,7 @@ def _bytes_at(mapping: Mapping, offset: int, size: int) -> "Optional[NDArray[np.
 
 
 def _size_of(memory: mmap.mmap) -> float:
-    """Of the file, as it is now; inf: unknown."""
+    """Returns the file's current size; inf: unknown."""
     try:
         return memory.size()
     except (OSError, ValueError):

@@ -5,19 +5,19 @@ import torch
 
 from hilbert_ring.errors import InvalidArgumentError
 
-# What a model may ask without a look at the numbers.
+# Functions that do not look at the mask's numbers.
 _ALLOWED = frozenset((torch.Tensor.size, torch.Tensor.dim, *(
     getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim"))))
 
 
 class ModelMask(torch.Tensor):
-    """Of shape [batch, 1, 1, keys]. A model hands it on to attention, and does nothing else with it.
+    """A mask of shape [batch, 1, 1, keys], which a model must pass to attention unchanged.
 
-    A model that computes attention itself would add it to scores, or change it: that is refused.
+    A model that computes attention itself adds the mask to scores, or changes it. Such functions raise an error.
 
     Attributes:
         causal: whether a query sees keys up to its own token alone.
-        keys: bool [batch, keys], False where a key is padding.
+        keys: bool [batch, keys], False if a key is padding.
     """
 
     causal: bool

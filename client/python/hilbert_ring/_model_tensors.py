@@ -1,4 +1,4 @@
-"""Tensors of PyTorch that a model gives attention, in place of another library's."""
+"""Attention over a model's PyTorch tensors in functions that replace another library's."""
 from typing import Any, Optional, Sequence, Tuple
 
 from hilbert_ring._default_client import client_or_default
@@ -14,8 +14,8 @@ _DIM_STEP = 8  # the service computes multiples of it
 def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str]) -> None:
     """
     Raises:
-        InvalidArgumentError: no tensors of PyTorch with these axes, of one type that a job has, or shapes of k and
-            v that do not go together.
+        InvalidArgumentError: they are no PyTorch tensors with these axes and one type of a job, or their shapes do
+            not agree.
     """
     torch = torch_if_loaded()
     for name, tensor in (("q", q), ("k", k), ("v", v)):
@@ -43,14 +43,14 @@ def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str]) -> None:
 
 
 def attend(q: Any, k: Any, v: Any, client: Optional[Client], *, scale: Optional[float], **options: Any) -> Tuple[Any, Any]:
-    """out and lse of Client.attend. Zeros make up a head_dim that is no multiple of 8, which change no score."""
+    """Returns out and lse of Client.attend. Pads head_dim with zeros to a multiple of 8, which changes no score."""
     dim, value_dim = q.shape[-1], v.shape[-1]
     if scale is None and dim % _DIM_STEP:
         scale = dim**-0.5
-    result = client_or_default(client).attend(*map(_made_up, (q, k, v)), scale=scale, progress=False, **options)
+    result = client_or_default(client).attend(*map(_padded, (q, k, v)), scale=scale, progress=False, **options)
     return result.out if value_dim % _DIM_STEP == 0 else result.out[..., :value_dim], result.lse
 
 
-def _made_up(tensor: Any) -> Any:
+def _padded(tensor: Any) -> Any:
     missing = -tensor.shape[-1] % _DIM_STEP
     return torch_if_loaded().nn.functional.pad(tensor, (0, missing)) if missing else tensor

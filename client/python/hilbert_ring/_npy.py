@@ -1,7 +1,9 @@
-"""Files of NumPy's .npy format, versions 1.0, 2.0 and 3.0. Most errors have the words of wire/npy_header.cc and
-client/cpp/npy.cc. A header is read more strictly than by NumPy, which takes any Python literal.
+"""Reads NumPy's .npy files, versions 1.0, 2.0 and 3.0.
 
-    array = map_npy("q.npy")   # np.memmap, to be read
+The header's syntax is stricter than NumPy's, which takes any Python literal. Most errors read like those of
+wire/npy_header.cc and client/cpp/npy.cc.
+
+    array = map_npy("q.npy")   # a read-only np.memmap
 """
 import math
 import os
@@ -17,7 +19,7 @@ _LONGEST = 1 << 20  # bytes of a header
 _MOST_AXES = 32
 _MOST = (1 << 63) - 1
 _KEYS = ["descr", "fortran_order", "shape"]
-_DESCR = re.compile(r"[<>][fiu][248]|\|[iu]1|[<|]V2")  # big-endian and 8-bit numbers are Python's alone
+_DESCR = re.compile(r"[<>][fiu][248]|\|[iu]1|[<|]V2")  # the C++ readers take neither big-endian nor 8-bit numbers
 _S = r"[ \n\t\r]*"
 _STRING = r"'[^'\\]*'|\"[^\"\\]*\""
 _SHAPE = rf"\({_S}(?:(?:[0-9]{{1,19}}{_S},{_S})+(?:[0-9]{{1,19}}{_S})?)?\)"
@@ -28,17 +30,17 @@ _DICTIONARY = rf"{_S}\{{{_S}(?:{_ITEM}{_S},{_S})*(?:{_ITEM}{_S})?\}}{_S}"
 class NpyHeader(NamedTuple):
     dtype: "np.dtype[Any]"
     shape: Tuple[int, ...]
-    fortran: bool  # the first axis varies fastest; False where both orders are one
+    fortran: bool  # the first axis varies fastest; False if both orders are the same
     offset: int    # of the first number, in the file
-    end: int       # of the last one
+    end: int       # behind the last number
 
 
 def map_npy(path: "Union[str, os.PathLike[str]]") -> "NDArray[Any]":
-    """Its array, to be read.
+    """Returns a file's array, mapped read-only.
 
     Raises:
-        ValueError: the file cannot be opened, or is not a whole .npy file and nothing more.
-        OSError: it cannot be read or mapped.
+        ValueError: the file cannot be opened, or is not exactly one .npy file.
+        OSError: the file cannot be read or mapped.
     """
     try:
         file = open(os.fspath(path), "rb", opener=_open_regular)
@@ -55,7 +57,7 @@ def map_npy(path: "Union[str, os.PathLike[str]]") -> "NDArray[Any]":
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """A pipe is refused, not waited for."""
+    """Opens a regular file. Refuses a pipe without waiting for its writer."""
     file = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(file).st_mode):
         return file
@@ -64,10 +66,10 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def read_npy_header(file: IO[bytes]) -> NpyHeader:
-    """From a file's start.
+    """Reads the header from a file's start.
 
     Raises:
-        ValueError: naming what is wrong.
+        ValueError: names the fault.
     """
     start = file.read(len(_MAGIC) + 4)
     if not start or not start.startswith(_MAGIC[:len(start)]):
@@ -98,7 +100,7 @@ def _malformed(what: str) -> NoReturn:
 
 
 def _fields(text: str) -> "Tuple[np.dtype[Any], bool, Tuple[int, ...]]":
-    """descr, fortran_order and shape."""
+    """Returns descr, fortran_order and shape."""
     items = [(key[1:-1], value) for key, value in re.findall(_ITEM, text)]
     if not re.fullmatch(_DICTIONARY, text):
         _malformed(f"expected a dictionary of descr, fortran_order and shape, of plain numbers, found {text[:120]!r}")

@@ -1,4 +1,4 @@
-"""Certificates and keys, checked before a connection is made: gRPC's own message names no file."""
+"""Checks certificates and keys before a connection is made, because gRPC's own message names no file."""
 import os
 import ssl
 from contextlib import contextmanager
@@ -10,10 +10,10 @@ from hilbert_ring.errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class PemText:
-    """What an argument of hilbert_ring.connect holds or names."""
+    """The text of a certificate or key that was given to hilbert_ring.connect, as bytes or by path."""
 
     argument: str
-    name: str  # in messages, with the path
+    name: str  # in errors, with the path
     text: bytes = field(repr=False)
 
     def wrong(self, what: str) -> InvalidArgumentError:
@@ -21,11 +21,11 @@ class PemText:
 
 
 def check_tls(ca: Optional[PemText], cert: Optional[PemText], key: Optional[PemText]) -> None:
-    """cert and key: both or none.
+    """Checks the texts. cert and key must be given together.
 
     Raises:
-        InvalidArgumentError: no certificate, one that is damaged, no key without a passphrase, a key of another
-            certificate.
+        InvalidArgumentError: a certificate is missing or damaged, a key is missing or has a passphrase, or the key
+            belongs to another certificate.
     """
     if ca is not None:
         _check_certificates(ca)
@@ -34,10 +34,10 @@ def check_tls(ca: Optional[PemText], cert: Optional[PemText], key: Optional[PemT
     _check_certificates(cert)
     try:
         with _in_memory(cert.text) as chain, _in_memory(key.text) as private:
-            # A key with a passphrase would wait for somebody to type it.
+            # Without `password` OpenSSL would ask the terminal for a key's passphrase.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(chain, private, password="")
     except ssl.SSLError as error:
-        # The second: of another kind, as RSA for an elliptic curve.
+        # NO_CERTIFICATE_ASSIGNED: the key is of another kind, such as RSA for an elliptic curve.
         if error.reason in ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
             raise key.wrong(f"is not the key of the certificate in {cert.name}") from None
         if error.reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "UNKNOWN_CERTIFICATE_TYPE"):
@@ -56,7 +56,7 @@ def _check_certificates(pem: PemText) -> None:
 
 @contextmanager
 def _in_memory(text: bytes) -> Iterator[str]:
-    """A path, for a function that takes files alone."""
+    """Yields a path of the text for a function that takes only files."""
     with os.fdopen(os.memfd_create("pem"), "wb") as file:
         file.write(text)
         file.flush()

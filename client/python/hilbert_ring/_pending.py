@@ -1,10 +1,10 @@
-"""Files that appear under their names only when they are complete.
+"""Writes files that get their names only when they are complete.
 
-    with pending_files([tiles, coords]) as (first, second):  # new files, beside those that get replaced
+    with pending_files([tiles, coords]) as (first, second):  # new files in the same folders
         np.save(first, array)
         np.save(second, other)
 
-Nothing else is written, whatever lies beside them under whatever name. As client/cpp/pending_file.cc.
+No other file beside them is touched. client/cpp/pending_file.cc does the same.
 """
 import errno
 import os
@@ -19,18 +19,18 @@ from hilbert_ring.errors import FailedPreconditionError, InvalidArgumentError
 
 
 def pending_path(path: Path) -> Path:
-    """A name beside it that nobody knows, and that is short where its own is long."""
+    """Returns a random short name in the same folder, so that a long name of the file adds no limit."""
     return path.with_name(f".{secrets.token_hex(8)}.pending")
 
 
 def open_pending(made: Path, path: Path) -> BinaryIO:
-    """A new file, which follows no link. Where it is to replace one, its owner alone may read it until then."""
+    """Creates a file, without following a link. Only its owner may read it if it is to replace another file."""
     mode = 0o666 if _mode_of(path) is None else 0o600
     return open(made, "xb", opener=lambda name, flags: os.open(name, flags, mode))
 
 
 def take_name(made: Path, path: Path) -> None:
-    """Replaces what has the name, whose permissions stay."""
+    """Renames the file over `path`. A replaced file's permissions stay."""
     mode = _mode_of(path)
     if mode is not None and mode != _mode_of(made):
         os.chmod(made, mode)
@@ -46,8 +46,10 @@ def _mode_of(path: Path) -> Optional[int]:
 
 @contextmanager
 def pending_files(paths: Sequence[Path]) -> Iterator[List[BinaryIO]]:
-    """They get their names, in this order, once all are on the disk; none does where the block fails. paths: no
-    symbolic links."""
+    """Yields new files, which get their names in this order after all are on the disk.
+
+    If the block fails, no file gets its name. paths: no symbolic links.
+    """
     with ExitStack() as ended:
         files: List[BinaryIO] = []
         pending: List[Path] = []
@@ -71,11 +73,11 @@ def pending_files(paths: Sequence[Path]) -> Iterator[List[BinaryIO]]:
 
 
 def write_text(path: "Union[str, os.PathLike[str]]", text: str) -> None:
-    """A file is replaced as a whole. What is written in place gets the text behind what is there.
+    """Replaces a file as a whole. Appends the text to places that are written in place.
 
     Raises:
-        InvalidArgumentError: FILE_PATH: a folder, a socket or a disk.
-        FailedPreconditionError: nobody reads the pipe.
+        InvalidArgumentError: FILE_PATH: it is a folder, a socket or a disk.
+        FailedPreconditionError: the pipe has no reader.
     """
     place = find_output(path)
     if place.in_place:
@@ -87,7 +89,7 @@ def write_text(path: "Union[str, os.PathLike[str]]", text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A name that was given in it is on the disk. Folders that cannot be synced at all are no error."""
+    """Writes new names in a folder to the disk. A folder that cannot be synced at all is no error."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -102,7 +104,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _open_in_place(place: OutputPlace) -> int:
-    """Nobody waits for the reader of a pipe."""
+    """Opens a place without waiting for the reader of a pipe."""
     if place.descriptor is not None:
         return os.dup(place.descriptor)
     mode = os.stat(place.path).st_mode
@@ -110,11 +112,11 @@ def _open_in_place(place: OutputPlace) -> int:
         raise InvalidArgumentError(f"{place.path}: cannot write: exists and is not a file",
                                    reason="FILE_PATH")
     try:
-        # O_APPEND: it may be a file that another process has open, whose bytes stay.
+        # O_APPEND: it may be a file that another process has open, and its bytes stay.
         opened = os.open(place.path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        raise FailedPreconditionError(f"{place.path}: cannot write: nobody reads it") from None
+        raise FailedPreconditionError(f"{place.path}: cannot write: it has no reader") from None
     os.set_blocking(opened, True)
     return opened

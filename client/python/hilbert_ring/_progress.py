@@ -1,4 +1,4 @@
-"""A job's progress as a bar, where somebody may see it."""
+"""Shows a job's progress as a bar in a terminal or notebook."""
 import sys
 import time
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _DELAY = 0.5   # seconds
 
 @contextmanager
 def shown(option: ProgressOption) -> Iterator[Optional[Callable[[Progress], None]]]:
-    """What a call tells its progress to, for as long as it takes."""
+    """Yields the function that takes a call's progress; None: no progress is wanted."""
     if callable(option):
         yield option
         return
@@ -23,7 +23,7 @@ def shown(option: ProgressOption) -> Iterator[Optional[Callable[[Progress], None
         yield None
         return
     bar: Any = None
-    begin = time.monotonic() + (0 if option else _DELAY)  # without `option` a job that is done soon has none
+    begin = time.monotonic() + (0 if option else _DELAY)  # by default a short job shows no bar
 
     def draw(progress: Progress) -> None:
         nonlocal bar
@@ -54,7 +54,7 @@ def _tqdm() -> Any:
 
 
 def fraction_of(progress: Progress) -> float:
-    """0 to 1: sending, computing and receiving count a third each."""
+    """Returns 0 to 1: sending, computing and receiving count a third each."""
     if progress.by_reference:
         return progress.compute_fraction  # outputs are written as they become final; pooled rows are few
     sent = progress.bytes_sent / max(1, progress.bytes_to_send)
@@ -64,7 +64,6 @@ def fraction_of(progress: Progress) -> float:
 
 
 def phase_of(progress: Progress) -> str:
-    """What the job does, in a few words."""
     if progress.last_failure is not None and not progress.admitted:
         return f"attempt {progress.attempt + 1}"
     if not progress.admitted:

@@ -1,22 +1,21 @@
-"""Whether a call that failed is made again, and when: decide_retry. Connection.call_with_retries does what it says. As
-client/cpp/retry.h.
+"""decide_retry decides whether and when a failed call is made again; Connection.call_with_retries runs the loop.
 
-- UNAVAILABLE (no coordinator, it starts, drains or stops, no worker, a connection lost): backoff,
-  then as soon as there is a connection.
+client/cpp/retry.h does the same. These failures are tried again:
+
+- UNAVAILABLE (the coordinator is away, starts, drains or stops, has no worker, or the connection is lost): backoff,
+  then a wait for a connection.
 - ABORTED with reason WORKER_LOST: backoff.
-- RESOURCE_EXHAUSTED with a retry-after: the retry-after and up to a quarter more. Of the service's
-  transport, which has no reason: backoff.
-- ALREADY_EXISTS after an UNAVAILABLE (the service has not noticed that the connection is lost):
-  backoff.
-- DATA_LOSS found in the output by the client: backoff, twice at most.
+- RESOURCE_EXHAUSTED with a retry-after: the retry-after and up to a quarter more. Without one, from the service's
+  transport: backoff.
+- ALREADY_EXISTS after an UNAVAILABLE (the service has not noticed the lost connection): backoff.
+- DATA_LOSS that the client found in the output: backoff, at most twice.
 
-Anything else is final. A retry-after replaces the backoff with every code; with one below 50 ms the
-wait is no shorter than the backoff; one that is negative means that the service does not want another
-attempt. Backoff is random between 0 and a limit that doubles from 100 ms to 5 s
-(UNAVAILABLE: 0.4 s).
+A retry-after replaces the backoff with every code. If it is below 50 ms the wait is at least the backoff; if it is
+negative the failure is final. Backoff is random between 0 and a limit that doubles from 100 ms to 5 s (UNAVAILABLE:
+to 0.4 s).
 
-Attempts are bounded by their number, by the deadline of the call, and by the time that an outage (UNAVAILABLE without a
-retry_after) may take.
+The bounds are the number of attempts, the call's deadline, and the time of an outage (UNAVAILABLE without a
+retry-after).
 """
 import math
 import time
@@ -28,65 +27,65 @@ from hilbert_ring.errors import HilbertRingError, error_class
 
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
-_LONGEST_AWAY = 0.4  # of a service that is away: the job goes on within a second of its return
+_LONGEST_AWAY = 0.4  # after UNAVAILABLE, so that a job goes on within a second of the service's return
 _BACKOFF_DOUBLINGS = 6
 _RETRY_AFTER_JITTER = 0.25
 _LEAST_RETRY_AFTER = 0.05  # half of the first backoff's limit
 _RETRIES_OF_DAMAGED_OUTPUT = 2
-_DEADLINE_EARLY = 0.1  # gRPC's is reckoned from a time that was read before ours
+_DEADLINE_EARLY = 0.1  # gRPC's deadline may pass this much earlier, because gRPC reads its clock first
 OUTAGE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class AttemptFailure:
-    """How an attempt failed, as far as another one depends on it."""
+    """The parts of an attempt's failure that decide on another attempt."""
 
     error: HilbertRingError
     admitted: bool = False        # the service took the job
-    output_damaged: bool = False  # found by the client: corrupt, repeated or missing rows
-    retry_after: Optional[float] = None  # seconds; below 0: the service wants no other attempt
+    output_damaged: bool = False  # the client found corrupt, repeated or missing rows
+    retry_after: Optional[float] = None  # seconds; below 0: the failure is final
 
 
 @dataclass
 class CallTiming:
-    """Time and chance of a call; tests bring their own."""
+    """The clock and random numbers of a call, which tests replace."""
 
     now: Callable[[], float] = time.monotonic
     random: Callable[[], float] = random
 
 
-Final = Callable[[AttemptFailure], bool]               # whether no other attempt follows, whatever decide_retry says
-TellRetry = Callable[[HilbertRingError, float], None]  # of a failure, and of seconds until the next attempt
+Final = Callable[[AttemptFailure], bool]             # whether a failure ends the call without decide_retry
+OnRetry = Callable[[HilbertRingError, float], None]  # takes a failure, and the seconds until the next attempt
 
 
 def never_final(_: AttemptFailure) -> bool:
     return False
 
 
-def tell_nobody(_error: HilbertRingError, _wait: float) -> None:
+def ignore_retry(_error: HilbertRingError, _wait: float) -> None:
     pass
 
 
 def is_reachable(failure: AttemptFailure) -> bool:
-    """Whether the service is there: so is one whose data root is not."""
+    """Whether the service answered. DATA_ROOT_GONE is UNAVAILABLE from a service that did."""
     return failure.error.code != "UNAVAILABLE" or failure.error.reason == "DATA_ROOT_GONE"
 
 
 def is_plan_pushed_back(name: str, failure: AttemptFailure) -> bool:
-    """Whether a call failed because the service makes too many plans."""
+    """Whether a call failed because the service is busy with other plans."""
     return name in ("Plan", "PlanEncode") and failure.retry_after is not None
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """What bounds the attempts of a call.
+    """The bounds of a call's attempts.
 
     Attributes:
-        max_attempts: 1: a failure is final. Attempts that find the service away do not count; with a deadline those
-            that find it full do not count either.
-        deadline: seconds, as messages tell it.
-        end: when it passes.
-        outage_timeout: seconds of one outage. None: until the deadline, or OUTAGE_SECONDS where there is none.
+        max_attempts: 1: a failure is final. Attempts that find the service away do not count. With a deadline,
+            attempts that find it full do not count either.
+        deadline: seconds, shown in messages.
+        end: time of the deadline.
+        outage_timeout: seconds of one outage; None: until the deadline, or OUTAGE_SECONDS without a deadline.
     """
 
     max_attempts: int
@@ -103,26 +102,26 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class RetryHistory:
-    """What the failures of a call up to now have come to."""
+    """The failures of a call up to now."""
 
-    attempts: int = 0              # that failed
-    counted: int = 0               # of them, that max_attempts bounds
+    attempts: int = 0              # failed attempts
+    counted: int = 0               # failed attempts that count towards max_attempts
     backoffs: int = 0              # in a row
-    damaged_outputs: int = 0       # attempts that ended so
-    connection_lost: bool = False  # by one of them
+    damaged_outputs: int = 0       # attempts that gave damaged output
+    connection_lost: bool = False  # in some attempt
     outage_end: float = math.inf   # finite: the service is away
 
 
 @dataclass(frozen=True)
 class RetryDecision:
     history: RetryHistory                     # the failure included
-    wait: Optional[float] = None              # seconds before another attempt; None: none follows
-    error: Optional[HilbertRingError] = None  # the call's, where none follows
+    wait: Optional[float] = None              # seconds before another attempt; None: the failure is final
+    error: Optional[HilbertRingError] = None  # the call's error, if the failure is final
 
 
 def decide_retry(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
                  drawn: float) -> RetryDecision:
-    """drawn: in [0, 1), for this failure."""
+    """drawn: a random number in [0, 1)."""
     code = failure.error.code
     outage_end = math.inf
     if _away(failure):
@@ -142,14 +141,16 @@ def decide_retry(policy: RetryPolicy, history: RetryHistory, failure: AttemptFai
 
 
 def retry_end(policy: RetryPolicy, history: RetryHistory) -> float:
-    """When the deadline, or the time of the outage, is over."""
+    """Returns the time when the deadline or the outage's limit passes."""
     return min(policy.end, history.outage_end)
 
 
 def too_late(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
              wait: float = math.inf) -> HilbertRingError:
-    """The error of a call whose next attempt would start after retry_end: in `wait`, or, where that is infinite, because
-    there was no connection until then."""
+    """Returns the error of a call whose next attempt would start after retry_end.
+
+    wait: seconds until that attempt; infinite: no connection came before retry_end.
+    """
     if history.outage_end < policy.end:
         why = f"; the service was away for its limit of {policy.outage_seconds:g} s"
     elif wait == math.inf:
@@ -160,7 +161,7 @@ def too_late(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure
 
 
 def _wait_after(failure: AttemptFailure, history: RetryHistory, drawn: float) -> Tuple[Optional[float], int]:
-    """Seconds, and backoffs in a row then."""
+    """Returns the seconds to wait, None if the failure is final, and the new number of backoffs in a row."""
     longest = _LONGEST_AWAY if failure.error.code == "UNAVAILABLE" else _LONGEST_BACKOFF
     backoff: float = drawn * min(longest, _FIRST_BACKOFF * 2 ** min(history.backoffs, _BACKOFF_DOUBLINGS))
     retry_after = failure.retry_after
@@ -186,13 +187,15 @@ def _may_help(failure: AttemptFailure, history: RetryHistory) -> bool:
 
 
 def _ended_by_transport(error: HilbertRingError) -> bool:
-    """The service had no memory for what came (--transport-memory) and ended calls: HTTP/2's
-    ENHANCE_YOUR_CALM, which gRPC tells in words alone."""
+    """Whether the service's transport ran out of memory (--transport-memory) and ended calls.
+
+    gRPC reports HTTP/2's ENHANCE_YOUR_CALM only in the message's text.
+    """
     return error.reason == error.code and "RST_STREAM with error code 11" in error.message
 
 
 def _away(failure: AttemptFailure) -> bool:
-    """The service did not take the job, and did not say when to come back."""
+    """Whether the service is away: UNAVAILABLE without a retry-after."""
     return failure.error.code == "UNAVAILABLE" and failure.retry_after is None
 
 
@@ -205,10 +208,10 @@ def _counts(policy: RetryPolicy, failure: AttemptFailure) -> bool:
 
 def _gave_up(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
              why: str) -> HilbertRingError:
-    """The last error, and how many attempts led to it."""
+    """Returns the last error with the number of attempts."""
     error, made = failure.error, history.attempts
     message = error.message
-    own = error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE")  # no limit of the service
+    own = error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE")  # the call's deadline, not a limit of the service
     if own and now + _DEADLINE_EARLY >= policy.end:
         message = f"the job's deadline of {policy.deadline:g} s passed: {message}"
     if made > 1 or why:
@@ -220,7 +223,7 @@ def _gave_up(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure
 
 
 class Retries:
-    """Those of one call, or of several on behalf of a job."""
+    """The retries of one call, or of several calls for a job."""
 
     def __init__(self, policy: RetryPolicy, timing: CallTiming) -> None:
         self.policy = policy
@@ -228,15 +231,15 @@ class Retries:
         self._timing = timing
 
     def deadline_left(self) -> Optional[float]:
-        """Seconds for the attempt that starts now; None: no deadline."""
+        """Returns the seconds until the deadline; None: no deadline."""
         return None if self.policy.end == math.inf else max(0.0, self.policy.end - self._timing.now())
 
     def time_left(self) -> float:
-        """Seconds until the deadline or the end of what an outage may take."""
+        """Returns the seconds until the deadline or the outage's limit."""
         return retry_end(self.policy, self.history) - self._timing.now()
 
     def wait_after(self, failure: AttemptFailure) -> float:
-        """Seconds before the next attempt. Raises HilbertRingError when none may follow."""
+        """Returns the seconds before the next attempt. Raises HilbertRingError if the failure is final."""
         decision = decide_retry(self.policy, self.history, failure, self._timing.now(), self._timing.random())
         self.history = decision.history
         if decision.error is not None:

@@ -1,14 +1,12 @@
-"""Scratch files beneath a service's data root that lies in memory (tmpfs): arrays are written to
-them, and outputs are mapped, by a client on the service's host.
+"""Scratch files of a client on the service's host, in a data root that lies in memory (tmpfs).
 
     scratch = make_scratch(folder, service_user)   # a new folder in the caller's folder of the root
-    path = scratch.write("q", blocks)              # beneath that folder
-    data = scratch.take("out", size)               # the end of a file, which has no name any more
-    scratch.close()                                # removes it with what is in it
+    path = scratch.write("q", blocks)              # relative to the caller's folder
+    data = scratch.take("out", size)               # maps the end of a file and unlinks it
+    scratch.close()                                # removes the folder
 
-A scratch folder is FOLDER/hilbert-ring-scratch-USER/WORD, and its client holds a lock of it. One that
-nobody holds is of a client that was killed: the user's next client removes it. As
-client/cpp/scratch.cc.
+A scratch folder is FOLDER/hilbert-ring-scratch-USER/WORD, which its client locks. The user's next client removes
+folders without a lock: their client was killed. client/cpp/scratch.cc does the same.
 """
 import errno
 import fcntl
@@ -24,20 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PREFIX = "hilbert-ring-scratch-"
-_TRIES = 100  # against clients that remove a folder between two calls of this one
+_TRIES = 100  # other clients may remove a folder between two calls of this client
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NoScratch(Exception):
-    """Why no scratch file can be made. Of a full disk and what else a user may cure, `told`."""
+    """No scratch file can be made. warn: the user may fix the cause, such as a full disk."""
 
-    def __init__(self, why: str, told: bool = False) -> None:
+    def __init__(self, why: str, warn: bool = False) -> None:
         super().__init__(why)
-        self.told = told
+        self.warn = warn
 
 
 def lies_in_memory(folder: str) -> bool:
-    """Whether it is of a tmpfs."""
+    """Whether a folder is of a tmpfs."""
     try:
         device = os.stat(folder).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
@@ -52,17 +50,18 @@ def lies_in_memory(folder: str) -> bool:
 
 
 def check_room(folder: str, size: int) -> None:
-    """Raises NoScratch where its disk has not `size` bytes, or the machine not twice as much: the
-    workers have them, too."""
+    """Raises NoScratch if the disk has less than `size` bytes, or the machine's memory less than twice `size`.
+
+    The workers hold the bytes a second time.
+    """
     with suppress(OSError):
         system = os.statvfs(folder)
         free = system.f_bavail * system.f_frsize
         if system.f_blocks and free < size:
-            raise NoScratch(f"{folder} has {free} bytes, they take {size}", told=True)
+            raise NoScratch(f"{folder} has {free} bytes, must have {size}", warn=True)
     available = _memory_available()
     if available is not None and available < 2 * size:
-        raise NoScratch(f"the machine has {available} bytes of memory, they take twice {size}",
-                        told=True)
+        raise NoScratch(f"the machine has {available} bytes of memory, must have {2 * size}", warn=True)
 
 
 def _memory_available() -> Optional[int]:
@@ -75,11 +74,11 @@ def _memory_available() -> Optional[int]:
 
 
 class Scratch:
-    """A folder of its own, for one thread at a time; `stop` is for any."""
+    """A scratch folder. Any thread may call `stop`; the rest is for one thread at a time."""
 
     def __init__(self, beneath: str, users: int, folder: int, file_mode: int) -> None:
-        """beneath: its path from the caller's folder; users, folder: descriptors, of the user's folder
-        and of its own, whose lock it has."""
+        """beneath: its path in the caller's folder; users: descriptor of the user's folder; folder: its own descriptor,
+        which holds the lock."""
         self._beneath = beneath
         self._users = users
         self._folder = folder
@@ -87,14 +86,13 @@ class Scratch:
         self._stopped = Event()
 
     def path(self, name: str) -> str:
-        """Of a file in it, beneath the caller's folder."""
         return f"{self._beneath}/{name}"
 
     def write(self, name: str, blocks: Iterable[memoryview]) -> str:
-        """Its path.
+        """Writes a file and returns its path.
 
         Raises:
-            NoScratch: the disk is full, or the file cannot be written; it is stopped.
+            NoScratch: the disk is full, the file cannot be written, or `stop` was called.
         """
         with _explained(name):
             file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
@@ -111,18 +109,17 @@ class Scratch:
         return self.path(name)
 
     def take(self, name: str, size: int) -> "NDArray[np.uint8]":
-        """The last `size` bytes of a file, which loses its name; what is written to them is the
-        caller's alone.
+        """Maps the last `size` bytes of a file as private memory, and unlinks the file.
 
         Raises:
-            NoScratch: it is not there, or shorter.
+            NoScratch: the file is missing or shorter.
         """
         with _explained(name):
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder)
             try:
                 whole = os.fstat(file).st_size
                 if whole < size:
-                    raise NoScratch(f"{name} has {whole} bytes, expected {size}", told=True)
+                    raise NoScratch(f"{name} has {whole} bytes, must have {size}", warn=True)
                 mapped = mmap.mmap(file, whole, access=mmap.ACCESS_COPY)
                 os.unlink(name, dir_fd=self._folder)
             finally:
@@ -133,7 +130,7 @@ class Scratch:
         self._stopped.set()
 
     def close(self) -> None:
-        """Removes it. May be called again."""
+        """Removes the folder. May be called again."""
         folder, self._folder = self._folder, -1
         if folder < 0:
             return
@@ -141,7 +138,7 @@ class Scratch:
         os.close(folder)
         own = os.readlink(f"/proc/self/fd/{self._users}")
         os.close(self._users)
-        with suppress(OSError):  # others of this user have folders in it
+        with suppress(OSError):  # the user's other clients may have folders in it
             os.rmdir(own)
 
 
@@ -150,17 +147,17 @@ def _explained(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise NoScratch(f"{name}: {error.strerror}", told=True) from None
+        raise NoScratch(f"{name}: {error.strerror}", warn=True) from None
 
 
 def make_scratch(folder: str, service_user: int) -> Scratch:
-    """In the caller's folder of a data root, such that the service can read and write in it.
+    """Makes a scratch folder in the caller's folder of a data root, which the service can read and write.
 
     Args:
-        service_user: number of the user whose processes the service's are.
+        service_user: id of the service's user.
 
     Raises:
-        NoScratch: that cannot be.
+        NoScratch: no such folder can be made.
     """
     folder_mode, file_mode = _modes(folder, service_user)
     users_name = f"{_PREFIX}{os.geteuid()}"
@@ -181,19 +178,19 @@ def make_scratch(folder: str, service_user: int) -> Scratch:
 
 
 def _modes(folder: str, service_user: int) -> Tuple[int, int]:
-    """Of folders and of files: for this user and the service alone."""
+    """Returns the modes of folders and files, which only this user and the service may use."""
     if service_user in (os.geteuid(), 0):
         return 0o700, 0o600
     mode = os.stat(folder).st_mode
     if mode & stat.S_ISGID and mode & stat.S_IRWXG == stat.S_IRWXG:
-        return 0o2770, 0o660  # the folder's group is that of both
+        return 0o2770, 0o660  # both users are in the folder's group
     raise NoScratch(f"{folder}: the service is another user's, and no group is given to its files")
 
 
 def _open_users(path: str, mode: int) -> int:
     try:
         os.mkdir(path, mode)
-        os.chmod(path, mode)  # whatever the umask says
+        os.chmod(path, mode)  # mkdir applies the umask
     except FileExistsError:
         pass
     users = os.open(path, _FOLDER)
@@ -204,7 +201,7 @@ def _open_users(path: str, mode: int) -> int:
 
 
 def _make_locked(users: int, word: str, mode: int) -> Optional[int]:
-    """None: another client has removed it, or the user's folder, meanwhile."""
+    """Makes and locks a folder; None: another client removed it, or the user's folder, before the lock."""
     folder = -1
     try:
         os.mkdir(word, mode, dir_fd=users)
@@ -232,7 +229,7 @@ def _remove_leftovers(users: int) -> None:
 
 
 def _remove(users: int, name: str, folder: int) -> None:
-    """Twice where need be: the service may make an output, of a job that ends, between the two calls."""
+    """Removes a folder. Tries twice, because the service may create an ending job's output between two calls."""
     for _ in range(2):
         for file in os.listdir(folder):
             with suppress(OSError):

@@ -1,22 +1,20 @@
-"""Addresses that people give, by the rules of wire/server_address.cc.
-
-The tests of both read the cases of tests/unit/wire/server_addresses.json.
-"""
+"""Checks addresses by the rules of wire/server_address.cc; both tests read tests/unit/wire/server_addresses.json."""
 import ipaddress
 import re
 from typing import Optional
 
 from hilbert_ring.errors import InvalidArgumentError
 
-_OTHER_KINDS = ("unix:", "unix-abstract:", "vsock:", "xds:")  # gRPC's names that are no host with a port
+_OTHER_KINDS = ("unix:", "unix-abstract:", "vsock:", "xds:")  # gRPC's address kinds without host and port
 
 
 def checked_server(name: str, address: object) -> str:
-    """The address, if it is "host:port", "[IPv6]:port" or a name of gRPC's own kinds.
+    """Returns the address if it is "host:port", "[IPv6]:port" or of another kind that gRPC supports.
+
+    gRPC itself takes a port modulo 65,536, and https's port if it is missing.
 
     Raises:
-        InvalidArgumentError: it is none of these. gRPC would take the port modulo 65,536, or https's where there is
-            none.
+        InvalidArgumentError: the address has another form.
     """
     if not isinstance(address, str):
         raise InvalidArgumentError(f"{name} is {address!r}, must be a str HOST:PORT", field=name)
@@ -28,7 +26,7 @@ def checked_server(name: str, address: object) -> str:
 
 
 def host_port(host: str, port: int) -> str:
-    """"host:port", with brackets round an IPv6 address."""
+    """Returns "host:port", with brackets round an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
@@ -49,7 +47,7 @@ def _fault(address: str) -> Optional[str]:
             if not slash:
                 return "has no host"
         return _host_port_fault(name)
-    if address.startswith(("ipv4:", "ipv6:")):  # several, with a comma between
+    if address.startswith(("ipv4:", "ipv6:")):  # a list with commas
         return next(filter(None, map(_host_port_fault, address[len("ipv4:"):].split(","))), None)
     if "://" in address:
         return f"has a scheme: leave out {address[:address.index('://')]}://"

@@ -1,7 +1,4 @@
-"""The service that a command asks: one that runs, or one of its own.
-
-Flags and variables are those of `hilbert-ring`'s other commands.
-"""
+"""Flags and variables that select a command's service, the same as of `hilbert-ring`'s other commands."""
 import argparse
 import os
 import re
@@ -15,7 +12,7 @@ from hilbert_ring.local_service import local
 
 
 def add_service_flags(parser: argparse.ArgumentParser, workers: int = 2) -> None:
-    """Those of add_access_flags, and --workers."""
+    """Adds the access flags and --workers."""
     add_access_flags(parser, "without it the command starts a service of its own")
     parser.add_argument("--workers", type=workers_of_a_job, default=workers, metavar="N",
                         help="that share a job")
@@ -70,14 +67,14 @@ def _add_file(parser: argparse.ArgumentParser, flag: str, meaning: str) -> None:
 
 
 def files_shown(arguments: argparse.Namespace) -> Dict[str, str]:
-    """Those with which the caller shows the service who it is, by flag."""
+    """Returns the paths of the caller's credentials, by flag."""
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in ("ca", "cert", "key", "token-file")}
     return {name: path for name, path in given.items() if path}
 
 
 @contextmanager
 def service_of(arguments: argparse.Namespace, **settings: Any) -> Iterator[Client]:
-    """A client of it. `settings` are of a service of one's own."""
+    """Yields a client of the given service, or of a new local one with `settings`."""
     if arguments.server:
         with connected(arguments) as client:
             yield client

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tiles", type=Path, required=True, metavar="FILE",
                         help=".npy to write: [tiles, tile_dim], float16 where the data set is, else float32")
     parser.add_argument("--coords", type=Path, metavar="FILE",
-                        help=".npy to write: float64 [tiles, 2], the model's pixels; for models with positions")
+                        help=".npy to write: float64 [tiles, 2], the model's pixels; needs a model with positions")
     parser.add_argument("--layout", choices=NAMES, metavar="|".join(NAMES),
                         help="layout of the file; default: as its names and attributes say")
     parser.add_argument("--features", metavar="NAME",
@@ -63,14 +63,14 @@ def slide(arguments: argparse.Namespace) -> int:
     with pending_files(list(outputs.values())) as files:
         for written, array in zip(files, arrays):
             np.save(written, np.ascontiguousarray(array))
-    told: Dict[str, Any] = {"tiles": len(tiles), "tile_dim": tiles.shape[1]}
+    found: Dict[str, Any] = {"tiles": len(tiles), "tile_dim": tiles.shape[1]}
     line = f"{len(tiles):,} tiles of {tiles.shape[1]:,} numbers"
     if scaled is not None:
         low, high = scaled.coords.min(axis=0).tolist(), scaled.coords.max(axis=0).tolist()
-        told.update(low=low, high=high, layout=scaled.layout, scale=list(scaled.scale))
+        found.update(low=low, high=high, layout=scaled.layout, scale=list(scaled.scale))
         line += (f"; x {low[0]:,} to {high[0]:,}, y {low[1]:,} to {high[1]:,}, scale {scaled.scale[0]:.6g}; "
                  f"layout {scaled.layout or 'unknown'}")
-    print(json.dumps(told) if arguments.json else line)
+    print(json.dumps(found) if arguments.json else line)
     return 0
 
 

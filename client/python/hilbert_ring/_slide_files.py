@@ -1,4 +1,4 @@
-"""Files of slide pipelines, whatever their container: HDF5, .pt of PyTorch, .npz.
+"""Reads files of slide pipelines: HDF5, .pt of PyTorch, .npz.
 
     with opened_slide("slide.h5") as view:
         view.arrays["features"].shape, view.attributes_of("coords")["patch_size_level0"]
@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 from hilbert_ring._channel import PathLike
 from hilbert_ring.errors import InvalidArgumentError
 
-# Where pipelines put the file that has the coordinates, seen from the folder beside the features' own.
+# Paths of the file of coordinates, relative to the parent of the features' folder, in pipelines.
 _BESIDE = ("patches/{}.h5", "tiles/{}.coordinates.npz")
 _SIDECAR = ".meta.json"
 _SIDECAR_PART = "tiling"
-_GROUPS = 3  # levels that are looked at: links can make a group its own member
+_GROUPS = 3  # levels that are read: links can make a group its own member
 
 
 @dataclass(frozen=True)
 class View:
-    """What a file holds. Arrays of HDF5 are read while it is open.
+    """The content of a file. Arrays of HDF5 can be read while the file is open.
 
     Attributes:
-        arrays: by their names; those of a group as "group/name".
-        attributes: of the file.
-        own: attributes of an array, by the array's name.
+        arrays: arrays by name; "group/name" in a group.
+        attributes: attributes of the file.
+        own: attributes of each array, by the array's name.
     """
 
     path: str
@@ -42,11 +42,11 @@ class View:
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def attributes_of(self, name: str) -> Dict[str, Any]:
-        """Those of the file, and of an array, which come first."""
+        """Returns the attributes of the file and of an array, which take precedence."""
         return {**self.attributes, **self.own.get(name, {})}
 
     def read(self, name: str) -> "NDArray[Any]":
-        """An array without a leading axis of one, where it has three."""
+        """Returns an array; removes a leading axis of one from three axes."""
         array = np.asarray(self.arrays[name][()])
         return array[0] if array.ndim == 3 and array.shape[0] == 1 else array
 
@@ -56,14 +56,14 @@ def opened_slide(path: PathLike) -> ContextManager[View]:
     Raises:
         InvalidArgumentError: the file cannot be read, or needs a package that is not installed.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe is refused, not waited for
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for its writer
         raise InvalidArgumentError(f"{os.fspath(path)}: is not a file", field="path")
     suffix = Path(path).suffix.lower()
     return {".npz": _npz, ".pt": _pt, ".pth": _pt}.get(suffix, _hdf5)(os.fspath(path))
 
 
 def patches_beside(path: PathLike) -> Optional[Path]:
-    """The file of coordinates that belongs to one of features, where it lies beside its folder."""
+    """Returns the file of coordinates that belongs to a file of features, in a folder beside; None: it is missing."""
     features = Path(os.path.abspath(path))
     for pattern in _BESIDE:
         found = features.parent.parent / pattern.format(features.stem)
@@ -80,7 +80,7 @@ def _hdf5(path: str) -> Iterator[View]:
 
     def note(group: Any, prefix: str, depth: int) -> None:
         for key in group:
-            name, item = prefix + key, group.get(key)  # follows links; None: one that leads nowhere
+            name, item = prefix + key, group.get(key)  # follows links; None: a dangling link
             if isinstance(item, h5py.Dataset):
                 arrays[name], own[name] = item, dict(item.attrs)
             elif isinstance(item, Mapping) and depth > 1:
@@ -103,7 +103,7 @@ def _npz(path: str) -> Iterator[View]:
             file.seek(0)
             loaded = np.load(file, allow_pickle=False)
             values = {name: _member(loaded, name) for name in loaded.files}
-    except Exception as error:  # bytes of another kind make any error of zip's and of NumPy's readers
+    except Exception as error:  # other bytes can raise any error in the readers of zip and NumPy
         raise _unreadable(path, ".npz", error) from error
     yield _view_of(path, values)
 
@@ -111,7 +111,7 @@ def _npz(path: str) -> Iterator[View]:
 def _member(archive: Any, name: str) -> Any:
     try:
         return archive[name]
-    except ValueError:  # NumPy's words advise to trust the file
+    except ValueError:  # NumPy's own message advises to trust the file
         raise ValueError(f"{name} is not an array of plain numbers or texts") from None
 
 
@@ -124,13 +124,13 @@ def _pt(path: str) -> Iterator[View]:
         values = {str(name): _of_torch(value, torch) for name, value in values.items()}
     except pickle.UnpicklingError as error:
         raise InvalidArgumentError(f"{path} is no file of weights alone, must hold tensors", field="path") from error
-    except Exception as error:  # bytes of another kind make any error of a pickle's reader
+    except Exception as error:  # other bytes can raise any error in the reader of pickles
         raise _unreadable(path, "a file of PyTorch", error) from error
     yield _view_of(path, values)
 
 
 def _of_torch(value: Any, torch: Any) -> Any:
-    """A tensor as an array; bfloat16 as raw 16 bits."""
+    """Returns a tensor as an array; bfloat16 as raw 16 bits."""
     if not isinstance(value, torch.Tensor):
         return value
     value = value.detach()
@@ -138,7 +138,7 @@ def _of_torch(value: Any, torch: Any) -> Any:
 
 
 def _view_of(path: str, values: Dict[str, Any]) -> View:
-    """Arrays and, as attributes, what has no axis; and what the file beside says."""
+    """Makes a view of arrays. Values without axes become attributes, with those of the file beside."""
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.ndim}
     attributes = {name: value[()] if isinstance(value, np.ndarray) else value
                   for name, value in values.items() if name not in arrays}
@@ -146,17 +146,17 @@ def _view_of(path: str, values: Dict[str, Any]) -> View:
 
 
 def _sidecar(path: str) -> Dict[str, Any]:
-    """What slide2vec writes about a file, beside it."""
+    """Reads the attributes that slide2vec writes beside a file."""
     beside = Path(path).with_suffix(_SIDECAR)
     try:
-        told = json.loads(beside.read_text(encoding="utf-8"))
+        values = json.loads(beside.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise _unreadable(os.fspath(beside), "JSON", error) from error
-    told = told if isinstance(told, dict) else {}
-    part = told.get(_SIDECAR_PART)
-    return {**told, **(part if isinstance(part, dict) else {})}
+    values = values if isinstance(values, dict) else {}
+    part = values.get(_SIDECAR_PART)
+    return {**values, **(part if isinstance(part, dict) else {})}
 
 
 def _imported(package: str, kind: str, path: str) -> Any:

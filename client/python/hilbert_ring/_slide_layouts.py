@@ -1,5 +1,7 @@
-"""The layouts of slide pipelines' files: which data sets they have, and which attributes give a tile's side in
-the unit of the coordinates. docs/encoder.md has the same table in words."""
+"""The layouts of slide pipelines' files: their data sets, and the attributes that give a tile's side.
+
+docs/encoder.md describes the same table.
+"""
 from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
@@ -14,21 +16,21 @@ Attributes = Mapping[str, Any]
 _FEATURES = ("features", "feats")
 _COORDS = ("coords", "coordinates")
 _AXES = ("x", "y")
-_NEAR_WHOLE = 0.01  # level downsamples such as 4.0001, of levels whose sides are rounded
+_NEAR_WHOLE = 0.01  # downsamples such as 4.0001, of levels with rounded sides
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a pipeline writes.
+    """The format of a pipeline's files.
 
     Attributes:
-        side: the attribute that is a tile's side, in the unit of the coordinates.
-        times: an attribute that it is multiplied by.
+        side: the attribute with a tile's side, in the unit of the coordinates.
+        times: an attribute that multiplies `side`.
         overlap: two attributes, the overlap of neighbours and the side, in pixels as cut.
-        unit: the value of the attribute `unit`.
-        columns: of the coordinates, x and y first.
-        one_grid: a step between neighbours is a tile less the overlap everywhere. Elsewhere each
-            contour of tissue begins a grid, or the overlap is not written.
+        unit: the required value of the attribute `unit`.
+        columns: number of columns of the coordinates, x and y first.
+        one_grid: each step between neighbours is a tile less the overlap. False: each contour of tissue begins a
+            grid, or the file does not give the overlap.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Layout:
 
     @property
     def marks(self) -> List[str]:
-        """The attributes that tell the layout."""
+        """The attributes by which the layout is recognised."""
         others = (self.times, *(self.overlap or ()), "unit" if self.unit else None)
         return [self.side, *(name for name in others if name)]
 
@@ -51,7 +53,7 @@ class Layout:
         return all(mark in attributes for mark in self.marks) and (self.unit is None or unit == self.unit)
 
 
-# In this order: the first that fits is the file's.
+# The first layout that fits is the file's.
 LAYOUTS = (
     Layout("atlaspatch", side="patch_size_level0", columns=5),
     Layout("trident", side="patch_size_level0", overlap=("overlap", "patch_size"), one_grid=True),
@@ -69,8 +71,8 @@ class Tile:
     """A tile in the unit of its coordinates.
 
     Attributes:
-        side: in x and in y.
-        overlap: of neighbours; None: no step between neighbours is known.
+        side: sides in x and in y.
+        overlap: overlap of neighbours; None: the step between neighbours is unknown.
     """
 
     side: "NDArray[np.float64]"
@@ -78,20 +80,19 @@ class Tile:
 
 
 def fits_any(attributes: Attributes) -> bool:
-    """Whether some layout has these attributes."""
     return any(layout.fits(attributes) for layout in LAYOUTS)
 
 
-def layout_of(attributes: Attributes, columns: int, wanted: Optional[str], scale_told: bool,
+def layout_of(attributes: Attributes, columns: int, wanted: Optional[str], scale_given: bool,
               of: str) -> Optional[Layout]:
-    """The layout of a file with these attributes and so many columns of coordinates; None: no layout fits.
+    """Returns the layout of a file with these attributes and columns of coordinates; None: no layout fits.
 
     Raises:
-        InvalidArgumentError: the layout that is wanted does not fit.
+        InvalidArgumentError: the wanted layout does not fit.
     """
     named = [layout for layout in LAYOUTS if wanted in (None, layout.name)]
     found = [layout for layout in named if layout.columns == columns
-             and (layout.fits(attributes) or scale_told and wanted is not None)]
+             and (layout.fits(attributes) or scale_given and wanted is not None)]
     if found or wanted is None:
         return found[0] if found else None
     first = named[0]
@@ -104,7 +105,7 @@ def layout_of(attributes: Attributes, columns: int, wanted: Optional[str], scale
 def tile_of(layout: Layout, attributes: Attributes) -> Tile:
     """
     Raises:
-        InvalidArgumentError: an attribute is no number that fits.
+        InvalidArgumentError: an attribute is no valid number.
     """
     side = _numbers(attributes, layout.side)
     if layout.times:
@@ -125,7 +126,7 @@ def tile_of(layout: Layout, attributes: Attributes) -> Tile:
 
 
 def _numbers(attributes: Attributes, name: str, least: Optional[float] = None) -> "NDArray[np.float64]":
-    """Of x and of y. They must be above 0, or `least` and more."""
+    """Returns an attribute's numbers of x and y, which must be above 0, or at least `least`."""
     array = np.asarray(attributes[name])
     numbers = array.astype(np.float64).ravel() if array.dtype.kind in "iuf" else np.array([])
     if numbers.size not in (1, 2) or not np.isfinite(numbers).all() \
@@ -136,10 +137,10 @@ def _numbers(attributes: Attributes, name: str, least: Optional[float] = None) -
 
 
 def features_of(view: View, wanted: Optional[str]) -> str:
-    """The data set of tiles' features; `wanted`: its name, also without that of its group.
+    """Returns the name of the data set of features. wanted: the name, with or without its group.
 
     Raises:
-        InvalidArgumentError: the file has none or several.
+        InvalidArgumentError: the file has no such data set, or several.
     """
     if wanted is not None:
         return _named(view, "features", [wanted, *(f"{group}/{wanted}" for group in _FEATURES)], wanted)
@@ -157,10 +158,10 @@ def features_of(view: View, wanted: Optional[str]) -> str:
 
 
 def coords_of(view: View, wanted: Optional[str]) -> Optional[Sequence[str]]:
-    """The data set of coordinates, or those of x and of y; None: the file has none.
+    """Returns the name of the data set of coordinates, or the names of x and y; None: the file has no coordinates.
 
     Raises:
-        InvalidArgumentError: it does not have the wanted one.
+        InvalidArgumentError: the wanted data set is missing.
     """
     if wanted is not None:
         return [_named(view, "coords", [wanted], wanted)]

@@ -1,7 +1,7 @@
-"""Arguments of a call into the proto's JobSpec.
+"""Makes the proto's JobSpec of a call's arguments.
 
-What a value may be is for the service to say, which refuses a job by its Open, before any row is
-sent. Here stands what Python alone can get wrong: names and kinds of values.
+This module checks names and kinds of values, which the proto cannot express. The service checks the values' limits,
+and refuses a job before the client sends any row.
 """
 import operator
 from numbers import Real
@@ -26,7 +26,7 @@ ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def choice(field: str, value: Any, known: Dict[str, Any]) -> Any:
-    """The number of a name that is one of `known`."""
+    """Returns the value of a name in `known`."""
     if not isinstance(value, str) or value not in known:
         raise InvalidArgumentError(
             f"{field} is {value!r}, expected one of {', '.join(map(repr, known))}", field=field)
@@ -34,7 +34,7 @@ def choice(field: str, value: Any, known: Dict[str, Any]) -> Any:
 
 
 def check_text(field: str, value: Any) -> None:
-    """Raises InvalidArgumentError of what is no text, or one that no message can have."""
+    """Raises InvalidArgumentError if the value is no str, or cannot be UTF-8 in a message."""
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{field} is {value!r}, must be a text", field=field)
     try:
@@ -45,7 +45,7 @@ def check_text(field: str, value: Any) -> None:
 
 
 def boolean(field: str, value: Any, default: bool = False) -> bool:
-    """A flag, of Python or NumPy; `default` where it is None."""
+    """Returns a bool of Python or NumPy; `default` for None."""
     if value is None:
         return default
     if not isinstance(value, (bool, np.bool_)):
@@ -54,7 +54,7 @@ def boolean(field: str, value: Any, default: bool = False) -> bool:
 
 
 def number(field: str, value: Any, kind: str = "a number") -> float:
-    """A number of Python or NumPy, which is no flag. kind: what it must be, in errors."""
+    """Returns a number of Python or NumPy that is no bool. kind: the required kind, in errors."""
     try:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError
@@ -64,17 +64,17 @@ def number(field: str, value: Any, kind: str = "a number") -> float:
 
 
 def coordinate_values(field: str, value: Any, kind: str) -> "NDArray[Any]":
-    """Raises InvalidArgumentError of what NumPy makes no array of. kind: what the numbers must be, in errors."""
+    """Returns NumPy's array of a value, or raises InvalidArgumentError. kind: the required numbers, in errors."""
     try:
         return np.asarray(value)
-    except Exception as error:  # each library has its own: ragged rows, a type, a device, a gradient
+    except Exception as error:  # each library raises its own: ragged rows, a type, a device, a gradient
         found = type(value).__name__ + (f" of {value.dtype}" if hasattr(value, "dtype") else "")
         raise InvalidArgumentError(f"{field} is a {found}, must be an array of {kind} that NumPy can read: {error}",
                                    field=field) from None
 
 
 def integer(field: str, value: Any, bits: int = 64) -> int:
-    """A value of a field of so many bits, which is no flag."""
+    """Returns an integer of a field with `bits` bits that is no bool."""
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
@@ -88,11 +88,10 @@ def integer(field: str, value: Any, bits: int = 64) -> int:
 
 
 def integers(field: str, values: Any) -> List[int]:
-    """Values of a repeated 64-bit field: of a list, a tuple, an array of one axis, or what else has an order and
-    can be read again."""
+    """Returns the values of a repeated 64-bit field. values: a list, a tuple, or another sequence, as a 1-d array."""
     try:
         listed = hasattr(values, "__getitem__") and len(values) >= 0
-    except TypeError:  # an array of no axes
+    except TypeError:  # an array without axes
         listed = False
     if not listed or isinstance(values, (str, bytes, bytearray, Mapping)):
         raise InvalidArgumentError(f"{field} is {values!r}, must be a list of integers", field=field)
@@ -105,7 +104,7 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
               scale: Optional[float], tail: str, average_groups: bool,
               ordering: Optional[Ordering],
               sequence_lengths: Optional[Sequence[int]]) -> pb.JobSpec:
-    """The message of a job; the arguments are those of Client.plan."""
+    """Makes a job's message of the arguments of Client.plan."""
     lengths = integers("segments", segments)
     rates = [1] * len(lengths) if dilations is None else integers("dilations", dilations)
     if len(rates) != len(lengths):

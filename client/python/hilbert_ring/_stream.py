@@ -1,6 +1,6 @@
-"""A job without end as messages: blocks of rows in, blocks of results out.
+"""The client's side of a stream without end: blocks of rows in, blocks of results out.
 
-Nothing here reads, writes or waits: a carrier (_carrier_aio.py, _carrier_blocking.py) carries the messages.
+A carrier (_carrier_aio.py, _carrier_blocking.py) reads, writes and waits.
 """
 from collections import deque
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ _INPUTS = (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V)
 
 @dataclass(frozen=True, eq=False)
 class StreamedBlock:
-    """Results of a block of rows, as many as it had, which may be none.
+    """The results of a block of rows. They have the block's number of rows, which may be 0.
 
     Attributes:
-        first_token: of the stream.
+        first_token: the stream's token of the first row.
         out: [rows, heads, value_dim], of the kind and type of the first block's q.
-        lse: float32 [rows, heads]; None if it was not asked for.
+        lse: float32 [rows, heads]; None if not requested.
     """
 
     first_token: int
@@ -39,7 +39,7 @@ class StreamedBlock:
 
 @dataclass(frozen=True)
 class InputBlock:
-    """Rows of q, k and v that follow those before."""
+    """The next rows of q, k and v."""
 
     tensors: Tuple[Tensor, Tensor, Tensor]
 
@@ -50,60 +50,58 @@ class InputBlock:
 
 @dataclass(frozen=True)
 class StreamCall:
-    """A stream whose first block is there, and how it is to be called."""
+    """A checked stream with its first block, and its call."""
 
-    open: pb.Open  # but for what an attempt says of itself
+    open: pb.Open  # without the fields of an attempt
     first: InputBlock
-    dtype: Optional[str]  # what raw 16-bit numbers are
+    dtype: Optional[str]  # type of raw 16-bit numbers
     options: AttendOptions
     job_id: str
     streams: CallerStreams
 
     def block(self, value: Any) -> InputBlock:
-        """The caller's (q, k, v), which have the shapes and the type of the first block's.
+        """Reads the caller's (q, k, v).
 
         Raises:
-            InvalidArgumentError: they have not.
+            InvalidArgumentError: they differ from the first block in type or in shape, apart from rows.
         """
         block = read_block(value, self.dtype, self.streams)
         for new, first in zip(block.tensors, self.first.tensors):
             if new.dtype != first.dtype or new.shape[1:] != first.shape[1:]:
                 raise InvalidArgumentError(
-                    f"{new.name} of a block is {new.dtype} {new.shape}, that of the first was "
+                    f"{new.name} of a block is {new.dtype} {new.shape}, must be like the first block's "
                     f"{first.dtype} {first.shape}", field=new.name)
         return block
 
 
 @dataclass
 class StreamState:
-    """What a caller may ask of a stream while it runs, and after it."""
+    """The figures of a stream, during and after it."""
 
     report: Optional[pb.Report] = None
     epoch: Optional[pb.Epoch] = None
 
 
 class StreamFigures:
-    """What a stream, blocking or asyncio, says of itself."""
+    """The figures that blocking and asyncio streams offer to the caller."""
 
     def __init__(self, state: StreamState) -> None:
         self._state = state
 
     @property
     def report(self) -> Optional[pb.Report]:
-        """Of the whole."""
         return self._state.report
 
     @property
     def epoch(self) -> Optional[pb.Epoch]:
-        """The last one."""
         return self._state.epoch
 
 
 def read_block(value: Any, dtype: Optional[str], streams: CallerStreams) -> InputBlock:
-    """A caller's (q, k, v).
+    """Reads a caller's (q, k, v).
 
     Raises:
-        InvalidArgumentError: they are no tensors of as many rows.
+        InvalidArgumentError: they are no tensors with the same number of rows.
     """
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise InvalidArgumentError("a block must be a tuple (q, k, v)", field="blocks")
@@ -115,10 +113,10 @@ def read_block(value: Any, dtype: Optional[str], streams: CallerStreams) -> Inpu
 def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens: Optional[int],
                    options: AttendOptions, ordering: Optional[Ordering],
                    pattern: Dict[str, Any], streams: CallerStreams) -> StreamCall:
-    """Checks the arguments and the first block. Nothing is sent. streams: of the caller.
+    """Checks the arguments and the first block, without a call to the service. streams: the caller's.
 
     Raises:
-        InvalidArgumentError, OutOfRangeError: naming the argument.
+        InvalidArgumentError, OutOfRangeError: names the argument.
     """
     if ordering is not None and ordering.curve == "auto":
         raise InvalidArgumentError("ordering: a stream has Hilbert(...) or Morton(...), not Auto",
@@ -133,7 +131,7 @@ def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens:
 
 @dataclass
 class _OpenBlock:
-    """A block whose results come."""
+    """A block whose results arrive."""
 
     first: int
     rows: int
@@ -153,8 +151,7 @@ class StreamConversation:
     """The messages of one AttendStream.
 
     Attributes:
-        ended: the caller has no more blocks; the client's side is closed then, and the service ends the stream after
-            that.
+        ended: the caller has no more blocks. The client then closes its side, and the service ends the stream.
     """
 
     method = SERVICE + "AttendStream"
@@ -167,18 +164,17 @@ class StreamConversation:
         self._sizes = {tensor: row_bytes(self._spec, tensor)
                        for tensor in (*_INPUTS, pb.TENSOR_OUT, pb.TENSOR_LSE)}
         wanted = [pb.TENSOR_OUT] + ([pb.TENSOR_LSE] if call.open.want_lse else [])
-        self._come = dict.fromkeys(wanted, 0)           # rows, so far
-        self._sent: Deque[Tuple[int, int]] = deque()    # first row and rows of blocks
+        self._come = dict.fromkeys(wanted, 0)           # rows that have come, by tensor
+        self._sent: Deque[Tuple[int, int]] = deque()    # first row and rows of blocks without results yet
         self._open: Deque[_OpenBlock] = deque()
         self._rows_sent = 0   # of the blocks that were begun
-        self._rows_per_chunk = 0  # once it is admitted
+        self._rows_per_chunk = 0  # 0: not admitted yet
         self._inputs: Inputs  # of the block that is being sent
-        self._queue: Deque[Rows] = deque()  # of it
+        self._queue: Deque[Rows] = deque()  # of that block
         self.ended = False
 
     @property
     def admitted(self) -> bool:
-        """Rows may be sent."""
         return self._rows_per_chunk > 0
 
     def open(self) -> bytes:
@@ -190,15 +186,11 @@ class StreamConversation:
 
     @property
     def wants_block(self) -> bool:
-        """All rows of the blocks up to now were sent."""
+        """All rows of earlier blocks were sent, and the caller must give the next block."""
         return self.admitted and not self._queue and not self.ended
 
     def add_block(self, value: Any) -> None:
-        """The caller's block, whose rows follow those of the block before.
-
-        Raises:
-            InvalidArgumentError: as of StreamCall.block.
-        """
+        """Queues the caller's next block. Raises InvalidArgumentError: see StreamCall.block."""
         self._add(self._call.block(value))
 
     def _add(self, block: InputBlock) -> None:
@@ -219,18 +211,18 @@ class StreamConversation:
         return self._inputs.chunk(rows)
 
     def sent(self, _: Rows) -> None:
-        """A stream's progress is what has come."""
+        """No effect: a stream does not report progress of sending."""
 
     def handle(self, response: pb.AttendResponse) -> List[StreamedBlock]:
-        """Takes a message of the service: the blocks whose results it completes.
+        """Takes a message of the service and returns the blocks whose results it completes.
 
         Raises:
-            DataLossError: damaged output.
+            DataLossError: the output is damaged.
         """
         kind = response.WhichOneof("message")
         if kind == "admitted":
             self._admit(response.admitted)
-            return []  # of a first block without rows with the next message
+            return []  # the next message completes a first block without rows
         if kind == "output":
             self._place(response.output)
         elif kind == "epoch":
@@ -262,7 +254,7 @@ class StreamConversation:
         self._come[tensor] = row
 
     def _completed(self) -> List[StreamedBlock]:
-        """Blocks whose turn it is, and all of whose rows have come: none, of one without rows."""
+        """Takes out the blocks that are complete, in order. A block without rows is complete at once."""
         done: List[StreamedBlock] = []
         while True:
             if not self._open and self._sent and self._sent[0][1] == 0:
@@ -293,17 +285,16 @@ class StreamConversation:
         return outputs
 
     def finish(self) -> pb.Report:
-        """The call has ended well: the report, if all is there.
+        """Returns the report after the call has ended with OK.
 
         Raises:
             DataLossError: rows are missing.
-            InternalError: there was no report, or the caller has more blocks.
+            InternalError: no report came, or the caller has more blocks.
         """
         if self._state.report is None:
             raise InternalError("the service ended the stream without a report")
         if not self.ended:
             raise InternalError("the service ended the stream before its input had ended")
         if self._open or self._sent:
-            raise DataLossError(f"of {self._rows_sent} rows that were sent "
-                                f"{self._come[pb.TENSOR_OUT]} came back")
+            raise DataLossError(f"{self._come[pb.TENSOR_OUT]} of {self._rows_sent} rows came back")
         return self._state.report

@@ -1,4 +1,4 @@
-"""Streams without end of the client for asyncio."""
+"""Streams without end of the asyncio client."""
 import asyncio
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, List, Optional, Tuple, Union
 
@@ -13,7 +13,7 @@ _END: Any = object()
 
 
 class AttendStream(StreamFigures):
-    """As of hilbert_ring.AttendStream, with `async for`, `aclose` and `async with`."""
+    """The asyncio variant of hilbert_ring.AttendStream, with `async for`, `aclose` and `async with`."""
 
     def __init__(self, results: AsyncIterator[StreamedBlock], state: StreamState) -> None:
         super().__init__(state)
@@ -26,7 +26,7 @@ class AttendStream(StreamFigures):
         return await self._results.__anext__()
 
     async def aclose(self) -> None:
-        """Ends the stream where it is."""
+        """Ends the stream before its end."""
         await self._results.aclose()  # type: ignore[attr-defined]
 
     async def __aenter__(self) -> "AttendStream":
@@ -37,7 +37,7 @@ class AttendStream(StreamFigures):
 
 
 async def _each(blocks: Blocks, streams: CallerStreams) -> AsyncIterator[Any]:
-    """The caller's blocks. One that is no asynchronous iterator may wait: it is asked in a thread."""
+    """Yields the caller's blocks. A plain iterator runs in a thread, because it may wait."""
     if isinstance(blocks, AsyncIterable):
         async for block in blocks:
             yield block
@@ -49,7 +49,7 @@ async def _each(blocks: Blocks, streams: CallerStreams) -> AsyncIterator[Any]:
 
 async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerStreams,
                      prepare: Callable[[Any], StreamCall], state: StreamState) -> AsyncIterator[StreamedBlock]:
-    """As of the blocking client's run_stream."""
+    """The asyncio variant of the blocking client's run_stream."""
     rest = _each(blocks, streams)
     try:
         first = await rest.__anext__()
@@ -66,7 +66,7 @@ async def run_stream(connection: AioConnection, blocks: Blocks, streams: CallerS
         while not conversation.admitted:
             if await carrier.receive() is None:
                 carrier.close()
-                assert isinstance(carrier.outcome, AttemptFailure)  # for its input has not ended
+                assert isinstance(carrier.outcome, AttemptFailure)  # its input has not ended
                 return carrier.outcome
         return carrier
 

@@ -12,16 +12,15 @@ _END: Any = object()
 
 
 class AttendStream(StreamFigures):
-    """Results of a stream: an iterator of StreamedBlock, one for each block that went in.
+    """The results of a stream: an iterator with a StreamedBlock for each block of the input.
 
-    Rows are taken from the caller's blocks by a thread of the call's, as far ahead as the service
-    takes them; who does not iterate stops it. Ends with its last result, with `close`, with a
-    `with` block, or when nobody has it any more.
+    A thread takes the caller's blocks as far ahead as the service takes rows. It stops while the caller does not
+    iterate. The stream ends after its last result, by `close`, after a `with` block, or when it is collected.
 
     Attributes:
         epoch: the last epoch whose results have all come (message Epoch); None before.
-        report: the service's figures of the whole (message Report), after the last result; None
-            before, and of a stream without blocks.
+        report: the service's figures of the whole stream (message Report), after the last result; None before, and if
+            the stream has no blocks.
     """
 
     def __init__(self, results: Iterator[StreamedBlock], state: StreamState) -> None:
@@ -35,7 +34,7 @@ class AttendStream(StreamFigures):
         return next(self._results)
 
     def close(self) -> None:
-        """Ends the stream where it is."""
+        """Ends the stream before its end."""
         self._results.close()  # type: ignore[attr-defined]
 
     def __enter__(self) -> "AttendStream":
@@ -47,9 +46,9 @@ class AttendStream(StreamFigures):
 
 def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, prepare: Callable[[Any], StreamCall],
                state: StreamState) -> Iterator[StreamedBlock]:
-    """The results. prepare: of the first block, which says what the stream is.
+    """Yields the results. prepare: makes the stream's call of its first block.
 
-    Until the service has taken the stream it is called again as a job is; then never.
+    The call is tried again like a job's until the service admits the stream, and never after that.
     """
     rest = streams.iterate(blocks)
     first = next(rest, _END)
@@ -66,7 +65,7 @@ def run_stream(connection: Connection, blocks: Blocks, streams: CallerStreams, p
         while not conversation.admitted:
             if carrier.receive() is None:
                 carrier.close()
-                assert isinstance(carrier.outcome, AttemptFailure)  # for its input has not ended
+                assert isinstance(carrier.outcome, AttemptFailure)  # its input has not ended
                 return carrier.outcome
         return carrier
 

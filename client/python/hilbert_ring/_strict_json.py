@@ -1,12 +1,11 @@
-"""JSON that a user gives, read as strictly as the C++ programs read it."""
+"""Reads a user's JSON as strictly as the C++ programs do."""
 import json
 from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Tuple
 
 
 def read_json(path: Path) -> Any:
-    """What the file holds.
-
+    """
     Raises:
         ValueError, OSError: it is no JSON, an object has a key twice, or a number is not finite.
     """

@@ -1,12 +1,12 @@
-"""Tensors of whatever library, as rows of bytes, and outputs of the kind that came in.
+"""Tensors of any library as rows of bytes, and outputs of the same kind.
 
     q = read_tensor("q", array)                 # numpy, torch, DLPack, buffer, or sliceable
     q.rows(first, count)                        # bytes of those rows; copied if not contiguous
     out = q.like((tokens, heads, dim), q.dtype)  # an output of q's kind
     out.bytes[token] = ...                      # uint8 [tokens, bytes of a row]
-    out.result()                                # what the caller gets
+    out.result()                                # the caller's array
 
-The whole of an input is never copied: rows are read when they are sent.
+An input is never copied as a whole: rows are read when they are sent.
 """
 import sys
 from dataclasses import dataclass, replace
@@ -29,27 +29,27 @@ _COORDINATE_LIMIT = {2: 2**32 - 1, 3: 2**21 - 1}
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input [rows, ...] that lies with the caller."""
+    """A caller's input [rows, ...]."""
 
     name: str
     shape: Tuple[int, ...]
     dtype: str                                     # of the job: "float32", "bfloat16", "float16"
-    read: Callable[[int, int], "NDArray[Any]"]     # rows [first, end), of any strides
-    like: Callable[[Tuple[int, ...], str], "Output"]  # an output of this kind: its shape and dtype
+    read: Callable[[int, int], "NDArray[Any]"]     # returns rows [first, end), of any strides
+    like: Callable[[Tuple[int, ...], str], "Output"]  # makes an output of this kind, of a shape and dtype
 
     def rows(self, first: int, count: int) -> memoryview:
-        """The bytes of rows first .. first + count - 1, little-endian."""
+        """Returns the bytes of rows first .. first + count - 1, little-endian."""
         part = self.read(first, first + count)
         return np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where rows of one output are put, and what becomes of them."""
+    """The bytes of an output, and the function that makes the caller's result of them."""
 
     bytes: "NDArray[np.uint8]"  # [rows, bytes of a row]
     result: Callable[[], Any]
-    # The same kind of output, whose rows are in these bytes; None: of a caller's own array.
+    # Makes an output of the same kind over given bytes; None: the output is the caller's own array.
     over: Optional[Callable[["NDArray[np.uint8]"], "Output"]] = None
 
     @property
@@ -58,7 +58,7 @@ class Output:
 
 
 def refuse_masked(name: str, value: Any) -> None:
-    """Raises InvalidArgumentError of a masked array of NumPy, for the job would not see its mask."""
+    """Raises InvalidArgumentError for a masked array of NumPy, because a job ignores masks."""
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidArgumentError(f"{name} is a masked array, and its mask would be lost: "
                                    "give its .filled(...) or its .data", field=name)
@@ -66,10 +66,10 @@ def refuse_masked(name: str, value: Any) -> None:
 
 def read_tensor(name: str, value: Any, dtype: Optional[str] = None,
                 streams: Optional[CallerStreams] = None) -> Tensor:
-    """A caller's q, k or v. dtype: what raw 16-bit numbers are; streams: None: those of the call.
+    """Reads a caller's q, k or v. dtype: type of raw 16-bit numbers; streams: by default the call's.
 
     Raises:
-        InvalidArgumentError: it is no tensor, or of a type that no job has.
+        InvalidArgumentError: the value is no tensor, or no job has its type.
     """
     torch = torch_if_loaded()
     if torch is not None and isinstance(value, torch.Tensor):
@@ -86,32 +86,32 @@ def read_tensor(name: str, value: Any, dtype: Optional[str] = None,
     return _read_numpy(name, np.asarray(view), dtype, finish=lambda result: result.data)
 
 
-def _type_of(name: str, found: "np.dtype[Any]", said: Optional[str]) -> str:
-    if found.names is not None or found.subdtype is not None:  # numbers of a compound are no bits of one
+def _type_of(name: str, found: "np.dtype[Any]", given: Optional[str]) -> str:
+    if found.names is not None or found.subdtype is not None:  # the bits of a compound are not one number
         raise InvalidArgumentError(f"{name} has dtype {found}, must be a type without fields", field=name)
-    if found.name in _NUMPY_NAMES and (said is None or said == found.name):
+    if found.name in _NUMPY_NAMES and (given is None or given == found.name):
         return found.name
     raw = found.itemsize == 2 and found.type in (np.void, np.uint16, np.int16)
-    if raw and (said == "bfloat16" or (said is None and found.kind == "V")):
+    if raw and (given == "bfloat16" or (given is None and found.kind == "V")):
         return "bfloat16"
-    if said is not None:
-        raise InvalidArgumentError(f"{name} has dtype {found}, the job's is {said}", field=name)
+    if given is not None:
+        raise InvalidArgumentError(f"{name} has dtype {found}, the job's is {given}", field=name)
     hint = "; if these are bits of bfloat16, say dtype=\"bfloat16\"" if raw else ""
     raise InvalidArgumentError(
         f"{name} has dtype {found}, expected float32, bfloat16 or float16{hint}", field=name)
 
 
 def _little(array: "NDArray[Any]", dtype: str) -> "NDArray[Any]":
-    """The same numbers as raw little-endian words."""
+    """Returns the numbers as raw little-endian words."""
     if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and sys.byteorder == "big"):
         array = array.astype(array.dtype.newbyteorder("<"))
     words: "NDArray[Any]" = array.view(_RAW[ELEMENT_BYTES[dtype]])
     return words
 
 
-def _read_numpy(name: str, array: "NDArray[Any]", said: Optional[str],
+def _read_numpy(name: str, array: "NDArray[Any]", given: Optional[str],
                 finish: Callable[["NDArray[Any]"], Any] = lambda array: array) -> Tensor:
-    dtype = _type_of(name, array.dtype, said)
+    dtype = _type_of(name, array.dtype, given)
     read = rows_of(name, array)
     return Tensor(name, array.shape, dtype,
                   lambda first, end: _little(read(first, end), dtype),
@@ -120,7 +120,10 @@ def _read_numpy(name: str, array: "NDArray[Any]", said: Optional[str],
 
 def _like_numpy(found: "np.dtype[Any]", dtype: str,
                 finish: Callable[["NDArray[Any]"], Any]) -> Callable[[Tuple[int, ...], str], Output]:
-    """Of an input of type `found`, which is the job's `dtype`; whatever its byte order, outputs have this machine's."""
+    """Returns `like` of an input of type `found`. Outputs have this machine's byte order.
+
+    dtype: the job's name of `found`.
+    """
     own = found.newbyteorder("=")
     return lambda shape, wanted: _new_numpy_output(shape, own if wanted == dtype else np.dtype(wanted), finish)
 
@@ -136,22 +139,22 @@ def _new_numpy_output(shape: Tuple[int, ...], dtype: "np.dtype[Any]",
 def _numpy_output(array: "NDArray[Any]", finish: Callable[["NDArray[Any]"], Any]) -> Output:
     rows = array.shape[0]
     row_bytes = array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
-    # A memory map stays one only in `array`; its bytes are those of the file.
+    # `raw` is no memory map any more, but its bytes are the file's.
     raw = np.asarray(array).reshape(-1).view(np.uint8).reshape(rows, row_bytes)
     return Output(raw, lambda: finish(array))
 
 
-def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
-    """Of an array that is read by slices, such as a dataset of an HDF5 file."""
+def _read_slices(name: str, value: Any, given: Optional[str]) -> Tensor:
+    """Reads an array by slices, such as a dataset of an HDF5 file."""
     if not all(hasattr(value, needed) for needed in ("shape", "dtype", "__getitem__")):
         raise InvalidArgumentError(
             f"{name} is of type {type(value).__name__}, expected an array or a tensor", field=name)
     found = np.dtype(value.dtype)
-    dtype = _type_of(name, found, said)
+    dtype = _type_of(name, found, given)
 
     def read(first: int, end: int) -> "NDArray[Any]":
         part = value[first:end]
-        if np.ma.is_masked(part):  # some kinds of datasets give masked arrays, masked or not
+        if np.ma.is_masked(part):  # some datasets give masked arrays without masked values
             raise InvalidArgumentError(f"{name} has masked values in rows {first} to {end - 1}, "
                                        "and their mask would be lost", field=name)
         return _little(np.asarray(part), dtype)
@@ -160,9 +163,11 @@ def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
                   _like_numpy(found, dtype, lambda array: array))
 
 
-def _read_dlpack(name: str, value: Any, said: Optional[str], streams: CallerStreams) -> Tensor:
-    """Through NumPy where it knows the type and reaches the memory, else through PyTorch. Without PyTorch it is its
-    library's own array of NumPy, which may be of bfloat16."""
+def _read_dlpack(name: str, value: Any, given: Optional[str], streams: CallerStreams) -> Tensor:
+    """Reads a tensor by NumPy if it has the type and reaches the memory, else by PyTorch.
+
+    Without PyTorch, its library's own conversion to NumPy is used, which may give bfloat16.
+    """
     def of_kind(make: str, result: Any) -> Any:
         if hasattr(value, "__array_namespace__"):
             return getattr(value.__array_namespace__(), make)(result)
@@ -170,31 +175,31 @@ def _read_dlpack(name: str, value: Any, said: Optional[str], streams: CallerStre
 
     finish = partial(of_kind, "from_dlpack")
     try:
-        return _read_numpy(name, np.from_dlpack(value), said, finish)
+        return _read_numpy(name, np.from_dlpack(value), given, finish)
     except InvalidArgumentError:
         raise
-    except Exception as error:  # each library has its own for what it does not know
+    except Exception as error:  # each library raises its own
         reason = error
     try:
         torch: Any = import_module("torch")
     except ImportError:
         array = _array_of(value)
         if array is not None:
-            return _read_numpy(name, array, said, partial(of_kind, "asarray"))
+            return _read_numpy(name, array, given, partial(of_kind, "asarray"))
         raise InvalidArgumentError(f"{name}: NumPy does not take this DLPack tensor ({reason}), "
                                    "and PyTorch is not installed", field=name) from reason
-    with streams.current():  # that of its device waits for the stream of the tensor's own library
+    with streams.current():  # from_dlpack makes the current stream wait for the stream of the tensor's library
         tensor = torch.from_dlpack(value)
     return _read_torch(name, tensor, torch, streams, finish)
 
 
 def _array_of(value: Any) -> "Optional[NDArray[Any]]":
-    """Its library's own array of NumPy; None: it makes no such array."""
+    """Returns the library's own conversion to NumPy; None: it has no such conversion."""
     if not hasattr(value, "__array__"):
         return None
     try:
         return np.asarray(value)
-    except Exception:  # each library has its own for what it does not do
+    except Exception:  # each library raises its own
         return None
 
 
@@ -217,7 +222,7 @@ def _read_torch(name: str, tensor: Any, torch: Any, streams: CallerStreams,
         return array
 
     def placed(out: Any) -> Any:
-        with streams.placing(tensor.device):  # on which the caller finds the rows: the copy waits for its end
+        with streams.placing(tensor.device):  # the caller's later work on this stream comes after the copy
             return finish(out.to(tensor.device))
 
     def like(shape: Tuple[int, ...], wanted: str) -> Output:
@@ -238,10 +243,10 @@ def _torch_output(tensor: Any, torch: Any, finish: Callable[[Any], Any]) -> Outp
 
 
 def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Output:
-    """A caller's own array or tensor to write to.
+    """Checks a caller's own array or tensor for an output.
 
     Raises:
-        InvalidArgumentError: another shape or type, not contiguous, or not writable.
+        InvalidArgumentError: it has another shape or type, or is not contiguous or not writable.
     """
     refuse_masked(name, value)
     torch = torch_if_loaded()
@@ -275,10 +280,10 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
 
 
 def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryview]:
-    """A function of first row and count: bytes of coordinates, uint32 [count, axes].
+    """Returns a reader of coordinates: uint32 [count, axes].
 
     Raises:
-        InvalidArgumentError, OutOfRangeError: another shape or type, or a number out of range.
+        InvalidArgumentError, OutOfRangeError: the shape or type is wrong, or a number is out of range.
     """
     refuse_masked("ordering.coords", coords)
     array = coordinate_values("ordering.coords", coords, "integers")

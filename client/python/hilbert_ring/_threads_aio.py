@@ -1,4 +1,4 @@
-"""What the client for asyncio does in threads, and in tasks side by side."""
+"""Threads and parallel tasks of the asyncio client."""
 import asyncio
 from typing import Any, Callable, Coroutine, TypeVar
 
@@ -10,7 +10,7 @@ in_thread = asyncio.to_thread
 
 
 async def to_its_end(stop: Callable[[], None], function: Callable[..., T], *arguments: Any) -> T:
-    """In a thread, which is awaited in any case: a task that is cancelled calls `stop` before."""
+    """Runs a function in a thread and always awaits its end. A cancelled task calls `stop` first."""
     thread = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
         return await asyncio.shield(thread)
@@ -21,7 +21,7 @@ async def to_its_end(stop: Callable[[], None], function: Callable[..., T], *argu
 
 
 async def side_by_side(lanes: int, lane: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs a lane so many times. One that fails ends the others."""
+    """Runs `lanes` lanes at the same time. A lane's failure cancels the others."""
     tasks = [asyncio.ensure_future(lane()) for _ in range(lanes)]
     try:
         await asyncio.gather(*tasks)

@@ -1,4 +1,4 @@
-"""What the client for asyncio does in threads, for the blocking one: in the caller's."""
+"""The blocking client's variants of _threads_aio.py: functions run in the caller's thread."""
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, TypeVar
 
@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 def with_streams_of_call(method: T) -> T:
-    """The caller's thread has its streams."""
+    """No effect: the method runs in the caller's thread, which has the streams."""
     return method
 
 
@@ -19,7 +19,7 @@ def to_its_end(_: Callable[[], None], function: Callable[..., T], *arguments: An
 
 
 def side_by_side(lanes: int, lane: Callable[[], None]) -> None:
-    """Runs a lane so many times. The caller's thread has one, too."""
+    """Runs `lanes` lanes at the same time, one of them in the caller's thread."""
     if lanes > 0:
         with ThreadPoolExecutor(lanes) as pool:
             others = [pool.submit(lane) for _ in range(lanes - 1)]

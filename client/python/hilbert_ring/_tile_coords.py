@@ -1,4 +1,4 @@
-"""Checks of tiles' coordinates, which arrays and slides' files share. As client/cpp/encode.cc."""
+"""Checks tiles' coordinates, of arrays and of slides' files. client/cpp/encode.cc does the same."""
 from typing import Any, Sequence
 
 import numpy as np
@@ -8,15 +8,15 @@ from hilbert_ring._spec import coordinate_values
 from hilbert_ring._tensors import refuse_masked
 from hilbert_ring.errors import InvalidArgumentError
 
-# Tiles that overlap by seven eighths still have a place each.
+# Tiles that overlap by seven eighths still have different places.
 _PLACES_PER_SIDE = 8
 
 
 def coordinate_array(value: Any, of: str = "coords") -> "NDArray[Any]":
-    """Integers or floats of 32 bits and more; `of` names them in errors.
+    """Returns an array of integers, or floats of at least 32 bits. of: their name in errors.
 
     Raises:
-        InvalidArgumentError: it is masked, or of another type.
+        InvalidArgumentError: the array is masked, or has another type.
     """
     refuse_masked("coords", value)
     array = coordinate_values("coords", value, "integers, float32 or float64")
@@ -28,7 +28,7 @@ def coordinate_array(value: Any, of: str = "coords") -> "NDArray[Any]":
 
 
 def places_of(coords: "NDArray[Any]", tile_size: float) -> "NDArray[np.int64]":
-    """A number for the place of each tile, an eighth of a side wide. coords: [tiles, 2] in the model's grid."""
+    """Numbers the place of each tile, an eighth of a side wide. coords: [tiles, 2] in the model's grid."""
     cells = np.floor(coords * (_PLACES_PER_SIDE / tile_size)).astype(np.int64)
     places: "NDArray[np.int64]" = cells[:, 0] * (1 << 32) + cells[:, 1]
     return places
@@ -36,11 +36,11 @@ def places_of(coords: "NDArray[Any]", tile_size: float) -> "NDArray[np.int64]":
 
 def check_places(tiles_places: "NDArray[np.int64]", tile_size: float, slides: Sequence[int],
                  of: str = "coords") -> None:
-    """tiles_places: of places_of; slides: tiles of each.
+    """Checks that tiles do not share few places. tiles_places: from places_of; slides: number of tiles of each.
 
     Raises:
-        InvalidArgumentError: fewer than half of a slide's tiles have a place of their own, as with
-            coordinates that are normalised to [0, 1].
+        InvalidArgumentError: a slide has fewer distinct places than half of its tiles, as with coordinates that are
+            normalised to [0, 1].
     """
     first = 0
     for slide, tiles in enumerate(slides):
@@ -50,5 +50,5 @@ def check_places(tiles_places: "NDArray[np.int64]", tile_size: float, slides: Se
             which = f"{of} of slide {slide}" if len(slides) > 1 else of
             raise InvalidArgumentError(
                 f"{which} has {places} distinct places, must have at least {(tiles + 1) // 2} for {tiles} tiles: "
-                f"tiles of {tile_size:g} pixels do not lie so close, coordinates that are normalised or in another "
-                "unit do", field="coords", limit=(tiles + 1) // 2)
+                f"coordinates that are normalised or in another unit lie too close for tiles of {tile_size:g} pixels",
+                field="coords", limit=(tiles + 1) // 2)

@@ -1,12 +1,12 @@
-"""PyTorch, where the program uses it, and the streams on which a caller's tensors are written.
+"""The CUDA streams of PyTorch on which a caller writes its tensors.
 
-    streams = CallerStreams()          # in the caller's thread, as it calls
-    await_rows = streams.written(q)    # a function: what the caller has queued before is done then
-    with streams.current():            # in whatever thread: the caller's streams are the current ones
+    streams = CallerStreams()          # in the caller's thread, at the call
+    await_rows = streams.written(q)    # a function that waits for the kernels queued before
+    with streams.current():            # in any thread: makes the caller's streams current
         ...
 
-A thread has current streams of its own, so that a copy in another thread than the caller's would not wait for
-the kernel that writes the rows.
+Each thread has its own current streams: without these, a copy in another thread would not wait for the kernel that
+writes the rows.
 """
 import asyncio
 import inspect
@@ -22,7 +22,7 @@ _at_call: "ContextVar[Optional[CallerStreams]]" = ContextVar("hilbert_ring_strea
 
 
 def torch_if_loaded() -> Any:
-    """The module, if the program has imported it: else nothing can be a tensor of its."""
+    """Returns PyTorch's module; None: the program has not imported it, so no value is a tensor."""
     return sys.modules.get("torch")
 
 
@@ -32,7 +32,7 @@ def _cuda_if_used() -> Any:
 
 
 class CallerStreams:
-    """Of a thread on CUDA's devices (ROCm's, too), when this was made. For all threads."""
+    """The current streams of the thread that made it, on CUDA's (or ROCm's) devices. Thread-safe."""
 
     def __init__(self) -> None:
         self._cuda = _cuda_if_used()
@@ -43,8 +43,10 @@ class CallerStreams:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Makes them the current streams of a new thread, in which others are the default ones. Devices that the
-        caller does not use are not touched: that would take their memory."""
+        """Makes them the current streams of a thread whose streams are the default ones.
+
+        Devices that the caller does not use stay untouched: a context would take their memory.
+        """
         with ExitStack() as entered:
             for device, stream in enumerate(self._streams):
                 if stream != self._cuda.default_stream(device):
@@ -55,14 +57,14 @@ class CallerStreams:
 
     @contextmanager
     def placing(self, device: Any) -> Iterator[None]:
-        """Makes the caller's stream of a device the current one of this thread."""
+        """Makes the caller's stream of a device current in this thread."""
         with ExitStack() as entered:
             if device.type == "cuda" and self._streams:
                 entered.enter_context(self._cuda.stream(self._streams[device.index]))
             yield
 
     def iterate(self, values: Iterable[Any]) -> Iterator[Any]:
-        """The values, each asked for under these streams, whatever thread asks."""
+        """Yields the values. The iterator runs under these streams in any thread."""
         rest = iter(values)
         while True:
             with self.current():
@@ -72,12 +74,14 @@ class CallerStreams:
             yield value
 
     def written(self, tensor: Any) -> Callable[[], None]:
-        """A function that returns once a tensor's rows may be read: after what is queued now on the caller's
-        stream of its device, and on that of this thread, which had the tensor."""
+        """Returns a function that waits until a tensor's rows may be read.
+
+        It waits for all work that is queued now on the streams of the caller and of this thread.
+        """
         if tensor.device.type != "cuda":
             return lambda: None
         here = torch_if_loaded().cuda.current_stream(tensor.device)
-        callers = self._streams[tensor.device.index] if self._streams else here  # else it is in use since the call
+        callers = self._streams[tensor.device.index] if self._streams else here  # no streams: CUDA began after the call
         events = [stream.record_event() for stream in ([here] if callers == here else [callers, here])]
 
         def await_rows() -> None:
@@ -88,12 +92,12 @@ class CallerStreams:
 
 
 def streams_of_call() -> CallerStreams:
-    """Those of a call of asyncio when it was made, else the thread's as they are."""
+    """Returns the streams at the time of an asyncio call, else the thread's current ones."""
     return _at_call.get() or CallerStreams()
 
 
 def with_streams_of_call(method: _Method) -> _Method:
-    """A coroutine function that has the streams that are current when it is called: a task of it begins later."""
+    """Gives a coroutine function the streams that are current at its call, because its task begins later."""
     @wraps(method)
     def called(*arguments: Any, **options: Any) -> Any:
         return run(CallerStreams(), arguments, options)
@@ -105,7 +109,7 @@ def with_streams_of_call(method: _Method) -> _Method:
         finally:
             _at_call.set(None)
 
-    if hasattr(inspect, "markcoroutinefunction"):  # from Python 3.12 on
+    if hasattr(inspect, "markcoroutinefunction"):  # since Python 3.12
         return cast(_Method, inspect.markcoroutinefunction(called))
     called._is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", None)  # type: ignore[attr-defined]
     return cast(_Method, called)

@@ -1,6 +1,6 @@
-"""What is said of a job that is done, and may not be what its caller means: as the command line says it.
+"""Warnings about jobs that may not be as their callers mean, with the command line's texts.
 
-A warning is told once for a job, however often it is sent, and shown at the line that called this package.
+Each job warns once, regardless of attempts. The warning shows the line that called this package.
 """
 import sys
 import warnings
@@ -12,7 +12,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def warn(message: str, category: Type[Warning]) -> None:
-    """Of the caller's own line."""
+    """Warns at the caller's own line."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
@@ -20,27 +20,23 @@ def warn(message: str, category: Type[Warning]) -> None:
 
 
 def warn_of_rows(report: pb.Report) -> None:
-    """Rows of the first output that are not finite."""
     if report.rows_not_finite:
         warn(f"{report.rows_not_finite} of {report.tokens} rows of the output are not finite, the first for "
              f"token {report.first_row_not_finite}", RuntimeWarning)
 
 
 def warn_of_slides(report: pb.Report, slides: int) -> None:
-    """Pooled embeddings that are not finite."""
     if report.rows_not_finite:
         warn(f"the embeddings of {report.rows_not_finite} of {slides} slides are not finite, the first of "
              f"slide {report.first_row_not_finite}", RuntimeWarning)
 
 
 def warn_of_notes(report: pb.Report) -> None:
-    """What the service says of a job that it has done."""
     for note in report.notes:
         warn(note, UserWarning)
 
 
 def warn_of_spec(spec: pb.JobSpec) -> None:
-    """What a spec says and its writer seldom means."""
     for note in notes_on(spec):
         warn(note, UserWarning)
 

@@ -42,25 +42,25 @@ def connect(
         tls: Optional[bool] = None, ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
         server_name: Optional[str] = None, insecure: bool = False, data_root: Optional[PathLike] = None,
         keepalive_interval: Optional[float] = None) -> "Client":
-    """A client of the service at `server`; the connection is made with the first call.
+    """Returns a client of the service at `server`. The first call makes the connection.
 
     Args:
-        server: "host:port" or "[IPv6]:port". HILBERT_RING_SERVER when it is None, or localhost:8001.
+        server: "host:port" or "[IPv6]:port"; None: HILBERT_RING_SERVER, or localhost:8001.
         token: the caller's bearer token.
-        token_file: a file with it, which is read with each call, so that it can be replaced.
-        tls: whether to encrypt. None: where any of the next four is given.
-        ca: the certificates that the service's must be signed by: a path of a PEM file, or its bytes. None: the
-            system's.
-        cert, key: the caller's own certificate and key, likewise, where the service asks for them.
-        server_name: in the service's certificate; None: the server's host.
-        insecure: a token may go to another host without TLS.
-        data_root: where this machine sees the service's data root; None: where the service does.
-        keepalive_interval: seconds of silence after which the service of an open call is pinged, 10 to 86400. None: 10,
-            of a stream without end 330.
+        token_file: a file with the token. Each call reads it, so that it can be replaced.
+        tls: whether to encrypt; None: if one of the next four is given.
+        ca: certificates of the authorities that may sign the service's: the path of a PEM file, or its bytes; None:
+            the system's.
+        cert, key: the caller's own certificate and key in the same forms, if the service requires them.
+        server_name: name in the service's certificate; None: the server's host.
+        insecure: whether a token may go to another host without TLS.
+        data_root: path of the service's data root on this machine; None: the service's own path.
+        keepalive_interval: seconds of silence after which an open call pings the service, 10 to 86400; None: 10, or
+            330 for a stream without end.
 
     Raises:
-        InvalidArgumentError: a server that is no address, arguments that contradict each other, a file that cannot be
-            read, a token that is no header or would go to another host in the clear.
+        InvalidArgumentError: the server is no address, arguments contradict each other, a file cannot be read, a token
+            is no header or would go to another host in clear text.
     """
     return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert, key=key,
                              server_name=server_name, insecure=insecure, keepalive_interval=keepalive_interval),
@@ -68,7 +68,7 @@ def connect(
 
 
 class Client:
-    """A connection to a service. Thread-safe; ends with `close` or a `with` block."""
+    """A connection to a service. Thread-safe; `close` or a `with` block ends it."""
 
     def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
         self.server = address.server
@@ -78,7 +78,7 @@ class Client:
         self._connection = Connection(address)
 
     def __reduce__(self) -> Any:
-        """The client's arguments: another process connects anew."""
+        """Pickles the client's arguments: another process makes its own connection."""
         return partial(connect, **self._address.pickled(), data_root=self._data_root), ()
 
     def __enter__(self) -> "Client":
@@ -88,7 +88,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection. Calls that are under way, and later ones, raise CancelledError."""
+        """Ends the connection. Current and later calls raise CancelledError."""
         self._connection.close()
 
     @with_streams_of_call
@@ -100,49 +100,47 @@ class Client:
             out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
             deadline: Optional[float] = None, outage_timeout: Optional[float] = None, max_attempts: int = 10,
             chunk_bytes: int = 4 << 20, progress: ProgressOption = None) -> AttendResult:
-        """Computes attention, and returns when all rows are there.
+        """Computes attention and returns after all rows have come.
 
-        q, k and v are arrays of NumPy (memory maps too), paths of .npy files, tensors of PyTorch, anything that speaks
-        DLPack or the buffer protocol, or what is read by slices, such as a dataset of h5py. None is copied as a whole:
-        rows are read as they are sent, and again when the service asks for them, so they must not change meanwhile.
-        Ctrl-C ends the job.
+        q, k and v are NumPy arrays (also memory maps), paths of .npy files, PyTorch tensors, objects with DLPack or
+        the buffer protocol, or objects that are read by slices, such as h5py datasets. The client reads rows as it
+        sends them, and again if the service requests them, so they must not change during the call. It copies no input
+        as a whole. Ctrl-C ends the job.
 
-        Where all of them are memory maps or paths, outputs are paths, and the service sees these files too (beneath its
-        data root), they are named, and no row is sent.
+        If all inputs are memory maps or paths, outputs are paths, and the service sees these files beneath its data
+        root, the job passes them by path and sends no row.
 
         Args:
             q: queries [tokens, heads, head_dim]: float32, float16 or bfloat16.
             k: keys [tokens, kv_heads, head_dim]; kv_heads divides heads.
             v: values [tokens, kv_heads, value_dim].
-            segments: tokens; one a branch. Each segment of so many tokens attends to itself.
-            dilations: one a branch: every so many-th row of a segment. None: 1.
+            segments: tokens of a segment, for each branch. Each segment attends to itself.
+            dilations: step between the rows of a segment that a head selects, for each branch; None: 1.
             mixing: "head_groups": heads are split among the branches; "lse": every head runs every branch.
-            causal: a query sees keys of its own and earlier tokens.
-            scale: of the scores; None: 1 / sqrt(head_dim).
-            tail: "mask": a short segment sees what exists; "zero": zero keys make up the number.
-            average_groups: with "head_groups": outputs are divided by the number of branches.
-            ordering: Hilbert(...), Morton(...) or Auto(...), which is the one that suits the job; None: as the tokens
-                come.
+            causal: whether a query sees only keys of its own and earlier tokens.
+            scale: factor of the scores; None: 1 / sqrt(head_dim).
+            tail: "mask": a short segment sees its own keys; "zero": zero keys fill it up.
+            average_groups: with "head_groups": whether outputs are divided by the number of branches.
+            ordering: Hilbert(...), Morton(...) or Auto(...), which selects a curve; None: the given order of tokens.
             sequence_lengths: tokens of packed sequences; None: one sequence.
-            dtype: "bfloat16", where numbers are its raw 16 bits.
-            lse: True, False, or an array float32 [tokens, heads] to write to, or a path. None: True, but with a path as
-                `out` False.
+            dtype: "bfloat16" if numbers are its raw 16 bits.
+            lse: True, False, an array float32 [tokens, heads] to write to, or a path; None: True, or False if `out` is
+                a path.
             out: an array [tokens, heads, value_dim] to write to, such as a memory map, or the path of a .npy file,
-                which is replaced when all rows are there; None: a new array.
-            by_reference: "auto": tensors are named where client and service see the same files, else they are sent;
-                "always": an error where they would be sent; "never".
-            job_id: the job's name; None: one is drawn.
-            deadline: seconds for the whole call, all attempts together.
-            outage_timeout: seconds that the service may be away at a stretch. None: until the deadline, or 30 without
-                one.
-            max_attempts: how often the job is sent when the service is busy or loses it. Attempts that find the service
-                away do not count, nor, with a deadline, those that find it full. 1: a failure is final.
-            chunk_bytes: of rows in one message, at most; the service takes up to 4 MiB less 64 KiB.
-            progress: True: a bar; False: none; a function: called with each Progress, by one thread at a time. None: a
-                bar where there is a terminal or a notebook, and tqdm.
+                which is replaced after all rows have come; None: a new array.
+            by_reference: "auto": pass tensors by path if client and service see the same files, else send them;
+                "always": raise an error instead of sending; "never": send.
+            job_id: the job's name; None: a random name.
+            deadline: seconds for the whole call with all attempts.
+            outage_timeout: seconds of one outage of the service; None: until the deadline, or 30 without a deadline.
+            max_attempts: attempts if the service is busy or loses the job. Attempts that find the service away do not
+                count. With a deadline, attempts that find it full do not count either. 1: a failure is final.
+            chunk_bytes: most bytes of rows in one message; the service takes up to 4 MiB less 64 KiB.
+            progress: True: show a bar; False: no bar; a function: called with each Progress, by one thread at a time;
+                None: show a bar in a terminal or notebook if tqdm is installed.
 
         Returns:
-            out, lse and report. With `out` or `lse` given, those.
+            out, lse and report. Given `out` and `lse` are returned themselves.
 
         Raises:
             InvalidArgumentError, OutOfRangeError: an argument is wrong; `field` names it.
@@ -157,8 +155,8 @@ class Client:
         if request is not None:
             plan = self._ask("Plan", request, pb.PlanResponse, retries)
             call, why = with_curve(call, plan), plan.curve_why
-        with shown(progress) as tell, closing(call):
-            call, report = self._run_job(call, retries, tell)
+        with shown(progress) as show, closing(call):
+            call, report = self._run_job(call, retries, show)
             return result_of(call, report, ordering, why)
 
     def attend_stream(
@@ -169,24 +167,26 @@ class Client:
             epoch_tokens: Optional[int] = None, job_id: Optional[str] = None, deadline: Optional[float] = None,
             outage_timeout: Optional[float] = None, max_attempts: int = 10,
             chunk_bytes: int = 1 << 20) -> AttendStream:
-        """Computes attention over rows without end: an iterator of blocks in, an iterator of results out.
+        """Computes attention over rows without end, from an iterator of blocks to an iterator of results.
 
-        The service computes epoch by epoch, in memory of a fixed size; results of a block come when the epoch of its
-        last row is done. A stream is not tried again once the service has taken it: results that came are final.
+        The service computes epoch by epoch in memory of a fixed size. A block's results come after the epoch of its
+        last row. The client does not retry a stream that the service has admitted: results that came are final.
 
         Args:
-            blocks: (q, k, v) of rows that follow those before; each as of `attend`, all alike but for their rows. Asked
-                for by another thread.
-            sequence_lengths: of packed sequences, which repeat; None: one sequence.
-            ordering: with a window, or of packed sequences; neither Auto nor grids and coordinates.
-            lse: whether results have it.
-            epoch_tokens: of an epoch, a multiple of all segments and of the ordering's window; None: as many as the
-                service takes.
-            others: as of `attend`.
+            blocks: (q, k, v) of the next rows, in the forms of `attend`, all of the same type and shape apart from
+                rows. Another thread runs the iterator.
+            sequence_lengths: tokens of packed sequences, which repeat; None: one sequence.
+            ordering: with a window, or of packed sequences; not Auto, a grid or coordinates.
+            lse: whether results include it.
+            epoch_tokens: tokens of an epoch, a multiple of all segments and of the ordering's window; None: the most
+                that the service takes.
+            others: see `attend`.
 
         Returns:
-            an iterator of results (out, lse, first_token), one for each block, with the report at its
-            end. Wrong options, from job_id on, are raised at once, other errors as it is iterated.
+            an iterator of results (out, lse, first_token), one for each block, with the report at its end.
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: an option from job_id on is wrong. The iterator raises other errors.
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
@@ -200,21 +200,21 @@ class Client:
             self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
             outage_timeout: Optional[float] = None, max_attempts: int = 10, chunk_bytes: int = 1 << 20,
             **common: Any) -> List[ManyResult]:
-        """Computes many small jobs in few calls, each for itself: one that is wrong fails alone.
+        """Computes many independent small jobs in few calls. A wrong job fails alone.
 
-        Those whose arguments are the same but for their tokens are computed together. Four calls run side by side, or
-        as many as the service has room for.
+        Jobs with the same arguments apart from tokens are computed together. Up to four calls run at the same time, if
+        the service has room.
 
         Args:
-            jobs: each (q, k, v), or a dict of arguments of `attend`: q, k, v, and its own ones of the others. Rows of
-                one, and its outputs, take less than 4 MiB each.
-            chunk_bytes: of the jobs that are computed together, at most, too.
-            common: arguments of `attend` for jobs that do not have their own: segments and so on; neither paths as
-                outputs nor Auto(...). lse is True where it is not given.
+            jobs: each (q, k, v), or a dict of arguments of `attend`: q, k, v, and others of its own. A job's rows and
+                its outputs must each take less than 4 MiB.
+            chunk_bytes: also bounds the jobs that are computed together.
+            common: default arguments of `attend` for jobs, such as segments; not paths as outputs, not Auto(...). The
+                default of lse is True.
 
         Returns:
-            for each job, in their order, its result or a HilbertRingError, which is not raised. A
-            report's figures but its tokens are those of all jobs that were computed together.
+            for each job, in the same order, its result or a HilbertRingError, which is not raised. A report's figures
+            except tokens cover all jobs that were computed together.
 
         Raises:
             InvalidArgumentError, OutOfRangeError: an argument of the call is wrong.
@@ -225,7 +225,6 @@ class Client:
         return call.ended()
 
     def _run_packs(self, call: ManyCall) -> None:
-        """A lane: until no pack is left."""
         try:
             while (pack := in_thread(call.next)) is not None:
                 try:
@@ -246,32 +245,32 @@ class Client:
             out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
             deadline: Optional[float] = None, outage_timeout: Optional[float] = None, max_attempts: int = 10,
             chunk_bytes: int = 4 << 20, progress: ProgressOption = None) -> EncodeResult:
-        """Embeddings of slides: tiles through all layers of a model, on the workers.
+        """Computes embeddings of slides: the workers run tiles through all layers of a model.
 
-        tiles is read as `attend` reads q: anything that it takes, row by row as it is sent.
+        tiles may have any form that `attend` takes for q.
 
         Args:
             tiles: [tiles, tile_dim]: float32, float16 or bfloat16.
-            coords: [tiles, 2], x and y of each tile in pixels, for models with positions; by reference float64.
-            model: its name, of `models`.
-            slide: in place of tiles and coords, a slide pipeline's file as read_slide reads it: a path, or a SlideFile
-                that tells more about it.
-            pool: "class": the class token's vector of each slide; "mean": the mean of its tiles; "none": every row.
-                None: "class" where the model has a class token.
-            layers: "last"; "all": from the first layer's input (0) on; or their numbers, in the order of the result; a
-                number may repeat.
-            final_norm: whether outputs pass the norm behind the model's last layer. None: where the last layer alone is
-                wanted, as published slide encoders do.
-            compute: "float32" or "bfloat16", of products and attention.
-            sequence_lengths: tiles of each slide, which follow each other; None: one slide.
-            attention_map: True, or a layer: what each row gets of the attention of its slide's class token; True: in
-                the last layer.
-            attention_map_heads: the map has a column for each head.
-            attention_map_out: an array float32 to write it to, or a path; None: a new one.
-            dtype: "bfloat16", where numbers are its raw 16 bits.
-            out: an array float32 to write the embeddings to, or a path; None: a new one. By reference pooled ones still
-                come as rows, whatever it is.
-            others: as of `attend`.
+            coords: [tiles, 2], x and y of each tile in pixels, if the model has positions; float64 if passed by path.
+            model: a name from `models`.
+            slide: in place of tiles and coords, a slide pipeline's file in a form of read_slide: a path, or a
+                SlideFile with more arguments.
+            pool: "class": the class token's vector of each slide; "mean": the mean of its tiles; "none": every row;
+                None: "class" if the model has a class token.
+            layers: "last"; "all": from the first layer's input (0) on; or numbers in the order of the result, which
+                may repeat.
+            final_norm: whether outputs pass the norm after the model's last layer; None: if only the last layer is
+                wanted, like published slide encoders.
+            compute: "float32" or "bfloat16", type of products and attention.
+            sequence_lengths: tiles of each slide, in order; None: one slide.
+            attention_map: a layer, or True for the last: the share of the attention of its slide's class token that
+                each row gets.
+            attention_map_heads: whether the map has a column for each head.
+            attention_map_out: an array float32 to write the map to, or a path; None: a new array.
+            dtype: "bfloat16" if numbers are its raw 16 bits.
+            out: an array float32 to write the embeddings to, or a path; None: a new array. The service always sends
+                pooled embeddings, also if other tensors are passed by path.
+            others: see `attend`.
 
         Returns:
             embeddings, attention_map and report.
@@ -287,11 +286,11 @@ class Client:
         retries = options.retries(self._connection.timing)
         check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
         found = self._model_of(model, retries)
-        # Files are read, and looked through.
+        # In a thread, because it reads and checks files.
         call = in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
                                wanted=wanted, options=options)
-        with shown(progress) as tell, closing(call):
-            call, report = self._run_job(call, retries, tell)
+        with shown(progress) as show, closing(call):
+            call, report = self._run_job(call, retries, show)
             return encoded(call, report)
 
     def plan_encode(
@@ -300,16 +299,16 @@ class Client:
             sequence_lengths: Optional[Sequence[int]] = None, attention_map: Union[bool, int] = False,
             attention_map_heads: bool = False, dtype: str = "float32", workers: int = 0,
             deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
-        """What an encoder's job would take in compute, memory, bytes and seconds, without running it.
+        """Plans the compute, memory, bytes and seconds of an encoder's job, without running it.
 
         Args:
-            tiles: how many, of all slides together.
-            workers: how many would share it; 0: as many as have the model now.
-            deadline: seconds, waiting for a service that makes too many plans included.
-            others: as of `encode`.
+            tiles: number of tiles of all slides.
+            workers: number of workers that share the job; 0: all that have the model now.
+            deadline: seconds, including the wait for a service that is busy with other plans.
+            others: see `encode`.
 
         Returns:
-            message PlanResponse of proto/hilbert_ring/v1/attention.proto, of all layers.
+            message PlanResponse of proto/hilbert_ring/v1/attention.proto, which covers all layers.
         """
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads)
         retries = AttendOptions(max_attempts=1000, deadline=deadline).retries(self._connection.timing)
@@ -318,13 +317,13 @@ class Client:
         return self._planned("PlanEncode", request, retries, ENCODER_SERVICE)
 
     def models(self) -> List[encoder_pb.Model]:
-        """The models of encoders that the service has, by name (message Model)."""
+        """Returns the service's models of encoders, by name (message Model)."""
         response = self._connection.short(
             "ListModels", encoder_pb.ListModelsRequest(), encoder_pb.ListModelsResponse, service=ENCODER_SERVICE)
         return list(response.models)
 
     def model(self, name: str) -> encoder_pb.Model:
-        """One of them; raises NotFoundError where there is none of the name."""
+        """Returns a model; raises NotFoundError if the service has no model of this name."""
         return self._connection.short("GetModel", model_request(name), encoder_pb.Model, service=ENCODER_SERVICE)
 
     def _model_of(self, name: str, retries: Retries) -> encoder_pb.Model:
@@ -332,26 +331,26 @@ class Client:
 
     def _run_job(
             self, call: JobCall, retries: Retries,
-            tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
-        """Without sending its tensors where that can be: the job as it was done."""
+            show: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
+        """Runs a job by reference if possible, and returns the job that was done, with its report."""
         naming = naming_of(call)
         if naming is not None:
             with closing(naming):
                 named = self._named(call, naming, retries)
                 if named is not None:
                     try:
-                        report = self._run(named, retries, tell, naming.may_send)
+                        report = self._run(named, retries, show, naming.may_send)
                         return to_its_end(naming.stop, naming.take, named), report
                     except HilbertRingError as error:
                         warn_of_sending(error, naming.may_send)
-        return call, self._run(call, retries, tell)
+        return call, self._run(call, retries, show)
 
     def _named(self, call: JobCall, naming: Naming, retries: Retries) -> Optional[JobCall]:
-        """None: its tensors are to be sent."""
+        """Returns the job with its tensors passed by path; None: they must be sent."""
         try:
             if naming.in_files:
                 root = self._ask("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, retries)
-            else:  # what fails here is told by the job's call, too, where it matters
+            else:  # the job's call reports the same failure if it matters
                 root = self._connection.short(
                     "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, ASK_SECONDS)
         except HilbertRingError:
@@ -361,16 +360,16 @@ class Client:
         return to_its_end(naming.stop, naming.name, root, self._data_root)
 
     def _run(
-            self, call: JobCall, retries: Retries, tell: Optional[Callable[[Progress], None]],
+            self, call: JobCall, retries: Retries, show: Optional[Callable[[Progress], None]],
             final: FrozenSet[str] = frozenset()) -> pb.Report:
         to_its_end(lambda: None, call.make_room)
-        conversations = JobConversations(call, tell)
+        conversations = JobConversations(call, show)
         return self._connection.call_with_retries(
             retries, lambda seconds: carry(self._connection, conversations.begin(), seconds),
-            lambda failure: failure.error.reason in final, conversations.tell)
+            lambda failure: failure.error.reason in final, conversations.failed)
 
     def _ask(self, name: str, request: Any, response: Type[T], retries: Retries, service: str = SERVICE) -> T:
-        """A short call on behalf of a job: waits for a service that is away, as the job's call does."""
+        """Makes a short call for a job, and waits for a service that is away like the job's call does."""
         def ask(seconds: Optional[float]) -> Any:
             longest = SHORT_CALL_SECONDS if seconds is None else min(seconds, SHORT_CALL_SECONDS)
             return self._connection.ask(name, request, response, longest, service)
@@ -380,7 +379,7 @@ class Client:
         return answer
 
     def _planned(self, name: str, request: Any, retries: Retries, service: str = SERVICE) -> pb.PlanResponse:
-        """Waits for a service that makes too many plans."""
+        """Requests a plan, and waits for a service that is busy with other plans."""
         return self._connection.call_with_retries(
             retries, lambda seconds: self._connection.ask(name, request, pb.PlanResponse, seconds, service),
             lambda failure: not is_plan_pushed_back(name, failure))
@@ -392,12 +391,12 @@ class Client:
             tail: str = "mask", average_groups: bool = True, ordering: Optional[Ordering] = None,
             sequence_lengths: Optional[Sequence[int]] = None, workers: int = 0,
             deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
-        """What a job would take in compute, memory, bytes and seconds, without running it.
+        """Plans the compute, memory, bytes and seconds of a job, without running it.
 
         Args:
-            workers: how many would share it; 0: as many as the service has now.
-            deadline: seconds, waiting for a service that makes too many plans included.
-            others: as of `attend`; kv_heads None means heads, value_dim None means head_dim.
+            workers: number of workers that share the job; 0: all of the service's.
+            deadline: seconds, including the wait for a service that is busy with other plans.
+            others: see `attend`. kv_heads: None: heads. value_dim: None: head_dim.
 
         Returns:
             message PlanResponse of proto/hilbert_ring/v1/attention.proto.
@@ -410,7 +409,7 @@ class Client:
         return self._planned("Plan", request, retries)
 
     def jobs(self) -> List[pb.Job]:
-        """The caller's jobs that wait or run, by job id (message Job)."""
+        """Returns the caller's jobs that wait or run, by job id (message Job)."""
         response = self._connection.short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
         return list(response.jobs)
 
@@ -418,15 +417,15 @@ class Client:
         """Ends a job, whose `attend` then raises CancelledError.
 
         Args:
-            job_id: as `jobs` gives it.
-            caller: whose job it is, for administrators; the caller's own when it is None.
+            job_id: an id from `jobs`.
+            caller: the caller whose job an administrator cancels; None: the client's own caller.
 
         Raises:
             NotFoundError: no such job waits or runs.
-            PermissionDeniedError: it is another caller's.
+            PermissionDeniedError: the job is another caller's.
         """
         self._connection.short("CancelJob", cancel_request(job_id, caller), pb.CancelJobResponse)
 
     def status(self) -> pb.GetClusterResponse:
-        """Workers, their memory, and rings, as they are now (message GetClusterResponse)."""
+        """Returns the current workers, their memory, and rings (message GetClusterResponse)."""
         return self._connection.short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)

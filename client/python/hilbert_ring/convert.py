@@ -1,17 +1,15 @@
-"""A published LongNet encoder's checkpoint as a model's folder: config.json and model.safetensors.
+"""Converts a published LongNet encoder's checkpoint to a model's folder: config.json and model.safetensors.
 
     python -m hilbert_ring.convert slide_encoder.pth FOLDER [--max-slide-size N]
 
-The checkpoint is loaded as weights only: nothing in it is run. Its names are those of torchscale's
-encoders, and so of Prov-GigaPath's slide encoder, below the key "model" where there is one. Names that
-are known to be no part of the encoder are dropped and shown; any other that the encoder does not
-have, and any that it misses, is an error. Numbers keep their type (float32, float16, bfloat16).
-Where patches of pixels are convolved (LongViT), that is dropped too: embeddings with their positions
-go in, and rows come out as the last layer gives them.
+The checkpoint is loaded as weights only, so that its code does not run. Its names must be those of torchscale's
+encoders, such as Prov-GigaPath's slide encoder, optionally below the key "model". Known names outside of the encoder
+are dropped and printed. Other unknown names, and missing names, are errors. Numbers keep their type (float32, float16,
+bfloat16). A convolution of patches of pixels (LongViT) is dropped, too: such a model takes embeddings with their
+positions, and gives the rows of its last layer.
 
-A checkpoint does not say everything. Widths and layers are those of its weights; heads, the sizes of
-grid and tiles, the norms' epsilon, and segments and dilations are given here. Segments follow from
-the largest slide, where they are not given themselves.
+Widths and layers follow from the weights. Options give heads, the sizes of grid and tiles, the norms' epsilon, segments
+and dilations, which a checkpoint does not contain. By default segments follow from the largest slide.
 """
 from __future__ import annotations
 
@@ -29,15 +27,14 @@ import numpy as np
 from hilbert_ring._command_line import end_by_signals
 from hilbert_ring._pending import pending_files
 
-# What trained checkpoints hold beside the encoder: the decoder and mask of their pretraining, heads
-# of tasks, and a table of positions, which are computed from coordinates instead.
+# Names of trained checkpoints outside of the encoder: the decoder and mask of pretraining, heads of tasks, and a table
+# of positions, which the service computes from coordinates.
 DROPPED = ("decoder_", "decoder.", "mask_token", "pos_embed", "head.", "vision_embed.", "text_embed.")
 
-# Without it rows go in as they are.
-PROJECTION = "patch_embed.proj."
+PROJECTION = "patch_embed.proj."  # of the input; a model without it takes rows of embed_dim
 
-# Where the projection convolves patches of pixels the rest of the input is dropped with it, and so is
-# the norm of each row before pooling: this name is that of the norm behind pooling here.
+# Names that are dropped if the projection convolves patches of pixels. In such a model "norm." is the norm of each row
+# before pooling, but in a model's folder the norm after pooling.
 DROPPED_WITH_PIXELS = (PROJECTION, "norm.")
 
 DILATIONS = [1, 2, 4, 8, 16]
@@ -49,12 +46,12 @@ WEIGHTS_FILE = "model.safetensors"
 
 
 class ConvertError(ValueError):
-    """What is wrong with a checkpoint."""
+    """The fault of a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A weight as safetensors keeps it."""
+    """A weight in the form of safetensors."""
     dtype: str  # "F32", "F16" or "BF16"
     shape: tuple[int, ...]
     data: bytes
@@ -62,7 +59,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Unusable:
-    """An entry of a checkpoint that can be no weight, but may be dropped."""
+    """An entry of a checkpoint that cannot be a weight, but may be dropped."""
     why: str
 
 
@@ -76,9 +73,9 @@ class Settings:
     tile_size: int = 256
     grid: int = 1000
     drop: tuple[str, ...] = ()
-    segments: Optional[tuple[int, ...]] = None   # None: those of max_slide_size
+    segments: Optional[tuple[int, ...]] = None   # None: from max_slide_size
     dilations: Optional[tuple[int, ...]] = None  # None: DILATIONS
-    eps: float = 1e-5  # of all norms but the one behind pooling
+    eps: float = 1e-5  # of all norms except the norm after pooling
 
 
 def _count(text: str) -> int:
@@ -100,19 +97,20 @@ def _epsilon(text: str) -> float:
 
 
 def branches(settings: Settings) -> tuple[list[int], list[int]]:
-    """Segments and dilations, of as many branches. ConvertError where there are not as many."""
+    """Returns segments and dilations. Raises ConvertError if their numbers differ."""
     dilations = list(DILATIONS if settings.dilations is None else settings.dilations)
     lengths = (segments(settings.max_slide_size, settings.tile_size) if settings.segments is None
                else list(settings.segments))
     if len(lengths) != len(dilations):
-        raise ConvertError(f"segments has {len(lengths)} entries, dilations has {len(dilations)}, "
-                           "must be as many")
+        raise ConvertError(f"segments has {len(lengths)} entries, must have {len(dilations)}, as dilations")
     return lengths, dilations
 
 
 def segments(max_slide_size: int, tile_size: int) -> list[int]:
-    """Five segment lengths, evenly spaced by their logarithms from 1,024 to the power of two within
-    the most tiles of a slide: how the published models were trained."""
+    """Returns five segment lengths like those of the published models.
+
+    Their logarithms are evenly spaced from 1,024 to the largest power of two within the most tiles of a slide.
+    """
     longest = int(np.log2(max(1, max_slide_size // tile_size) ** 2))
     if longest < SHORTEST_SEGMENT_LOG2:
         raise ConvertError(f"max_slide_size is {max_slide_size}, must be at least "
@@ -121,7 +119,7 @@ def segments(max_slide_size: int, tile_size: int) -> list[int]:
 
 
 def strip_prefix(weights: Mapping[str, Entry]) -> dict[str, Entry]:
-    """A model may lie within another ("slide_encoder.encoder.layers.0..."): its names without it."""
+    """Removes the prefix of an encoder within another model ("slide_encoder.encoder.layers.0...")."""
     prefixes = {found[1] for found in (re.match(r"(.*?)encoder\.layers\.0\.", name) for name in weights)
                 if found}
     if not prefixes or "" in prefixes:
@@ -171,14 +169,14 @@ def make_config(weights: Mapping[str, Tensor], settings: Settings) -> dict[str, 
         "norm_eps": 1e-6 if "norm.weight" in weights else 0,
         "class_token": "cls_token" in weights,
         "output_norm": "encoder.layer_norm.weight" in weights,
-        # Tiles come with coordinates; rows of a bare encoder do not.
+        # Tiles have coordinates; rows of a bare encoder have not.
         "position": {"kind": "sincos_2d", "tile_size": settings.tile_size, "grid": settings.grid}
                     if projected else None,
     }
 
 
 def weight_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of an encoder's weights."""
+    """Returns the names and shapes of an encoder's weights."""
     width, ffn = config["embed_dim"], config["ffn_dim"]
     shapes: dict[str, tuple[int, ...]] = {}
 
@@ -208,7 +206,7 @@ def weight_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def to_drop(weights: Mapping[str, Entry], settings: Settings) -> tuple[str, ...]:
-    """How names begin that are left out."""
+    """Returns the beginnings of names that are dropped."""
     projection = weights.get(PROJECTION + "weight")
     of_pixels = isinstance(projection, Tensor) and len(projection.shape) == 4
     return (*DROPPED, *settings.drop, *(DROPPED_WITH_PIXELS if of_pixels else ()))
@@ -216,17 +214,17 @@ def to_drop(weights: Mapping[str, Entry], settings: Settings) -> tuple[str, ...]
 
 def convert(weights: Mapping[str, Entry],
             settings: Settings = Settings()) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
-    """The config, the encoder's weights, and the names that were dropped.
+    """Returns the config, the encoder's weights, and the dropped names.
 
-    ConvertError, with all their names: entries that can be no weights; weights that are missing, of
-    another shape, or unknown.
+    Raises ConvertError, with all names, if entries cannot be weights, or weights are missing, unknown or of another
+    shape.
     """
     weights = strip_prefix(weights)
     beginnings = to_drop(weights, settings)
     dropped = sorted(name for name in weights if name.startswith(beginnings))
     kept = {name: tensor for name, tensor in weights.items()
             if isinstance(tensor, Tensor) and not name.startswith(beginnings)}
-    unusable = [f"{name} {entry.why} (--drop leaves names out by their beginning)"
+    unusable = [f"{name} {entry.why} (--drop excludes names by their beginning)"
                 for name, entry in weights.items()
                 if isinstance(entry, Unusable) and not name.startswith(beginnings)]
     if unusable:
@@ -236,7 +234,7 @@ def convert(weights: Mapping[str, Entry],
     wrong = [f"{name} is missing" for name in shapes if name not in kept]
     wrong += [f"{name} is {list(kept[name].shape)}, must be {list(shape)}"
               for name, shape in shapes.items() if name in kept and kept[name].shape != shape]
-    wrong += [f"{name} is not known (--drop leaves names out by their beginning)"
+    wrong += [f"{name} is not known (--drop excludes names by their beginning)"
               for name in kept if name not in shapes]
     if wrong:
         raise ConvertError("; ".join(wrong))
@@ -244,7 +242,7 @@ def convert(weights: Mapping[str, Entry],
 
 
 def safetensors_header(weights: Mapping[str, Tensor]) -> bytes:
-    """With its length before it, and padded so that the numbers lie at multiples of 8."""
+    """Returns the header after its length, padded so that the numbers lie at multiples of 8."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     first = 0
     for name, tensor in weights.items():
@@ -258,14 +256,14 @@ def safetensors_header(weights: Mapping[str, Tensor]) -> bytes:
 
 
 def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-    """A model's folder. FileExistsError where it holds one already, or a part of one."""
+    """Writes a model's folder. Raises FileExistsError if it already holds a model or a part of one."""
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / CONFIG_FILE).exists():
         raise FileExistsError(f"{folder / CONFIG_FILE} is there already")
     if (folder / WEIGHTS_FILE).exists():
-        raise FileExistsError(f"{folder / WEIGHTS_FILE} is there already, without a {CONFIG_FILE}: remove it "
-                              "if it is what a conversion left that was ended")
-    # The config's name last: a folder without it is no model yet.
+        raise FileExistsError(f"{folder / WEIGHTS_FILE} is there already, without a {CONFIG_FILE}: remove it if an "
+                              "interrupted conversion made it")
+    # The config gets its name last, because it makes the folder a model.
     with pending_files([folder / WEIGHTS_FILE, folder / CONFIG_FILE]) as (kept, described):
         described.write((json.dumps(config, indent=1) + "\n").encode())
         kept.write(safetensors_header(weights))
@@ -274,7 +272,7 @@ def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, T
 
 
 def load_checkpoint(path: Path) -> dict[str, Entry]:
-    """The entries of a PyTorch checkpoint, of the key "model" where it has one."""
+    """Returns the entries of a PyTorch checkpoint, below the key "model" if it has one."""
     import torch
 
     dtypes = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
@@ -283,7 +281,7 @@ def load_checkpoint(path: Path) -> dict[str, Entry]:
     except pickle.UnpicklingError as error:
         raise ConvertError(f"{path} holds more than weights: {str(error).splitlines()[0]}") from error
     except (RuntimeError, EOFError) as error:
-        raise ConvertError(f"{path} is no checkpoint, or not all of one: {error}") from error
+        raise ConvertError(f"{path} is no complete checkpoint: {error}") from error
     if isinstance(state, dict) and isinstance(state.get("model"), dict):
         state = state["model"]
     if not isinstance(state, dict):
@@ -307,20 +305,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--max-slide-size", type=_count, default=defaults.max_slide_size, metavar="PIXELS",
-                        help="of a side, which the segments follow from (%(default)s)")
+                        help="largest side of a slide, from which the segments follow (%(default)s)")
     parser.add_argument("--segments", type=_counts, metavar="N,...",
-                        help="tokens of a segment, of each branch, in place of --max-slide-size")
+                        help="tokens of a segment for each branch, in place of --max-slide-size")
     parser.add_argument("--dilations", type=_counts, metavar="N,...",
-                        help="of each branch (" + ",".join(map(str, DILATIONS)) + ")")
+                        help="dilation of each branch (" + ",".join(map(str, DILATIONS)) + ")")
     parser.add_argument("--eps", type=_epsilon, default=defaults.eps, metavar="NUMBER",
-                        help="of the layers' norms (%(default)s)")
-    parser.add_argument("--heads", type=_count, default=defaults.heads, help="of a layer (%(default)s)")
+                        help="epsilon of the layers' norms (%(default)s)")
+    parser.add_argument("--heads", type=_count, default=defaults.heads, help="heads of a layer (%(default)s)")
     parser.add_argument("--tile-size", type=_count, default=defaults.tile_size, metavar="PIXELS",
-                        help="of a side (%(default)s)")
+                        help="side of a tile (%(default)s)")
     parser.add_argument("--grid", type=_count, default=defaults.grid, metavar="TILES",
-                        help="of a side, within which coordinates lie (%(default)s)")
+                        help="side of the grid of coordinates (%(default)s)")
     parser.add_argument("--drop", action="append", default=[], metavar="NAME",
-                        help="leave out what has a name that begins so")
+                        help="beginning of names to exclude; may be repeated")
     options = parser.parse_args(arguments)
     settings = Settings(heads=options.heads, max_slide_size=options.max_slide_size,
                         tile_size=options.tile_size, grid=options.grid, drop=tuple(options.drop),

@@ -1,6 +1,4 @@
-"""What a call may raise. docs/errors.md of the repository lists the reasons.
-
-One class for each status code, so that a program can catch those that it can do something about:
+"""The errors of calls, a class for each status code. docs/errors.md of the repository lists the reasons.
 
     try:
         result = client.attend(q, k, v, segments=[4096])
@@ -23,16 +21,13 @@ class HilbertRingError(Exception):
     """A call that failed.
 
     Attributes:
-        message: what happened; names field, value and limit.
+        message: a text with field, value and limit.
         code: the name of the gRPC status code, such as "INVALID_ARGUMENT".
-        reason: of docs/errors.md, such as "INVALID_SPEC"; the code's name where the service gave
-            none.
-        field: the argument or field of the job that is wrong, such as "segments[1]"; None if
-            unknown.
-        limit: what the field's value may be at most or must be at least; None if unknown.
-        retry_after: seconds after which the service wants to be asked again; None if it did not
-            say.
-        attempts: how many attempts of the job there were.
+        reason: a reason of docs/errors.md, such as "INVALID_SPEC"; the code's name if the service gave no reason.
+        field: the wrong argument or field of the job, such as "segments[1]"; None if unknown.
+        limit: the most or least that the field's value may be; None if unknown.
+        retry_after: seconds after which another attempt may succeed; None if the service gave no time.
+        attempts: number of attempts of the call.
     """
 
     code = "UNKNOWN"
@@ -66,7 +61,7 @@ class OutOfRangeError(HilbertRingError, ValueError):
 
 
 class FailedPreconditionError(HilbertRingError):
-    """The job can never fit this deployment; the message says what would."""
+    """The job cannot fit this deployment; the message states the limit."""
 
     code = "FAILED_PRECONDITION"
 
@@ -90,7 +85,7 @@ class DeadlineExceededError(HilbertRingError, TimeoutError):
 
 
 class CancelledError(HilbertRingError):
-    """Somebody ended the job, or closed the client."""
+    """The job was cancelled, or the client was closed."""
 
     code = "CANCELLED"
 
@@ -108,13 +103,13 @@ class AlreadyExistsError(HilbertRingError):
 
 
 class NotFoundError(HilbertRingError, LookupError):
-    """No job of the caller has this id, or a file or its folder is not there."""
+    """No job of the caller has this id, or a file or its folder is missing."""
 
     code = "NOT_FOUND"
 
 
 class DataLossError(HilbertRingError):
-    """Bytes were damaged on their way, or a row is not what the definition says."""
+    """Bytes were damaged in transfer, or a row differs from the definition."""
 
     code = "DATA_LOSS"
 
@@ -132,7 +127,7 @@ class PermissionDeniedError(HilbertRingError, PermissionError):
 
 
 class InternalError(HilbertRingError):
-    """The service broke the protocol, or erred."""
+    """The service broke the protocol, or has a bug."""
 
     code = "INTERNAL"
 
@@ -150,13 +145,13 @@ Metadata = Iterable[Tuple[str, Any]]
 
 
 def error_class(code: str) -> Type[HilbertRingError]:
-    """The class of a status code's name; HilbertRingError for one that has none of its own."""
+    """Returns the class of a status code's name; HilbertRingError for codes without a class."""
     return _BY_CODE.get(code, HilbertRingError)
 
 
 def error_of(code: grpc.StatusCode, details: Optional[str],
              trailing: Optional[Metadata]) -> HilbertRingError:
-    """The error of a call that ended with this status."""
+    """Returns the error of a call that ended with this status."""
     values = {"reason": "", "field": None, "limit": None}
     metadata = list(trailing or ())
     for key, value in metadata:
@@ -174,14 +169,14 @@ def error_of(code: grpc.StatusCode, details: Optional[str],
 
 
 def _with_brackets(text: str) -> str:
-    """gRPC writes IPv6 addresses as in a URI: "ipv6:%5B::1%5D:8001" is "[::1]:8001"."""
+    """Decodes gRPC's IPv6 addresses: "ipv6:%5B::1%5D:8001" becomes "[::1]:8001"."""
     if "ipv6:%5B" not in text:
         return text
     return text.replace("ipv6:%5B", "[").replace("%5D", "]").replace("%25", "%")
 
 
 def _info_of(details: bytes) -> Dict[str, Any]:
-    """Reason, field and limit of a serialized google.rpc.Status."""
+    """Returns reason, field and limit of a serialized google.rpc.Status."""
     info = _ErrorInfo()
     for detail in _Status.FromString(details).details:
         if detail.Unpack(info) and info.domain == _DOMAIN:
@@ -191,5 +186,5 @@ def _info_of(details: bytes) -> Dict[str, Any]:
 
 
 def retry_after_of(trailing: Metadata) -> Optional[float]:
-    """Seconds after which the service wants another attempt; below 0: it wants none; None: it does not say."""
+    """Returns the seconds until another attempt; below 0: the failure is final; None: the service gave no time."""
     return next((int(value) / 1000 for key, value in trailing if key == _RETRY_AFTER), None)

@@ -1,11 +1,11 @@
-"""Attention by flash-attn's signatures, computed by the service.
+"""Attention with flash-attn's signatures, computed by the service.
 
     from hilbert_ring import flash_attn_func            # instead of: from flash_attn import ...
     out = flash_attn_func(q, k, v, causal=True)         # [batch, tokens, heads, head_dim]
 
-What the service does not compute (dropout, windows that hide keys, softcap, ALiBi, paged keys) is
-refused. There are no backward passes. Where there are fewer queries than keys the job is computed as if there were
-as many; where there are more, in blocks of as many, each with all keys.
+The functions refuse dropout, windows that hide keys, softcap, ALiBi and paged keys. They have no backward passes. Fewer
+queries than keys are padded to the number of keys. More queries are computed in blocks of that number, each with all
+keys.
 """
 from numbers import Real
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
@@ -21,29 +21,26 @@ def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: Optional[float] = 0.0,
                     window_size: Optional[Tuple[int, int]] = (-1, -1), softcap: Optional[float] = 0.0,
                     alibi_slopes: Any = None, deterministic: bool = False,
                     return_attn_probs: bool = False, *, client: Optional[Client] = None) -> Any:
-    """Attention within each sequence of a batch.
+    """Computes attention within each sequence of a batch.
 
     Args:
         q: torch tensor [batch, queries, heads, head_dim].
         k, v: [batch, keys, kv_heads, head_dim]; kv_heads divides heads.
         softmax_scale: None: 1 / sqrt(head_dim).
-        causal: the mask is aligned to the bottom right: query i sees keys up to
-            i + keys - queries.
-        window_size: (left, right), keys before and after that one; -1 or None: all. A window must
-            hide no key. With a right side of 0 it is the causal mask.
+        causal: the mask is aligned to the bottom right: query i sees keys up to i + keys - queries.
+        window_size: (left, right), keys before and after that key; -1 or None: all. A window must hide no key. A
+            right side of 0 is the causal mask.
         dropout_p, softcap: must be 0 or None.
         alibi_slopes: must be None.
-        return_attn_probs: returns the log-sum-exp too.
-        deterministic: always so on the same workers.
-        client: None: that of hilbert_ring.use, or one that is connected to HILBERT_RING_SERVER.
+        return_attn_probs: whether to return the log-sum-exp, too.
+        deterministic: no effect: results are always deterministic on the same workers.
+        client: None: the client of hilbert_ring.use, or a new one connected to HILBERT_RING_SERVER.
 
     Returns:
-        out [batch, queries, heads, head_dim]; with return_attn_probs (out, lse float32 [batch,
-        heads, queries], None).
+        out [batch, queries, heads, head_dim]; with return_attn_probs (out, lse float32 [batch, heads, queries], None).
 
     Raises:
-        InvalidArgumentError: an argument that the service does not compute; shapes that do not go
-            together.
+        InvalidArgumentError: the service does not compute an argument, or shapes do not agree.
     """
     _refuse(dropout_p, softcap, alibi_slopes)
     boolean("deterministic", deterministic)
@@ -71,20 +68,18 @@ def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens
                            alibi_slopes: Any = None, deterministic: bool = False,
                            return_attn_probs: bool = False, block_table: Any = None, *,
                            client: Optional[Client] = None) -> Any:
-    """Attention within packed sequences.
+    """Computes attention within packed sequences.
 
     Args:
-        q: torch tensor [queries of all, heads, head_dim].
-        k, v: [keys of all, kv_heads, head_dim].
-        cu_seqlens_q, cu_seqlens_k: integers [sequences + 1], where each sequence begins and the
-            last one ends.
-        max_seqlen_q, max_seqlen_k: not used.
+        q: torch tensor [all queries, heads, head_dim].
+        k, v: [all keys, kv_heads, head_dim].
+        cu_seqlens_q, cu_seqlens_k: integers [sequences + 1], the begin of each sequence and the end of the last.
+        max_seqlen_q, max_seqlen_k: ignored.
         block_table: must be None.
-        others: as of flash_attn_func.
+        others: see flash_attn_func.
 
     Returns:
-        out [queries of all, heads, head_dim]; with return_attn_probs (out, lse float32 [heads,
-        queries of all], None).
+        out [all queries, heads, head_dim]; with return_attn_probs (out, lse float32 [heads, all queries], None).
     """
     _refuse(dropout_p, softcap, alibi_slopes)
     boolean("deterministic", deterministic)
@@ -106,15 +101,14 @@ def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens
 
 def attend_packed(q: Any, k: Any, v: Any, lengths_q: Sequence[int], lengths_k: Sequence[int],
                   scale: Optional[float], causal: bool, client: Optional[Client]) -> Any:
-    """Full or bottom-right causal attention within packed sequences.
+    """Computes full or bottom-right causal attention within packed sequences.
 
     Args:
         q, k, v: torch tensors [tokens, heads, dim].
         lengths_q, lengths_k: tokens of each sequence.
 
     Returns:
-        out [queries, heads, value_dim] and lse float32 [queries, heads]; (0, -inf) for queries that
-        see no key.
+        out [queries, heads, value_dim] and lse float32 [queries, heads]; (0, -inf) for queries that see no key.
     """
     import torch
 
@@ -142,11 +136,11 @@ def attend_packed(q: Any, k: Any, v: Any, lengths_q: Sequence[int], lengths_k: S
 
 
 class _Rows(NamedTuple):
-    """The rows of the job, which has a sequence for each block of queries, as long as the keys."""
+    """The rows of the job. It has a sequence for each block of queries, with the length of its keys."""
 
     keys: List[range]  # of each sequence
     source: List[int]  # queries that see keys
-    place: List[int]   # the row of each: the last ones of a block stand at its last keys
+    place: List[int]   # the row of each such query: a block's queries lie at its last keys
 
     @property
     def sequences(self) -> List[int]:
@@ -160,7 +154,7 @@ def _place(lengths_q: Sequence[int], lengths_k: Sequence[int], causal: bool) -> 
         end = query + queries
         if causal:  # the first of more queries than keys see nothing
             query = max(query, end - keys)
-        # Without queries there is a block too: the keys of all sequences stay as they are.
+        # A sequence without queries has a block too, so that the keys of all sequences can stay in place.
         for block in range(query, max(end, query + 1), keys) if keys > 0 else ():
             count = min(keys, end - block)
             row += keys
@@ -173,21 +167,21 @@ def _place(lengths_q: Sequence[int], lengths_k: Sequence[int], causal: bool) -> 
 
 def _lengths(field: str, cumulative: Any, total: int) -> List[int]:
     listed = cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative
-    if isinstance(listed, (list, tuple)):  # of scalars of PyTorch, too
+    if isinstance(listed, (list, tuple)):  # may hold PyTorch scalars
         listed = [end.tolist() if hasattr(end, "tolist") else end for end in listed]
     ends = integers(field, listed)
     lengths = [end - begin for begin, end in zip(ends, ends[1:])]
     if not ends or ends[0] != 0 or ends[-1] != total or min(lengths, default=0) < 0:
         raise InvalidArgumentError(
-            f"{field} must begin with 0, not fall, and end with the {total} rows", field=field)
+            f"{field} must begin with 0, not fall, and end with {total}, the number of rows", field=field)
     return lengths
 
 
 def _is_causal(causal: bool, window_size: Any, queries: int, keys: int) -> bool:
-    """Whether the mask is causal: by itself, or by a window. queries, keys: of the longest sequences.
+    """Whether `causal` or the window gives a causal mask. queries, keys: of the longest sequences.
 
     Raises:
-        InvalidArgumentError: the window hides other keys than the causal mask does.
+        InvalidArgumentError: the window hides keys that the causal mask does not hide.
     """
     causal = boolean("causal", causal)
     if window_size is None:

@@ -1,4 +1,4 @@
-"""A service of one's own, on this machine: for a notebook or a test.
+"""Services on this machine that notebooks and tests start.
 
     with hilbert_ring.local(workers=2) as client:
         result = client.attend(q, k, v, segments=[4096])
@@ -32,10 +32,10 @@ _STOP_SECONDS = 25
 
 
 def find_program(name: str) -> Path:
-    """The program: in HILBERT_RING_BIN_DIR if that is set, else in this package, else on PATH.
+    """Finds a program in HILBERT_RING_BIN_DIR if that is set, else in this package, else on PATH.
 
     Raises:
-        FileNotFoundError: it is in none of them.
+        FileNotFoundError: the program is missing.
     """
     folder = os.environ.get("HILBERT_RING_BIN_DIR")
     places = [Path(folder)] if folder else [Path(__file__).with_name("bin")]
@@ -46,7 +46,7 @@ def find_program(name: str) -> Path:
     if found is None:
         raise FileNotFoundError(
             f"{name} is not in {places[0]}" + ("" if folder else ", nor on PATH") +
-            ": HILBERT_RING_BIN_DIR names the folder of the service's programs")
+            ": set HILBERT_RING_BIN_DIR to the folder of the service's programs")
     return Path(found)
 
 
@@ -62,11 +62,11 @@ def _loopback() -> str:
 class LocalService:
     """A coordinator with workers, from `start` (or `with`) to `stop`.
 
-    It ends when this process does, however that ends, and its folders are removed. A forked process leaves it alone.
+    It ends and its folders are removed when this process ends or dies. Forked processes do not affect it.
 
     Attributes:
-        server: "host:port", once it is started.
-        ready: what the service wrote when it was ready: ports by name, its pid.
+        server: "host:port" after `start`.
+        ready: content of the service's ready file: ports by name, its pid.
     """
 
     def __init__(self, workers: int = 2, *, start_timeout: float = 60.0, **settings: Any) -> None:
@@ -77,7 +77,7 @@ class LocalService:
                                           "grpc_host": _loopback(), "http_host": _loopback(),
                                           **settings}
         self._log: Optional[BinaryIO] = None    # a file without a name
-        self._folder: Optional[Path] = None     # of the file that says it is ready
+        self._folder: Optional[Path] = None     # of the ready file
         self._data_root: Optional[Path] = None  # of this service's own
         self._guard: Optional["subprocess.Popen[bytes]"] = None
         self._client: Optional[Client] = None
@@ -91,11 +91,11 @@ class LocalService:
         self.stop()
 
     def start(self) -> Client:
-        """Returns a client when the service is ready.
+        """Starts the service and returns a client when it is ready.
 
         Raises:
-            FileNotFoundError: the programs are not found.
-            UnavailableError: the service ended, or was not ready in time; with its log's end.
+            FileNotFoundError: the programs are missing.
+            UnavailableError: the service ended, or was not ready in time. The message has the end of its log.
         """
         if self._guard is not None:
             raise RuntimeError("the service runs already")
@@ -106,7 +106,7 @@ class LocalService:
             self._folder = Path(tempfile.mkdtemp(prefix="hilbert-ring-"))
             flags = [f"--spawn-workers={self._workers}",
                      f"--ready-file={self._folder / 'ready.json'}", *self._flags(), *self._own_root()]
-            # A session of its own, so that Ctrl-C reaches the caller alone.
+            # In a new session, so that Ctrl-C reaches only the caller.
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", str(_GUARD), str(self._folder), str(self._data_root or ""), str(program), *flags],
                 stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True)
@@ -126,13 +126,13 @@ class LocalService:
         guard = self._guard
         if guard is not None:
             assert guard.stdin is not None
-            guard.stdin.close()  # which the guard takes for the end
+            guard.stdin.close()  # makes the guard stop the service
             try:
                 guard.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 pass
             try:
-                os.killpg(guard.pid, signal.SIGKILL)  # whatever is left of its session
+                os.killpg(guard.pid, signal.SIGKILL)  # the rest of its session
             except ProcessLookupError:
                 pass
             guard.wait()
@@ -141,7 +141,7 @@ class LocalService:
         self._forget()
 
     def _forget(self) -> None:
-        """The service has ended, or is the parent process's."""
+        """Drops a service that has ended, or that is the parent process's."""
         _running.discard(self)
         for file in (self._log, self._guard.stdin if self._guard is not None else None):
             if file is not None:
@@ -149,10 +149,10 @@ class LocalService:
         self._log = self._folder = self._data_root = self._guard = None
 
     def log(self, lines: int = 20) -> str:
-        """The last lines of what the service said."""
+        """Returns the last lines of the service's log."""
         if self._log is None:
             return ""
-        file = self._log.fileno()  # the service's own place in it stays as it is
+        file = self._log.fileno()  # pread keeps the offset, which the service shares
         text = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace").splitlines()
         return "\n".join(text[-lines:])
 
@@ -160,13 +160,13 @@ class LocalService:
         flags = []
         for name, value in self._settings.items():
             if value is None or name == "data_root" and not value:
-                continue  # the coordinator's default; no data root
+                continue  # the coordinator's default
             shown = str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
             flags.append(f"--{name.replace('_', '-')}={shown}")
         return flags
 
     def _own_root(self) -> List[str]:
-        """A data root in memory, through which arrays are handed over, where the caller names none."""
+        """Makes a data root in memory for shared arrays, unless the caller gives a data root."""
         if "data_root" in self._settings or _DATA_ROOT in os.environ:
             return []
         if not lies_in_memory(_MEMORY):
@@ -211,17 +211,17 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def local(workers: int = 2, *, start_timeout: float = 60.0, **settings: Any) -> LocalService:
-    """A service on this machine, to be used in a `with` block, which gives a Client.
+    """Returns a service on this machine for a `with` block, which gives a Client.
 
-    It listens on 127.0.0.1 alone, or ::1 on a machine that has only this, on free ports. Its programs are found in the folder
-    HILBERT_RING_BIN_DIR, in this package if its wheel carries them, or on PATH. It has a data root of
-    its own in /dev/shm, through which arrays of some size are handed over without a socket, and which
-    is removed with it: `data_root` names another, "" none.
+    It listens on free ports of 127.0.0.1, or of ::1 if the machine has only IPv6. Its programs come from the folder
+    HILBERT_RING_BIN_DIR, from this package if its wheel has them, or from PATH. Large arrays pass through shared
+    memory: a data root in /dev/shm, which is removed with the service. `data_root` gives another folder; "" disables
+    it.
 
     Args:
-        workers: processes that compute; each takes its share of the machine's cores and memory.
-        start_timeout: seconds.
-        settings: of the coordinator, as docs/settings.md lists them, with underscores:
-            `memory_limit="2GiB"`. None: the coordinator's default.
+        workers: number of processes that compute; each takes its share of the machine's cores and memory.
+        start_timeout: seconds until the service must be ready.
+        settings: the coordinator's settings of docs/settings.md, with underscores: `memory_limit="2GiB"`; None: the
+            coordinator's default.
     """
     return LocalService(workers, start_timeout=start_timeout, **settings)

@@ -1,10 +1,9 @@
-"""The dilated attention of LongNet's encoders, as one job for all branches.
+"""The dilated attention of LongNet's encoders as one job for all branches.
 
     out = hilbert_ring.longnet.dilated_attention(q, k, v, [1024, 5792], [1, 2])
 
-computes what the core of a LongNet-style encoder does between its projections: every head runs
-every (segment length, dilated ratio), zero keys make up short segments, and the branches are mixed
-by their softmax denominators.
+computes the core of a LongNet-style encoder between its projections: every head runs every (segment length, dilated
+ratio), zero keys fill up short segments, and softmax denominators mix the branches.
 """
 from typing import Any, Optional, Sequence
 
@@ -17,14 +16,15 @@ from hilbert_ring.errors import InvalidArgumentError
 def dilated_attention(q: Any, k: Any, v: Any, segment_length: Sequence[int],
                       dilated_ratio: Sequence[int], *, is_causal: bool = False,
                       scale: Optional[float] = None, client: Optional[Client] = None) -> Any:
-    """Dilated attention within each sequence of a batch.
+    """Computes dilated attention within each sequence of a batch.
 
     Args:
         q, k, v: torch tensors [batch, tokens, heads, head_dim].
-        segment_length: tokens; one a branch.
-        dilated_ratio: one a branch.
+        segment_length: tokens of a segment, for each branch.
+        dilated_ratio: dilation of each branch.
+        is_causal: whether a query sees only keys of its own and earlier tokens.
         scale: None: 1 / sqrt(head_dim).
-        client: None: that of hilbert_ring.use, or one that is connected to HILBERT_RING_SERVER.
+        client: None: the client of hilbert_ring.use, or a new one connected to HILBERT_RING_SERVER.
 
     Returns:
         out [batch, tokens, heads, head_dim].

@@ -7,18 +7,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Ordering:
-    """An order of each sequence; segments and dilation count in it.
+    """An order of each sequence, in which segments and dilation count.
 
-    At most one of window, grid and coords is given; without them the curve runs over the implicit
-    square of the sequence.
+    At most one of window, grid and coords may be given. Without them the curve runs over the implicit square of the
+    sequence.
 
     Attributes:
-        grid: (rows, cols) or (planes, rows, cols), in tokens; their product is the tokens of a
-            sequence.
-        window: tokens; each run of so many is ordered on its own. 0: no window.
-        coords: integers [tokens, 2] or [tokens, 3], (x, y) or (x, y, z), 0 or more. On a grid x is
-            the column and y the row: `numpy.argwhere(mask)[:, ::-1]`. An array, or the path of one.
-        scope: "qkv", or "kv": keys and values alone are ordered.
+        grid: (rows, cols) or (planes, rows, cols), in tokens; their product is the tokens of a sequence.
+        window: tokens of a run that is ordered on its own; 0: no window.
+        coords: integers [tokens, 2] or [tokens, 3], (x, y) or (x, y, z), 0 or more: an array, or the path of one. On
+            a grid x is the column and y the row: `numpy.argwhere(mask)[:, ::-1]`.
+        scope: "qkv"; "kv": only keys and values are ordered.
     """
 
     grid: Optional[Sequence[int]] = None
@@ -29,33 +28,33 @@ class Ordering:
     curve = ""
 
     def __eq__(self, other: object) -> bool:
-        """Of one kind, with equal fields; coordinates are compared by value, their paths as such."""
+        """Whether class and fields are equal. Coordinates are compared by value, paths by their text."""
         if type(other) is not type(self):
             return NotImplemented
         return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in (
             (getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
 
-    def __hash__(self) -> int:  # coordinates and grids have none
+    def __hash__(self) -> int:  # coordinates and grids have no hash
         return hash((type(self), self.window, self.scope))
 
 
 class Hilbert(Ordering):
-    """Along a Hilbert curve: neighbours in the order are neighbours in the plane or the volume."""
+    """A Hilbert curve: neighbours in the order are neighbours in the plane or the volume."""
 
     curve = "hilbert"
 
 
 class Morton(Ordering):
-    """Along a Morton (Z) curve."""
+    """A Morton (Z) curve."""
 
     curve = "morton"
 
 
 class Auto(Ordering):
-    """Along the curve that suits the job, or along none, as the service finds.
+    """The service's choice of a curve, or of no ordering.
 
-    The one whose plan computes least; of plans that cost the same the one whose segments are the
-    most compact on the grid. The result of `attend` says which it was, and why.
+    The service chooses the plan with the least compute. If plans cost the same, it chooses the most compact segments on
+    the grid. The result of `attend` has the choice and its reason.
     """
 
     curve = "auto"

@@ -1,4 +1,4 @@
-"""Slides as slide pipelines write them: TRIDENT, CLAM, STAMP, AtlasPatch, raw2features and slide2vec.
+"""Reads files of slide pipelines: TRIDENT, CLAM, STAMP, AtlasPatch, raw2features and slide2vec.
 
     tiles, coords = hilbert_ring.read_slide("slide.h5")
     result = client.encode(slide="slide.h5", model="slide_encoder")
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hilbert_ring._channel import PathLike
 from hilbert_ring._files import checked_path
-from hilbert_ring._slide_coords import Scaled, Told, scaled_coords
+from hilbert_ring._slide_coords import Scaled, CoordsOptions, scaled_coords
 from hilbert_ring._slide_files import View, opened_slide
 from hilbert_ring._slide_layouts import NAMES, features_of
 from hilbert_ring._spec import check_text, choice, integer
@@ -27,7 +27,7 @@ _ROWS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True)
 class SlideFile:
-    """A slide pipeline's file, and what is told about it. The fields are arguments of read_slide."""
+    """A slide pipeline's file. The fields are arguments of read_slide."""
 
     path: PathLike
     features: Optional[str] = None
@@ -55,17 +55,17 @@ class SlideFile:
                                        field="coord_scale")
 
     def files(self) -> Dict[str, Tuple[PathLike, None]]:
-        """Those that are named, as check_distinct takes inputs."""
+        """Returns the given paths in the form of check_distinct's inputs."""
         named = {"slide": self.path, "patches": self.patches}
         return {name: (path, None) for name, path in named.items() if path is not None}
 
     def read_tiles(self) -> "NDArray[Any]":
-        """As read, without coordinates, which may be missing."""
+        """Reads the tiles. The file need not have coordinates."""
         with opened_slide(self.path) as view:
             return _tiles_of(view, self.features)
 
     def read(self, tile_size: int) -> "Tuple[NDArray[Any], Scaled]":
-        """As read_slide."""
+        """See read_slide."""
         size = integer("tile_size", tile_size)
         if not 1 <= size <= _MOST_TILE_SIZE:
             raise InvalidArgumentError(f"tile_size is {size}, must be 1 to {_MOST_TILE_SIZE}", field="tile_size")
@@ -73,38 +73,37 @@ class SlideFile:
         scale = scale if self.coord_scale is None else float(self.coord_scale)
         with opened_slide(self.path) as view:
             tiles = _tiles_of(view, self.features)
-            return tiles, scaled_coords(view, Told(self.coords, self.layout, self.patches, scale), len(tiles), size)
+            return tiles, scaled_coords(view, CoordsOptions(self.coords, self.layout, self.patches, scale), len(tiles), size)
 
 
 def read_slide(path: PathLike, *, features: Optional[str] = None, coords: Optional[str] = None,
                layout: Optional[str] = None, patches: Optional[PathLike] = None,
                coord_scale: Optional[float] = None, coords_are: Optional[str] = None,
                tile_size: int = TILE_SIZE) -> "Tuple[NDArray[Any], NDArray[np.float64]]":
-    """Tiles [tiles, dim] and coordinates [tiles, 2] of a slide pipeline's file, as NumPy arrays.
+    """Reads tiles [tiles, dim] and coordinates [tiles, 2] of a slide pipeline's file, as NumPy arrays.
 
-    Tiles come as float32 or float16. Coordinates come as the model's pixels: each is divided by a
-    tile's side in the file's unit, which the file's attributes give, and multiplied by tile_size.
-    docs/encoder.md of the repository lists layouts and attributes.
+    Tiles are float32 or float16. Coordinates are in the model's pixels: the file's values, divided by a tile's side in
+    the file's unit, which its attributes give, and multiplied by tile_size. docs/encoder.md of the repository lists
+    layouts and attributes.
 
     Args:
         path: HDF5, which needs h5py; .pt, which needs PyTorch and is read as weights only; .npz.
-        features: the data set of features, or the encoder's name. None: `features` or `feats`.
-        coords: the data set of coordinates. None: `coords`, `coordinates`, or `x` and `y`.
-        layout: "atlaspatch", "trident", "raw2features", "stamp", "slide2vec" or "clam". None: as
-            names and attributes say.
-        patches: the file that has the coordinates or their attributes, such as CLAM's
-            patches/NAME.h5. None: that of a folder beside path's, where path says too little.
-        coord_scale: what coordinates are multiplied by, in place of what attributes say.
-        coords_are: "tiles", which are columns and rows, or "pixels" of the model, in place of what
-            attributes say.
+        features: the data set of features, or the encoder's name; None: `features` or `feats`.
+        coords: the data set of coordinates; None: `coords`, `coordinates`, or `x` and `y`.
+        layout: "atlaspatch", "trident", "raw2features", "stamp", "slide2vec" or "clam"; None: recognised by names and
+            attributes.
+        patches: the file with the coordinates or their attributes, such as CLAM's patches/NAME.h5; None: a file in a
+            folder beside path's, if path lacks them.
+        coord_scale: factor of the coordinates, in place of attributes.
+        coords_are: "tiles" (columns and rows) or "pixels" of the model, in place of attributes.
         tile_size: the side of the model's tiles in its pixels.
 
     Warns:
-        UserWarning: features are not finite, or tiles lie at the place of another.
+        UserWarning: features are not finite, or several tiles lie at the same place.
 
     Raises:
-        InvalidArgumentError: a file cannot be read, its arrays are no tiles with coordinates, or no
-            attribute says what the coordinates are; `field` names what is wrong.
+        InvalidArgumentError: a file cannot be read, its arrays are no tiles with coordinates, or no attribute gives
+            the coordinates' unit; `field` names the argument.
     """
     tiles, scaled = SlideFile(path, features, coords, layout, patches, coord_scale, coords_are).read(tile_size)
     return tiles, scaled.coords

@@ -1,4 +1,4 @@
-"""Hugging Face transformers on the service.
+"""Runs the attention of Hugging Face transformers on the service.
 
     import hilbert_ring.transformers
     hilbert_ring.transformers.register()
@@ -6,10 +6,9 @@
     with torch.no_grad():
         model(tokens)
 
-Causal, full and cross-attention. A padded batch travels as packed sequences: keys that are padding
-are not sent. Any other mask is refused by name. With a causal mask results of padding are 0. Fewer
-queries than keys are computed as if there were as many; more are computed in blocks, each with all
-keys.
+Attention may be causal, full or cross-attention; other masks are refused by name. A padded batch travels as packed
+sequences without the keys of padding. With a causal mask the results of padding are 0. Fewer queries than keys are
+padded to the number of keys; more queries are computed in blocks, each with all keys.
 """
 from typing import Any, Callable, Optional, Tuple
 
@@ -20,7 +19,7 @@ from hilbert_ring.client import Client
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.flash_attention import attend_packed
 
-# Arguments of a model's that change what attention computes.
+# A model's arguments that change attention.
 _REFUSED = ("softcap", "s_aux", "position_bias", "head_mask", "cu_seq_lens_q", "cu_seq_lens_k",
             "output_attentions")
 
@@ -29,7 +28,7 @@ def register(name: str = "hilbert_ring", client: Optional[Client] = None) -> Non
     """Makes attn_implementation=`name` work in transformers' models.
 
     Args:
-        client: None: that of hilbert_ring.use, or one that is connected to HILBERT_RING_SERVER.
+        client: None: the client of hilbert_ring.use, or a new one connected to HILBERT_RING_SERVER.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 
@@ -41,10 +40,10 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
          mask_function: Optional[Callable[..., Any]] = None, attention_mask: Any = None,
          allow_is_causal_skip: bool = True, allow_is_bidirectional_skip: bool = True,
          device: Any = "cpu", **_: Any) -> Any:
-    """What a model is given as its mask: a ModelMask, which says its kind to attention.
+    """Makes a model's mask: a ModelMask, from which attention reads its kind.
 
     Raises:
-        InvalidArgumentError: a mask that is neither causal nor full.
+        InvalidArgumentError: the mask is neither causal nor full.
     """
     import torch
     from transformers import masking_utils
@@ -72,23 +71,22 @@ def _attention_by(client: Optional[Client]) -> Callable[..., Tuple[Any, None]]:
     def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any,
                   scaling: Optional[float] = None, dropout: float = 0.0,
                   is_causal: Optional[bool] = None, **more: Any) -> Tuple[Any, None]:
-        """[batch, heads, tokens, dim] in, kv heads not repeated; [batch, tokens, heads, dim] out.
-        """
+        """Takes [batch, heads, tokens, dim], kv heads not repeated; returns [batch, tokens, heads, dim]."""
         check_tensors(query, key, value, ("batch", "heads", "tokens", "dim"))
         _check(dropout, query, key, more)
         q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
         if attention_mask is None:
             seen, causal = None, _is_causal(module, is_causal, q.shape[1], k.shape[1])
         else:
-            said = _said_by(attention_mask, (*query.shape[:3], key.shape[2]))
-            seen, causal = None if said.keys.all() else said.keys, said.causal
+            found = _seen_in(attention_mask, (*query.shape[:3], key.shape[2]))
+            seen, causal = None if found.keys.all() else found.keys, found.causal
         return _attended(q, k, v, seen, scaling, causal, client), None
     return attention
 
 
-def _is_causal(module: Any, said: Optional[bool], queries: int, keys: int) -> bool:
-    """Without a mask, the call says it or the module does."""
-    causal = getattr(module, "is_causal", None) if said is None else said
+def _is_causal(module: Any, given: Optional[bool], queries: int, keys: int) -> bool:
+    """Whether attention without a mask is causal, by the call or by the module."""
+    causal = getattr(module, "is_causal", None) if given is None else given
     if causal is None:
         raise InvalidArgumentError("is_causal is not set, must be True or False without "
                                    "attention_mask", field="is_causal")
@@ -98,7 +96,7 @@ def _is_causal(module: Any, said: Optional[bool], queries: int, keys: int) -> bo
     return causal
 
 
-def _said_by(attention_mask: Any, shape: Tuple[int, int, int, int]) -> Seen:
+def _seen_in(attention_mask: Any, shape: Tuple[int, int, int, int]) -> Seen:
     from hilbert_ring._model_mask import ModelMask
 
     if isinstance(attention_mask, ModelMask):
@@ -112,7 +110,7 @@ def _said_by(attention_mask: Any, shape: Tuple[int, int, int, int]) -> Seen:
 
 def _attended(q: Any, k: Any, v: Any, seen: Any, scale: Optional[float], causal: bool,
               client: Optional[Client]) -> Any:
-    """seen: bool [batch, keys], False where a key is padding; None: no key is."""
+    """seen: bool [batch, keys], False if a key is padding; None: no key is padding."""
     import torch
 
     batch, queries = q.shape[:2]

@@ -16,7 +16,7 @@ COLUMNS = (("part", "part", str), ("off", "instead", str), ("tokens", "tokens", 
            ("off_seconds", "without: ms, median", milliseconds),
            ("off_least", "without: least", milliseconds), ("off_most", "without: most", milliseconds),
            ("ratio", "with / without, median of pairs", percent))
-# Part, what stands in its place, settings with it, settings without it.
+# Part, its replacement, settings with the part, settings without it.
 PARTS: List[Tuple[str, str, Dict[str, Any], Dict[str, Any]]] = [
     ("shared memory", "rows go by gRPC", {}, {"share_memory": "false"}),
     ("several workers and a ring", "one worker with all cores", {}, {"workers": 1}),
@@ -29,10 +29,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it on services of its own: settings are the service's."""
     if arguments.server:
-        raise ValueError("bench ablate starts services of its own: a service that runs has its "
-                         "settings, so leave --server (HILBERT_RING_SERVER) away")
+        raise ValueError("--server (HILBERT_RING_SERVER) is given, must not be: bench ablate starts its own services")
     tokens = arguments.tokens
     report = Report("ablate", f"Parts of the service on and off, {tokens:,} tokens", COLUMNS)
     one = job(tokens, ordering=Hilbert(grid=grid_of(tokens)), mixing="lse",
@@ -49,12 +47,12 @@ def run(arguments: argparse.Namespace) -> Report:
         report.title, Axis("part, in the table's order"), Axis("with / without, %"),
         [Series("time with the part, of the time without it",
                 [(place + 1, r["ratio"] * 100) for place, r in enumerate(report.rows)])])
-    report.notes.append("There is no cache of plans: each job's is made anew.")
+    report.notes.append("The service keeps no plans. It plans each job again.")
     return report
 
 
 def row(part: str, instead: str, tokens: int, on: Any, off: Any) -> Dict[str, Any]:
-    """Of the runs with and without a part, taken in pairs."""
+    """Returns the figures of the runs with and without a part, compared in pairs."""
     ratios = sorted(a / b for a, b in zip(on.total, off.total))
     spread = {f"{name}_{key.split('_')[1]}": value for name, times in (("on", on), ("off", off))
               for key, value in times.spread().items()}

@@ -1,17 +1,16 @@
-"""Cache misses of a service's workers, counted by `perf` where that works: for workers that this
-process, or a child of it, has started."""
+"""Counts cache misses with `perf`, of workers that this process or a child of it has started."""
 import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-_WORKER = "hilbert-ring-worker"[:15]  # as the kernel cuts names
+_WORKER = "hilbert-ring-worker"[:15]  # the kernel's limit of names
 _LIMIT_SECONDS = 30.0
 
 
 def own_workers() -> List[int]:
-    """Process ids of the workers that descend from this process."""
+    """Returns the process ids of the workers that descend from this process."""
     parents: Dict[int, List[int]] = {}
     names: Dict[int, str] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -30,12 +29,11 @@ def own_workers() -> List[int]:
 
 
 def count_misses(run: Callable[[], Any], workers: List[int]) -> Optional[int]:
-    """What the workers' processors missed in their caches while `run` ran; None where perf is
-    absent, may not count, or has no such counter."""
+    """Returns the workers' cache misses during `run`; None: perf is absent, not permitted, or has no such counter."""
     perf = shutil.which("perf")
     if perf is None or not workers:
         return None
-    counting = subprocess.Popen(  # until the end of the cat, which answers once perf counts
+    counting = subprocess.Popen(  # runs as long as cat, which echoes a line after perf has begun to count
         [perf, "stat", "-x", ",", "-e", "cache-misses", "-p", ",".join(map(str, workers)), "--", "cat"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert counting.stdin is not None and counting.stdout is not None
@@ -43,13 +41,13 @@ def count_misses(run: Callable[[], Any], workers: List[int]) -> Optional[int]:
         print(file=counting.stdin, flush=True)
         if counting.stdout.readline():
             run()
-        _, said = counting.communicate(timeout=_LIMIT_SECONDS)
+        _, counts = counting.communicate(timeout=_LIMIT_SECONDS)
     except (BrokenPipeError, subprocess.TimeoutExpired):
         return None
     finally:
         counting.kill()
         counting.wait()
-    for line in said.splitlines():
+    for line in counts.splitlines():
         fields = line.split(",")
         if len(fields) > 2 and fields[2].startswith("cache-misses") and fields[0].isdigit():
             return int(fields[0])

@@ -22,7 +22,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
                                       formatter_class=argparse.RawDescriptionHelpFormatter)
         add_service_flags(command)
         command.add_argument("--rounds", type=whole_number, default=5, metavar="N",
-                             help="runs of each case, after one that is not counted")
+                             help="counted runs of each case, after a first one without")
         command.add_argument("--out", type=Path, required=True, metavar="FOLDER",
                              help="for NAME.md, NAME.json and NAME.svg")
         module.add_flags(command)

@@ -1,7 +1,6 @@
-"""Jobs of a benchmark, and how they are timed.
+"""Makes and times the jobs of a benchmark.
 
-Inputs are slices of one block of random rows, so that a job of any length takes no memory for them;
-outputs are put into one array, which the caller of `Jobs` bounds.
+Inputs are slices of one block of random rows, so that long jobs take no memory for them. Outputs go to one array.
 """
 import random
 import statistics
@@ -18,7 +17,7 @@ _BLOCK = 4096  # rows
 
 
 class RepeatedRows:
-    """An array [rows, heads, dim] that says the same block of random rows again and again."""
+    """An array [rows, heads, dim] that repeats one block of random rows."""
 
     def __init__(self, shape: Tuple[int, int, int], seed: int) -> None:
         self.shape = shape
@@ -37,12 +36,12 @@ class RepeatedRows:
 
 @dataclass
 class Times:
-    """Seconds of runs that were not the first.
+    """Seconds of all runs except the first.
 
     Attributes:
-        total: by the caller's clock, of each run.
-        compute: as the service reports it, of each run.
-        report: of the last run.
+        total: seconds of each run by the caller's clock.
+        compute: seconds of each run by the service's report.
+        report: the last run's report.
     """
 
     total: List[float]
@@ -50,7 +49,6 @@ class Times:
     report: Any = None
 
     def spread(self, which: str = "total") -> Dict[str, float]:
-        """Median, least and most."""
         seconds = getattr(self, which)
         return {f"{which}_seconds": statistics.median(seconds),
                 f"{which}_least": min(seconds), f"{which}_most": max(seconds)}
@@ -71,14 +69,16 @@ class JobRun:
         self._out = np.empty((shape["tokens"], shape["heads"], value_dim), np.float32)
 
     def __call__(self) -> Any:
-        """Runs the job once: its report."""
+        """Runs the job once and returns its report."""
         return self._client.attend(*self._inputs, out=self._out, lse=False, progress=False,
                                    ordering=self._job.ordering, **self._job.pattern).report
 
 
 def alternate(runs: Sequence[Callable[[], Any]], rounds: int) -> List[Times]:
-    """Times each run `rounds` times, all once a round in an order that is drawn, so that what
-    changes on the machine meanwhile meets all alike. The first round is not counted."""
+    """Times each run `rounds` times. The first round is not counted.
+
+    Each round runs all of them in a random order, so that the machine's changes affect all in the same way.
+    """
     times = [Times([], []) for _ in runs]
     draw = random.Random(1)
     for turn in range(rounds + 1):
@@ -99,7 +99,7 @@ def job(tokens: int, *, heads: int = 8, head_dim: int = 64, ordering: Any = None
 
 
 def grid_of(tokens: int) -> Tuple[int, int]:
-    """Rows and columns of a grid of so many tokens, as square as factors of two allow."""
+    """Returns rows and columns of a grid of `tokens`, as square as factors of two allow."""
     rows = 1
     while rows * rows * 4 <= tokens and tokens % (rows * 2) == 0:
         rows *= 2

@@ -1,8 +1,8 @@
-"""Small jobs of many callers: how many a second, how long each takes, and where it saturates.
+"""Small jobs of many callers: jobs a second, time of each, and the point of saturation.
 
-Closed loop: each caller sends its next job when the one before has ended. Open loop: jobs come at
-a rate, whether or not others have ended, as they do from independent users; a job's time counts
-from when it was due. Goodput is what ended well within the deadline.
+Closed loop: each caller sends its next job after the previous one has ended. Open loop: jobs come at a rate, like those
+of independent users, regardless of earlier jobs; a job's time counts from the moment at which it was due. Goodput is
+the rate of jobs that ended with OK within the deadline.
 """
 import argparse
 import queue
@@ -43,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 class Tally:
-    """What became of the jobs. Thread-safe."""
+    """Counts the results of jobs. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class Tally:
         self.failures: Counter[str] = Counter()
 
     def call(self, one: Callable[[], Any], due: float) -> None:
-        """Runs a job that was due at a time of time.perf_counter."""
+        """Runs a job. due: by time.perf_counter."""
         try:
             one()
             reason = None
@@ -66,7 +66,7 @@ class Tally:
 
     def row(self, loop: str, callers: int, offered: float, elapsed: float,
             deadline: float) -> Dict[str, Any]:
-        """Figures of so many seconds."""
+        """Returns the figures of `elapsed` seconds."""
         done = sorted(self.seconds)
         return {"loop": loop, "callers": callers, "offered": offered or None,
                 "jobs_a_second": len(done) / elapsed,
@@ -77,14 +77,14 @@ class Tally:
 
 
 def percentile(ascending: Sequence[float], part: int) -> Any:
-    """The least value that `part` of a hundred do not exceed; None of nothing."""
+    """Returns the least value that `part` % of the values do not exceed; None: there are no values."""
     if not ascending:
         return None
     return ascending[max(0, -(-len(ascending) * part // 100) - 1)]
 
 
 def small_job(client: Client, tokens: int) -> Callable[[], Any]:
-    """A job whose failure is final, so that refusals are counted."""
+    """Returns a job without retries, so that refusals are counted."""
     rows = [RepeatedRows((tokens, 4, 32), seed) for seed in range(3)]
     return lambda: client.attend(*rows, segments=[tokens], lse=False, progress=False,
                                  max_attempts=1, deadline=60)
@@ -105,8 +105,10 @@ def closed(one: Callable[[], Any], callers: int, seconds: float, deadline: float
 
 def open_loop(one: Callable[[], Any], rate: float, seconds: float, deadline: float
               ) -> Dict[str, Any]:
-    """A measurement of the open loop: jobs come at random moments, `rate` a second on average. At
-    most MOST_CALLERS run at once; those that are due wait for their turn, which counts."""
+    """Measures the open loop: jobs come at random moments, `rate` a second on average.
+
+    At most MOST_CALLERS jobs run at the same time. The wait of a job beyond that counts to its time.
+    """
     draw = random.Random(1)
     due: List[float] = []
     moment = draw.expovariate(rate)
@@ -134,7 +136,7 @@ def open_loop(one: Callable[[], Any], rate: float, seconds: float, deadline: flo
 
 
 def _in_threads(work: Callable[[], None], number: int) -> None:
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(number)]  # Ctrl-C waits for none
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(number)]  # Ctrl-C does not wait for them
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Curves against row-major order: how compact segments are, what reading them touches, and time."""
+"""Curves against row-major order: compactness of segments, memory that they touch, and time."""
 import argparse
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -18,7 +18,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 PAGE = 4096    # bytes
 LINE = 64      # bytes, of a processor's caches
-WINDOW = 33    # tokens, of a square that a reader of the ordered rows wants
+WINDOW = 33    # tokens, side of the square that a reader reads from the ordered rows
 
 
 def _two(value: float) -> str:
@@ -52,15 +52,15 @@ def orders(grid: Any) -> List[Tuple[str, Any]]:
 
 def locality(order: "NDArray[np.int64]", grid: Tuple[int, int], segment: int,
              row_bytes: int) -> Dict[str, float]:
-    """Of an order of the grid's tokens, which lie row-major in memory before they are ordered.
+    """Measures an order of the grid's tokens, which lie row-major in memory before they are ordered.
 
     Returns:
-        grid_jump: cells from a slot's token to the next slot's, on average.
-        token_jump: the same in tokens, as they lie in memory.
+        grid_jump: mean distance between the tokens of neighbouring slots, cells.
+        token_jump: the same in tokens, by their row-major places.
         radius: root mean square distance of a segment's tokens from their centre, cells.
-        segment_pages: pages that hold a segment's rows, on average, in token order.
-        window_pages: pages that hold the rows of a square window, on average, in slot order.
-        segment_lines, window_lines: lines of the caches that hold them.
+        segment_pages: mean pages of a segment's rows in token order.
+        window_pages: mean pages of a square window's rows in slot order.
+        segment_lines, window_lines: the same in lines of caches.
     """
     rows, cols = grid
     y, x = order // cols, order % cols
@@ -89,14 +89,14 @@ def _mean_blocks(parts: Sequence["NDArray[np.int64]"], row_bytes: int, block: in
 
 
 def blocks(rows: "NDArray[np.int64]", row_bytes: int, block: int = PAGE) -> int:
-    """Blocks of so many bytes that these rows of an array lie in, which begins with a block."""
+    """Counts the blocks of `block` bytes that hold these rows of an array that is aligned to blocks."""
     first, last = rows * row_bytes // block, ((rows + 1) * row_bytes - 1) // block
     return len(np.unique(np.concatenate([first + i for i in range(int((last - first).max()) + 1)])))
 
 
 def choose(client: Client, grid: Any, pattern: Dict[str, Any], workers: int,
            figures: List[Dict[str, Any]]) -> Tuple[str, str]:
-    """The order that the service finds the best, and why: its name and a sentence.
+    """Returns the name of the service's choice of order, and its reason.
 
     Adds the planned flop of the busiest worker to `figures`.
     """
@@ -127,16 +127,16 @@ def run(arguments: argparse.Namespace) -> Report:
         name, why = choose(client, (rows, cols), {**jobs[0].shape, **jobs[0].pattern}, arguments.workers, report.rows)
     report.notes.append(f"By the plan's cost: {name}, since {why}.")
     if arguments.causal:
-        report.notes.append("With an order, a plan counts all pairs of a causal job: which are "
-                            "masked depends on the order.")
+        report.notes.append("With an order, a plan counts all pairs of a causal job: the order decides which are "
+                            "masked.")
     report.notes.append(f"Rows of {arguments.row_bytes:,} bytes, pages of {PAGE:,}, lines of {LINE}. "
-                        "Tokens lie row-major as the caller has them; slots lie in the order.")
+                        "The caller's tokens lie row-major; slots lie in the order.")
     if arguments.row_bytes % LINE == 0:
-        report.notes.append("No two rows share a line, so every order touches as many: an order "
-                            "decides how many pages they lie in.")
+        report.notes.append("No two rows share a line, so every order touches the same number of lines. The order "
+                            "decides the number of pages.")
     if report.rows[0]["cache_misses"] is None:
-        report.notes.append("Cache misses were not counted: that takes workers of the command's "
-                            "own, and perf, which may count those of their processors.")
+        report.notes.append("Cache misses were not counted: that needs workers of the command's own service, and perf "
+                            "with permission to count.")
     report.picture = plot(
         report.title, Axis("segment"), Axis("radius of a segment, cells"),
         [Series(name, segment_radii(token_order(tokens, ordering), cols, arguments.segment))

@@ -1,10 +1,9 @@
-"""What other workers would do: from the plan, and from rates that are measured first.
+"""Projection to other workers, from the plan and from rates that are measured first.
 
-The seconds of a job are taken for a sum: a constant, its payload's bytes over one rate, the
-busiest worker's flop over another, and the rows that the branches select over a third. A part of
-what segments of one worker take is hidden, since they are computed while other rows still come.
-The rates are fitted to some jobs; then jobs that they were not fitted to are predicted, and the
-error is printed before anything is projected.
+A job's seconds are modelled as a sum: a constant, its payload's bytes over one rate, the busiest worker's flop over
+another, and the rows that the branches select over a third. A part of the compute of segments on one worker is hidden,
+because it runs while other rows still come. The rates are fitted to some jobs. The error of predictions for other jobs
+is printed before the projections.
 """
 import argparse
 from dataclasses import dataclass
@@ -38,21 +37,20 @@ REPORTS: Dict[str, Any] = {"segments": [2048, 4096, 8192], "dilations": [1, 2, 4
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", type=whole_number, default=16384,
-                        help="tokens of the least job that is measured; the largest has 12 times "
-                        "as many")
+                        help="tokens of the smallest measured job; the largest has 12 times as many")
     parser.add_argument("--project-tokens", type=whole_number, nargs="+",
                         default=[1 << 20, 1 << 24, 1 << 28, 10**9])
     parser.add_argument("--project-workers", type=whole_number, nargs="+", default=[1, 8, 64, 1024])
     parser.add_argument("--worker-flops", type=number, metavar="FLOP/S",
-                        help="rate of a worker that is projected; default: as measured")
+                        help="rate of a projected worker; default: as measured")
     parser.add_argument("--worker-memory", type=number, metavar="BYTES", default=80 * 2**30,
-                        help="of a worker that is projected (80 GiB)")
+                        help="memory of a projected worker (80 GiB)")
     parser.add_argument("--link", type=number, metavar="BYTES/S", default=1.25e9,
-                        help="rate at which a worker that is projected receives (1.25e9)")
+                        help="rate at which a projected worker receives (1.25e9)")
 
 
 def fitted_jobs(scale: int) -> List[Tuple[str, Job]]:
-    """Those that the rates are fitted to. Rows of different widths tell payload from rows."""
+    """Returns the jobs that the rates are fitted to. Rows of different widths separate payload from rows."""
     return [("reports' pattern", job(scale, **REPORTS)),
             ("reports' pattern", job(6 * scale, **REPORTS)),
             ("full", job(scale, segments=[scale])),
@@ -67,7 +65,7 @@ def fitted_jobs(scale: int) -> List[Tuple[str, Job]]:
 
 
 def other_jobs(scale: int) -> List[Tuple[str, Job]]:
-    """Those that are predicted: other lengths, widths and patterns, orders and causal masks."""
+    """Returns the jobs that are predicted: other lengths, widths and patterns, orders and causal masks."""
     return [("reports' pattern", job(12 * scale, **REPORTS)),
             ("causal", job(2 * scale, segments=[2 * scale], causal=True)),
             ("hilbert order", job(4 * scale, segments=[2048],
@@ -82,7 +80,7 @@ def other_jobs(scale: int) -> List[Tuple[str, Job]]:
 
 
 def features(one: Job, plan: Any) -> List[float]:
-    """What the seconds are a sum over: 1, payload bytes, flop, rows of heads of branches."""
+    """Returns the terms of the sum: 1, payload bytes, flop, rows of heads of branches."""
     shape = one.shape
     payload = 4.0 * 4 * shape["tokens"] * shape["heads"] * shape["head_dim"]
     branches = len(one.pattern["segments"]) if one.pattern.get("mixing") == "lse" else 1
@@ -94,18 +92,18 @@ def features(one: Job, plan: Any) -> List[float]:
 
 
 def fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> "NDArray[np.float64]":
-    """Coefficients of 0 or more with the least sum of squared relative errors."""
+    """Returns the coefficients of 0 or more with the least sum of squared relative errors."""
     table = np.asarray(rows, float) / np.asarray(seconds, float)[:, None]
     norms = np.linalg.norm(table, axis=0)
     norms[norms == 0] = 1
     table = table / norms
-    gram, aim = table.T @ table, table.sum(axis=0)
+    gram, target = table.T @ table, table.sum(axis=0)
     result = np.zeros(table.shape[1])
     for _ in range(20_000):  # coordinate descent, each coefficient held at 0 or more
         before = result.copy()
         for i in range(len(result)):
             if gram[i, i] > 0:
-                result[i] = max(0.0, result[i] + (aim[i] - gram[i] @ result) / gram[i, i])
+                result[i] = max(0.0, result[i] + (target[i] - gram[i] @ result) / gram[i, i])
         if np.abs(result - before).max() < 1e-12:
             break
     scaled: "NDArray[np.float64]" = result / norms
@@ -114,28 +112,28 @@ def fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> "NDArray[n
 
 @dataclass(frozen=True)
 class Model:
-    """Seconds of jobs.
+    """The fitted model of jobs' seconds.
 
     Attributes:
-        rates: seconds for one of each of `features`.
-        hidden: of the compute that could be done while rows come, the part that is.
+        rates: seconds for a unit of each of `features`.
+        hidden: the hidden part of the compute that can run while rows come, 0 to 1.
     """
 
     rates: "NDArray[np.float64]"
     hidden: float
 
     def overlap(self, table: Sequence[float], early: float) -> float:
-        """Seconds of compute beside receiving, which takes three quarters of the payload's."""
+        """Returns the hidden seconds of compute. Receiving takes three quarters of the payload's seconds."""
         _, payload, work, rows = (float(a * b) for a, b in zip(table, self.rates))
         return self.hidden * early * min(0.75 * payload, work + rows)
 
     def seconds(self, table: Sequence[float], early: float) -> float:
-        """Of a job with these features and this `early_share`."""
+        """Predicts a job with the features `table` and the `early_share` `early`."""
         return float(np.dot(table, self.rates)) - self.overlap(table, early)
 
 
 def early_share(one: Job, plan: Any) -> float:
-    """The part of a job's segments that one worker has whole, and in the order of arrival."""
+    """Returns the part of a job's segments that lie on one worker, in the order of arrival."""
     if one.ordering is not None:
         return 0.0
     parts: List[float] = [
@@ -146,11 +144,11 @@ def early_share(one: Job, plan: Any) -> float:
 
 def fit_model(tables: Sequence[Sequence[float]], early: Sequence[float],
               seconds: Sequence[float]) -> Model:
-    """That with the least sum of squared relative errors."""
+    """Returns the model with the least sum of squared relative errors."""
     best: Tuple[float, Optional[Model]] = (np.inf, None)
     for hidden in np.linspace(0, 1, 11):
         model = Model(fit(tables, seconds), float(hidden))
-        for _ in range(5):  # what is hidden depends on the rates, and they on it
+        for _ in range(5):  # the hidden seconds depend on the rates, and the rates on the hidden seconds
             whole = [s + model.overlap(t, e) for t, e, s in zip(tables, early, seconds)]
             model = Model(fit(tables, whole), float(hidden))
         error = sum((model.seconds(t, e) / s - 1)**2 for t, e, s in zip(tables, early, seconds))
@@ -166,7 +164,7 @@ def _error(predicted: float, measured: float) -> float:
 
 def measured_row(kind: str, name: str, one: Job, plan: Any, times: Any,
                  seconds: float) -> Dict[str, Any]:
-    """A job of this machine: what was predicted beside what came."""
+    """Returns the predicted and measured figures of a job on this machine."""
     workers = times.report.workers
     memory = max(worker.resident_bytes for worker in plan.workers)
     spread = times.spread()
@@ -180,7 +178,7 @@ def measured_row(kind: str, name: str, one: Job, plan: Any, times: Any,
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    report = Report("project", "What other workers would do", COLUMNS)
+    report = Report("project", "Projection to other workers", COLUMNS)
     fitted, others = fitted_jobs(arguments.scale), other_jobs(arguments.scale)
     every = fitted + others
     with service_of(arguments, workers=arguments.workers,
@@ -203,8 +201,8 @@ def run(arguments: argparse.Namespace) -> Report:
                 report.rows.append(projected_row(client, tokens, workers, model, arguments))
     report.notes.append(
         f"Projected: each worker receives at {arguments.link:.3g} bytes/s beside computing, "
-        f"has {arguments.worker_memory / 2**30:.0f} GiB, and the rows come through one "
-        "coordinator at the rate that was measured here: that is what the payload's seconds are.")
+        f"has {arguments.worker_memory / 2**30:.0f} GiB, and the rows come through one coordinator at the rate "
+        "measured here, which gives the payload's seconds.")
     shown = [row for row in report.rows if row["kind"] != "projected"]
     report.picture = plot(
         report.title, Axis("seconds measured", log=10), Axis("seconds predicted", log=10),
@@ -214,7 +212,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def errors_in_words(rows: Sequence[Dict[str, Any]]) -> str:
-    """The largest and the middle error of the jobs that were not fitted to."""
+    """Returns the largest and the median error of the predicted jobs."""
     held = [row for row in rows if row["kind"] == "predicted"]
     parts = []
     for key, what in (("seconds_error", "time"), ("exchanged_error", "bytes exchanged"),
@@ -222,7 +220,7 @@ def errors_in_words(rows: Sequence[Dict[str, Any]]) -> str:
         errors = sorted(row[key] for row in held)
         parts.append(f"{what} {errors[len(errors) // 2]:.1%} in the middle, {errors[-1]:.1%} at "
                      "most")
-    return f"Error of {len(held)} jobs that nothing was fitted to: {'; '.join(parts)}."
+    return f"Error of {len(held)} predicted jobs: {'; '.join(parts)}."
 
 
 def rates_in_words(model: Model) -> str:
@@ -233,12 +231,12 @@ def rates_in_words(model: Model) -> str:
     return (f"Fitted: {milliseconds(float(rates[0]))} ms a job, payload at "
             f"{inverse(rates[1], 'MB/s', 1e6)}, a worker's compute at "
             f"{inverse(rates[2], 'Gflop/s', 1e9)} and {inverse(rates[3], 'million rows/s', 1e6)}; "
-            f"{model.hidden:.0%} of what can be computed while rows come is hidden.")
+            f"{model.hidden:.0%} of the compute that can run while rows come is hidden.")
 
 
 def projected_row(client: Client, tokens: int, workers: int, model: Model,
                   arguments: argparse.Namespace) -> Dict[str, Any]:
-    """The reports' pattern with a branch over everything, on so many workers."""
+    """Projects a job with short segments and a branch over all tokens."""
     one = job(tokens, segments=[4096, tokens], dilations=[1, max(1, tokens // 8192)])
     row: Dict[str, Any] = {"kind": "projected", "job": "w 4,096 r 1; all, dilated",
                            "tokens": tokens, "workers": workers}
@@ -260,8 +258,10 @@ def projected_row(client: Client, tokens: int, workers: int, model: Model,
 
 def projected_seconds(table: Sequence[float], rates: "NDArray[np.float64]",
                       flops: Optional[float], exchange: float) -> float:
-    """The exchange runs beside compute; only what is longer than that is seen. Nothing is hidden
-    beside receiving: a branch over everything waits for the last row."""
+    """Returns seconds without hidden compute, because a branch over all tokens waits for the last row.
+
+    The exchange runs beside compute and counts only if it takes longer.
+    """
     constant, payload, work, rows = (float(a * b) for a, b in zip(table, rates))
     if flops is not None:
         work, rows = table[2] / flops, 0.0

@@ -1,4 +1,4 @@
-"""What a benchmark writes: a table as Markdown, its figures as JSON, a plot as SVG."""
+"""Writes a benchmark's results: a table as Markdown, figures as JSON, a plot as SVG."""
 import json
 import os
 import platform
@@ -14,15 +14,15 @@ from hilbert_ring.draw.svg import Svg
 
 @dataclass
 class Report:
-    """Of one benchmark.
+    """The results of a benchmark.
 
     Attributes:
-        name: of the files.
-        title: of page and plot.
-        columns: (key of a row, heading, how a value is written), in their order.
+        name: name of the files.
+        title: title of page and plot.
+        columns: (key in a row, heading, function that formats a value), in order.
         rows: figures by key.
         notes: sentences below the table.
-        picture: the plot; None: there is none.
+        picture: the plot, if any.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Report:
     picture: Optional[Svg] = None
 
     def save(self, folder: Path, line: Sequence[str]) -> None:
-        """Writes NAME.md, NAME.json and NAME.svg; `line` is the command's."""
+        """Writes NAME.md, NAME.json and NAME.svg. line: the command's words."""
         folder.mkdir(parents=True, exist_ok=True)
         machine = machine_words()
         figures = {"benchmark": self.name, "command": list(line), "machine": machine,
@@ -58,7 +58,7 @@ class Report:
 
 
 def machine_words() -> str:
-    """The client's machine, and how busy it is."""
+    """Describes the client's machine and its load."""
     try:
         found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:

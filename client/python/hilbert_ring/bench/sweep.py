@@ -1,4 +1,4 @@
-"""Lengths doubling until the service refuses: what a job takes, and how fast it is."""
+"""Lengths doubling until the service refuses: memory and speed of a job."""
 import argparse
 from contextlib import ExitStack
 from typing import Any, Dict, List
@@ -19,13 +19,13 @@ COLUMNS = (("workers", "workers", count), ("tokens", "tokens", count),
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", type=whole_number, default=1024, help="tokens to begin with")
     parser.add_argument("--last", type=whole_number, default=1 << 20,
-                        help="tokens to end with, if nothing is refused")
+                        help="tokens to end with, unless the service refuses before")
     parser.add_argument("--memory-limit", default="1GiB",
-                        help="of each worker of a service of one's own")
+                        help="memory of each worker of the command's own service")
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Runs it for 1 to --workers workers; a refusal ends a length's doubling, nothing is killed."""
+    """Runs it for 1 to --workers workers. A refusal ends the doubling."""
     report = Report("sweep", "Lengths doubling until the service refuses", COLUMNS)
     for workers in ([arguments.workers] if arguments.server
                     else range(1, arguments.workers + 1)):
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def row(tokens: int, times: Any) -> Dict[str, Any]:
-    """Of a job's runs. Memory is the fullest worker's, allocated for the job at its most."""
+    """Returns the figures of a job's runs. memory: the largest peak of a worker's memory for the job."""
     memory = max(worker.memory_peak_bytes for worker in times.report.workers)
     spread = times.spread()
     return {"workers": len(times.report.workers), "tokens": tokens, "memory": memory,

@@ -29,8 +29,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     order = commands.add_parser("order", help="the curve over the grid, segments coloured")
     add_job_flags(order)
     order.set_defaults(run=lambda a: draw_order(job_of(a)))
-    plan = commands.add_parser("plan", help="slots of each worker; who sends what to whom at each "
-                               "step")
+    plan = commands.add_parser("plan", help="slots of each worker, and transfers of each step")
     add_job_flags(plan, heads=8, head_dim=64)
     add_service_flags(plan)
     plan.set_defaults(run=_plan)
@@ -53,7 +52,7 @@ def draw(arguments: argparse.Namespace) -> int:
 
 
 def _check_out(arguments: argparse.Namespace) -> None:
-    """Raises InvalidArgumentError: the picture would replace a file that the command reads."""
+    """Raises InvalidArgumentError if the picture would replace a file that the command reads."""
     given = {f"--{name}": getattr(arguments, name, None) for name in ("spec", "trace")}
     given["the trace"] = given.pop("--trace")
     given["coords_file"] = coords_path_of(arguments) if given["--spec"] is not None else None

@@ -1,7 +1,6 @@
-"""Orders of tokens along a curve, and which query sees which key, as the service has them.
+"""Computes orders of tokens along a curve and the keys that a query sees; used by `draw` and `bench order`.
 
-What is drawn and what `bench order` counts; the service computes its own.
-tests/python/test_draw.py holds both to tests/golden/attention_oracle.py.
+The service has its own code. tests/python/test_draw.py compares this module with tests/golden/attention_oracle.py.
 """
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -15,8 +14,7 @@ Integers = NDArray[np.int64]
 
 
 def hilbert_keys(axes: Sequence[Integers], bits: int) -> Integers:
-    """Distances along the Hilbert curve of 2 or 3 axes (x, y[, z])."""
-    # Skilling, "Programming the Hilbert curve", 2004.
+    """Returns distances along the Hilbert curve of 2 or 3 axes (x, y[, z]); J. Skilling, 2004."""
     axes = [axis.copy() for axis in axes]
     for bit in range(bits - 1, 0, -1):
         side = 1 << bit
@@ -40,7 +38,7 @@ def hilbert_keys(axes: Sequence[Integers], bits: int) -> Integers:
 
 
 def morton_keys(axes: Sequence[Integers], bits: int) -> Integers:
-    """Bits of the coordinates interleaved, x in the lowest place."""
+    """Interleaves the bits of the coordinates, x in the lowest place."""
     keys = np.zeros_like(axes[0])
     for bit in range(bits):
         for place, axis in enumerate(axes):
@@ -54,8 +52,7 @@ def _sorted(curve: str, axes: Sequence[Integers], bits: int) -> Integers:
 
 
 def coordinates(tokens: int, ordering: Optional[Ordering]) -> List[Integers]:
-    """(x, y[, z]) of each token of a sequence; without grid and coordinates of the implicit
-    square."""
+    """Returns (x, y[, z]) of each token of a sequence. Without grid and coordinates it is the implicit square."""
     cells = np.arange(tokens, dtype=np.int64)
     if ordering is not None and ordering.coords is not None:
         return [np.asarray(axis, np.int64) for axis in np.asarray(ordering.coords).T]
@@ -68,7 +65,7 @@ def coordinates(tokens: int, ordering: Optional[Ordering]) -> List[Integers]:
 
 
 def square_side(tokens: int) -> int:
-    """Of the implicit square: the least power of two whose square holds the tokens."""
+    """Returns the side of the implicit square: the least power of two whose square holds the tokens."""
     side = 1
     while side * side < tokens:
         side *= 2
@@ -76,12 +73,12 @@ def square_side(tokens: int) -> int:
 
 
 def token_order(tokens: int, ordering: Optional[Ordering]) -> Integers:
-    """Slot s of the ordered sequence holds token order[s]."""
+    """Returns `order`: slot s of the ordered sequence holds token order[s]."""
     if ordering is None:
         return np.arange(tokens, dtype=np.int64)
     if ordering.curve == "auto":
-        raise InvalidArgumentError("ordering.curve is auto, which a service finds: expected "
-                                   "hilbert or morton", field="ordering.curve")
+        raise InvalidArgumentError("ordering.curve is auto, must be hilbert or morton: only a service resolves auto",
+                                   field="ordering.curve")
     if ordering.window:
         parts = []
         for start in range(0, tokens, ordering.window):
@@ -107,7 +104,6 @@ class Phase(NamedTuple):
 
 def phases(heads: int, segments: Sequence[int], dilations: Sequence[int], mixing: str
            ) -> List[Phase]:
-    """By branch, then offset."""
     found: Dict[Tuple[int, int], List[int]] = {}
     branches = len(segments)
     for branch, dilation in enumerate(dilations):
@@ -127,7 +123,7 @@ def phases(heads: int, segments: Sequence[int], dilations: Sequence[int], mixing
 def seen(tokens: int, phase: Phase, *, segments: Sequence[int], dilations: Sequence[int],
          causal: bool, ordering: Optional[Ordering],
          sequence_lengths: Optional[Sequence[int]] = None) -> "NDArray[np.bool_]":
-    """[query token, key token]: whether the phase's heads let the one see the other."""
+    """Returns [query token, key token]: whether the query sees the key in the phase's heads."""
     result = np.zeros((tokens, tokens), bool)
     dilation = dilations[phase.branch]
     begin = 0

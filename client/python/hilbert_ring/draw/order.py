@@ -1,4 +1,4 @@
-"""A curve over the grid, with segments coloured."""
+"""Draws a curve over the grid, with coloured segments."""
 import numpy as np
 
 from hilbert_ring._job_flags import Job
@@ -12,11 +12,11 @@ _SIDE, _GAP, _TOP = 480.0, 28.0, 64.0
 
 
 def draw_order(job: Job) -> Svg:
-    """Cells in the colour of their segment, and the way through them.
+    """Draws cells in the colour of their segment, and the curve through them.
 
     Raises:
-        OutOfRangeError: more tokens than can be told apart.
-        InvalidArgumentError: another number of axes than two.
+        OutOfRangeError: there are too many tokens to see.
+        InvalidArgumentError: the grid does not have two axes.
     """
     grid = list(job.ordering.grid or ()) if job.ordering else []
     tokens = int(job.shape.get("tokens") or (int(np.prod(grid)) if grid else 0))

@@ -1,4 +1,4 @@
-"""Which query sees which key, by branch and head."""
+"""Draws which query sees which key, by branch and head."""
 from typing import List
 
 import numpy as np
@@ -15,10 +15,10 @@ _GAP, _TOP, _CAPTION = 28.0, 64.0, 20.0
 
 
 def draw_pattern(job: Job) -> Svg:
-    """A panel for each set of heads that see the same, a row of panels for each branch.
+    """Draws a row of panels for each branch, and a panel for each set of heads that see the same keys.
 
     Raises:
-        OutOfRangeError: more tokens than can be told apart.
+        OutOfRangeError: there are too many tokens to see.
     """
     tokens = int(job.shape["tokens"])
     if not 1 <= tokens <= MOST_TOKENS:
@@ -59,7 +59,7 @@ def draw_pattern(job: Job) -> Svg:
 
 
 def cell_path(cells: "NDArray[np.bool_]", left: float, top: float, side: float) -> str:
-    """The cells that are true, runs of a row as one rectangle: a path's commands."""
+    """Returns a path's commands for the true cells: a rectangle for each run of a row."""
     parts = []
     for row, line in enumerate(cells):
         edges = np.flatnonzero(np.diff(np.concatenate(([0], line.astype(np.int8), [0]))))

@@ -1,4 +1,4 @@
-"""Who holds which slots, and who sends what to whom at each step."""
+"""Draws a plan: the slots of each worker, and the transfers of each step."""
 import json
 from typing import Any, Dict, List
 
@@ -6,7 +6,7 @@ from hilbert_ring._job_flags import Job
 from hilbert_ring.draw.svg import FAINT, INK, Svg, color_of
 from hilbert_ring.errors import OutOfRangeError, UnavailableError
 
-MOST_WORKERS = 16  # of which a plan lists the transfers
+MOST_WORKERS = 16  # plans of more workers list no transfers
 MOST_STEPS = 15
 _GAP, _TOP, _BAR, _WIDTH = 28.0, 66.0, 20.0, 720.0
 _STEP, _NODE = 150.0, 26.0
@@ -20,11 +20,11 @@ def binary(count: float) -> str:
 
 
 def draw_plan(job: Job, answer: Any) -> Svg:
-    """answer: of Client.plan for that job.
+    """Draws the plan of a job. answer: of Client.plan for the same job.
 
     Raises:
-        OutOfRangeError: more workers than a plan lists the transfers of.
-        UnavailableError: the service is older than this picture.
+        OutOfRangeError: there are more workers than MOST_WORKERS.
+        UnavailableError: the service is too old to list transfers.
     """
     plan: Dict[str, Any] = json.loads(answer.json)
     workers: List[Dict[str, Any]] = plan["workers"]
@@ -32,7 +32,7 @@ def draw_plan(job: Job, answer: Any) -> Svg:
         raise OutOfRangeError(f"workers is {len(workers)}, a picture of a plan shows up to "
                               f"{MOST_WORKERS}", field="workers", limit=MOST_WORKERS)
     if "transfers" not in plan:
-        raise UnavailableError("the service's plan lists no transfers: it is an older version")
+        raise UnavailableError("the service's plan lists no transfers: the service is too old")
     steps = min(int(plan["ring_steps"]), MOST_STEPS)
     per_row = max(1, int((_WIDTH - _GAP) // _STEP))
     bars = _TOP + len(workers) * (_BAR + 6)
@@ -44,14 +44,11 @@ def draw_plan(job: Job, answer: Any) -> Svg:
                  bold=True)
     branches = "; ".join(f"w {b['segment']:,} r {b['dilation']}" for b in plan["branches"])
     causal = ", causal" if job.pattern.get("causal") else ""
-    picture.text(_GAP, 42, f"{branches}{causal}: slots of each worker, and the memory that "
-                 "it takes")
+    picture.text(_GAP, 42, f"{branches}{causal}: slots and memory of each worker")
     _shards(picture, plan, workers)
     naive = plan["bytes_exchanged_naive"]
-    said = (f"Exchanged: {binary(plan['bytes_exchanged'])} in {plan['ring_steps']} steps"
-            f" (a naive ring: {binary(naive)})" if plan["ring_steps"]
-            else f"Nothing is exchanged (a naive ring: {binary(naive)})")
-    picture.text(_GAP, bars + 24, said, bold=True)
+    exchanged = f"{binary(plan['bytes_exchanged'])} in {plan['ring_steps']} steps" if plan["ring_steps"] else "0 bytes"
+    picture.text(_GAP, bars + 24, f"Exchanged: {exchanged} (a naive ring: {binary(naive)})", bold=True)
     for step in range(1, steps + 1):
         row, column = divmod(step - 1, per_row)
         _step(picture, step, [t for t in plan["transfers"] if t["step"] == step], len(workers),

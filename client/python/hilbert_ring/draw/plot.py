@@ -1,4 +1,4 @@
-"""Plots of measured series: points, lines between them, and their spread."""
+"""Plots measured series: points, lines between them, and their spread."""
 import math
 from dataclasses import dataclass, field
 from typing import List, Sequence, Tuple
@@ -11,12 +11,12 @@ _WIDTH, _HEIGHT, _LEGEND_ROW = 720, 420, 18
 
 @dataclass(frozen=True)
 class Series:
-    """What one line shows.
+    """The data of one line.
 
     Attributes:
-        name: for the legend.
+        name: text of the legend.
         points: (x, y), in the order of x.
-        spread: (least, most) of each point; empty: none is drawn.
+        spread: (least, most) of each point; empty: not drawn.
     """
 
     name: str
@@ -26,14 +26,14 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis says; `log` is the base of its ticks (2 or 10), or 0 where it is linear."""
+    """An axis. log: base of its ticks (2 or 10); 0: linear."""
 
     label: str
     log: int = 0
 
 
 def quantity(value: float) -> str:
-    """A number as a tick shows it: 1.5k, 64k, 2M."""
+    """Formats the number of a tick: 1.5k, 64k, 2M."""
     for limit, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.4g}{sign}"
@@ -41,7 +41,7 @@ def quantity(value: float) -> str:
 
 
 def binary_quantity(value: float) -> str:
-    """A power of two as people say it: 512, 64Ki, 1Mi."""
+    """Formats a power of two: 512, 64Ki, 1Mi."""
     for limit, sign in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
         if value >= limit and value % limit == 0:
             return f"{value / limit:.0f}{sign}"
@@ -71,14 +71,14 @@ class _Scale:
 
 
 def _step(span: float) -> float:
-    """Of about five ticks: 1, 2 or 5 times a power of ten."""
+    """Returns the step of about five ticks: 1, 2 or 5 times a power of ten."""
     rough = span / 5
     power = 10.0**math.floor(math.log10(rough))
     return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
 
 
 def plot(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> Svg:
-    """Lines over common axes. Points that are not above 0 are left out of logarithmic axes."""
+    """Draws lines over common axes. Logarithmic axes exclude points of 0 or less."""
     shown = [Series(one.name, *_shown(one, x, y)) for one in series]
     shown = [one for one in shown if one.points]
     picture = Svg(_WIDTH, _HEIGHT + _LEGEND_ROW * len(shown), title)

@@ -1,11 +1,11 @@
-"""Pictures as SVG text, without a plotting library.
+"""Makes pictures as SVG text, without a plotting library.
 
-    picture = Svg(400, 300, "A title that screen readers say")
+    picture = Svg(400, 300, "A title for screen readers")
     picture.rect(10, 10, 50, 20, fill=COLORS[0])
     picture.text(10, 50, "words")
     picture.document()          # the file's text; the same calls give the same bytes
 
-Lengths are in pixels, from the upper left corner. Numbers are written with two decimals at most.
+Lengths are in pixels, from the upper left corner, rounded to two decimals.
 """
 from typing import List, Optional, Sequence, Tuple
 from xml.sax.saxutils import escape, quoteattr
@@ -13,26 +13,24 @@ from xml.sax.saxutils import escape, quoteattr
 FONT = "DejaVu Sans, Verdana, sans-serif"
 INK = "#222222"
 FAINT = "#d9d9d9"
-# Okabe and Ito's palette, which the colour-blind can tell apart.
+# Okabe and Ito's palette for colour-blind readers.
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#8c8c3c", "#555555")
 
-# The same, pale, for areas that lines are drawn over.
+# Pale colours of areas below lines.
 TINTS = ("#b3d4e8", "#f8e0b0", "#b3e0d4", "#f0cdb0", "#d0ebfa", "#eed6e2", "#dcdcbc", "#d0d0d0")
 
 
 def color_of(number: int) -> str:
-    """A colour for each number; they repeat after eight."""
     return COLORS[number % len(COLORS)]
 
 
 def number(value: float) -> str:
-    """A coordinate, as short as it can be written."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 class Svg:
-    """A picture that grows by calls and is then written once."""
+    """A picture to which calls add shapes, and which `document` returns as text."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         self._size = (number(width), number(height))
@@ -41,7 +39,7 @@ class Svg:
 
     def rect(self, left: float, top: float, width: float, height: float, *, fill: str = "none",
              stroke: str = "none", title: str = "") -> None:
-        """A rectangle; `title` is shown by a browser where the pointer rests."""
+        """Adds a rectangle. title: shown by browsers under the pointer."""
         self._add("rect", title, x=number(left), y=number(top), width=number(max(width, 0)),
                   height=number(max(height, 0)), fill=fill, stroke=stroke)
 
@@ -61,13 +59,13 @@ class Svg:
                   stroke_linejoin="round")
 
     def path(self, commands: str, *, fill: str) -> None:
-        """An area of any outline; nothing where there are no commands."""
+        """Adds an area of any outline. No effect without commands."""
         if commands:
             self._add("path", "", d=commands, fill=fill)
 
     def text(self, x: float, y: float, words: str, *, size: float = 12, anchor: str = "start",
              fill: str = INK, bold: bool = False, rotate: Optional[float] = None) -> None:
-        """A line of text that starts, has its middle or ends at x ("start", "middle", "end")."""
+        """Adds a line of text. anchor: the part of it that is at x: "start", "middle" or "end"."""
         turned = "" if rotate is None else f"rotate({number(rotate)} {number(x)} {number(y)})"
         self._parts.append(
             self._tag("text", x=number(x), y=number(y), font_size=number(size),

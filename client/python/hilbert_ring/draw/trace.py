@@ -1,4 +1,4 @@
-"""The timeline of a job, from the file of `hilbert-ring attend --trace`."""
+"""Draws the timeline of a job from the file of `hilbert-ring attend --trace`."""
 from typing import Any, Dict, List, Tuple
 
 from hilbert_ring.draw.svg import FAINT, Svg, color_of
@@ -12,10 +12,10 @@ _COLORS = dict(zip(_KINDS, (color_of(i) for i in (7, 6, 5, 4, 0, 0, 2, 1, 3, 5))
 
 
 def draw_trace(trace: Any) -> Svg:
-    """trace: the file's JSON.
+    """Draws a trace. trace: the file's JSON.
 
     Raises:
-        InvalidArgumentError: it is no trace of a job.
+        InvalidArgumentError: the JSON is no trace of a job.
     """
     try:
         names, tracks, spans = _read(trace["traceEvents"])
@@ -80,7 +80,7 @@ def _read(events: List[Dict[str, Any]]) -> Tuple[Dict[int, str], Dict[Tuple[int,
 
 
 def _joined(spans: List[_Span], nearer: float) -> List[_Span]:
-    """Spans of one kind and track that follow each other within `nearer` are one."""
+    """Joins spans of the same kind and track with a gap below `nearer`."""
     result: List[_Span] = []
     for name, where, begin, duration in sorted(spans, key=lambda s: (s[1], s[0], s[2])):
         if result and result[-1][:2] == (name, where):

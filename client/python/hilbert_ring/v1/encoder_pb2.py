@@ -1,4 +1,4 @@
-"""The messages of proto/hilbert_ring/v1/encoder.proto, which says what each field means."""
+"""The messages of proto/hilbert_ring/v1/encoder.proto, which documents the fields."""
 from hilbert_ring._descriptors import names_of
 
 globals().update(names_of("hilbert_ring/v1/encoder.proto"))

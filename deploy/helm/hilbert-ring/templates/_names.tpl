@@ -1,5 +1,5 @@
-{{/* A Service's name begins with a letter and has no dot. A label has 63 characters at most, and "-worker" and a hash
-follow the name. Another name is changed, and a hash of the release's keeps it apart. */}}
+{{/* A Service's name begins with a letter and has no dot. A label has at most 63 characters, with "-worker" and a hash
+after the name. Other names are changed and get a hash of the release's name, so that they stay unique. */}}
 {{- define "hilbert-ring.name" -}}
 {{- $name := .Release.Name -}}
 {{- if not (contains "hilbert-ring" $name) -}}
@@ -49,7 +49,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Secrets as files: mounts, then volumes, of both processes. */}}
+{{/* Mounts and volumes of secrets in both processes. */}}
 {{- define "hilbert-ring.secretMounts" -}}
 - {name: join-token, mountPath: /etc/hilbert-ring/join, readOnly: true}
 {{- if .Values.tls.enabled }}
@@ -66,7 +66,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end -}}
 
-{{/* Models of encoders: mount, then volume, of both processes. */}}
+{{/* Mount and volume of models in both processes. */}}
 {{- define "hilbert-ring.modelMount" -}}
 - name: models
   mountPath: /models
@@ -81,7 +81,7 @@ capabilities: {drop: [ALL]}
   persistentVolumeClaim: {claimName: {{ .Values.models.claimName | quote }}, readOnly: true}
 {{- end -}}
 
-{{/* Files that jobs name: mount, then volume, of both processes. */}}
+{{/* Mount and volume of files of jobs by reference in both processes. */}}
 {{- define "hilbert-ring.dataMount" -}}
 - name: data-root
   mountPath: /data-root
