@@ -1,7 +1,7 @@
 """Blocks of code in the pages. A fence gives the language, and how a test runs a shell's commands.
 
     ```sh run              as it stands, in the page's order; jobs of docs/cli.md and the tutorial with fewer tokens
-    ```sh run=service      likewise, with a service that the test starts
+    ```sh run=service      the same, with a service that the test starts
     ```sh run=elsewhere    with the test's own ports, hosts and folders in place of the page's
     ```sh service          starts the service, which the test does in its own way
     ```sh needs=A,B        not run, because a machine of tests may lack A and B (see docs/testing.md)

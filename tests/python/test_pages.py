@@ -60,7 +60,7 @@ def marked(page, tag):
     return [block for block in blocks(page) if block.tag == tag]
 
 
-# What a test runs of which page: a block that is to be run stands in one of these.
+# The pages and marks of blocks that tests run. Every block with such a mark must be of one of these.
 RAN = {(CLI, "run"), (TUTORIAL, "run"), (TUTORIAL, "service"), (ENCODER, "run"), (TUNING, "run"), (SECURITY, "run"),
        (SMALL_JOBS, "run=service"), (STREAMS, "run=service"),
        (CLUSTER, "run=elsewhere"), (FILES, "run=elsewhere"), (SLIDES, "run=elsewhere"), (SECURITY, "run=elsewhere")}
