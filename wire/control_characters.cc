@@ -14,7 +14,7 @@ size_t ControlBytes(std::string_view text) {
   return of_unicode ? 2 : 0;
 }
 
-// Returns the next one from `at` on, or the empty end of the text.
+// Returns the first control character at or after `at`, or the empty end of the text.
 std::string_view NextControl(std::string_view text, size_t at) {
   for (; at < text.size(); ++at) {
     if (const size_t bytes = ControlBytes(text.substr(at)); bytes > 0)

@@ -17,13 +17,13 @@ struct PemText {
   std::string text;
 };
 
-// INVALID_ARGUMENT, with the name: it holds no certificate, or a damaged or truncated one.
+// INVALID_ARGUMENT, with the name: the text has no certificate, or a damaged one.
 absl::Status CheckAuthorities(const PemText& ca);
 
 // Returns the chain, the process's own certificate first, and its key as one text in PEM.
-// INVALID_ARGUMENT, with the name: as CheckAuthorities, or no key without a passphrase. Also for a
-// key of another certificate, or of a kind that gRPC or the HTTP server rejects. An expired
-// certificate is accepted, because its file may be replaced at any time.
+// INVALID_ARGUMENT, with the name: errors of CheckAuthorities; the key is missing, has a
+// passphrase, or belongs to another certificate; gRPC or the HTTP server rejects its kind. An
+// expired certificate is accepted, because its file may be replaced at any time.
 absl::StatusOr<std::string> CheckIdentity(const PemText& cert, const PemText& key);
 
 }  // namespace hilbert_ring::wire

@@ -12,12 +12,12 @@
 namespace hilbert_ring::cli {
 
 // INVALID_ARGUMENT: an output would replace an input, another output, or a file of the caller's
-// identity (--token-file, --ca, --cert, --key, or its variable). Also if two results, such as that
-// of --json, would go to stdout.
+// identity. Files of the identity are --token-file, --ca, --cert and --key, or their variables.
+// Also INVALID_ARGUMENT: two results would go to stdout, such as an output and --json.
 absl::Status CheckFiles(const GlobalOptions& global, std::vector<client::NamedFile> inputs,
                         const std::vector<client::NamedFile>& outputs);
 
-// Returns whether a path is stdout, so that nothing else may be printed there.
+// Returns whether any path is stdout. The command then prints no other result there.
 bool TakeStdout(const std::vector<std::string>& paths);
 
 }  // namespace hilbert_ring::cli

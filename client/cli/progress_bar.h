@@ -1,5 +1,9 @@
 // Shows a job's progress on stderr: a redrawn line on a terminal, otherwise a line every ten
 // seconds.
+//
+//   ProgressBar bar(global);                      // its thread draws
+//   bar.Note(progress);                           // from any thread
+//   bar.Interrupt([&] { PrintWarning(global, warning); });
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +26,7 @@ class ProgressBar {
 
   void Note(const client::AttendProgress& progress);
 
-  // Clears the terminal's line while `print` writes others.
+  // Clears the line, then calls `print` under the lock, so that no line is drawn into its output.
   template <typename Print>
   void Interrupt(Print print) {
     const MutexLock lock(mutex_);

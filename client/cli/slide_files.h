@@ -1,5 +1,5 @@
-// A slide pipeline's file for `encode`: the command `slide` writes it as .npy files into a folder
-// of its own.
+// A slide pipeline's file for `encode`. The Python package's command `slide` writes it as .npy
+// files into a temporary folder.
 //
 //   ASSIGN_OR_RETURN(SlideFiles files, SlideFiles::Create(command.slide));
 //   const int code = files.Write(global, command.slide, tile_size);
@@ -24,10 +24,10 @@ namespace hilbert_ring::cli {
 
 inline constexpr char kSlideLayouts[] = "atlaspatch|trident|raw2features|stamp|slide2vec|clam";
 
-// Adds --slide, and options for `slide`. flags must outlive app.
+// Adds --slide and its options. flags must outlive app.
 void AddSlideFlags(CLI::App& app, SlideFlags& flags);
 
-// Removes the folder at the end. Without --slide there is no folder.
+// Its destructor removes the folder. Without --slide there is no folder.
 class SlideFiles {
  public:
   static absl::StatusOr<SlideFiles> Create(const SlideFlags& flags);
@@ -35,8 +35,9 @@ class SlideFiles {
   SlideFiles& operator=(SlideFiles&&) = delete;
   ~SlideFiles();
 
-  // Returns the exit code; errors were printed. tile_size: pixels of a side in the model; nothing:
-  // without coordinates. Catches interrupts.
+  // Prints errors, and returns the exit code. tile_size: pixels of a tile's side in the model;
+  // nothing if the model has no coordinates. An interrupt ends the command `slide`, and is an
+  // error.
   int Write(const GlobalOptions& global, const SlideFlags& flags, std::optional<int64_t> tile_size);
 
   std::string tiles() const;

@@ -29,7 +29,8 @@ constexpr size_t kMarkBytes = 128;
 
 absl::Status NotSeen(const std::string& why) { return absl::FailedPreconditionError(why); }
 
-// Returns "" without such a file. The service's path may name a pipe or a device of this machine.
+// Returns the first line of a regular file, or "" if kMarkBytes do not hold a line. The path comes
+// from the service, and may be a pipe or a device on this machine.
 std::string FirstLine(const fs::path& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return "";
@@ -57,7 +58,7 @@ absl::StatusOr<fs::path> RealPath(const TensorPath& named) {
   return real;
 }
 
-// Protobuf's strings must be UTF-8.
+// A path travels in a string of protobuf, which must be UTF-8.
 bool IsUtf8(const std::string& text) {
   using nlohmann::json;
   const auto dump = [&](json::error_handler_t handler) {

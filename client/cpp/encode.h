@@ -69,9 +69,9 @@ struct EncodeResults {
   std::span<std::byte> attention_map;  // float32, MapShape(); empty: not wanted
 };
 
-// INVALID_ARGUMENT or OUT_OF_RANGE, with field or row, value and limit: the model lacks a requested
-// output, or tiles have another size. Also if coordinates are missing, outside of the grid, or at
-// too few distinct places.
+// Returns INVALID_ARGUMENT or OUT_OF_RANGE, with field or row, value and limit. Causes: the model
+// lacks a requested output; tiles have another size; coordinates are missing, outside of the grid,
+// or at too few distinct places.
 absl::Status CheckEncode(const EncodeInputs& inputs);
 
 absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results);
@@ -84,7 +84,7 @@ absl::StatusOr<v1::Report> Encode(const std::shared_ptr<grpc::Channel>& channel,
                                   const JobOptions& options = {});
 
 // Runs Encode on files of all inputs and all outputs except POOLED (client/cpp/by_reference.h); the
-// workers read and write them. Only results that are in no file are used.
+// workers read and write them. A result is used only if its output has no file.
 absl::StatusOr<v1::Report> EncodeInFiles(const std::string& server, const EncodeInputs& inputs,
                                          const std::vector<v1::TensorFile>& files,
                                          const EncodeResults& results,

@@ -1,4 +1,6 @@
 // Runs a job with retries: one conversation an attempt (client/cpp/retry.h).
+//
+//   absl::StatusOr<v1::Report> report = CallJob("localhost:8001", request, options);
 #pragma once
 
 #include <functional>
@@ -15,11 +17,12 @@
 
 namespace hilbert_ring::client {
 
-// Makes the conversation of one attempt. Its arguments outlive it.
+// Makes the conversation of one attempt. The arguments outlive the conversation.
 using NewConversation =
     std::function<std::unique_ptr<Conversation>(const AttemptName& name, ProgressTeller& progress)>;
 
-// begin: initial progress of an attempt; its name is added.
+// begin: the progress at the start of each attempt, without the attempt's name. INVALID_ARGUMENT:
+// an option is out of its range.
 absl::StatusOr<v1::Report> CallJob(Connector& connector, const NewConversation& conversation,
                                    const JobProgress& begin, const JobOptions& options);
 

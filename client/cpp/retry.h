@@ -4,8 +4,8 @@
 // - UNAVAILABLE (the service is unreachable, starts, drains, stops or has no worker): backoff, then
 //   as soon as there is a connection.
 // - ABORTED with reason WORKER_LOST: backoff.
-// - RESOURCE_EXHAUSTED with a retry-after: the retry-after and up to a quarter more. Without a
-//   reason, from the transport: backoff.
+// - RESOURCE_EXHAUSTED with a retry-after: the retry-after and up to a quarter more.
+// - RESOURCE_EXHAUSTED without a reason, which comes from the transport: backoff.
 // - ALREADY_EXISTS after an UNAVAILABLE (the service has not noticed the lost connection): backoff.
 // - DATA_LOSS found in the output by the client: backoff, twice at most.
 //
@@ -71,8 +71,8 @@ RetryDecision DecideRetry(const RetryPolicy& policy, RetryHistory history,
 // Returns the time at which the deadline or the outage's time limit passes.
 absl::Time RetryEnd(const RetryPolicy& policy, const RetryHistory& history);
 
-// Returns the error of a call whose next attempt would start after RetryEnd, in `wait`. Infinite:
-// there was no connection until then.
+// Returns the error of a call whose next attempt would start after RetryEnd. wait: the time until
+// that attempt; infinite if there was no connection until RetryEnd.
 absl::Status TooLate(const RetryPolicy& policy, const RetryHistory& history,
                      const absl::Status& failure, absl::Time now, absl::Duration wait);
 

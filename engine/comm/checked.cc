@@ -91,7 +91,7 @@ class CheckedCommunicator : public Communicator {
     uint32_t seed = 0;
   };
 
-  // Returns nullopt once the inner communicator is aborted: its status is then the answer.
+  // Returns nullopt after an abort. The caller then returns the inner communicator's status.
   std::optional<uint32_t> Checksum(const void* data, int64_t bytes, uint32_t seed) const {
     const auto* next = static_cast<const unsigned char*>(data);
     uint32_t checksum = seed;
@@ -105,7 +105,7 @@ class CheckedCommunicator : public Communicator {
     return ~checksum;
   }
 
-  // A transfer of zero bytes gets a checksum of zero bytes, so places stay equal at both ends.
+  // An empty transfer gets an empty checksum, so the places of transfers stay equal at both ends.
   static int64_t ChecksumBytes(int64_t bytes) { return bytes > 0 ? sizeof(uint32_t) : 0; }
 
   void ListSends(const CommStep& step, CommStep& doubled) {

@@ -1,5 +1,9 @@
-// Connections of Gloo that survive errors. Gloo's own pairs end the process if a connection breaks
-// while it is made, or if a peer sends unexpected bytes. All waits of these fail at once.
+// Connections of Gloo that survive errors. A pair of Gloo's own ends the process if its peer sends
+// unexpected bytes. It also does if a connection breaks while it is made. An error of a pair made
+// here fails all waits for the pair at once.
+//
+//   auto context = MakeGlooContext(device, {.rank = 0, .size = 4});
+//   auto& pair = context->createPair(peer);
 #pragma once
 
 #include <memory>

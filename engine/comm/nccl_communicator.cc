@@ -39,7 +39,7 @@ class NcclCommunicator : public Communicator {
 
   ~NcclCommunicator() override {
     if (session_ == nullptr) return;
-    // Sent bytes still leave, unless a step is unfinished.
+    // An orderly ending lets sent bytes leave. A posted step may never end, so it is aborted.
     session_->Close(posted_ ? Ending::kAbort : Ending::kOrderly);
   }
 
@@ -99,7 +99,8 @@ class NcclCommunicator : public Communicator {
     return status_;
   }
 
-  // CANCELLED while the session closes. Only calls inside it touch notes, which it owns.
+  // Looks how far the step is, and moves stage_ on. CANCELLED while the session closes. The session
+  // owns the memory of notes, so only calls inside the session touch it.
   absl::Status Advance() {
     return session_->Inside([&](NcclEnd& end) -> absl::Status {
       ASSIGN_OR_RETURN(const bool ready, end.Ready());
@@ -130,13 +131,14 @@ class NcclCommunicator : public Communicator {
     return status_;
   }
 
-  // Peers notice by their connections, if NCCL has any.
+  // Peers notice the abort by NCCL's connections. Without connections they wait to their deadline.
   void Break(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     status_ = std::move(status);
     if (session_ != nullptr) session_->Close(Ending::kAbort);
   }
 
-  // The posted step's memory is out of use before the caller gets the error.
+  // Returns the error once NCCL has left the posted step's memory. INTERNAL with kMemoryInUse: NCCL
+  // has not left it in time.
   absl::Status Release(absl::Status status) {
     if (!std::exchange(posted_, false) || session_ == nullptr) return status;
     absl::Status closed = session_->AwaitClosed();

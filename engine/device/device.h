@@ -73,7 +73,8 @@ class Device {
   // RESOURCE_EXHAUSTED: the memory is not available.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) = 0;
 
-  // Whether buffers are host memory. If not, only tasks and this class use addresses in them.
+  // Returns whether buffers are host memory. If not, only tasks and this class use addresses in
+  // them.
   virtual bool host_memory() const = 0;
 
   // Copy from host memory into a buffer. The caller may reuse `from` when they return. Later calls

@@ -62,7 +62,7 @@ absl::StatusOr<AttentionMap::ClassRow> AttentionMap::ClassRowOf(
   }
   const int64_t first = plan_.rows.FirstToken(slide);
   const ShardRange& range = plan_.attention.shards.Find(first);
-  if (range.rank != rank_) return ClassRow{};  // it sees nothing that is here
+  if (range.rank != rank_) return ClassRow{};  // it attends to no row of this rank
   const int64_t local = range.LocalRow(first);
   if (!store.host_memory()) {
     kept.resize(static_cast<size_t>(row_bytes_));
@@ -84,10 +84,10 @@ absl::Status AttentionMap::RowsOf(const ShardStore& store, int64_t first, int64_
   const auto range = std::ranges::find_if(ranges, [&](const ShardRange& candidate) {
     return first >= candidate.local_begin && first < candidate.local_begin + candidate.size();
   });
-  std::vector<int> shown(static_cast<size_t>(heads));  // branches that show the row's key
+  std::vector<int> shown(static_cast<size_t>(heads));  // by head: branches that show it the key
   std::vector<double> query(static_cast<size_t>(heads * dim)), key(query.size());
   ClassRow class_row;
-  std::vector<std::byte> of_class, of_keys;  // copies from device memory
+  std::vector<std::byte> of_class, of_keys;  // copies of device memory
   int64_t query_slide = -1;
   const int64_t key_bytes = heads * dim * ElementBytes(spec.dtype);
   const std::byte* keys = store.Row(TensorKind::kK, first);

@@ -37,7 +37,7 @@ struct PlacedTiles {
   std::span<const double> coords;     // [rows.size(), 2] if the model has positions
 };
 
-// Different threads may call at once for different rows.
+// Threads may call at once with different rows and thread numbers.
 class RankRows {
  public:
   virtual ~RankRows() = default;
@@ -55,10 +55,12 @@ class RankRows {
   virtual absl::Status AfterAttention(int thread, int64_t layer, ModelRows block,
                                       const std::byte* out) = 0;
 
-  // Host memory [rows.count, embed_dim] after the norm, valid until the thread's next call.
+  // Returns rows in host memory, [rows.count, embed_dim], after the norm if it is applied. The
+  // memory is valid until the thread's next call.
   virtual absl::StatusOr<const float*> OnHost(int thread, ModelRows rows, FinalNorm norm) = 0;
 
-  // sums [embed_dim] += the rows after that norm, in float64. At most kPooledPieceRows rows.
+  // Adds the rows to sums, [embed_dim], after the norm if it is applied. At most kPooledPieceRows
+  // rows.
   virtual absl::Status AddSums(int thread, ModelRows rows, FinalNorm norm, double* sums) = 0;
 };
 

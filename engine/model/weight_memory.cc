@@ -67,7 +67,7 @@ class SharedFile {
 
 struct Locked {
   std::unique_ptr<SharedFile> file;
-  bool alone = false;  // exclusive lock: no reader
+  bool alone = false;  // the lock is exclusive: no other process reads
 };
 
 class PrivateMemory : public WeightMemory {
@@ -89,7 +89,7 @@ class PrivateMemory : public WeightMemory {
 
 class SharedWeights : public WeightMemory {
  public:
-  // The file is locked and has its size.
+  // The file is locked, and has the size of head and data.
   SharedWeights(Locked locked, int64_t bytes)
       : file_(std::move(locked.file)), alone_(locked.alone), bytes_(bytes) {}
   ~SharedWeights() override {

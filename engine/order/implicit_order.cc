@@ -77,7 +77,7 @@ class ImplicitOrder : public Permutation {
     return region_.Count(quadrant.origin, quadrant.side());
   }
 
-  // Whether a quadrant is a block of one step without missing cells.
+  // Returns whether a quadrant is a block of one step without missing cells.
   bool IsFullBlock(const Quadrant& quadrant, int64_t cells) const {
     return quadrant.level == block_level_ && cells == block_cells_;
   }

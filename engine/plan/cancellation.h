@@ -1,4 +1,10 @@
-// Ends the planning of a large pattern, which takes seconds, when its caller has left.
+// Ends the planning of a large pattern when its caller has left. Planning may take seconds.
+//
+//   Cancellation cancellation(cancelled);
+//   while (...) {
+//     if (cancellation.Step()) return;          // cheap: asks at each 1024th call
+//   }
+//   if (cancellation.Ask()) return absl::CancelledError("...");
 #pragma once
 
 #include <cstdint>
@@ -7,13 +13,14 @@
 
 namespace hilbert_ring {
 
-// Polls `cancelled` now and then, and keeps a true answer. Not thread-safe.
+// Keeps a true answer of `cancelled`, and asks no more. Not thread-safe.
 class Cancellation {
  public:
   // cancelled: may be null; called in the planning thread; must not block.
   explicit Cancellation(std::function<bool()> cancelled) : cancelled_(std::move(cancelled)) {}
 
-  // Call after each step of at most some microseconds.
+  // Called after each step of planning. Steps take some microseconds at most, so milliseconds pass
+  // between two questions.
   bool Step() {
     if (cancelled_ == nullptr || yes_ || ++steps_ % kSteps != 0) return yes_;
     return Ask();

@@ -113,7 +113,7 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   costs.branches.resize(spec.branches.size());
   const int64_t element = ElementBytes(spec.dtype);
   const int64_t kv_row = spec.kv_heads * (spec.head_dim + spec.value_dim) * element;
-  const int64_t q_row = spec.heads * (spec.head_dim + spec.value_dim) * element;  // and out
+  const int64_t q_row = spec.heads * (spec.head_dim + spec.value_dim) * element;  // Q and out
   const int64_t lse_row = spec.heads * kFloatBytes;
   for (int rank = 0; rank < shards.workers(); ++rank) {
     WorkerCost& worker = costs.workers[rank];
@@ -149,7 +149,7 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   for (int rank = 0; rank < shards.workers(); ++rank) {
     WorkerCost& worker = costs.workers[rank];
     worker.exchange_buffer_bytes = step_bytes.ArenaBytes(rank);
-    if (merges[rank]) {  // softmax sums; maxima lie in lse
+    if (merges[rank]) {  // softmax sums; lse has the maxima
       worker.accumulator_bytes =
           SaturatingAdd(worker.accumulator_bytes, SaturatingMultiply(worker.tokens, lse_row));
     }

@@ -65,7 +65,8 @@ void CountWidened(Costs& costs);
 Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
              const Segments& segments, Cancellation& cancellation);
 
-// Whether a rank accumulates its whole shard in float32, or only pieces of spanning segments.
+// Returns whether a rank accumulates its whole shard in float32, or only pieces of spanning
+// segments.
 bool AccumulatesWholeShard(const JobSpec& spec);
 
 }  // namespace hilbert_ring

@@ -63,7 +63,7 @@ class PhaseExchange {
 
  private:
   int IndexOf(int rank) const;  // in ranks_; -1 for a rank without rows
-  // Whether a query of the rank sees a key of the block.
+  // Returns whether a query of the rank sees a key of the block.
   bool Needs(int index, const Block& block) const;
 
   bool triangle_ = false;

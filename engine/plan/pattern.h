@@ -1,4 +1,10 @@
-// The pattern as integers: which slots a branch selects for which heads.
+// The pattern as integers: the slots that a branch selects for its heads.
+//
+//   for (const Phase& phase : Phases(spec)) {
+//     const int64_t dilation = spec.branches[phase.branch].dilation;
+//     const Progression rows = Selected(begin, phase.offset, dilation, begin, end);
+//     pairs += phase.heads() * Pairs(rows, rows, causal);
+//   }
 #pragma once
 
 #include <cstddef>
@@ -19,10 +25,10 @@ struct Phase {
   int64_t kv_heads() const { return kv_end - kv_begin; }
 };
 
-// The phases of a valid spec: by branch, then by offset.
+// Returns the phases of a valid spec, by branch, then by offset.
 std::vector<Phase> Phases(const JobSpec& spec);
 
-// The phases [begin, end) of a branch.
+// Phases [begin, end) of one branch, as indices into Phases().
 struct PhaseRange {
   size_t begin = 0, end = 0;
 };
@@ -40,19 +46,21 @@ struct Progression {
   int64_t last() const { return first + (count - 1) * step; }
 };
 
-// Slots in [begin, end) that `offset` selects in a segment that starts at `origin` <= begin.
+// Returns the slots in [begin, end) that a phase selects. origin: the first slot of their segment,
+// at most `begin`.
 Progression Selected(int64_t origin, int64_t offset, int64_t dilation, int64_t begin, int64_t end);
 
-// Length of all segments of a branch in a sequence, except a shorter last one.
+// Returns the length of a branch's segments in a sequence. The last segment may be shorter.
 inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
   return branch.segment < sequence.length ? branch.segment : sequence.length;
 }
 
-// Zero keys that the tail adds to a segment of `rows` selected rows.
+// Returns the number of zero keys that the tail adds to a segment of `rows` selected rows.
 int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length, int64_t rows);
 
-// Unmasked (query, key) pairs: all, or in a triangle those with key slot <= query slot. A double,
-// because two progressions of 2^40 slots have 2^80 pairs; exact below 2^53.
+// Returns the number of unmasked (query, key) pairs. triangle: a key after its query in slot order
+// is masked. The number is a double, because two progressions of 2^40 slots have 2^80 pairs. It is
+// exact below 2^53.
 double Pairs(const Progression& queries, const Progression& keys, bool triangle);
 
 }  // namespace hilbert_ring

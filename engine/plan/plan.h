@@ -35,12 +35,14 @@ struct Plan {
 
 inline constexpr int kMaxWorkers = 4096;
 
-// Tries plain cuts, and mirrored ones for causal jobs without an ordering; takes the earliest
-// estimated finish. Errors: Validate; OUT_OF_RANGE (workers, or a pattern too large to plan,
-// engine/plan/plan_size.h); CANCELLED soon after `cancelled` (may be null) returns true.
+// Cuts the slots into one range a worker. A causal job without an ordering gets mirrored ranges if
+// they save 2% of the estimated time. Errors: Validate; OUT_OF_RANGE (workers, or a pattern too
+// large to plan, engine/plan/plan_size.h); CANCELLED soon after `cancelled` (may be null) returns
+// true.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
                               std::function<bool()> cancelled = nullptr);
 
+// Plans the given shards. Errors: Validate; OUT_OF_RANGE (a pattern too large to plan).
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards);
 
 }  // namespace hilbert_ring

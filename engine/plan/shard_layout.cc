@@ -3,7 +3,7 @@
 namespace hilbert_ring {
 namespace {
 
-constexpr int64_t kPartAlignment = 4096;  // of tensors
+constexpr int64_t kPartAlignment = 4096;  // bytes; a page
 
 int64_t Aligned(int64_t bytes) {
   return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;

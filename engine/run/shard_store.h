@@ -41,7 +41,7 @@ class ShardStore {
   int64_t rows() const { return layout_.rows(); }
   int64_t bytes() const { return layout_.net_bytes(); }
 
-  // Whether Row() is a host address.
+  // Returns whether Row() is a host address.
   bool host_memory() const { return device_ == nullptr; }
 
   // Rows are contiguous; local_row in [0, rows()). An address of the device.

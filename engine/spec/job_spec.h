@@ -91,12 +91,12 @@ struct Sequence {
 
 std::vector<Sequence> Sequences(const JobSpec& spec);
 
-// Whether the mask compares original positions, because slots are in another order.
+// Returns whether the mask compares original positions, because slots are in another order.
 inline bool MaskNeedsPositions(const JobSpec& spec) {
   return spec.causal && spec.ordering.has_value();
 }
 
-// Whether a row and head has partial results of several branches.
+// Returns whether a row and head has partial results of several branches.
 inline bool MixesBranches(const JobSpec& spec) {
   return spec.mixing == Mixing::kLse && spec.branches.size() > 1;
 }

@@ -22,14 +22,15 @@
 
 namespace hilbert_ring::server {
 
-// Payloads of an error with a worker's address: of the worker that returned the error, or of the
-// worker that did not answer or not as a worker does.
+// Payloads of an error with the address of a worker. kComplainant: the worker itself returned the
+// error. kUnreached: the call did not reach it, or another program answered.
 inline constexpr char kComplainant[] = "hilbert-ring/complainant";
 inline constexpr char kUnreached[] = "hilbert-ring/unreached";
 
-// Calls `start(stub, context, request, response, done)` for every member and waits for all answers,
-// by rank. The first error, with its worker's name and payload, ends the other calls; so does the
-// stop, or a member that leaves (UNAVAILABLE) because it may never answer.
+// Calls `start(stub, context, request, response, done)` for every member. Returns once all calls
+// have ended, with responses by rank. The first error ends the other calls and is returned, with
+// the address of its worker and a payload. A stop ends the calls too, and its reason is returned. A
+// member that leaves ends them with UNAVAILABLE, without a payload, because it may never answer.
 //   call, start: "CloseRing", [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
 template <typename Request, typename Response, typename Start>
 absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,
@@ -80,7 +81,8 @@ absl::Status CallMembers(const Members& members, const std::vector<Request>& req
       answers.changed.notify_all();
     });
   }
-  // Released before the callbacks above are destroyed, which take the mutex.
+  // This lock ends before the callbacks above. Their destructors wait for callbacks that take the
+  // mutex.
   MutexLock lock(answers.mutex);
   // Every call has a deadline, so all answer.
   answers.changed.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answers.mutex) {

@@ -5,7 +5,7 @@
 
 namespace hilbert_ring::server {
 
-// False if /proc cannot be read.
+// Returns false if /proc cannot be read.
 bool ListensAt(pid_t pid, int port);
 
 }  // namespace hilbert_ring::server

@@ -1,9 +1,13 @@
-// The registered workers. A worker registers with its first heartbeat, joins when it answers at its
-// address (greeting.h), gets no jobs while it does not answer there, and leaves when its stream
-// ends or its heartbeats stop.
+// The registered workers.
 //
-// If two processes register one address, the process that answers there is the worker. Its own
-// claims never exclude another.
+//   auto member = membership.Register(heartbeat);     // its first heartbeat
+//   membership.Reached(**member);                     // it answers at its address: it joins
+//   while (membership.Beat(**member, heartbeat)) {}   // its stream
+//   membership.Leave(**member);                       // its stream has ended
+//
+// A worker gets no jobs while it does not answer at its address (greeting.h). It also leaves when
+// its heartbeats stop. Two processes may register one address: the process that answers there is
+// the worker. A heartbeat alone never removes another process.
 #pragma once
 
 #include <atomic>
@@ -36,7 +40,7 @@ struct Member {
   std::string secret;   // of calls to it
   std::string device, kernel;
   std::string transport;  // of its rings
-  std::string self_test;  // its failure, after which it gets no jobs; empty: passed
+  std::string self_test;  // its failure: the worker gets no jobs; empty: passed
   int http_port = 0;      // of its metrics; 0: no port
   int64_t memory_limit_bytes = 0;
   int threads = 1;        // of a job; 0: a GPU
@@ -48,9 +52,9 @@ struct Member {
   std::shared_ptr<v1::WorkerService::StubInterface> stub;
   std::stop_source departed;                         // requested when it leaves
   mutable std::atomic<bool> left_in_order = false;   // drained; set before `departed`
-  mutable std::atomic<bool> sees_data_root = false;  // it found the data root's mark in its own
-  // Since the clock's epoch. It gets no jobs before `backs_off_until` because it failed some;
-  // `worked_at` is the end of its last job without errors.
+  mutable std::atomic<bool> sees_data_root = false;  // its data root has the service's mark
+  // Times since the clock's epoch. backs_off_until: the worker has failed jobs, and gets none
+  // before. worked_at: the end of its last job without errors.
   mutable std::atomic<Clock::duration> backs_off_until = Clock::duration(0);
   mutable std::atomic<Clock::duration> worked_at = Clock::duration(0);
 };
@@ -66,10 +70,10 @@ class Membership {
  public:
   struct Hooks {
     // Called without locks held.
-    std::function<void(const Member&)> joined, left;                // `left` only after `joined`
-    std::function<void(const std::string& address)> gone;           // its last registration ended
-    std::function<void(const Member&)> closed;                      // stops or resumes taking jobs
-    std::function<void(const Member&)> failed;                      // a job, or it did not answer
+    std::function<void(const Member&)> joined, left;       // `left` only after `joined`
+    std::function<void(const std::string& address)> gone;  // the address has no member left
+    std::function<void(const Member&)> closed;             // stops or resumes taking jobs
+    std::function<void(const Member&)> failed;             // it failed a job, or did not answer
     std::function<void(const Member&, const v1::Heartbeat&)> beat;  // after `joined`
     // Channel to a worker; null: a connection over the network.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& address)> dial;
@@ -87,11 +91,13 @@ class Membership {
   // RESOURCE_EXHAUSTED beyond the limit of workers. The worker joins with Reached.
   absl::StatusOr<std::shared_ptr<const Member>> Register(const v1::Heartbeat& heartbeat);
 
-  // The result of a call to its address. An answer removes other members of that address; a miss
-  // does not affect a busy worker. The log has at most a line a minute of all misses.
+  // The worker answered a call to its address, or did not. An answer lets a joining worker take
+  // jobs, and removes other members of its address. A miss has no effect on a worker with a job.
+  // The log has at most one line a minute for all misses.
   void Reached(const Member& member);
   void NotReached(const Member& member, const std::string& why);
 
+  // Returns whether the worker takes jobs but computes no job.
   bool Idle(const Member& member) const;
 
   [[nodiscard]] bool Beat(const Member& member, const v1::Heartbeat& heartbeat);  // false: left
@@ -100,27 +106,30 @@ class Membership {
 
   void Leave(const Member& member);
 
-  // Gives it no more jobs because it sent wrong rows. False if it already took no jobs: another
-  // process may have its address by now.
+  // Gives the worker no more jobs, because it sent wrong rows. Returns false if it already took no
+  // jobs. Another process may then have its address.
   bool Quarantine(const Member& member);
 
-  // It failed a job or a ring that other workers need not fail: it backs off for 1 s, doubled for
-  // each failure in a row, 60 s at most.
+  // The worker failed a job or a ring, and other workers may succeed. It backs off for 1 s, doubled
+  // for each failure in a row, 60 s at most.
   void Failed(const Member& member, const std::string& why);
 
-  // It failed a job that other workers may fail too: counted and logged, without a backoff.
+  // The worker failed a job that other workers may fail too. The failure is counted and logged,
+  // without a backoff.
   void NoteFailure(const Member& member, const std::string& why);
 
   void Worked(const Members& members);  // clears their failures
 
-  Members Live() const;  // that take jobs, by registration; some may back off
+  // Returns the members that take jobs, by registration. Some may back off.
+  Members Live() const;
 
   std::vector<std::string> Joined() const;  // addresses, in any state
 
-  // Counts arrivals, departures and stops of members. Read it before the members.
+  // Returns the number of arrivals, departures and stops of members. A caller reads it before the
+  // members, so that AwaitChange misses no change.
   int64_t changes() const;
 
-  // Waits until changes() differs from `seen`, the deadline or the stop, and returns its reason.
+  // Waits until changes() differs from `seen`, or until the deadline. Returns the reason of a stop.
   absl::Status AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop);
 
   void SetJob(const Members& members, const std::string& job_id);  // empty: idle
@@ -145,7 +154,7 @@ class Membership {
   bool Close(const Member& member, v1::ClusterWorker::State state);
   void DropSilent();
   void NotifyChange();
-  // Removes seats under the lock, then calls the hooks without it.
+  // Removes the chosen seats, then calls the hooks without the lock.
   template <typename Chosen>
   void Drop(const Chosen& chosen, std::string_view why);
 
@@ -159,7 +168,7 @@ class Membership {
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   std::condition_variable_any changed_;
   int64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  Clock::time_point awake_ = Clock::now();  // last DropSilent; of its thread
+  Clock::time_point awake_ = Clock::now();  // the last DropSilent; its thread's own
   IntervalThread dropper_;                  // last: it uses all of the above
 };
 

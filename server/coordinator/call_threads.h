@@ -44,7 +44,7 @@ class CallThreads {
     return absl::OkStatus();
   }
 
-  // False if a call still runs after the limit.
+  // Returns false if a call still runs after the limit.
   bool AwaitIdle(std::chrono::milliseconds limit) {
     MutexLock lock(mutex_);
     return changed_.wait_for(

@@ -1,4 +1,8 @@
 // Headers of a job's array files: .npy, or raw numbers.
+//
+//   ASSIGN_OR_RETURN(const ArrayBegin begin, BeginOf(file, path, opened, array));
+//   ...                                          // bytes are read from begin.offset on
+//   ASSIGN_OR_RETURN(bytes, Narrowed(begin.type, path, bytes, first, 2));    // coordinates
 #pragma once
 
 #include <cstdint>
@@ -22,16 +26,16 @@ struct ArrayBegin {
   wire::NpyType type = wire::NpyType::kFloat32;
 };
 
-// FILE_MISSHAPEN, errors of BeginOfRaw and FileError.
+// Checks the file's type and shape. FILE_MISSHAPEN, errors of BeginOfRaw and FileError.
 absl::StatusOr<ArrayBegin> BeginOf(const v1::TensorFile& file, const std::string& path,
                                    const Descriptor& opened, const JobArray& array);
 
-// INVALID_OPEN, FILE_MISSHAPEN.
+// Checks the type and shape that the client gives. INVALID_OPEN, FILE_MISSHAPEN.
 absl::StatusOr<ArrayBegin> BeginOfRaw(const v1::RawFile& raw, const std::string& path,
                                       const JobArray& array);
 
-// Integers as uint32, as chunks carry coordinates. first: the row of the first integer. axes: of a
-// row. BAD_COORDINATES.
+// Returns integers as uint32, the type of coordinates in chunks. first: the row of the first
+// integer. axes: integers of a row. BAD_COORDINATES: an integer is no uint32.
 absl::StatusOr<std::string> Narrowed(wire::NpyType type, const std::string& path,
                                      const std::string& bytes, int64_t first, int axes);
 

@@ -14,10 +14,11 @@ namespace {
 constexpr size_t kReadAhead = 4;  // messages
 constexpr std::chrono::milliseconds kUnreadLimit{500};
 constexpr std::chrono::milliseconds kArrivalLimit{5};
-// A client whose rows follow may have to wait for a processor.
+// A client whose rows follow may first wait for a processor.
 constexpr std::chrono::milliseconds kFollowingLimit{100};
 
-// The transport takes the first write only when the call's metadata has left.
+// The first write has no hint, because the transport takes it only after the call's metadata has
+// left.
 grpc::WriteOptions OptionsOf(ClientStream::SendMode mode, int64_t written_bytes) {
   grpc::WriteOptions options;
   if (mode != ClientStream::SendMode::kNow && written_bytes > 0) options.set_buffer_hint();
@@ -67,7 +68,8 @@ bool ClientStream::EnoughArrived() const {
   return arrived_bytes_ >= awaited_bytes_ || ended_ || arrived_.size() >= read_ahead_;
 }
 
-// By the system's time: Read finds a client that does not send what it announced.
+// Waits by the system's clock, not by time_. The limits are short, and Read ends a client that
+// sends too slowly.
 bool ClientStream::AwaitArrived(int64_t bytes, Input input) {
   MutexLock lock(mutex_);
   if (arrived_.empty() && input == Input::kMayFollow) return false;
@@ -93,7 +95,8 @@ absl::StatusOr<bool> ClientStream::ReadBytes(grpc::ByteBuffer& message, const Jo
       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
   if (absl::Status why = stop.why(); !why.ok()) return why;
   const Clock::duration waited = waits ? time_.Now() - began : Clock::duration(0);
-  // At once: by the time the caller did it, another thread could give a consequence as the reason.
+  // The first reason counts. A request by the caller could come after another thread's, whose
+  // reason is only a consequence.
   if (!in_time) stop_.Request(sends_.Late(waited));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
   if (arrived_.empty()) return false;
@@ -190,7 +193,8 @@ absl::StatusOr<bool> ClientStream::AwaitTurn(MutexLock& lock, Clock::duration pa
     if (status.ok()) status = stop_.why();
     if (!status.ok() || write_ != Operation::kPending) break;
     const Clock::time_point now = time_.Now();
-    // A client may read only after it has sent all rows.
+    // A client may read only after it has sent all rows, so each message that arrives extends the
+    // wait.
     const Deadline due = std::max(write_due_, arrived_at_ + idle_);
     if (now >= due) {
       stop_.Request(reads_.Late(now - write_began_));
@@ -245,7 +249,7 @@ void ClientStream::End(const absl::Status& status,
 void ClientStream::AwaitDone(std::chrono::milliseconds limit) {
   MutexLock lock(mutex_);
   const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; };
-  // An unread write holds rows of a job that has ended.
+  // The job has ended, but a write that the client has not taken still holds its rows.
   if (write_ == Operation::kPending) limit = std::min(limit, kUnreadLimit);
   if (changed_.wait_for(lock, limit, done)) return;
   context_->TryCancel();
@@ -263,7 +267,7 @@ void ClientStream::OnReadDone(bool ok) {
     ended_ = true;
   }
   if (EnoughArrived()) changed_.notify_all();
-  // A read behind the last row would end with the call and wake a thread.
+  // A read after the last row would bring no row: it ends with the call, and wakes a thread.
   if (awaited_bytes_ > 0 && arrived_bytes_ >= awaited_bytes_) sated_ = true;
   const bool read = ClaimRead();
   lock.unlock();

@@ -52,7 +52,7 @@ class ClientStream : public JobClient,
 
   void ReadAhead() override;
 
-  // Whether a message or the end is there by `due`. Called by the reading thread.
+  // Returns whether a message or the end is there by `due`. Called by the reading thread.
   bool AwaitMessage(Deadline due);
 
   // Memory of the waiting call until ReadAhead. The holder of the call's place uses it.
@@ -60,9 +60,9 @@ class ClientStream : public JobClient,
 
   JobStop& stop() override { return stop_; }
 
-  // False when the client has closed its side. DEADLINE_EXCEEDED (CLIENT_IDLE), also as the stop's
-  // reason, if the client is behind its pace; INVALID_ARGUMENT (INVALID_OPEN) for bytes that are no
-  // request.
+  // Returns false when the client has closed its side. DEADLINE_EXCEEDED (CLIENT_IDLE), also as the
+  // stop's reason, if the client is behind its pace; INVALID_ARGUMENT (INVALID_OPEN) for bytes that
+  // are no request.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
   bool AwaitArrived(int64_t bytes, Input input) override;

@@ -43,8 +43,8 @@ class JobClient {
 
   virtual void ReadAhead() = 0;  // from here on messages are read before Read asks for them
 
-  // False when nothing more comes. Ends also when `stop` is requested, which the client's own stop
-  // must request; no message is lost. Not thread-safe.
+  // Returns false when nothing more comes. Ends also when `stop` is requested, which the client's
+  // own stop must request; no message is lost. Not thread-safe.
   virtual absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) = 0;
 
   // Waits a few milliseconds for `bytes` of unread messages, and returns whether they arrived.

@@ -188,7 +188,7 @@ bool JobExecution::RowsComeFirst() {
                                   JobClient::Input::kFollows);
 }
 
-// Whether all messages may be in the report's: outputs are few, and no check is due.
+// Returns whether all messages may be in the report's: outputs are few, and no check is due.
 bool JobExecution::FitsOneAnswer() const {
   return job_.open.one_answer() && send_mode_ == JobClient::SendMode::kWithReport && !job_.check &&
          job_.work.shape().BytesOf(kOutputKinds) <= JobClient::kMostHeldBytes;

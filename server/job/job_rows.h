@@ -1,5 +1,11 @@
 // A source of a job's rows, and a sink of its outputs. Implementations: client_rows.h (a call, an
-// epoch of a stream) and named_files.h.
+// epoch of a stream) and named_files.h (tensors by path).
+//
+//   source.Prepare(take);             // before each execution
+//   source.Resume(missing);           // before another execution, after lost workers
+//   source.Feed(input, take, stop);   // during it
+//   sink.Take(chunk, ...);            // for each output that does not go to a file
+//   sink.Commit(stop);                // the job has succeeded
 #pragma once
 
 #include <cstdint>
@@ -29,24 +35,31 @@ class RowSource {
 
   virtual ~RowSource() = default;
 
-  // Whether the worker can take the rows; an error if no live worker can.
+  // Returns whether the worker can read the rows. CheckReachable returns an error if no live worker
+  // can.
   virtual bool Reaches(const Member& worker) const { return true; }
   virtual absl::Status CheckReachable(const Members& live) const { return absl::OkStatus(); }
 
-  virtual bool ReadByWorkers() const { return false; }  // rows are not sent, held or lost
+  // Workers read the rows from files: the coordinator sends and holds no rows.
+  virtual bool ReadByWorkers() const { return false; }
 
-  // Before each execution, without workers. The first call takes the rows that this process reads.
+  // Called before each execution, when the job has no workers yet. The first call passes the rows
+  // that the coordinator reads itself to `take`.
   virtual absl::Status Prepare(const TakeRows& take) { return absl::OkStatus(); }
 
+  // Follows JobClient::AwaitArrived.
   virtual bool AwaitArrived(int64_t bytes, JobClient::Input input) { return false; }
 
-  // Before another execution: requests lost rows again. ROWS_LOST if the source cannot.
+  // Requests lost rows again, before another execution. ROWS_LOST: the source cannot send them
+  // again.
   virtual absl::Status Resume(const std::vector<JobInput::Missing>& missing) {
     return absl::OkStatus();
   }
 
+  // Passes messages to `take` until the input is complete.
   virtual absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) = 0;
 
+  // Adds the files that the worker reads and writes.
   virtual void AddTo(v1::RunOpen& open) const {}
 };
 
@@ -54,21 +67,24 @@ class OutputSink {
  public:
   virtual ~OutputSink() = default;
 
-  // Bytes of outputs that workers write; empty if outputs pass through Take.
+  // Returns the bytes of outputs that workers write to files; nothing if outputs pass through Take.
   virtual std::optional<int64_t> BytesByWorkers() const { return std::nullopt; }
 
+  // Follows JobClient::Write.
   virtual absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner,
                                     Clock::duration patience, const JobStop& stop,
                                     JobClient::SendMode mode) = 0;
 
-  // Passes rows of written outputs to the check. of: a token's worker.
+  // Reads the checked tokens' outputs from the files and passes them to the check. of: returns the
+  // worker that computed a token.
   virtual absl::Status ReadBack(RowCheck& check,
                                 const std::function<std::shared_ptr<const Member>(int64_t)>& of) {
     return absl::OkStatus();
   }
 
-  virtual absl::Status Commit(const JobStop& stop) { return absl::OkStatus(); }  // after success
+  // Called once, after success: gives written outputs their names.
+  virtual absl::Status Commit(const JobStop& stop) { return absl::OkStatus(); }
 };
 
 }  // namespace hilbert_ring::server

@@ -48,7 +48,8 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
 
   virtual JobArray ArrayOf(v1::Tensor tensor) const = 0;
 
-  // Whether a worker can compute the job, memory aside; NobodyCan is the error if no worker can.
+  // Returns whether a worker can compute the job, memory aside; NobodyCan is the error if no worker
+  // can.
   virtual bool CanRunOn(const Member& member) const { return true; }
   virtual absl::Status NobodyCan() const { return absl::OkStatus(); }
 

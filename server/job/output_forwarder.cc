@@ -36,7 +36,7 @@ bool OutputForwarder::IsNews(int64_t rows_final) {
   return rows_final > rows_final_;
 }
 
-// False if the client does not take all final rows.
+// Returns false if the client does not take all final rows.
 absl::StatusOr<bool> OutputForwarder::ForwardFinal(int64_t rows_final, Clock::duration patience) {
   while (cut_ || (cut_ = outputs_.Next(rows_final, chunk_, payload_))) {
     absl::StatusOr<bool> handed =

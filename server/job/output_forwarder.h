@@ -1,6 +1,11 @@
-// Forwards outputs of a shared shard to the client, from where the worker wrote them. The thread
-// that reads the worker's messages forwards while the client takes outputs at once. Then a thread
-// of the forwarder's own takes over, and the first goes on reading.
+// Forwards outputs of a shared shard to the client, from the memory that the worker writes.
+//
+//   OutputForwarder forwarder(outputs, memory, threads, output, stop);
+//   RETURN_IF_ERROR(forwarder.Forward(rows_final));     // at each message of the worker
+//   forwarder.End();                                    // all rows are final
+//
+// The thread that reads the worker's messages forwards while the client takes outputs at once. A
+// slow client gets an output thread of the forwarder's own, so the reading thread can go on.
 #pragma once
 
 #include <condition_variable>
@@ -21,25 +26,27 @@ namespace hilbert_ring::server {
 
 class OutputForwarder {
  public:
-  // False if the client has not made room within `patience`.
+  // Returns false if the client has not made room within `patience`.
   using Output = std::function<absl::StatusOr<bool>(
       const v1::OutputChunk& chunk, std::string_view payload,
       const std::shared_ptr<const void>& owner, int64_t first_slot, Clock::duration patience)>;
 
-  // memory: of the outputs. Threads and stop outlive the forwarder. The stop ends its thread.
+  // memory: keeps the outputs alive. Threads and stop outlive the forwarder. The stop ends the
+  // output thread.
   OutputForwarder(OutputRows outputs, std::shared_ptr<const void> memory, KeptThreads& threads,
                   Output output, JobStop& stop);
 
-  // Forward, IsNews, has_thread and End belong to a single thread.
-  // Local rows [0, rows_final) are final. Errors of the output.
+  // A single thread calls Forward, IsNews, has_thread and End. Forward starts the output thread if
+  // the client is slow. rows_final: local rows [0, rows_final) are final. Errors are those of
+  // `output`. An error in the output thread requests the stop.
   absl::Status Forward(int64_t rows_final);
 
   bool IsNews(int64_t rows_final);  // whether more rows are final than at the last Forward
 
   bool has_thread() const { return thread_.joinable(); }
 
-  // Waits for the thread to forward the last final row, or for the stop. Required before the
-  // destructor if there is a thread.
+  // Waits until the output thread has forwarded the last final row, or until the stop. It is
+  // required before the destructor if has_thread().
   void End();
 
  private:
@@ -51,16 +58,17 @@ class OutputForwarder {
   const Output output_;
   JobStop& stop_;
 
-  OutputRows outputs_;  // the forwarding thread's: the caller's, then thread_'s
-  bool cut_ = false;    // chunk_ is not yet taken
+  // The caller's until it starts thread_, then thread_'s.
+  OutputRows outputs_;
+  bool cut_ = false;  // chunk_ is not yet taken
   v1::OutputChunk chunk_;
   std::string_view payload_;
 
-  Mutex mutex_;  // held over no call
+  Mutex mutex_;  // not held during `output`
   std::condition_variable_any changed_;
   int64_t rows_final_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool all_final_ ABSL_GUARDED_BY(mutex_) = false;  // no more rows will be
-  KeptThreads::Task thread_;                        // the caller's
+  bool all_final_ ABSL_GUARDED_BY(mutex_) = false;  // no more rows follow
+  KeptThreads::Task thread_;                        // the calling thread's
 };
 
 }  // namespace hilbert_ring::server

@@ -111,7 +111,7 @@ void ServedJob::NoteEnd(const absl::Status& status) {
                                  {"send_seconds", seconds_.send},
                                  {"retries", int64_t{report_.retries()}}});
     if (report_.notes_size() > 0) {
-      const LogField notes = {"notes", NotesOf(report_)};  // moved, GCC 12 takes it for unset
+      const LogField notes = {"notes", NotesOf(report_)};  // copied: GCC 12 warns if it is moved
       fields.push_back(notes);
     }
   } else {

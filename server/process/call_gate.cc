@@ -111,8 +111,8 @@ bool CallGate::CutOffOne() {
   return true;
 }
 
-// Sleeps until the deadline of the call that was first, even if that one has opened since: calls
-// come far more often than one is late, and should not wake this thread.
+// Sleeps until the deadline of the oldest silent call, even if that call opens before. Calls come
+// far more often than one is late, so an opened call does not wake this thread.
 void CallGate::CutOffLate(const std::stop_token& stop) {
   MutexLock lock(mutex_);
   while (!stop.stop_requested()) {

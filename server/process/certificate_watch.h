@@ -1,4 +1,7 @@
-// Watches the expiry of certificates and reports it to /metrics and the log.
+// Watches the expiry of certificates. /metrics and the log show it.
+//
+//   CertificateWatch watch({{"service", "--tls-cert", path, CertificateWatch::Holds::kChain}});
+//   watch.Ends();                                 // reads the files
 #pragma once
 
 #include <chrono>
@@ -18,25 +21,27 @@ class CertificateWatch {
  public:
   using SystemClock = std::chrono::system_clock;
   enum class Holds {
-    kChain,        // expires with its first certificate to expire
-    kAuthorities,  // expires with the last: a file has both while authorities change
+    kChain,        // expires when its first certificate does
+    kAuthorities,  // expires when its last does: the file has old and new during a change
   };
   struct File {
-    std::string name;  // in /metrics
+    std::string name;  // label in /metrics
     std::string flag, path;
     Holds holds = Holds::kChain;
   };
 
-  // Ignores empty paths. Logs certificates that expire within 14 days, at once and then daily.
+  // Ignores empty paths. A thread warns of a file that expires within 14 days, or has no readable
+  // certificate. It warns at once, then daily.
   explicit CertificateWatch(std::vector<File> files,
                             std::function<SystemClock::time_point()> now = SystemClock::now);
 
-  // Sets the chain of this name, in PEM, which counts beside the files.
+  // Adds a chain without a file to Ends(), or replaces it. The log has no warnings of it.
   void Show(const std::string& name, const std::string& pem);
 
   std::map<std::string, double> Ends() const;  // by name, in seconds since 1970
 
-  void Look();  // logs due warnings
+  // Logs the warnings that are due. The thread calls it each minute.
+  void Look();
 
  private:
   std::optional<SystemClock::time_point> EndOf(const File& file) const;

@@ -18,7 +18,8 @@ absl::StatusOr<pid_t> StartChild(const std::string& program,
                                  const std::vector<std::string>& arguments,
                                  const std::vector<std::string>& variables = {});
 
-// False for an ended child, which it reaps; sets `description` then ("exit status 1", "signal 9").
+// Returns false for an ended child, which it reaps; sets `description` then ("exit status 1",
+// "signal 9").
 bool ChildRuns(pid_t pid, std::string& description);
 
 std::string ExecutableFolder();

@@ -25,7 +25,7 @@ inline constexpr size_t kHttpConnectionBytes = 64 << 10;
 inline constexpr char kHttpHeadTooLarge[] =
     "the request's head is too large, must have 16 KiB or fewer, and few headers and arguments\n";
 
-// Whether the head leaves no room for the answer's head in kHttpConnectionBytes.
+// Returns whether the head leaves no room for the answer's head in kHttpConnectionBytes.
 bool HttpHeadIsTooLarge(MHD_Connection* connection);
 
 void SayHttpHeadIsTooLarge(MHD_Connection* connection);  // in clear text, past libmicrohttpd

@@ -30,7 +30,7 @@ class Named : public experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE)) {
       malformed_ = methods->GetRecvMessage() == nullptr;
     }
-    // A call without a free thread has no request either, but another status.
+    // A call that found no free thread has no request either. Its status is not INTERNAL.
     if (malformed_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS) &&
         methods->GetSendStatus().error_code() == grpc::StatusCode::INTERNAL) {
       methods->ModifySendStatus(

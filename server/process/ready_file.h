@@ -19,10 +19,12 @@ namespace hilbert_ring::server {
 // Thread-safe. Errors are logged.
 class ReadyFile {
  public:
-  // INVALID_ARGUMENT unless the path is empty, absent, or the file of an ended process. Reads it.
+  // Returns INVALID_ARGUMENT if the path exists and is not the ready file of an ended process. It
+  // only reads the file.
   static absl::Status Check(const std::string& path);
 
-  // Removes the file of an ended process. Files that Check refuses stay, here and below.
+  // Removes the file of an ended process. No function replaces or removes a file that Check
+  // refuses.
   explicit ReadyFile(std::string path);
   ~ReadyFile();  // hides it
   ReadyFile(const ReadyFile&) = delete;
@@ -39,7 +41,7 @@ class ReadyFile {
 
   const std::string path_;  // empty: no file
   Mutex mutex_;
-  int file_ ABSL_GUARDED_BY(mutex_) = -1;  // open and locked while shown
+  int file_ ABSL_GUARDED_BY(mutex_) = -1;  // descriptor, open and locked while shown
 };
 
 }  // namespace hilbert_ring::server

@@ -1,4 +1,7 @@
 // Reads and checks the files of a certificate, its key and an authority together.
+//
+//   ASSIGN_OR_RETURN(const TlsTexts texts, ReadTlsFiles(files));
+//   ASSIGN_OR_RETURN(const std::string identity, IdentityOf(files, texts));
 #pragma once
 
 #include <cstddef>
@@ -14,7 +17,7 @@ inline constexpr size_t kMostPemBytes = 4 << 20;  // of a file
 struct TlsFiles {
   std::string cert;  // the chain, own certificate first; empty: no TLS
   std::string key;
-  std::string ca;  // of the other side's certificate; empty: not required
+  std::string ca;  // authority of the other side's certificates; empty: not required
   const char* cert_flag = "--tls-cert";
   const char* key_flag = "--tls-key";
   const char* ca_flag = "--tls-ca";
@@ -28,10 +31,11 @@ struct TlsTexts {
 // INVALID_ARGUMENT if a file cannot be read.
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files);
 
-// Returns the chain and its key in one PEM text. Errors of wire/pem.h.
+// Checks all texts, and returns the chain and its key as one PEM text. Errors of wire/pem.h.
 absl::StatusOr<std::string> IdentityOf(const TlsFiles& files, const TlsTexts& texts);
 
-// Errors of both. Accepts expired certificates (certificate_watch.h warns of them).
+// Reads and checks the files. Errors of ReadTlsFiles and IdentityOf. An expired certificate is
+// accepted, and certificate_watch.h warns of it.
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
 }  // namespace hilbert_ring::server

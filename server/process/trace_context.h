@@ -11,7 +11,8 @@ namespace hilbert_ring::server {
 
 std::string TraceparentOf(const grpc::ServerContextBase& context);  // empty: missing or invalid
 
-// Whether it begins as version 00: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".
+// Returns whether it begins as version 00:
+// "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".
 bool IsTraceparent(std::string_view text);
 
 }  // namespace hilbert_ring::server

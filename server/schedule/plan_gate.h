@@ -25,7 +25,7 @@
 
 namespace hilbert_ring::server {
 
-// Whether a plan for up to `workers` takes about a millisecond at most.
+// Returns whether a plan for up to `workers` takes about a millisecond at most.
 bool PlansFast(const JobSpec& spec, int workers);
 
 // Thread-safe.

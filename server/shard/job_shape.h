@@ -34,7 +34,7 @@ struct JobShape {
     return bytes;
   }
 
-  // Whether row i of the tensor has slot i. Without slides.
+  // Returns whether row i of the tensor has slot i. Without slides.
   bool InOrder(TensorKind tensor) const {
     return !spec.ordering || (tensor == TensorKind::kQ && spec.ordering->scope == OrderScope::kKv);
   }

@@ -49,7 +49,7 @@ class SharedMemory {
   bool used_ = false;
 };
 
-// Whether a worker at this address may be on this host.
+// Returns whether a worker at this address may be on this host.
 bool MayShareMemory(const std::string& address);
 
 }  // namespace hilbert_ring::server

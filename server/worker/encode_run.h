@@ -10,8 +10,8 @@
 
 namespace hilbert_ring::server {
 
-// Errors of ModelCatalog::Open, DecodeEncodeSpec and MakeEncoderPlan. threads: of the device. The
-// store outlives the run.
+// threads: of the device. The store outlives the run. Errors: those of ModelCatalog::Open,
+// DecodeEncodeSpec and MakeEncoderPlan.
 absl::StatusOr<std::unique_ptr<RunWork>> MakeEncodeRun(const v1::RunOpen& open, ModelStore& models,
                                                        int threads);
 

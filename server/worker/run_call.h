@@ -1,4 +1,7 @@
 // A run: a job's part at this worker. run_phase.h has its phases.
+//
+//   RunCall run(state, context, stream);
+//   return run.Serve();                // in the call's thread, from RunOpen to the report
 #pragma once
 
 #include <atomic>
@@ -32,7 +35,8 @@ class RunCall {
           BlockingPlace* place = nullptr)
       : state_(state), context_(context), stream_(stream), place_(place) {}
 
-  // Runs in the call's thread. All memory is free when the call is destroyed.
+  // Returns the run's error, which the coordinator also gets as a message. The destructor frees all
+  // memory of the run.
   absl::Status Serve();
 
  private:
@@ -63,7 +67,7 @@ class RunCall {
   Lane* lane_ = nullptr;
   std::unique_ptr<RunWork> work_;
   RunFiles files_;   // passed by path
-  Lane::Turn turn_;  // the executor returns it if outputs leave without the device
+  Lane::Turn turn_;  // returned before outputs leave, if they need no device
   std::optional<JobMemory::Reservation> reservation_;
   std::optional<RunShard> shard_;
   std::optional<RunSender> sender_;
@@ -71,7 +75,8 @@ class RunCall {
   RunMode mode_ = RunMode::kThreads;
   int64_t idle_bytes_ = 0;                   // of the process, before the run
   std::atomic<int64_t> resident_bytes_ = 0;  // at the end of compute
-  // The executor's until kSending, then the sender's.
+  // The executor's thread has figures_ until the phase is kSending. The sender thread has it from
+  // then on.
   absl::StatusOr<Figures> figures_ = absl::InternalError("not run");
   v1::WorkerReport report_;
 };

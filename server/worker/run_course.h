@@ -61,7 +61,7 @@ class RunCourse {  // thread-safe
     change(progress_);
   }
 
-  // Whether the run has failed, a cancellation included. Any thread may ask between tiles.
+  // Returns whether the run has failed, a cancellation included. Any thread may ask between tiles.
   bool IsStopped();
   Deadline compute_due() const { return compute_due_; }
 

@@ -1,4 +1,10 @@
 // Sends a run's messages to the coordinator, mostly from the sender thread.
+//
+//   RunSender sender(replies, course, work, output, mode, report);
+//   sender.SendUntilComputed();        // sender thread: progress, and outputs as they are final
+//   sender.NoteRowsFinal();            // executor: more rows are final
+//   sender.NoteComputed();             // executor: compute has returned
+//   sender.SendNews();                 // the end or the failure
 #pragma once
 
 #include <cstdint>
@@ -16,23 +22,27 @@
 
 namespace hilbert_ring::server {
 
+// Returns the message of a run that failed with `error`.
 v1::RunFailed FailedOf(const absl::Status& error);
 
 class RunSender {  // thread-safe
  public:
-  // References outlive it. report: called once, after all outputs.
+  // References outlive the sender. report: called once, after all outputs.
   RunSender(RunReplies replies, RunCourse& course, RunWork& work, ShardOutput& output, RunMode mode,
             std::function<v1::WorkerReport()> report);
 
-  absl::Status Write(const v1::RunResponse& response);  // no message leaves after the run's failure
+  // Writes nothing once the run's failure is written.
+  absl::Status Write(const v1::RunResponse& response);
 
-  // Writes the course's news (ReplyIn). An error fails the run.
+  // Writes the messages that are due in the run's phase (ReplyIn). A write error fails the run.
   void SendNews();
 
+  // Runs in the sender thread: sends news until compute has returned or the run has failed.
   void SendUntilComputed();
 
-  // Called by the executor: more rows are final, or compute has returned. Sends itself if outputs
-  // stay in place, otherwise wakes the sender: it must not wait for the coordinator or a disk.
+  // The executor calls these: more rows are final, or compute has returned. The executor must not
+  // wait for the coordinator or a disk, so they wake the sender thread. If outputs stay in place,
+  // messages are small, and the executor sends them itself.
   void NoteRowsFinal();
   void NoteComputed();
 
@@ -47,7 +57,8 @@ class RunSender {  // thread-safe
   ShardOutput& output_;
   const RunMode mode_;
   const std::function<v1::WorkerReport()> report_;
-  Mutex sending_;  // over a message's making and writing; before the course's
+  // Held while a message is made and written. Taken before the course's mutex.
+  Mutex sending_;
   RunReplies replies_ ABSL_GUARDED_BY(sending_);
   int64_t rows_put_ ABSL_GUARDED_BY(sending_) = 0;  // local rows
   bool told_failure_ ABSL_GUARDED_BY(sending_) = false;

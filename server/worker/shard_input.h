@@ -23,7 +23,7 @@ class ShardInput {  // not thread-safe, except file_bytes
   // [0, rows) are there; its first error ends this.
   virtual absl::Status Finish(const std::function<absl::Status(int64_t rows)>& come) = 0;
 
-  // Whether the coordinator writes rows to their places.
+  // Returns whether the coordinator writes rows to their places.
   virtual bool in_place() const { return false; }
 
   virtual int64_t file_bytes() const { return 0; }  // read so far

@@ -21,10 +21,10 @@ class ShardOutput {  // used by one thread at a time, except file_bytes
 
   virtual void AddTo(v1::WorkerReport& /*report*/) const {}
 
-  // Whether Put does not wait: the coordinator reads outputs in their places.
+  // Returns whether Put does not wait: the coordinator reads outputs in their places.
   virtual bool in_place() const { return false; }
 
-  // Whether the run keeps its lane until its outputs have left.
+  // Returns whether the run keeps its lane until its outputs have left.
   virtual bool holds_lane() const { return true; }
 
   virtual int64_t file_bytes() const { return 0; }  // written so far

@@ -26,8 +26,8 @@ std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device);
 
 absl::Status CanEncode(Device& device);  // OK, or why the GPU does not compute encoders
 
-// Whether the device is unusable after this error of a job: errors of a GPU's context outlast the
-// call, others do not. Asks the device if the error does not decide.
+// Returns whether the device is unusable after this error of a job: errors of a GPU's context
+// outlast the call, others do not. Asks the device if the error does not decide.
 bool IsBroken(Device& device, const absl::Status& error);
 
 // Memory for jobs: the setting, the GPU's limit less --model-memory for weights on it, or the

@@ -23,16 +23,16 @@ struct WorkerState {
   JobMemory memory;
   RingTable rings;
   const bool share_memory = true;
-  // A run ends after this silence of a coordinator that owes it rows.
+  // A run fails if its coordinator owes it rows and is silent for this long.
   const std::chrono::milliseconds feed_timeout;
   // Called with an error after which a GPU is unusable in this process and may still write to
   // memory. May be null.
   std::function<void(const absl::Status&)> device_broken = nullptr;
   WorkerMetrics* metrics = nullptr;  // may be null
-  // Makes the work of a run with `encode`, on a device of `threads`. Null: no models.
+  // Makes the work of an encoder's run. threads: of the device. Null: the worker has no models.
   std::function<absl::StatusOr<std::unique_ptr<RunWork>>(const v1::RunOpen& open, int threads)>
       make_encode = nullptr;
-  std::string data_root = {};  // of files passed by path; empty: no files
+  std::string data_root = {};  // folder of tensors by path; empty: no such tensors
   Lanes lanes = {};
   ActiveCalls calls = {};
   KeptThreads threads = {};

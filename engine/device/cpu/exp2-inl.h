@@ -1,4 +1,7 @@
 // Powers of two of a vector of lanes: weights of softmax.
+//
+//   const Exp2 weight_of(unit.log2, halvings);      // unit: ScoreUnit
+//   weights = weight_of(below);                     // below: maximum - score, at least 0
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -29,10 +32,10 @@ HWY_INLINE LaneVector AtMost(LaneVector x, LaneVector most) {
 #endif
 }
 
-// An exponent is split into the nearest integer n and the rest r. 2^r, a polynomial, times 2^n is
-// 2^(n + r), exactly 0 for -infinity and NaN for NaN.
+// The exponent -below * log2 is split into the nearest integer n and the rest r. A polynomial gives
+// 2^r. Its product with 2^n is exactly 0 for -infinity, and NaN for NaN.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-// Factor of exponents, which are -below * log2.
+// The exponent of `below` is below * factor.
 struct ExponentUnit {
   explicit HWY_INLINE ExponentUnit(float log2) : factor(hn::Set(LaneTag(), -log2)) {}
   LaneVector factor;
@@ -55,15 +58,16 @@ struct PowerOfTwo {
   LaneVector n;
 };
 #else
-// Constants of exponents, which are -below * log2 and stop at -127: the power's bits are 0 there.
+// The exponent of `below` is below * factor. It stops at -127, because 2^n has the bits of 0 there.
 struct ExponentUnit {
   explicit HWY_INLINE ExponentUnit(float log2)
       : factor(hn::Set(LaneTag(), -log2)),
         most(hn::Set(LaneTag(), 127.0f / log2)),
         shifter(hn::Set(LaneTag(), 12583039.0f)) {}
   LaneVector factor;
-  LaneVector most;  // of below: finite, because ScoreUnit's log2 is at least 2^-118
-  // 1.5 * 2^23 + 127: the sum with n rounds, and has the exponent of 2^n in its lowest bits.
+  LaneVector most;  // limit of below; finite, because ScoreUnit's log2 is at least 2^-118
+  // 1.5 * 2^23 + 127. Its sum with an exponent is rounded to n, and has the biased exponent of 2^n
+  // in its lowest bits.
   LaneVector shifter;
 };
 
@@ -77,7 +81,7 @@ struct PowerOfTwo {
     r = hn::MulSub(below, unit.factor, hn::Sub(shifted, unit.shifter));
     power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(i, shifted)));
   }
-  // A product, unlike a sum of exponents, keeps NaN and 0.
+  // A product keeps NaN and 0. Adding n to the exponent bits of p would not.
   HWY_INLINE LaneVector Times(LaneVector p) const { return hn::Mul(p, power); }
 
   LaneVector r;
@@ -85,8 +89,9 @@ struct PowerOfTwo {
 };
 #endif
 
-// 2^(-below * log2) / 2^halvings, up to about 2; log2: ScoreUnit's. Exact at 0; results below
-// float32's normal numbers may be 0. Error under 1 ulp beside that of the rounded exponent.
+// Computes 2^(-below * log2) / 2^halvings, which is about 2 at most. The result is exact at 0.
+// Results below float32's normal numbers may be 0. The error is under 1 ulp beside that of the
+// rounded exponent.
 class Exp2 {
  public:
   HWY_INLINE Exp2(float log2, int64_t halvings) : unit_(log2) {
@@ -107,8 +112,8 @@ class Exp2 {
     return below;
   }
 
-  // Works on kCount vectors in place, step by step. A vector's steps wait for each other, and a
-  // processor looks only a few instructions ahead.
+  // Replaces kCount vectors by their results, each step for all vectors. Steps of a vector wait for
+  // each other, and a processor looks only a few instructions ahead.
   template <int kCount>
   HWY_INLINE void All(LaneVector* below) const {
     PowerOfTwo power[kCount];

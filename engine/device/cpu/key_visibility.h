@@ -45,7 +45,7 @@ class KeyVisibility {
   // The limit of a row of the range, in [0, count].
   int64_t Limit(int64_t row) const;
 
-  // Whether keys from a row's limit on, in order of index, are hidden from it.
+  // Returns whether keys from a row's limit on, in order of index, are hidden from it.
   bool RanksAreIndices() const { return task_.mask == Mask::kDiagonal; }
 
  private:

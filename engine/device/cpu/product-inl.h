@@ -39,7 +39,7 @@ struct LaneLayout {
   static constexpr int64_t kWeightRows = 1;
   static constexpr bool kTiles = false;
 
-  // Whether the product computes the task, which has its type.
+  // Returns whether the product computes the task, which has its type.
   static bool Takes(const AttentionTask&) { return true; }
 };
 

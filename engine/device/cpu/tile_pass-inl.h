@@ -310,8 +310,8 @@ class TilePass {
   // Packed scores' scale, > 0: queries have the sign.
   float Scale() const { return task_.scale == 0 ? 1.0f : std::abs(task_.scale); }
 
-  // Whether all nonzero factors and products of scores, and sums of them, are normal numbers: an
-  // instruction that treats others as 0 is then exact.
+  // Returns whether all nonzero factors and products of scores, and sums of them, are normal
+  // numbers: an instruction that treats others as 0 is then exact.
   bool ProductsAreNormal() const {
     constexpr int kBias = 127, kLeastExponent = -126;
     constexpr int kFractionBits = 2 * 7;  // of a product: sums are multiples of its last bit

@@ -10,8 +10,8 @@
 namespace hilbert_ring::cuda {
 namespace {
 
-constexpr int kTrialRounds = 3;   // the best of them counts
-constexpr double kFaster = 0.97;  // share of native time below which the library is worth a change
+constexpr int kTrialRounds = 3;   // the fastest counts
+constexpr double kFaster = 0.97;  // the library must take a smaller part of native time
 
 TaskShape ShapeOf(const AttentionTask& task) {
   return {.dtype = task.dtype,
@@ -66,7 +66,7 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
     int64_t scores;
   };
   std::vector<Started> flight;  // calls that are not awaited yet
-  int64_t unseen = 0;           // their scores
+  int64_t unseen = 0;           // scores of `flight`
   const auto see = [&]() -> absl::Status {
     RETURN_IF_ERROR(await_());
     TakeDoubts();
@@ -83,7 +83,7 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
     doubts_.clear();
     return CheckCancelled(control);
   };
-  library_.Doubts();  // of a call that ended early: dropped
+  library_.Doubts();  // drops those of an Attend that ended with an error
   doubts_.clear();
   for (const AttentionTask& task : tasks) {
     std::string refusal;
@@ -130,14 +130,15 @@ void AttentionSplit::TakeDoubts() {
   doubts_.insert(doubts_.end(), doubts.begin(), doubts.end());
 }
 
-// Drops shapes not tried yet, or all if those are too few.
+// Makes room for a shape: drops all untried shapes, or every shape if all were tried.
 void AttentionSplit::Forget() {
   std::erase_if(known_, [](const auto& known) { return known.second.choice == Choice::kUnknown; });
   if (known_.size() >= options_.most_shapes) known_.clear();
 }
 
-// The caller computes the part again with its task: results are of one kernel. A library that fails
-// here is not used, unless the stream fails too.
+// Times the library and native kernels on a part of the task. The caller computes that part again,
+// so that one kernel computes the whole task. If only the library fails, the shape is native from
+// now on. Errors: CANCELLED, and those of the stream or native kernels.
 absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& task,
                                                            const AttendControl& control,
                                                            void* stream, std::string& refusal) {
@@ -155,7 +156,7 @@ absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& 
       return Choice::kNative;
     }
     TakeDoubts();
-    doubts_.pop_back();  // the part's
+    doubts_.pop_back();  // the part's: its results are not used
     const double middle = now_();
     int64_t scores = 0;
     status = native_({&part, 1}, quiet, scores);

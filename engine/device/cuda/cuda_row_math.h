@@ -1,4 +1,7 @@
 // RowMath on a GPU: native kernels, and products by a library.
+//
+//   auto row_math = MakeRowMath(std::move(products), {.stream = stream, .begin = ..., .end = ...});
+//   RETURN_IF_ERROR(row_math->Run(steps));        // begin(), the steps on the stream, end()
 #pragma once
 
 #include <functional>
@@ -13,7 +16,7 @@ namespace hilbert_ring::cuda {
 struct StreamWork {
   void* stream = nullptr;               // a cudaStream_t
   std::function<absl::Status()> begin;  // before the work, on the thread that starts it
-  std::function<absl::Status()> end;    // waits for the work
+  std::function<absl::Status()> end;    // waits for the work, after an error too
 };
 
 std::unique_ptr<RowMath> MakeRowMath(std::unique_ptr<Products> products, StreamWork work);

@@ -45,8 +45,8 @@ class FileDigests {
   // Ends all reads; called at the end of the process.
   void Stop() { stopped_ = true; }
 
-  // Whether the last change is so old that a later one shows in the change time, which programs
-  // cannot set. Digests of unsettled files are not remembered.
+  // Returns whether the last change is so old that a later one shows in the change time, which
+  // programs cannot set. Digests of unsettled files are not remembered.
   bool Settled(const ReadableFile& file) const;
 
   int64_t bytes_read() const;

@@ -10,7 +10,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Whether a slide's class token sees any of its slots [begin, end) in any head.
+// Returns whether a slide's class token sees any of its slots [begin, end) in any head.
 bool Sees(const EncoderPlan& plan, int64_t slide, int64_t begin, int64_t end) {
   const JobSpec& spec = plan.attention.spec;
   const int64_t origin = plan.rows.FirstToken(slide);

@@ -24,7 +24,7 @@ int64_t MapRowBytes(const EncoderPlan& plan);
 // Memory of the class-token rows that a rank sends or receives.
 int64_t MapExchangeBytes(const EncoderPlan& plan, int rank);
 
-// Whether a phase selects the first slot of a segment, and so the class token.
+// Returns whether a phase selects the first slot of a segment, and so the class token.
 bool SelectsFirst(const Phase& phase);
 
 }  // namespace hilbert_ring

@@ -9,7 +9,7 @@
 namespace hilbert_ring {
 namespace {
 
-// More than every state of the deepest model: states may repeat.
+// Requests may repeat states, so the limit is above the number of states of any model.
 constexpr int64_t kMostStates = 4096;
 
 }  // namespace

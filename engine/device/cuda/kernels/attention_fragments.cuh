@@ -53,7 +53,8 @@ __device__ __forceinline__ void Clear(Softmax16<Kernel>& state,
   }
 }
 
-// Whether weights of keys 8 n to 8 n + 7 are polynomials: each kPolynomialEvery-th group, if any.
+// Returns whether weights of keys 8 n to 8 n + 7 are polynomials: each kPolynomialEvery-th group,
+// if any.
 template <typename Kernel>
 __host__ __device__ constexpr bool IsPolynomial(int n) {
   if constexpr (requires { Kernel::kPolynomialEvery; }) {

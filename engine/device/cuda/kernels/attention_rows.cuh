@@ -117,7 +117,7 @@ __device__ inline void StoreState(const QueryTile& tile, int lane, const RowStat
   }
 }
 
-// Whether a row that saw no key stays as it is.
+// Returns whether a row that saw no key stays as it is.
 __device__ inline bool InPlace(const AttentionWork& work) {
   return work.prior_out.data != nullptr && work.prior_out.data == work.out.data;
 }

@@ -1,18 +1,19 @@
 // The input of attention kernels: tasks as plain numbers, and the parts of them in one launch.
 //
-// A lane is one query row of one head. A tile is up to a kernel's lanes of one batch of a task,
-// ordered by rows, then heads. A block of threads computes a tile over the work's keys.
+// A lane is one query row of one head. A batch's lanes are ordered by row, then by head. A tile is
+// a run of a batch's lanes, at most as many as the kernel takes at once. A block of threads
+// computes a tile over the work's keys.
 #pragma once
 
 #include <cstdint>
 
 namespace hilbert_ring {
 
-inline constexpr int kWorkFloat32 = 0;  // of AttentionWork::dtype and out_dtype, equal to DataType
+inline constexpr int kWorkFloat32 = 0;  // DataType; of dtype and out_dtype
 inline constexpr int kWorkBFloat16 = 1;
 inline constexpr int kWorkFloat16 = 2;
 
-inline constexpr int kWorkMaskNone = 0;  // equal to Mask
+inline constexpr int kWorkMaskNone = 0;  // Mask
 inline constexpr int kWorkMaskDiagonal = 1;
 inline constexpr int kWorkMaskPositions = 2;
 
@@ -24,7 +25,7 @@ struct WorkView {
   int64_t head = 0;
 };
 
-// A StateView: element (b, i, h) is at b * batch + i * row + h * head of both.
+// A StateView. Element (b, i, h) of `max` and of `sum` is at b * batch + i * row + h * head.
 struct WorkState {
   float* max = nullptr;
   float* sum = nullptr;
@@ -38,11 +39,12 @@ struct AttentionWork {
   WorkView q, k, v;  // k and v: head 0
   WorkView out;
 
-  // The result's softmax, as its logarithm or as a state to merge later. Null data: not written.
+  // Softmax of the result: its logarithm, or a state to merge later. Null data is not written.
   WorkView lse;
   WorkState state;
 
-  // Float32 out and state to merge the result with; null data: no merge. May be out and state.
+  // An earlier float32 result and its state, merged into this one. They may be `out` and `state`.
+  // Null data: no merge.
   WorkView prior_out;
   WorkState prior_state;
 
@@ -54,16 +56,17 @@ struct AttentionWork {
   int64_t key_end = 0;
   int64_t diagonal_shift = 0;  // within [-query rows, key rows]
 
-  // The launch's tiles [first_tile, first_tile + tiles) are the task's from task_tile on.
+  // This work has tiles [first_tile, first_tile + tiles) of the launch. The first of them is tile
+  // task_tile of the task.
   int64_t first_tile = 0;
   int64_t tiles = 0;
   int64_t task_tile = 0;
   int64_t tiles_per_batch = 1;
 
-  float scale = 1.0f;        // |scale|
-  float score_scale = 1.0f;  // |scale| * log2(e), above 0; 1 if the scale is 0
-  int careful = 0;           // 1: the scale is at an end of float32: use AttendCarefully
-  float query_sign = 1.0f;   // of the scale: 1, -1, or 0 if every finite score is 0
+  float scale = 1.0f;        // |s|, s: the task's scale
+  float score_scale = 1.0f;  // |s| * log2(e), above 0; 1 if s is 0
+  int careful = 0;           // 1: |s| is near float32's limits: AttendCarefully computes it
+  float query_sign = 1.0f;   // 1, -1, or 0 if s is 0
   float out_scale = 1.0f;
 
   int head_dim = 0;
@@ -72,21 +75,22 @@ struct AttentionWork {
   int out_dtype = kWorkFloat32;
   int mask = kWorkMaskNone;
 
-  // Rows of q, or of k and v, begin at multiples of 16 bytes; rows of out at those of two elements.
+  // 1: rows of q, or of k and v, begin at multiples of 16 bytes; rows of out at 2 elements.
   int queries_aligned = 0;
   int keys_aligned = 0;
   int out_aligned = 0;
 };
 
+// A launch's results beside its rows, in device memory. Kernels only add to counters.
 struct LaunchNotes {
-  unsigned long long* scores = nullptr;  // number computed; is added to
+  unsigned long long* scores = nullptr;  // counter of computed scores
   unsigned* careful = nullptr;           // becomes 1 if one of careful_tiles does
 
-  // [tiles]: 1 if the kernel left the tile's results to AttendCarefully: its work is careful, or
-  // sums of weight times value are not finite though the weights are. Else 0.
+  // [tiles]: 1 if AttendCarefully must compute the tile, else 0. It must if the work is careful. It
+  // must also if a sum of weight times value is not finite, but the weights are.
   unsigned char* careful_tiles = nullptr;
 
-  // Tiles that staying blocks took after their first; is added to.
+  // Counter of tiles that blocks of a pipelined kernel took after their first.
   unsigned long long* taken = nullptr;
 };
 

@@ -21,7 +21,7 @@ constexpr int64_t kMapAlignment = 16;                  // bytes
 constexpr int64_t kMapStrideBytes = int64_t{1} << 40;  // strides are less
 constexpr int64_t kMapSize = (int64_t{1} << 31) - 1;   // coordinates are signed
 
-// Whether a tensor map can describe keys or values, rows of `dim` elements of 16 bits.
+// Returns whether a tensor map can describe keys or values, rows of `dim` elements of 16 bits.
 bool HasTensorMap(const AttentionTask& task, const ConstView& view, int64_t dim) {
   const int64_t row = view.row_stride * 2, batch = view.batch_stride * 2;
   if (reinterpret_cast<uintptr_t>(view.data) % kMapAlignment != 0) return false;

@@ -37,7 +37,7 @@ struct KernelTile {
 };
 KernelTile TileOf(NativeKernel kernel);
 
-// Whether tensor maps can describe the keys and values of a 16-bit task without a mask by
+// Returns whether tensor maps can describe the keys and values of a 16-bit task without a mask by
 // positions. Other tasks use the kernels without a producer.
 bool HasTensorMaps(const AttentionTask& task);
 

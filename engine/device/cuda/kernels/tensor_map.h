@@ -3,7 +3,7 @@
 
 namespace hilbert_ring::cuda {
 
-// Rows of keys or values in one copy, and elements of each: a panel (attention_panels.cuh).
+// A box: rows of keys or values, and elements of a row. Its copy is a panel (attention_panels.cuh).
 inline constexpr int kMapRows = 128;
 inline constexpr int kMapElements = 64;
 
