@@ -141,7 +141,7 @@ class Service:
         self.address = f"127.0.0.1:{started['grpc_port']}"
 
     def processes(self):
-        """Returns the process ids of this process and its children."""
+        """Returns the process ids of the coordinator and its workers."""
         children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         return [self.process.pid, *(int(child) for task in children
                                     for child in task.read_text().split())]
