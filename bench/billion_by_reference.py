@@ -20,7 +20,7 @@ from billion_rows import DILATIONS, DIM, HEADS, SEGMENTS, WINDOW, deviation
 
 
 class Piece:
-    """Tokens of one job, and the windows of it that have rows."""
+    """The tokens of one job, of which only some windows have rows."""
 
     def __init__(self, first, count, random):
         windows = -(-count // WINDOW)
@@ -31,7 +31,7 @@ class Piece:
         self.hole = int(random.choice(holes)) if holes else None
 
     def window(self, number):
-        """A window's rows, as a slice of the piece's."""
+        """Returns a window's rows, as a slice of the piece's rows."""
         return slice(number * WINDOW, min((number + 1) * WINDOW, self.count))
 
     def of(self, tensors):
@@ -47,7 +47,7 @@ def pieces_of(arguments):
 
 @contextmanager
 def input_files(folder, pieces, arguments):
-    """The paths of q, k and v, sparse files that exist within the block."""
+    """Yields the paths of q, k and v: sparse files that exist within the `with` block."""
     random = np.random.default_rng(arguments.seed)
     paths = [folder / f"{name}.npy" for name in "qkv"]
     try:
@@ -67,7 +67,7 @@ def input_files(folder, pieces, arguments):
 
 
 def received_bytes(service):
-    """Bytes of rows that the coordinator has received."""
+    """Returns the bytes of rows that the coordinator has received."""
     with urllib.request.urlopen(f"http://127.0.0.1:{service.ready['http_port']}/metrics", timeout=30) as page:
         lines = page.read().decode().splitlines()
     return int(sum(float(line.split()[-1]) for line in lines

@@ -7,7 +7,9 @@ WINDOW = SEGMENTS[-1]  # a token sees only its window of this many tokens
 
 
 def deviation(row, window, at):
-    """The largest deviation of a row's elements from the definition in float64; each head has one branch.
+    """Returns the largest deviation of a row's elements from the definition in float64.
+
+    Each head has one branch.
 
     Args:
         row: [heads, dim], of the token at index `at` of the window.

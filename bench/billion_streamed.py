@@ -1,7 +1,7 @@
-"""The streamed half of the benchmark: rows are made on demand.
+"""The streamed half of bench/billion.py, which makes rows as the stream asks for them.
 
-Each block of 65,536 tokens has the same random rows times its own factor, so that rows are cheap to make and to make
-again.
+A block of 65,536 tokens is a fixed block of random rows times a factor of its own. Any row is thus cheap to make again
+for the check in float64.
 """
 import sys
 import time
@@ -14,19 +14,19 @@ BLOCK = 65_536
 
 
 class Source:
-    """Rows of the whole stream, by token."""
+    """Makes the stream's rows, by token."""
 
     def __init__(self, seed):
         random = np.random.default_rng(seed)
         self.base = [random.standard_normal((BLOCK, HEADS, DIM), dtype="f4") for _ in "qkv"]
 
     def block(self, number):
-        """q, k and v of a block. Neighbouring blocks have different factors."""
+        """Returns q, k and v of a block, [BLOCK, HEADS, DIM]."""
         factor = np.float32(1 + (number * 0.61803398875) % 1)
         return [tensor * factor for tensor in self.base]
 
     def window(self, first, count):
-        """q, k and v of tokens that lie in one block."""
+        """Returns q, k and v of tokens that lie in one block."""
         at = slice(first % BLOCK, first % BLOCK + count)
         return [tensor[at] for tensor in self.block(first // BLOCK)]
 
@@ -36,7 +36,7 @@ class Source:
 
 
 def run(client, arguments, memory):
-    """Returns lines of a Markdown table, and the largest deviation of drawn rows."""
+    """Streams all tokens. Returns lines of a Markdown table, and the largest deviation of drawn rows."""
     tokens = arguments.tokens
     source = Source(arguments.seed)
     drawn = np.sort(np.random.default_rng(arguments.seed + 1).choice(

@@ -104,7 +104,7 @@ class Engine:
 
 
 def processor_seconds(process):
-    """CPU seconds of a running process and its threads."""
+    """Returns the CPU seconds of a running process and its threads."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -141,7 +141,7 @@ class Service:
         self.address = f"127.0.0.1:{started['grpc_port']}"
 
     def processes(self):
-        """Its own process id, and those of its children."""
+        """Returns the process ids of the coordinator and its workers."""
         children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         return [self.process.pid, *(int(child) for task in children
                                     for child in task.read_text().split())]
@@ -164,7 +164,7 @@ class Service:
         return wall, sum(map(processor_seconds, self.processes())) - before
 
     def figures(self):
-        """Bytes taken and planned, of each worker."""
+        """Returns the taken and the planned bytes of each worker."""
         workers = json.loads(self.report.read_text())["workers"]
         return [(int(worker["memory_peak_bytes"]), int(worker["memory_predicted_bytes"]))
                 for worker in workers]

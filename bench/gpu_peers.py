@@ -90,7 +90,7 @@ def load():
 
 
 def read_values(path):
-    """The numbers of every tensor, exact in bfloat16 and float16."""
+    """Returns the numbers of every tensor, exact in bfloat16 and float16."""
     if path is None:
         print("The numbers differ from gpu_bench's: --values is not given.\n")
         values = np.random.default_rng(1).standard_normal(VALUES, dtype=np.float32)
@@ -105,7 +105,7 @@ def read_values(path):
 
 
 def tensors(values, shape, dtype, device):
-    """Q, K and V: element i of tensor t is values[(i + 7919 * t) % VALUES]."""
+    """Returns Q, K and V: element i of tensor t is values[(i + 7919 * t) % VALUES]."""
     elements = math.prod(shape)
     values = torch.from_numpy(values).to(device, dtype)
     return [values.roll(-7919 * t).repeat(-(-elements // VALUES))[:elements].view(shape)
@@ -144,7 +144,7 @@ def median_seconds(work, device, sizes):
 
 
 def reason(error, warned):
-    """Why a kernel refuses a job, as a cell of a table."""
+    """Returns why a kernel refuses a job, as a cell of a table."""
     texts = [str(error) or type(error).__name__]
     for warning in warned:  # from all kernels that PyTorch tried
         text = str(warning.message)
@@ -156,7 +156,7 @@ def reason(error, warned):
 
 
 def attempt(work, backend):
-    """(result of the work, None), or (None, reason)."""
+    """Returns (result of the work, None), or (None, reason)."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -181,12 +181,12 @@ def print_head(*columns):
 # ---------------------------------------------------------------- dense, causal, dilated
 
 def head_first(x):
-    """[rows, heads, dim] -> [1, heads, rows, dim], a view."""
+    """Turns [rows, heads, dim] into a view [1, heads, rows, dim]."""
     return x.transpose(0, 1)[None]
 
 
 def layer(inputs, pattern, layout):
-    """Work that returns the rows selected by a pattern, [rows, heads, dim]."""
+    """Returns a function that gives the rows selected by a pattern, [rows, heads, dim]."""
     if pattern.dilation == 1:
         q, k, v = (head_first(x) for x in inputs)
         if layout == "head-major":
@@ -204,7 +204,7 @@ def layer(inputs, pattern, layout):
 
 
 def error_of(out, inputs, pattern):
-    """Root mean square error of a few rows of the first head, relative to float64's values."""
+    """Returns the root mean square error of a few rows of the first head, relative to float64's values."""
     q, k, v = (x[::pattern.dilation, 0].double() for x in inputs)
     rows, dim = q.shape
     wrong = right = 0.0
@@ -219,7 +219,7 @@ def error_of(out, inputs, pattern):
 
 
 def measure_layer(inputs, pattern, layout, device, sizes):
-    """(TFLOP/s, error), without scores above the diagonal."""
+    """Returns (TFLOP/s, error), without scores above the diagonal."""
     rows, dim = inputs[0].shape[0] // pattern.dilation, inputs[0].shape[2]
     work = layer(inputs, pattern, layout)
     scores = rows * (rows + 1) / 2 if pattern.causal else rows * rows
@@ -257,7 +257,7 @@ def layers(values, dtype, sizes, device):
 # ---------------------------------------------------------------- the reports' configuration
 
 def branches():
-    """[(heads, segment, dilation, offset)], like tests/golden/attention_oracle.py."""
+    """Returns (heads, segment, dilation, offset) of each unit, like tests/golden/attention_oracle.py."""
     count = len(SEGMENTS)
     sizes = [HEADS // count + (i < HEADS % count) for i in range(count)]
     ends = [sum(sizes[:i + 1]) for i in range(count)]
@@ -266,7 +266,7 @@ def branches():
 
 
 def rows_of(x, branch):
-    """[tokens, heads, dim] -> [segments, heads of the branch, rows, dim], a view."""
+    """Turns [tokens, heads, dim] into a view [segments, heads of the branch, rows, dim]."""
     heads, w, r, offset = branch
     tokens, _, dim = x.shape
     return x.view(tokens // w, w // r, r, HEADS, dim)[:, :, offset, heads].transpose(1, 2)
@@ -291,7 +291,7 @@ def definition(inputs):
 
 
 def check_job(inputs, expected, layout):
-    """The largest error, relative to the root mean square of the definition's values."""
+    """Returns the largest error, relative to the root mean square of the definition's values."""
     out = torch.empty_like(inputs[0])
     compute_job(inputs, out, layout)
     scale = expected.square().mean().sqrt()
@@ -302,7 +302,7 @@ def check_job(inputs, expected, layout):
 
 
 def measure_job(inputs, layout, device, sizes):
-    """(seconds, GiB of the GPU's memory with inputs and output)"""
+    """Returns (seconds, GiB of the GPU's memory with inputs and output)"""
     out = torch.empty_like(inputs[0])
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()

@@ -42,7 +42,7 @@ def write_slide(folder, tiles, dim, grid):
 
 
 def table(tiles, seconds, result):
-    """Lines of two Markdown tables."""
+    """Returns the lines of two Markdown tables."""
     report = result.report
     yield "| tiles | seconds | tiles/s | receive s | compute s | GiB exchanged | planned |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
@@ -62,7 +62,7 @@ def table(tiles, seconds, result):
 
 
 def peaks(memory):
-    """Lines of a Markdown table."""
+    """Returns the lines of a Markdown table."""
     yield "| process | resident MiB, at most |"
     yield "| --- | --- |"
     for name in memory.processes:

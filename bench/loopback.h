@@ -1,4 +1,4 @@
-// The speed of loopback TCP, a bound of a job's tensors on the socket to a service on one host.
+// Measures loopback TCP, which bounds the speed of sending tensors to a service on the same host.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace hilbert_ring::bench {
 
-// Sends bytes both ways at once, in blocks of 1 MiB that a processor's cache holds. Only the socket
-// copies them. Errors follow errno; DATA_LOSS: another number of bytes arrived.
+// Sends `there` and `back` bytes at the same time in opposite directions. Blocks of 1 MiB fit a
+// processor's cache, so only the socket's copies cost time. Errors follow errno; DATA_LOSS: another
+// number of bytes arrived.
 absl::Status CarryOverLoopback(int64_t there, int64_t back);
 
 }  // namespace hilbert_ring::bench

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# nvcc_alone.sh DEPENDENCIES: fails if hopper_alone.cu includes a library's headers, or others of the repository than
-# the kernels'. DEPENDENCIES is the output of nvcc -MD.
+# nvcc_alone.sh DEPENDENCIES
+#
+# Checks that hopper_alone.cu compiles with nvcc alone: it includes only the kernels' headers, CUDA's, and those of the
+# compiler and the C library. DEPENDENCIES is the output of nvcc -MD.
 set -euo pipefail
 files="$(tr -d '\\' <"$1" | tr -s ' \n' '\n')"
 grep -q 'engine/device/cuda/kernels/attention_warpgroup\.cuh$' <<<"$files" ||

@@ -70,7 +70,7 @@ class NoRequests:
 
 
 def processor_seconds(pid):
-    """CPU seconds of a process and its living children."""
+    """Returns the CPU seconds of a process and its living children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     children = [child for task in Path(f"/proc/{pid}/task").iterdir()
                 for child in (task / "children").read_text().split()]
@@ -101,7 +101,7 @@ class Case:
 
 
 def interval(values):
-    """The interval that holds the median of the sample with 95 % probability, by the sign test."""
+    """Returns the interval that holds the median of the sample with 95 % probability, by the sign test."""
     ranked, half = sorted(values), 0.98 * len(values) ** 0.5
     return (ranked[max(0, math.floor(len(values) / 2 - half))],
             ranked[min(len(values) - 1, math.ceil(len(values) / 2 + half))])

@@ -10,7 +10,7 @@
 
 namespace hilbert_ring::bench {
 
-// Whether the folder's file system is in memory (tmpfs, ramfs). False if the folder does not exist.
+// Returns whether the folder's file system is in memory (tmpfs, ramfs); false without a folder.
 bool LiesInMemory(const std::string& folder);
 
 // Writes a file's pages to disk and drops them. FAILED_PRECONDITION: some stay, because the file

@@ -92,7 +92,7 @@ class Torch(Peer):
             self.lse = torch.zeros(job.heads, job.tokens)
 
     def rows(self, x, unit):
-        """A view [heads, segments, rows, ...] of a unit."""
+        """Returns a view [heads, segments, rows, ...] of a unit."""
         heads, w, r, o = unit
         x = x[heads]
         return x.view(x.shape[0], self.job.tokens // w, w // r, r, *x.shape[2:])[:, :, :, o]
@@ -176,7 +176,7 @@ class OnnxRuntime(Peer):
         return self.node("Slice", [x, *(self.constant([i]) for i in (begin, end, axis))])
 
     def pad(self, x, unit, width):
-        """[segments, rows, width] -> [1, tokens, width], with zeros in rows that are not selected."""
+        """Turns [segments, rows, width] into [1, tokens, width], with zeros in rows that are not selected."""
         _, w, r, o = unit
         if r > 1:
             x = self.reshape(x, [self.job.tokens // w, w // r, 1, width])
@@ -184,7 +184,7 @@ class OnnxRuntime(Peer):
         return self.reshape(x, [1, self.job.tokens, width])
 
     def unit(self, unit):
-        """q, k and v of a unit, [segments, rows, heads * dim]."""
+        """Returns q, k and v of a unit, [segments, rows, heads * dim]."""
         heads, w, r, o = unit
         width = (heads.stop - heads.start) * self.job.dim
         for x in "qkv":
@@ -232,7 +232,7 @@ class OnnxRuntime(Peer):
                   "out")
 
     def weighted(self, q, k, v, unit, count):
-        """out / t [segments, rows, heads * dim] and 1 / t - 1 [segments, rows, heads]."""
+        """Returns out / t [segments, rows, heads * dim] and 1 / t - 1 [segments, rows, heads]."""
         _, w, r, _ = unit
         many, rows, d, wide = self.job.tokens // w, w // r, self.job.dim, self.job.dim + 8
         k = self.node("Concat", [k, self.constant(np.zeros((many, 1, count * d)), np.float32)],
@@ -282,7 +282,7 @@ class OpenVino(Peer):
             self.request.set_input_tensor(i, openvino.Tensor(x))
 
     def rows(self, x, unit):
-        """[heads, segments, rows, dim] of a unit."""
+        """Returns rows of a unit, [heads, segments, rows, dim]."""
         heads, w, r, o = unit
         job, count = self.job, heads.stop - heads.start
         if count < job.heads:
@@ -293,7 +293,7 @@ class OpenVino(Peer):
         return ops.gather(x, np.int64(o), np.int64(3))
 
     def pad(self, x, unit, width):
-        """[heads, segments, rows, width] -> [heads, tokens, width], with zeros in rows that are not selected."""
+        """Turns [heads, segments, rows, width] into [heads, tokens, width]. Rows that are not selected are zeros."""
         heads, w, r, o = unit
         count = heads.stop - heads.start
         if r > 1:
@@ -326,7 +326,7 @@ class OpenVino(Peer):
         return ops.divide(top, bottom)
 
     def weighted(self, q, k, v, unit):
-        """out / t [heads, segments, rows, dim] and 1 / t - 1 [heads, segments, rows, 1]."""
+        """Returns out / t [heads, segments, rows, dim] and 1 / t - 1 [heads, segments, rows, 1]."""
         heads, w, _, _ = unit
         d, wide = self.job.dim, self.job.dim + 8
         lead = (heads.stop - heads.start, self.job.tokens // w, 1)

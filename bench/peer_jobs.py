@@ -19,11 +19,11 @@ class Job:
 
     @property
     def scale_out(self):
-        """The factor of averaging over head groups."""
+        """Returns the factor of averaging over head groups."""
         return 1 / len(self.segments) if self.mixing == "head_groups" else 1.0
 
     def units(self):
-        """[[(heads, segment, dilation, offset)] by branch], like tests/golden/attention_oracle.py."""
+        """Returns (heads, segment, dilation, offset) of each unit by branch, like tests/golden/attention_oracle.py."""
         branches = list(zip(self.segments, self.dilations))
         if self.mixing == "lse":
             result = []
@@ -39,7 +39,7 @@ class Job:
                 for i, (w, r) in enumerate(branches)]
 
     def flops(self):
-        """Flops of unmasked scores."""
+        """Returns the flop of the unmasked scores."""
         scores = 0
         for heads, w, r, _ in (unit for branch in self.units() for unit in branch):
             rows = w // r

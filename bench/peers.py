@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The engine beside its alternatives on a CPU: the same work on the same inputs with the same threads.
+"""Compares the engine and its alternatives on a CPU: the same work on the same inputs with the same threads.
 
     peers.py --engine-case build/release/bench/engine_case [--rounds N] [JOB...]
 
-Each round runs every contestant once; the best round counts. Jobs are in peer_jobs.py, contestants in
+Each round runs every contestant once. A contestant's best round counts. Jobs are in peer_jobs.py, contestants in
 peer_contestants.py. `./dev bench peers` makes the environment (bench/peers_requirements.txt).
 """
 import argparse
@@ -29,7 +29,7 @@ def compete(job, options):
                 one = kind(job, inputs, options, Path(folder))
                 one.run()
                 out = one.out()
-            except Exception as error:  # a peer that fails is a row of the table too
+            except Exception as error:  # peers raise different types; a failed peer gets no row
                 print(f"{job.name}: {kind.name}: {str(error).splitlines()[0]}", file=sys.stderr)
                 if kind is Engine:
                     raise
@@ -41,7 +41,7 @@ def compete(job, options):
         times, peak = [[] for _ in running], 0.0
         for _ in range(options.rounds):
             for one, seconds in zip(running, times):
-                time.sleep(0.05)  # until the last contestant's threads stop spinning
+                time.sleep(0.05)  # the previous contestant's threads stop spinning
                 peak = max(peak, engine.peak())
                 seconds.append(one.run())
         for one in running:
@@ -70,7 +70,7 @@ def main():
 
     if options.quick:
         options.rounds = 1
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # before the peers are loaded
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # the peers read it when they are loaded
     global np, onnxruntime, openvino, torch, Engine, contestants
     import numpy as np
     import onnxruntime

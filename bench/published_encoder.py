@@ -9,7 +9,7 @@ SIZES = {
 
 
 def config_of(size, grid=1000):
-    """A config with positions on a grid of `grid` cells a side."""
+    """Returns a config with positions on a grid of `grid` cells a side."""
     return {"architecture": "longnet_encoder", **SIZES[size], "segments": [1024, 5792, 32768, 185363, 1048576],
             "dilations": [1, 2, 4, 8, 16], "layer_norm_eps": 1e-5, "norm_eps": 1e-6, "class_token": True,
             "output_norm": True, "position": {"kind": "sincos_2d", "tile_size": TILE_SIZE, "grid": grid}}

@@ -29,7 +29,7 @@ class CppClient:
         assert self.process.stdout.readline() == "ready\n"
 
     def processor(self):
-        """CPU seconds of the client alone."""
+        """Returns the CPU seconds of the client alone."""
         with open(f"/proc/{self.process.pid}/stat") as stat:
             user, system = stat.read().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

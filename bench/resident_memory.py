@@ -16,7 +16,7 @@ _MOST_SAMPLES = 120  # per process, in the picture
 
 
 def processes_of(service):
-    """Ids by name: of this program, the coordinator and its workers."""
+    """Returns process ids by name: of this program, the coordinator and its workers."""
     def children(process):
         tasks = Path(f"/proc/{process}/task").iterdir()  # each thread lists the children that it started
         return sorted(int(child) for task in tasks for child in (task / "children").read_text().split())
@@ -65,13 +65,13 @@ class ResidentMemory(threading.Thread):
                 self._period *= 2
 
     def peaks(self, name):
-        """The peaks in the second tenth of the work, and after it."""
+        """Returns the peaks in the second tenth of the work, and after it."""
         early = [bytes_[name] for _, done, bytes_ in self.samples if 0.1 <= done < 0.2]
         late = [bytes_[name] for _, done, bytes_ in self.samples if 0.2 <= done]
         return max(early, default=0), max(late, default=0)
 
     def table(self):
-        """Lines of a Markdown table."""
+        """Returns the lines of a Markdown table."""
         yield "| process | resident MiB, at most, in the second tenth | from then on | growth |"
         yield "| --- | --- | --- | --- |"
         for name in self.processes:

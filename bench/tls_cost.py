@@ -1,9 +1,10 @@
-"""The cost of TLS for a job: the same files through services with and without.
+"""Measures the cost of TLS for a job: the same files go through services with TLS and without TLS.
 
     tls_cost.py --programs build/release/bin [--rounds 9] [--tokens 65536]
 
-Two services share memory with a worker on their host; callers use clear text, or TLS with a token. Two others send rows
-to their worker by messages, in clear text or by mutual TLS. Jobs are interleaved and run alone.
+Two services share memory with a worker on their host. Their callers use clear text, or TLS with a token. Two further
+services send rows to their worker by messages, in clear text or by mutual TLS. Jobs run one at a time and alternate
+between the services.
 """
 import argparse
 import contextlib
@@ -29,7 +30,11 @@ def make_certificate(folder):
 
 @contextlib.contextmanager
 def started(programs, folder, arguments, worker_arguments):
-    """A service with a spawned worker, or with a worker of these arguments that receives rows by messages."""
+    """Starts a service with one worker.
+
+    worker_arguments: None: the coordinator spawns the worker and shares memory with it; else: a worker with these
+    arguments receives rows by messages.
+    """
     folder.mkdir()
     coordinator = programs / "hilbert-ring-coordinator"
     arguments = ["--worker-threads=0", *arguments]

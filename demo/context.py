@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Predicts each next symbol of a text by attention over all of it, to show the worth of a long context.
 
-next_symbol.py defines the causal attention without weights. Jobs run with segments of 1,024 symbols, of four times
-that and so on, up to the whole file. The figures are bits per symbol of the predictions: the mean over the file, and
-over its last tenth, whose symbols have a long context. The first symbols have a short context with every segment, so
-the mean also falls with the length of the file.
+next_symbol.py defines the causal attention without weights. A job runs for each length of segment: 1,024 symbols, four
+times as many and so on, up to the whole file. The table has the mean bits per symbol over the file and over its last
+tenth. The last tenth has a long context. The file's first symbols have a short context in every job: they raise the
+mean of a short file more.
 
 `./dev demo context [FILE]` builds the programs and runs this program. A FASTA file (also .gz) is read as bases. The
 default file is a header of the C++ library.
@@ -44,7 +44,7 @@ def lengths(tokens, shortest):
 
 
 def measure(client, text, length, tensors):
-    """Runs a job. Returns a row of the table, as in the JSON, and the outputs."""
+    """Runs a job. Returns its row of the table, with the JSON's keys, and its outputs."""
     result = client.attend(*tensors, segments=[length], causal=True, scale=1.0)
     report = result.report
     whole, last_tenth = next_symbol.bits_per_symbol(text, result.out, result.lse)

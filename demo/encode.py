@@ -3,7 +3,7 @@
 
 The demo cuts a photograph into tiles and runs them through all layers of a LongNet encoder in the service. The results
 are a vector for each tile, a vector for the picture, and the class token's attention to each tile. The model has random
-weights, which show correctness and speed, but give no meaning to vectors and maps. `./dev demo encode` builds the
+weights: the demo shows correctness and speed, and its vectors and maps have no meaning. `./dev demo encode` builds the
 programs and runs this program.
 """
 import argparse
@@ -41,7 +41,7 @@ def off(values, expected):
 
 
 def picture_of(values, grid, tile):
-    """Returns a grey picture of a number for each tile; dark is least."""
+    """Returns a picture in which each tile is grey by its value; the least values are black."""
     low, high = np.percentile(values, [1, 99])
     grey = np.clip((values - low) / max(high - low, 1e-30), 0, 1) * 255
     return np.kron(grey.reshape(grid), np.ones((tile, tile)))
@@ -80,7 +80,7 @@ def demonstrate(arguments):
             def encode(**options):
                 return client.encode(tiles, coords, model=MODEL, progress=False, **options)
 
-            encode(pool="mean")  # loads the weights
+            encode(pool="mean")  # loads the weights before the measured runs
             rows = encode(pool="none", attention_map=True, attention_map_heads=True)
             pooled = encode(pool="mean")
             half = encode(pool="mean", compute="bfloat16")

@@ -7,7 +7,7 @@ row,
     softmax_k(-|q - k|^2 / h^2) = softmax_k(2 (q.k - |k|^2 / 2) / h^2)
 
 One more feature, 1 in the query and -|k|^2 / 2 in the key, makes that an attention job with scale 2 / h^2. Each output
-row is a denoised patch. A pixel is the mean over the patches that cover it.
+row is a denoised patch. A denoised pixel is its mean in the patches that cover it.
 """
 import numpy as np
 
@@ -17,8 +17,8 @@ SMOOTHING = 0.9       # standard deviation of the smoothing before patches are c
 STRENGTH = 0.25       # h, for grey values from 0 to 1
 SCALE = 2.0 / STRENGTH**2
 
-# Smoothing and h were tuned on the demo's photograph (sigma 25, segments of 1024) over 0 to 1.3 and
-# 0.15 to 0.7. Without smoothing the best h gives 27.6 dB in row-major and 28.3 dB in Hilbert order.
+# SMOOTHING (0 to 1.3) and STRENGTH (0.15 to 0.7) were tuned on the demo's photograph, with noise of sigma 25 and
+# segments of 1024. Without smoothing the best STRENGTH gives 27.6 dB in row-major and 28.3 dB in Hilbert order.
 
 
 def add_noise(picture, sigma, seed):
@@ -54,7 +54,7 @@ def patches(picture):
 def attention_inputs(noisy):
     """Returns q, k, v of the job: float32 [tokens, 1, WIDTH]."""
     tokens = noisy.size
-    # Grey values are centred and span 1: small scores keep float32 accurate.
+    # Centred grey values of span 1 give small scores, which float32 represents accurately.
     compared = patches((smooth(noisy, SMOOTHING) - noisy.mean()) / 255)
     q, k, v = (np.zeros((tokens, 1, WIDTH), np.float32) for _ in range(3))
     size = PATCH * PATCH

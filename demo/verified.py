@@ -12,9 +12,12 @@ SECONDS = 1800
 
 
 def by_command(flags, tensors):
-    """Returns the command's output about q, k, v, out and lse of a job. flags: the job's.
+    """Runs the command on tensors q, k, v, out and lse of a job, and returns its output.
 
-    Raises DemoError if a row is wrong, or the command fails.
+    flags: the job's pattern as flags of the command.
+
+    Raises:
+        DemoError: a row is wrong, or the command fails.
     """
     with tempfile.TemporaryDirectory(prefix="hilbert-ring-demo-") as folder:
         line = [str(hilbert_ring.local_service.find_program("hilbert-ring")), "verify", *flags]

@@ -3,8 +3,8 @@
 
     tools/bench_record.py --results bench/results --name tls --as './dev bench tls' -- python3 bench/tls_cost.py ...
 
-./dev bench runs every benchmark this way. A successful run replaces the same benchmark's record of that machine and
-day. Cells are the printed texts. Each row has a line of its own, so that records are easy to compare.
+./dev bench runs every benchmark this way. A successful run replaces the benchmark's record of the same machine and
+day. Cells are the printed texts. Each row of a table has a line of the file, so that git diff compares rows.
 """
 import argparse
 import datetime
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def processor(cpuinfo):
-    """Returns the processor's name and the best instruction set for the kernels: "AMD EPYC", "avx512-bf16"."""
+    """Returns the processor's name and its best instruction set that kernels use: "AMD EPYC", "avx512-bf16"."""
     name = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo, re.M)
     has = set(flags[1].split()) if flags else set()
@@ -79,7 +79,7 @@ def to_json(record):
 
 
 def run(command):
-    """Runs a command and prints its output. Returns the exit status and the output without errors."""
+    """Runs a command and prints its output. Returns the exit status and stdout."""
     printed = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -107,7 +107,7 @@ def main():
         print(f"bench: {given.name} ended with {status}, nothing is recorded", file=sys.stderr)
         return status if status > 0 else 1
     tables, lines = parse(printed)
-    lines = [line for line in lines if not Path(line).is_file()]  # the path of the benchmark's own report
+    lines = [line for line in lines if not Path(line).is_file()]  # `hilbert-ring bench` prints its page's path
     folder = given.results / f"{slug(given.machine or f'{name} {widest}')}-{date}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{given.name}.json"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the Grafana dashboard from the data of a Prometheus, without Grafana.
+"""Draws the Grafana dashboard from data of a Prometheus server, without Grafana.
 
     tools/draw_dashboard.py --prometheus http://127.0.0.1:9090 --minutes 10 --out dashboard.png
 
-tests/observability/dashboard_picture.py makes the docs' picture with it. The picture's metadata `panels` lists the
-drawn panels as JSON, (title, queries), so that a test can compare them with the dashboard.
+tests/observability/dashboard_picture.py makes the docs' picture with it. The PNG's text `panels` is JSON, [title,
+queries] of each drawn panel, so that a test can compare picture and dashboard.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 DASHBOARD = Path(__file__).resolve().parent.parent / "deploy/grafana/dashboards/hilbert-ring.json"
-COLUMN, ROW, GAP = 62, 34, 8  # pixels of Grafana's grid
+COLUMN, ROW, GAP = 62, 34, 8  # pixels: a cell of Grafana's grid, and the space between panels
 BACKGROUND, PANEL, INK, FAINT = "#f4f5f5", "#ffffff", "#24292e", "#8e8e8e"
 COLORS = ["#1f77b4", "#2ca02c", "#ff7f0e", "#9467bd", "#d62728", "#17becf", "#8c564b", "#e377c2",
           "#bcbd22", "#7f7f7f"]
@@ -40,7 +40,7 @@ def ask(prometheus, path, **arguments):
 
 
 def in_words(value, unit):
-    """Formats a number of a unit like Grafana."""
+    """Formats a number with one of Grafana's units, like Grafana."""
     if unit == "percentunit":
         return f"{100 * value:.3g} %"
     suffix = {"bytes": "B", "Bps": "B/s", "flops": "FLOP/s", "s": "s", "ops": "/s", "reqps": "/s"}
@@ -112,8 +112,8 @@ class Canvas:
 
     def lines(self, panel, series, begin, end):
         left, top, right, bottom = self.frame(panel)
-        bottom -= 34  # for the legend
-        left += 64  # for the numbers
+        bottom -= 34  # room for the legend
+        left += 64  # room for the axis' numbers
         defaults = panel["fieldConfig"]["defaults"]
         stacked = defaults["custom"]["stacking"]["mode"] == "normal"
         if stacked:

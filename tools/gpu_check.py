@@ -3,10 +3,10 @@
 
     tar xf gpu_bundle.tar.xz && python3 gpu_bundle/tools/gpu_check.py [--only GROUP,...] [--minutes N] [--report FILE]
 
-It needs Python 3.10 and the GPU's driver. gpu_bundle.json lists the steps, the most important first. Each step is a
-process group, which is killed after its time. The report is complete after each step. A kernel whose smoke test hangs
-or is killed does not run again. The exit code is 0 if all steps passed, 1 if a step failed, and 2 if there is no GPU or
-the machine's C library is too old.
+It needs Python 3.10 and the GPU's driver. gpu_bundle.json lists the steps, the most important first. A step has a time
+limit, after which its process group is killed. The report is written after each step. If a kernel's smoke test hangs
+or ends by a signal, the kernel's further steps do not run. The exit code is 0 if all steps passed, and 1 if a step
+failed. It is 2 without a GPU, or if the machine's C library is too old.
 """
 import argparse
 import ctypes
@@ -23,8 +23,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NO_GPU = 3  # exit of gpu_bench
-LEAST_SECONDS = 5  # a step does not begin with less time left
+NO_GPU = 3  # exit code of gpu_bench without a GPU
+LEAST_SECONDS = 5  # steps do not begin with less time left
 PROBE_SECONDS = 20
 KEPT_BYTES, KEPT_LINES = 1 << 18, 100  # of a step's output, in the report
 PR_SET_CHILD_SUBREAPER = 36
@@ -36,31 +36,34 @@ def fail(message):
 
 
 def children():
-    """Yields the pid of each child of this process, and whether it has ended and must be waited for."""
+    """Yields the pid of each child of this process, and whether it is a zombie."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         if int(parent) == os.getpid():
             yield int(entry.name), state == "Z"
 
 
 def end_children(seconds=5):
-    """Kills the processes that a step left behind, which become this process's children. Returns whether all ended."""
+    """Kills processes that a step left behind. Returns whether all ended.
+
+    They are children of this process, because it is a subreaper (main).
+    """
     end = time.monotonic() + seconds
     while (left := list(children())) and time.monotonic() < end:
         for pid, ended in left:
             try:
                 os.waitpid(pid, os.WNOHANG) if ended else os.kill(pid, signal.SIGKILL)
             except OSError:
-                pass  # it has ended
+                pass  # the process has ended
         time.sleep(0.01)
     return not left
 
 
 def run(command, seconds, environment=()):
-    """Returns the exit code (-signal; None: its time was up), and the end of the output."""
+    """Runs a command. Returns its exit code (-signal; None: over its time), and the end of its output."""
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -80,7 +83,7 @@ def run(command, seconds, environment=()):
                 try:
                     process.wait(5)
                 except subprocess.TimeoutExpired:
-                    pass  # it hangs in the driver
+                    pass  # the process hangs in the driver
             end_children()
         output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT_BYTES))
         return code, output.read().decode(errors="replace")
@@ -106,7 +109,7 @@ def verdict_of(step, code, output, seconds):
 
 
 class Report:
-    """The report as Markdown. The file is complete after every step."""
+    """The report as Markdown. Each step replaces the file as a whole."""
 
     def __init__(self, path, head):
         self.path, self.head, self.state = Path(path), head, "nothing was run yet"
@@ -171,12 +174,12 @@ class Check:
 
 
 def step_command(words, values):
-    """Fills in the bundle's folders {bin} and {root}, a file of numbers {values}, and this interpreter {python}."""
+    """Returns a step's command, with {bin}, {root}, {python} and the file {values} of gpu_bench's numbers filled in."""
     return [word.format(bin=ROOT / "bin", root=ROOT, values=values, python=sys.executable) for word in words]
 
 
 def libraries():
-    """Returns the folders of shared libraries: the bundle's, and CUDA's in Python packages."""
+    """Returns LD_LIBRARY_PATH: the bundle's libraries, those of CUDA's Python packages, and the present folders."""
     packages = [lib for entry in sys.path if entry for lib in sorted(Path(entry).glob("nvidia/*/lib"))]
     return ":".join([str(ROOT / "lib"), *map(str, packages), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 

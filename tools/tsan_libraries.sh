@@ -2,8 +2,8 @@
 # tsan_libraries.sh FOLDER
 #
 # Builds gRPC, Protobuf and Abseil as shared libraries with the thread sanitizer into FOLDER, from the source packages
-# of the installed versions. Programs take them by LD_LIBRARY_PATH in place of the installed libraries, whose
-# synchronisation the sanitizer cannot see. The build takes about 40 minutes on 2 shared cores, and runs again only if
+# of the installed versions. LD_LIBRARY_PATH puts them before the installed libraries, whose
+# synchronisation the sanitizer cannot see. The build takes about 40 minutes on 2 shared cores. It runs again only if
 # the installed versions change.
 set -euo pipefail
 
@@ -19,7 +19,7 @@ if [[ -f "$folder/made" && "$(<"$folder/made")" == "$made" ]]; then exit 0; fi
 rm -rf "$folder"
 mkdir -p "$work/lists/partial"
 
-# The system's own lists seldom have source packages, and stay unchanged.
+# apt uses these lists alone, because the system's lists seldom name source packages.
 release="$(. /etc/os-release && echo "$VERSION_CODENAME")"
 cat >"$work/sources.list" <<LIST
 deb-src http://deb.debian.org/debian $release main
@@ -46,7 +46,7 @@ library() {
 
 library abseil all -DCMAKE_CXX_STANDARD=17
 library protobuf libprotobuf -Dprotobuf_BUILD_TESTS=OFF -Dprotobuf_BUILD_PROTOC_BINARIES=OFF
-# The code generators are not built, so any file can replace the library that they need.
+# protoc is not built. CMake requires its library, so /dev/null stands in for it.
 library grpc grpc++ -DgRPC_{ABSL,CARES,PROTOBUF,RE2,SSL,ZLIB}_PROVIDER=package \
   -DgRPC_BUILD_CODEGEN=OFF -DProtobuf_PROTOC_LIBRARY=/dev/null
 rm -rf "$work"

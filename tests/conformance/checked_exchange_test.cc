@@ -68,7 +68,7 @@ TEST_P(CheckedExchangeTest, WrongBytesAreDataLoss) {
     int64_t step;
   } const cases[] = {{Fault::kCorrupt, 0},
                      {Fault::kReorder, 0},
-                     // Bytes and checksums of step 0 come again, and match each other.
+                     // The checksums of step 0 come again with its bytes, and match them.
                      {Fault::kRepeat, 1}};
   for (const auto& [fault, step] : cases) {
     const absl::Status status = Exchange(fault, step);

@@ -1,4 +1,4 @@
-// Failures of every communicator: deadlines, ends that disagree, aborts, peers that vanish.
+// Tests failures of every communicator: deadlines, ends that disagree, aborts, peers that vanish.
 #include <chrono>
 #include <thread>
 
@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// Tests of two ranks; further ranks are idle.
+// Most tests use ranks 0 and 1. Further ranks are idle.
 class CommunicatorFailureTest : public CommunicatorTest {};
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorFailureTest,
                          ::testing::Combine(kKinds, ::testing::Values(2, AtDepth(3, 3, 7))),
@@ -44,7 +44,7 @@ TEST_P(CommunicatorFailureTest, DisagreeingEndsNeverMatch) {
     if (rank > 1) return;
     const CommStep& step = rank == 0 ? sender.step() : receiver.step();
     const absl::Status status = PostAndWait(communicator, step, After(milliseconds(200)));
-    if (rank == 0 && communicator.name() == "nccl" && status.ok()) return;  // NCCL drops its bytes
+    if (rank == 0 && communicator.name() == "nccl" && status.ok()) return;  // NCCL drops the excess
     EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status) ||
                 absl::IsDataLoss(status))
         << status;
@@ -137,7 +137,7 @@ TEST_P(CommunicatorFailureTest, PeerVanishesInMidStep) {
     step.Send(1 - rank, bytes);
     step.Receive(1 - rank, bytes);
     step.Send(1 - rank, 50);
-    step.Receive(1 - rank, 60);  // no peer sends these
+    step.Receive(1 - rank, 60);  // the peer sends 50 bytes
     if (rank == 1) {
       EXPECT_TRUE(communicator.Post(step.step()).ok());
       ring[1].reset();
@@ -163,7 +163,7 @@ TEST_P(CommunicatorFailureTest, AbortGivesPostedMemoryBack) {
     const absl::Status posted = communicator.Post(step.step());
     EXPECT_TRUE(posted.ok() || absl::IsUnavailable(posted)) << posted;  // the peer may be faster
     communicator.Abort("leaves early");
-    EXPECT_TRUE(absl::IsAborted(communicator.Wait(After(kLong))));  // frees its memory
+    EXPECT_TRUE(absl::IsAborted(communicator.Wait(After(kLong))));  // frees the step's memory
   });
 }
 

@@ -23,7 +23,7 @@ enum class RingKind {
 
 std::string RingKindName(RingKind kind);
 
-// The name of its communicators: "gloo".
+// Returns the name of the kind's communicators: "gloo".
 std::string TransportName(RingKind kind);
 
 using CommunicatorRing = std::vector<std::unique_ptr<Communicator>>;

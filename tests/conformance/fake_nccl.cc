@@ -78,7 +78,7 @@ class FakeEnd : public NcclEnd {
   absl::Status CopyToHost(int64_t offset, int64_t bytes) override {
     const Call call(this, "to host");
     copy_offset_ = offset;
-    copy_bytes_ = bytes;  // copied when the group is done
+    copy_bytes_ = bytes;  // Idle copies them when the group is done
     return absl::OkStatus();
   }
 
@@ -110,7 +110,7 @@ class FakeEnd : public NcclEnd {
   }
 
  private:
-  // A call in progress.
+  // Records a call, and whether it overlaps another call of this end.
   class Call {
    public:
     Call(FakeEnd* end, std::string name) : end_(*end) {
@@ -128,7 +128,7 @@ class FakeEnd : public NcclEnd {
   FakeNccl::Rank& self() { return nccl_.ranks_[rank_]; }
   FakeNccl::Pair& PairOf(int from, int to) { return nccl_.pairs_[from * nccl_.ranks_.size() + to]; }
 
-  // Peers stop using this end's memory.
+  // Removes this end's pending transfers, so that peers stop using its memory.
   void Leave() {
     const std::lock_guard lock(nccl_.mutex_);
     self().gone = true;
@@ -146,7 +146,7 @@ class FakeEnd : public NcclEnd {
   bool connected_ = false, finalizing_ = false, aborted_ = false;
   std::vector<int> peers_;  // of the last group
   int polls_ = 0;
-  // Shared with transfers that peers have not matched.
+  // Transfers without a match. They share the count, because they may outlive this end.
   const std::shared_ptr<int> left_ = std::make_shared<int>(0);
 };
 

@@ -1,5 +1,5 @@
-// NCCL without GPUs: ends of one process that exchange host memory like NCCL, by order alone and
-// without checking sizes. Tests can make it hang and fail.
+// FakeNccl imitates NCCL without GPUs: ends in one process exchange host memory. Like NCCL it
+// matches transfers by order alone, and does not check sizes. Tests can make it hang and fail.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ class FakeNccl {
   std::unique_ptr<NcclEnd> MakeEnd(int rank);
 
   // Set these before the calls that they affect.
-  bool peers_come = true;           // else Ready stays false after Init
-  bool peers_finalize = true;       // else Ready stays false after Finalize
+  bool peers_come = true;           // false: Ready stays false after Init
+  bool peers_finalize = true;       // false: Ready stays false after Finalize
   std::atomic<bool> stuck = false;  // the stream of an aborted end stays busy: a GPU that hangs
 
   // The next Ready of the rank's end returns this.
@@ -32,7 +32,7 @@ class FakeNccl {
   std::vector<std::string> Calls(int rank) const;
   std::vector<std::vector<NcclTransfer>> Groups(int rank) const;
 
-  // Whether two calls of one end ever overlapped.
+  // Returns whether two calls of one end have overlapped.
   bool overlapped() const { return overlapped_; }
   int ends_destroyed() const { return ends_destroyed_; }
 

@@ -1,5 +1,5 @@
-// A communicator on a bad network: it corrupts, reorders or repeats its sends. All ends agree on
-// peers and sizes, so any transport below accepts the step.
+// Simulates a bad network above a communicator: it corrupts, reorders or repeats the bytes of
+// sends. Peers and sizes stay, so every transport accepts the step.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 namespace hilbert_ring::testing {
 
 enum class Fault {
-  kCorrupt,  // one bit of each transfer
-  kReorder,  // swaps the first transfer to a peer with the next of its size
-  kRepeat,   // sends the bytes of the step before, if sizes agree
+  kCorrupt,  // flips a bit of each transfer
+  kReorder,  // swaps the step's first send with the next of its peer and size
+  kRepeat,   // sends the previous step's bytes, if sizes agree
 };
 
 std::unique_ptr<Communicator> MakeFaulty(std::unique_ptr<Communicator> inner, Fault fault);

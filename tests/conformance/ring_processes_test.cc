@@ -1,4 +1,4 @@
-// Rings whose ranks are processes, like workers: threads of one process cannot show these failures.
+// Tests rings whose ranks are processes, like workers. Threads of one process cannot be killed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 constexpr milliseconds kStartLimit = std::chrono::seconds(60);
 constexpr milliseconds kStepLimit = std::chrono::seconds(3);
-// Limit after a step's deadline: NCCL's abort, and the end of a process that had a GPU.
+// NCCL's abort and the exit of a process with a GPU may take this long after a step's deadline.
 constexpr milliseconds kEndLimit = std::chrono::seconds(10);
 
 class RingProcessesTest : public ::testing::TestWithParam<std::tuple<std::string, int>> {
@@ -29,7 +29,7 @@ class RingProcessesTest : public ::testing::TestWithParam<std::tuple<std::string
     if (!there.ok()) GTEST_SKIP() << there;
   }
 
-  // Gloo's connections report a loss at once.
+  // Gloo reports a lost rank at once. NCCL may wait for the step's deadline.
   ::testing::Matcher<std::string> IsLoss() const {
     const auto unavailable = StartsWith("UNAVAILABLE: waited for rank");
     if (kind() == "gloo") return unavailable;

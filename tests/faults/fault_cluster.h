@@ -7,7 +7,8 @@
 
 namespace hilbert_ring::testing {
 
-// The warm-up job is off: it would meet a fault first. Logs go to files.
+// Starts a cluster whose logs go to files. It has no warm-up job, which a fault could hit in place
+// of the test's job.
 absl::StatusOr<std::unique_ptr<Cluster>> StartFaultCluster(ClusterOptions options);
 
 }  // namespace hilbert_ring::testing

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A coordinator waits longer before each restart of a worker that keeps dying.
+// A new cluster keeps rounds short: the coordinator delays each further restart of a worker.
 constexpr int kRoundsOfACluster = 8;
 constexpr size_t kKeptJobs = 6;
 constexpr int kWarmUpJobs = 6;

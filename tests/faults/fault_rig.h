@@ -1,4 +1,4 @@
-// Shared by the rounds of a fault test. Example:
+// FaultRig gives each round of a fault test an idle cluster and a job.
 //
 //   FaultRig rig({.workers = 3});
 //   ASSERT_EQ(rig.BeginRound(random), "");
@@ -38,7 +38,7 @@ class FaultRig {
   const ClusterOptions options_;
   std::unique_ptr<Cluster> cluster_;
   std::optional<IdleLevel> idle_;
-  std::vector<FaultJob> kept_;  // the service computed their results
+  std::vector<FaultJob> kept_;  // with results that the service computed without faults
   FaultJob job_;
   int rounds_ = 0;
 };

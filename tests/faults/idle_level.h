@@ -1,4 +1,4 @@
-// The resources of an idle service: leftovers of a job exceed them.
+// IdleLevel measures an idle service's resources. Later excess shows leftovers of jobs.
 //
 //   const IdleLevel idle(cluster);            // after a few jobs
 //   ...                                       // jobs and faults
@@ -26,7 +26,7 @@ class IdleLevel {
 
   Cluster& cluster_;
   ProcessAccount coordinator_;
-  int worker_descriptors_ = 0, worker_threads_ = 0;  // of a worker, at most
+  int worker_descriptors_ = 0, worker_threads_ = 0;  // maximum over workers
 };
 
 }  // namespace hilbert_ring::testing

@@ -102,7 +102,7 @@ TEST_F(Partition, EndsRightOrTyped) {
     const auto trouble = static_cast<Trouble>(random() % 4);
     const int victim = kCoordinatorHost + 1 + static_cast<int>(random() % kWorkers);
     const int peer = kCoordinatorHost + 1 + (victim - kCoordinatorHost) % kWorkers;
-    // Often longer than the worker's timeout; sometimes until the job has ended.
+    // Most lengths exceed the --worker-timeout of 2 s. A quarter outlast the job.
     const milliseconds length(random() % 4 == 0 ? 60'000 : 300 + random() % 5'000);
     const auto disturbance =
         std::make_shared<NetworkTrouble>(network(), trouble, victim, peer, length);

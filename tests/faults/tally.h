@@ -9,10 +9,11 @@
 
 namespace hilbert_ring::testing {
 
-// HILBERT_RING_FAULT_ROUNDS, or else `few`, and five times as many at full depth.
+// Returns HILBERT_RING_FAULT_ROUNDS if it is set, else `few`, or 5 * few at full depth.
 int RoundsOf(int few);
 
-// HILBERT_RING_FAULT_SEED or else `seed`; printed for a repetition.
+// Returns HILBERT_RING_FAULT_SEED if it is set, else `seed`. Prints it, so that a run can be
+// repeated.
 uint64_t FaultSeed(const std::string& test, uint64_t seed);
 
 double Percentile(std::vector<double> values, double part);

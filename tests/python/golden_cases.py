@@ -1,4 +1,4 @@
-"""Golden cases as arguments of `attend`, and the allowed deviation of results."""
+"""Loads golden cases as arguments of `attend`, and checks results within the allowed deviation."""
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,9 @@ class GoldenCase:
     v: np.ndarray
     out: np.ndarray
     lse: np.ndarray
-    arguments: Dict[str, Any]  # of attend, without the tensors
+    arguments: Dict[str, Any]  # of attend, besides the tensors
     max_value: float
-    max_scores: np.ndarray     # [tokens]
+    max_scores: np.ndarray     # [tokens], bounds of the finite |scores|
 
 
 def load(name):

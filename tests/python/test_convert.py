@@ -1,4 +1,4 @@
-"""Conversion of checkpoints: a golden model's weights in PyTorch's form."""
+"""Converts checkpoints with the golden encoders' weights to models."""
 import json
 import os
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_a_models_weights_give_its_config_back(case, tmp_path):
     config, kept, dropped = convert.convert(
         weights, Settings(heads=expected["heads"], max_slide_size=25600, grid=100))
     assert dropped == []
-    # convert derives segments from the slide's size; the golden cases have their own.
+    # convert derives segments and dilations from the slide's size. The golden cases have others.
     own = ("segments", "dilations")
     assert {k: v for k, v in config.items() if k not in own} == \
         {k: v for k, v in expected.items() if k not in own}
@@ -73,7 +73,7 @@ def test_unknown_names_are_an_error_unless_they_are_dropped():
 def long_vit():
     """Returns random weights with the names of torchscale's LongViT (examples/longvit).
 
-    It convolves patches of pixels, adds a table of positions, and has no norm after its layers.
+    LongViT convolves patches of pixels, adds a table of positions, and has no norm after its layers.
     """
     config, _ = golden("bare_longnet")
     config = {**config, "output_norm": False, "class_token": False, "norm_eps": 0, "input_dim": 0}
@@ -95,10 +95,10 @@ def test_a_long_vit_gives_its_layers(kind, tmp_path):
     settings = Settings(heads=bare["heads"], segments=tuple(bare["segments"]),
                         dilations=tuple(bare["dilations"]))
     gone = ["patch_embed.proj.bias", "patch_embed.proj.weight", "pos_embed"]
-    if kind == "pretrained":  # rows pass a norm before their mean, not after it
+    if kind == "pretrained":  # its norm applies to rows before their mean, not to the mean
         weights |= {f"norm.{part}": tensor for part, tensor in norm.items()}
         gone = ["norm.bias", "norm.weight", *gone]
-    else:  # the encoder lies within a model of a task with its own norm and head
+    else:  # a tuned model wraps the encoder, and adds a norm and a head
         weights = {f"model.{name}": tensor for name, tensor in weights.items()}
         weights |= {f"fc_norm.{part}": tensor for part, tensor in norm.items()}
         weights["head.weight"] = Tensor("F32", (2, width), bytes(8 * width))

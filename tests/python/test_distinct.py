@@ -1,4 +1,4 @@
-"""A job whose output would overwrite an input or another output is refused, and no file changes."""
+"""The client refuses a job whose output would overwrite an input or another output. No file changes."""
 import os
 
 import numpy as np
@@ -10,7 +10,7 @@ from hilbert_ring._files import FileOutput
 
 SHAPE = (32, 2, 8)
 PATTERN = {"segments": [32], "progress": False, "deadline": 30}
-NOWHERE = "127.0.0.1:9"  # no service is needed to refuse a job
+NOWHERE = "127.0.0.1:9"  # the client refuses without a service
 
 
 def tensors():
@@ -107,7 +107,7 @@ def test_coordinates(folder):
 
 
 def test_what_is_beside_inputs_is_written(client, folder):
-    """Allows an output beside an input in one file, over an older output, and over the path of a replaced map."""
+    """An output may lie beside an input in one file, over an older output, or at the path of a replaced map."""
     q, k, v = tensors()
     expected = client.attend(q, k, v, **PATTERN)
     room = np.memmap(folder / "all.raw", "f4", "w+", 0, (4, *SHAPE))
@@ -124,7 +124,7 @@ def test_what_is_beside_inputs_is_written(client, folder):
 
 
 def test_a_name_reaches_the_disk(folder, monkeypatch):
-    """The data reaches the disk before the name, and the name before the call returns."""
+    """The file's new name reaches the disk before result() returns, and a second result() writes nothing."""
     done = []
     replace, sync = os.replace, os.fsync
 

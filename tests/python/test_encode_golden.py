@@ -1,4 +1,4 @@
-"""Every golden encoder through the service, from Python and by the command line."""
+"""Runs every golden encoder by the service, from Python and by the command line."""
 import json
 import subprocess
 import sys
@@ -55,7 +55,7 @@ def test_case(service, name):
               load(name, f"pooled_{pool}_out").reshape(len(slides(name)), -1))
     for layer, received in enumerate(load(name, "attention_map"), 1):
         given = encode(attention_map=layer, attention_map_heads=True).attention_map
-        rows = len(received)  # so that numbers are around 1
+        rows = len(received)  # scales the map's values to about 1
         check(given * rows, received * rows)
 
 
@@ -84,7 +84,7 @@ def test_a_slide_has_one_embedding_in_every_layout(service, slide, tmp_path, mon
                               progress=False).embeddings
 
     assert (encode(**options) == embeddings).all()
-    if layout == "trident":  # the same coordinates at another level
+    if layout == "trident":  # a wrong scale of coordinates changes the embedding
         off = np.abs(encode(coord_scale=tile_size / 1024) - embeddings).max() / np.abs(embeddings).max()
         assert off > 0.01
 

@@ -1,4 +1,4 @@
-"""Local services, and short calls to them."""
+"""Starts and ends local services (hilbert_ring.local)."""
 import contextlib
 import os
 import signal

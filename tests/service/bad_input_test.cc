@@ -1,4 +1,4 @@
-// Each mistake has its status, and a message that names the field.
+// A wrong request ends with its own status, and a message that names the field. Later jobs succeed.
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -152,7 +152,7 @@ TEST_F(BadInput, OversizeChunk) {
   const auto end_of = [&](int64_t rows) {
     return SendChunks({MakeChunk(v1::TENSOR_Q, data, 64, 0, rows)}, spec);
   };
-  // The transport refuses the larger message, the service the smaller one.
+  // The transport refuses the larger message. The service refuses the smaller message.
   EXPECT_FALSE(end_of(100'000).ok());
   ExpectStatus(end_of((wire::kMaxPayloadBytes + 6400) / 64), kInvalid, "payload");
 }

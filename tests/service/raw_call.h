@@ -1,4 +1,4 @@
-// A single Attend or AttendStream call by hand, message by message, so that tests can also send
+// RawCall makes one Attend or AttendStream call message by message, so that tests can also send
 // wrong messages.
 #pragma once
 
@@ -16,6 +16,7 @@
 
 namespace hilbert_ring::testing {
 
+// Returns the chunk of rows first .. first + rows - 1. `data` has all rows of the tensor.
 v1::Chunk MakeChunk(v1::Tensor tensor, const std::string& data, int64_t row_bytes, int64_t first,
                     int64_t rows);
 
@@ -44,7 +45,7 @@ class RawCall {
 
   absl::Status Finish();
 
-  // After Finish: the service's retry-after, if any.
+  // Returns the service's retry-after, if any. Valid after Finish.
   std::optional<int> retry_after_ms() const;
 
   absl::StatusOr<ServiceResult> Collect(const JobSpec& spec);
@@ -57,7 +58,8 @@ class RawCall {
 
 std::map<v1::Tensor, std::string> EncodeTensors(const JobSpec& spec, const EngineInputs& inputs);
 
-// Runs a whole job in chunks of `chunk_rows` rows, shuffled by `seed`, coordinates first.
+// Runs a whole job. Sends chunks of `chunk_rows` rows: coordinates first, then the rest, each
+// shuffled by `seed`.
 absl::StatusOr<ServiceResult> AttendRaw(v1::AttentionService::Stub& stub, const JobSpec& spec,
                                         const EngineInputs& inputs, int64_t chunk_rows,
                                         uint64_t seed);

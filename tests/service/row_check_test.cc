@@ -20,7 +20,7 @@ TEST(CheckedRows, NonFiniteInputsQuarantineNoWorker) {
       (job == 0 ? inputs.k : inputs.v)[20 * 16 + 3] = odd;
       const auto service = AttendRaw(*stub, spec, inputs, 37, 5);
       ASSERT_TRUE(service.ok()) << service.status();
-      // Segment [16, 32) sees it.
+      // Token 20 makes the 16 output rows of its segment [16, 32) non-finite.
       EXPECT_EQ(service->report.rows_not_judged(), 16) << odd;
       EXPECT_EQ(service->report.rows_checked(), 48) << odd;
     }

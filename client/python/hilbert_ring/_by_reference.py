@@ -100,7 +100,7 @@ def _not_named(tensor: Any, why: str) -> FailedPreconditionError:
 
 
 def _in_memory(array: Any) -> bool:
-    """Whether the array's rows lie in memory, and are not read from elsewhere as they are sent."""
+    """Returns whether the array's rows lie in memory, and are not read from elsewhere as they are sent."""
     torch = torch_if_loaded()
     if torch is not None and isinstance(array, torch.Tensor):
         return bool(array.device.type == "cpu")
@@ -135,7 +135,7 @@ class Naming:
         return _MAY_SEND if self._scratch is None else _MAY_SEND | _MAY_SEND_SHARED
 
     def may_share_memory(self) -> bool:
-        """Whether the tensors outside of files lie in memory and are large enough for scratch files."""
+        """Returns whether the tensors outside of files lie in memory and are large enough for scratch files."""
         call = self._call
         size = call.inputs.total_bytes() + sum(
             output.nbytes for tensor, output in call.outputs.items() if tensor != pb.TENSOR_POOLED)

@@ -99,7 +99,7 @@ class RowRanges:
         return count - known
 
     def meets(self, first: int, end: int) -> bool:
-        """Whether the set has a row of first .. end - 1."""
+        """Returns whether the set has a row of first .. end - 1."""
         low = bisect_right(self._ends, first, self._head)
         return low < len(self._firsts) and self._firsts[low] < end
 

@@ -1,7 +1,7 @@
-"""Command lines in the style of `hilbert-ring`: errors suggest the nearest name, and are JSON under --json.
+"""Parses and reports like `hilbert-ring`: an error suggests the nearest name, and is JSON under --json.
 
     parser = Parser(prog="hilbert-ring")          # parse_args raises InvalidArgumentError
-    failed("INVALID_ARGUMENT", "no", as_json)     # {"error": {"code": "INVALID_ARGUMENT", "message": "no"}}
+    failed("INVALID_ARGUMENT", "no", as_json)     # prints {"error": {"code": "INVALID_ARGUMENT", "message": "no"}}
 """
 import argparse
 import json
@@ -13,7 +13,7 @@ from typing import Any, Iterable, List, NoReturn, Optional
 
 from hilbert_ring.errors import InvalidArgumentError
 
-_OF_AN_OPTION = "argument "  # before its name, in argparse's errors
+_OF_AN_OPTION = "argument "  # argparse's errors begin with it before an option's name
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,11 +26,11 @@ class Parser(argparse.ArgumentParser):
         raise InvalidArgumentError(f"{message}; {self.prog} --help lists the options")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Extends argparse's: an unknown option is an error before any missing argument."""
+        """Reports an unknown option first, because argparse would report a missing argument instead."""
         words = sys.argv[1:] if args is None else list(args)
         for word in words:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
-                break  # what follows is another command's
+                break  # the next words are a subcommand's, or positional
             name = word.split("=", maxsplit=1)[0]
             if word.startswith("--") and name not in self._option_string_actions:
                 self.error(f"unknown option {name}{hint(name, self._option_string_actions)}")
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def end_by_signals() -> None:
-    """Makes signals exit the program, which removes pending files. Ignored signals, as under nohup, stay ignored."""
+    """Makes signals exit the program, which then removes pending files. Ignored signals (nohup) stay ignored."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda taken, _: sys.exit(128 + taken))
@@ -60,7 +60,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 def failed(code: str, message: str, as_json: bool, reason: Optional[str] = None) -> None:
-    """Prints an error on stderr in the form of the other commands."""
+    """Prints an error on stderr like the C++ commands."""
     if not as_json:
         print(f"hilbert-ring: {code}: {message}", file=sys.stderr)
         return
@@ -71,12 +71,12 @@ def failed(code: str, message: str, as_json: bool, reason: Optional[str] = None)
 
 
 def warned(message: str, as_json: bool) -> None:
-    """Prints a warning on stderr in the form of the other commands."""
+    """Prints a warning on stderr like the C++ commands."""
     print(json.dumps({"warning": message}) if as_json else f"hilbert-ring: warning: {message}", file=sys.stderr)
 
 
 def take_json(line: List[str]) -> bool:
-    """Removes --json from the words; returns whether it was there."""
+    """Removes --json from the command's words. Returns whether it was there."""
     found = "--json" in line
     line[:] = [word for word in line if word != "--json"]
     return found

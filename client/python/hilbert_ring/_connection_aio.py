@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Message)
 
 
 def _task_is_cancelled() -> bool:
-    """Whether the caller cancelled its task. False before Python 3.11, which does not record it."""
+    """Returns whether the caller cancelled its task. False before Python 3.11, which does not record it."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is not None and cancelling() > 0
 

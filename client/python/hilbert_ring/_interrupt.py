@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def interrupted() -> bool:
-    """Whether the main thread was interrupted and waits for other threads. False in the main thread."""
+    """Returns whether the main thread was interrupted and waits for other threads. False in the main thread."""
     main = threading.main_thread()
     if threading.current_thread() is main:
         return False
@@ -45,7 +45,10 @@ def interrupted() -> bool:
 
 
 def _handles_interrupt(thread: threading.Thread) -> bool:
-    """Whether it is in a `with`, `except` or `finally` block after KeyboardInterrupt. False before Python 3.10."""
+    """Returns whether the thread is in a `with`, `except` or `finally` block after KeyboardInterrupt.
+
+    False before Python 3.10.
+    """
     exceptions: Dict[Optional[int], Any] = getattr(sys, "_current_exceptions", dict)()
     handled = exceptions.get(thread.ident)
     # Python 3.12 has the exception, earlier versions a tuple with its type.

@@ -5,7 +5,7 @@
     call.done(pack, report)                # or call.failed(pack, error)
     call.ended()                           # the jobs' results
 
-Nothing here waits: the client (blocking or asyncio) runs the packs in call.lanes lanes.
+This module does not wait. The client (blocking or asyncio) runs call.lanes lanes: tasks that send packs in parallel.
 """
 from collections import deque
 from dataclasses import dataclass, replace

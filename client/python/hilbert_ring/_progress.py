@@ -41,7 +41,7 @@ def shown(option: ProgressOption) -> Iterator[Optional[Callable[[Progress], None
 
 
 def _seen() -> bool:
-    """Whether there is a terminal or a notebook."""
+    """Returns whether there is a terminal or a notebook."""
     return sys.stderr is not None and sys.stderr.isatty() or "ipykernel" in sys.modules
 
 

@@ -67,12 +67,12 @@ def ignore_retry(_error: HilbertRingError, _wait: float) -> None:
 
 
 def is_reachable(failure: AttemptFailure) -> bool:
-    """Whether the service answered. DATA_ROOT_GONE is UNAVAILABLE from a service that did."""
+    """Returns whether the service answered. DATA_ROOT_GONE is UNAVAILABLE from a service that did."""
     return failure.error.code != "UNAVAILABLE" or failure.error.reason == "DATA_ROOT_GONE"
 
 
 def is_plan_pushed_back(name: str, failure: AttemptFailure) -> bool:
-    """Whether a call failed because the service is busy with other plans."""
+    """Returns whether a call failed because the service is busy with other plans."""
     return name in ("Plan", "PlanEncode") and failure.retry_after is not None
 
 
@@ -187,7 +187,7 @@ def _may_help(failure: AttemptFailure, history: RetryHistory) -> bool:
 
 
 def _ended_by_transport(error: HilbertRingError) -> bool:
-    """Whether the service's transport ran out of memory (--transport-memory) and ended calls.
+    """Returns whether the service's transport ran out of memory (--transport-memory) and ended calls.
 
     gRPC reports HTTP/2's ENHANCE_YOUR_CALM only in the message's text.
     """
@@ -195,7 +195,7 @@ def _ended_by_transport(error: HilbertRingError) -> bool:
 
 
 def _away(failure: AttemptFailure) -> bool:
-    """Whether the service is away: UNAVAILABLE without a retry-after."""
+    """Returns whether the service is away: UNAVAILABLE without a retry-after."""
     return failure.error.code == "UNAVAILABLE" and failure.retry_after is None
 
 

@@ -5,8 +5,8 @@
     data = scratch.take("out", size)               # maps the end of a file and unlinks it
     scratch.close()                                # removes the folder
 
-A scratch folder is FOLDER/hilbert-ring-scratch-USER/WORD, which its client locks. The user's next client removes
-folders without a lock: their client was killed. client/cpp/scratch.cc does the same.
+A scratch folder is FOLDER/hilbert-ring-scratch-USER/WORD, and its client locks it. An unlocked folder is of a killed
+client; the user's next client removes it. client/cpp/scratch.cc does the same.
 """
 import errno
 import fcntl
@@ -27,7 +27,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NoScratch(Exception):
-    """No scratch file can be made. warn: the user may fix the cause, such as a full disk."""
+    """Scratch files cannot be used. warn: the user may fix the cause, such as a full disk."""
 
     def __init__(self, why: str, warn: bool = False) -> None:
         super().__init__(why)
@@ -35,7 +35,7 @@ class NoScratch(Exception):
 
 
 def lies_in_memory(folder: str) -> bool:
-    """Whether a folder is of a tmpfs."""
+    """Returns whether a folder is on a tmpfs."""
     try:
         device = os.stat(folder).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
@@ -74,11 +74,15 @@ def _memory_available() -> Optional[int]:
 
 
 class Scratch:
-    """A scratch folder. Any thread may call `stop`; the rest is for one thread at a time."""
+    """A scratch folder. Any thread may call `stop`; one thread at a time may call the other methods."""
 
     def __init__(self, beneath: str, users: int, folder: int, file_mode: int) -> None:
-        """beneath: its path in the caller's folder; users: descriptor of the user's folder; folder: its own descriptor,
-        which holds the lock."""
+        """Args:
+            beneath: path of the scratch folder, relative to the caller's folder.
+            users: descriptor of hilbert-ring-scratch-USER.
+            folder: descriptor of the scratch folder, which holds the lock.
+            file_mode: mode of its files.
+        """
         self._beneath = beneath
         self._users = users
         self._folder = folder
@@ -183,7 +187,7 @@ def _modes(folder: str, service_user: int) -> Tuple[int, int]:
         return 0o700, 0o600
     mode = os.stat(folder).st_mode
     if mode & stat.S_ISGID and mode & stat.S_IRWXG == stat.S_IRWXG:
-        return 0o2770, 0o660  # both users are in the folder's group
+        return 0o2770, 0o660  # new files take the folder's group, which has both users
     raise NoScratch(f"{folder}: the service is another user's, and no group is given to its files")
 
 
@@ -201,7 +205,7 @@ def _open_users(path: str, mode: int) -> int:
 
 
 def _make_locked(users: int, word: str, mode: int) -> Optional[int]:
-    """Makes and locks a folder; None: another client removed it, or the user's folder, before the lock."""
+    """Makes and locks a folder; None: another client removed it or its parent before the lock."""
     folder = -1
     try:
         os.mkdir(word, mode, dir_fd=users)

@@ -6,7 +6,7 @@
     out.bytes[token] = ...                      # uint8 [tokens, bytes of a row]
     out.result()                                # the caller's array
 
-An input is never copied as a whole: rows are read when they are sent.
+Inputs are not copied as a whole: rows are read when they are sent.
 """
 import sys
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class Tensor:
     name: str
     shape: Tuple[int, ...]
     dtype: str                                     # of the job: "float32", "bfloat16", "float16"
-    read: Callable[[int, int], "NDArray[Any]"]     # returns rows [first, end), of any strides
+    read: Callable[[int, int], "NDArray[Any]"]     # gives rows [first, end), of any strides
     like: Callable[[Tuple[int, ...], str], "Output"]  # makes an output of this kind, of a shape and dtype
 
     def rows(self, first: int, count: int) -> memoryview:
@@ -45,7 +45,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Output:
-    """The bytes of an output, and the function that makes the caller's result of them."""
+    """The bytes of an output, and the function that turns them into the caller's result."""
 
     bytes: "NDArray[np.uint8]"  # [rows, bytes of a row]
     result: Callable[[], Any]
@@ -66,7 +66,11 @@ def refuse_masked(name: str, value: Any) -> None:
 
 def read_tensor(name: str, value: Any, dtype: Optional[str] = None,
                 streams: Optional[CallerStreams] = None) -> Tensor:
-    """Reads a caller's q, k or v. dtype: type of raw 16-bit numbers; streams: by default the call's.
+    """Reads a caller's q, k or v.
+
+    Args:
+        dtype: the job's type; an array of raw 16-bit numbers needs it.
+        streams: CUDA streams that write the value; default: those current at the call.
 
     Raises:
         InvalidArgumentError: the value is no tensor, or no job has its type.
@@ -87,7 +91,7 @@ def read_tensor(name: str, value: Any, dtype: Optional[str] = None,
 
 
 def _type_of(name: str, found: "np.dtype[Any]", given: Optional[str]) -> str:
-    if found.names is not None or found.subdtype is not None:  # the bits of a compound are not one number
+    if found.names is not None or found.subdtype is not None:  # such an element is several numbers
         raise InvalidArgumentError(f"{name} has dtype {found}, must be a type without fields", field=name)
     if found.name in _NUMPY_NAMES and (given is None or given == found.name):
         return found.name
@@ -139,7 +143,7 @@ def _new_numpy_output(shape: Tuple[int, ...], dtype: "np.dtype[Any]",
 def _numpy_output(array: "NDArray[Any]", finish: Callable[["NDArray[Any]"], Any]) -> Output:
     rows = array.shape[0]
     row_bytes = array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
-    # `raw` is no memory map any more, but its bytes are the file's.
+    # asarray makes a plain array of a memory map. Its bytes stay those of the file.
     raw = np.asarray(array).reshape(-1).view(np.uint8).reshape(rows, row_bytes)
     return Output(raw, lambda: finish(array))
 
@@ -154,7 +158,7 @@ def _read_slices(name: str, value: Any, given: Optional[str]) -> Tensor:
 
     def read(first: int, end: int) -> "NDArray[Any]":
         part = value[first:end]
-        if np.ma.is_masked(part):  # some datasets give masked arrays without masked values
+        if np.ma.is_masked(part):  # datasets may give masked arrays without masked values
             raise InvalidArgumentError(f"{name} has masked values in rows {first} to {end - 1}, "
                                        "and their mask would be lost", field=name)
         return _little(np.asarray(part), dtype)
@@ -164,9 +168,9 @@ def _read_slices(name: str, value: Any, given: Optional[str]) -> Tensor:
 
 
 def _read_dlpack(name: str, value: Any, given: Optional[str], streams: CallerStreams) -> Tensor:
-    """Reads a tensor by NumPy if it has the type and reaches the memory, else by PyTorch.
+    """Reads a tensor by NumPy if NumPy has the type and reaches the memory, else by PyTorch.
 
-    Without PyTorch, its library's own conversion to NumPy is used, which may give bfloat16.
+    Without PyTorch, the tensor's own library converts it to NumPy, and may know bfloat16.
     """
     def of_kind(make: str, result: Any) -> Any:
         if hasattr(value, "__array_namespace__"):
@@ -178,7 +182,7 @@ def _read_dlpack(name: str, value: Any, given: Optional[str], streams: CallerStr
         return _read_numpy(name, np.from_dlpack(value), given, finish)
     except InvalidArgumentError:
         raise
-    except Exception as error:  # each library raises its own
+    except Exception as error:  # libraries raise different types
         reason = error
     try:
         torch: Any = import_module("torch")
@@ -199,7 +203,7 @@ def _array_of(value: Any) -> "Optional[NDArray[Any]]":
         return None
     try:
         return np.asarray(value)
-    except Exception:  # each library raises its own
+    except Exception:  # libraries raise different types
         return None
 
 
@@ -280,7 +284,7 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
 
 
 def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryview]:
-    """Returns a reader of coordinates: uint32 [count, axes].
+    """Returns a function of first and count that gives the bytes of coordinates: uint32 [count, axes].
 
     Raises:
         InvalidArgumentError, OutOfRangeError: the shape or type is wrong, or a number is out of range.

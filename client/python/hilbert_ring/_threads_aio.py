@@ -21,7 +21,7 @@ async def to_its_end(stop: Callable[[], None], function: Callable[..., T], *argu
 
 
 async def side_by_side(lanes: int, lane: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs `lanes` lanes at the same time. A lane's failure cancels the others."""
+    """Runs `lanes` tasks of lane() at the same time. A failed task cancels the others."""
     tasks = [asyncio.ensure_future(lane()) for _ in range(lanes)]
     try:
         await asyncio.gather(*tasks)

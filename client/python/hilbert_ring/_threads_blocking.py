@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 def with_streams_of_call(method: T) -> T:
-    """No effect: the method runs in the caller's thread, which has the streams."""
+    """Returns the method itself, because it runs in the caller's thread, which has the streams."""
     return method
 
 
@@ -19,7 +19,7 @@ def to_its_end(_: Callable[[], None], function: Callable[..., T], *arguments: An
 
 
 def side_by_side(lanes: int, lane: Callable[[], None]) -> None:
-    """Runs `lanes` lanes at the same time, one of them in the caller's thread."""
+    """Runs lane() `lanes` times at once, in the caller's thread and in others."""
     if lanes > 0:
         with ThreadPoolExecutor(lanes) as pool:
             others = [pool.submit(lane) for _ in range(lanes - 1)]

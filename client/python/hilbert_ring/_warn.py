@@ -1,6 +1,6 @@
-"""Warnings about jobs that may not be as their callers mean, with the command line's texts.
+"""Warns of jobs whose spec or result a caller may not intend. The texts are those of the command line.
 
-Each job warns once, regardless of attempts. The warning shows the line that called this package.
+A job warns once, regardless of attempts. A warning shows the line that called this package.
 """
 import sys
 import warnings
@@ -12,7 +12,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def warn(message: str, category: Type[Warning]) -> None:
-    """Warns at the caller's own line."""
+    """Warns at the nearest line outside of this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
@@ -42,7 +42,7 @@ def warn_of_spec(spec: pb.JobSpec) -> None:
 
 
 def notes_on(spec: pb.JobSpec) -> Iterator[str]:
-    """The sentences of engine/spec/spec_notes.cc."""
+    """Yields the sentences of engine/spec/spec_notes.cc: valid settings that are seldom intended."""
     order = spec.ordering
     if spec.HasField("ordering") and not (order.window or order.grid or order.coordinate_axes):
         yield ("ordering: neither grid nor coordinates are given: the curve runs over a square that the tokens "

@@ -178,7 +178,7 @@ def _lengths(field: str, cumulative: Any, total: int) -> List[int]:
 
 
 def _is_causal(causal: bool, window_size: Any, queries: int, keys: int) -> bool:
-    """Whether `causal` or the window gives a causal mask. queries, keys: of the longest sequences.
+    """Returns whether `causal` or the window gives a causal mask. queries, keys: of the longest sequences.
 
     Raises:
         InvalidArgumentError: the window hides keys that the causal mask does not hide.

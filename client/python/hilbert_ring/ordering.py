@@ -28,7 +28,7 @@ class Ordering:
     curve = ""
 
     def __eq__(self, other: object) -> bool:
-        """Whether class and fields are equal. Coordinates are compared by value, paths by their text."""
+        """Returns whether class and fields are equal. Coordinates are compared by value, paths by their text."""
         if type(other) is not type(self):
             return NotImplemented
         return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in (

@@ -85,7 +85,7 @@ def _attention_by(client: Optional[Client]) -> Callable[..., Tuple[Any, None]]:
 
 
 def _is_causal(module: Any, given: Optional[bool], queries: int, keys: int) -> bool:
-    """Whether attention without a mask is causal, by the call or by the module."""
+    """Returns whether attention without a mask is causal, by the call or by the module."""
     causal = getattr(module, "is_causal", None) if given is None else given
     if causal is None:
         raise InvalidArgumentError("is_causal is not set, must be True or False without "

@@ -69,7 +69,7 @@ TEST_F(MarkWatchTest, AnUnchangedMarkIsReportedOnce) {
 }
 
 TEST_F(MarkWatchTest, NoMarkIsSeenWhileALookGetsNoAnswer) {
-  // Threads that start later see the mount.
+  // This first Mount gives the thread its own mounts, which the watch's thread inherits.
   if (const auto probe = testing::HungFolder::Mount(folder_ / "root"); !probe.ok()) {
     GTEST_SKIP() << probe.status();
   }

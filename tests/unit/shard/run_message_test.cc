@@ -30,7 +30,7 @@ RunMessage<Message> Received(const Message& message, size_t size) {
   return {.buffer = grpc::ByteBuffer(slices.data(), slices.size()), .fields = {}, .payload = {}};
 }
 
-// Whether the payload is still in the transport's slices. Slices of a few bytes are copied.
+// Returns whether the payload is still in the transport's slices. Slices of a few bytes are copied.
 bool LiesIn(const wire::Payload& payload, const grpc::ByteBuffer& buffer) {
   std::vector<grpc::Slice> slices;
   if (!buffer.Dump(&slices).ok()) return false;

@@ -1,4 +1,4 @@
-"""hilbert-ring bench sweep|dilation|ablate|project|order|load"""
+"""Adds and runs the commands `hilbert-ring bench BENCHMARK`."""
 import argparse
 import json
 from pathlib import Path

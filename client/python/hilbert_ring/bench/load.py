@@ -1,8 +1,8 @@
-"""Small jobs of many callers: jobs a second, time of each, and the point of saturation.
+"""Small jobs of many callers: jobs a second, seconds of a job, and the point of saturation.
 
-Closed loop: each caller sends its next job after the previous one has ended. Open loop: jobs come at a rate, like those
-of independent users, regardless of earlier jobs; a job's time counts from the moment at which it was due. Goodput is
-the rate of jobs that ended with OK within the deadline.
+In the closed loop each caller sends its next job after its previous job has ended. In the open loop jobs are due at
+random moments at a given rate, regardless of earlier jobs. A job's time counts from its due moment. Goodput is the rate
+of jobs that ended with OK within the deadline.
 """
 import argparse
 import queue
@@ -51,7 +51,7 @@ class Tally:
         self.failures: Counter[str] = Counter()
 
     def call(self, one: Callable[[], Any], due: float) -> None:
-        """Runs a job. due: by time.perf_counter."""
+        """Runs a job and counts its seconds since `due`, a moment of time.perf_counter."""
         try:
             one()
             reason = None
@@ -66,7 +66,7 @@ class Tally:
 
     def row(self, loop: str, callers: int, offered: float, elapsed: float,
             deadline: float) -> Dict[str, Any]:
-        """Returns the figures of `elapsed` seconds."""
+        """Returns a row of the table for a loop that took `elapsed` seconds."""
         done = sorted(self.seconds)
         return {"loop": loop, "callers": callers, "offered": offered or None,
                 "jobs_a_second": len(done) / elapsed,
@@ -77,14 +77,14 @@ class Tally:
 
 
 def percentile(ascending: Sequence[float], part: int) -> Any:
-    """Returns the least value that `part` % of the values do not exceed; None: there are no values."""
+    """Returns the percentile of values in ascending order; None without values."""
     if not ascending:
         return None
     return ascending[max(0, -(-len(ascending) * part // 100) - 1)]
 
 
 def small_job(client: Client, tokens: int) -> Callable[[], Any]:
-    """Returns a job without retries, so that refusals are counted."""
+    """Returns a function that runs a job without retries, so that refusals are counted."""
     rows = [RepeatedRows((tokens, 4, 32), seed) for seed in range(3)]
     return lambda: client.attend(*rows, segments=[tokens], lse=False, progress=False,
                                  max_attempts=1, deadline=60)
@@ -107,7 +107,7 @@ def open_loop(one: Callable[[], Any], rate: float, seconds: float, deadline: flo
               ) -> Dict[str, Any]:
     """Measures the open loop: jobs come at random moments, `rate` a second on average.
 
-    At most MOST_CALLERS jobs run at the same time. The wait of a job beyond that counts to its time.
+    MOST_CALLERS jobs run at the same time at most. A further job waits, and its time includes the wait.
     """
     draw = random.Random(1)
     due: List[float] = []
@@ -136,7 +136,7 @@ def open_loop(one: Callable[[], Any], rate: float, seconds: float, deadline: flo
 
 
 def _in_threads(work: Callable[[], None], number: int) -> None:
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(number)]  # Ctrl-C does not wait for them
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(number)]  # daemons do not delay Ctrl-C
     for thread in threads:
         thread.start()
     for thread in threads:

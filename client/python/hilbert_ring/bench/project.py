@@ -1,9 +1,9 @@
-"""Projection to other workers, from the plan and from rates that are measured first.
+"""Time and memory of jobs on other numbers of workers, projected from plans and measured rates.
 
-A job's seconds are modelled as a sum: a constant, its payload's bytes over one rate, the busiest worker's flop over
-another, and the rows that the branches select over a third. A part of the compute of segments on one worker is hidden,
-because it runs while other rows still come. The rates are fitted to some jobs. The error of predictions for other jobs
-is printed before the projections.
+A model of a job's seconds is a sum of a constant and three quotients: payload bytes over a rate, the busiest worker's
+flop over a second rate, and rows over a third. A worker computes segments of its own while other rows still come. The
+model subtracts a part of that compute as hidden. The benchmark fits the rates to measured jobs. It prints the model's
+error for further jobs before the projections.
 """
 import argparse
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def fitted_jobs(scale: int) -> List[Tuple[str, Job]]:
-    """Returns the jobs that the rates are fitted to. Rows of different widths separate payload from rows."""
+    """Returns the jobs for the fit. Their rows differ in width, so that the fit can separate bytes from rows."""
     return [("reports' pattern", job(scale, **REPORTS)),
             ("reports' pattern", job(6 * scale, **REPORTS)),
             ("full", job(scale, segments=[scale])),
@@ -65,7 +65,7 @@ def fitted_jobs(scale: int) -> List[Tuple[str, Job]]:
 
 
 def other_jobs(scale: int) -> List[Tuple[str, Job]]:
-    """Returns the jobs that are predicted: other lengths, widths and patterns, orders and causal masks."""
+    """Returns the jobs for the prediction's error: other lengths, widths, patterns, orders and causal masks."""
     return [("reports' pattern", job(12 * scale, **REPORTS)),
             ("causal", job(2 * scale, segments=[2 * scale], causal=True)),
             ("hilbert order", job(4 * scale, segments=[2048],
@@ -80,7 +80,10 @@ def other_jobs(scale: int) -> List[Tuple[str, Job]]:
 
 
 def features(one: Job, plan: Any) -> List[float]:
-    """Returns the terms of the sum: 1, payload bytes, flop, rows of heads of branches."""
+    """Returns the amounts that the rates divide: 1, payload bytes, and the busiest worker's flop and selected rows.
+
+    Rows are counted for each head, with mixing lse also for each branch.
+    """
     shape = one.shape
     payload = 4.0 * 4 * shape["tokens"] * shape["heads"] * shape["head_dim"]
     branches = len(one.pattern["segments"]) if one.pattern.get("mixing") == "lse" else 1
@@ -99,7 +102,7 @@ def fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> "NDArray[n
     table = table / norms
     gram, target = table.T @ table, table.sum(axis=0)
     result = np.zeros(table.shape[1])
-    for _ in range(20_000):  # coordinate descent, each coefficient held at 0 or more
+    for _ in range(20_000):  # coordinate descent; each coefficient stays at 0 or more
         before = result.copy()
         for i in range(len(result)):
             if gram[i, i] > 0:
@@ -116,24 +119,27 @@ class Model:
 
     Attributes:
         rates: seconds for a unit of each of `features`.
-        hidden: the hidden part of the compute that can run while rows come, 0 to 1.
+        hidden: the part of the early compute that costs no time, 0 to 1.
     """
 
     rates: "NDArray[np.float64]"
     hidden: float
 
     def overlap(self, table: Sequence[float], early: float) -> float:
-        """Returns the hidden seconds of compute. Receiving takes three quarters of the payload's seconds."""
+        """Returns the hidden seconds of compute. Three of the payload's four tensors come in: 0.75 of its seconds."""
         _, payload, work, rows = (float(a * b) for a, b in zip(table, self.rates))
         return self.hidden * early * min(0.75 * payload, work + rows)
 
     def seconds(self, table: Sequence[float], early: float) -> float:
-        """Predicts a job with the features `table` and the `early_share` `early`."""
+        """Returns the predicted seconds of a job. table: its `features`; early: its `early_share`."""
         return float(np.dot(table, self.rates)) - self.overlap(table, early)
 
 
 def early_share(one: Job, plan: Any) -> float:
-    """Returns the part of a job's segments that lie on one worker, in the order of arrival."""
+    """Returns the part of the segments that a worker can compute alone while rows come, as a mean over branches.
+
+    An ordering makes it 0, because a segment's rows then arrive all over the input.
+    """
     if one.ordering is not None:
         return 0.0
     parts: List[float] = [
@@ -148,7 +154,7 @@ def fit_model(tables: Sequence[Sequence[float]], early: Sequence[float],
     best: Tuple[float, Optional[Model]] = (np.inf, None)
     for hidden in np.linspace(0, 1, 11):
         model = Model(fit(tables, seconds), float(hidden))
-        for _ in range(5):  # the hidden seconds depend on the rates, and the rates on the hidden seconds
+        for _ in range(5):  # rates and hidden seconds depend on each other
             whole = [s + model.overlap(t, e) for t, e, s in zip(tables, early, seconds)]
             model = Model(fit(tables, whole), float(hidden))
         error = sum((model.seconds(t, e) / s - 1)**2 for t, e, s in zip(tables, early, seconds))
@@ -258,9 +264,10 @@ def projected_row(client: Client, tokens: int, workers: int, model: Model,
 
 def projected_seconds(table: Sequence[float], rates: "NDArray[np.float64]",
                       flops: Optional[float], exchange: float) -> float:
-    """Returns seconds without hidden compute, because a branch over all tokens waits for the last row.
+    """Returns a job's seconds without hidden compute, because a branch over all tokens waits for the last row.
 
-    The exchange runs beside compute and counts only if it takes longer.
+    flops: rate of a worker; None: the measured rate. exchange: seconds; it runs beside compute, and the longer of both
+    counts.
     """
     constant, payload, work, rows = (float(a * b) for a, b in zip(table, rates))
     if flops is not None:

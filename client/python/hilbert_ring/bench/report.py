@@ -58,7 +58,7 @@ class Report:
 
 
 def machine_words() -> str:
-    """Describes the client's machine and its load."""
+    """Returns the processor, cores and load of the client's machine."""
     try:
         found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:

@@ -67,7 +67,7 @@ void AwaitCopies();
 void PublishShared();
 std::byte* PublishedBytes();  // shared memory as products see it
 
-// Whether the thread has published since the last call or the block's last barrier.
+// Returns whether the thread has published since the last call or the block's last barrier.
 bool TakePublication();
 void ShowShared();       // to products, except places of copies in progress
 uint64_t BarrierTurn();  // counts the barriers of the block that have passed

@@ -1,6 +1,7 @@
-// The emulated GPU's cuBLASLt: products on the host, with sums in float64. Matrices follow its
-// documentation: columns, `ld` elements apart. Wrong calls are refused or end the process: an
-// algorithm of another shape, memory aligned worse than stated, a smaller workspace.
+// The emulated GPU's cuBLASLt computes products on the host, with sums in float64. Matrices are
+// column-major, with `ld` elements from column to column. Some wrong calls return an error. Others
+// end the process: an algorithm for another shape, memory aligned worse than stated, a smaller
+// workspace.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -34,7 +35,8 @@ namespace {
 
 using hilbert_ring::emulation::Fail;
 
-constexpr uint64_t kWorkspaceBytes = 1024;  // used by an algorithm if allowed
+// An algorithm takes this workspace, or less if the preference allows less.
+constexpr uint64_t kWorkspaceBytes = 1024;
 
 std::atomic<int64_t> heuristics = 0, alive = 0;
 
@@ -52,7 +54,7 @@ cublasStatus_t Drop(T* object) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// The properties that an algorithm was chosen for.
+// An algorithm computes products of these sizes, type and least alignments in bytes.
 struct Chosen {
   uint64_t m, n, k, type;
   uint32_t a, b, d;
@@ -91,7 +93,7 @@ float At(const EmulatedLayout& layout, cublasOperation_t operation, const void* 
              : static_cast<const float*>(data)[index];
 }
 
-// Parallel sums, which the compiler adds as a vector.
+// Returns the dot product. The compiler can add the eight partial sums as a vector.
 double Dot(const double* a, const double* b, uint64_t count) {
   constexpr uint64_t kSums = 8;
   double sums[kSums] = {};

@@ -1,4 +1,4 @@
-// Counts of the emulated cuBLASLt.
+// Counts calls and objects of the emulated cuBLASLt. Tests read the counts.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace hilbert_ring::emulation {
 
 struct LtCalls {
-  int64_t heuristics = 0;  // choices of an algorithm
-  int64_t alive = 0;       // handles, descriptors, layouts, preferences
+  int64_t heuristics = 0;  // calls that choose an algorithm
+  int64_t alive = 0;       // objects that are not destroyed
 };
 
 LtCalls CountedLtCalls();

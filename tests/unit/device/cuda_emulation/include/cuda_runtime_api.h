@@ -92,5 +92,5 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, uns
                                              unsigned long long flags,
                                              cudaDriverEntryPointQueryResult* result);
 
-// Whether started kernels run: see runtime.cc.
+// Returns whether started kernels run: see runtime.cc.
 bool EmulatedKernelRuns();
