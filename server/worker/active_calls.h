@@ -37,14 +37,14 @@ class ActiveCalls {  // thread-safe
     }
 
     // Cancels the call soon after `due`, unless this is called again by then.
-    void ExpectFeedBy(Deadline due) { feed_due_ = due; }
+    void ExpectMessageBy(Deadline due) { message_due_ = due; }
     bool starved() const { return starved_; }
 
    private:
     friend class ActiveCalls;
     ActiveCalls& calls_;
     grpc::ServerContext& context_;
-    std::atomic<Deadline> feed_due_ = Deadline::max();
+    std::atomic<Deadline> message_due_ = Deadline::max();
     std::atomic<bool> starved_ = false;
     std::list<Entry*>::iterator place_;
   };
@@ -88,13 +88,13 @@ class ActiveCalls {  // thread-safe
 
  private:
   static constexpr size_t kMostKept = 1024;
-  static constexpr std::chrono::milliseconds kFeedInterval{200};
+  static constexpr std::chrono::milliseconds kWatchInterval{200};
 
   // A watch of all runs, because a run's own threads may all wait for the coordinator.
   void CancelStarved() {
     const MutexLock lock(mutex_);
     for (Entry* entry : entries_) {
-      if (Clock::now() <= entry->feed_due_.load() || entry->starved_.exchange(true)) continue;
+      if (Clock::now() <= entry->message_due_.load() || entry->starved_.exchange(true)) continue;
       entry->context_.TryCancel();
     }
   }
@@ -104,7 +104,7 @@ class ActiveCalls {  // thread-safe
   std::vector<v1::RunFailure> failures_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_failure_ ABSL_GUARDED_BY(mutex_);
   std::list<Entry*> entries_ ABSL_GUARDED_BY(mutex_);
-  IntervalThread watch_{kFeedInterval,
+  IntervalThread watch_{kWatchInterval,
                         [this](const std::stop_token&) { CancelStarved(); }};  // last
 };
 

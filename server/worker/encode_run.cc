@@ -11,6 +11,7 @@
 #include "engine/model/encoder_rank.h"
 #include "engine/model/files/encode_job.h"
 #include "server/models/encode_spec.h"
+#include "server/worker/file_rows.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -88,31 +89,24 @@ absl::Status EncodeRun::Prepare(Device& device, const std::function<bool()>& can
 
 absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_t end,
                                   const EncoderControl& control) {
-  for (const ShardRange& range : plan_.attention.shards.OfRank(rank())) {
-    const int64_t from = std::max(begin, range.local_begin);
-    const int64_t to = std::min(end, range.local_begin + range.size());
-    if (from >= to) continue;
-    const int64_t token = range.begin + from - range.local_begin;
-    const SlideRows::Tiles tiles = plan_.rows.TilesOf(token, token + to - from);
-    for (const TileSpan& run : plan_.rows.RunsOf(tiles.begin, tiles.end - tiles.begin)) {
-      const int64_t row = range.LocalRow(run.first_token);
-      std::span<const double> coords;
-      std::vector<double> copied;
-      if (job_.config.position && !store.host_memory()) {
-        copied.resize(static_cast<size_t>(2 * run.tiles));
-        RETURN_IF_ERROR(store.Read(TensorKind::kTileCoords, row, run.tiles, copied.data()));
-        coords = copied;
-      } else if (job_.config.position) {
-        coords = {reinterpret_cast<const double*>(store.Row(TensorKind::kTileCoords, row)),
-                  static_cast<size_t>(2 * run.tiles)};
-      }
-      RETURN_IF_ERROR(rank_->PlaceTiles({.first = run.first_tile,
-                                         .count = run.tiles,
-                                         .dtype = job_.dtype,
-                                         .values = store.Row(TensorKind::kTiles, row),
-                                         .coords = coords},
-                                        control));
+  for (const RowPiece& piece : PiecesOf(*this, {}, TensorKind::kTiles, begin, end)) {
+    std::span<const double> coords;
+    std::vector<double> copied;
+    if (job_.config.position && !store.host_memory()) {
+      copied.resize(static_cast<size_t>(2 * piece.rows));
+      RETURN_IF_ERROR(
+          store.Read(TensorKind::kTileCoords, piece.memory_row, piece.rows, copied.data()));
+      coords = copied;
+    } else if (job_.config.position) {
+      const std::byte* row = store.Row(TensorKind::kTileCoords, piece.memory_row);
+      coords = {reinterpret_cast<const double*>(row), static_cast<size_t>(2 * piece.rows)};
     }
+    RETURN_IF_ERROR(rank_->PlaceTiles({.first = piece.file_row,
+                                       .count = piece.rows,
+                                       .dtype = job_.dtype,
+                                       .values = store.Row(TensorKind::kTiles, piece.memory_row),
+                                       .coords = coords},
+                                      control));
   }
   return absl::OkStatus();
 }

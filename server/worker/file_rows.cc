@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/files/open_beneath.h"
+#include "server/worker/message_rows.h"
 #include "wire/codec.h"
 #include "wire/finite_rows.h"
 #include "wire/status.h"
@@ -54,25 +55,36 @@ int64_t BlockRows(const std::map<TensorKind, RunFile>& files) {
   return std::max<int64_t>(1, kBlockBytes / of_row);
 }
 
-// Local rows [begin, end) in the order of the file.
-absl::StatusOr<std::vector<RowPiece>> PiecesOf(const RunWork& work, std::span<const int64_t> tokens,
-                                               TensorKind tensor, int64_t begin, int64_t end) {
+}  // namespace
+
+absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen& open,
+                                      const RunWork& work) {
+  RunFiles files;
+  if (open.files_size() == 0) return files;
+  if (root.empty()) {
+    return wire::ErrorOf(wire::reason::kDataRootGone, "this worker has no --data-root");
+  }
+  ASSIGN_OR_RETURN(const Descriptor reached, OpenRoot(root));
+  for (const v1::ShardFile& file : open.files()) {
+    ASSIGN_OR_RETURN(RunFile opened, Open(reached.number(), file, work.shape().rows));
+    const TensorKind tensor = *wire::TensorKindOf(file.tensor());
+    (IsInput(tensor) ? files.inputs : files.outputs).emplace(tensor, std::move(opened));
+  }
+  return files;
+}
+
+std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tokens,
+                               TensorKind tensor, int64_t begin, int64_t end) {
   const JobShape& shape = work.shape();
-  const bool in_order = shape.InOrder(IsInput(tensor) ? tensor : TensorKind::kQ);  // outputs as Q
-  const bool tiles = shape.slides != nullptr && IsInput(tensor);
   std::vector<RowPiece> pieces;
-  if (!in_order) {
+  if (!shape.InOrder(IsInput(tensor) ? tensor : TensorKind::kQ)) {  // outputs as Q
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t token = tokens[row];
-      if (token < 0 || token >= shape.spec.tokens) {
-        return absl::InternalError(
-            absl::StrCat("the order has token ", token, " of ", shape.spec.tokens));
-      }
-      pieces.push_back({.file_row = token, .memory_row = row, .rows = 1});
+      pieces.push_back({.file_row = tokens[row], .memory_row = row, .rows = 1});
     }
     InFileOrder(pieces);
     return pieces;
   }
+  const bool tiles = shape.slides != nullptr && IsInput(tensor);
   for (const ShardRange& range : work.plan().shards.OfRank(work.rank())) {
     const int64_t first = std::max(begin, range.local_begin);
     const int64_t last = std::min(end, range.local_begin + range.size());
@@ -93,32 +105,18 @@ absl::StatusOr<std::vector<RowPiece>> PiecesOf(const RunWork& work, std::span<co
   return pieces;
 }
 
-}  // namespace
-
-absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen& open,
-                                      const RunWork& work) {
-  RunFiles files;
-  if (open.files_size() == 0) return files;
-  if (root.empty()) {
-    return wire::ErrorOf(wire::reason::kDataRootGone, "this worker has no --data-root");
+absl::StatusOr<int64_t> FileInput::Take(const v1::RunRequest& message,
+                                        const wire::Payload& payload) {
+  if (message.has_order()) {
+    RETURN_IF_ERROR(PlaceOrder(message.order(), payload, store_).status());
   }
-  ASSIGN_OR_RETURN(const Descriptor reached, OpenRoot(root));
-  for (const v1::ShardFile& file : open.files()) {
-    ASSIGN_OR_RETURN(RunFile opened, Open(reached.number(), file, work.shape().rows));
-    const TensorKind tensor = *wire::TensorKindOf(file.tensor());
-    (IsInput(tensor) ? files.inputs : files.outputs).emplace(tensor, std::move(opened));
-  }
-  return files;
+  return 0;
 }
 
-absl::Status FileInput::Take(const v1::RunRequest& message, const wire::Payload& payload) {
-  return message.has_order() ? order_.Place(message.order(), payload) : absl::OkStatus();
-}
-
-absl::StatusOr<FileInput::Block> FileInput::Prepare(int64_t begin, int64_t end) const {
+FileInput::Block FileInput::Prepare(int64_t begin, int64_t end) const {
   Block block{.begin = begin, .end = end};
   for (const auto& [tensor, file] : files_) {
-    ASSIGN_OR_RETURN(block.pieces[tensor], PiecesOf(work_, store_.tokens(), tensor, begin, end));
+    block.pieces[tensor] = PiecesOf(work_, store_.tokens(), tensor, begin, end);
     ReadAhead(file.rows, block.pieces[tensor]);
   }
   return block;
@@ -136,27 +134,29 @@ absl::Status FileInput::Read(Block& block) {
       RETURN_IF_ERROR(ReadRows(file.rows, pieces, staging_.data()));
       RETURN_IF_ERROR(store_.Write(tensor, block.begin, block.end - block.begin, staging_.data()));
     }
-    for (const RowPiece& piece : pieces) bytes_read_ += piece.rows * row_bytes;
+    int64_t bytes = 0;
+    for (const RowPiece& piece : pieces) bytes += piece.rows * row_bytes;
+    course_.Note([bytes](RunProgress& progress) { progress.bytes_read += bytes; });
   }
   return absl::OkStatus();
 }
 
-absl::Status FileInput::Finish(const std::function<absl::Status(int64_t)>& come) {
+absl::Status FileInput::Finish() {
   const int64_t block_rows = BlockRows(files_);
   std::deque<Block> ahead;
   int64_t prepared = 0;
   for (int64_t begin = 0; begin < store_.rows(); begin += block_rows) {
     while (ahead.size() < kBlocksAhead && prepared < store_.rows()) {
       const int64_t end = std::min(prepared + block_rows, store_.rows());
-      ASSIGN_OR_RETURN(Block block, Prepare(prepared, end));
-      ahead.push_back(std::move(block));
+      ahead.push_back(Prepare(prepared, end));
       prepared = end;
     }
     RETURN_IF_ERROR(Read(ahead.front()));
-    if (ahead.front().end < store_.rows()) RETURN_IF_ERROR(come(ahead.front().end));
+    RETURN_IF_ERROR(course_.failure());
+    if (ahead.front().end < store_.rows()) course_.AddRows(ahead.front().end);
     ahead.pop_front();
   }
-  return read_();
+  return absl::OkStatus();
 }
 
 void FileOutput::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
@@ -175,8 +175,7 @@ void FileOutput::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& 
 
 absl::Status FileOutput::Write(TensorKind tensor, const FileRows& file, int64_t begin,
                                int64_t end) {
-  ASSIGN_OR_RETURN(std::vector<RowPiece> pieces,
-                   PiecesOf(work_, store_.tokens(), tensor, begin, end));
+  std::vector<RowPiece> pieces = PiecesOf(work_, store_.tokens(), tensor, begin, end);
   const std::byte* memory = nullptr;
   if (store_.host_memory()) {
     memory = store_.Row(tensor, 0);
@@ -188,7 +187,8 @@ absl::Status FileOutput::Write(TensorKind tensor, const FileRows& file, int64_t 
   }
   CountNotFinite(tensor, pieces, memory, file.row_bytes);
   RETURN_IF_ERROR(WriteRows(file, pieces, memory));
-  bytes_written_ += (end - begin) * file.row_bytes;
+  const int64_t bytes = (end - begin) * file.row_bytes;
+  course_.Note([bytes](RunProgress& progress) { progress.bytes_written += bytes; });
   return absl::OkStatus();
 }
 

@@ -1,36 +1,43 @@
-// A run: a job's part at this worker. run_phase.h has its phases.
+// A run: a job's part at this worker. run_course.h has its phases.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/run/executor.h"
 #include "grpcpp/server_context.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/process/call_gate.h"
 #include "server/shard/job_memory.h"
+#include "server/shard/run_message.h"
 #include "server/worker/active_calls.h"
 #include "server/worker/file_rows.h"
 #include "server/worker/lane.h"
 #include "server/worker/run_course.h"
-#include "server/worker/run_replies.h"
-#include "server/worker/run_sender.h"
 #include "server/worker/run_shard.h"
 #include "server/worker/run_spans.h"
 #include "server/worker/run_work.h"
+#include "server/worker/shard_ways.h"
 #include "server/worker/worker_state.h"
 
 namespace hilbert_ring::server {
 
+// Threads of a run. Passing a short run on to other threads takes longer than its compute.
+enum class RunMode {
+  kThreads,     // executor and sender
+  kCallThread,  // the call's thread alone
+  kOneMessage,  // the call's thread, with one message out (RunWhole)
+};
+
 class RunCall {
  public:
-  // place: opened with the first message; may be null.
-  RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream,
-          BlockingPlace* place = nullptr)
-      : state_(state), context_(context), stream_(stream), place_(place) {}
+  RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream)
+      : state_(state), context_(context), stream_(stream) {}
 
   // Runs in the call's thread. All memory is free when the call is destroyed.
   absl::Status Serve();
@@ -41,21 +48,34 @@ class RunCall {
   absl::Status AwaitLane();
   absl::Status Allocate();
   absl::Status Reserve();
-  absl::Status Receive();
+  RunMode Mode() const;
   void RunAlone();
   void RunInThreads();
+  bool AwaitMessage(RunMessage<v1::RunRequest>& message, std::chrono::milliseconds timeout);
+  absl::Status Receive();
+  absl::Status TakeMessages();
   void Execute();
   absl::StatusOr<Figures> Compute();
   void AwaitComputed();
-  void TellFailureBeside();
-  v1::WorkerReport Report();
   void Release();
+
+  // run_call_send.cc, mostly called by the sender's thread:
+  absl::Status Write(const v1::RunResponse& response);  // no message leaves after the run's failure
+  void SendNews();  // writes the course's news; an error fails the run
+  void SendUntilComputed();
+  void NoteRowsFinal();
+  void NoteComputed();
+  absl::Status WriteEnd(int64_t rows_final) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  absl::Status PutOutputs(int64_t rows_final, grpc::WriteOptions options)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  void WriteFailure(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  void NoteFailureBeside();
+  v1::WorkerReport Report();
   void Count(const absl::Status& status) const;
 
   WorkerState& state_;
   grpc::ServerContext& context_;
   RunStream& stream_;
-  BlockingPlace* const place_;
   ActiveCalls::Entry entry_{state_.calls, context_};
   RunCourse course_{[this] { return context_.IsCancelled(); }};
 
@@ -66,7 +86,6 @@ class RunCall {
   Lane::Turn turn_;  // the executor returns it if outputs leave without the device
   std::optional<JobMemory::Reservation> reservation_;
   std::optional<RunShard> shard_;
-  std::optional<RunSender> sender_;
   std::optional<RunSpans> spans_;  // for a trace
   RunMode mode_ = RunMode::kThreads;
   int64_t idle_bytes_ = 0;                   // of the process, before the run
@@ -74,6 +93,11 @@ class RunCall {
   // The executor's until kSending, then the sender's.
   absl::StatusOr<Figures> figures_ = absl::InternalError("not run");
   v1::WorkerReport report_;
+
+  Mutex sending_;  // over a message's making and writing; before the course's
+  RunReplies replies_ ABSL_GUARDED_BY(sending_){stream_, course_};
+  int64_t rows_put_ ABSL_GUARDED_BY(sending_) = 0;  // local rows
+  bool told_failure_ ABSL_GUARDED_BY(sending_) = false;
 };
 
 }  // namespace hilbert_ring::server

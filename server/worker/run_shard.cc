@@ -2,13 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "engine/base/return_if_error.h"
-#include "server/worker/message_input.h"
-#include "server/worker/message_output.h"
+#include "server/worker/message_rows.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -16,19 +14,11 @@ namespace {
 
 class SharedInput final : public ShardInput {
  public:
-  absl::Status Take(const v1::RunRequest& message, const wire::Payload& /*payload*/) override {
+  absl::StatusOr<int64_t> Take(const v1::RunRequest& message,
+                               const wire::Payload& /*payload*/) override {
     if (!message.has_arrived()) return absl::InvalidArgumentError("expected RowsArrived");
-    rows_ = std::max(rows_, message.arrived().rows());
-    return absl::OkStatus();
+    return message.arrived().rows();
   }
-  int64_t rows() const override { return rows_; }
-  absl::Status Finish(const std::function<absl::Status(int64_t)>& /*come*/) override {
-    return absl::OkStatus();
-  }
-  bool in_place() const override { return true; }
-
- private:
-  int64_t rows_ = 0;
 };
 
 class SharedOutput final : public ShardOutput {
@@ -38,7 +28,6 @@ class SharedOutput final : public ShardOutput {
     response.mutable_final()->set_rows(rows_final);
     return replies.Write(response, options);
   }
-  bool in_place() const override { return true; }
 };
 
 // Null unless the coordinator offers memory that this process can map.
@@ -61,7 +50,7 @@ void RunShard::ClearOutputs() {
 
 absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
                                       const RunWork& work, Device& device, const RunFiles& files,
-                                      std::function<absl::Status()> read) {
+                                      RunCourse& course) {
   RunShard shard;
   if (work.plan().costs.steps > 0) {
     ASSIGN_OR_RETURN(auto ring, state.rings.Take(open.ring_id(), open.generation()));
@@ -79,15 +68,16 @@ absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& ope
     shard.store = *std::move(store);
   }
   if (!files.inputs.empty()) {
-    shard.input = std::make_unique<FileInput>(files.inputs, work, *shard.store, std::move(read));
-    shard.output = std::make_unique<FileOutput>(files.outputs, work, *shard.store);
+    shard.input = std::make_unique<FileInput>(files.inputs, work, *shard.store, course);
+    shard.output = std::make_unique<FileOutput>(files.outputs, work, *shard.store, course);
   } else if (shard.shared != nullptr) {
+    shard.in_place = true;
     shard.input = std::make_unique<SharedInput>();
     shard.output = std::make_unique<SharedOutput>();
   } else {
     shard.input =
         std::make_unique<MessageInput>(work.shape(), work.plan(), work.rank(), *shard.store);
-    shard.output = std::make_unique<MessageOutput>(work, *shard.store, open);
+    shard.output = std::make_unique<MessageOutput>(work.plan(), work.rank(), *shard.store, open);
   }
   return shard;
 }

@@ -2,7 +2,6 @@
 // MakeRunShard alone chooses the ways.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,9 +14,9 @@
 #include "server/shard/shared_memory.h"
 #include "server/worker/file_rows.h"
 #include "server/worker/ring_table.h"
+#include "server/worker/run_course.h"
 #include "server/worker/run_work.h"
-#include "server/worker/shard_input.h"
-#include "server/worker/shard_output.h"
+#include "server/worker/shard_ways.h"
 #include "server/worker/worker_state.h"
 
 namespace hilbert_ring::server {
@@ -27,6 +26,7 @@ struct RunShard {
   std::string transport = "none";        // of the ring
   std::shared_ptr<SharedMemory> shared;  // null: not shared
   bool used = false;                     // may contain outputs of an earlier run
+  bool in_place = false;                 // the coordinator writes rows to their places, and reads
   std::unique_ptr<ShardStore> store;
   std::unique_ptr<ShardInput> input;
   std::unique_ptr<ShardOutput> output;
@@ -34,10 +34,9 @@ struct RunShard {
   void ClearOutputs();  // before compute: removes outputs of an earlier run
 };
 
-// References outlive it. read: called when all rows have been read from files.
-// RESOURCE_EXHAUSTED (WORKER_MEMORY), FAILED_PRECONDITION (RING_LEASED).
+// References outlive it. RESOURCE_EXHAUSTED (WORKER_MEMORY), FAILED_PRECONDITION (RING_LEASED).
 absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
                                       const RunWork& work, Device& device, const RunFiles& files,
-                                      std::function<absl::Status()> read);
+                                      RunCourse& course);
 
 }  // namespace hilbert_ring::server

@@ -31,7 +31,6 @@ constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
 constexpr std::chrono::milliseconds kEndLimit{5000};  // after the wait for jobs
-constexpr int kMostRunsOfHost = 64;
 // Blocks of NCCL. A block of the Hopper kernels takes nearly all registers of its multiprocessor,
 // so NCCL's blocks need multiprocessors of their own.
 constexpr int kExchangeBlocks = 8;
@@ -102,13 +101,13 @@ Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Stat
                                                    .max_ctas = kExchangeBlocks})),
              .share_memory = settings.share_memory && devices_.main->host_memory(),
              .feed_timeout = settings.feed_timeout,
+             .open_timeout = settings.open_timeout,
              .device_broken = EndAtOnce,
              .metrics = &metrics_,
              .make_encode = [this](const v1::RunOpen& open,
                                    int threads) { return MakeEncodeRun(open, models_, threads); },
              .data_root = settings.data_root},
-      gate_({.calls_per_peer = kMostRunsOfHost, .open_timeout = settings.open_timeout}),
-      service_(state_, gate_, secret_) {
+      service_(state_, secret_) {
   state_.lanes.emplace_back(*devices_.main);
   for (const auto& express : devices_.express) state_.lanes.emplace_back(*express);
 }

@@ -13,7 +13,6 @@
 #include "server/files/mark_watch.h"
 #include "server/metrics/worker_metrics.h"
 #include "server/models/model_scan.h"
-#include "server/process/call_gate.h"
 #include "server/process/certificate_watch.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/http_endpoint.h"
@@ -64,7 +63,6 @@ class Worker {
   CoordinatorSecret secret_;
   ModelStore models_;
   WorkerState state_;
-  CallGate gate_;
   WorkerService service_;
   std::atomic<bool> registered_ = false;
   std::atomic<bool> draining_ = false;

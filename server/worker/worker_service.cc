@@ -20,8 +20,8 @@ constexpr std::chrono::milliseconds kSecretLimit{1000};
 
 }  // namespace
 
-WorkerService::WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret)
-    : state_(state), gate_(gate), secret_(secret) {
+WorkerService::WorkerService(WorkerState& state, const CoordinatorSecret& secret)
+    : state_(state), secret_(secret) {
   using Handler =
       grpc::internal::BidiStreamingHandler<WorkerService, grpc::ByteBuffer, grpc::ByteBuffer>;
   const int run = v1::RunRequest::descriptor()
@@ -89,10 +89,7 @@ grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
 }
 
 grpc::Status WorkerService::RunRaw(grpc::ServerContext* context, Stream* stream) {
-  return Serve("Run", *context, {}, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(BlockingPlace place, BlockingPlace::Enter(gate_, *context));
-    return RunCall(state_, *context, *stream, &place).Serve();
-  });
+  return Serve("Run", *context, {}, [&] { return RunCall(state_, *context, *stream).Serve(); });
 }
 
 }  // namespace hilbert_ring::server

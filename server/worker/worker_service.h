@@ -9,8 +9,8 @@ namespace hilbert_ring::server {
 
 class WorkerService : public v1::WorkerService::Service {
  public:
-  // gate: of Run calls. secret: the coordinator's, which alone may call.
-  WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret);
+  // secret: the coordinator's, which alone may call.
+  WorkerService(WorkerState& state, const CoordinatorSecret& secret);
 
   grpc::Status Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
                      v1::GreetResponse* response) override;
@@ -32,7 +32,6 @@ class WorkerService : public v1::WorkerService::Service {
                      std::chrono::milliseconds secret_limit, const Handler& handler);
 
   WorkerState& state_;
-  CallGate& gate_;
   const CoordinatorSecret& secret_;
 };
 

@@ -23,8 +23,8 @@ struct WorkerState {
   JobMemory memory;
   RingTable rings;
   const bool share_memory = true;
-  // A run ends after this silence of a coordinator that owes it rows.
-  const std::chrono::milliseconds feed_timeout;
+  // A run ends after this silence of a coordinator that owes it rows, or RunOpen.
+  const std::chrono::milliseconds feed_timeout, open_timeout = std::chrono::seconds(5);
   // Called with an error after which a GPU is unusable in this process and may still write to
   // memory. May be null.
   std::function<void(const absl::Status&)> device_broken = nullptr;

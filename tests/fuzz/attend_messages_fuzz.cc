@@ -15,7 +15,7 @@
 #include "server/rows/row_messages.h"
 #include "server/rows/row_router.h"
 #include "server/shard/run_message.h"
-#include "server/worker/message_input.h"
+#include "server/worker/message_rows.h"
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
 #include "tests/fuzz/target.h"
@@ -88,8 +88,7 @@ class Job {
     Require(status.ok() == ledger_.Complete(), "a job is complete when every row has come");
     if (!status.ok()) return;
     for (const auto& shard : shards_) {
-      Require(shard->rows.Finish(nullptr).ok(), "every row of a worker has come");
-      Require(shard->rows.rows() == shard->store->rows(), "a worker may compute on all its rows");
+      Require(shard->rows.Finish().ok(), "every row of a worker has come");
     }
   }
 
@@ -108,7 +107,7 @@ class Job {
     for (size_t rank = 0; rank < shards_.size(); ++rank) {
       router_->SendOrder(static_cast<int>(rank), pool_, [&](const grpc::ByteBuffer& part) {
         server::RunMessage<v1::RunRequest> message = Received(part);
-        Require(shards_[rank]->rows.Place(message.fields.order(), message.payload).ok(),
+        Require(shards_[rank]->rows.Take(message.fields, message.payload).ok(),
                 "a worker takes its part of the order");
         return true;
       });
@@ -128,7 +127,7 @@ class Job {
     for (auto& [rank, of_rank] : messages) {
       for (const grpc::ByteBuffer& rows : of_rank.Take()) {
         server::RunMessage<v1::RunRequest> message = Received(rows);
-        Require(shards_[rank]->rows.Place(message.fields.rows(), message.payload).ok(),
+        Require(shards_[rank]->rows.Take(message.fields, message.payload).ok(),
                 "a worker takes what it is sent");
       }
     }

@@ -51,7 +51,7 @@ class WorkerServiceTest : public ::testing::Test {
                                  .share_memory = share_memory,
                                  .feed_timeout = feed_timeout});
     for (int lane = 0; lane < kLanes; ++lane) state_->lanes.emplace_back(device_);
-    service_.emplace(*state_, gate_, secret_);
+    service_.emplace(*state_, secret_);
     auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
     endpoint_ = *std::move(endpoint);
@@ -101,7 +101,6 @@ class WorkerServiceTest : public ::testing::Test {
 
   DeviceThatMayFail device_{*MakeDevice({.threads = 1})};
   CoordinatorSecret secret_;
-  CallGate gate_{{.calls_per_peer = 16, .open_timeout = kAnswerLimit}};
   std::unique_ptr<WorkerState> state_;
   std::optional<WorkerService> service_;
   GrpcEndpoint endpoint_;

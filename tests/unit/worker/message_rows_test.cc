@@ -1,14 +1,18 @@
-#include "server/worker/message_input.h"
+#include "server/worker/message_rows.h"
 
 #include <cstring>
 #include <memory>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
 
 namespace hilbert_ring::server {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
 
 class MessageInputTest : public ::testing::Test {
  protected:
@@ -39,14 +43,21 @@ class MessageInputTest : public ::testing::Test {
   }
 
   // The payload in pieces, as a transport may deliver it: rows are cut anywhere.
-  template <typename Message>
-  absl::Status PlaceCut(const Message& message, std::string_view bytes) {
+  absl::Status TakeCut(const v1::RunRequest& message, std::string_view bytes) {
     wire::Payload payload;
     for (size_t begin = 0; begin < bytes.size(); begin += 7) payload.Append(bytes.substr(begin, 7));
-    return rows_->Place(message, payload);
+    return rows_->Take(message, payload).status();
   }
-  absl::Status Place(const v1::OrderPart& part) { return PlaceCut(part, part.tokens()); }
-  absl::Status Place(const v1::ShardRows& rows) { return PlaceCut(rows, rows.payload()); }
+  absl::Status Place(const v1::OrderPart& part) {
+    v1::RunRequest message;
+    *message.mutable_order() = part;
+    return TakeCut(message, part.tokens());
+  }
+  absl::Status Place(const v1::ShardRows& rows) {
+    v1::RunRequest message;
+    *message.mutable_rows() = rows;
+    return TakeCut(message, rows.payload());
+  }
 
   char FirstByte(TensorKind tensor, int64_t row) {
     return static_cast<char>(*store_->Row(tensor, row));
@@ -64,7 +75,7 @@ TEST_F(MessageInputTest, PlacesRangesAndLists) {
   EXPECT_EQ(store_->tokens()[9], 0x0101010101010101);
   ASSERT_TRUE(Place(Rows(v1::TENSOR_Q, 0, 10, 'q')).ok());
   ASSERT_TRUE(Place(Rows(v1::TENSOR_K, 0, 10, 'k')).ok());
-  EXPECT_FALSE(rows_->Finish(nullptr).ok());
+  EXPECT_FALSE(rows_->Finish().ok());
   v1::ShardRows listed = Rows(v1::TENSOR_V, 0, 3);
   for (const int64_t row : {9, 0, 4}) listed.add_local_rows(row);
   listed.mutable_payload()->assign(std::string(32, 'a') + std::string(32, 'b') +
@@ -80,7 +91,33 @@ TEST_F(MessageInputTest, PlacesRangesAndLists) {
   corrupt.set_crc32c(7);
   EXPECT_TRUE(absl::IsDataLoss(Place(corrupt)));
   ASSERT_TRUE(Place(Rows(v1::TENSOR_V, 0, 7)).ok());
-  EXPECT_TRUE(rows_->Finish(nullptr).ok());
+  EXPECT_TRUE(rows_->Finish().ok());
+}
+
+constexpr int64_t kJobTokens = 64;
+
+void Add(v1::DeliveredRows& rows, int64_t begin, int64_t end) {
+  v1::SlotRange& range = *rows.add_slots();
+  range.set_begin(begin);
+  range.set_end(end);
+}
+
+v1::DeliveredRows& AddTensor(v1::RunOpen& open, v1::Tensor tensor) {
+  v1::DeliveredRows& rows = *open.add_delivered();
+  rows.set_tensor(tensor);
+  return rows;
+}
+
+TEST(DeliveredRows, AreThoseOfEachTensor) {
+  v1::RunOpen open;
+  v1::DeliveredRows& out = AddTensor(open, v1::TENSOR_OUT);
+  Add(out, 0, 3);
+  Add(out, 60, kJobTokens);
+  Add(AddTensor(open, v1::TENSOR_LSE), 7, 8);
+  const Delivered delivered = DeliveredOf(open, kJobTokens);
+  EXPECT_THAT(delivered.of(TensorKind::kOut).ranges(),
+              ElementsAre(Pair(0, 3), Pair(60, kJobTokens)));
+  EXPECT_THAT(delivered.of(TensorKind::kLse).ranges(), ElementsAre(Pair(7, 8)));
 }
 
 }  // namespace
