@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,9 +21,28 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "engine/comm/communicator.h"
-#include "server/worker/ring_transport.h"
 
 namespace hilbert_ring::server {
+
+struct RingRequest {
+  int rank = 0;
+  int size = 2;
+  std::string ring;  // unique, of ring and generation
+  Deadline deadline;
+  std::function<bool()> cancelled;
+};
+
+// All workers of a ring have the same transport, known by its name.
+struct RingTransport {
+  std::string name;  // "gloo", "nccl"
+  // Blocks until the ring stands. Thread-safe.
+  std::function<absl::StatusOr<std::unique_ptr<Communicator>>(const RingRequest& request,
+                                                              const AllGather& all_gather)>
+      join;
+};
+
+// host: the address for peers. gpu: the ordinal; empty: the CPU computes.
+RingTransport MakeRingTransport(const std::string& host, std::optional<int> gpu = std::nullopt);
 
 struct RingEnd {
   std::string ring_id;
@@ -60,7 +80,7 @@ class RingTable {  // thread-safe
   ~RingTable();  // closes all rings and waits for their threads
 
   // Closes an older generation. FAILED_PRECONDITION (RING_LEASED) if this or a newer one is known,
-  // INVALID_ARGUMENT for a rank outside the ring or fewer than 2 ranks, the transport's errors.
+  // the transport's errors.
   absl::StatusOr<std::string> Prepare(const RingEnd& end, Deadline deadline);
 
   // FAILED_PRECONDITION (RING_LEASED) unless that generation is being formed.

@@ -217,9 +217,7 @@ void RunCall::RunInThreads() {
 
 void RunCall::Execute() {
   figures_ = Compute();
-  if (state_.device_broken && IsBroken(lane_->device(), figures_.status())) {
-    state_.device_broken(figures_.status());
-  }
+  if (IsBroken(lane_->device(), figures_.status())) EndAtOnce(figures_.status());
   course_.EndCompute(figures_.status());
 }
 

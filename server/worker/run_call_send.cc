@@ -154,11 +154,10 @@ void RunCall::Count(const absl::Status& status) const {
   const bool cancelled = absl::IsCancelled(status) && stopped != Deadline();
   const double cancel_seconds = SecondsBetween(stopped, Clock::now());
   if (cancelled) state_.calls.NoteCancelled(cancel_seconds);
-  if (state_.metrics == nullptr) return;
-  state_.metrics->CountRun(status.code());
-  if (cancelled) state_.metrics->ObserveCancel(cancel_seconds);
+  state_.metrics.CountRun(status.code());
+  if (cancelled) state_.metrics.ObserveCancel(cancel_seconds);
   if (!status.ok()) return;
-  state_.metrics->ObserveRun(
+  state_.metrics.ObserveRun(
       {.transport = report_.transport(),
        .tokens = report_.tokens(),
        .flops = report_.flops(),

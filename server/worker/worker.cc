@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,38 +11,24 @@
 #include "server/access/http_access.h"
 #include "server/files/data_root.h"
 #include "server/process/host_port.h"
-#include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/stop_signals.h"
 #include "server/process/tls.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "server/worker/encode_run.h"
-#include "server/worker/ring_transport.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int kBrokenDevice = 3;  // exit status
 constexpr std::chrono::milliseconds kModelScanInterval{1000};
 constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
 constexpr std::chrono::milliseconds kEndLimit{5000};  // after the wait for jobs
-// Blocks of NCCL. A block of the Hopper kernels takes nearly all registers of its multiprocessor,
-// so NCCL's blocks need multiprocessors of their own.
-constexpr int kExchangeBlocks = 8;
 constexpr int kMaxBlockingCalls = 512;  // jobs, rings, and calls of a former coordinator
 constexpr int kOtherThreads = 2;        // beside the jobs'
-
-// Frees nothing, because a GPU may still write. The coordinator moves the jobs, and a supervisor
-// restarts this process.
-void EndAtOnce(const absl::Status& error) {
-  spdlog::critical("the device is broken, this process ends: {}", std::string(error.message()));
-  FlushLog();
-  std::_Exit(kBrokenDevice);
-}
 
 TlsFiles HttpTlsOf(const WorkerSettings& settings) {
   TlsFiles files{.cert = settings.security.tls.cert, .key = settings.security.tls.key};
@@ -96,14 +81,10 @@ Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Stat
               WeightFolder(settings, *devices_.main),
               devices_.main->host_memory() ? nullptr : devices_.main.get()),
       state_{.memory = JobMemory(memory_limit),
-             .rings = RingTable(MakeRingTransport({.host = settings.host,
-                                                   .cuda_device = GpuOf(settings, *devices_.main),
-                                                   .max_ctas = kExchangeBlocks})),
+             .rings = RingTable(MakeRingTransport(settings.host, GpuOf(settings, *devices_.main))),
              .share_memory = settings.share_memory && devices_.main->host_memory(),
              .feed_timeout = settings.feed_timeout,
              .open_timeout = settings.open_timeout,
-             .device_broken = EndAtOnce,
-             .metrics = &metrics_,
              .make_encode = [this](const v1::RunOpen& open,
                                    int threads) { return MakeEncodeRun(open, models_, threads); },
              .data_root = settings.data_root},
@@ -161,7 +142,7 @@ absl::Status Worker::Listen() {
                         {"/metrics", ForPrometheus(
                                          readers_,
                                          [this](const absl::Status& why) {
-                                           metrics_.CountRefused(wire::ReasonOf(why));
+                                           state_.metrics.CountRefused(wire::ReasonOf(why));
                                          },
                                          [this] { return ServeMetrics(); })}},
                        {.cert = tls.cert, .key = tls.key, .shown = [this](const std::string& pem) {
@@ -182,19 +163,19 @@ absl::Status Worker::Listen() {
 HttpReply Worker::ServeMetrics() {
   const DeviceInfo info = devices_.main->info();
   return {.content_type = WorkerMetrics::ContentType(),
-          .body = metrics_.Serialize({.version = std::string(kVersion),
-                                      .device = info.name,
-                                      .kernel = info.kernel,
-                                      .transport = state_.rings.transport(),
-                                      .registered = registered_,
-                                      .runs = state_.calls.count(),
-                                      .rings = state_.rings.count(),
-                                      .memory_limit_bytes = state_.memory.limit(),
-                                      .memory_used_bytes = state_.memory.used(),
-                                      .models = models_.count(),
-                                      .model_memory_limit_bytes = models_.limit(),
-                                      .model_memory_used_bytes = models_.bytes(),
-                                      .certificate_ends = certificates_.Ends()})};
+          .body = state_.metrics.Serialize({.version = std::string(kVersion),
+                                            .device = info.name,
+                                            .kernel = info.kernel,
+                                            .transport = state_.rings.transport(),
+                                            .registered = registered_,
+                                            .runs = state_.calls.count(),
+                                            .rings = state_.rings.count(),
+                                            .memory_limit_bytes = state_.memory.limit(),
+                                            .memory_used_bytes = state_.memory.used(),
+                                            .models = models_.count(),
+                                            .model_memory_limit_bytes = models_.limit(),
+                                            .model_memory_used_bytes = models_.bytes(),
+                                            .certificate_ends = certificates_.Ends()})};
 }
 
 void Worker::SetReady(bool ready) {
@@ -221,7 +202,7 @@ void Worker::Register(const std::string& join_token, Calling calling) {
           .up =
               [this] {
                 registered_ = true;
-                metrics_.CountRegistration();
+                state_.metrics.CountRegistration();
                 SetReady(true);
                 if (draining_) SetReady(false);
               },

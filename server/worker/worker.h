@@ -11,7 +11,6 @@
 #include "server/access/auth_tokens.h"
 #include "server/access/callers.h"
 #include "server/files/mark_watch.h"
-#include "server/metrics/worker_metrics.h"
 #include "server/models/model_scan.h"
 #include "server/process/certificate_watch.h"
 #include "server/process/grpc_endpoint.h"
@@ -59,7 +58,6 @@ class Worker {
   const std::unique_ptr<ReadyFile> ready_file_;
   CertificateWatch certificates_;
   Callers readers_;  // of /metrics
-  WorkerMetrics metrics_;
   CoordinatorSecret secret_;
   ModelStore models_;
   WorkerState state_;

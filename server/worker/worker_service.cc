@@ -1,6 +1,5 @@
 #include "server/worker/worker_service.h"
 
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -14,7 +13,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};  // a coordinator sends less
+constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};  // of a coordinator
 // A greeting may overtake the secret that authenticates it.
 constexpr std::chrono::milliseconds kSecretLimit{1000};
 
@@ -39,12 +38,11 @@ WorkerService::WorkerService(WorkerState& state, const CoordinatorSecret& secret
 template <typename Handler>
 grpc::Status WorkerService::Serve(const char* method, const grpc::ServerContext& context,
                                   std::chrono::milliseconds secret_limit, const Handler& handler) {
-  const auto serve = [&] {
+  return state_.metrics.requests().Count(method, [&] {
     absl::Status status = secret_.Check(context, method, secret_limit);
     if (status.ok()) status = handler();
     return wire::ToGrpc(status);
-  };
-  return state_.metrics != nullptr ? state_.metrics->requests().Count(method, serve) : serve();
+  });
 }
 
 grpc::Status WorkerService::Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
@@ -56,14 +54,13 @@ grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
                                         const v1::PrepareRingRequest* request,
                                         v1::PrepareRingResponse* response) {
   return Serve("PrepareRing", *context, {}, [&]() -> absl::Status {
-    const auto timeout =
-        std::min(std::chrono::milliseconds(request->timeout_ms()), kLongestRingTimeout);
-    ASSIGN_OR_RETURN(*response->mutable_blob(),
-                     state_.rings.Prepare({.ring_id = request->ring_id(),
-                                           .generation = request->generation(),
-                                           .rank = request->rank(),
-                                           .size = request->size()},
-                                          std::chrono::steady_clock::now() + timeout));
+    ASSIGN_OR_RETURN(
+        *response->mutable_blob(),
+        state_.rings.Prepare({.ring_id = request->ring_id(),
+                              .generation = request->generation(),
+                              .rank = request->rank(),
+                              .size = request->size()},
+                             Clock::now() + std::chrono::milliseconds(request->timeout_ms())));
     return absl::OkStatus();
   });
 }
@@ -75,7 +72,7 @@ grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
     return state_.rings.Connect(
         request->ring_id(), request->generation(),
         std::vector<std::string>(request->blobs().begin(), request->blobs().end()),
-        std::chrono::steady_clock::now() + kLongestRingTimeout);
+        Clock::now() + kLongestRingTimeout);
   });
 }
 

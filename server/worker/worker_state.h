@@ -25,16 +25,13 @@ struct WorkerState {
   const bool share_memory = true;
   // A run ends after this silence of a coordinator that owes it rows, or RunOpen.
   const std::chrono::milliseconds feed_timeout, open_timeout = std::chrono::seconds(5);
-  // Called with an error after which a GPU is unusable in this process and may still write to
-  // memory. May be null.
-  std::function<void(const absl::Status&)> device_broken = nullptr;
-  WorkerMetrics* metrics = nullptr;  // may be null
   // Makes the work of a run with `encode`, on a device of `threads`. Null: no models.
   std::function<absl::StatusOr<std::unique_ptr<RunWork>>(const v1::RunOpen& open, int threads)>
       make_encode = nullptr;
   std::string data_root = {};  // of files passed by path; empty: no files
   Lanes lanes = {};
   ActiveCalls calls = {};
+  WorkerMetrics metrics = {};
   KeptThreads threads = {};
 };
 

@@ -21,7 +21,7 @@ class Workers {
  public:
   explicit Workers(int size) {
     for (int rank = 0; rank < size; ++rank) {
-      tables_.push_back(std::make_unique<RingTable>(MakeRingTransport({.host = "127.0.0.1"})));
+      tables_.push_back(std::make_unique<RingTable>(MakeRingTransport("127.0.0.1")));
     }
   }
 
@@ -171,8 +171,8 @@ TEST(RingTable, ClosingEndsAJoinThatIsUnderWay) {
 }
 
 TEST(RingTransport, GpusHaveNcclAndSayWhenTheyAreNotThere) {
-  EXPECT_EQ(MakeRingTransport({.host = "127.0.0.1"}).name, "gloo");
-  const RingTransport nccl = MakeRingTransport({.host = "127.0.0.1", .cuda_device = 100'000});
+  EXPECT_EQ(MakeRingTransport("127.0.0.1").name, "gloo");
+  const RingTransport nccl = MakeRingTransport("127.0.0.1", 100'000);
   EXPECT_EQ(nccl.name, "nccl");
   const absl::Status status = nccl.join({.rank = 0, .size = 2}, nullptr).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
@@ -184,12 +184,6 @@ TEST(RingTable, PeersThatDoNotComeAreWaitedForNoLonger) {
   ASSERT_TRUE(workers[0].Prepare(end, In(milliseconds(200))).ok());
   std::this_thread::sleep_for(milliseconds(400));
   EXPECT_FALSE(workers[0].Connect("ring", 1, {"", ""}, In(milliseconds(2000))).ok());
-  for (const int rank : {-1, 2}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(
-        workers[0]
-            .Prepare({.ring_id = "x", .rank = rank, .size = 2}, In(milliseconds(100)))
-            .status()));
-  }
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/worker/ring_transport.h"
 #include "server/worker/run_call.h"
 #include "tests/support/typed_run_stream.h"
 #include "tests/unit/device/forwarding_device.h"
@@ -58,7 +57,7 @@ struct OneWorker {
   }
   const bool share_memory;
   WorkerState state{.memory = JobMemory(int64_t{64} << 20),
-                    .rings = RingTable(MakeRingTransport({.host = "127.0.0.1"})),
+                    .rings = RingTable(MakeRingTransport("127.0.0.1")),
                     .share_memory = share_memory,
                     .feed_timeout = std::chrono::hours(1)};
 };

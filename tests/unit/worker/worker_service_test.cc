@@ -16,7 +16,6 @@
 #include "gtest/gtest.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
-#include "server/worker/ring_transport.h"
 #include "tests/support/plain_spec.h"
 #include "tests/unit/device/forwarding_device.h"
 #include "wire/checksum.h"
@@ -47,7 +46,7 @@ class WorkerServiceTest : public ::testing::Test {
  protected:
   void Start(milliseconds feed_timeout, bool share_memory = false) {
     state_.reset(new WorkerState{.memory = JobMemory(kMemoryLimit),
-                                 .rings = RingTable(MakeRingTransport({.host = "127.0.0.1"})),
+                                 .rings = RingTable(MakeRingTransport("127.0.0.1")),
                                  .share_memory = share_memory,
                                  .feed_timeout = feed_timeout});
     for (int lane = 0; lane < kLanes; ++lane) state_->lanes.emplace_back(device_);
