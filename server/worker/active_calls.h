@@ -1,5 +1,5 @@
-// The open Run calls of a worker: their number, their end without news of their coordinator, and
-// figures of cancelled and failed calls.
+// The open Run calls of a worker: their number, their end without messages of their coordinator,
+// and news of cancelled and failed calls.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,6 @@
 #include <list>
 #include <stop_token>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
@@ -54,25 +53,22 @@ class ActiveCalls {  // thread-safe
     return static_cast<int>(entries_.size());
   }
 
-  // Seconds from a cancellation to the memory's release, the first kMostKept until taken.
+  // seconds: from a cancellation to the memory's release.
   void NoteCancelled(double seconds) {
     const MutexLock lock(mutex_);
-    if (cancel_seconds_.size() < kMostKept) cancel_seconds_.push_back(seconds);
-  }
-  std::vector<double> TakeCancelled() {
-    const MutexLock lock(mutex_);
-    return std::exchange(cancel_seconds_, {});
+    news_.add_cancel_seconds(seconds);
   }
 
-  // Failures that a heartbeat reports too, the first kMostKept until taken.
   void NoteFailed(v1::RunFailure failure) {
     const MutexLock lock(mutex_);
-    if (failures_.size() < kMostKept) failures_.push_back(std::move(failure));
+    *news_.add_failures() = std::move(failure);
     if (on_failure_) on_failure_();
   }
-  std::vector<v1::RunFailure> TakeFailures() {
+
+  // For a heartbeat: cancellations and failures since the last call.
+  v1::Heartbeat TakeNews() {
     const MutexLock lock(mutex_);
-    return std::exchange(failures_, {});
+    return std::exchange(news_, {});
   }
 
   // Called by any thread, with the lock: it must not call back. Null: no call.
@@ -87,7 +83,6 @@ class ActiveCalls {  // thread-safe
   }
 
  private:
-  static constexpr size_t kMostKept = 1024;
   static constexpr std::chrono::milliseconds kWatchInterval{200};
 
   // A watch of all runs, because a run's own threads may all wait for the coordinator.
@@ -100,8 +95,7 @@ class ActiveCalls {  // thread-safe
   }
 
   mutable Mutex mutex_;
-  std::vector<double> cancel_seconds_ ABSL_GUARDED_BY(mutex_);
-  std::vector<v1::RunFailure> failures_ ABSL_GUARDED_BY(mutex_);
+  v1::Heartbeat news_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_failure_ ABSL_GUARDED_BY(mutex_);
   std::list<Entry*> entries_ ABSL_GUARDED_BY(mutex_);
   IntervalThread watch_{kWatchInterval,

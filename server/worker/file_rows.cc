@@ -26,14 +26,9 @@ constexpr int64_t kBlockBytes = 8 << 20;
 constexpr size_t kBlocksAhead = 4;  // read-ahead of 32 MiB, which keeps a disk busy
 constexpr int64_t kSyncBytes = 64 << 20;
 
-absl::StatusOr<RunFile> Open(int root, const v1::ShardFile& file, const RowSizes& sizes) {
-  const auto kind = wire::TensorKindOf(file.tensor());
-  if (!kind || !sizes.Has(*kind) || file.offset() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("files: ", wire::TensorName(file.tensor()), " at ", file.offset()));
-  }
-  ASSIGN_OR_RETURN(Descriptor opened, IsInput(*kind) ? OpenFile(root, file.path(), O_RDONLY)
-                                                     : OpenOwnFile(root, file.path(), O_RDWR));
+absl::StatusOr<Descriptor> Open(int root, const v1::ShardFile& file, bool is_input) {
+  ASSIGN_OR_RETURN(Descriptor opened, is_input ? OpenFile(root, file.path(), O_RDONLY)
+                                               : OpenOwnFile(root, file.path(), O_RDWR));
   ASSIGN_OR_RETURN(const FileVersion version, VersionOf(opened, file.path()));
   if (version.inode != file.inode() || version.bytes != file.bytes()) {
     return wire::ErrorOf(
@@ -42,16 +37,12 @@ absl::StatusOr<RunFile> Open(int root, const v1::ShardFile& file, const RowSizes
                      version.inode, " of ", version.bytes, " bytes, expected inode ", file.inode(),
                      " of ", file.bytes()));
   }
-  const FileRows rows{.descriptor = opened.number(),
-                      .path = file.path(),
-                      .offset = file.offset(),
-                      .row_bytes = sizes[*kind]};
-  return RunFile{std::move(opened), rows};
+  return opened;
 }
 
-int64_t BlockRows(const std::map<TensorKind, RunFile>& files) {
+int64_t BlockRows(const std::map<TensorKind, FileRows>& files) {
   int64_t of_row = 1;
-  for (const auto& [tensor, file] : files) of_row += file.rows.row_bytes;
+  for (const auto& [tensor, file] : files) of_row += file.row_bytes;
   return std::max<int64_t>(1, kBlockBytes / of_row);
 }
 
@@ -66,9 +57,14 @@ absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen
   }
   ASSIGN_OR_RETURN(const Descriptor reached, OpenRoot(root));
   for (const v1::ShardFile& file : open.files()) {
-    ASSIGN_OR_RETURN(RunFile opened, Open(reached.number(), file, work.shape().rows));
     const TensorKind tensor = *wire::TensorKindOf(file.tensor());
-    (IsInput(tensor) ? files.inputs : files.outputs).emplace(tensor, std::move(opened));
+    const bool is_input = IsInput(tensor);
+    ASSIGN_OR_RETURN(Descriptor opened, Open(reached.number(), file, is_input));
+    (is_input ? files.inputs : files.outputs)[tensor] = {.descriptor = opened.number(),
+                                                         .path = file.path(),
+                                                         .offset = file.offset(),
+                                                         .row_bytes = work.shape().rows[tensor]};
+    files.opened.push_back(std::move(opened));
   }
   return files;
 }
@@ -117,7 +113,7 @@ FileInput::Block FileInput::Prepare(int64_t begin, int64_t end) const {
   Block block{.begin = begin, .end = end};
   for (const auto& [tensor, file] : files_) {
     block.pieces[tensor] = PiecesOf(work_, store_.tokens(), tensor, begin, end);
-    ReadAhead(file.rows, block.pieces[tensor]);
+    ReadAhead(file, block.pieces[tensor]);
   }
   return block;
 }
@@ -125,13 +121,13 @@ FileInput::Block FileInput::Prepare(int64_t begin, int64_t end) const {
 absl::Status FileInput::Read(Block& block) {
   for (const auto& [tensor, file] : files_) {
     std::vector<RowPiece>& pieces = block.pieces[tensor];
-    const int64_t row_bytes = file.rows.row_bytes;
+    const int64_t row_bytes = file.row_bytes;
     if (store_.host_memory()) {
-      RETURN_IF_ERROR(ReadRows(file.rows, pieces, store_.Row(tensor, 0)));
+      RETURN_IF_ERROR(ReadRows(file, pieces, store_.Row(tensor, 0)));
     } else {
       staging_.resize(static_cast<size_t>((block.end - block.begin) * row_bytes));
       for (RowPiece& piece : pieces) piece.memory_row -= block.begin;
-      RETURN_IF_ERROR(ReadRows(file.rows, pieces, staging_.data()));
+      RETURN_IF_ERROR(ReadRows(file, pieces, staging_.data()));
       RETURN_IF_ERROR(store_.Write(tensor, block.begin, block.end - block.begin, staging_.data()));
     }
     int64_t bytes = 0;
@@ -198,7 +194,7 @@ absl::Status FileOutput::Put(int64_t rows_final, RunReplies& replies,
   while (written_ < rows_final) {
     const int64_t end = std::min(written_ + block_rows, rows_final);
     for (const auto& [tensor, file] : files_) {
-      RETURN_IF_ERROR(Write(tensor, file.rows, written_, end));
+      RETURN_IF_ERROR(Write(tensor, file, written_, end));
     }
     written_ = end;
     RETURN_IF_ERROR(replies.WriteMoved());
@@ -214,18 +210,18 @@ void FileOutput::AddTo(v1::WorkerReport& report) const {
 // Syncs by pieces, so that a slow disk is seen to move.
 absl::Status FileOutput::Finish(RunReplies& replies) {
   for (const auto& [tensor, file] : files_) {
-    const int64_t end = file.rows.offset + work_.shape().spec.tokens * work_.shape().rows[tensor];
+    const int64_t end = file.offset + work_.shape().spec.tokens * work_.shape().rows[tensor];
     for (int64_t begin = 0; begin < end; begin += kSyncBytes) {
       constexpr unsigned kAll =
           SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-      if (sync_file_range(file.descriptor.number(), begin, kSyncBytes, kAll) != 0 &&
-          errno != ESPIPE && errno != EINVAL && errno != ENOSYS) {
-        return FileError(file.rows.path, "cannot bring it to the disk", errno);
+      if (sync_file_range(file.descriptor, begin, kSyncBytes, kAll) != 0 && errno != ESPIPE &&
+          errno != EINVAL && errno != ENOSYS) {
+        return FileError(file.path, "cannot bring it to the disk", errno);
       }
       RETURN_IF_ERROR(replies.WriteMoved());
     }
-    if (fdatasync(file.descriptor.number()) != 0) {
-      return FileError(file.rows.path, "cannot bring it to the disk", errno);
+    if (fdatasync(file.descriptor) != 0) {
+      return FileError(file.path, "cannot bring it to the disk", errno);
     }
   }
   return absl::OkStatus();

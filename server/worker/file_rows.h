@@ -22,13 +22,9 @@
 
 namespace hilbert_ring::server {
 
-struct RunFile {
-  Descriptor descriptor;
-  FileRows rows;
-};
-
 struct RunFiles {
-  std::map<TensorKind, RunFile> inputs, outputs;
+  std::vector<Descriptor> opened;
+  std::map<TensorKind, FileRows> inputs, outputs;
 };
 
 // Opens the files of RunOpen. root: this worker's --data-root, or empty. Errors: DATA_ROOT_GONE,
@@ -44,7 +40,7 @@ std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tok
 class FileInput final : public ShardInput {
  public:
   // References outlive it.
-  FileInput(const std::map<TensorKind, RunFile>& files, const RunWork& work, ShardStore& store,
+  FileInput(const std::map<TensorKind, FileRows>& files, const RunWork& work, ShardStore& store,
             RunCourse& course)
       : files_(files), work_(work), store_(store), course_(course) {}
 
@@ -60,7 +56,7 @@ class FileInput final : public ShardInput {
   Block Prepare(int64_t begin, int64_t end) const;
   absl::Status Read(Block& block);
 
-  const std::map<TensorKind, RunFile>& files_;
+  const std::map<TensorKind, FileRows>& files_;
   const RunWork& work_;
   ShardStore& store_;
   RunCourse& course_;
@@ -70,7 +66,7 @@ class FileInput final : public ShardInput {
 class FileOutput final : public ShardOutput {
  public:
   // References outlive it.
-  FileOutput(const std::map<TensorKind, RunFile>& files, const RunWork& work,
+  FileOutput(const std::map<TensorKind, FileRows>& files, const RunWork& work,
              const ShardStore& store, RunCourse& course)
       : files_(files), work_(work), store_(store), course_(course) {}
 
@@ -83,7 +79,7 @@ class FileOutput final : public ShardOutput {
   void CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
                       const std::byte* memory, int64_t row_bytes);
 
-  const std::map<TensorKind, RunFile>& files_;
+  const std::map<TensorKind, FileRows>& files_;
   const RunWork& work_;
   const ShardStore& store_;
   RunCourse& course_;

@@ -37,6 +37,8 @@ absl::Status Stale(const std::string& ring_id, int64_t generation, const std::st
 // multiprocessor, so NCCL's blocks need multiprocessors of their own.
 constexpr int kExchangeBlocks = 8;
 
+std::string NameOf(const RingEnd& end) { return absl::StrCat(end.ring_id, "/", end.generation); }
+
 absl::Status Closed() { return absl::AbortedError("the ring was closed"); }
 
 }  // namespace
@@ -45,24 +47,26 @@ RingTransport MakeRingTransport(const std::string& host, std::optional<int> gpu)
   using Joined = absl::StatusOr<std::unique_ptr<Communicator>>;
   if (gpu) {
     return {.name = "nccl",
-            .join = [gpu](const RingRequest& request, const AllGather& all_gather) -> Joined {
-              return MakeNcclCommunicator({.rank = request.rank,
-                                           .size = request.size,
+            .join = [gpu](const RingEnd& end, Deadline deadline, const AllGather& all_gather,
+                          const std::function<bool()>& cancelled) -> Joined {
+              return MakeNcclCommunicator({.rank = end.rank,
+                                           .size = end.size,
                                            .cuda_device = *gpu,
-                                           .ring = request.ring,
-                                           .deadline = request.deadline,
+                                           .ring = NameOf(end),
+                                           .deadline = deadline,
                                            .max_ctas = kExchangeBlocks,
-                                           .cancelled = request.cancelled},
+                                           .cancelled = cancelled},
                                           all_gather);
             }};
   }
   return {.name = "gloo",
-          .join = [host](const RingRequest& request, const AllGather& all_gather) -> Joined {
-            ASSIGN_OR_RETURN(auto made, MakeGlooCommunicator({.rank = request.rank,
-                                                              .size = request.size,
+          .join = [host](const RingEnd& end, Deadline deadline, const AllGather& all_gather,
+                         const std::function<bool()>& /*cancelled*/) -> Joined {
+            ASSIGN_OR_RETURN(auto made, MakeGlooCommunicator({.rank = end.rank,
+                                                              .size = end.size,
                                                               .host = host,
-                                                              .ring = request.ring,
-                                                              .deadline = request.deadline},
+                                                              .ring = NameOf(end),
+                                                              .deadline = deadline},
                                                              all_gather));
             return MakeChecked(std::move(made));
           }};
@@ -138,16 +142,10 @@ void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
     if (!in_time) return absl::DeadlineExceededError("the peers' addresses did not come in time");
     return *ring->blobs;
   };
-  auto made = transport_.join({.rank = ring->end.rank,
-                               .size = ring->end.size,
-                               .ring = absl::StrCat(ring->end.ring_id, "/", ring->end.generation),
-                               .deadline = deadline,
-                               .cancelled =
-                                   [&] {
-                                     const MutexLock lock(mutex_);
-                                     return ring->closed;
-                                   }},
-                              all_gather);
+  auto made = transport_.join(ring->end, deadline, all_gather, [&] {
+    const MutexLock lock(mutex_);
+    return ring->closed;
+  });
   const MutexLock lock(mutex_);  // released before the communicator of a closed ring ends
   if (!made.ok()) {
     ring->failure = made.status();

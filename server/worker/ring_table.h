@@ -24,32 +24,25 @@
 
 namespace hilbert_ring::server {
 
-struct RingRequest {
-  int rank = 0;
-  int size = 2;
-  std::string ring;  // unique, of ring and generation
-  Deadline deadline;
-  std::function<bool()> cancelled;
-};
-
-// All workers of a ring have the same transport, known by its name.
-struct RingTransport {
-  std::string name;  // "gloo", "nccl"
-  // Blocks until the ring stands. Thread-safe.
-  std::function<absl::StatusOr<std::unique_ptr<Communicator>>(const RingRequest& request,
-                                                              const AllGather& all_gather)>
-      join;
-};
-
-// host: the address for peers. gpu: the ordinal; empty: the CPU computes.
-RingTransport MakeRingTransport(const std::string& host, std::optional<int> gpu = std::nullopt);
-
 struct RingEnd {
   std::string ring_id;
   int64_t generation = 0;
   int rank = 0;
   int size = 1;
 };
+
+// All workers of a ring have the same transport, known by its name.
+struct RingTransport {
+  std::string name;  // "gloo", "nccl"
+  // Blocks until the ring stands. Thread-safe.
+  std::function<absl::StatusOr<std::unique_ptr<Communicator>>(
+      const RingEnd& end, Deadline deadline, const AllGather& all_gather,
+      const std::function<bool()>& cancelled)>
+      join;
+};
+
+// host: the address for peers. gpu: the ordinal; empty: the CPU computes.
+RingTransport MakeRingTransport(const std::string& host, std::optional<int> gpu = std::nullopt);
 
 class RingTable {  // thread-safe
  private:

@@ -50,7 +50,7 @@ absl::Status RunCall::Serve() {
     course_.Fail(status);
   } else {
     course_.Enter(RunPhase::kReceiving);
-    mode_ == RunMode::kThreads ? RunInThreads() : RunAlone();
+    short_ ? RunAlone() : RunInThreads();
   }
   status = course_.failure();
   if (absl::IsDeadlineExceeded(status)) {
@@ -122,20 +122,19 @@ absl::Status RunCall::Allocate() {
   const absl::Status prepared =
       work_->Prepare(lane_->device(), [this] { return course_.IsStopped(); });
   if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
-  mode_ = Mode();
-  if (mode_ == RunMode::kOneMessage) return absl::OkStatus();
+  short_ = IsShort();
+  answers_once_ = short_ && open_.rows_there();
+  if (answers_once_) return absl::OkStatus();
   v1::RunResponse response;
   response.mutable_ready()->set_shares_memory(shard_->shared != nullptr);
   return Write(response);
 }
 
-// A short run does not exchange, send or wait once its rows are there.
-RunMode RunCall::Mode() const {
-  const bool is_short = shard_->in_place && work_->plan().costs.steps == 0 &&
-                        !work_->shape().rows.Has(TensorKind::kTiles) &&
-                        work_->cost().flops <= kShortFlops;
-  if (!is_short) return RunMode::kThreads;
-  return open_.rows_there() ? RunMode::kOneMessage : RunMode::kCallThread;
+// It does not exchange, send or wait once its rows are there. Passing it on to other threads takes
+// longer than its compute.
+bool RunCall::IsShort() const {
+  return shard_->in_place && work_->plan().costs.steps == 0 &&
+         !work_->shape().rows.Has(TensorKind::kTiles) && work_->cost().flops <= kShortFlops;
 }
 
 // A cancelled job of another lane may hold its memory for a moment.

@@ -27,13 +27,6 @@
 
 namespace hilbert_ring::server {
 
-// Threads of a run. Passing a short run on to other threads takes longer than its compute.
-enum class RunMode {
-  kThreads,     // executor and sender
-  kCallThread,  // the call's thread alone
-  kOneMessage,  // the call's thread, with one message out (RunWhole)
-};
-
 class RunCall {
  public:
   RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream)
@@ -48,7 +41,7 @@ class RunCall {
   absl::Status AwaitLane();
   absl::Status Allocate();
   absl::Status Reserve();
-  RunMode Mode() const;
+  bool IsShort() const;
   void RunAlone();
   void RunInThreads();
   bool AwaitMessage(RunMessage<v1::RunRequest>& message, std::chrono::milliseconds timeout);
@@ -86,8 +79,9 @@ class RunCall {
   Lane::Turn turn_;  // the executor returns it if outputs leave without the device
   std::optional<JobMemory::Reservation> reservation_;
   std::optional<RunShard> shard_;
-  std::optional<RunSpans> spans_;  // for a trace
-  RunMode mode_ = RunMode::kThreads;
+  std::optional<RunSpans> spans_;            // for a trace
+  bool short_ = false;                       // the call's thread computes and sends
+  bool answers_once_ = false;                // a short run with one message out (RunWhole)
   int64_t idle_bytes_ = 0;                   // of the process, before the run
   std::atomic<int64_t> resident_bytes_ = 0;  // at the end of compute
   // The executor's until kSending, then the sender's.

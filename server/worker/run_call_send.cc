@@ -59,7 +59,7 @@ void RunCall::SendUntilComputed() {
 // outputs stay in place, otherwise wakes the sender.
 void RunCall::NoteRowsFinal() {
   if (!shard_->in_place) return course_.Wake();
-  if (mode_ != RunMode::kOneMessage) SendNews();
+  if (!answers_once_) SendNews();
 }
 
 void RunCall::NoteComputed() {
@@ -88,7 +88,7 @@ absl::Status RunCall::WriteEnd(int64_t rows_final) {
   const auto together = grpc::WriteOptions().set_buffer_hint();
   const auto last = grpc::WriteOptions().set_last_message();
   v1::RunResponse response;
-  if (mode_ == RunMode::kOneMessage) {
+  if (answers_once_) {
     response.mutable_whole()->mutable_computed()->set_seconds(seconds);
     *response.mutable_whole()->mutable_figures() = Report();
     return replies_.Write(response, last);
@@ -102,7 +102,7 @@ absl::Status RunCall::WriteEnd(int64_t rows_final) {
     RETURN_IF_ERROR(replies_.Write(response));
   }
   *response.mutable_figures() = Report();
-  return replies_.Write(response, mode_ == RunMode::kThreads ? grpc::WriteOptions() : last);
+  return replies_.Write(response, short_ ? last : grpc::WriteOptions());
 }
 
 v1::WorkerReport RunCall::Report() {

@@ -23,7 +23,6 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr std::chrono::milliseconds kModelScanInterval{1000};
-constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
 constexpr std::chrono::milliseconds kEndLimit{5000};  // after the wait for jobs
@@ -53,14 +52,9 @@ absl::Status CheckSettings(const WorkerSettings& settings) {
   return http.cert.empty() ? absl::OkStatus() : CheckTlsFiles(http);
 }
 
-WorkerSettings WithHttpHost(WorkerSettings settings) {
-  if (settings.http_host.empty()) settings.http_host = settings.host;
-  return settings;
-}
-
 std::string WeightFolder(const WorkerSettings& settings, const Device& device) {
   const bool shares = settings.share_memory && !settings.model_dir.empty() && device.host_memory();
-  return shares ? kSharedFolder : "";
+  return shares ? "/dev/shm" : "";
 }
 
 }  // namespace
@@ -68,7 +62,7 @@ std::string WeightFolder(const WorkerSettings& settings, const Device& device) {
 Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Status self_test,
                std::unique_ptr<ReadyFile> ready_file, std::unique_ptr<AuthTokens> tokens,
                int64_t memory_limit)
-    : settings_(WithHttpHost(settings)),
+    : settings_(settings),
       devices_(std::move(devices)),
       self_test_(std::move(self_test)),
       ready_file_(std::move(ready_file)),
@@ -93,11 +87,12 @@ Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Stat
   for (const auto& express : devices_.express) state_.lanes.emplace_back(*express);
 }
 
-absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerSettings& settings,
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(WorkerSettings settings,
                                                       WorkerDevices devices,
                                                       absl::Status self_test) {
   auto ready_file = std::make_unique<ReadyFile>(settings.ready_file);
   RETURN_IF_ERROR(CheckSettings(settings));
+  if (settings.http_host.empty()) settings.http_host = settings.host;
   std::string join_token;
   if (!settings.join_token_file.empty()) {
     ASSIGN_OR_RETURN(join_token, ReadTokenFile(settings.join_token_file));
@@ -197,31 +192,30 @@ void Worker::Register(const std::string& join_token, Calling calling) {
   data_mark_.emplace(settings_.data_root, kMarkInterval);
   registration_.emplace(
       settings_.coordinator, join_token, secret_,
-      Registration::Hooks{
-          .heartbeat = [this] { return Beat(); },
-          .up =
-              [this] {
-                registered_ = true;
-                state_.metrics.CountRegistration();
-                SetReady(true);
-                if (draining_) SetReady(false);
-              },
-          .lost =
-              [this] {
-                registered_ = false;
-                SetReady(false);
-                state_.calls.CancelAll();
-                state_.rings.CloseAll();
-              },
-          .data_mark_file = [this](const std::string& file) { data_mark_->Look(file); }},
+      Registration::Hooks{.heartbeat = [this] { return Beat(); },
+                          .registered = [this](bool registered) { NoteRegistered(registered); },
+                          .reply =
+                              [this](const v1::HeartbeatReply& reply) {
+                                data_mark_->Look(reply.data_mark_file());
+                              }},
       std::move(calling));
   data_mark_->SetOnChange([this] { registration_->BeatNow(); });
   state_.calls.SetOnFailure([this] { registration_->BeatNow(); });
 }
 
+void Worker::NoteRegistered(bool registered) {
+  registered_ = registered;
+  if (registered) state_.metrics.CountRegistration();
+  SetReady(registered);
+  if (draining_) SetReady(false);
+  if (registered) return;
+  state_.calls.CancelAll();
+  state_.rings.CloseAll();
+}
+
 v1::Heartbeat Worker::Beat() {
   const DeviceInfo info = devices_.main->info();
-  v1::Heartbeat beat;
+  v1::Heartbeat beat = state_.calls.TakeNews();
   beat.set_address(HostPort(settings_.host, grpc_.port));
   beat.set_version(std::string(kVersion));
   beat.set_device(info.name);
@@ -239,10 +233,6 @@ v1::Heartbeat Worker::Beat() {
   beat.set_bfloat16_products(models_.ProductsOf(DataType::kBFloat16) == DataType::kBFloat16);
   if (scan_) scan_->AddTo(beat);
   beat.set_data_mark(data_mark_->mark());
-  for (const double seconds : state_.calls.TakeCancelled()) beat.add_cancel_seconds(seconds);
-  for (v1::RunFailure& failure : state_.calls.TakeFailures()) {
-    *beat.add_failures() = std::move(failure);
-  }
   return beat;
 }
 

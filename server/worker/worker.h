@@ -29,7 +29,7 @@ namespace hilbert_ring::server {
 class Worker {
  public:
   // Listens and registers. Errors: an address that others cannot reach or this host cannot bind.
-  static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerSettings& settings,
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(WorkerSettings settings,
                                                        WorkerDevices devices,
                                                        absl::Status self_test);
   ~Worker();
@@ -49,6 +49,7 @@ class Worker {
   void Register(const std::string& join_token, Calling calling);
   v1::Heartbeat Beat();
   void SetReady(bool ready);
+  void NoteRegistered(bool registered);
   void AwaitDrained();
   HttpReply ServeMetrics();
 

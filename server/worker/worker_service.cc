@@ -19,6 +19,16 @@ constexpr std::chrono::milliseconds kSecretLimit{1000};
 
 }  // namespace
 
+template <typename Handler>
+grpc::Status WorkerService::Serve(const char* method, const grpc::ServerContext& context,
+                                  std::chrono::milliseconds secret_limit, const Handler& handler) {
+  return state_.metrics.requests().Count(method, [&] {
+    absl::Status status = secret_.Check(context, method, secret_limit);
+    if (status.ok()) status = handler();
+    return wire::ToGrpc(status);
+  });
+}
+
 WorkerService::WorkerService(WorkerState& state, const CoordinatorSecret& secret)
     : state_(state), secret_(secret) {
   using Handler =
@@ -28,21 +38,16 @@ WorkerService::WorkerService(WorkerState& state, const CoordinatorSecret& secret
                       ->FindServiceByName("WorkerService")
                       ->FindMethodByName("Run")
                       ->index();
-  // This is how gRPC registers methods with streamed requests; the service owns the handler.
+  // This is how gRPC registers methods with streamed requests; the service owns the handler. It is
+  // in place of Run, because its messages are buffers.
   MarkMethodStreamed(run,
-                     new Handler([](WorkerService* service, grpc::ServerContext* context,
-                                    Stream* stream) { return service->RunRaw(context, stream); },
-                                 this));
-}
-
-template <typename Handler>
-grpc::Status WorkerService::Serve(const char* method, const grpc::ServerContext& context,
-                                  std::chrono::milliseconds secret_limit, const Handler& handler) {
-  return state_.metrics.requests().Count(method, [&] {
-    absl::Status status = secret_.Check(context, method, secret_limit);
-    if (status.ok()) status = handler();
-    return wire::ToGrpc(status);
-  });
+                     new Handler(
+                         [](WorkerService* service, grpc::ServerContext* context, auto* stream) {
+                           return service->Serve("Run", *context, {}, [&] {
+                             return RunCall(service->state_, *context, *stream).Serve();
+                           });
+                         },
+                         this));
 }
 
 grpc::Status WorkerService::Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
@@ -83,10 +88,6 @@ grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
     state_.rings.Close(request->ring_id(), request->generation());
     return absl::OkStatus();
   });
-}
-
-grpc::Status WorkerService::RunRaw(grpc::ServerContext* context, Stream* stream) {
-  return Serve("Run", *context, {}, [&] { return RunCall(state_, *context, *stream).Serve(); });
 }
 
 }  // namespace hilbert_ring::server

@@ -22,10 +22,6 @@ class WorkerService : public v1::WorkerService::Service {
                          v1::CloseRingResponse* response) override;
 
  private:
-  using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
-
-  // In place of Run: its messages are buffers.
-  grpc::Status RunRaw(grpc::ServerContext* context, Stream* stream);
   // Counts and authenticates a call. secret_limit: of CoordinatorSecret::Check.
   template <typename Handler>
   grpc::Status Serve(const char* method, const grpc::ServerContext& context,

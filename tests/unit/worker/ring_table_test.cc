@@ -146,14 +146,15 @@ TEST(RingTable, CloseAllLeavesNoRing) {
 TEST(RingTable, ClosingEndsAJoinThatIsUnderWay) {
   std::atomic<bool> joining = false;
   RingTable table({.name = "slow",
-                   .join = [&](const RingRequest& request, const AllGather& all_gather)
+                   .join = [&](const RingEnd& end, Deadline deadline, const AllGather& all_gather,
+                               const std::function<bool()>& cancelled)
                        -> absl::StatusOr<std::unique_ptr<Communicator>> {
-                     EXPECT_EQ(request.ring, "ring/1");
-                     if (auto blobs = all_gather("own", request.deadline); !blobs.ok()) {
+                     EXPECT_EQ(end.ring_id, "ring");
+                     if (auto blobs = all_gather("own", deadline); !blobs.ok()) {
                        return blobs.status();
                      }
                      joining = true;
-                     while (!request.cancelled()) std::this_thread::sleep_for(milliseconds(1));
+                     while (!cancelled()) std::this_thread::sleep_for(milliseconds(1));
                      return absl::CancelledError("closed");
                    }});
   const RingEnd end{.ring_id = "ring", .generation = 1, .rank = 0, .size = 2};
@@ -174,7 +175,7 @@ TEST(RingTransport, GpusHaveNcclAndSayWhenTheyAreNotThere) {
   EXPECT_EQ(MakeRingTransport("127.0.0.1").name, "gloo");
   const RingTransport nccl = MakeRingTransport("127.0.0.1", 100'000);
   EXPECT_EQ(nccl.name, "nccl");
-  const absl::Status status = nccl.join({.rank = 0, .size = 2}, nullptr).status();
+  const absl::Status status = nccl.join({.rank = 0, .size = 2}, {}, nullptr, nullptr).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
 }
 

@@ -128,12 +128,12 @@ TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
   EXPECT_TRUE(stream.failure_known());
-  const std::vector<v1::RunFailure> failures = worker.state.calls.TakeFailures();
-  ASSERT_EQ(failures.size(), 1u);
-  EXPECT_EQ(failures[0].run(), 7u);
-  EXPECT_EQ(failures[0].failed().code(), static_cast<int>(absl::StatusCode::kDataLoss));
-  EXPECT_EQ(failures[0].failed().message(), "the device failed");
-  EXPECT_TRUE(worker.state.calls.TakeFailures().empty());
+  const v1::Heartbeat news = worker.state.calls.TakeNews();
+  ASSERT_EQ(news.failures_size(), 1);
+  EXPECT_EQ(news.failures(0).run(), 7u);
+  EXPECT_EQ(news.failures(0).failed().code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(news.failures(0).failed().message(), "the device failed");
+  EXPECT_EQ(worker.state.calls.TakeNews().failures_size(), 0);
 }
 
 TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
