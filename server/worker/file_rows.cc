@@ -52,9 +52,6 @@ absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen
                                       const RunWork& work) {
   RunFiles files;
   if (open.files_size() == 0) return files;
-  if (root.empty()) {
-    return wire::ErrorOf(wire::reason::kDataRootGone, "this worker has no --data-root");
-  }
   ASSIGN_OR_RETURN(const Descriptor reached, OpenRoot(root));
   for (const v1::ShardFile& file : open.files()) {
     const TensorKind tensor = *wire::TensorKindOf(file.tensor());

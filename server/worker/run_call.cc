@@ -3,7 +3,7 @@
 //   Open       RunOpen -> its work (run_work.h), with the plan from its shards
 //   Read       opens files, reads an encoder's model
 //   AwaitLane  its turn on the device
-//   Allocate   memory, ring, shard (run_shard.h) -> RunReady
+//   Allocate   memory, ring, shard (run_shard.cc) -> RunReady
 //   Receive    rows come to the shard; compute begins with the first
 //   Compute    runs the plan; final outputs leave (run_call_send.cc)
 //   Release    frees all memory
@@ -21,7 +21,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/deadline.h"
 #include "server/process/logging.h"
@@ -76,18 +75,10 @@ absl::Status RunCall::Open() {
   }
   const Deadline opened = Clock::now();
   open_ = std::move(*message.fields.mutable_open());
-  if (open_.lane() < 0 || open_.lane() >= std::ssize(state_.lanes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("lane is ", open_.lane(), ", this worker has ", state_.lanes.size()));
-  }
   lane_ = &state_.lanes[static_cast<size_t>(open_.lane())];
-  if (!open_.has_encode()) {
-    ASSIGN_OR_RETURN(work_, MakeAttentionRun(open_));
-  } else if (state_.make_encode) {
-    ASSIGN_OR_RETURN(work_, state_.make_encode(open_, lane_->device().info().threads));
-  } else {
-    return wire::ErrorOf(wire::reason::kModelNotFound, "this worker has no models (--model-dir)");
-  }
+  ASSIGN_OR_RETURN(work_, open_.has_encode()
+                              ? state_.make_encode(open_, lane_->device().info().threads)
+                              : MakeAttentionRun(open_));
   if (open_.want_trace()) spans_.emplace(opened, open_.workers());
   open_.clear_spec();
   open_.clear_encode();

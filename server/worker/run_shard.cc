@@ -1,5 +1,4 @@
-#include "server/worker/run_shard.h"
-
+// Ring, shard and the ways of rows of a run.
 #include <spdlog/spdlog.h>
 
 #include <cstring>
@@ -7,6 +6,7 @@
 
 #include "engine/base/return_if_error.h"
 #include "server/worker/message_rows.h"
+#include "server/worker/run_call.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {

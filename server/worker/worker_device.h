@@ -37,4 +37,9 @@ bool IsBroken(Device& device, const absl::Status& error);
 // worker's share of 80 % of the machine's memory. INVALID_ARGUMENT if nothing is left.
 absl::StatusOr<int64_t> JobMemoryLimit(const WorkerSettings& settings, Device& device);
 
+// A small attention of known input, before the worker registers: a worker that fails gets no jobs.
+// Compares rows in float32 and bfloat16 with engine/reference, within the tolerance of
+// --check-rows. Errors of the device; INTERNAL for a wrong row.
+absl::Status SelfTest(Device& device);
+
 }  // namespace hilbert_ring::server
