@@ -5,7 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <list>
+#include <set>
 #include <stop_token>
 #include <utility>
 
@@ -25,14 +25,13 @@ class ActiveCalls {  // thread-safe
    public:
     Entry(ActiveCalls& calls, grpc::ServerContext& context) : calls_(calls), context_(context) {
       const MutexLock lock(calls_.mutex_);
-      calls_.entries_.push_front(this);
-      place_ = calls_.entries_.begin();
+      calls_.entries_.insert(this);
     }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     ~Entry() {
       const MutexLock lock(calls_.mutex_);
-      calls_.entries_.erase(place_);
+      calls_.entries_.erase(this);
     }
 
     // Cancels the call soon after `due`, unless this is called again by then.
@@ -45,7 +44,6 @@ class ActiveCalls {  // thread-safe
     grpc::ServerContext& context_;
     std::atomic<Deadline> message_due_ = Deadline::max();
     std::atomic<bool> starved_ = false;
-    std::list<Entry*>::iterator place_;
   };
 
   int count() const {
@@ -97,7 +95,7 @@ class ActiveCalls {  // thread-safe
   mutable Mutex mutex_;
   v1::Heartbeat news_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_failure_ ABSL_GUARDED_BY(mutex_);
-  std::list<Entry*> entries_ ABSL_GUARDED_BY(mutex_);
+  std::set<Entry*> entries_ ABSL_GUARDED_BY(mutex_);
   IntervalThread watch_{kWatchInterval,
                         [this](const std::stop_token&) { CancelStarved(); }};  // last
 };

@@ -160,8 +160,10 @@ void FileOutput::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& 
     for (int64_t i = 0; i < piece.rows; ++i) {
       if (wire::IsFinite(type, memory + (piece.memory_row + i) * row_bytes, row_bytes)) continue;
       const int64_t token = piece.file_row + i;
-      first_not_finite_ = rows_not_finite_ == 0 ? token : std::min(first_not_finite_, token);
-      ++rows_not_finite_;
+      course_.Note([token](RunProgress& now) {
+        const bool is_first = now.rows_not_finite++ == 0;
+        now.first_not_finite = is_first ? token : std::min(now.first_not_finite, token);
+      });
     }
   }
 }
@@ -197,11 +199,6 @@ absl::Status FileOutput::Put(int64_t rows_final, RunReplies& replies,
     RETURN_IF_ERROR(replies.WriteMoved());
   }
   return absl::OkStatus();
-}
-
-void FileOutput::AddTo(v1::WorkerReport& report) const {
-  report.set_rows_not_finite(rows_not_finite_);
-  report.set_first_row_not_finite(first_not_finite_);
 }
 
 // Syncs by pieces, so that a slow disk is seen to move.

@@ -72,7 +72,6 @@ class FileOutput final : public ShardOutput {
 
   absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
   absl::Status Finish(RunReplies& replies) override;
-  void AddTo(v1::WorkerReport& report) const override;
 
  private:
   absl::Status Write(TensorKind tensor, const FileRows& file, int64_t begin, int64_t end);
@@ -83,9 +82,8 @@ class FileOutput final : public ShardOutput {
   const RunWork& work_;
   const ShardStore& store_;
   RunCourse& course_;
-  std::vector<std::byte> staging_;                      // for a device's rows
-  int64_t written_ = 0;                                 // local rows
-  int64_t rows_not_finite_ = 0, first_not_finite_ = 0;  // in OUT or STATES; the first by token
+  std::vector<std::byte> staging_;  // for a device's rows
+  int64_t written_ = 0;             // local rows
 };
 
 }  // namespace hilbert_ring::server

@@ -97,15 +97,15 @@ std::shared_ptr<RingTable::Ring> RingTable::Find(const std::string& ring_id, int
 }
 
 absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline deadline) {
-  std::vector<std::shared_ptr<Ring>> given_up;  // destroyed without the lock
+  std::shared_ptr<Ring> given_up;  // destroyed without the lock
   MutexLock lock(mutex_);
   if (const auto known = rings_.find(end.ring_id); known != rings_.end()) {
     const int64_t generation = known->second->end.generation;
     if (generation >= end.generation) {
       return Stale(end.ring_id, end.generation, absl::StrCat("is not above ", generation));
     }
-    Abort(*known->second);
-    given_up.push_back(known->second);
+    given_up = known->second;
+    Abort(*given_up);
     rings_.erase(known);
   }
   auto ring = std::make_shared<Ring>();
@@ -118,13 +118,11 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
     changed_.notify_all();
   }).detach();
   ++forming_;  // the thread needs the lock to count itself out
-  const bool in_time =
-      changed_.wait_until(lock, deadline, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ring->own.has_value() || ring->settled();
-      });
+  changed_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return ring->own.has_value() || ring->settled();
+  });
   if (ring->own) return *ring->own;
   RETURN_IF_ERROR(ring->failure);
-  if (!in_time) return absl::DeadlineExceededError("the ring's end was not opened in time");
   return Closed();
 }
 
@@ -156,16 +154,14 @@ void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
 }
 
 absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
-                                std::vector<std::string> blobs, Deadline deadline) {
+                                std::vector<std::string> blobs) {
   MutexLock lock(mutex_);
   const std::shared_ptr<Ring> ring = Find(ring_id, generation);
   if (ring == nullptr || ring->blobs) return Stale(ring_id, generation, "is not being formed");
   ring->blobs = std::move(blobs);
   changed_.notify_all();
-  const bool in_time = changed_.wait_until(
-      lock, deadline, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ring->settled(); });
+  changed_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ring->settled(); });
   RETURN_IF_ERROR(ring->failure);
-  if (!in_time) return absl::DeadlineExceededError("the ring was not connected in time");
   return ring->closed ? Closed() : absl::OkStatus();
 }
 

@@ -190,7 +190,8 @@ void RunCall::RunInThreads() {
   auto executor = state_.threads.Start([this] {
     Execute();
     if (!files_.outputs.empty()) turn_.reset();  // the disk may hang, and needs no device
-    NoteComputed();
+    if (shard_->in_place) SendNews();
+    course_.Wake();
     NoteFailureBeside();
   });
   const absl::Status received = Receive();

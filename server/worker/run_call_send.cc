@@ -62,11 +62,6 @@ void RunCall::NoteRowsFinal() {
   if (!answers_once_) SendNews();
 }
 
-void RunCall::NoteComputed() {
-  if (shard_->in_place) SendNews();
-  course_.Wake();
-}
-
 // Sent at once, because the status waits until all rows have come.
 void RunCall::WriteFailure(const absl::Status& why) {
   if (std::exchange(told_failure_, true) || absl::IsCancelled(why)) return;
@@ -128,7 +123,8 @@ v1::WorkerReport RunCall::Report() {
   report_.set_bytes_received_predicted(cost.bytes_received);
   report_.set_file_bytes_read(progress.bytes_read);
   report_.set_file_bytes_written(progress.bytes_written);
-  shard_->output->AddTo(report_);
+  report_.set_rows_not_finite(progress.rows_not_finite);
+  report_.set_first_row_not_finite(progress.first_not_finite);
   if (spans_) {
     spans_->Note({.kind = v1::Span::KIND_RECEIVE}, course_.entered(RunPhase::kReceiving),
                  course_.entered(RunPhase::kComputing));

@@ -36,8 +36,9 @@ struct RunProgress {
   int64_t rows_final = 0;  // of outputs
   double fraction = 0;     // of the compute
   int64_t waiting_step = 0;
-  int64_t layer = 0;                          // last computed, of an encoder
-  int64_t bytes_read = 0, bytes_written = 0;  // of files
+  int64_t layer = 0;                                  // last computed, of an encoder
+  int64_t bytes_read = 0, bytes_written = 0;          // of files
+  int64_t rows_not_finite = 0, first_not_finite = 0;  // in OUT or STATES of files; first by token
 };
 
 struct RunNews {

@@ -89,8 +89,6 @@ class ShardOutput {  // used by one thread at a time
   virtual absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) = 0;
 
   virtual absl::Status Finish(RunReplies& /*replies*/) { return absl::OkStatus(); }
-
-  virtual void AddTo(v1::WorkerReport& /*report*/) const {}
 };
 
 }  // namespace hilbert_ring::server

@@ -13,7 +13,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};  // of a coordinator
 // A greeting may overtake the secret that authenticates it.
 constexpr std::chrono::milliseconds kSecretLimit{1000};
 
@@ -76,8 +75,7 @@ grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
   return Serve("ConnectRing", *context, {}, [&] {
     return state_.rings.Connect(
         request->ring_id(), request->generation(),
-        std::vector<std::string>(request->blobs().begin(), request->blobs().end()),
-        Clock::now() + kLongestRingTimeout);
+        std::vector<std::string>(request->blobs().begin(), request->blobs().end()));
   });
 }
 
