@@ -63,7 +63,7 @@ class ActiveCalls {  // thread-safe
     if (on_failure_) on_failure_();
   }
 
-  // For a heartbeat: cancellations and failures since the last call.
+  // Returns cancellations and failures since the last call, for a heartbeat.
   v1::Heartbeat TakeNews() {
     const MutexLock lock(mutex_);
     return std::exchange(news_, {});

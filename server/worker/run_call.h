@@ -80,7 +80,7 @@ class RunCall {
   void SendNews();  // writes the course's news; an error fails the run
   void SendUntilComputed();
   void NoteRowsFinal();
-  absl::Status WriteEnd(int64_t rows_final) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  absl::Status WriteEnd(const RunNews& news) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   absl::Status PutOutputs(int64_t rows_final, grpc::WriteOptions options)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   void WriteFailure(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);

@@ -36,7 +36,7 @@ void RunCall::SendNews() {
   if (!news.failure.ok()) return WriteFailure(news.failure);
   absl::Status written;
   if (news.phase == RunPhase::kSending) {
-    written = WriteEnd(news.progress.rows_final);
+    written = WriteEnd(news);
     if (written.ok()) course_.Enter(RunPhase::kDone);
   } else if (news.phase != RunPhase::kDone) {
     written = replies_.WriteProgress(news.progress);
@@ -77,9 +77,9 @@ absl::Status RunCall::PutOutputs(int64_t rows_final, grpc::WriteOptions options)
 }
 
 // Buffers the last messages to leave together, with the status if it follows at once.
-absl::Status RunCall::WriteEnd(int64_t rows_final) {
+absl::Status RunCall::WriteEnd(const RunNews& news) {
   const double seconds =
-      SecondsBetween(course_.entered(RunPhase::kComputing), course_.entered(RunPhase::kSending));
+      SecondsBetween(news.entered(RunPhase::kComputing), news.entered(RunPhase::kSending));
   const auto together = grpc::WriteOptions().set_buffer_hint();
   const auto last = grpc::WriteOptions().set_last_message();
   v1::RunResponse response;
@@ -90,7 +90,7 @@ absl::Status RunCall::WriteEnd(int64_t rows_final) {
   }
   response.mutable_computed()->set_seconds(seconds);
   RETURN_IF_ERROR(replies_.Write(response, together));
-  RETURN_IF_ERROR(PutOutputs(rows_final, together));
+  RETURN_IF_ERROR(PutOutputs(news.progress.rows_final, together));
   RETURN_IF_ERROR(shard_->output->Finish(replies_));
   for (v1::PooledSums& pooled : work_->TakePooled()) {
     *response.mutable_pooled() = std::move(pooled);
@@ -103,7 +103,8 @@ absl::Status RunCall::WriteEnd(int64_t rows_final) {
 v1::WorkerReport RunCall::Report() {
   const WorkerCost& cost = work_->cost();
   const DeviceInfo device = lane_->device().info();
-  const RunProgress progress = course_.news().progress;
+  const RunNews news = course_.news();
+  const RunProgress& progress = news.progress;
   report_.set_device(device.name);
   report_.set_kernel(device.kernel);
   report_.set_transport(shard_->transport);
@@ -126,8 +127,8 @@ v1::WorkerReport RunCall::Report() {
   report_.set_rows_not_finite(progress.rows_not_finite);
   report_.set_first_row_not_finite(progress.first_not_finite);
   if (spans_) {
-    spans_->Note({.kind = v1::Span::KIND_RECEIVE}, course_.entered(RunPhase::kReceiving),
-                 course_.entered(RunPhase::kComputing));
+    spans_->Note({.kind = v1::Span::KIND_RECEIVE}, news.entered(RunPhase::kReceiving),
+                 news.entered(RunPhase::kComputing));
     spans_->AddTo(report_);
   }
   return report_;
@@ -146,30 +147,29 @@ void RunCall::NoteFailureBeside() {
 }
 
 void RunCall::Count(const absl::Status& status) const {
-  const Deadline stopped = course_.stopped_at();
-  const bool cancelled = absl::IsCancelled(status) && stopped != Deadline();
-  const double cancel_seconds = SecondsBetween(stopped, Clock::now());
+  const RunNews news = course_.news();
+  const bool cancelled = absl::IsCancelled(status) && news.stopped_at != Deadline();
+  const double cancel_seconds = SecondsBetween(news.stopped_at, Clock::now());
   if (cancelled) state_.calls.NoteCancelled(cancel_seconds);
   state_.metrics.CountRun(status.code());
   if (cancelled) state_.metrics.ObserveCancel(cancel_seconds);
   if (!status.ok()) return;
-  state_.metrics.ObserveRun(
-      {.transport = report_.transport(),
-       .tokens = report_.tokens(),
-       .flops = report_.flops(),
-       .flops_planned = report_.flops_predicted(),
-       .receive_seconds = SecondsBetween(course_.entered(RunPhase::kReceiving),
-                                         course_.entered(RunPhase::kComputing)),
-       .compute_seconds = report_.compute_seconds(),
-       .exchange_seconds = report_.exchange_seconds(),
-       .exposed_exchange_seconds = report_.exposed_exchange_seconds(),
-       .bytes_sent = report_.bytes_sent(),
-       .bytes_received = report_.bytes_received(),
-       .bytes_received_planned = report_.bytes_received_predicted(),
-       .memory_peak_bytes = report_.memory_peak_bytes(),
-       .memory_predicted_bytes = report_.memory_predicted_bytes(),
-       .file_bytes_read = report_.file_bytes_read(),
-       .file_bytes_written = report_.file_bytes_written()});
+  state_.metrics.ObserveRun({.transport = report_.transport(),
+                             .tokens = report_.tokens(),
+                             .flops = report_.flops(),
+                             .flops_planned = report_.flops_predicted(),
+                             .receive_seconds = SecondsBetween(news.entered(RunPhase::kReceiving),
+                                                               news.entered(RunPhase::kComputing)),
+                             .compute_seconds = report_.compute_seconds(),
+                             .exchange_seconds = report_.exchange_seconds(),
+                             .exposed_exchange_seconds = report_.exposed_exchange_seconds(),
+                             .bytes_sent = report_.bytes_sent(),
+                             .bytes_received = report_.bytes_received(),
+                             .bytes_received_planned = report_.bytes_received_predicted(),
+                             .memory_peak_bytes = report_.memory_peak_bytes(),
+                             .memory_predicted_bytes = report_.memory_predicted_bytes(),
+                             .file_bytes_read = report_.file_bytes_read(),
+                             .file_bytes_written = report_.file_bytes_written()});
 }
 
 }  // namespace hilbert_ring::server

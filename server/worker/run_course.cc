@@ -16,14 +16,14 @@ constexpr std::chrono::hours kLongestCompute{24 * 365};
 bool RunCourse::Move(RunPhase phase) {
   if (!news_.failure.ok() || phase <= news_.phase) return false;
   news_.phase = phase;
-  entered_[static_cast<size_t>(phase)] = Clock::now();
+  news_.times[static_cast<size_t>(phase)] = Clock::now();
   return true;
 }
 
 void RunCourse::NoteFailure(absl::Status why) {
   if (news_.phase == RunPhase::kDone || !news_.failure.ok()) return;
   news_.failure = std::move(why);
-  if (news_.phase != RunPhase::kStarting && !news_.computed) stopped_at_ = Clock::now();
+  if (news_.phase != RunPhase::kStarting && !news_.computed) news_.stopped_at = Clock::now();
   stopped_ = true;
 }
 
@@ -61,7 +61,7 @@ void RunCourse::AddRows(int64_t rows) {
 void RunCourse::AddAllRows(milliseconds compute_limit) {
   const MutexLock lock(mutex_);
   if (Move(RunPhase::kComputing) && compute_limit.count() > 0) {
-    compute_due_ = entered_[static_cast<size_t>(RunPhase::kComputing)] +
+    compute_due_ = news_.entered(RunPhase::kComputing) +
                    std::min<milliseconds>(compute_limit, kLongestCompute);
   }
   rows_ = std::numeric_limits<int64_t>::max();
@@ -98,16 +98,6 @@ bool RunCourse::IsStopped() {
 RunNews RunCourse::news() const {
   const MutexLock lock(mutex_);
   return news_;
-}
-
-Deadline RunCourse::entered(RunPhase phase) const {
-  const MutexLock lock(mutex_);
-  return entered_[static_cast<size_t>(phase)];
-}
-
-Deadline RunCourse::stopped_at() const {
-  const MutexLock lock(mutex_);
-  return stopped_at_;
 }
 
 RunNews RunCourse::AwaitNews(const RunNews& seen, milliseconds limit) {

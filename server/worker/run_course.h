@@ -45,7 +45,11 @@ struct RunNews {
   RunPhase phase = RunPhase::kStarting;
   absl::Status failure;
   bool computed = false;  // compute has returned
+  Deadline stopped_at;    // by a failure before compute returned; Deadline(): never
   RunProgress progress;
+  std::array<Deadline, 5> times = {};  // of phases
+
+  Deadline entered(RunPhase of) const { return times[static_cast<size_t>(of)]; }
 };
 
 class RunCourse {  // thread-safe
@@ -82,8 +86,6 @@ class RunCourse {  // thread-safe
 
   RunNews news() const;
   absl::Status failure() const { return news().failure; }
-  Deadline entered(RunPhase phase) const;  // Deadline(): never
-  Deadline stopped_at() const;             // the failure before compute returned; Deadline(): none
 
   void Wake() { changed_.notify_all(); }
   // Waits for a phase, a failure, the end of compute or final rows that are not in `seen`.
@@ -102,8 +104,6 @@ class RunCourse {  // thread-safe
   mutable Mutex mutex_;
   ConditionVariable changed_, rows_changed_;
   RunNews news_ ABSL_GUARDED_BY(mutex_);
-  std::array<Deadline, 5> entered_ ABSL_GUARDED_BY(mutex_) = {};
-  Deadline stopped_at_ ABSL_GUARDED_BY(mutex_);
   int64_t rows_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -82,7 +82,7 @@ Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Stat
              .make_encode = [this](const v1::RunOpen& open,
                                    int threads) { return MakeEncodeRun(open, models_, threads); },
              .data_root = settings.data_root},
-      service_(state_, secret_) {
+      service_(state_) {
   state_.lanes.emplace_back(*devices_.main);
   for (const auto& express : devices_.express) state_.lanes.emplace_back(*express);
 }
@@ -191,7 +191,7 @@ void Worker::Register(const std::string& join_token, Calling calling) {
   }
   data_mark_.emplace(settings_.data_root, kMarkInterval);
   registration_.emplace(
-      settings_.coordinator, join_token, secret_,
+      settings_.coordinator, join_token, state_.secret,
       Registration::Hooks{.heartbeat = [this] { return Beat(); },
                           .registered = [this](bool registered) { NoteRegistered(registered); },
                           .reply =

@@ -17,7 +17,6 @@
 #include "server/process/http_endpoint.h"
 #include "server/process/ready_file.h"
 #include "server/process/settings.h"
-#include "server/worker/coordinator_secret.h"
 #include "server/worker/model_store.h"
 #include "server/worker/registration.h"
 #include "server/worker/worker_device.h"
@@ -59,7 +58,6 @@ class Worker {
   const std::unique_ptr<ReadyFile> ready_file_;
   CertificateWatch certificates_;
   Callers readers_;  // of /metrics
-  CoordinatorSecret secret_;
   ModelStore models_;
   WorkerState state_;
   WorkerService service_;

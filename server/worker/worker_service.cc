@@ -22,14 +22,13 @@ template <typename Handler>
 grpc::Status WorkerService::Serve(const char* method, const grpc::ServerContext& context,
                                   std::chrono::milliseconds secret_limit, const Handler& handler) {
   return state_.metrics.requests().Count(method, [&] {
-    absl::Status status = secret_.Check(context, method, secret_limit);
+    absl::Status status = state_.secret.Check(context, method, secret_limit);
     if (status.ok()) status = handler();
     return wire::ToGrpc(status);
   });
 }
 
-WorkerService::WorkerService(WorkerState& state, const CoordinatorSecret& secret)
-    : state_(state), secret_(secret) {
+WorkerService::WorkerService(WorkerState& state) : state_(state) {
   using Handler =
       grpc::internal::BidiStreamingHandler<WorkerService, grpc::ByteBuffer, grpc::ByteBuffer>;
   const int run = v1::RunRequest::descriptor()

@@ -2,15 +2,13 @@
 #pragma once
 
 #include "hilbert_ring/v1/worker.grpc.pb.h"
-#include "server/worker/coordinator_secret.h"
 #include "server/worker/run_call.h"
 
 namespace hilbert_ring::server {
 
 class WorkerService : public v1::WorkerService::Service {
  public:
-  // secret: the coordinator's, which alone may call.
-  WorkerService(WorkerState& state, const CoordinatorSecret& secret);
+  explicit WorkerService(WorkerState& state);
 
   grpc::Status Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
                      v1::GreetResponse* response) override;
@@ -28,7 +26,6 @@ class WorkerService : public v1::WorkerService::Service {
                      std::chrono::milliseconds secret_limit, const Handler& handler);
 
   WorkerState& state_;
-  const CoordinatorSecret& secret_;
 };
 
 }  // namespace hilbert_ring::server

@@ -16,6 +16,7 @@
 #include "server/process/kept_threads.h"
 #include "server/shard/job_memory.h"
 #include "server/worker/active_calls.h"
+#include "server/worker/coordinator_secret.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/run_work.h"
 
@@ -71,6 +72,7 @@ struct WorkerState {
   std::string data_root = {};  // of files passed by path; empty: no files
   Lanes lanes = {};
   ActiveCalls calls = {};
+  CoordinatorSecret secret = {};  // of the coordinator, which alone may call
   WorkerMetrics metrics = {};
   KeptThreads threads = {};
 };

@@ -52,7 +52,7 @@ TEST_F(RunCourseTest, TheFirstFailureCounts) {
 TEST_F(RunCourseTest, AWaitForRowsSeesACancellation) {
   cancelled_ = true;
   EXPECT_TRUE(absl::IsCancelled(course_.AwaitRows(1)));
-  EXPECT_NE(course_.stopped_at(), Deadline());
+  EXPECT_NE(course_.news().stopped_at, Deadline());
 }
 
 TEST_F(RunCourseTest, ADoneRunDoesNotFail) {
@@ -70,7 +70,7 @@ TEST_F(RunCourseTest, ADoneRunDoesNotFail) {
 TEST_F(RunCourseTest, ComputeMayEndBeforeAllRowsAreSaidToBeThere) {
   course_.EndCompute(absl::OkStatus());
   EXPECT_EQ(phase(), RunPhase::kSending);
-  EXPECT_NE(course_.entered(RunPhase::kComputing), Deadline());
+  EXPECT_NE(course_.news().entered(RunPhase::kComputing), Deadline());
   course_.AddAllRows(milliseconds(0));
   EXPECT_EQ(phase(), RunPhase::kSending);
 }

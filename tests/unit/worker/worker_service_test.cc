@@ -50,7 +50,7 @@ class WorkerServiceTest : public ::testing::Test {
                                  .share_memory = share_memory,
                                  .feed_timeout = feed_timeout});
     for (int lane = 0; lane < kLanes; ++lane) state_->lanes.emplace_back(device_);
-    service_.emplace(*state_, secret_);
+    service_.emplace(*state_);
     auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
     endpoint_ = *std::move(endpoint);
@@ -98,8 +98,8 @@ class WorkerServiceTest : public ::testing::Test {
     return wire::FromGrpc(run->Finish());
   }
 
+  const std::string secret_ = *DrawSecret();
   DeviceThatMayFail device_{*MakeDevice({.threads = 1})};
-  CoordinatorSecret secret_;
   std::unique_ptr<WorkerState> state_;
   std::optional<WorkerService> service_;
   GrpcEndpoint endpoint_;
@@ -113,10 +113,9 @@ void ExpectRefused(const absl::Status& status) {
 
 TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
   Start(milliseconds(60'000));
-  const std::string secret = *DrawSecret();
-  ExpectRefused(OpenAndSendNothing(secret));  // it is not registered
-  secret_.Expect();
-  secret_.Set(secret);
+  ExpectRefused(OpenAndSendNothing(secret_));  // it is not registered
+  state_->secret.Expect();
+  state_->secret.Set(secret_);
   for (const std::string& stranger : {std::string(), *DrawSecret()}) {
     ExpectRefused(OpenAndSendNothing(stranger));
     v1::GreetResponse greeted;
@@ -132,12 +131,12 @@ TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
         wire::FromGrpc(stub_->CloseRing(Context(stranger, "CloseRing").get(), {}, &closed)));
   }
   v1::GreetResponse greeted;
-  EXPECT_TRUE(stub_->Greet(Context(secret, "Greet").get(), {}, &greeted).ok());
+  EXPECT_TRUE(stub_->Greet(Context(secret_, "Greet").get(), {}, &greeted).ok());
   v1::CloseRingResponse closed;
-  EXPECT_TRUE(stub_->CloseRing(Context(secret, "CloseRing").get(), {}, &closed).ok());
+  EXPECT_TRUE(stub_->CloseRing(Context(secret_, "CloseRing").get(), {}, &closed).ok());
   EXPECT_EQ(state_->memory.used(), 0);
-  secret_.Expect();  // registers anew
-  ExpectRefused(OpenAndSendNothing(secret));
+  state_->secret.Expect();  // registers anew
+  ExpectRefused(OpenAndSendNothing(secret_));
 }
 
 // A stranger holds no thread for longer than its call takes: no message is waited for.
@@ -152,22 +151,20 @@ TEST_F(WorkerServiceTest, AnUnauthenticatedRunEndsThoughNothingIsSent) {
 
 TEST_F(WorkerServiceTest, AGreetingMayComeBeforeTheSecret) {
   Start(milliseconds(60'000));
-  const std::string secret = *DrawSecret();
-  secret_.Expect();
+  state_->secret.Expect();
   std::jthread teller([&] {
     std::this_thread::sleep_for(milliseconds(50));
-    secret_.Set(secret);
+    state_->secret.Set(secret_);
   });
   v1::GreetResponse greeted;
-  EXPECT_TRUE(stub_->Greet(Context(secret, "Greet").get(), {}, &greeted).ok());
+  EXPECT_TRUE(stub_->Greet(Context(secret_, "Greet").get(), {}, &greeted).ok());
 }
 
 TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
   Start(milliseconds(300));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
+  state_->secret.Set(secret_);
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret)));
+  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret_)));
   const auto seconds = std::chrono::steady_clock::now() - start;
   EXPECT_GE(seconds, milliseconds(300));
   EXPECT_LT(seconds, kAnswerLimit);
@@ -179,12 +176,11 @@ TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
 // The thread that sends has said all by then.
 TEST_F(WorkerServiceTest, ARunThatHasFailedAndThatNobodyFeedsEnds) {
   Start(milliseconds(2'000));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
+  state_->secret.Set(secret_);
   device_.fails = true;
   const JobSpec spec =
       PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
-  const auto context = Context(secret, "Run");
+  const auto context = Context(secret_, "Run");
   const auto run = stub_->Run(context.get());
   ASSERT_TRUE(run->Write(OpenRequest(spec)));
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
@@ -208,27 +204,25 @@ TEST_F(WorkerServiceTest, ARunThatHasFailedAndThatNobodyFeedsEnds) {
 // Whose call's thread waits for rows itself.
 TEST_F(WorkerServiceTest, AShortRunThatNobodyFeedsEnds) {
   Start(milliseconds(300), true);
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
+  state_->secret.Set(secret_);
   const auto memory = SharedMemory::Create(ShardLayout(*MakePlan(PlainSpec(), 1), 0).bytes());
   ASSERT_TRUE(memory.ok()) << memory.status();
   v1::RunRequest open = OpenRequest();
   *open.mutable_open()->mutable_shared_memory() = (*memory)->offer();
-  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret, open)));
+  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret_, open)));
   EXPECT_EQ(state_->threads.count(), 0);
   EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
 TEST_F(WorkerServiceTest, RunsOnLanesOfTheirOwnAreThereAtOnce) {
   Start(milliseconds(60'000));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
+  state_->secret.Set(secret_);
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::RunRequest, v1::RunResponse>>> runs;
   for (int lane = 0; lane < kLanes; ++lane) {
     v1::RunRequest open = OpenRequest();
     open.mutable_open()->set_lane(lane);
-    runs.push_back(stub_->Run(contexts.emplace_back(Context(secret, "Run")).get()));
+    runs.push_back(stub_->Run(contexts.emplace_back(Context(secret_, "Run")).get()));
     ASSERT_TRUE(runs.back()->Write(open));
     v1::RunResponse response;
     ASSERT_TRUE(runs.back()->Read(&response)) << "none waits for the others";
@@ -243,9 +237,8 @@ TEST_F(WorkerServiceTest, RunsOnLanesOfTheirOwnAreThereAtOnce) {
 // Rows may come for other workers alone for longer than that.
 TEST_F(WorkerServiceTest, ARunThatIsToldOfItLives) {
   Start(milliseconds(2'000));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
-  const auto context = Context(secret, "Run");
+  state_->secret.Set(secret_);
+  const auto context = Context(secret_, "Run");
   const auto run = stub_->Run(context.get());
   ASSERT_TRUE(run->Write(OpenRequest()));
   v1::RunRequest elsewhere;
