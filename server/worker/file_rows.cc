@@ -98,34 +98,34 @@ std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tok
   return pieces;
 }
 
-absl::StatusOr<int64_t> FileInput::Take(const v1::RunRequest& message,
-                                        const wire::Payload& payload) {
+absl::StatusOr<int64_t> FileWay::Take(const v1::RunRequest& message, const wire::Payload& payload) {
   if (message.has_order()) {
     RETURN_IF_ERROR(PlaceOrder(message.order(), payload, store_).status());
   }
   return 0;
 }
 
-FileInput::Block FileInput::Prepare(int64_t begin, int64_t end) const {
+FileWay::Block FileWay::Prepare(int64_t begin, int64_t end) const {
   Block block{.begin = begin, .end = end};
-  for (const auto& [tensor, file] : files_) {
+  for (const auto& [tensor, file] : files_.inputs) {
     block.pieces[tensor] = PiecesOf(work_, store_.tokens(), tensor, begin, end);
     ReadAhead(file, block.pieces[tensor]);
   }
   return block;
 }
 
-absl::Status FileInput::Read(Block& block) {
-  for (const auto& [tensor, file] : files_) {
+absl::Status FileWay::Read(Block& block) {
+  for (const auto& [tensor, file] : files_.inputs) {
     std::vector<RowPiece>& pieces = block.pieces[tensor];
     const int64_t row_bytes = file.row_bytes;
     if (store_.host_memory()) {
       RETURN_IF_ERROR(ReadRows(file, pieces, store_.Row(tensor, 0)));
     } else {
-      staging_.resize(static_cast<size_t>((block.end - block.begin) * row_bytes));
+      staging_in_.resize(static_cast<size_t>((block.end - block.begin) * row_bytes));
       for (RowPiece& piece : pieces) piece.memory_row -= block.begin;
-      RETURN_IF_ERROR(ReadRows(file, pieces, staging_.data()));
-      RETURN_IF_ERROR(store_.Write(tensor, block.begin, block.end - block.begin, staging_.data()));
+      RETURN_IF_ERROR(ReadRows(file, pieces, staging_in_.data()));
+      RETURN_IF_ERROR(
+          store_.Write(tensor, block.begin, block.end - block.begin, staging_in_.data()));
     }
     int64_t bytes = 0;
     for (const RowPiece& piece : pieces) bytes += piece.rows * row_bytes;
@@ -134,8 +134,8 @@ absl::Status FileInput::Read(Block& block) {
   return absl::OkStatus();
 }
 
-absl::Status FileInput::Finish() {
-  const int64_t block_rows = BlockRows(files_);
+absl::Status FileWay::FinishInput() {
+  const int64_t block_rows = BlockRows(files_.inputs);
   std::deque<Block> ahead;
   int64_t prepared = 0;
   for (int64_t begin = 0; begin < store_.rows(); begin += block_rows) {
@@ -152,8 +152,8 @@ absl::Status FileInput::Finish() {
   return absl::OkStatus();
 }
 
-void FileOutput::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
-                                const std::byte* memory, int64_t row_bytes) {
+void FileWay::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
+                             const std::byte* memory, int64_t row_bytes) {
   if (tensor != TensorKind::kOut && tensor != TensorKind::kStates) return;
   const DataType type = tensor == TensorKind::kOut ? work_.shape().spec.dtype : DataType::kFloat32;
   for (const RowPiece& piece : pieces) {
@@ -168,17 +168,16 @@ void FileOutput::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& 
   }
 }
 
-absl::Status FileOutput::Write(TensorKind tensor, const FileRows& file, int64_t begin,
-                               int64_t end) {
+absl::Status FileWay::Write(TensorKind tensor, const FileRows& file, int64_t begin, int64_t end) {
   std::vector<RowPiece> pieces = PiecesOf(work_, store_.tokens(), tensor, begin, end);
   const std::byte* memory = nullptr;
   if (store_.host_memory()) {
     memory = store_.Row(tensor, 0);
   } else {
-    staging_.resize(static_cast<size_t>((end - begin) * file.row_bytes));
-    RETURN_IF_ERROR(store_.Read(tensor, begin, end - begin, staging_.data()));
+    staging_out_.resize(static_cast<size_t>((end - begin) * file.row_bytes));
+    RETURN_IF_ERROR(store_.Read(tensor, begin, end - begin, staging_out_.data()));
     for (RowPiece& piece : pieces) piece.memory_row -= begin;
-    memory = staging_.data();
+    memory = staging_out_.data();
   }
   CountNotFinite(tensor, pieces, memory, file.row_bytes);
   RETURN_IF_ERROR(WriteRows(file, pieces, memory));
@@ -187,12 +186,11 @@ absl::Status FileOutput::Write(TensorKind tensor, const FileRows& file, int64_t 
   return absl::OkStatus();
 }
 
-absl::Status FileOutput::Put(int64_t rows_final, RunReplies& replies,
-                             grpc::WriteOptions /*options*/) {
-  const int64_t block_rows = BlockRows(files_);
+absl::Status FileWay::Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions /*options*/) {
+  const int64_t block_rows = BlockRows(files_.outputs);
   while (written_ < rows_final) {
     const int64_t end = std::min(written_ + block_rows, rows_final);
-    for (const auto& [tensor, file] : files_) {
+    for (const auto& [tensor, file] : files_.outputs) {
       RETURN_IF_ERROR(Write(tensor, file, written_, end));
     }
     written_ = end;
@@ -202,8 +200,8 @@ absl::Status FileOutput::Put(int64_t rows_final, RunReplies& replies,
 }
 
 // Syncs by pieces, so that a slow disk is seen to move.
-absl::Status FileOutput::Finish(RunReplies& replies) {
-  for (const auto& [tensor, file] : files_) {
+absl::Status FileWay::FinishOutput(RunReplies& replies) {
+  for (const auto& [tensor, file] : files_.outputs) {
     const int64_t end = file.offset + work_.shape().spec.tokens * work_.shape().rows[tensor];
     for (int64_t begin = 0; begin < end; begin += kSyncBytes) {
       constexpr unsigned kAll =

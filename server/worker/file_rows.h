@@ -37,16 +37,17 @@ absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen
 std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tokens,
                                TensorKind tensor, int64_t begin, int64_t end);
 
-class FileInput final : public ShardInput {
+class FileWay final : public ShardWay {
  public:
   // References outlive it.
-  FileInput(const std::map<TensorKind, FileRows>& files, const RunWork& work, ShardStore& store,
-            RunCourse& course)
+  FileWay(const RunFiles& files, const RunWork& work, ShardStore& store, RunCourse& course)
       : files_(files), work_(work), store_(store), course_(course) {}
 
   absl::StatusOr<int64_t> Take(const v1::RunRequest& message,
                                const wire::Payload& payload) override;
-  absl::Status Finish() override;
+  absl::Status FinishInput() override;
+  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
+  absl::Status FinishOutput(RunReplies& replies) override;
 
  private:
   struct Block {  // rows of the shard that are read together
@@ -55,35 +56,16 @@ class FileInput final : public ShardInput {
   };
   Block Prepare(int64_t begin, int64_t end) const;
   absl::Status Read(Block& block);
-
-  const std::map<TensorKind, FileRows>& files_;
-  const RunWork& work_;
-  ShardStore& store_;
-  RunCourse& course_;
-  std::vector<std::byte> staging_;  // for a device's rows
-};
-
-class FileOutput final : public ShardOutput {
- public:
-  // References outlive it.
-  FileOutput(const std::map<TensorKind, FileRows>& files, const RunWork& work,
-             const ShardStore& store, RunCourse& course)
-      : files_(files), work_(work), store_(store), course_(course) {}
-
-  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
-  absl::Status Finish(RunReplies& replies) override;
-
- private:
   absl::Status Write(TensorKind tensor, const FileRows& file, int64_t begin, int64_t end);
   void CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
                       const std::byte* memory, int64_t row_bytes);
 
-  const std::map<TensorKind, FileRows>& files_;
+  const RunFiles& files_;
   const RunWork& work_;
-  const ShardStore& store_;
+  ShardStore& store_;
   RunCourse& course_;
-  std::vector<std::byte> staging_;  // for a device's rows
-  int64_t written_ = 0;             // local rows
+  std::vector<std::byte> staging_in_, staging_out_;  // for a device's rows
+  int64_t written_ = 0;                              // local rows
 };
 
 }  // namespace hilbert_ring::server

@@ -51,10 +51,13 @@ OutputSource SourceOf(const ShardStore& store) {
 
 }  // namespace
 
-MessageInput::MessageInput(const JobShape& shape, const Plan& plan, int rank, ShardStore& store)
+MessageWay::MessageWay(const JobShape& shape, const Plan& plan, int rank, ShardStore& store,
+                       const v1::RunOpen& open)
     : rows_(shape.rows),
       store_(store),
-      arrived_(store.rows(), rows_.inputs(), shape.UnsentRows(plan.shards, rank)) {}
+      arrived_(store.rows(), rows_.inputs(), shape.UnsentRows(plan.shards, rank)),
+      outputs_(plan, rank, SourceOf(store), open.want_lse(), DeliveredOf(open, plan.spec.tokens)),
+      pool_(MostPayloadBytes(plan.rows, store.rows())) {}
 
 absl::StatusOr<int64_t> PlaceOrder(const v1::OrderPart& part, const wire::Payload& tokens,
                                    ShardStore& store) {
@@ -75,7 +78,7 @@ absl::StatusOr<int64_t> PlaceOrder(const v1::OrderPart& part, const wire::Payloa
   return count;
 }
 
-absl::Status MessageInput::Place(const v1::ShardRows& rows, const wire::Payload& payload) {
+absl::Status MessageWay::Place(const v1::ShardRows& rows, const wire::Payload& payload) {
   const std::optional<TensorKind> kind = wire::TensorKindOf(rows.tensor());
   const bool listed = rows.local_rows_size() > 0;
   const auto outside = [this](int64_t row) { return row < 0 || row >= store_.rows(); };
@@ -117,8 +120,8 @@ absl::Status MessageInput::Place(const v1::ShardRows& rows, const wire::Payload&
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> MessageInput::Take(const v1::RunRequest& message,
-                                           const wire::Payload& payload) {
+absl::StatusOr<int64_t> MessageWay::Take(const v1::RunRequest& message,
+                                         const wire::Payload& payload) {
   if (message.has_order()) {
     ASSIGN_OR_RETURN(const int64_t tokens, PlaceOrder(message.order(), payload, store_));
     ordered_ += tokens;
@@ -130,7 +133,7 @@ absl::StatusOr<int64_t> MessageInput::Take(const v1::RunRequest& message,
   return arrived_.prefix();
 }
 
-absl::Status MessageInput::Finish() {
+absl::Status MessageWay::FinishInput() {
   const int64_t came = arrived_.prefix();
   if (came == store_.rows() && ordered_ == std::ssize(store_.tokens())) return absl::OkStatus();
   return Misshapen(absl::StrCat("of ", store_.rows(), " rows came ", came, ", of ",
@@ -148,19 +151,14 @@ Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens) {
   return delivered;
 }
 
-MessageOutput::MessageOutput(const Plan& plan, int rank, const ShardStore& store,
-                             const v1::RunOpen& open)
-    : rows_(plan, rank, SourceOf(store), open.want_lse(), DeliveredOf(open, plan.spec.tokens)),
-      pool_(MostPayloadBytes(plan.rows, store.rows())) {}
-
-absl::Status MessageOutput::Put(int64_t rows_final, RunReplies& replies,
-                                grpc::WriteOptions /*options*/) {
+absl::Status MessageWay::Put(int64_t rows_final, RunReplies& replies,
+                             grpc::WriteOptions /*options*/) {
   v1::OutputChunk chunk;
   std::string_view payload;
-  while (rows_.Next(rows_final, chunk, payload)) {
-    RETURN_IF_ERROR(replies.Write(JoinOutput(chunk, rows_.first_slot(), pool_.Copy(payload))));
+  while (outputs_.Next(rows_final, chunk, payload)) {
+    RETURN_IF_ERROR(replies.Write(JoinOutput(chunk, outputs_.first_slot(), pool_.Copy(payload))));
   }
-  return rows_.status();
+  return outputs_.status();
 }
 
 }  // namespace hilbert_ring::server

@@ -22,16 +22,22 @@ namespace hilbert_ring::server {
 absl::StatusOr<int64_t> PlaceOrder(const v1::OrderPart& part, const wire::Payload& tokens,
                                    ShardStore& store);
 
-class MessageInput final : public ShardInput {
+// Outputs that the client has from earlier executions. tokens: of the job.
+Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens);
+
+class MessageWay final : public ShardWay {
  public:
-  // The store, of the rank's shard, outlives it.
-  MessageInput(const JobShape& shape, const Plan& plan, int rank, ShardStore& store);
+  // The store, of the rank's shard, and the plan outlive it.
+  MessageWay(const JobShape& shape, const Plan& plan, int rank, ShardStore& store,
+             const v1::RunOpen& open);
 
   absl::StatusOr<int64_t> Take(const v1::RunRequest& message,
                                const wire::Payload& payload) override;
 
   // INVALID_ARGUMENT unless all rows and the order have come.
-  absl::Status Finish() override;
+  absl::Status FinishInput() override;
+
+  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
 
  private:
   // INVALID_ARGUMENT for misshapen parts or rows outside the shard; DATA_LOSS (CHECKSUM_MISMATCH).
@@ -42,20 +48,7 @@ class MessageInput final : public ShardInput {
   ArrivedRows arrived_;
   int64_t ordered_ = 0;      // tokens of the order
   std::vector<char> whole_;  // a payload for a device
-};
-
-// Outputs that the client has from earlier executions. tokens: of the job.
-Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens);
-
-class MessageOutput final : public ShardOutput {
- public:
-  // The store outlives it.
-  MessageOutput(const Plan& plan, int rank, const ShardStore& store, const v1::RunOpen& open);
-
-  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
-
- private:
-  OutputRows rows_;
+  OutputRows outputs_;
   wire::SlicePool pool_;  // the transport may hold a message longer than the run holds its shard
 };
 

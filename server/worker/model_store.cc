@@ -28,16 +28,6 @@ ModelStore::ModelStore(std::string folder, int64_t limit_bytes, std::string shar
   if (!share_folder_.empty()) WeightMemory::RemoveUnused(share_folder_);
 }
 
-absl::StatusOr<std::unique_ptr<WeightMemory>> ModelStore::MemoryFor(
-    const std::string& key, int64_t bytes, std::chrono::seconds wait) const {
-  if (share_folder_.empty()) return WeightMemory::Private(bytes);
-  auto shared = WeightMemory::Shared(share_folder_, key, bytes, absl::FromChrono(wait));
-  if (shared.ok()) return shared;
-  spdlog::info("weights are not shared with other workers: {}",
-               std::string(shared.status().message()));
-  return WeightMemory::Private(bytes);
-}
-
 int64_t ModelStore::bytes() const {
   const MutexLock lock(mutex_);
   int64_t bytes = 0;
@@ -115,11 +105,17 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Load(
 
 absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Read(const EncoderFolder& folder,
                                                                      DataType compute) {
-  auto model = EncoderModel::Load(
-      folder,
-      {.compute = compute, .device = gpu_, .memory = [&](const std::string& key, int64_t of_key) {
-         return MemoryFor(key, of_key, LoadTimeout(folder.config()));
-       }});
+  const auto memory = [&](const std::string& key,
+                          int64_t bytes) -> absl::StatusOr<std::unique_ptr<WeightMemory>> {
+    if (share_folder_.empty()) return WeightMemory::Private(bytes);
+    auto shared = WeightMemory::Shared(share_folder_, key, bytes,
+                                       absl::FromChrono(LoadTimeout(folder.config())));
+    if (shared.ok()) return shared;
+    spdlog::info("weights are not shared with other workers: {}",
+                 std::string(shared.status().message()));
+    return WeightMemory::Private(bytes);
+  };
+  auto model = EncoderModel::Load(folder, {.compute = compute, .device = gpu_, .memory = memory});
   if (!model.ok()) {
     return wire::WithReason(model.status(), absl::IsResourceExhausted(model.status())
                                                 ? wire::reason::kWorkerMemory

@@ -1,7 +1,6 @@
 // Models that this worker has loaded, kept for later jobs.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -53,8 +52,6 @@ class ModelStore {  // thread-safe
   absl::StatusOr<bool> MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<const EncoderModel>> Read(const EncoderFolder& folder,
                                                            DataType compute);
-  absl::StatusOr<std::unique_ptr<WeightMemory>> MemoryFor(const std::string& key, int64_t bytes,
-                                                          std::chrono::seconds wait) const;
 
   ModelCatalog catalog_;
   const int64_t limit_;

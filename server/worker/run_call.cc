@@ -156,7 +156,7 @@ absl::Status RunCall::TakeMessages() {
   while (AwaitMessage(message, state_.feed_timeout)) {
     if (message.fields.has_done()) return absl::OkStatus();
     if (message.fields.has_elsewhere()) continue;
-    ASSIGN_OR_RETURN(const int64_t rows, shard_->input->Take(message.fields, message.payload));
+    ASSIGN_OR_RETURN(const int64_t rows, shard_->way->Take(message.fields, message.payload));
     course_.AddRows(rows);
   }
   if (entry_.starved()) {
@@ -169,7 +169,7 @@ absl::Status RunCall::TakeMessages() {
 // Until all rows are there.
 absl::Status RunCall::Receive() {
   if (!open_.rows_there() || !shard_->in_place) RETURN_IF_ERROR(TakeMessages());
-  RETURN_IF_ERROR(shard_->input->Finish());
+  RETURN_IF_ERROR(shard_->way->FinishInput());
   if (!files_.inputs.empty()) {
     v1::RunResponse response;
     response.mutable_read();

@@ -30,7 +30,7 @@
 
 namespace hilbert_ring::server {
 
-// Ring, shard and the ways of rows in and out, which a run holds while it has its lane.
+// Ring, shard and the way of rows in and out, which a run holds while it has its lane.
 struct RunShard {
   std::optional<RingTable::Lease> ring;  // empty: no exchange
   std::string transport = "none";        // of the ring
@@ -38,13 +38,12 @@ struct RunShard {
   bool used = false;                     // may contain outputs of an earlier run
   bool in_place = false;                 // the coordinator writes rows to their places, and reads
   std::unique_ptr<ShardStore> store;
-  std::unique_ptr<ShardInput> input;
-  std::unique_ptr<ShardOutput> output;
+  std::unique_ptr<ShardWay> way;
 
   void ClearOutputs();  // before compute: removes outputs of an earlier run
 };
 
-// run_shard.cc: chooses the ways. References outlive it. RESOURCE_EXHAUSTED (WORKER_MEMORY),
+// run_shard.cc: chooses the way. References outlive it. RESOURCE_EXHAUSTED (WORKER_MEMORY),
 // FAILED_PRECONDITION (RING_LEASED).
 absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
                                       const RunWork& work, Device& device, const RunFiles& files,

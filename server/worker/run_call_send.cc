@@ -73,7 +73,7 @@ void RunCall::WriteFailure(const absl::Status& why) {
 absl::Status RunCall::PutOutputs(int64_t rows_final, grpc::WriteOptions options) {
   if (rows_final <= rows_put_) return absl::OkStatus();
   rows_put_ = rows_final;
-  return shard_->output->Put(rows_final, replies_, options);
+  return shard_->way->Put(rows_final, replies_, options);
 }
 
 // Buffers the last messages to leave together, with the status if it follows at once.
@@ -91,7 +91,7 @@ absl::Status RunCall::WriteEnd(const RunNews& news) {
   response.mutable_computed()->set_seconds(seconds);
   RETURN_IF_ERROR(replies_.Write(response, together));
   RETURN_IF_ERROR(PutOutputs(news.progress.rows_final, together));
-  RETURN_IF_ERROR(shard_->output->Finish(replies_));
+  RETURN_IF_ERROR(shard_->way->FinishOutput(replies_));
   for (v1::PooledSums& pooled : work_->TakePooled()) {
     *response.mutable_pooled() = std::move(pooled);
     RETURN_IF_ERROR(replies_.Write(response));

@@ -1,4 +1,4 @@
-// Ring, shard and the ways of rows of a run.
+// Ring and shard of a run, and the way of its rows.
 #include <spdlog/spdlog.h>
 
 #include <cstring>
@@ -12,17 +12,13 @@
 namespace hilbert_ring::server {
 namespace {
 
-class SharedInput final : public ShardInput {
+class SharedWay final : public ShardWay {
  public:
   absl::StatusOr<int64_t> Take(const v1::RunRequest& message,
                                const wire::Payload& /*payload*/) override {
     if (!message.has_arrived()) return absl::InvalidArgumentError("expected RowsArrived");
     return message.arrived().rows();
   }
-};
-
-class SharedOutput final : public ShardOutput {
- public:
   absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override {
     v1::RunResponse response;
     response.mutable_final()->set_rows(rows_final);
@@ -68,16 +64,13 @@ absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& ope
     shard.store = *std::move(store);
   }
   if (!files.inputs.empty()) {
-    shard.input = std::make_unique<FileInput>(files.inputs, work, *shard.store, course);
-    shard.output = std::make_unique<FileOutput>(files.outputs, work, *shard.store, course);
+    shard.way = std::make_unique<FileWay>(files, work, *shard.store, course);
   } else if (shard.shared != nullptr) {
     shard.in_place = true;
-    shard.input = std::make_unique<SharedInput>();
-    shard.output = std::make_unique<SharedOutput>();
+    shard.way = std::make_unique<SharedWay>();
   } else {
-    shard.input =
-        std::make_unique<MessageInput>(work.shape(), work.plan(), work.rank(), *shard.store);
-    shard.output = std::make_unique<MessageOutput>(work.plan(), work.rank(), *shard.store, open);
+    shard.way =
+        std::make_unique<MessageWay>(work.shape(), work.plan(), work.rank(), *shard.store, open);
   }
   return shard;
 }

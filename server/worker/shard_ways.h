@@ -69,26 +69,22 @@ class RunReplies {  // used by one thread at a time
   Deadline progress_due_;
 };
 
-class ShardInput {  // used by one thread
+// The call's thread brings rows, while another thread takes outputs.
+class ShardWay {
  public:
-  virtual ~ShardInput() = default;
+  virtual ~ShardWay() = default;
 
   // Returns how many local rows, from the first on, are there by now.
   virtual absl::StatusOr<int64_t> Take(const v1::RunRequest& message,
                                        const wire::Payload& payload) = 0;
 
   // After the coordinator's last message: brings the other rows.
-  virtual absl::Status Finish() { return absl::OkStatus(); }
-};
-
-class ShardOutput {  // used by one thread at a time
- public:
-  virtual ~ShardOutput() = default;
+  virtual absl::Status FinishInput() { return absl::OkStatus(); }
 
   // Takes new outputs up to local row rows_final, which grows. options: of the message.
   virtual absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) = 0;
 
-  virtual absl::Status Finish(RunReplies& /*replies*/) { return absl::OkStatus(); }
+  virtual absl::Status FinishOutput(RunReplies& /*replies*/) { return absl::OkStatus(); }
 };
 
 }  // namespace hilbert_ring::server

@@ -39,7 +39,7 @@ struct Shard {
         memory(static_cast<size_t>(layout.bytes()) + 64),
         shard(Aligned(memory.data()), layout),
         store(ShardStore::Over(shard)),
-        rows(plan.spec, plan, rank, *store) {}
+        rows(plan.spec, plan, rank, *store, {}) {}
 
   static std::byte* Aligned(std::byte* memory) {
     return memory + (64 - reinterpret_cast<uintptr_t>(memory) % 64) % 64;
@@ -49,7 +49,7 @@ struct Shard {
   std::vector<std::byte> memory;
   const HostShard shard;
   std::unique_ptr<ShardStore> store;
-  server::MessageInput rows;
+  server::MessageWay rows;
 };
 
 class Job {
@@ -88,7 +88,7 @@ class Job {
     Require(status.ok() == ledger_.Complete(), "a job is complete when every row has come");
     if (!status.ok()) return;
     for (const auto& shard : shards_) {
-      Require(shard->rows.Finish().ok(), "every row of a worker has come");
+      Require(shard->rows.FinishInput().ok(), "every row of a worker has come");
     }
   }
 

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-class MessageInputTest : public ::testing::Test {
+class MessageWayTest : public ::testing::Test {
  protected:
   void SetUp() override {
     JobSpec spec = PlainSpec({.tokens = 10, .heads = 1, .dim = 8});
@@ -22,7 +22,7 @@ class MessageInputTest : public ::testing::Test {
     plan_ = *MakePlan(spec, 1);
     device_ = *MakeDevice({.threads = 1});
     store_ = *ShardStore::Make(*device_, plan_, 0);
-    rows_ = std::make_unique<MessageInput>(plan_.spec, plan_, 0, *store_);
+    rows_ = std::make_unique<MessageWay>(plan_.spec, plan_, 0, *store_, v1::RunOpen());
   }
 
   static v1::ShardRows Rows(v1::Tensor tensor, int64_t first, int64_t rows, char fill = 'r') {
@@ -66,16 +66,16 @@ class MessageInputTest : public ::testing::Test {
   Plan plan_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<ShardStore> store_;
-  std::unique_ptr<MessageInput> rows_;
+  std::unique_ptr<MessageWay> rows_;
 };
 
-TEST_F(MessageInputTest, PlacesRangesAndLists) {
+TEST_F(MessageWayTest, PlacesRangesAndLists) {
   ASSERT_TRUE(Place(Order(0, 4)).ok());
   ASSERT_TRUE(Place(Order(4, 6)).ok());
   EXPECT_EQ(store_->tokens()[9], 0x0101010101010101);
   ASSERT_TRUE(Place(Rows(v1::TENSOR_Q, 0, 10, 'q')).ok());
   ASSERT_TRUE(Place(Rows(v1::TENSOR_K, 0, 10, 'k')).ok());
-  EXPECT_FALSE(rows_->Finish().ok());
+  EXPECT_FALSE(rows_->FinishInput().ok());
   v1::ShardRows listed = Rows(v1::TENSOR_V, 0, 3);
   for (const int64_t row : {9, 0, 4}) listed.add_local_rows(row);
   listed.mutable_payload()->assign(std::string(32, 'a') + std::string(32, 'b') +
@@ -91,7 +91,7 @@ TEST_F(MessageInputTest, PlacesRangesAndLists) {
   corrupt.set_crc32c(7);
   EXPECT_TRUE(absl::IsDataLoss(Place(corrupt)));
   ASSERT_TRUE(Place(Rows(v1::TENSOR_V, 0, 7)).ok());
-  EXPECT_TRUE(rows_->Finish().ok());
+  EXPECT_TRUE(rows_->FinishInput().ok());
 }
 
 constexpr int64_t kJobTokens = 64;
