@@ -63,7 +63,7 @@ class ActiveCalls {  // thread-safe
     if (on_failure_) on_failure_();
   }
 
-  // Returns cancellations and failures since the last call, for a heartbeat.
+  // Returns the news since the last call for a heartbeat.
   v1::Heartbeat TakeNews() {
     const MutexLock lock(mutex_);
     return std::exchange(news_, {});

@@ -93,15 +93,14 @@ absl::Status RunCall::Read() {
 
 absl::Status RunCall::AwaitLane() {
   const Deadline deadline = Clock::now() + kTurnTimeout;
-  while (true) {
-    turn_ = lane_->AwaitTurn(kPoll);
-    if (turn_ != nullptr) return absl::OkStatus();
+  while ((turn_ = lane_->AwaitTurn(kPoll)) == nullptr) {
     if (course_.IsStopped()) return RunCancelled();
     if (Clock::now() > deadline) {
       return wire::ErrorOf(wire::reason::kWorkerBusy,
                            "the job before this one has not ended in time");
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status RunCall::Allocate() {

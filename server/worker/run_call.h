@@ -80,8 +80,6 @@ class RunCall {
   void SendUntilComputed();
   void NoteRowsFinal();
   absl::Status WriteEnd(const RunNews& news) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
-  absl::Status PutOutputs(int64_t rows_final, grpc::WriteOptions options)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   void WriteFailure(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   void NoteFailureBeside();
   v1::WorkerReport Report();
@@ -111,7 +109,6 @@ class RunCall {
 
   Mutex sending_;  // over a message's making and writing; before the course's
   RunReplies replies_ ABSL_GUARDED_BY(sending_){stream_, course_};
-  int64_t rows_put_ ABSL_GUARDED_BY(sending_) = 0;  // local rows
   bool told_failure_ ABSL_GUARDED_BY(sending_) = false;
 };
 

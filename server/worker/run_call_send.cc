@@ -40,7 +40,7 @@ void RunCall::SendNews() {
     if (written.ok()) course_.Enter(RunPhase::kDone);
   } else if (news.phase != RunPhase::kDone) {
     written = replies_.WriteProgress(news.progress);
-    if (written.ok()) written = PutOutputs(news.progress.rows_final, {});
+    if (written.ok()) written = shard_->way->Put(news.progress.rows_final, replies_, {});
   }
   if (written.ok()) return;
   course_.Fail(written);
@@ -70,12 +70,6 @@ void RunCall::WriteFailure(const absl::Status& why) {
   replies_.Write(response).IgnoreError();  // the status has the same error
 }
 
-absl::Status RunCall::PutOutputs(int64_t rows_final, grpc::WriteOptions options) {
-  if (rows_final <= rows_put_) return absl::OkStatus();
-  rows_put_ = rows_final;
-  return shard_->way->Put(rows_final, replies_, options);
-}
-
 // Buffers the last messages to leave together, with the status if it follows at once.
 absl::Status RunCall::WriteEnd(const RunNews& news) {
   const double seconds =
@@ -90,7 +84,7 @@ absl::Status RunCall::WriteEnd(const RunNews& news) {
   }
   response.mutable_computed()->set_seconds(seconds);
   RETURN_IF_ERROR(replies_.Write(response, together));
-  RETURN_IF_ERROR(PutOutputs(news.progress.rows_final, together));
+  RETURN_IF_ERROR(shard_->way->Put(news.progress.rows_final, replies_, together));
   RETURN_IF_ERROR(shard_->way->FinishOutput(replies_));
   for (v1::PooledSums& pooled : work_->TakePooled()) {
     *response.mutable_pooled() = std::move(pooled);

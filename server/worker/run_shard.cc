@@ -20,10 +20,15 @@ class SharedWay final : public ShardWay {
     return message.arrived().rows();
   }
   absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override {
+    if (rows_final == put_) return absl::OkStatus();
+    put_ = rows_final;
     v1::RunResponse response;
     response.mutable_final()->set_rows(rows_final);
     return replies.Write(response, options);
   }
+
+ private:
+  int64_t put_ = 0;  // local rows
 };
 
 // Null unless the coordinator offers memory that this process can map.

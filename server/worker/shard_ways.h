@@ -81,7 +81,7 @@ class ShardWay {
   // After the coordinator's last message: brings the other rows.
   virtual absl::Status FinishInput() { return absl::OkStatus(); }
 
-  // Takes new outputs up to local row rows_final, which grows. options: of the message.
+  // Takes outputs up to local row rows_final, which grows or stays. options: of the message.
   virtual absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) = 0;
 
   virtual absl::Status FinishOutput(RunReplies& /*replies*/) { return absl::OkStatus(); }
