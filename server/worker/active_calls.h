@@ -1,14 +1,13 @@
-// The open Run calls of a worker: their number, their end without news of their coordinator, and
-// figures of cancelled and failed calls.
+// The open Run calls of a worker: their number, their end without messages of their coordinator,
+// and news of cancelled and failed calls.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <list>
+#include <set>
 #include <stop_token>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
@@ -26,27 +25,25 @@ class ActiveCalls {  // thread-safe
    public:
     Entry(ActiveCalls& calls, grpc::ServerContext& context) : calls_(calls), context_(context) {
       const MutexLock lock(calls_.mutex_);
-      calls_.entries_.push_front(this);
-      place_ = calls_.entries_.begin();
+      calls_.entries_.insert(this);
     }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     ~Entry() {
       const MutexLock lock(calls_.mutex_);
-      calls_.entries_.erase(place_);
+      calls_.entries_.erase(this);
     }
 
     // Cancels the call soon after `due`, unless this is called again by then.
-    void ExpectFeedBy(Deadline due) { feed_due_ = due; }
+    void ExpectMessageBy(Deadline due) { message_due_ = due; }
     bool starved() const { return starved_; }
 
    private:
     friend class ActiveCalls;
     ActiveCalls& calls_;
     grpc::ServerContext& context_;
-    std::atomic<Deadline> feed_due_ = Deadline::max();
+    std::atomic<Deadline> message_due_ = Deadline::max();
     std::atomic<bool> starved_ = false;
-    std::list<Entry*>::iterator place_;
   };
 
   int count() const {
@@ -54,25 +51,22 @@ class ActiveCalls {  // thread-safe
     return static_cast<int>(entries_.size());
   }
 
-  // Seconds from a cancellation to the memory's release, the first kMostKept until taken.
+  // seconds: from a cancellation to the memory's release.
   void NoteCancelled(double seconds) {
     const MutexLock lock(mutex_);
-    if (cancel_seconds_.size() < kMostKept) cancel_seconds_.push_back(seconds);
-  }
-  std::vector<double> TakeCancelled() {
-    const MutexLock lock(mutex_);
-    return std::exchange(cancel_seconds_, {});
+    news_.add_cancel_seconds(seconds);
   }
 
-  // Failures that a heartbeat reports too, the first kMostKept until taken.
   void NoteFailed(v1::RunFailure failure) {
     const MutexLock lock(mutex_);
-    if (failures_.size() < kMostKept) failures_.push_back(std::move(failure));
+    *news_.add_failures() = std::move(failure);
     if (on_failure_) on_failure_();
   }
-  std::vector<v1::RunFailure> TakeFailures() {
+
+  // Returns the news since the last call for a heartbeat.
+  v1::Heartbeat TakeNews() {
     const MutexLock lock(mutex_);
-    return std::exchange(failures_, {});
+    return std::exchange(news_, {});
   }
 
   // Called by any thread, with the lock: it must not call back. Null: no call.
@@ -87,24 +81,22 @@ class ActiveCalls {  // thread-safe
   }
 
  private:
-  static constexpr size_t kMostKept = 1024;
-  static constexpr std::chrono::milliseconds kFeedInterval{200};
+  static constexpr std::chrono::milliseconds kWatchInterval{200};
 
   // A watch of all runs, because a run's own threads may all wait for the coordinator.
   void CancelStarved() {
     const MutexLock lock(mutex_);
     for (Entry* entry : entries_) {
-      if (Clock::now() <= entry->feed_due_.load() || entry->starved_.exchange(true)) continue;
+      if (Clock::now() <= entry->message_due_.load() || entry->starved_.exchange(true)) continue;
       entry->context_.TryCancel();
     }
   }
 
   mutable Mutex mutex_;
-  std::vector<double> cancel_seconds_ ABSL_GUARDED_BY(mutex_);
-  std::vector<v1::RunFailure> failures_ ABSL_GUARDED_BY(mutex_);
+  v1::Heartbeat news_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_failure_ ABSL_GUARDED_BY(mutex_);
-  std::list<Entry*> entries_ ABSL_GUARDED_BY(mutex_);
-  IntervalThread watch_{kFeedInterval,
+  std::set<Entry*> entries_ ABSL_GUARDED_BY(mutex_);
+  IntervalThread watch_{kWatchInterval,
                         [this](const std::stop_token&) { CancelStarved(); }};  // last
 };
 

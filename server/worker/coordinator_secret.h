@@ -20,25 +20,21 @@ class CoordinatorSecret {  // thread-safe
   void Expect() {
     const MutexLock lock(mutex_);
     secret_.clear();
-    expected_ = true;
   }
 
   void Set(std::string secret) {
     const MutexLock lock(mutex_);
     secret_ = std::move(secret);
-    expected_ = false;
     changed_.notify_all();
   }
 
-  // UNAUTHENTICATED (JOIN_TOKEN), also before the first Set. limit: of a wait for the secret after
-  // Expect, which a call may overtake.
+  // UNAUTHENTICATED (JOIN_TOKEN), also before the first Set. limit: of a wait for the secret, which
+  // a call may overtake.
   absl::Status Check(const grpc::ServerContextBase& context, absl::string_view call,
                      std::chrono::milliseconds limit = {}) const {
     MutexLock lock(mutex_);
-    if (limit.count() > 0) {
-      changed_.wait_for(lock, limit,
-                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !expected_; });
-    }
+    changed_.wait_for(lock, limit,
+                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !secret_.empty(); });
     return CheckCallToken(context, secret_, call);
   }
 
@@ -46,7 +42,6 @@ class CoordinatorSecret {  // thread-safe
   mutable Mutex mutex_;
   mutable ConditionVariable changed_;
   std::string secret_ ABSL_GUARDED_BY(mutex_);  // empty: not registered
-  bool expected_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hilbert_ring::server

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "engine/model/encoder_rank.h"
 #include "engine/model/files/encode_job.h"
 #include "server/models/encode_spec.h"
+#include "server/worker/file_rows.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -42,20 +42,27 @@ class EncodeRun : public RunWork {
         folder_(std::move(folder)),
         models_(models) {}
 
-  absl::Status Read(const std::function<bool()>& cancelled) override;
+  // Without memory for the model a job before this one may have it: Prepare loads again.
+  absl::Status Read(const std::function<bool()>& cancelled) override {
+    absl::Status loaded = Load(cancelled);
+    return absl::IsResourceExhausted(loaded) ? absl::OkStatus() : loaded;
+  }
   absl::Status Prepare(Device& device, const std::function<bool()>& cancelled) override;
   absl::StatusOr<Figures> Execute(ShardStore& store, Device& device, Communicator* communicator,
                                   int64_t first_step, const WorkControl& control) override;
   std::vector<v1::PooledSums> TakePooled() override { return std::move(pooled_); }
 
  private:
-  absl::Status Load(const std::function<bool()>& cancelled);
+  absl::Status Load(const std::function<bool()>& cancelled) {
+    ASSIGN_OR_RETURN(model_, models_.Load(*folder_, job_.compute, cancelled));
+    folder_.reset();  // closing it may take as long as reading it
+    return absl::OkStatus();
+  }
   absl::Status PlaceTiles(const ShardStore& store, const ExecuteControl& execute,
                           const EncoderControl& control);
-  absl::Status PlaceRows(const ShardStore& store, int64_t begin, int64_t end,
-                         const EncoderControl& control);
+  absl::Status PlacePiece(const ShardStore& store, const RowPiece& piece,
+                          const EncoderControl& control);
   absl::Status KeepStates(ShardStore& store, Device& device, const StateRows& rows) const;
-  absl::Status KeepMap(ShardStore& store, const MapRows& rows) const;
   void KeepPooled(int64_t state, const PooledPart& part);
 
   const EncodeJob job_;
@@ -67,18 +74,6 @@ class EncodeRun : public RunWork {
   std::vector<v1::PooledSums> pooled_;
 };
 
-absl::Status EncodeRun::Load(const std::function<bool()>& cancelled) {
-  ASSIGN_OR_RETURN(model_, models_.Load(*folder_, job_.compute, cancelled));
-  folder_.reset();  // closing it may take as long as reading it
-  return absl::OkStatus();
-}
-
-// Without memory for the model a job before this one may have it: Prepare loads again.
-absl::Status EncodeRun::Read(const std::function<bool()>& cancelled) {
-  absl::Status loaded = Load(cancelled);
-  return absl::IsResourceExhausted(loaded) ? absl::OkStatus() : loaded;
-}
-
 absl::Status EncodeRun::Prepare(Device& device, const std::function<bool()>& cancelled) {
   if (model_ == nullptr) RETURN_IF_ERROR(Load(cancelled));
   if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
@@ -86,44 +81,30 @@ absl::Status EncodeRun::Prepare(Device& device, const std::function<bool()>& can
   return absl::OkStatus();
 }
 
-absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_t end,
-                                  const EncoderControl& control) {
-  for (const ShardRange& range : plan_.attention.shards.OfRank(rank())) {
-    const int64_t from = std::max(begin, range.local_begin);
-    const int64_t to = std::min(end, range.local_begin + range.size());
-    if (from >= to) continue;
-    const int64_t token = range.begin + from - range.local_begin;
-    const SlideRows::Tiles tiles = plan_.rows.TilesOf(token, token + to - from);
-    for (const TileSpan& run : plan_.rows.RunsOf(tiles.begin, tiles.end - tiles.begin)) {
-      const int64_t row = range.LocalRow(run.first_token);
-      std::span<const double> coords;
-      std::vector<double> copied;
-      if (job_.config.position && !store.host_memory()) {
-        copied.resize(static_cast<size_t>(2 * run.tiles));
-        RETURN_IF_ERROR(store.Read(TensorKind::kTileCoords, row, run.tiles, copied.data()));
-        coords = copied;
-      } else if (job_.config.position) {
-        coords = {reinterpret_cast<const double*>(store.Row(TensorKind::kTileCoords, row)),
-                  static_cast<size_t>(2 * run.tiles)};
-      }
-      RETURN_IF_ERROR(rank_->PlaceTiles({.first = run.first_tile,
-                                         .count = run.tiles,
-                                         .dtype = job_.dtype,
-                                         .values = store.Row(TensorKind::kTiles, row),
-                                         .coords = coords},
-                                        control));
-    }
+absl::Status EncodeRun::PlacePiece(const ShardStore& store, const RowPiece& piece,
+                                   const EncoderControl& control) {
+  std::vector<double> coords;
+  if (job_.config.position) {
+    coords.resize(static_cast<size_t>(2 * piece.rows));
+    RETURN_IF_ERROR(
+        store.Read(TensorKind::kTileCoords, piece.memory_row, piece.rows, coords.data()));
   }
-  return absl::OkStatus();
+  return rank_->PlaceTiles({.first = piece.file_row,
+                            .count = piece.rows,
+                            .dtype = job_.dtype,
+                            .values = store.Row(TensorKind::kTiles, piece.memory_row),
+                            .coords = coords},
+                           control);
 }
 
 absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl& execute,
                                    const EncoderControl& control) {
-  for (int64_t begin = 0; begin < store.rows();) {
+  for (int64_t begin = 0; begin < store.rows(); begin += kPieceRows) {
     const int64_t end = std::min(begin + kPieceRows, store.rows());
     if (execute.await_rows) RETURN_IF_ERROR(execute.await_rows(end));
-    RETURN_IF_ERROR(PlaceRows(store, begin, end, control));
-    begin = end;
+    for (const RowPiece& piece : PiecesOf(*this, {}, TensorKind::kTiles, begin, end)) {
+      RETURN_IF_ERROR(PlacePiece(store, piece, control));
+    }
   }
   return absl::OkStatus();
 }
@@ -146,12 +127,6 @@ absl::Status EncodeRun::KeepStates(ShardStore& store, Device& device, const Stat
          .row_bytes = job_.config.embed_dim * static_cast<int64_t>(sizeof(float))}));
   }
   return absl::OkStatus();
-}
-
-absl::Status EncodeRun::KeepMap(ShardStore& store, const MapRows& rows) const {
-  const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
-  return store.Write(TensorKind::kAttentionMap, range.LocalRow(rows.first_token), rows.rows,
-                     rows.values);
 }
 
 void EncodeRun::KeepPooled(int64_t state, const PooledPart& part) {
@@ -192,7 +167,12 @@ absl::StatusOr<Figures> EncodeRun::Execute(ShardStore& store, Device& device,
             KeepPooled(state, part);
             return absl::OkStatus();
           },
-      .map = [&](const MapRows& rows) { return KeepMap(store, rows); }};
+      .map =
+          [&](const MapRows& rows) {
+            const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
+            return store.Write(TensorKind::kAttentionMap, range.LocalRow(rows.first_token),
+                               rows.rows, rows.values);
+          }};
   RETURN_IF_ERROR(PlaceTiles(store, execute, encoder));
   ASSIGN_OR_RETURN(const EncoderFigures figures, rank_->Run(communicator, first_step, encoder));
   if (execute.progress) execute.progress(1);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/files/open_beneath.h"
+#include "server/worker/message_rows.h"
 #include "wire/codec.h"
 #include "wire/finite_rows.h"
 #include "wire/status.h"
@@ -25,14 +26,9 @@ constexpr int64_t kBlockBytes = 8 << 20;
 constexpr size_t kBlocksAhead = 4;  // read-ahead of 32 MiB, which keeps a disk busy
 constexpr int64_t kSyncBytes = 64 << 20;
 
-absl::StatusOr<RunFile> Open(int root, const v1::ShardFile& file, const RowSizes& sizes) {
-  const auto kind = wire::TensorKindOf(file.tensor());
-  if (!kind || !sizes.Has(*kind) || file.offset() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("files: ", wire::TensorName(file.tensor()), " at ", file.offset()));
-  }
-  ASSIGN_OR_RETURN(Descriptor opened, IsInput(*kind) ? OpenFile(root, file.path(), O_RDONLY)
-                                                     : OpenOwnFile(root, file.path(), O_RDWR));
+absl::StatusOr<Descriptor> Open(int root, const v1::ShardFile& file, bool is_input) {
+  ASSIGN_OR_RETURN(Descriptor opened, is_input ? OpenFile(root, file.path(), O_RDONLY)
+                                               : OpenOwnFile(root, file.path(), O_RDWR));
   ASSIGN_OR_RETURN(const FileVersion version, VersionOf(opened, file.path()));
   if (version.inode != file.inode() || version.bytes != file.bytes()) {
     return wire::ErrorOf(
@@ -41,38 +37,47 @@ absl::StatusOr<RunFile> Open(int root, const v1::ShardFile& file, const RowSizes
                      version.inode, " of ", version.bytes, " bytes, expected inode ", file.inode(),
                      " of ", file.bytes()));
   }
-  const FileRows rows{.descriptor = opened.number(),
-                      .path = file.path(),
-                      .offset = file.offset(),
-                      .row_bytes = sizes[*kind]};
-  return RunFile{std::move(opened), rows};
+  return opened;
 }
 
-int64_t BlockRows(const std::map<TensorKind, RunFile>& files) {
+int64_t BlockRows(const std::map<TensorKind, FileRows>& files) {
   int64_t of_row = 1;
-  for (const auto& [tensor, file] : files) of_row += file.rows.row_bytes;
+  for (const auto& [tensor, file] : files) of_row += file.row_bytes;
   return std::max<int64_t>(1, kBlockBytes / of_row);
 }
 
-// Local rows [begin, end) in the order of the file.
-absl::StatusOr<std::vector<RowPiece>> PiecesOf(const RunWork& work, std::span<const int64_t> tokens,
-                                               TensorKind tensor, int64_t begin, int64_t end) {
+}  // namespace
+
+absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen& open,
+                                      const RunWork& work) {
+  RunFiles files;
+  if (open.files_size() == 0) return files;
+  ASSIGN_OR_RETURN(const Descriptor reached, OpenRoot(root));
+  for (const v1::ShardFile& file : open.files()) {
+    const TensorKind tensor = *wire::TensorKindOf(file.tensor());
+    const bool is_input = IsInput(tensor);
+    ASSIGN_OR_RETURN(Descriptor opened, Open(reached.number(), file, is_input));
+    (is_input ? files.inputs : files.outputs)[tensor] = {.descriptor = opened.number(),
+                                                         .path = file.path(),
+                                                         .offset = file.offset(),
+                                                         .row_bytes = work.shape().rows[tensor]};
+    files.opened.push_back(std::move(opened));
+  }
+  return files;
+}
+
+std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tokens,
+                               TensorKind tensor, int64_t begin, int64_t end) {
   const JobShape& shape = work.shape();
-  const bool in_order = shape.InOrder(IsInput(tensor) ? tensor : TensorKind::kQ);  // outputs as Q
-  const bool tiles = shape.slides != nullptr && IsInput(tensor);
   std::vector<RowPiece> pieces;
-  if (!in_order) {
+  if (!shape.InOrder(IsInput(tensor) ? tensor : TensorKind::kQ)) {  // outputs as Q
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t token = tokens[row];
-      if (token < 0 || token >= shape.spec.tokens) {
-        return absl::InternalError(
-            absl::StrCat("the order has token ", token, " of ", shape.spec.tokens));
-      }
-      pieces.push_back({.file_row = token, .memory_row = row, .rows = 1});
+      pieces.push_back({.file_row = tokens[row], .memory_row = row, .rows = 1});
     }
     InFileOrder(pieces);
     return pieces;
   }
+  const bool tiles = shape.slides != nullptr && IsInput(tensor);
   for (const ShardRange& range : work.plan().shards.OfRank(work.rank())) {
     const int64_t first = std::max(begin, range.local_begin);
     const int64_t last = std::min(end, range.local_begin + range.size());
@@ -93,112 +98,100 @@ absl::StatusOr<std::vector<RowPiece>> PiecesOf(const RunWork& work, std::span<co
   return pieces;
 }
 
-}  // namespace
-
-absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen& open,
-                                      const RunWork& work) {
-  RunFiles files;
-  if (open.files_size() == 0) return files;
-  if (root.empty()) {
-    return wire::ErrorOf(wire::reason::kDataRootGone, "this worker has no --data-root");
+absl::StatusOr<int64_t> FileWay::Take(const v1::RunRequest& message, const wire::Payload& payload) {
+  if (message.has_order()) {
+    RETURN_IF_ERROR(PlaceOrder(message.order(), payload, store_).status());
   }
-  ASSIGN_OR_RETURN(const Descriptor reached, OpenRoot(root));
-  for (const v1::ShardFile& file : open.files()) {
-    ASSIGN_OR_RETURN(RunFile opened, Open(reached.number(), file, work.shape().rows));
-    const TensorKind tensor = *wire::TensorKindOf(file.tensor());
-    (IsInput(tensor) ? files.inputs : files.outputs).emplace(tensor, std::move(opened));
-  }
-  return files;
+  return 0;
 }
 
-absl::Status FileInput::Take(const v1::RunRequest& message, const wire::Payload& payload) {
-  return message.has_order() ? order_.Place(message.order(), payload) : absl::OkStatus();
-}
-
-absl::StatusOr<FileInput::Block> FileInput::Prepare(int64_t begin, int64_t end) const {
+FileWay::Block FileWay::Prepare(int64_t begin, int64_t end) const {
   Block block{.begin = begin, .end = end};
-  for (const auto& [tensor, file] : files_) {
-    ASSIGN_OR_RETURN(block.pieces[tensor], PiecesOf(work_, store_.tokens(), tensor, begin, end));
-    ReadAhead(file.rows, block.pieces[tensor]);
+  for (const auto& [tensor, file] : files_.inputs) {
+    block.pieces[tensor] = PiecesOf(work_, store_.tokens(), tensor, begin, end);
+    ReadAhead(file, block.pieces[tensor]);
   }
   return block;
 }
 
-absl::Status FileInput::Read(Block& block) {
-  for (const auto& [tensor, file] : files_) {
+absl::Status FileWay::Read(Block& block) {
+  for (const auto& [tensor, file] : files_.inputs) {
     std::vector<RowPiece>& pieces = block.pieces[tensor];
-    const int64_t row_bytes = file.rows.row_bytes;
+    const int64_t row_bytes = file.row_bytes;
     if (store_.host_memory()) {
-      RETURN_IF_ERROR(ReadRows(file.rows, pieces, store_.Row(tensor, 0)));
+      RETURN_IF_ERROR(ReadRows(file, pieces, store_.Row(tensor, 0)));
     } else {
-      staging_.resize(static_cast<size_t>((block.end - block.begin) * row_bytes));
+      staging_in_.resize(static_cast<size_t>((block.end - block.begin) * row_bytes));
       for (RowPiece& piece : pieces) piece.memory_row -= block.begin;
-      RETURN_IF_ERROR(ReadRows(file.rows, pieces, staging_.data()));
-      RETURN_IF_ERROR(store_.Write(tensor, block.begin, block.end - block.begin, staging_.data()));
+      RETURN_IF_ERROR(ReadRows(file, pieces, staging_in_.data()));
+      RETURN_IF_ERROR(
+          store_.Write(tensor, block.begin, block.end - block.begin, staging_in_.data()));
     }
-    for (const RowPiece& piece : pieces) bytes_read_ += piece.rows * row_bytes;
+    int64_t bytes = 0;
+    for (const RowPiece& piece : pieces) bytes += piece.rows * row_bytes;
+    course_.Note([bytes](RunProgress& progress) { progress.bytes_read += bytes; });
   }
   return absl::OkStatus();
 }
 
-absl::Status FileInput::Finish(const std::function<absl::Status(int64_t)>& come) {
-  const int64_t block_rows = BlockRows(files_);
+absl::Status FileWay::FinishInput() {
+  const int64_t block_rows = BlockRows(files_.inputs);
   std::deque<Block> ahead;
   int64_t prepared = 0;
   for (int64_t begin = 0; begin < store_.rows(); begin += block_rows) {
     while (ahead.size() < kBlocksAhead && prepared < store_.rows()) {
       const int64_t end = std::min(prepared + block_rows, store_.rows());
-      ASSIGN_OR_RETURN(Block block, Prepare(prepared, end));
-      ahead.push_back(std::move(block));
+      ahead.push_back(Prepare(prepared, end));
       prepared = end;
     }
     RETURN_IF_ERROR(Read(ahead.front()));
-    if (ahead.front().end < store_.rows()) RETURN_IF_ERROR(come(ahead.front().end));
+    RETURN_IF_ERROR(course_.failure());
+    if (ahead.front().end < store_.rows()) course_.AddRows(ahead.front().end);
     ahead.pop_front();
   }
-  return read_();
+  return absl::OkStatus();
 }
 
-void FileOutput::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
-                                const std::byte* memory, int64_t row_bytes) {
+void FileWay::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
+                             const std::byte* memory, int64_t row_bytes) {
   if (tensor != TensorKind::kOut && tensor != TensorKind::kStates) return;
   const DataType type = tensor == TensorKind::kOut ? work_.shape().spec.dtype : DataType::kFloat32;
   for (const RowPiece& piece : pieces) {
     for (int64_t i = 0; i < piece.rows; ++i) {
       if (wire::IsFinite(type, memory + (piece.memory_row + i) * row_bytes, row_bytes)) continue;
       const int64_t token = piece.file_row + i;
-      first_not_finite_ = rows_not_finite_ == 0 ? token : std::min(first_not_finite_, token);
-      ++rows_not_finite_;
+      course_.Note([token](RunProgress& now) {
+        const bool is_first = now.rows_not_finite++ == 0;
+        now.first_not_finite = is_first ? token : std::min(now.first_not_finite, token);
+      });
     }
   }
 }
 
-absl::Status FileOutput::Write(TensorKind tensor, const FileRows& file, int64_t begin,
-                               int64_t end) {
-  ASSIGN_OR_RETURN(std::vector<RowPiece> pieces,
-                   PiecesOf(work_, store_.tokens(), tensor, begin, end));
+absl::Status FileWay::Write(TensorKind tensor, const FileRows& file, int64_t begin, int64_t end) {
+  std::vector<RowPiece> pieces = PiecesOf(work_, store_.tokens(), tensor, begin, end);
   const std::byte* memory = nullptr;
   if (store_.host_memory()) {
     memory = store_.Row(tensor, 0);
   } else {
-    staging_.resize(static_cast<size_t>((end - begin) * file.row_bytes));
-    RETURN_IF_ERROR(store_.Read(tensor, begin, end - begin, staging_.data()));
+    staging_out_.resize(static_cast<size_t>((end - begin) * file.row_bytes));
+    RETURN_IF_ERROR(store_.Read(tensor, begin, end - begin, staging_out_.data()));
     for (RowPiece& piece : pieces) piece.memory_row -= begin;
-    memory = staging_.data();
+    memory = staging_out_.data();
   }
   CountNotFinite(tensor, pieces, memory, file.row_bytes);
   RETURN_IF_ERROR(WriteRows(file, pieces, memory));
-  bytes_written_ += (end - begin) * file.row_bytes;
+  const int64_t bytes = (end - begin) * file.row_bytes;
+  course_.Note([bytes](RunProgress& progress) { progress.bytes_written += bytes; });
   return absl::OkStatus();
 }
 
-absl::Status FileOutput::Put(int64_t rows_final, RunReplies& replies,
-                             grpc::WriteOptions /*options*/) {
-  const int64_t block_rows = BlockRows(files_);
+absl::Status FileWay::Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions /*options*/) {
+  const int64_t block_rows = BlockRows(files_.outputs);
   while (written_ < rows_final) {
     const int64_t end = std::min(written_ + block_rows, rows_final);
-    for (const auto& [tensor, file] : files_) {
-      RETURN_IF_ERROR(Write(tensor, file.rows, written_, end));
+    for (const auto& [tensor, file] : files_.outputs) {
+      RETURN_IF_ERROR(Write(tensor, file, written_, end));
     }
     written_ = end;
     RETURN_IF_ERROR(replies.WriteMoved());
@@ -206,26 +199,21 @@ absl::Status FileOutput::Put(int64_t rows_final, RunReplies& replies,
   return absl::OkStatus();
 }
 
-void FileOutput::AddTo(v1::WorkerReport& report) const {
-  report.set_rows_not_finite(rows_not_finite_);
-  report.set_first_row_not_finite(first_not_finite_);
-}
-
 // Syncs by pieces, so that a slow disk is seen to move.
-absl::Status FileOutput::Finish(RunReplies& replies) {
-  for (const auto& [tensor, file] : files_) {
-    const int64_t end = file.rows.offset + work_.shape().spec.tokens * work_.shape().rows[tensor];
+absl::Status FileWay::FinishOutput(RunReplies& replies) {
+  for (const auto& [tensor, file] : files_.outputs) {
+    const int64_t end = file.offset + work_.shape().spec.tokens * work_.shape().rows[tensor];
     for (int64_t begin = 0; begin < end; begin += kSyncBytes) {
       constexpr unsigned kAll =
           SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-      if (sync_file_range(file.descriptor.number(), begin, kSyncBytes, kAll) != 0 &&
-          errno != ESPIPE && errno != EINVAL && errno != ENOSYS) {
-        return FileError(file.rows.path, "cannot bring it to the disk", errno);
+      if (sync_file_range(file.descriptor, begin, kSyncBytes, kAll) != 0 && errno != ESPIPE &&
+          errno != EINVAL && errno != ENOSYS) {
+        return FileError(file.path, "cannot bring it to the disk", errno);
       }
       RETURN_IF_ERROR(replies.WriteMoved());
     }
-    if (fdatasync(file.descriptor.number()) != 0) {
-      return FileError(file.rows.path, "cannot bring it to the disk", errno);
+    if (fdatasync(file.descriptor) != 0) {
+      return FileError(file.path, "cannot bring it to the disk", errno);
     }
   }
   return absl::OkStatus();

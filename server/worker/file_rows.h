@@ -3,11 +3,10 @@
 // within a block in the order of the file.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,20 +16,15 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/files/descriptor.h"
 #include "server/files/row_transfer.h"
-#include "server/worker/message_input.h"
+#include "server/worker/run_course.h"
 #include "server/worker/run_work.h"
-#include "server/worker/shard_input.h"
-#include "server/worker/shard_output.h"
+#include "server/worker/shard_ways.h"
 
 namespace hilbert_ring::server {
 
-struct RunFile {
-  Descriptor descriptor;
-  FileRows rows;
-};
-
 struct RunFiles {
-  std::map<TensorKind, RunFile> inputs, outputs;
+  std::vector<Descriptor> opened;
+  std::map<TensorKind, FileRows> inputs, outputs;
 };
 
 // Opens the files of RunOpen. root: this worker's --data-root, or empty. Errors: DATA_ROOT_GONE,
@@ -38,70 +32,40 @@ struct RunFiles {
 absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen& open,
                                       const RunWork& work);
 
-class FileInput final : public ShardInput {
+// Local rows [begin, end) of a tensor, or of their tiles, in the order of a file of the whole
+// tensor. tokens: of the shard, if the job has an ordering.
+std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tokens,
+                               TensorKind tensor, int64_t begin, int64_t end);
+
+class FileWay final : public ShardWay {
  public:
-  // References outlive it. read: called when all rows have been read.
-  FileInput(const std::map<TensorKind, RunFile>& files, const RunWork& work, ShardStore& store,
-            std::function<absl::Status()> read)
-      : files_(files),
-        work_(work),
-        store_(store),
-        order_(work.shape(), work.plan(), work.rank(), store),
-        read_(std::move(read)) {}
+  // References outlive it.
+  FileWay(const RunFiles& files, const RunWork& work, ShardStore& store, RunCourse& course)
+      : files_(files), work_(work), store_(store), course_(course) {}
 
-  absl::Status Take(const v1::RunRequest& message, const wire::Payload& payload) override;
-  int64_t rows() const override { return 0; }
-
-  absl::Status Finish(const std::function<absl::Status(int64_t rows)>& come) override;
-
-  int64_t file_bytes() const override { return bytes_read_; }
+  absl::StatusOr<int64_t> Take(const v1::RunRequest& message,
+                               const wire::Payload& payload) override;
+  absl::Status FinishInput() override;
+  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
+  absl::Status FinishOutput(RunReplies& replies) override;
 
  private:
   struct Block {  // rows of the shard that are read together
     int64_t begin = 0, end = 0;
     std::map<TensorKind, std::vector<RowPiece>> pieces;
   };
-  absl::StatusOr<Block> Prepare(int64_t begin, int64_t end) const;
+  Block Prepare(int64_t begin, int64_t end) const;
   absl::Status Read(Block& block);
-
-  const std::map<TensorKind, RunFile>& files_;
-  const RunWork& work_;
-  ShardStore& store_;
-  MessageInput order_;
-  const std::function<absl::Status()> read_;
-  std::vector<std::byte> staging_;  // for a device's rows
-  std::atomic<int64_t> bytes_read_ = 0;
-};
-
-class FileOutput final : public ShardOutput {
- public:
-  // References outlive it.
-  FileOutput(const std::map<TensorKind, RunFile>& files, const RunWork& work,
-             const ShardStore& store)
-      : files_(files), work_(work), store_(store) {}
-
-  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override;
-
-  absl::Status Finish(RunReplies& replies) override;
-
-  void AddTo(v1::WorkerReport& report) const override;
-
-  bool holds_lane() const override { return false; }  // the disk may hang, and needs no device
-
-  int64_t file_bytes() const override { return bytes_written_; }
-
- private:
   absl::Status Write(TensorKind tensor, const FileRows& file, int64_t begin, int64_t end);
   void CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
                       const std::byte* memory, int64_t row_bytes);
 
-  const std::map<TensorKind, RunFile>& files_;
+  const RunFiles& files_;
   const RunWork& work_;
-  const ShardStore& store_;
-  std::vector<std::byte> staging_;  // for a device's rows
-  int64_t written_ = 0;             // local rows
-  std::atomic<int64_t> bytes_written_ = 0;
-  int64_t rows_not_finite_ = 0, first_not_finite_ = 0;  // in OUT or STATES; the first by token
+  ShardStore& store_;
+  RunCourse& course_;
+  std::vector<std::byte> staging_in_, staging_out_;  // for a device's rows
+  int64_t written_ = 0;                              // local rows
 };
 
 }  // namespace hilbert_ring::server

@@ -12,7 +12,6 @@
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
-#include "server/worker/self_test.h"
 #include "server/worker/worker.h"
 
 namespace hilbert_ring::server {

@@ -28,89 +28,76 @@ ModelStore::ModelStore(std::string folder, int64_t limit_bytes, std::string shar
   if (!share_folder_.empty()) WeightMemory::RemoveUnused(share_folder_);
 }
 
-absl::StatusOr<std::unique_ptr<WeightMemory>> ModelStore::MemoryFor(
-    const std::string& key, int64_t bytes, std::chrono::seconds wait) const {
-  if (share_folder_.empty()) return WeightMemory::Private(bytes);
-  auto shared = WeightMemory::Shared(share_folder_, key, bytes, absl::FromChrono(wait));
-  if (shared.ok()) return shared;
-  spdlog::info("weights are not shared with other workers: {}",
-               std::string(shared.status().message()));
-  return WeightMemory::Private(bytes);
-}
-
-int64_t ModelStore::Bytes() const {
-  int64_t bytes = 0;
-  for (const auto& model : loaded_) bytes += model->bytes();
-  return bytes;
-}
-
 int64_t ModelStore::bytes() const {
   const MutexLock lock(mutex_);
-  return Bytes();
+  int64_t bytes = 0;
+  for (const Entry& entry : entries_) bytes += entry.model != nullptr ? entry.bytes : 0;
+  return bytes;
 }
 
 int ModelStore::count() const {
   const MutexLock lock(mutex_);
-  return static_cast<int>(loaded_.size());
-}
-
-std::shared_ptr<const EncoderModel> ModelStore::Find(const EncoderFolder& folder,
-                                                     DataType compute) {
-  const auto found = std::ranges::find_if(loaded_, [&](const auto& model) {
-    return model->digest() == folder.digest() && model->compute() == compute;
-  });
-  if (found == loaded_.end()) return nullptr;
-  loaded_.splice(loaded_.begin(), loaded_, found);
-  return loaded_.front();
+  return static_cast<int>(
+      std::ranges::count_if(entries_, [](const Entry& entry) { return entry.model != nullptr; }));
 }
 
 // Models in use stay: erasing them would not free their memory.
-absl::StatusOr<bool> ModelStore::Begin(const Loading& wanted) {
-  const size_t at_once = gpu_ != nullptr ? 1 : kLoadsAtOnce;
-  const bool is_loading = std::ranges::any_of(loading_, [&](const Loading& loading) {
-    return loading.digest == wanted.digest && loading.compute == wanted.compute;
-  });
-  if (is_loading || loading_.size() >= at_once) return false;
-  int64_t coming = 0, kept = 0;
-  for (const Loading& loading : loading_) coming += loading.bytes;
-  for (const auto& model : loaded_) kept += model.use_count() > 1 ? model->bytes() : 0;
-  if (kept + wanted.bytes > limit_) {
+absl::StatusOr<bool> ModelStore::MakeRoom(int64_t bytes) {
+  size_t loads = 0;
+  int64_t coming = 0, used = 0, unused = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.model == nullptr) ++loads;
+    (entry.model == nullptr ? coming : entry.model.use_count() > 1 ? used : unused) += entry.bytes;
+  }
+  if (loads >= (gpu_ != nullptr ? 1 : kLoadsAtOnce)) return false;
+  if (used + bytes > limit_) {
     return wire::ErrorOf(wire::reason::kWorkerMemory,
-                         absl::StrCat("the weights take ", wanted.bytes, " bytes, ", limit_ - kept,
-                                      " of ", limit_, " are free (--model-memory)"));
+                         absl::StrCat("the weights take ", bytes, " bytes, ", limit_ - used, " of ",
+                                      limit_, " are free (--model-memory)"));
   }
-  const int64_t most = limit_ - coming - wanted.bytes;
-  if (kept > most) return false;
-  for (auto model = loaded_.end(); Bytes() > most && model != loaded_.begin();) {
-    --model;
-    if (model->use_count() == 1) model = loaded_.erase(model);
+  const int64_t most_unused = limit_ - used - coming - bytes;
+  if (most_unused < 0) return false;
+  for (auto entry = entries_.end(); unused > most_unused;) {
+    --entry;
+    if (entry->model.use_count() != 1) continue;
+    unused -= entry->bytes;
+    entry = entries_.erase(entry);
   }
-  loading_.push_front(wanted);
   return true;
 }
 
 absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Load(
     const EncoderFolder& folder, DataType compute, const std::function<bool()>& cancelled) {
-  {
-    const MutexLock lock(mutex_);
-    if (auto loaded = Find(folder, compute)) return loaded;
-  }
   const auto bytes = PackedBytes(folder.config(), {.compute = compute, .device = gpu_});
   if (!bytes.ok()) return wire::WithReason(bytes.status(), wire::reason::kModelUnusable);
-  std::list<Loading>::iterator ours;
+  std::list<Entry>::iterator ours;
   for (bool begun = false; !begun;) {
     if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
     MutexLock lock(mutex_);
-    if (auto loaded = Find(folder, compute)) return loaded;  // by another job
-    ASSIGN_OR_RETURN(begun, Begin({folder.digest(), compute, *bytes}));
-    ours = loading_.begin();
-    if (!begun) ended_.wait_for(lock, kPoll);
+    const auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {
+      return entry.digest == folder.digest() && entry.compute == compute;
+    });
+    if (known == entries_.end()) {
+      ASSIGN_OR_RETURN(begun, MakeRoom(*bytes));
+    } else if (known->model != nullptr) {
+      entries_.splice(entries_.begin(), entries_, known);
+      return known->model;
+    }
+    if (begun) {
+      ours = entries_.insert(entries_.begin(), {folder.digest(), compute, *bytes});
+    } else {
+      ended_.wait_for(lock, kPoll);
+    }
   }
   auto model = Read(folder, compute);
   {
     const MutexLock lock(mutex_);
-    loading_.erase(ours);
-    if (model.ok()) loaded_.push_front(*model);
+    if (model.ok()) {
+      ours->model = *model;
+      ours->bytes = (*model)->bytes();
+    } else {
+      entries_.erase(ours);
+    }
   }
   ended_.notify_all();
   return model;
@@ -118,11 +105,17 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Load(
 
 absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Read(const EncoderFolder& folder,
                                                                      DataType compute) {
-  auto model = EncoderModel::Load(
-      folder,
-      {.compute = compute, .device = gpu_, .memory = [&](const std::string& key, int64_t of_key) {
-         return MemoryFor(key, of_key, LoadTimeout(folder.config()));
-       }});
+  const auto memory = [&](const std::string& key,
+                          int64_t bytes) -> absl::StatusOr<std::unique_ptr<WeightMemory>> {
+    if (share_folder_.empty()) return WeightMemory::Private(bytes);
+    auto shared = WeightMemory::Shared(share_folder_, key, bytes,
+                                       absl::FromChrono(LoadTimeout(folder.config())));
+    if (shared.ok()) return shared;
+    spdlog::info("weights are not shared with other workers: {}",
+                 std::string(shared.status().message()));
+    return WeightMemory::Private(bytes);
+  };
+  auto model = EncoderModel::Load(folder, {.compute = compute, .device = gpu_, .memory = memory});
   if (!model.ok()) {
     return wire::WithReason(model.status(), absl::IsResourceExhausted(model.status())
                                                 ? wire::reason::kWorkerMemory

@@ -1,7 +1,6 @@
 // Models that this worker has loaded, kept for later jobs.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -42,31 +41,25 @@ class ModelStore {  // thread-safe
   int count() const;
 
  private:
-  struct Loading {  // memory reserved for a load
+  struct Entry {
     std::string digest;
     DataType compute;
     int64_t bytes;
+    std::shared_ptr<const EncoderModel> model = nullptr;  // null while it is loaded
   };
 
-  std::shared_ptr<const EncoderModel> Find(const EncoderFolder& folder, DataType compute)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Reserves memory for a load; false: not yet.
-  absl::StatusOr<bool> Begin(const Loading& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes room for a load; false: not yet.
+  absl::StatusOr<bool> MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<const EncoderModel>> Read(const EncoderFolder& folder,
                                                            DataType compute);
-  absl::StatusOr<std::unique_ptr<WeightMemory>> MemoryFor(const std::string& key, int64_t bytes,
-                                                          std::chrono::seconds wait) const;
-  int64_t Bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   ModelCatalog catalog_;
   const int64_t limit_;
   const std::string share_folder_;
   Device* const gpu_;
   mutable Mutex mutex_;
-  ConditionVariable ended_;  // a load
-  std::list<Loading> loading_ ABSL_GUARDED_BY(mutex_);
-  std::list<std::shared_ptr<const EncoderModel>> loaded_
-      ABSL_GUARDED_BY(mutex_);  // most recently used first
+  ConditionVariable ended_;                           // a load
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // most recently used first
 };
 
 }  // namespace hilbert_ring::server

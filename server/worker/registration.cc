@@ -62,7 +62,7 @@ void Registration::KeepUp(const std::stop_token& stop) {
     bool answered = false;
     const grpc::Status status = Beat(stop, answered);
     if (stop.stop_requested()) return;
-    if (answered) hooks_.lost();
+    if (answered) hooks_.registered(false);
     const std::string reason = Explained(status);
     if (answered || reason != last_reason) {
       spdlog::warn("not registered with {}: {}", coordinator_, reason);
@@ -85,13 +85,13 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   // A new channel, because a refused channel backs off longer and longer.
   const auto stub = v1::MembershipService::NewStub(Dial(coordinator_, kLeastAnswerLimit, calling_));
   const auto stream = stub->Register(&context);
-  std::atomic<Clock::rep> heard = Clock::now().time_since_epoch().count();
+  std::atomic<Deadline> heard = Clock::now();
   std::atomic<int64_t> interval_ms = kFirstInterval.count();
   std::atomic<bool> ended = false;
   std::thread reader([&] {
     v1::HeartbeatReply reply;
     while (stream->Read(&reply)) {
-      heard = Clock::now().time_since_epoch().count();
+      heard = Clock::now();
       interval_ms = std::max<int64_t>(1, reply.interval_ms());
       answered = true;
       Take(reply);
@@ -108,9 +108,10 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended.load() || beat_now_; });
     beat_now_ = false;
     lock.unlock();
-    const milliseconds limit =
-        std::max(kLeastAnswerLimit, kSilentIntervals * milliseconds(interval_ms));
-    if (Clock::now().time_since_epoch() - Clock::duration(heard) > limit) break;
+    if (Clock::now() - heard.load() >
+        std::max(kLeastAnswerLimit, kSilentIntervals * milliseconds(interval_ms))) {
+      break;
+    }
   }
   // A call that the coordinator ended keeps its status, which has the reason.
   if (written && !ended) context.TryCancel();
@@ -120,7 +121,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
 
 void Registration::Take(v1::HeartbeatReply& reply) {
   if (!reply.secret().empty()) secret_.Set(std::move(*reply.mutable_secret()));
-  if (hooks_.data_mark_file) hooks_.data_mark_file(reply.data_mark_file());
+  hooks_.reply(reply);
   if (reply.reason() != told_) {
     told_ = reply.reason();
     if (!told_.empty()) {
@@ -129,7 +130,7 @@ void Registration::Take(v1::HeartbeatReply& reply) {
   }
   if (!reply.up() || std::exchange(up_, true)) return;
   spdlog::info("registered with {}", coordinator_);
-  hooks_.up();
+  hooks_.registered(true);
 }
 
 }  // namespace hilbert_ring::server

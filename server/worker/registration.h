@@ -19,12 +19,11 @@ namespace hilbert_ring::server {
 
 class Registration {
  public:
-  // up: after each registration. lost: when a registration ends, or the coordinator falls silent.
   struct Hooks {
     std::function<v1::Heartbeat()> heartbeat;  // for each beat
-    std::function<void()> up, lost;
-    // With each reply, of the coordinator's data root. May be empty.
-    std::function<void(const std::string& data_mark_file)> data_mark_file = {};
+    // True after each registration, false after its end or the coordinator's silence.
+    std::function<void(bool registered)> registered;
+    std::function<void(const v1::HeartbeatReply& reply)> reply;
   };
 
   // join_token: or empty. The secret, which outlives this, gets the secret of the coordinator's

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
+#include "engine/comm/checked.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -32,9 +33,44 @@ absl::Status Stale(const std::string& ring_id, int64_t generation, const std::st
                        absl::StrCat("generation ", generation, " of ", ring_id, " ", what));
 }
 
+// NCCL's blocks of an exchange. A block of the Hopper kernels takes nearly all registers of its
+// multiprocessor, so NCCL's blocks need multiprocessors of their own.
+constexpr int kExchangeBlocks = 8;
+
+std::string NameOf(const RingEnd& end) { return absl::StrCat(end.ring_id, "/", end.generation); }
+
 absl::Status Closed() { return absl::AbortedError("the ring was closed"); }
 
 }  // namespace
+
+RingTransport MakeRingTransport(const std::string& host, std::optional<int> gpu) {
+  using Joined = absl::StatusOr<std::unique_ptr<Communicator>>;
+  if (gpu) {
+    return {.name = "nccl",
+            .join = [gpu](const RingEnd& end, Deadline deadline, const AllGather& all_gather,
+                          const std::function<bool()>& cancelled) -> Joined {
+              return MakeNcclCommunicator({.rank = end.rank,
+                                           .size = end.size,
+                                           .cuda_device = *gpu,
+                                           .ring = NameOf(end),
+                                           .deadline = deadline,
+                                           .max_ctas = kExchangeBlocks,
+                                           .cancelled = cancelled},
+                                          all_gather);
+            }};
+  }
+  return {.name = "gloo",
+          .join = [host](const RingEnd& end, Deadline deadline, const AllGather& all_gather,
+                         const std::function<bool()>& /*cancelled*/) -> Joined {
+            ASSIGN_OR_RETURN(auto made, MakeGlooCommunicator({.rank = end.rank,
+                                                              .size = end.size,
+                                                              .host = host,
+                                                              .ring = NameOf(end),
+                                                              .deadline = deadline},
+                                                             all_gather));
+            return MakeChecked(std::move(made));
+          }};
+}
 
 RingTable::~RingTable() {
   MutexLock lock(mutex_);
@@ -61,33 +97,32 @@ std::shared_ptr<RingTable::Ring> RingTable::Find(const std::string& ring_id, int
 }
 
 absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline deadline) {
-  if (end.size < 2 || end.rank < 0 || end.rank >= end.size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", end.rank, " of ", end.size, ": a ring has at least 2 ranks, from 0"));
-  }
-  std::vector<std::shared_ptr<Ring>> given_up;  // destroyed without the lock
+  std::shared_ptr<Ring> given_up;  // destroyed without the lock
   MutexLock lock(mutex_);
   if (const auto known = rings_.find(end.ring_id); known != rings_.end()) {
     const int64_t generation = known->second->end.generation;
     if (generation >= end.generation) {
       return Stale(end.ring_id, end.generation, absl::StrCat("is not above ", generation));
     }
-    Abort(*known->second);
-    given_up.push_back(known->second);
+    given_up = known->second;
+    Abort(*given_up);
     rings_.erase(known);
   }
   auto ring = std::make_shared<Ring>();
   ring->end = end;
   rings_[end.ring_id] = ring;
-  std::thread([this, ring, deadline] { Form(ring, deadline); }).detach();
+  std::thread([this, ring, deadline] {
+    Form(ring, deadline);
+    const MutexLock lock(mutex_);
+    --forming_;
+    changed_.notify_all();
+  }).detach();
   ++forming_;  // the thread needs the lock to count itself out
-  const bool in_time =
-      changed_.wait_until(lock, deadline, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ring->own.has_value() || ring->settled();
-      });
+  changed_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return ring->own.has_value() || ring->settled();
+  });
   if (ring->own) return *ring->own;
   RETURN_IF_ERROR(ring->failure);
-  if (!in_time) return absl::DeadlineExceededError("the ring's end was not opened in time");
   return Closed();
 }
 
@@ -105,49 +140,28 @@ void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
     if (!in_time) return absl::DeadlineExceededError("the peers' addresses did not come in time");
     return *ring->blobs;
   };
-  auto made = transport_.join({.rank = ring->end.rank,
-                               .size = ring->end.size,
-                               .ring = absl::StrCat(ring->end.ring_id, "/", ring->end.generation),
-                               .deadline = deadline,
-                               .cancelled =
-                                   [&] {
-                                     const MutexLock lock(mutex_);
-                                     return ring->closed;
-                                   }},
-                              all_gather);
-  std::unique_ptr<Communicator> unwanted;
-  {
+  auto made = transport_.join(ring->end, deadline, all_gather, [&] {
     const MutexLock lock(mutex_);
-    if (!made.ok()) {
-      ring->failure = made.status();
-    } else if (ring->closed) {
-      unwanted = *std::move(made);
-    } else {
-      ring->communicator = *std::move(made);
-    }
-    changed_.notify_all();
+    return ring->closed;
+  });
+  const MutexLock lock(mutex_);  // released before the communicator of a closed ring ends
+  if (!made.ok()) {
+    ring->failure = made.status();
+  } else if (!ring->closed) {
+    ring->communicator = *std::move(made);
   }
-  unwanted.reset();
-  const MutexLock lock(mutex_);
-  --forming_;
   changed_.notify_all();
 }
 
 absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
-                                std::vector<std::string> blobs, Deadline deadline) {
+                                std::vector<std::string> blobs) {
   MutexLock lock(mutex_);
   const std::shared_ptr<Ring> ring = Find(ring_id, generation);
   if (ring == nullptr || ring->blobs) return Stale(ring_id, generation, "is not being formed");
-  if (static_cast<int>(blobs.size()) != ring->end.size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("blobs has ", blobs.size(), " values, the ring's size is ", ring->end.size));
-  }
   ring->blobs = std::move(blobs);
   changed_.notify_all();
-  const bool in_time = changed_.wait_until(
-      lock, deadline, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ring->settled(); });
+  changed_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ring->settled(); });
   RETURN_IF_ERROR(ring->failure);
-  if (!in_time) return absl::DeadlineExceededError("the ring was not connected in time");
   return ring->closed ? Closed() : absl::OkStatus();
 }
 

@@ -1,7 +1,7 @@
 // This worker's ends of rings, by ring id.
 //
 //   table.Prepare({...}, deadline);            // PrepareRing: our address
-//   table.Connect(id, generation, blobs, d);   // ConnectRing: returns when connected to the peers
+//   table.Connect(id, generation, blobs);      // ConnectRing: returns when connected to the peers
 //   auto lease = table.Take(id, generation);   // Run: the communicator of a job
 //   lease->Finish(steps);                      // after success; else the ring is closed
 //   table.Close(id, generation);               // CloseRing
@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,7 +21,6 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "engine/comm/communicator.h"
-#include "server/worker/ring_transport.h"
 
 namespace hilbert_ring::server {
 
@@ -30,6 +30,19 @@ struct RingEnd {
   int rank = 0;
   int size = 1;
 };
+
+// All workers of a ring have the same transport, known by its name.
+struct RingTransport {
+  std::string name;  // "gloo", "nccl"
+  // Blocks until the ring stands. Thread-safe.
+  std::function<absl::StatusOr<std::unique_ptr<Communicator>>(
+      const RingEnd& end, Deadline deadline, const AllGather& all_gather,
+      const std::function<bool()>& cancelled)>
+      join;
+};
+
+// host: the address for peers. gpu: the ordinal; empty: the CPU computes.
+RingTransport MakeRingTransport(const std::string& host, std::optional<int> gpu = std::nullopt);
 
 class RingTable {  // thread-safe
  private:
@@ -59,13 +72,13 @@ class RingTable {  // thread-safe
 
   ~RingTable();  // closes all rings and waits for their threads
 
-  // Closes an older generation. FAILED_PRECONDITION (RING_LEASED) if this or a newer one is known,
-  // INVALID_ARGUMENT for a rank outside the ring or fewer than 2 ranks, the transport's errors.
+  // Closes an older generation. The deadline is that of the ring, also in Connect.
+  // FAILED_PRECONDITION (RING_LEASED) if this or a newer one is known, the transport's errors.
   absl::StatusOr<std::string> Prepare(const RingEnd& end, Deadline deadline);
 
   // FAILED_PRECONDITION (RING_LEASED) unless that generation is being formed.
   absl::Status Connect(const std::string& ring_id, int64_t generation,
-                       std::vector<std::string> blobs, Deadline deadline);
+                       std::vector<std::string> blobs);
 
   // Closes this generation and older ones. A job that uses it gets ABORTED.
   void Close(const std::string& ring_id, int64_t generation);

@@ -1,11 +1,11 @@
-// The course of a run, by phases (run_phase.h):
+// The course of a run, by phases (run_course.h):
 //
 //   Open       RunOpen -> its work (run_work.h), with the plan from its shards
 //   Read       opens files, reads an encoder's model
 //   AwaitLane  its turn on the device
-//   Allocate   memory, ring, shard (run_shard.h) -> RunReady
-//   Receive    rows come to the shard (shard_feed.h); compute begins with the first
-//   Compute    runs the plan; final outputs leave (run_sender.h)
+//   Allocate   memory, ring, shard (run_shard.cc) -> RunReady
+//   Receive    rows come to the shard; compute begins with the first
+//   Compute    runs the plan; final outputs leave (run_call_send.cc)
 //   Release    frees all memory
 //
 // The call's thread receives rows, then watches for cancellation; an executor computes; a sender
@@ -21,13 +21,10 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/deadline.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
-#include "server/shard/run_message.h"
-#include "server/worker/shard_feed.h"
 #include "server/worker/worker_device.h"
 #include "wire/status.h"
 
@@ -39,6 +36,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPoll{10};  // between two looks at cancellation
 constexpr std::chrono::seconds kMemoryTimeout{5};
 constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within a tile
+constexpr double kShortFlops = 5e8;               // some milliseconds of a CPU
 
 }  // namespace
 
@@ -51,7 +49,7 @@ absl::Status RunCall::Serve() {
     course_.Fail(status);
   } else {
     course_.Enter(RunPhase::kReceiving);
-    mode_ == RunMode::kThreads ? RunInThreads() : RunAlone();
+    short_ ? RunAlone() : RunInThreads();
   }
   status = course_.failure();
   if (absl::IsDeadlineExceeded(status)) {
@@ -72,25 +70,15 @@ absl::Status RunCall::Serve() {
 
 absl::Status RunCall::Open() {
   RunMessage<v1::RunRequest> message;
-  const bool came = stream_.Read(&message.buffer);
-  if (place_ != nullptr && !place_->Open()) return place_->why();
-  if (!came || !Split(message) || !message.fields.has_open()) {
+  if (!AwaitMessage(message, state_.open_timeout) || !message.fields.has_open()) {
     return absl::InvalidArgumentError("expected RunOpen first");
   }
   const Deadline opened = Clock::now();
   open_ = std::move(*message.fields.mutable_open());
-  if (open_.lane() < 0 || open_.lane() >= std::ssize(state_.lanes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("lane is ", open_.lane(), ", this worker has ", state_.lanes.size()));
-  }
   lane_ = &state_.lanes[static_cast<size_t>(open_.lane())];
-  if (!open_.has_encode()) {
-    ASSIGN_OR_RETURN(work_, MakeAttentionRun(open_));
-  } else if (state_.make_encode) {
-    ASSIGN_OR_RETURN(work_, state_.make_encode(open_, lane_->device().info().threads));
-  } else {
-    return wire::ErrorOf(wire::reason::kModelNotFound, "this worker has no models (--model-dir)");
-  }
+  ASSIGN_OR_RETURN(work_, open_.has_encode()
+                              ? state_.make_encode(open_, lane_->device().info().threads)
+                              : MakeAttentionRun(open_));
   if (open_.want_trace()) spans_.emplace(opened, open_.workers());
   open_.clear_spec();
   open_.clear_encode();
@@ -99,53 +87,44 @@ absl::Status RunCall::Open() {
 
 // A file system that hangs holds this call, but not the device.
 absl::Status RunCall::Read() {
-  course_.Enter(RunPhase::kReading);
   ASSIGN_OR_RETURN(files_, OpenRunFiles(state_.data_root, open_, *work_));
   return work_->Read([this] { return course_.IsStopped(); });
 }
 
 absl::Status RunCall::AwaitLane() {
-  course_.Enter(RunPhase::kQueued);
   const Deadline deadline = Clock::now() + kTurnTimeout;
-  while (true) {
-    turn_ = lane_->AwaitTurn(kPoll);
-    if (turn_ != nullptr) return absl::OkStatus();
+  while ((turn_ = lane_->AwaitTurn(kPoll)) == nullptr) {
     if (course_.IsStopped()) return RunCancelled();
     if (Clock::now() > deadline) {
       return wire::ErrorOf(wire::reason::kWorkerBusy,
                            "the job before this one has not ended in time");
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status RunCall::Allocate() {
-  course_.Enter(RunPhase::kAllocating);
   idle_bytes_ = ResidentBytes();
   RETURN_IF_ERROR(Reserve());
-  const auto tell_read = [this] {
-    v1::RunResponse response;
-    response.mutable_read();
-    return sender_->Write(response);
-  };
   ASSIGN_OR_RETURN(RunShard shard,
-                   MakeRunShard(state_, open_, *work_, lane_->device(), files_, tell_read));
+                   MakeRunShard(state_, open_, *work_, lane_->device(), files_, course_));
   shard_.emplace(std::move(shard));
-  const auto stopped = [this] { return course_.IsStopped(); };
-  const absl::Status prepared = work_->Prepare(lane_->device(), stopped);
+  const absl::Status prepared =
+      work_->Prepare(lane_->device(), [this] { return course_.IsStopped(); });
   if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
-  mode_ = ModeOf({.in_place = shard_->input->in_place() && shard_->output->in_place(),
-                  .exchanges = work_->plan().costs.steps > 0,
-                  .projects_tiles = work_->shape().rows.Has(TensorKind::kTiles),
-                  .rows_there = open_.rows_there(),
-                  .flops = work_->cost().flops});
-  RunReplies replies(stream_, stopped,
-                     [this] { return shard_->input->file_bytes() + shard_->output->file_bytes(); });
-  sender_.emplace(std::move(replies), course_, *work_, *shard_->output, mode_,
-                  [this] { return Report(); });
-  if (mode_ == RunMode::kOneMessage) return absl::OkStatus();
+  short_ = IsShort();
+  answers_once_ = short_ && open_.rows_there();
+  if (answers_once_) return absl::OkStatus();
   v1::RunResponse response;
   response.mutable_ready()->set_shares_memory(shard_->shared != nullptr);
-  return sender_->Write(response);
+  return Write(response);
+}
+
+// It does not exchange, send or wait once its rows are there. Passing it on to other threads takes
+// longer than its compute.
+bool RunCall::IsShort() const {
+  return shard_->in_place && work_->plan().costs.steps == 0 &&
+         !work_->shape().rows.Has(TensorKind::kTiles) && work_->cost().flops <= kShortFlops;
 }
 
 // A cancelled job of another lane may hold its memory for a moment.
@@ -163,33 +142,60 @@ absl::Status RunCall::Reserve() {
   return absl::OkStatus();
 }
 
+// Without a message by then the call is cancelled.
+bool RunCall::AwaitMessage(RunMessage<v1::RunRequest>& message, milliseconds timeout) {
+  entry_.ExpectMessageBy(Clock::now() + timeout);
+  const bool came = stream_.Read(&message.buffer);
+  entry_.ExpectMessageBy(Deadline::max());
+  return came && Split(message);
+}
+
+absl::Status RunCall::TakeMessages() {
+  RunMessage<v1::RunRequest> message;
+  while (AwaitMessage(message, state_.feed_timeout)) {
+    if (message.fields.has_done()) return absl::OkStatus();
+    if (message.fields.has_elsewhere()) continue;
+    ASSIGN_OR_RETURN(const int64_t rows, shard_->way->Take(message.fields, message.payload));
+    course_.AddRows(rows);
+  }
+  if (entry_.starved()) {
+    spdlog::warn("job {}, rank {}: no rows and no news of them for {} ms (--feed-timeout)",
+                 open_.job_id(), open_.rank(), state_.feed_timeout.count());
+  }
+  return RunCancelled();
+}
+
+// Until all rows are there.
 absl::Status RunCall::Receive() {
-  ShardFeed feed(stream_, *shard_->input, course_, entry_, state_.feed_timeout);
-  absl::Status status = feed.Receive(open_);
-  if (!status.ok()) course_.Fail(status);
-  return status;
+  if (!open_.rows_there() || !shard_->in_place) RETURN_IF_ERROR(TakeMessages());
+  RETURN_IF_ERROR(shard_->way->FinishInput());
+  if (!files_.inputs.empty()) {
+    v1::RunResponse response;
+    response.mutable_read();
+    RETURN_IF_ERROR(Write(response));
+  }
+  course_.AddAllRows(milliseconds(open_.compute_timeout_ms()));
+  return absl::OkStatus();
 }
 
 void RunCall::RunAlone() {
   const absl::Status received = Receive();
-  if (received.ok()) {
-    Execute();
-  } else {
-    course_.EndCompute(received);
-  }
-  sender_->SendNews();
+  received.ok() ? Execute() : course_.EndCompute(received);
+  SendNews();
 }
 
 void RunCall::RunInThreads() {
-  auto sender = state_.threads.Start([this] { sender_->SendUntilComputed(); });
+  auto sender = state_.threads.Start([this] { SendUntilComputed(); });
   auto executor = state_.threads.Start([this] {
     Execute();
-    if (!shard_->output->holds_lane()) turn_.reset();
-    sender_->NoteComputed();
-    TellFailureBeside();
+    if (!files_.outputs.empty()) turn_.reset();  // the disk may hang, and needs no device
+    if (shard_->in_place) SendNews();
+    course_.Wake();
+    NoteFailureBeside();
   });
-  Receive().IgnoreError();                                                     // course_ has it
-  if (!shard_->input->in_place()) TrimMalloc(work_->cost().resident_bytes());  // messages
+  const absl::Status received = Receive();
+  if (!received.ok()) course_.Fail(received);
+  if (!shard_->in_place) TrimMalloc(work_->cost().resident_bytes());  // messages
   AwaitComputed();
   executor.Join();
   if (figures_.ok() && shard_->ring) {
@@ -201,9 +207,7 @@ void RunCall::RunInThreads() {
 
 void RunCall::Execute() {
   figures_ = Compute();
-  if (state_.device_broken && IsBroken(lane_->device(), figures_.status())) {
-    state_.device_broken(figures_.status());
-  }
+  if (IsBroken(lane_->device(), figures_.status())) EndAtOnce(figures_.status());
   course_.EndCompute(figures_.status());
 }
 
@@ -227,7 +231,7 @@ absl::StatusOr<Figures> RunCall::Compute() {
                   .rows_final =
                       [this](int64_t rows) {
                         course_.Note([rows](RunProgress& now) { now.rows_final = rows; });
-                        if (rows < shard_->store->rows()) sender_->NoteRowsFinal();
+                        if (rows < shard_->store->rows()) NoteRowsFinal();
                       }},
       .layer = [this](int64_t layer) {
         course_.Note([layer](RunProgress& now) { now.layer = layer; });
@@ -249,7 +253,6 @@ void RunCall::AwaitComputed() {
 }
 
 void RunCall::Release() {
-  sender_.reset();
   shard_.reset();
   files_ = {};
   const int64_t bytes = work_->cost().resident_bytes();

@@ -1,39 +1,58 @@
-// A run: a job's part at this worker. run_phase.h has its phases.
-//
-//   RunCall run(state, context, stream);
-//   return run.Serve();                // in the call's thread, from RunOpen to the report
+// A run: a job's part at this worker. run_course.h has its phases.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/run/executor.h"
+#include "engine/run/shard_store.h"
 #include "grpcpp/server_context.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/process/call_gate.h"
 #include "server/shard/job_memory.h"
+#include "server/shard/run_message.h"
+#include "server/shard/shared_memory.h"
 #include "server/worker/active_calls.h"
 #include "server/worker/file_rows.h"
-#include "server/worker/lane.h"
+#include "server/worker/ring_table.h"
 #include "server/worker/run_course.h"
-#include "server/worker/run_replies.h"
-#include "server/worker/run_sender.h"
-#include "server/worker/run_shard.h"
 #include "server/worker/run_spans.h"
 #include "server/worker/run_work.h"
+#include "server/worker/shard_ways.h"
 #include "server/worker/worker_state.h"
 
 namespace hilbert_ring::server {
 
+// Ring, shard and the way of rows in and out, which a run holds while it has its lane.
+struct RunShard {
+  std::optional<RingTable::Lease> ring;  // empty: no exchange
+  std::string transport = "none";        // of the ring
+  std::shared_ptr<SharedMemory> shared;  // null: not shared
+  bool used = false;                     // may contain outputs of an earlier run
+  bool in_place = false;                 // the coordinator writes rows to their places, and reads
+  std::unique_ptr<ShardStore> store;
+  std::unique_ptr<ShardWay> way;
+
+  void ClearOutputs();  // before compute: removes outputs of an earlier run
+};
+
+// run_shard.cc: chooses the way. References outlive it. RESOURCE_EXHAUSTED (WORKER_MEMORY),
+// FAILED_PRECONDITION (RING_LEASED).
+absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
+                                      const RunWork& work, Device& device, const RunFiles& files,
+                                      RunCourse& course);
+
 class RunCall {
  public:
-  // place: opened with the first message; may be null.
-  RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream,
-          BlockingPlace* place = nullptr)
-      : state_(state), context_(context), stream_(stream), place_(place) {}
+  RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream)
+      : state_(state), context_(context), stream_(stream) {}
 
   // Returns the run's error, which the coordinator also gets as a message. The destructor frees all
   // memory of the run.
@@ -45,21 +64,31 @@ class RunCall {
   absl::Status AwaitLane();
   absl::Status Allocate();
   absl::Status Reserve();
-  absl::Status Receive();
+  bool IsShort() const;
   void RunAlone();
   void RunInThreads();
+  bool AwaitMessage(RunMessage<v1::RunRequest>& message, std::chrono::milliseconds timeout);
+  absl::Status Receive();
+  absl::Status TakeMessages();
   void Execute();
   absl::StatusOr<Figures> Compute();
   void AwaitComputed();
-  void TellFailureBeside();
-  v1::WorkerReport Report();
   void Release();
+
+  // run_call_send.cc, mostly called by the sender's thread:
+  absl::Status Write(const v1::RunResponse& response);  // no message leaves after the run's failure
+  void SendNews();  // writes the course's news; an error fails the run
+  void SendUntilComputed();
+  void NoteRowsFinal();
+  absl::Status WriteEnd(const RunNews& news) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  void WriteFailure(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  void NoteFailureBeside();
+  v1::WorkerReport Report();
   void Count(const absl::Status& status) const;
 
   WorkerState& state_;
   grpc::ServerContext& context_;
   RunStream& stream_;
-  BlockingPlace* const place_;
   ActiveCalls::Entry entry_{state_.calls, context_};
   RunCourse course_{[this] { return context_.IsCancelled(); }};
 
@@ -70,15 +99,19 @@ class RunCall {
   Lane::Turn turn_;  // returned before outputs leave, if they need no device
   std::optional<JobMemory::Reservation> reservation_;
   std::optional<RunShard> shard_;
-  std::optional<RunSender> sender_;
-  std::optional<RunSpans> spans_;  // for a trace
-  RunMode mode_ = RunMode::kThreads;
+  std::optional<RunSpans> spans_;            // for a trace
+  bool short_ = false;                       // the call's thread computes and sends
+  bool answers_once_ = false;                // a short run with one message out (RunWhole)
   int64_t idle_bytes_ = 0;                   // of the process, before the run
   std::atomic<int64_t> resident_bytes_ = 0;  // at the end of compute
   // The executor's thread has figures_ until the phase is kSending. The sender thread has it from
   // then on.
   absl::StatusOr<Figures> figures_ = absl::InternalError("not run");
   v1::WorkerReport report_;
+
+  Mutex sending_;  // over a message's making and writing; before the course's
+  RunReplies replies_ ABSL_GUARDED_BY(sending_){stream_, course_};
+  bool told_failure_ ABSL_GUARDED_BY(sending_) = false;
 };
 
 }  // namespace hilbert_ring::server

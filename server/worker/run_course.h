@@ -1,4 +1,9 @@
-// The phase of a run (run_phase.h), its progress and its failure, shared by its threads.
+// How far a run is, and its failure, shared by its threads.
+//
+//   kStarting -> kReceiving -> kComputing -> kSending -> kDone
+//
+// Compute begins in kReceiving, with the first rows. Final outputs leave from kReceiving on. After
+// a failure the phase stays.
 #pragma once
 
 #include <array>
@@ -12,8 +17,6 @@
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "server/process/deadline.h"
-#include "server/worker/run_cancellation.h"
-#include "server/worker/run_phase.h"
 
 namespace hilbert_ring::server {
 
@@ -21,26 +24,42 @@ inline absl::Status RunCancelled() {
   return absl::CancelledError("the coordinator cancelled the job");
 }
 
+enum class RunPhase {
+  kStarting,   // files and model, lane, memory
+  kReceiving,  // all rows
+  kComputing,  // the last result
+  kSending,    // outputs and figures that leave
+  kDone,       // the status follows
+};
+
 struct RunProgress {
   int64_t rows_final = 0;  // of outputs
   double fraction = 0;     // of the compute
   int64_t waiting_step = 0;
-  int64_t layer = 0;       // last computed, of an encoder
-  int64_t file_bytes = 0;  // read and written
+  int64_t layer = 0;                                  // last computed, of an encoder
+  int64_t bytes_read = 0, bytes_written = 0;          // of files
+  int64_t rows_not_finite = 0, first_not_finite = 0;  // in OUT or STATES of files; first by token
 };
 
 struct RunNews {
-  RunPhase phase = RunPhase::kOpening;
-  RunProgress progress;
+  RunPhase phase = RunPhase::kStarting;
   absl::Status failure;
+  bool computed = false;  // compute has returned
+  Deadline stopped_at;    // by a failure before compute returned; Deadline(): never
+  RunProgress progress;
+  std::array<Deadline, 5> times = {};  // of phases
+
+  Deadline entered(RunPhase of) const { return times[static_cast<size_t>(of)]; }
 };
 
 class RunCourse {  // thread-safe
  public:
-  // cancelled: whether the coordinator has cancelled the call; thread-safe.
-  explicit RunCourse(std::function<bool()> cancelled) : cancellation_(std::move(cancelled)) {}
+  static constexpr std::chrono::milliseconds kAskInterval{10};
 
-  void Enter(RunPhase phase);  // no effect if the phase may not follow: a failure came first
+  // cancelled: whether the coordinator has cancelled the call; thread-safe.
+  explicit RunCourse(std::function<bool()> cancelled) : cancelled_(std::move(cancelled)) {}
+
+  void Enter(RunPhase phase);  // no effect after a failure or a later phase
 
   void Fail(absl::Status why);  // the first failure counts; no effect once the run is done
 
@@ -58,7 +77,7 @@ class RunCourse {  // thread-safe
   template <typename Change>
   void Note(const Change& change) {
     const MutexLock lock(mutex_);
-    change(progress_);
+    change(news_.progress);
   }
 
   // Returns whether the run has failed, a cancellation included. Any thread may ask between tiles.
@@ -67,30 +86,25 @@ class RunCourse {  // thread-safe
 
   RunNews news() const;
   absl::Status failure() const { return news().failure; }
-  Deadline entered(RunPhase phase) const;  // Deadline(): never
 
   void Wake() { changed_.notify_all(); }
-  // Waits until the phase differs from `seen`, more rows are final, or the time has passed.
+  // Waits for a phase, a failure, the end of compute or final rows that are not in `seen`.
   RunNews AwaitNews(const RunNews& seen, std::chrono::milliseconds limit);
   bool AwaitComputed(std::chrono::milliseconds limit);  // waits; true once compute has returned
 
  private:
   bool Move(RunPhase phase) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  RunNews News() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return {phase_, progress_, failure_};
-  }
+  bool IsCancelled();
 
-  const RunCancellation cancellation_;
+  const std::function<bool()> cancelled_;
+  std::atomic<Deadline> ask_due_ = Clock::now() + kAskInterval;  // of the next look at cancelled_
   std::atomic<bool> stopped_ = false;
   std::atomic<Deadline> compute_due_ = Deadline::max();
   mutable Mutex mutex_;
   ConditionVariable changed_, rows_changed_;
-  RunPhase phase_ ABSL_GUARDED_BY(mutex_) = RunPhase::kOpening;
-  std::array<Deadline, kRunPhases> entered_ ABSL_GUARDED_BY(mutex_) = {};
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  RunNews news_ ABSL_GUARDED_BY(mutex_);
   int64_t rows_ ABSL_GUARDED_BY(mutex_) = 0;
-  RunProgress progress_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::server

@@ -1,44 +1,34 @@
-#include "server/worker/run_shard.h"
-
+// Ring and shard of a run, and the way of its rows.
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "engine/base/return_if_error.h"
-#include "server/worker/message_input.h"
-#include "server/worker/message_output.h"
+#include "server/worker/message_rows.h"
+#include "server/worker/run_call.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-class SharedInput final : public ShardInput {
+class SharedWay final : public ShardWay {
  public:
-  absl::Status Take(const v1::RunRequest& message, const wire::Payload& /*payload*/) override {
+  absl::StatusOr<int64_t> Take(const v1::RunRequest& message,
+                               const wire::Payload& /*payload*/) override {
     if (!message.has_arrived()) return absl::InvalidArgumentError("expected RowsArrived");
-    rows_ = std::max(rows_, message.arrived().rows());
-    return absl::OkStatus();
+    return message.arrived().rows();
   }
-  int64_t rows() const override { return rows_; }
-  absl::Status Finish(const std::function<absl::Status(int64_t)>& /*come*/) override {
-    return absl::OkStatus();
-  }
-  bool in_place() const override { return true; }
-
- private:
-  int64_t rows_ = 0;
-};
-
-class SharedOutput final : public ShardOutput {
- public:
   absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override {
+    if (rows_final == put_) return absl::OkStatus();
+    put_ = rows_final;
     v1::RunResponse response;
     response.mutable_final()->set_rows(rows_final);
     return replies.Write(response, options);
   }
-  bool in_place() const override { return true; }
+
+ private:
+  int64_t put_ = 0;  // local rows
 };
 
 // Null unless the coordinator offers memory that this process can map.
@@ -61,7 +51,7 @@ void RunShard::ClearOutputs() {
 
 absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
                                       const RunWork& work, Device& device, const RunFiles& files,
-                                      std::function<absl::Status()> read) {
+                                      RunCourse& course) {
   RunShard shard;
   if (work.plan().costs.steps > 0) {
     ASSIGN_OR_RETURN(auto ring, state.rings.Take(open.ring_id(), open.generation()));
@@ -79,15 +69,13 @@ absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& ope
     shard.store = *std::move(store);
   }
   if (!files.inputs.empty()) {
-    shard.input = std::make_unique<FileInput>(files.inputs, work, *shard.store, std::move(read));
-    shard.output = std::make_unique<FileOutput>(files.outputs, work, *shard.store);
+    shard.way = std::make_unique<FileWay>(files, work, *shard.store, course);
   } else if (shard.shared != nullptr) {
-    shard.input = std::make_unique<SharedInput>();
-    shard.output = std::make_unique<SharedOutput>();
+    shard.in_place = true;
+    shard.way = std::make_unique<SharedWay>();
   } else {
-    shard.input =
-        std::make_unique<MessageInput>(work.shape(), work.plan(), work.rank(), *shard.store);
-    shard.output = std::make_unique<MessageOutput>(work, *shard.store, open);
+    shard.way =
+        std::make_unique<MessageWay>(work.shape(), work.plan(), work.rank(), *shard.store, open);
   }
   return shard;
 }

@@ -1,5 +1,4 @@
-#include "server/worker/self_test.h"
-
+// The self-test of worker_device.h.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -13,6 +12,7 @@
 #include "engine/run/executor.h"
 #include "engine/run/shard_store.h"
 #include "engine/spec/numbers.h"
+#include "server/worker/worker_device.h"
 
 namespace hilbert_ring::server {
 namespace {

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,39 +11,23 @@
 #include "server/access/http_access.h"
 #include "server/files/data_root.h"
 #include "server/process/host_port.h"
-#include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/stop_signals.h"
 #include "server/process/tls.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "server/worker/encode_run.h"
-#include "server/worker/ring_transport.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int kBrokenDevice = 3;  // exit status
 constexpr std::chrono::milliseconds kModelScanInterval{1000};
-constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
 constexpr std::chrono::milliseconds kEndLimit{5000};  // after the wait for jobs
-constexpr int kMostRunsOfHost = 64;
-// Blocks of NCCL. A block of the Hopper kernels takes nearly all registers of its multiprocessor,
-// so NCCL's blocks need multiprocessors of their own.
-constexpr int kExchangeBlocks = 8;
 constexpr int kMaxBlockingCalls = 512;  // jobs, rings, and calls of a former coordinator
 constexpr int kOtherThreads = 2;        // beside the jobs'
-
-// Frees nothing, because a GPU may still write. The coordinator moves the jobs, and a supervisor
-// restarts this process.
-void EndAtOnce(const absl::Status& error) {
-  spdlog::critical("the device is broken, this process ends: {}", std::string(error.message()));
-  FlushLog();
-  std::_Exit(kBrokenDevice);
-}
 
 TlsFiles HttpTlsOf(const WorkerSettings& settings) {
   TlsFiles files{.cert = settings.security.tls.cert, .key = settings.security.tls.key};
@@ -69,14 +52,9 @@ absl::Status CheckSettings(const WorkerSettings& settings) {
   return http.cert.empty() ? absl::OkStatus() : CheckTlsFiles(http);
 }
 
-WorkerSettings WithHttpHost(WorkerSettings settings) {
-  if (settings.http_host.empty()) settings.http_host = settings.host;
-  return settings;
-}
-
 std::string WeightFolder(const WorkerSettings& settings, const Device& device) {
   const bool shares = settings.share_memory && !settings.model_dir.empty() && device.host_memory();
-  return shares ? kSharedFolder : "";
+  return shares ? "/dev/shm" : "";
 }
 
 }  // namespace
@@ -84,7 +62,7 @@ std::string WeightFolder(const WorkerSettings& settings, const Device& device) {
 Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Status self_test,
                std::unique_ptr<ReadyFile> ready_file, std::unique_ptr<AuthTokens> tokens,
                int64_t memory_limit)
-    : settings_(WithHttpHost(settings)),
+    : settings_(settings),
       devices_(std::move(devices)),
       self_test_(std::move(self_test)),
       ready_file_(std::move(ready_file)),
@@ -97,27 +75,24 @@ Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Stat
               WeightFolder(settings, *devices_.main),
               devices_.main->host_memory() ? nullptr : devices_.main.get()),
       state_{.memory = JobMemory(memory_limit),
-             .rings = RingTable(MakeRingTransport({.host = settings.host,
-                                                   .cuda_device = GpuOf(settings, *devices_.main),
-                                                   .max_ctas = kExchangeBlocks})),
+             .rings = RingTable(MakeRingTransport(settings.host, GpuOf(settings, *devices_.main))),
              .share_memory = settings.share_memory && devices_.main->host_memory(),
              .feed_timeout = settings.feed_timeout,
-             .device_broken = EndAtOnce,
-             .metrics = &metrics_,
+             .open_timeout = settings.open_timeout,
              .make_encode = [this](const v1::RunOpen& open,
                                    int threads) { return MakeEncodeRun(open, models_, threads); },
              .data_root = settings.data_root},
-      gate_({.calls_per_peer = kMostRunsOfHost, .open_timeout = settings.open_timeout}),
-      service_(state_, gate_, secret_) {
+      service_(state_) {
   state_.lanes.emplace_back(*devices_.main);
   for (const auto& express : devices_.express) state_.lanes.emplace_back(*express);
 }
 
-absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerSettings& settings,
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(WorkerSettings settings,
                                                       WorkerDevices devices,
                                                       absl::Status self_test) {
   auto ready_file = std::make_unique<ReadyFile>(settings.ready_file);
   RETURN_IF_ERROR(CheckSettings(settings));
+  if (settings.http_host.empty()) settings.http_host = settings.host;
   std::string join_token;
   if (!settings.join_token_file.empty()) {
     ASSIGN_OR_RETURN(join_token, ReadTokenFile(settings.join_token_file));
@@ -162,7 +137,7 @@ absl::Status Worker::Listen() {
                         {"/metrics", ForPrometheus(
                                          readers_,
                                          [this](const absl::Status& why) {
-                                           metrics_.CountRefused(wire::ReasonOf(why));
+                                           state_.metrics.CountRefused(wire::ReasonOf(why));
                                          },
                                          [this] { return ServeMetrics(); })}},
                        {.cert = tls.cert, .key = tls.key, .shown = [this](const std::string& pem) {
@@ -183,19 +158,19 @@ absl::Status Worker::Listen() {
 HttpReply Worker::ServeMetrics() {
   const DeviceInfo info = devices_.main->info();
   return {.content_type = WorkerMetrics::ContentType(),
-          .body = metrics_.Serialize({.version = std::string(kVersion),
-                                      .device = info.name,
-                                      .kernel = info.kernel,
-                                      .transport = state_.rings.transport(),
-                                      .registered = registered_,
-                                      .runs = state_.calls.count(),
-                                      .rings = state_.rings.count(),
-                                      .memory_limit_bytes = state_.memory.limit(),
-                                      .memory_used_bytes = state_.memory.used(),
-                                      .models = models_.count(),
-                                      .model_memory_limit_bytes = models_.limit(),
-                                      .model_memory_used_bytes = models_.bytes(),
-                                      .certificate_ends = certificates_.Ends()})};
+          .body = state_.metrics.Serialize({.version = std::string(kVersion),
+                                            .device = info.name,
+                                            .kernel = info.kernel,
+                                            .transport = state_.rings.transport(),
+                                            .registered = registered_,
+                                            .runs = state_.calls.count(),
+                                            .rings = state_.rings.count(),
+                                            .memory_limit_bytes = state_.memory.limit(),
+                                            .memory_used_bytes = state_.memory.used(),
+                                            .models = models_.count(),
+                                            .model_memory_limit_bytes = models_.limit(),
+                                            .model_memory_used_bytes = models_.bytes(),
+                                            .certificate_ends = certificates_.Ends()})};
 }
 
 void Worker::SetReady(bool ready) {
@@ -216,32 +191,31 @@ void Worker::Register(const std::string& join_token, Calling calling) {
   }
   data_mark_.emplace(settings_.data_root, kMarkInterval);
   registration_.emplace(
-      settings_.coordinator, join_token, secret_,
-      Registration::Hooks{
-          .heartbeat = [this] { return Beat(); },
-          .up =
-              [this] {
-                registered_ = true;
-                metrics_.CountRegistration();
-                SetReady(true);
-                if (draining_) SetReady(false);
-              },
-          .lost =
-              [this] {
-                registered_ = false;
-                SetReady(false);
-                state_.calls.CancelAll();
-                state_.rings.CloseAll();
-              },
-          .data_mark_file = [this](const std::string& file) { data_mark_->Look(file); }},
+      settings_.coordinator, join_token, state_.secret,
+      Registration::Hooks{.heartbeat = [this] { return Beat(); },
+                          .registered = [this](bool registered) { NoteRegistered(registered); },
+                          .reply =
+                              [this](const v1::HeartbeatReply& reply) {
+                                data_mark_->Look(reply.data_mark_file());
+                              }},
       std::move(calling));
   data_mark_->SetOnChange([this] { registration_->BeatNow(); });
   state_.calls.SetOnFailure([this] { registration_->BeatNow(); });
 }
 
+void Worker::NoteRegistered(bool registered) {
+  registered_ = registered;
+  if (registered) state_.metrics.CountRegistration();
+  SetReady(registered);
+  if (draining_) SetReady(false);
+  if (registered) return;
+  state_.calls.CancelAll();
+  state_.rings.CloseAll();
+}
+
 v1::Heartbeat Worker::Beat() {
   const DeviceInfo info = devices_.main->info();
-  v1::Heartbeat beat;
+  v1::Heartbeat beat = state_.calls.TakeNews();
   beat.set_address(HostPort(settings_.host, grpc_.port));
   beat.set_version(std::string(kVersion));
   beat.set_device(info.name);
@@ -259,10 +233,6 @@ v1::Heartbeat Worker::Beat() {
   beat.set_bfloat16_products(models_.ProductsOf(DataType::kBFloat16) == DataType::kBFloat16);
   if (scan_) scan_->AddTo(beat);
   beat.set_data_mark(data_mark_->mark());
-  for (const double seconds : state_.calls.TakeCancelled()) beat.add_cancel_seconds(seconds);
-  for (v1::RunFailure& failure : state_.calls.TakeFailures()) {
-    *beat.add_failures() = std::move(failure);
-  }
   return beat;
 }
 

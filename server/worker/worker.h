@@ -11,15 +11,12 @@
 #include "server/access/auth_tokens.h"
 #include "server/access/callers.h"
 #include "server/files/mark_watch.h"
-#include "server/metrics/worker_metrics.h"
 #include "server/models/model_scan.h"
-#include "server/process/call_gate.h"
 #include "server/process/certificate_watch.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/http_endpoint.h"
 #include "server/process/ready_file.h"
 #include "server/process/settings.h"
-#include "server/worker/coordinator_secret.h"
 #include "server/worker/model_store.h"
 #include "server/worker/registration.h"
 #include "server/worker/worker_device.h"
@@ -31,7 +28,7 @@ namespace hilbert_ring::server {
 class Worker {
  public:
   // Listens and registers. Errors: an address that others cannot reach or this host cannot bind.
-  static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerSettings& settings,
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(WorkerSettings settings,
                                                        WorkerDevices devices,
                                                        absl::Status self_test);
   ~Worker();
@@ -51,6 +48,7 @@ class Worker {
   void Register(const std::string& join_token, Calling calling);
   v1::Heartbeat Beat();
   void SetReady(bool ready);
+  void NoteRegistered(bool registered);
   void AwaitDrained();
   HttpReply ServeMetrics();
 
@@ -60,11 +58,8 @@ class Worker {
   const std::unique_ptr<ReadyFile> ready_file_;
   CertificateWatch certificates_;
   Callers readers_;  // of /metrics
-  WorkerMetrics metrics_;
-  CoordinatorSecret secret_;
   ModelStore models_;
   WorkerState state_;
-  CallGate gate_;
   WorkerService service_;
   std::atomic<bool> registered_ = false;
   std::atomic<bool> draining_ = false;

@@ -4,17 +4,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/communicator.h"
+#include "server/process/logging.h"
 #include "server/process/process_memory.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 constexpr double kMemoryShare = 0.8;
+constexpr int kBrokenDevice = 3;        // exit status
 constexpr int kMostExpressLanes = 255;  // each keeps a thread
 
 AttentionKernel KernelNamed(const std::string& name) {
@@ -76,6 +79,12 @@ bool IsBroken(Device& device, const absl::Status& error) {
   auto* const floats = reinterpret_cast<float*>((*buffer)->data());
   return !device.FillFloats(floats, kFloats, 1).ok() ||
          !device.CopyOut(copy, floats, sizeof(copy)).ok() || copy[kFloats - 1] != 1;
+}
+
+void EndAtOnce(const absl::Status& broken) {
+  spdlog::critical("the device is broken, this process ends: {}", std::string(broken.message()));
+  FlushLog();
+  std::_Exit(kBrokenDevice);
 }
 
 absl::StatusOr<int64_t> JobMemoryLimit(const WorkerSettings& settings, Device& device) {

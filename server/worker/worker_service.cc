@@ -1,6 +1,5 @@
 #include "server/worker/worker_service.h"
 
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -14,14 +13,22 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};  // a coordinator sends less
 // A greeting may overtake the secret that authenticates it.
 constexpr std::chrono::milliseconds kSecretLimit{1000};
 
 }  // namespace
 
-WorkerService::WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret)
-    : state_(state), gate_(gate), secret_(secret) {
+template <typename Handler>
+grpc::Status WorkerService::Serve(const char* method, const grpc::ServerContext& context,
+                                  std::chrono::milliseconds secret_limit, const Handler& handler) {
+  return state_.metrics.requests().Count(method, [&] {
+    absl::Status status = state_.secret.Check(context, method, secret_limit);
+    if (status.ok()) status = handler();
+    return wire::ToGrpc(status);
+  });
+}
+
+WorkerService::WorkerService(WorkerState& state) : state_(state) {
   using Handler =
       grpc::internal::BidiStreamingHandler<WorkerService, grpc::ByteBuffer, grpc::ByteBuffer>;
   const int run = v1::RunRequest::descriptor()
@@ -29,22 +36,16 @@ WorkerService::WorkerService(WorkerState& state, CallGate& gate, const Coordinat
                       ->FindServiceByName("WorkerService")
                       ->FindMethodByName("Run")
                       ->index();
-  // This is how gRPC registers methods with streamed requests; the service owns the handler.
+  // This is how gRPC registers methods with streamed requests; the service owns the handler. It is
+  // in place of Run, because its messages are buffers.
   MarkMethodStreamed(run,
-                     new Handler([](WorkerService* service, grpc::ServerContext* context,
-                                    Stream* stream) { return service->RunRaw(context, stream); },
-                                 this));
-}
-
-template <typename Handler>
-grpc::Status WorkerService::Serve(const char* method, const grpc::ServerContext& context,
-                                  std::chrono::milliseconds secret_limit, const Handler& handler) {
-  const auto serve = [&] {
-    absl::Status status = secret_.Check(context, method, secret_limit);
-    if (status.ok()) status = handler();
-    return wire::ToGrpc(status);
-  };
-  return state_.metrics != nullptr ? state_.metrics->requests().Count(method, serve) : serve();
+                     new Handler(
+                         [](WorkerService* service, grpc::ServerContext* context, auto* stream) {
+                           return service->Serve("Run", *context, {}, [&] {
+                             return RunCall(service->state_, *context, *stream).Serve();
+                           });
+                         },
+                         this));
 }
 
 grpc::Status WorkerService::Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
@@ -56,14 +57,13 @@ grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
                                         const v1::PrepareRingRequest* request,
                                         v1::PrepareRingResponse* response) {
   return Serve("PrepareRing", *context, {}, [&]() -> absl::Status {
-    const auto timeout =
-        std::min(std::chrono::milliseconds(request->timeout_ms()), kLongestRingTimeout);
-    ASSIGN_OR_RETURN(*response->mutable_blob(),
-                     state_.rings.Prepare({.ring_id = request->ring_id(),
-                                           .generation = request->generation(),
-                                           .rank = request->rank(),
-                                           .size = request->size()},
-                                          std::chrono::steady_clock::now() + timeout));
+    ASSIGN_OR_RETURN(
+        *response->mutable_blob(),
+        state_.rings.Prepare({.ring_id = request->ring_id(),
+                              .generation = request->generation(),
+                              .rank = request->rank(),
+                              .size = request->size()},
+                             Clock::now() + std::chrono::milliseconds(request->timeout_ms())));
     return absl::OkStatus();
   });
 }
@@ -74,8 +74,7 @@ grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
   return Serve("ConnectRing", *context, {}, [&] {
     return state_.rings.Connect(
         request->ring_id(), request->generation(),
-        std::vector<std::string>(request->blobs().begin(), request->blobs().end()),
-        std::chrono::steady_clock::now() + kLongestRingTimeout);
+        std::vector<std::string>(request->blobs().begin(), request->blobs().end()));
   });
 }
 
@@ -85,13 +84,6 @@ grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
   return Serve("CloseRing", *context, {}, [&] {
     state_.rings.Close(request->ring_id(), request->generation());
     return absl::OkStatus();
-  });
-}
-
-grpc::Status WorkerService::RunRaw(grpc::ServerContext* context, Stream* stream) {
-  return Serve("Run", *context, {}, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(BlockingPlace place, BlockingPlace::Enter(gate_, *context));
-    return RunCall(state_, *context, *stream, &place).Serve();
   });
 }
 

@@ -2,15 +2,13 @@
 #pragma once
 
 #include "hilbert_ring/v1/worker.grpc.pb.h"
-#include "server/worker/coordinator_secret.h"
 #include "server/worker/run_call.h"
 
 namespace hilbert_ring::server {
 
 class WorkerService : public v1::WorkerService::Service {
  public:
-  // gate: of Run calls. secret: the coordinator's, which alone may call.
-  WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret);
+  explicit WorkerService(WorkerState& state);
 
   grpc::Status Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
                      v1::GreetResponse* response) override;
@@ -22,18 +20,12 @@ class WorkerService : public v1::WorkerService::Service {
                          v1::CloseRingResponse* response) override;
 
  private:
-  using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
-
-  // In place of Run: its messages are buffers.
-  grpc::Status RunRaw(grpc::ServerContext* context, Stream* stream);
   // Counts and authenticates a call. secret_limit: of CoordinatorSecret::Check.
   template <typename Handler>
   grpc::Status Serve(const char* method, const grpc::ServerContext& context,
                      std::chrono::milliseconds secret_limit, const Handler& handler);
 
   WorkerState& state_;
-  CallGate& gate_;
-  const CoordinatorSecret& secret_;
 };
 
 }  // namespace hilbert_ring::server

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/logging.h"
 #include "server/process/stop_signals.h"
-#include "server/worker/self_test.h"
 #include "server/worker/worker.h"
 #include "tests/unit/device/forwarding_device.h"
 

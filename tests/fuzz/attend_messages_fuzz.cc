@@ -13,7 +13,7 @@
 #include "server/rows/row_messages.h"
 #include "server/rows/row_router.h"
 #include "server/shard/run_message.h"
-#include "server/worker/message_input.h"
+#include "server/worker/message_rows.h"
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
 #include "tests/fuzz/target.h"
@@ -36,7 +36,7 @@ struct Shard {
         memory(static_cast<size_t>(layout.bytes()) + 64),
         shard(Aligned(memory.data()), layout),
         store(ShardStore::Over(shard)),
-        rows(plan.spec, plan, rank, *store) {}
+        rows(plan.spec, plan, rank, *store, {}) {}
 
   static std::byte* Aligned(std::byte* memory) {
     return memory + (64 - reinterpret_cast<uintptr_t>(memory) % 64) % 64;
@@ -46,7 +46,7 @@ struct Shard {
   std::vector<std::byte> memory;
   const HostShard shard;
   std::unique_ptr<ShardStore> store;
-  server::MessageInput rows;
+  server::MessageWay rows;
 };
 
 class Job {
@@ -84,8 +84,7 @@ class Job {
     Require(status.ok() == ledger_.Complete(), "a job is complete when every row has come");
     if (!status.ok()) return;
     for (const auto& shard : shards_) {
-      Require(shard->rows.Finish(nullptr).ok(), "every row of a worker has come");
-      Require(shard->rows.rows() == shard->store->rows(), "a worker may compute on all its rows");
+      Require(shard->rows.FinishInput().ok(), "every row of a worker has come");
     }
   }
 
@@ -104,7 +103,7 @@ class Job {
     for (size_t rank = 0; rank < shards_.size(); ++rank) {
       router_->SendOrder(static_cast<int>(rank), pool_, [&](const grpc::ByteBuffer& part) {
         server::RunMessage<v1::RunRequest> message = Received(part);
-        Require(shards_[rank]->rows.Place(message.fields.order(), message.payload).ok(),
+        Require(shards_[rank]->rows.Take(message.fields, message.payload).ok(),
                 "a worker takes its part of the order");
         return true;
       });
@@ -124,7 +123,7 @@ class Job {
     for (auto& [rank, of_rank] : messages) {
       for (const grpc::ByteBuffer& rows : of_rank.Take()) {
         server::RunMessage<v1::RunRequest> message = Received(rows);
-        Require(shards_[rank]->rows.Place(message.fields.rows(), message.payload).ok(),
+        Require(shards_[rank]->rows.Take(message.fields, message.payload).ok(),
                 "a worker takes what it is sent");
       }
     }

@@ -47,45 +47,37 @@ class FileRowsTest : public ::testing::Test {
     auto files = OpenRunFiles(folder_.path(), open, *work_);
     EXPECT_TRUE(files.ok()) << files.status();
     files_ = *std::move(files);
-    output_.emplace(files_.outputs, *work_, *store_);
+    way_.emplace(files_, *work_, *store_, course_);
   }
 
-  RunReplies Replies(bool ended) {
-    return RunReplies(
-        stream_,
-        [this, ended] {
-          ++moved_;
-          return ended;
-        },
-        [this] { return output_->file_bytes(); });
-  }
+  int64_t written() const { return course_.news().progress.bytes_written; }
 
   testing::TestFolder folder_;
   std::unique_ptr<Device> device_ = *MakeDevice({.threads = 1});
   std::unique_ptr<RunWork> work_;
   std::unique_ptr<ShardStore> store_;
   RunFiles files_;
-  std::optional<FileOutput> output_;
+  std::optional<FileWay> way_;
   run_call_rig::NotingStream stream_{{}};
-  int moved_ = 0;
+  RunCourse course_{[] { return false; }};
 };
 
 TEST_F(FileRowsTest, OutputsAreWrittenAndBroughtToTheDisk) {
-  RunReplies replies = Replies(/*ended=*/false);
-  EXPECT_TRUE(output_->Put(kTokens, replies, {}).ok());
-  EXPECT_EQ(output_->file_bytes(), kTokens * kDim * 4);
-  EXPECT_GT(moved_, 1);
-  moved_ = 0;
-  EXPECT_TRUE(output_->Finish(replies).ok());
-  EXPECT_GT(moved_, 0);
+  RunReplies writing(stream_, course_), finishing(stream_, course_);
+  EXPECT_TRUE(way_->Put(kTokens, writing, {}).ok());
+  EXPECT_EQ(written(), kTokens * kDim * 4);
+  EXPECT_EQ(stream_.responses(), std::vector{v1::RunResponse::kProgress});
+  EXPECT_TRUE(way_->FinishOutput(finishing).ok());
+  EXPECT_EQ(stream_.responses().size(), 2u);
 }
 
 TEST_F(FileRowsTest, AJobThatEndsIsNotWrittenToItsEnd) {
-  RunReplies replies = Replies(/*ended=*/true);
-  EXPECT_TRUE(absl::IsCancelled(output_->Put(kTokens, replies, {})));
-  EXPECT_GT(output_->file_bytes(), 0);
-  EXPECT_LT(output_->file_bytes(), kTokens * kDim * 4);
-  EXPECT_TRUE(absl::IsCancelled(output_->Finish(replies)));
+  RunReplies replies(stream_, course_);
+  course_.Fail(absl::CancelledError("ended"));
+  EXPECT_TRUE(absl::IsCancelled(way_->Put(kTokens, replies, {})));
+  EXPECT_GT(written(), 0);
+  EXPECT_LT(written(), kTokens * kDim * 4);
+  EXPECT_TRUE(absl::IsCancelled(way_->FinishOutput(replies)));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-#include "server/worker/lane.h"
-
 #include "gtest/gtest.h"
+#include "server/worker/worker_state.h"
 
 namespace hilbert_ring::server {
 namespace {

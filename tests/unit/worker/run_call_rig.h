@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/worker/ring_transport.h"
 #include "server/worker/run_call.h"
 #include "tests/support/typed_run_stream.h"
 #include "tests/unit/device/forwarding_device.h"
@@ -55,35 +54,39 @@ struct OneWorker {
   }
   const bool share_memory;
   WorkerState state{.memory = JobMemory(int64_t{64} << 20),
-                    .rings = RingTable(MakeRingTransport({.host = "127.0.0.1"})),
+                    .rings = RingTable(MakeRingTransport("127.0.0.1")),
                     .share_memory = share_memory,
                     .feed_timeout = std::chrono::hours(1)};
 };
 
-class NotingStream : public testing::TypedRunStream {
+class ScriptedStream : public testing::TypedRunStream {  // gives out the messages
  public:
-  explicit NotingStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
+  explicit ScriptedStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
   bool Next(v1::RunRequest& request) override {
     if (next_ == requests_.size()) return false;
     request = requests_[next_++];
     return true;
   }
-  bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions options) override {
-    responses_.push_back(response);
-    last_ = options.is_last_message();
-    return true;
-  }
-  std::vector<v1::RunResponse::MessageCase> responses() const {
-    std::vector<v1::RunResponse::MessageCase> cases;
-    for (const v1::RunResponse& response : responses_) cases.push_back(response.message_case());
-    return cases;
-  }
-  bool last() const { return last_; }  // the last response leaves with the status
 
  private:
   const std::vector<v1::RunRequest> requests_;
   size_t next_ = 0;
-  std::vector<v1::RunResponse> responses_;
+};
+
+// Notes the responses.
+class NotingStream : public ScriptedStream {
+ public:
+  using ScriptedStream::ScriptedStream;
+  bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions options) override {
+    responses_.push_back(response.message_case());
+    last_ = options.is_last_message();
+    return true;
+  }
+  const std::vector<v1::RunResponse::MessageCase>& responses() const { return responses_; }
+  bool last() const { return last_; }  // the last response leaves with the status
+
+ private:
+  std::vector<v1::RunResponse::MessageCase> responses_;
   bool last_ = false;
 };
 

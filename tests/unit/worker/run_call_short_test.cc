@@ -170,7 +170,7 @@ TEST(RunCall, AShortJobWhoseRowsDoNotComeEndsCancelled) {
   OneWorker worker(*device);
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsCancelled(RunCall(worker.state, context, stream).Serve()));
-  EXPECT_EQ(worker.state.calls.TakeCancelled().size(), 1u);
+  EXPECT_EQ(worker.state.calls.TakeNews().cancel_seconds_size(), 1);
 }
 
 }  // namespace

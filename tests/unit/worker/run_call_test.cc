@@ -10,7 +10,6 @@
 
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"
-#include "tests/support/typed_run_stream.h"
 #include "tests/unit/device/forwarding_device.h"
 #include "tests/unit/worker/run_call_rig.h"
 
@@ -21,18 +20,28 @@ using run_call_rig::FailingDevice;
 using run_call_rig::OneWorker;
 using run_call_rig::OpenOf;
 using run_call_rig::Rows;
+using run_call_rig::ScriptedStream;
 
-// Delivers the messages, then waits for the worker's failure, like a coordinator whose client still
-// sends.
-class OpenStream : public testing::TypedRunStream {
+// Of several stretches.
+const JobSpec kSpec = PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});
+
+std::vector<v1::RunRequest> Requests() {
+  std::vector<v1::RunRequest> requests = {OpenOf(kSpec)};
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    requests.push_back(Rows(kSpec, tensor, kSpec.tokens));
+  }
+  requests.emplace_back().mutable_done();
+  return requests;
+}
+
+// Gives out the messages, then waits until the worker has said that it failed, as a coordinator
+// does whose client still sends.
+class OpenStream : public ScriptedStream {
  public:
-  explicit OpenStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
+  using ScriptedStream::ScriptedStream;
   bool Next(v1::RunRequest& request) override {
+    if (ScriptedStream::Next(request)) return true;
     std::unique_lock lock(mutex_);
-    if (next_ < requests_.size()) {
-      request = requests_[next_++];
-      return true;
-    }
     told_before_end_ =
         changed_.wait_for(lock, std::chrono::seconds(20), [this] { return failed_.has_value(); });
     return false;
@@ -47,23 +56,16 @@ class OpenStream : public testing::TypedRunStream {
   const std::optional<v1::RunFailed>& failed() const { return failed_; }
 
  private:
-  const std::vector<v1::RunRequest> requests_;
-  size_t next_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<v1::RunFailed> failed_;
   bool told_before_end_ = false;
 };
 
-// Takes the first output only after the coordinator knows of the failure.
-class FullStream : public testing::TypedRunStream {
+// Its first output is not taken before the coordinator has heard of the failure.
+class FullStream : public ScriptedStream {
  public:
-  explicit FullStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
-  bool Next(v1::RunRequest& request) override {
-    const bool more = next_ < requests_.size();
-    if (more) request = requests_[next_++];
-    return more;
-  }
+  using ScriptedStream::ScriptedStream;
   bool TakeResponse(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
     if (!response.has_output()) return true;
     std::unique_lock lock(mutex_);
@@ -87,8 +89,6 @@ class FullStream : public testing::TypedRunStream {
 
  private:
   static constexpr std::chrono::seconds kLimit{20};
-  const std::vector<v1::RunRequest> requests_;
-  size_t next_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool full_ = false, failure_known_ = false;
@@ -110,15 +110,9 @@ class LaterFailingDevice : public ForwardingDevice {
   bool first_ = true;
 };
 
-TEST(RunCall, ReportsItsFailureWhileItsOutputsAreNotTaken) {
-  const JobSpec spec =
-      PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
-  std::vector<v1::RunRequest> requests = {OpenOf(spec)};
+TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
+  std::vector<v1::RunRequest> requests = Requests();
   requests[0].mutable_open()->set_run(7);
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    requests.push_back(Rows(spec, tensor, spec.tokens));
-  }
-  requests.emplace_back().mutable_done();
   FullStream stream(std::move(requests));
   LaterFailingDevice device(*MakeDevice({.threads = 1}), stream);
   OneWorker worker(device);
@@ -126,20 +120,18 @@ TEST(RunCall, ReportsItsFailureWhileItsOutputsAreNotTaken) {
   grpc::ServerContext context;
   EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
   EXPECT_TRUE(stream.failure_known());
-  const std::vector<v1::RunFailure> failures = worker.state.calls.TakeFailures();
-  ASSERT_EQ(failures.size(), 1u);
-  EXPECT_EQ(failures[0].run(), 7u);
-  EXPECT_EQ(failures[0].failed().code(), static_cast<int>(absl::StatusCode::kDataLoss));
-  EXPECT_EQ(failures[0].failed().message(), "the device failed");
-  EXPECT_TRUE(worker.state.calls.TakeFailures().empty());
+  const v1::Heartbeat news = worker.state.calls.TakeNews();
+  ASSERT_EQ(news.failures_size(), 1);
+  EXPECT_EQ(news.failures(0).run(), 7u);
+  EXPECT_EQ(news.failures(0).failed().code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(news.failures(0).failed().message(), "the device failed");
+  EXPECT_EQ(worker.state.calls.TakeNews().failures_size(), 0);
 }
 
-TEST(RunCall, ReportsItsFailureBeforeAllRowsHaveCome) {
-  const JobSpec spec =
-      PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
-  std::vector<v1::RunRequest> requests = {OpenOf(spec)};
+TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
+  std::vector<v1::RunRequest> requests = {OpenOf(kSpec)};
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    requests.push_back(Rows(spec, tensor, spec.tokens / 2));
+    requests.push_back(Rows(kSpec, tensor, kSpec.tokens / 2));
   }
   OpenStream stream(std::move(requests));
   FailingDevice device(*MakeDevice({.threads = 1}));
@@ -205,15 +197,9 @@ class EndlessDevice : public ForwardingDevice {
   }
 };
 
-TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRow) {
-  const JobSpec spec =
-      PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
-  std::vector<v1::RunRequest> requests = {OpenOf(spec)};
+TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRowNotWithTheLastStretch) {
+  std::vector<v1::RunRequest> requests = Requests();
   requests[0].mutable_open()->set_compute_timeout_ms(100);
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    requests.push_back(Rows(spec, tensor, spec.tokens));
-  }
-  requests.emplace_back().mutable_done();
   OpenStream stream(std::move(requests));
   EndlessDevice device(*MakeDevice({.threads = 1}));
   OneWorker worker(device);

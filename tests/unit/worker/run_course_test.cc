@@ -13,12 +13,7 @@ using std::chrono::milliseconds;
 
 class RunCourseTest : public ::testing::Test {
  protected:
-  RunCourseTest() {
-    for (const RunPhase phase :
-         {RunPhase::kReading, RunPhase::kQueued, RunPhase::kAllocating, RunPhase::kReceiving}) {
-      course_.Enter(phase);
-    }
-  }
+  RunCourseTest() { course_.Enter(RunPhase::kReceiving); }
   std::future<absl::Status> Await(int64_t rows) {
     return std::async(std::launch::async, [this, rows] { return course_.AwaitRows(rows); });
   }
@@ -46,16 +41,18 @@ TEST_F(RunCourseTest, TheFirstFailureCounts) {
   course_.Fail(absl::CancelledError("second"));
   EXPECT_EQ(waiting.get(), absl::DataLossError("first"));
   EXPECT_TRUE(course_.AwaitRows(3).ok()) << "these rows are there all the same";
-  EXPECT_EQ(phase(), RunPhase::kStopping);
+  EXPECT_FALSE(course_.news().computed);
   course_.EndCompute(absl::CancelledError("third"));
   EXPECT_EQ(course_.failure(), absl::DataLossError("first"));
-  EXPECT_EQ(phase(), RunPhase::kFailed);
+  EXPECT_TRUE(course_.news().computed);
+  course_.Enter(RunPhase::kSending);
+  EXPECT_EQ(phase(), RunPhase::kReceiving);
 }
 
 TEST_F(RunCourseTest, AWaitForRowsSeesACancellation) {
   cancelled_ = true;
   EXPECT_TRUE(absl::IsCancelled(course_.AwaitRows(1)));
-  EXPECT_EQ(phase(), RunPhase::kStopping);
+  EXPECT_NE(course_.news().stopped_at, Deadline());
 }
 
 TEST_F(RunCourseTest, ADoneRunDoesNotFail) {
@@ -73,34 +70,20 @@ TEST_F(RunCourseTest, ADoneRunDoesNotFail) {
 TEST_F(RunCourseTest, ComputeMayEndBeforeRowsDone) {
   course_.EndCompute(absl::OkStatus());
   EXPECT_EQ(phase(), RunPhase::kSending);
-  EXPECT_NE(course_.entered(RunPhase::kComputing), Deadline());
+  EXPECT_NE(course_.news().entered(RunPhase::kComputing), Deadline());
   course_.AddAllRows(milliseconds(0));
   EXPECT_EQ(phase(), RunPhase::kSending);
 }
 
-TEST(RunPhase, OnlyTableTransitionsAreAllowed) {
-  static_assert(MayFollow(RunPhase::kReceiving, RunPhase::kComputing));
-  static_assert(!MayFollow(RunPhase::kReceiving, RunPhase::kSending));
-  static_assert(!MayFollow(RunPhase::kStopping, RunPhase::kSending));
-  for (int phase = 0; phase < kRunPhases; ++phase) {
-    const auto before = static_cast<RunPhase>(phase);
-    EXPECT_EQ(MayFollow(before, PhaseAfterFailure(before)),
-              !HasEnded(before) && before != RunPhase::kStopping);
-    EXPECT_FALSE(MayFollow(RunPhase::kDone, before));
-    EXPECT_FALSE(MayFollow(RunPhase::kFailed, before));
-  }
-}
-
-TEST(RunMode, AShortRunInSharedMemoryHasItsCallsThreadAlone) {
-  const RunTraits traits{.in_place = true, .flops = kShortFlops};
-  RunTraits exchanges = traits, there = traits, apart = traits, longer = traits;
-  exchanges.exchanges = true;
-  there.rows_there = true;
-  apart.in_place = false;
-  longer.flops *= 2;
-  EXPECT_EQ(ModeOf(traits), RunMode::kCallThread);
-  EXPECT_EQ(ModeOf(there), RunMode::kOneMessage);
-  for (const RunTraits& run : {exchanges, apart, longer}) EXPECT_EQ(ModeOf(run), RunMode::kThreads);
+TEST(RunCourse, AsksForACancellationOnceInAnInterval) {
+  int asked = 0;
+  const Deadline start = Clock::now();
+  RunCourse course([&asked] {
+    ++asked;
+    return false;
+  });
+  for (int tile = 0; tile < 1000; ++tile) EXPECT_FALSE(course.IsStopped());
+  EXPECT_LE(asked, (Clock::now() - start) / RunCourse::kAskInterval);
 }
 
 }  // namespace

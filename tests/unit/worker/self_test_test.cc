@@ -1,11 +1,11 @@
-#include "server/worker/self_test.h"
-
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/device/cpu/cpu_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/worker/worker_device.h"
 #include "tests/unit/device/forwarding_device.h"
 #include "tests/unit/device/kernel_options.h"
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "engine/comm/communicator.h"
 #include "engine/device/row_math.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -55,6 +57,66 @@ TEST(WorkerDevice, AGpuWithoutProductsHasNoWeights) {
   Gpu gpu(absl::FailedPreconditionError("products need cuBLASLt"));
   EXPECT_THAT(std::string(CanEncode(gpu).message()), HasSubstr("cuBLASLt"));
   EXPECT_EQ(JobMemoryLimit({.model_dir = "models", .model_memory_bytes = 2000}, gpu).value(), 1000);
+}
+
+// A device with memory of its own, of which some calls may fail.
+class OtherMemory : public ForwardingDevice {
+ public:
+  OtherMemory() : ForwardingDevice(*MakeDevice({.threads = 1})) {}
+  bool host_memory() const override { return false; }
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
+    if (!allocate.ok()) return allocate;
+    return ForwardingDevice::Allocate(bytes);
+  }
+  absl::Status FillFloats(float* to, int64_t count, float value) override {
+    return fill.ok() ? ForwardingDevice::FillFloats(to, count, value + added) : fill;
+  }
+  absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
+    return copy.ok() ? ForwardingDevice::CopyOut(to, from, bytes) : copy;
+  }
+
+  absl::Status allocate, fill, copy;
+  float added = 0;  // to what is filled
+};
+
+const absl::Status kError = absl::InternalError("a launch failed");
+
+TEST(IsBroken, ADeviceThatStillWorksIsNot) {
+  OtherMemory device;
+  EXPECT_FALSE(IsBroken(device, kError));
+}
+
+TEST(IsBroken, ADeviceThatFailsOrComputesWrongIs) {
+  for (const auto part : {&OtherMemory::allocate, &OtherMemory::fill, &OtherMemory::copy}) {
+    OtherMemory device;
+    device.*part = absl::InternalError("the context is lost");
+    EXPECT_TRUE(IsBroken(device, kError));
+  }
+  OtherMemory device;
+  device.added = 1;
+  EXPECT_TRUE(IsBroken(device, kError));
+}
+
+TEST(IsBroken, ADeviceWithoutFreeMemoryIsNot) {
+  OtherMemory device;
+  device.allocate = absl::ResourceExhaustedError("no memory");
+  EXPECT_FALSE(IsBroken(device, kError));
+}
+
+TEST(IsBroken, OtherErrorsAndTheHostsMemoryAreNotAsked) {
+  OtherMemory device;
+  device.allocate = absl::InternalError("the context is lost");
+  EXPECT_FALSE(IsBroken(device, absl::OkStatus()));
+  EXPECT_FALSE(IsBroken(device, absl::CancelledError("cancelled")));
+  EXPECT_FALSE(IsBroken(**MakeDevice({.threads = 1}), kError));
+}
+
+TEST(IsBroken, AProcessWhoseMemoryIsStillWrittenToIs) {
+  absl::Status error = absl::InternalError("a transfer does not end");
+  error.SetPayload(kMemoryInUse, absl::Cord());
+  OtherMemory device;
+  EXPECT_TRUE(IsBroken(device, error));
+  EXPECT_TRUE(IsBroken(**MakeDevice({.threads = 1}), error));
 }
 
 }  // namespace

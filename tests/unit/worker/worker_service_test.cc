@@ -14,7 +14,6 @@
 #include "gtest/gtest.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
-#include "server/worker/ring_transport.h"
 #include "tests/support/plain_spec.h"
 #include "tests/unit/device/forwarding_device.h"
 #include "wire/checksum.h"
@@ -45,11 +44,11 @@ class WorkerServiceTest : public ::testing::Test {
  protected:
   void Start(milliseconds feed_timeout, bool share_memory = false) {
     state_.reset(new WorkerState{.memory = JobMemory(kMemoryLimit),
-                                 .rings = RingTable(MakeRingTransport({.host = "127.0.0.1"})),
+                                 .rings = RingTable(MakeRingTransport("127.0.0.1")),
                                  .share_memory = share_memory,
                                  .feed_timeout = feed_timeout});
     for (int lane = 0; lane < kLanes; ++lane) state_->lanes.emplace_back(device_);
-    service_.emplace(*state_, gate_, secret_);
+    service_.emplace(*state_);
     auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
     endpoint_ = *std::move(endpoint);
@@ -96,9 +95,8 @@ class WorkerServiceTest : public ::testing::Test {
     return wire::FromGrpc(run->Finish());
   }
 
+  const std::string secret_ = *DrawSecret();
   DeviceThatMayFail device_{*MakeDevice({.threads = 1})};
-  CoordinatorSecret secret_;
-  CallGate gate_{{.calls_per_peer = 16, .open_timeout = kAnswerLimit}};
   std::unique_ptr<WorkerState> state_;
   std::optional<WorkerService> service_;
   GrpcEndpoint endpoint_;
@@ -112,10 +110,9 @@ void ExpectRefused(const absl::Status& status) {
 
 TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
   Start(milliseconds(60'000));
-  const std::string secret = *DrawSecret();
-  ExpectRefused(OpenAndSendNothing(secret));
-  secret_.Expect();
-  secret_.Set(secret);
+  ExpectRefused(OpenAndSendNothing(secret_));  // it is not registered
+  state_->secret.Expect();
+  state_->secret.Set(secret_);
   for (const std::string& stranger : {std::string(), *DrawSecret()}) {
     ExpectRefused(OpenAndSendNothing(stranger));
     v1::GreetResponse greeted;
@@ -131,12 +128,12 @@ TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
         wire::FromGrpc(stub_->CloseRing(Context(stranger, "CloseRing").get(), {}, &closed)));
   }
   v1::GreetResponse greeted;
-  EXPECT_TRUE(stub_->Greet(Context(secret, "Greet").get(), {}, &greeted).ok());
+  EXPECT_TRUE(stub_->Greet(Context(secret_, "Greet").get(), {}, &greeted).ok());
   v1::CloseRingResponse closed;
-  EXPECT_TRUE(stub_->CloseRing(Context(secret, "CloseRing").get(), {}, &closed).ok());
+  EXPECT_TRUE(stub_->CloseRing(Context(secret_, "CloseRing").get(), {}, &closed).ok());
   EXPECT_EQ(state_->memory.used(), 0);
-  secret_.Expect();
-  ExpectRefused(OpenAndSendNothing(secret));
+  state_->secret.Expect();  // registers anew
+  ExpectRefused(OpenAndSendNothing(secret_));
 }
 
 // An unauthenticated call does not hold a thread until a message comes.
@@ -151,22 +148,20 @@ TEST_F(WorkerServiceTest, AnUnauthenticatedRunEndsBeforeItsFirstMessage) {
 
 TEST_F(WorkerServiceTest, AGreetingMayComeBeforeTheSecret) {
   Start(milliseconds(60'000));
-  const std::string secret = *DrawSecret();
-  secret_.Expect();
+  state_->secret.Expect();
   std::jthread teller([&] {
     std::this_thread::sleep_for(milliseconds(50));
-    secret_.Set(secret);
+    state_->secret.Set(secret_);
   });
   v1::GreetResponse greeted;
-  EXPECT_TRUE(stub_->Greet(Context(secret, "Greet").get(), {}, &greeted).ok());
+  EXPECT_TRUE(stub_->Greet(Context(secret_, "Greet").get(), {}, &greeted).ok());
 }
 
 TEST_F(WorkerServiceTest, ARunWithoutFeedEnds) {
   Start(milliseconds(300));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
+  state_->secret.Set(secret_);
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret)));
+  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret_)));
   const auto seconds = std::chrono::steady_clock::now() - start;
   EXPECT_GE(seconds, milliseconds(300));
   EXPECT_LT(seconds, kAnswerLimit);
@@ -177,12 +172,11 @@ TEST_F(WorkerServiceTest, ARunWithoutFeedEnds) {
 
 TEST_F(WorkerServiceTest, AFailedRunWithoutFeedEnds) {
   Start(milliseconds(2'000));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
+  state_->secret.Set(secret_);
   device_.fails = true;
   const JobSpec spec =
       PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
-  const auto context = Context(secret, "Run");
+  const auto context = Context(secret_, "Run");
   const auto run = stub_->Run(context.get());
   ASSERT_TRUE(run->Write(OpenRequest(spec)));
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
@@ -205,27 +199,25 @@ TEST_F(WorkerServiceTest, AFailedRunWithoutFeedEnds) {
 
 TEST_F(WorkerServiceTest, AShortRunWithoutFeedEnds) {
   Start(milliseconds(300), true);
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
+  state_->secret.Set(secret_);
   const auto memory = SharedMemory::Create(ShardLayout(*MakePlan(PlainSpec(), 1), 0).bytes());
   ASSERT_TRUE(memory.ok()) << memory.status();
   v1::RunRequest open = OpenRequest();
   *open.mutable_open()->mutable_shared_memory() = (*memory)->offer();
-  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret, open)));
+  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret_, open)));
   EXPECT_EQ(state_->threads.count(), 0);
   EXPECT_NE(state_->lanes.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
 TEST_F(WorkerServiceTest, RunsOnSeveralLanesRunAtOnce) {
   Start(milliseconds(60'000));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
+  state_->secret.Set(secret_);
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::RunRequest, v1::RunResponse>>> runs;
   for (int lane = 0; lane < kLanes; ++lane) {
     v1::RunRequest open = OpenRequest();
     open.mutable_open()->set_lane(lane);
-    runs.push_back(stub_->Run(contexts.emplace_back(Context(secret, "Run")).get()));
+    runs.push_back(stub_->Run(contexts.emplace_back(Context(secret_, "Run")).get()));
     ASSERT_TRUE(runs.back()->Write(open));
     v1::RunResponse response;
     ASSERT_TRUE(runs.back()->Read(&response)) << "no run waits for another";
@@ -240,9 +232,8 @@ TEST_F(WorkerServiceTest, RunsOnSeveralLanesRunAtOnce) {
 // Rows may go to other workers alone for longer than the feed timeout.
 TEST_F(WorkerServiceTest, WordOfRowsElsewhereKeepsARunAlive) {
   Start(milliseconds(2'000));
-  const std::string secret = *DrawSecret();
-  secret_.Set(secret);
-  const auto context = Context(secret, "Run");
+  state_->secret.Set(secret_);
+  const auto context = Context(secret_, "Run");
   const auto run = stub_->Run(context.get());
   ASSERT_TRUE(run->Write(OpenRequest()));
   v1::RunRequest elsewhere;
