@@ -106,7 +106,7 @@ class RegistrationTest : public ::testing::Test {
   std::optional<Registration> registration_;
 };
 
-// Nobody answers there; the time until it has tried so often to connect.
+// Returns the time of `attempts` connections to a silent coordinator.
 Clock::duration TimeOfAttempts(int attempts) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{.sin_family = AF_INET};
@@ -128,8 +128,7 @@ Clock::duration TimeOfAttempts(int attempts) {
   return Clock::now() - start;
 }
 
-// One that starts before its coordinator is there soon after it. With pauses of up to 2 s between
-// attempts this takes 13 s.
+// Pauses of up to 2 s between attempts would take 13 s.
 TEST(Registration, ACoordinatorThatIsNotThereYetIsLookedForOften) {
   EXPECT_LT(TimeOfAttempts(12), seconds(8));
 }

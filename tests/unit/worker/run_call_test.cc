@@ -22,7 +22,7 @@ using run_call_rig::OpenOf;
 using run_call_rig::Rows;
 using run_call_rig::ScriptedStream;
 
-// Of several stretches.
+// A job of several stretches.
 const JobSpec kSpec = PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});
 
 std::vector<v1::RunRequest> Requests() {
@@ -34,8 +34,8 @@ std::vector<v1::RunRequest> Requests() {
   return requests;
 }
 
-// Gives out the messages, then waits until the worker has said that it failed, as a coordinator
-// does whose client still sends.
+// Gives out the messages, then waits for the worker's failure, like a coordinator whose client
+// still sends.
 class OpenStream : public ScriptedStream {
  public:
   using ScriptedStream::ScriptedStream;
@@ -62,7 +62,7 @@ class OpenStream : public ScriptedStream {
   bool told_before_end_ = false;
 };
 
-// Its first output is not taken before the coordinator has heard of the failure.
+// Takes the first output after the coordinator has the failure.
 class FullStream : public ScriptedStream {
  public:
   using ScriptedStream::ScriptedStream;

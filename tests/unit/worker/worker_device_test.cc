@@ -76,7 +76,7 @@ class OtherMemory : public ForwardingDevice {
   }
 
   absl::Status allocate, fill, copy;
-  float added = 0;  // to what is filled
+  float added = 0;  // to filled values
 };
 
 const absl::Status kError = absl::InternalError("a launch failed");
