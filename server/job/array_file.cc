@@ -4,14 +4,15 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/files/open_beneath.h"
+#include "server/job/job_open.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -20,31 +21,36 @@ namespace {
 
 using wire::NpyType;
 
-absl::Status BadOpen(const std::string& message) {
-  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
-}
-
 bool IsInteger(NpyType type) { return type >= NpyType::kInt16 && type <= NpyType::kUInt64; }
 
-absl::Status CheckType(const std::string& path, const JobArray& array, NpyType type) {
-  const bool right = array.numbers == JobArray::Numbers::kIntegers ? IsInteger(type)
-                     : array.numbers == JobArray::Numbers::kFloat64
-                         ? type == NpyType::kFloat64
-                         : wire::MayHold(type, array.dtype);
-  if (right) return absl::OkStatus();
-  const char* const wanted = array.numbers == JobArray::Numbers::kIntegers ? "integers"
-                             : array.numbers == JobArray::Numbers::kFloat64
-                                 ? "float64"
-                                 : wire::NpyTypeName(TypeOf(array.dtype));
-  return Misshapen(path, absl::StrCat("has numbers of type ", wire::NpyTypeName(type),
-                                      ", the job wants ", wanted));
+bool IsSigned(NpyType type) {
+  return type == NpyType::kInt16 || type == NpyType::kInt32 || type == NpyType::kInt64;
 }
 
-absl::Status CheckShape(const std::string& path, const std::vector<int64_t>& shape,
-                        const std::vector<int64_t>& wanted) {
-  if (shape == wanted) return absl::OkStatus();
-  return Misshapen(path, absl::StrCat("has the shape ", wire::FormatShape(shape),
-                                      ", the job wants ", wire::FormatShape(wanted)));
+absl::StatusOr<ArrayBegin> Check(const ArrayBegin& begin, const std::vector<int64_t>& shape,
+                                 const std::string& path, const JobArray& array) {
+  if (shape != array.shape) {
+    return Misshapen(path, absl::StrCat("has the shape ", wire::FormatShape(shape),
+                                        ", the job wants ", wire::FormatShape(array.shape)));
+  }
+  bool right = false;
+  const char* wanted = "integers";
+  switch (array.numbers) {
+    case JobArray::Numbers::kIntegers:
+      right = IsInteger(begin.type);
+      break;
+    case JobArray::Numbers::kFloat64:
+      right = begin.type == NpyType::kFloat64;
+      wanted = "float64";
+      break;
+    case JobArray::Numbers::kOfDtype:
+      right = wire::MayHold(begin.type, array.dtype);
+      wanted = wire::NpyTypeName(TypeOf(array.dtype));
+      break;
+  }
+  if (right) return begin;
+  return Misshapen(path, absl::StrCat("has numbers of type ", wire::NpyTypeName(begin.type),
+                                      ", the job wants ", wanted));
 }
 
 absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::string& path) {
@@ -62,42 +68,6 @@ absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::st
       return Misshapen(path, std::string(header.status().message()));
     }
     begin.resize(kPrefix + wire::kMaxNpyHeaderBytes);
-  }
-}
-
-template <typename Integer>
-absl::Status Narrow(const std::string& path, const std::string& bytes, int64_t first, int axes,
-                    std::string& narrow) {
-  const auto* values = reinterpret_cast<const Integer*>(bytes.data());
-  const auto count = static_cast<int64_t>(bytes.size() / sizeof(Integer));
-  auto* to = reinterpret_cast<uint32_t*>(narrow.data());
-  for (int64_t i = 0; i < count; ++i) {
-    if (std::cmp_less(values[i], 0) ||
-        std::cmp_greater(values[i], std::numeric_limits<uint32_t>::max())) {
-      return wire::ErrorOf(wire::reason::kBadCoordinates,
-                           absl::StrCat(path, ": row ", first + i / axes, ", axis ", i % axes,
-                                        " is ", values[i], ", must be 0 to 2^32 - 1"));
-    }
-    to[i] = static_cast<uint32_t>(values[i]);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status NarrowTo(NpyType type, const std::string& path, const std::string& bytes,
-                      int64_t first, int axes, std::string& narrow) {
-  switch (type) {
-    case NpyType::kInt16:
-      return Narrow<int16_t>(path, bytes, first, axes, narrow);
-    case NpyType::kUInt16:
-      return Narrow<uint16_t>(path, bytes, first, axes, narrow);
-    case NpyType::kInt32:
-      return Narrow<int32_t>(path, bytes, first, axes, narrow);
-    case NpyType::kUInt32:
-      return Narrow<uint32_t>(path, bytes, first, axes, narrow);
-    case NpyType::kInt64:
-      return Narrow<int64_t>(path, bytes, first, axes, narrow);
-    default:
-      return Narrow<uint64_t>(path, bytes, first, axes, narrow);
   }
 }
 
@@ -127,9 +97,8 @@ absl::StatusOr<ArrayBegin> BeginOfRaw(const v1::RawFile& raw, const std::string&
     return BadOpen(absl::StrCat("files: raw.offset of ", path, " is ", raw.offset(),
                                 ", must not be negative"));
   }
-  RETURN_IF_ERROR(CheckShape(path, {raw.shape().begin(), raw.shape().end()}, array.shape));
-  RETURN_IF_ERROR(CheckType(path, array, TypeOf(*dtype)));
-  return ArrayBegin{raw.offset(), TypeOf(*dtype)};
+  return Check({raw.offset(), TypeOf(*dtype)}, {raw.shape().begin(), raw.shape().end()}, path,
+               array);
 }
 
 absl::StatusOr<ArrayBegin> BeginOf(const v1::TensorFile& file, const std::string& path,
@@ -137,16 +106,30 @@ absl::StatusOr<ArrayBegin> BeginOf(const v1::TensorFile& file, const std::string
   if (file.has_raw()) return BeginOfRaw(file.raw(), path, array);
   ASSIGN_OR_RETURN(const wire::NpyHeader header, ReadHeader(opened, path));
   if (header.fortran_order) return Misshapen(path, "is in Fortran order, must be in C order");
-  RETURN_IF_ERROR(CheckShape(path, header.shape, array.shape));
-  RETURN_IF_ERROR(CheckType(path, array, header.type));
-  return ArrayBegin{header.data_offset, header.type};
+  return Check({header.data_offset, header.type}, header.shape, path, array);
 }
 
 absl::StatusOr<std::string> Narrowed(NpyType type, const std::string& path,
                                      const std::string& bytes, int64_t first, int axes) {
-  std::string narrow(
-      bytes.size() / static_cast<size_t>(wire::NpyItemBytes(type)) * sizeof(uint32_t), '\0');
-  RETURN_IF_ERROR(NarrowTo(type, path, bytes, first, axes, narrow));
+  const auto width = static_cast<size_t>(wire::NpyItemBytes(type));
+  const auto unused_bits = static_cast<int>(64 - 8 * width);
+  std::string narrow(bytes.size() / width * sizeof(uint32_t), '\0');
+  for (size_t i = 0; i < bytes.size() / width; ++i) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + i * width, width);
+    const auto extended = static_cast<int64_t>(value << unused_bits) >> unused_bits;
+    const bool negative = IsSigned(type) && extended < 0;
+    if (negative || value > std::numeric_limits<uint32_t>::max()) {
+      return wire::ErrorOf(
+          wire::reason::kBadCoordinates,
+          absl::StrCat(path, ": row ", first + static_cast<int64_t>(i) / axes, ", axis ",
+                       static_cast<int64_t>(i) % axes, " is ", negative ? "-" : "",
+                       negative ? -static_cast<uint64_t>(extended) : value,
+                       ", must be 0 to 2^32 - 1"));
+    }
+    const auto number = static_cast<uint32_t>(value);
+    std::memcpy(narrow.data() + i * sizeof(number), &number, sizeof(number));
+  }
   return narrow;
 }
 

@@ -17,13 +17,6 @@ constexpr std::chrono::milliseconds kArrivalLimit{5};
 // A client whose rows follow may have to wait for a processor.
 constexpr std::chrono::milliseconds kFollowingLimit{100};
 
-// The transport takes the first write only when the call's metadata has left.
-grpc::WriteOptions OptionsOf(ClientStream::SendMode mode, int64_t written_bytes) {
-  grpc::WriteOptions options;
-  if (mode != ClientStream::SendMode::kNow && written_bytes > 0) options.set_buffer_hint();
-  return options;
-}
-
 }  // namespace
 
 std::shared_ptr<ClientStream> ClientStream::Make(grpc::CallbackServerContext* context,
@@ -123,16 +116,14 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
   return true;
 }
 
-absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop,
-                                 SendMode mode) {
+absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop) {
   const grpc::ByteBuffer message = wire::Serialize(response);
   MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
   if (!turn.ok()) return turn.status();
-  const grpc::WriteOptions options = OptionsOf(mode, write_bytes_);
   Prepare(message);
   lock.unlock();
-  StartWrite(&outgoing_, options);
+  StartWrite(&outgoing_);
   return absl::OkStatus();
 }
 
@@ -150,7 +141,9 @@ absl::StatusOr<bool> ClientStream::Write(const v1::OutputChunk& chunk, std::stri
   if (!turn.ok() || !*turn) return turn;
   grpc::Slice slice = mode != SendMode::kNow ? grpc::Slice(payload.data(), payload.size())
                                              : wire::SliceOf(payload, std::move(owner));
-  const grpc::WriteOptions options = OptionsOf(mode, write_bytes_);
+  grpc::WriteOptions options;
+  // The transport takes the first write only when the call's metadata has left.
+  if (mode != SendMode::kNow && write_bytes_ > 0) options.set_buffer_hint();
   Prepare(wire::JoinPayload(wire::kOutputFields, chunk, {std::move(slice)}));
   lock.unlock();
   StartWrite(&outgoing_, options);

@@ -89,11 +89,10 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
        .share_memory = services_.limits.settings.share_memory,
        .shards = &services_.memory.shards,
        .threads = &services_.memory.threads,
-       .copies = job_.source.ReadByWorkers() ? nullptr : &services_.memory.copies,
+       .copies = job_.rows.InFiles() ? nullptr : &services_.memory.copies,
        .held = &job_.held,
        .delivered = &job_.delivered,
-       .source = &job_.source,
-       .sink = &job_.sink,
+       .rows = &job_.rows,
        .runs = &services_.cluster.runs,
        .time = &services_.observers.time,
        .output =
@@ -118,7 +117,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
   stop_.Request(status);
   job_.held = run.End();
   if (failure_.kind == FailureKind::kOther) failure_ = run.failure();
-  if (job_.source.ReadByWorkers()) job_.held = HeldRows();  // the next execution reads them again
+  if (job_.rows.InFiles()) job_.held = HeldRows();  // the next execution reads them again
   return stop_.why();
 }
 
@@ -166,7 +165,7 @@ absl::Status JobExecution::Start(JobRun& run) {
   run_opened_ = Now();
   job_.work.BeginExecution();
   const bool first = !std::exchange(job_.begun, true);
-  few_ = first && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
+  few_ = first && !job_.rows.InFiles() && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
   if (few_) send_mode_ = SendModeOf(job_.open);
   if (few_ && RowsComeFirst()) {
     run.Make();
@@ -184,8 +183,7 @@ absl::Status JobExecution::Start(JobRun& run) {
 bool JobExecution::RowsComeFirst() {
   return members_.size() == 1 && job_.open.input_follows() && job_.open.can_resend() &&
          job_.work.model().empty() && NoCoordinates(job_.spec) &&
-         job_.source.AwaitArrived(job_.work.shape().BytesOf(kInputKinds),
-                                  JobClient::Input::kFollows);
+         client_.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kFollows);
 }
 
 // Whether all messages may be in the report's: outputs are few, and no check is due.
@@ -213,7 +211,8 @@ absl::Status JobExecution::SendResults() {
                                       const std::shared_ptr<const void>& owner) {
     job_.bytes_sent += static_cast<int64_t>(payload.size());
     services_.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
-    return client_.Write(chunk, payload, owner, kAnyPatience, stop_).status();
+    return client_.Write(chunk, payload, owner, kAnyPatience, stop_, JobClient::SendMode::kNow)
+        .status();
   });
 }
 
@@ -234,14 +233,14 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (!job_.check) return absl::OkStatus();
   const std::vector<HostShard> shards = run.Shards();
   if (shards.empty()) {
-    if (job_.sink.BytesByWorkers()) {
+    if (job_.rows.InFiles()) {
       figures_.check_note =
           "--check-rows: no row was computed again because the workers read and wrote files where "
           "the coordinator does not see their memory";
     }
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(job_.sink.ReadBack(*job_.check, [this](int64_t token) {
+  RETURN_IF_ERROR(job_.rows.ReadBack(*job_.check, [this](int64_t token) {
     return members_[router_->Find(v1::TENSOR_Q, token).rank];
   }));
   std::shared_ptr<const Permutation> order = job_.input.order();
@@ -271,7 +270,7 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
                                               const std::shared_ptr<const void>& owner,
                                               Clock::duration patience) {
   const Clock::time_point begun = sent_ ? Now() : Clock::time_point();
-  absl::StatusOr<bool> handed = job_.sink.Take(chunk, payload, owner, patience, stop_, send_mode_);
+  absl::StatusOr<bool> handed = job_.rows.Take(chunk, payload, owner, patience, stop_, send_mode_);
   if (!handed.ok() || !*handed) return handed;
   if (sent_) sent_->Add(rank, begun, Now());
   job_.bytes_sent += static_cast<int64_t>(payload.size());

@@ -30,23 +30,21 @@ namespace hilbert_ring::server {
 
 struct JobRecord {
   // References outlive it.
-  JobRecord(v1::Open opened, JobWork& job_work, RowSource& rows, OutputSink& outputs,
-            OrderCache& orders, JobCourse& how_far)
-      : open(std::move(opened)),
+  JobRecord(const v1::Open& opened, JobWork& job_work, JobRows& job_rows, OrderCache& orders,
+            JobCourse& how_far)
+      : open(opened),
         work(job_work),
-        source(rows),
-        sink(outputs),
+        rows(job_rows),
         spec(work.spec()),
         input(work.shape(), orders),
         delivered(spec.tokens),
         course(how_far),
         check(work.MakeCheck()) {}
 
-  const v1::Open open;  // without the spec
-  int64_t number = 0;   // unique, unlike the ids of clients
+  const v1::Open& open;  // without the spec
+  int64_t number = 0;    // unique, unlike the ids of clients
   JobWork& work;
-  RowSource& source;
-  OutputSink& sink;
+  JobRows& rows;
   const JobSpec& spec;
   std::string traceparent;  // the caller's, or empty
   JobInput input;

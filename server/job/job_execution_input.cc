@@ -33,7 +33,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
     if (status.ok()) status = run.SendAgain(*router_, job_.input);
   }
   if (status.ok()) status = run.FinishRows();
-  if (status.ok() && job_.source.ReadByWorkers()) {
+  if (status.ok() && job_.rows.InFiles()) {
     const Clock::time_point start = Now();
     status = run.AwaitRead();
     figures_.receive_seconds += SecondsBetween(start, Now());
@@ -43,7 +43,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
 }
 
 absl::Status JobExecution::Resume() {
-  absl::Status status = job_.source.Resume(job_.input.Forget(job_.held.lost()));
+  absl::Status status = job_.rows.Resume(job_.input.Forget(job_.held.lost()));
   job_.held = HeldRows();  // the new shards have its rows
   return status;
 }
@@ -58,10 +58,10 @@ absl::Status JobExecution::FeedRows(JobRun& run) {
   const Clock::time_point start = Now();
   // Saves this thread a wake-up for each message.
   if (few_ && !rows_first_) {
-    job_.source.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kMayFollow);
+    client_.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kMayFollow);
   }
   const auto take = [&](const ClientMessage& message) { return TakeRows(message, run); };
-  RETURN_IF_ERROR(job_.source.Feed(job_.input, take, stop_));
+  RETURN_IF_ERROR(job_.rows.Feed(job_.input, take, stop_));
   figures_.receive_seconds = SecondsBetween(start, Now());
   return absl::OkStatus();
 }

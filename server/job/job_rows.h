@@ -1,5 +1,5 @@
-// A source of a job's rows, and a sink of its outputs. Implementations: client_rows.h (a call, an
-// epoch of a stream) and named_files.h.
+// A job's rows and outputs. Implementations: client_rows.h (a call, an epoch of a stream) and
+// named_files.h.
 #pragma once
 
 #include <cstdint>
@@ -23,44 +23,43 @@
 
 namespace hilbert_ring::server {
 
-class RowSource {
+class JobRows {
  public:
   using TakeRows = std::function<absl::Status(const ClientMessage& message)>;
 
-  virtual ~RowSource() = default;
+  virtual ~JobRows() = default;
+
+  // Bytes of outputs that workers write to files, from which they read the rows; empty if rows and
+  // outputs pass through this process.
+  virtual std::optional<int64_t> BytesByWorkers() const { return std::nullopt; }
+  bool InFiles() const { return BytesByWorkers().has_value(); }
 
   // Whether the worker can take the rows; an error if no live worker can.
   virtual bool Reaches(const Member& worker) const { return true; }
   virtual absl::Status CheckReachable(const Members& live) const { return absl::OkStatus(); }
 
-  virtual bool ReadByWorkers() const { return false; }  // rows are not sent, held or lost
-
   // Before each execution, without workers. The first call takes the rows that this process reads.
   virtual absl::Status Prepare(const TakeRows& take) { return absl::OkStatus(); }
 
-  virtual bool AwaitArrived(int64_t bytes, JobClient::Input input) { return false; }
-
-  // Before another execution: requests lost rows again. ROWS_LOST if the source cannot.
+  // Before another execution: requests lost rows again. ROWS_LOST if that is impossible.
   virtual absl::Status Resume(const std::vector<JobInput::Missing>& missing) {
     return absl::OkStatus();
   }
 
-  virtual absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) = 0;
+  virtual absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) {
+    return absl::OkStatus();
+  }
 
   virtual void AddTo(v1::RunOpen& open) const {}
-};
 
-class OutputSink {
- public:
-  virtual ~OutputSink() = default;
-
-  // Bytes of outputs that workers write; empty if outputs pass through Take.
-  virtual std::optional<int64_t> BytesByWorkers() const { return std::nullopt; }
-
+  // Outputs that no worker writes. False if the client has not made room within `patience`. `owner`
+  // keeps the payload alive.
   virtual absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner,
                                     Clock::duration patience, const JobStop& stop,
-                                    JobClient::SendMode mode) = 0;
+                                    JobClient::SendMode mode) {
+    return absl::InternalError("a worker sent rows that it must write to a file");
+  }
 
   // Passes rows of written outputs to the check. of: a token's worker.
   virtual absl::Status ReadBack(RowCheck& check,

@@ -26,7 +26,7 @@ JobRun::JobRun(JobRunOptions options, JobStop& stop)
     : options_(std::move(options)),
       stop_(stop),
       watch_(options_.stall_timeout, ReceivedBytes(*options_.plan)),
-      news_(options_.members.size(), ProgressNews(options_.sink->BytesByWorkers())) {}
+      news_(options_.members.size(), ProgressNews(options_.rows->BytesByWorkers())) {}
 
 JobRun::~JobRun() { CancelAndJoin(); }
 

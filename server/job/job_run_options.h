@@ -43,8 +43,7 @@ struct JobRunOptions {  // the objects behind pointers outlive the run
   JobMemory* copies = nullptr;     // for copies of workers' rows; null: no copies
   HeldRows* held = nullptr;        // of the previous execution
   Delivered* delivered = nullptr;  // slots that the client has; the run adds to them
-  const RowSource* source = nullptr;
-  const OutputSink* sink = nullptr;
+  const JobRows* rows = nullptr;
   OpenRuns* runs = nullptr;  // passes workers' heartbeats on
   const TimeSource* time = &SystemTime();
   // Thread-safe. False if the client has not made room within `patience`; an error ends the job.

@@ -204,7 +204,7 @@ void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed
 }
 
 absl::Status JobRun::CheckAllOut() {
-  if (const auto bytes = options_.sink->BytesByWorkers()) return CheckWritten(*bytes);
+  if (const auto bytes = options_.rows->BytesByWorkers()) return CheckWritten(*bytes);
   MutexLock lock(mutex_);
   for (const TensorKind tensor : kOutputKinds) {
     if (!options_.plan->rows.Has(tensor)) continue;

@@ -47,7 +47,7 @@ class AttentionWork : public JobWork {
       case v1::TENSOR_OUT:
         return of_job({s.tokens, s.heads, s.value_dim});
       case v1::TENSOR_LSE:
-        return {.shape = {s.tokens, s.heads}, .numbers = JobArray::Numbers::kFloat32};
+        return {.shape = {s.tokens, s.heads}};
       case v1::TENSOR_COORDS:
         if (!s.ordering || s.ordering->coordinate_axes == 0) return {};
         return {.shape = {s.tokens, s.ordering->coordinate_axes},
@@ -66,10 +66,6 @@ class AttentionWork : public JobWork {
 };
 
 }  // namespace
-
-absl::Status JobWork::TakePooled(int rank, const v1::PooledSums& pooled) {
-  return absl::InternalError("a worker sent pooled sums, which this job does not have");
-}
 
 std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec,
                                            const AttentionWorkOptions& options) {

@@ -22,10 +22,10 @@
 namespace hilbert_ring::server {
 
 struct JobArray {
-  enum class Numbers { kOfJob, kFloat32, kFloat64, kIntegers };
+  enum class Numbers { kOfDtype, kFloat64, kIntegers };
   std::vector<int64_t> shape;  // empty: the job does not have it in files
-  Numbers numbers = Numbers::kOfJob;
-  DataType dtype = DataType::kFloat32;  // of kOfJob
+  Numbers numbers = Numbers::kOfDtype;
+  DataType dtype = DataType::kFloat32;
 };
 
 class JobWork {  // Describe and TakePooled may be called by several threads at once
@@ -66,7 +66,9 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
 
   // Workers' parts of results that are put together here; BeginExecution drops earlier parts.
   virtual void BeginExecution() {}
-  virtual absl::Status TakePooled(int rank, const v1::PooledSums& pooled);
+  virtual absl::Status TakePooled(int rank, const v1::PooledSums& pooled) {
+    return absl::OkStatus();
+  }
 
   virtual absl::Status SendResults(const Output& output) { return absl::OkStatus(); }
 

@@ -13,6 +13,7 @@
 #include "engine/base/return_if_error.h"
 #include "server/files/row_transfer.h"
 #include "server/job/array_file.h"
+#include "server/job/job_open.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -21,10 +22,6 @@ namespace hilbert_ring::server {
 namespace {
 
 using wire::NpyType;
-
-absl::Status BadOpen(const std::string& message) {
-  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
-}
 
 bool IsOutput(v1::Tensor tensor) {
   const auto kind = wire::TensorKindOf(tensor);
@@ -78,7 +75,7 @@ absl::StatusOr<std::unique_ptr<NamedFiles>> NamedFiles::Open(DataRoot* root, con
 
 absl::Status NamedFiles::Take(const v1::TensorFile& file, const std::string& path, int root) {
   const std::string name = wire::TensorName(file.tensor());
-  if (inputs_.contains(file.tensor()) || wanted_.contains(file.tensor())) {
+  if (inputs_.contains(file.tensor()) || outputs_.contains(file.tensor())) {
     return BadOpen(absl::StrCat("files: ", name, " is named twice"));
   }
   if (work_.ArrayOf(file.tensor()).shape.empty()) {
@@ -108,16 +105,15 @@ absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const std::string
 
 absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::string& path, int root) {
   const JobArray array = work_.ArrayOf(file.tensor());
-  NpyType type =
-      array.numbers == JobArray::Numbers::kOfJob ? TypeOf(array.dtype) : NpyType::kFloat32;
+  NpyType type = TypeOf(array.dtype);
   // bfloat16 has the type of the input; inputs come first.
   const auto q = inputs_.find(v1::TENSOR_Q);
   if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
-  Wanted wanted{.path = path,
+  Output output{.path = path,
                 .row_bytes = work_.shape().rows[*wire::TensorKindOf(file.tensor())],
                 .rows = array.shape.front()};
   if (!file.has_raw()) {
-    wanted.header = wire::FormatNpyHeader(type, array.shape);
+    output.header = wire::FormatNpyHeader(type, array.shape);
   } else {
     ASSIGN_OR_RETURN(const ArrayBegin begin, BeginOfRaw(file.raw(), path, array));
     if (begin.offset != 0) {
@@ -126,7 +122,7 @@ absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::strin
     }
   }
   RETURN_IF_ERROR(CheckReplaceable(root, path));
-  wanted_.emplace(file.tensor(), std::move(wanted));
+  outputs_.emplace(file.tensor(), std::move(output));
   return absl::OkStatus();
 }
 
@@ -145,8 +141,8 @@ absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
     const v1::Tensor tensor = wire::TensorOf(kind);
     if (work_.ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
     const bool wanted = kind != TensorKind::kLse || open.want_lse();
-    if (wanted && !wanted_.contains(tensor)) return missing(tensor);
-    if (!wanted && wanted_.contains(tensor)) {
+    if (wanted && !outputs_.contains(tensor)) return missing(tensor);
+    if (!wanted && outputs_.contains(tensor)) {
       return BadOpen("files: LSE is named, and want_lse is false");
     }
   }
@@ -156,16 +152,16 @@ absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
 // An output in the place of an input or another output would destroy it.
 absl::Status NamedFiles::CheckDistinct(int root) const {
   std::set<std::string> paths;
-  for (const auto& [tensor, wanted] : wanted_) {
-    if (!paths.insert(wanted.path).second) {
-      return BadOpen(absl::StrCat("files: two outputs are ", wanted.path));
+  for (const auto& [tensor, output] : outputs_) {
+    if (!paths.insert(output.path).second) {
+      return BadOpen(absl::StrCat("files: two outputs are ", output.path));
     }
     struct stat found = {};
-    const auto there = OpenBeneath(root, wanted.path, O_PATH);
+    const auto there = OpenBeneath(root, output.path, O_PATH);
     if (!there.ok() || fstat(there->number(), &found) != 0) continue;
     for (const auto& [input, file] : inputs_) {
       if (file.version.inode != found.st_ino || file.version.device != found.st_dev) continue;
-      return BadOpen(absl::StrCat("files: the output ", wanted.path, " is the input ", file.path));
+      return BadOpen(absl::StrCat("files: the output ", output.path, " is the input ", file.path));
     }
   }
   return absl::OkStatus();
@@ -214,37 +210,36 @@ absl::Status NamedFiles::Prepare(const TakeRows& take) {
 }
 
 absl::Status NamedFiles::MakeOutputs() {
-  outputs_.clear();
+  for (auto& [tensor, output] : outputs_) output.file.reset();
   RETURN_IF_ERROR(CheckUnchanged());
   ASSIGN_OR_RETURN(const Descriptor root, root_.Reach());
-  for (const auto& [tensor, wanted] : wanted_) {
-    ASSIGN_OR_RETURN(OutputFile output,
+  for (auto& [tensor, output] : outputs_) {
+    ASSIGN_OR_RETURN(OutputFile file,
                      OutputFile::Create(root_, root.number(),
-                                        {.path = wanted.path,
-                                         .header = wanted.header,
-                                         .data_bytes = wanted.rows * wanted.row_bytes}));
-    outputs_.emplace(tensor, std::move(output));
+                                        {.path = output.path,
+                                         .header = output.header,
+                                         .data_bytes = output.rows * output.row_bytes}));
+    output.file.emplace(std::move(file));
   }
   return absl::OkStatus();
 }
 
 void NamedFiles::AddTo(v1::RunOpen& open) const {
+  const auto add = [&open](v1::Tensor tensor, const std::string& path, int64_t offset,
+                           const FileVersion& version) {
+    v1::ShardFile& file = *open.add_files();
+    file.set_tensor(tensor);
+    file.set_path(path);
+    file.set_offset(offset);
+    file.set_inode(version.inode);
+    file.set_bytes(version.bytes);
+  };
   for (const auto& [tensor, input] : inputs_) {
     if (tensor == v1::TENSOR_COORDS) continue;  // the coordinator makes the order of them
-    v1::ShardFile& file = *open.add_files();
-    file.set_tensor(tensor);
-    file.set_path(input.path);
-    file.set_offset(input.offset);
-    file.set_inode(input.version.inode);
-    file.set_bytes(input.version.bytes);
+    add(tensor, input.path, input.offset, input.version);
   }
   for (const auto& [tensor, output] : outputs_) {
-    v1::ShardFile& file = *open.add_files();
-    file.set_tensor(tensor);
-    file.set_path(output.unfinished());
-    file.set_offset(output.offset());
-    file.set_inode(output.version().inode);
-    file.set_bytes(output.version().bytes);
+    add(tensor, output.file->unfinished(), output.file->offset(), output.file->version());
   }
 }
 
@@ -273,25 +268,15 @@ absl::StatusOr<std::string> NamedFiles::ReadChunk(v1::Tensor tensor, int64_t fir
   return bytes;
 }
 
-absl::StatusOr<bool> NamedFiles::Take(const v1::OutputChunk& chunk, std::string_view payload,
-                                      const std::shared_ptr<const void>& owner,
-                                      Clock::duration patience, const JobStop& stop,
-                                      JobClient::SendMode mode) {
-  return absl::InternalError(absl::StrCat("a worker sent rows of ",
-                                          wire::TensorName(chunk.tensor()),
-                                          ", which it must write to a file"));
-}
-
 absl::Status NamedFiles::ReadBack(RowCheck& check,
                                   const std::function<std::shared_ptr<const Member>(int64_t)>& of) {
   for (const int64_t token : check.tokens()) {
-    for (const auto& [tensor, wanted] : wanted_) {
-      const OutputFile& output = outputs_.at(tensor);
-      std::string row(static_cast<size_t>(wanted.row_bytes), '\0');
-      const FileRows rows{.descriptor = output.descriptor(),
-                          .path = wanted.path,
-                          .offset = output.offset(),
-                          .row_bytes = wanted.row_bytes};
+    for (const auto& [tensor, output] : outputs_) {
+      std::string row(static_cast<size_t>(output.row_bytes), '\0');
+      const FileRows rows{.descriptor = output.file->descriptor(),
+                          .path = output.path,
+                          .offset = output.file->offset(),
+                          .row_bytes = output.row_bytes};
       const RowPiece piece{.file_row = token, .memory_row = 0, .rows = 1};
       RETURN_IF_ERROR(
           ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(row.data())));
@@ -308,15 +293,15 @@ absl::Status NamedFiles::ReadBack(RowCheck& check,
 absl::Status NamedFiles::Commit(const JobStop& stop) {
   RETURN_IF_ERROR(CheckUnchanged());
   // All slow steps come before the first output gets its name.
-  for (const auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Sync());
+  for (const auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.file->Sync());
   RETURN_IF_ERROR(stop.why());
-  for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Commit());
+  for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.file->Commit());
   return absl::OkStatus();
 }
 
 std::optional<int64_t> NamedFiles::BytesByWorkers() const {
   int64_t bytes = 0;
-  for (const auto& [tensor, wanted] : wanted_) bytes += wanted.rows * wanted.row_bytes;
+  for (const auto& [tensor, output] : outputs_) bytes += output.rows * output.row_bytes;
   return bytes;
 }
 

@@ -26,7 +26,7 @@ v1::RunRequest OpenRequest(const JobRunOptions& options, int rank, const WorkerS
   open.set_want_trace(options.want_trace);
   open.set_run(run);
   open.set_compute_timeout_ms(options.compute_timeout.count());
-  options.source->AddTo(open);
+  options.rows->AddTo(open);
   if (shard.offered()) *open.mutable_shared_memory() = shard.memory()->offer();
   // Also for an offered shard, which the worker may turn down.
   for (const TensorKind tensor : kOutputKinds) {

@@ -43,7 +43,7 @@ ServedJob::ServedJob(const JobServices& services, JobClient& client, Caller call
       opened_(services.observers.time.Now()) {}
 
 absl::StatusOr<v1::Report> ServedJob::Run() {
-  absl::Status status = ReadOpen();
+  absl::Status status = Open();
   if (status.ok()) {
     course_.SetJob(open_.job_id(), spec().tokens);
     auto entry = services_.observers.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
@@ -71,7 +71,7 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
 }
 
 absl::Status ServedJob::Try() {
-  RETURN_IF_ERROR(ReadOpen());
+  RETURN_IF_ERROR(Open());
   return Sizes().status();
 }
 
@@ -92,14 +92,14 @@ absl::Status ServedJob::RunJob() {
   ExecutionFigures& figures = *executed;
   // After the workers are free: the disk may be slow.
   const Clock::time_point begun = Now();
-  RETURN_IF_ERROR(sink_->Commit(client_.stop()));
+  RETURN_IF_ERROR(rows_->Commit(client_.stop()));
   figures.send_seconds += SecondsBetween(begun, Now());
   report_ = MakeReport(std::move(figures));
   return absl::OkStatus();
 }
 
 absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
-  job_.emplace(open_, *work_, *source_, *sink_, services_.memory.orders, course_);
+  job_.emplace(open_, *work_, *rows_, services_.memory.orders, course_);
   job_->number = services_.cluster.suspects.NumberJob();
   job_->traceparent = traceparent_;
   if (order_memory_) job_->order_memory = &*order_memory_;
@@ -126,7 +126,7 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
     course_.Enter(JobPhase::kQueued);
     // A mount may hang. Other jobs keep their workers, which have their rows.
-    if (source_->ReadByWorkers()) place->GiveBack();
+    if (rows_->InFiles()) place->GiveBack();
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(AwaitOthers(*place));
   }
@@ -134,7 +134,7 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
 
 // Runs without workers: a mount that hangs holds this thread alone.
 absl::Status ServedJob::Prepare() {
-  return source_->Prepare([this](const ClientMessage& message) {
+  return rows_->Prepare([this](const ClientMessage& message) {
     const v1::Chunk& chunk = message.request.chunk();
     if (chunk.tensor() != v1::TENSOR_COORDS) return work_->CheckChunk(chunk, message.payload);
     RETURN_IF_ERROR(job_->input.Begin());

@@ -6,7 +6,7 @@
 //   served_job_admission.cc    quotas, memory, numbers of workers
 //   job_execution.cc           the steps of an execution
 //   failure_policy.h           the decision after a failed execution
-//   job_rows.h                 sources of rows, sinks of outputs
+//   job_rows.h                 rows and outputs
 //   served_job_report.cc       report, metrics, line of the log
 #pragma once
 
@@ -50,7 +50,7 @@ class ServedJob {
 
  private:
   Clock::time_point Now() const { return services_.observers.time.Now(); }
-  absl::Status ReadOpen();
+  absl::Status Open();
   absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;
   absl::Status OpenRows();
   absl::Status CheckRowSizes() const;
@@ -83,10 +83,9 @@ class ServedJob {
   const std::string traceparent_;
   const JobMethod method_;
 
-  v1::Open open_;                      // without the spec, once there is work_
-  std::unique_ptr<JobWork> work_;      // once validated
-  std::shared_ptr<RowSource> source_;  // may be the same object as sink_
-  std::shared_ptr<OutputSink> sink_;
+  v1::Open open_;                  // without the spec, once there is work_
+  std::unique_ptr<JobWork> work_;  // once validated
+  std::unique_ptr<JobRows> rows_;
   JobCourse course_;
   bool epoch_ = false;  // the stream has a line of the log itself
   std::optional<Quotas::Share> quota_;

@@ -60,7 +60,7 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::Sizes() {
 }
 
 bool ServedJob::CanRunOn(const Member& member) const {
-  return work_->CanRunOn(member) && source_->Reaches(member);
+  return work_->CanRunOn(member) && rows_->Reaches(member);
 }
 
 Members ServedJob::LeftOut() const {
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   }
   std::erase_if(live, [this](const auto& member) { return !CanRunOn(*member); });
   if (live.empty()) {
-    RETURN_IF_ERROR(source_->CheckReachable(there));
+    RETURN_IF_ERROR(rows_->CheckReachable(there));
     return work_->NobodyCan();
   }
   int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));

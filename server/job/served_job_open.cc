@@ -6,20 +6,15 @@
 #include "engine/base/return_if_error.h"
 #include "server/job/client_rows.h"
 #include "server/job/encode_work.h"
-#include "server/job/job_id.h"
+#include "server/job/job_open.h"
 #include "server/job/named_files.h"
 #include "server/job/served_job.h"
 #include "server/rows/coordinates.h"
 #include "wire/codec.h"
-#include "wire/job_id.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
-
-absl::Status BadOpen(const std::string& message) {
-  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
-}
 
 int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
   return settings.total_order_memory_limit_bytes / 4;
@@ -33,21 +28,9 @@ SpecLimits LimitsOf(const CoordinatorSettings& settings) {
   };
 }
 
-absl::Status ServedJob::ReadOpen() {
-  ClientMessage message;
-  const absl::StatusOr<bool> more = client_.Read(message, client_.stop());
-  if (!more.ok()) return more.status();
+absl::Status ServedJob::Open() {
+  RETURN_IF_ERROR(ReadOpen(client_, open_));
   course_.Enter(JobPhase::kValidating);
-  if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
-  open_ = std::move(*message.request.mutable_open());
-  if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
-    open_.set_job_id("?");
-    return wire::WithReason(std::move(status), wire::reason::kInvalidOpen);
-  }
-  if (open_.job_id().empty()) open_.set_job_id(wire::DrawJobId());
-  if (open_.attempt() < 0) {
-    return BadOpen(absl::StrCat("attempt is ", open_.attempt(), ", must not be negative"));
-  }
   ASSIGN_OR_RETURN(work_, MakeWork());
   open_.clear_what();
   RETURN_IF_ERROR(CheckRowSizes());
@@ -55,16 +38,10 @@ absl::Status ServedJob::ReadOpen() {
 }
 
 absl::Status ServedJob::OpenRows() {
-  const auto take = [this](auto both) {
-    source_ = both;
-    sink_ = std::move(both);
-  };
   if (open_.files_size() == 0) {
-    take(std::make_shared<ClientRows>(client_, open_));
+    rows_ = std::make_unique<ClientRows>(client_, open_);
   } else {
-    ASSIGN_OR_RETURN(auto files,
-                     NamedFiles::Open(services_.memory.data_root, caller_, open_, *work_));
-    take(std::shared_ptr<NamedFiles>(std::move(files)));
+    ASSIGN_OR_RETURN(rows_, NamedFiles::Open(services_.memory.data_root, caller_, open_, *work_));
   }
   return absl::OkStatus();
 }

@@ -56,7 +56,7 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
   report.set_bytes_exchanged_naive(plan_->costs.bytes_exchanged_naive);
   report.set_ring_generation(figures.ring_generation);
   report.set_retries(static_cast<int32_t>(failures_.size()));
-  report.set_by_reference(sink_->BytesByWorkers().has_value());
+  report.set_by_reference(rows_->InFiles());
   report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
   report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
   int64_t exchanged = 0;

@@ -34,7 +34,7 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
       cancel_(stop.token(), [this] { context_.TryCancel(); }),
       pool_(MostPayloadBytes(options.plan->rows, options.plan->spec.tokens)),
       shard_(options, rank),
-      replies_({.read = !options.source->ReadByWorkers()}),
+      replies_({.read = !options.rows->InFiles()}),
       departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
 
 // A worker that has done its part may leave.
@@ -48,7 +48,7 @@ absl::Status WorkerStream::Make(const Delivered& delivered) {
   if (absl::Status status = shard_.Make(); !status.ok()) {
     return wire::WithReason(status, wire::reason::kHeldRowsMemory);
   }
-  if (shard_.offered() && !options_.sink->BytesByWorkers()) {
+  if (shard_.offered() && !options_.rows->InFiles()) {
     forwarder_.emplace(
         OutputRows(*options_.plan, rank_, SourceOf(shard_.rows()), options_.want_lse, delivered),
         shard_.memory(), *options_.threads,

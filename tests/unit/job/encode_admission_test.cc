@@ -41,8 +41,7 @@ class OpeningClient : public JobClient {
     return true;
   }
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
-  absl::Status Write(const v1::AttendResponse& /*response*/, const JobStop& /*stop*/,
-                     SendMode /*mode*/) override {
+  absl::Status Write(const v1::AttendResponse&, const JobStop&) override {
     return absl::OkStatus();
   }
   absl::StatusOr<bool> Write(const v1::OutputChunk& /*chunk*/, std::string_view /*payload*/,

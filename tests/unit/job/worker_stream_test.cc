@@ -35,16 +35,7 @@ class Silent : public server::WorkerStream::Listener {
 };
 
 // Rows that the test sends itself.
-class NoRows : public server::RowSource, public server::OutputSink {
-  absl::Status Feed(const server::JobInput&, const TakeRows&, const server::JobStop&) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<bool> Take(const v1::OutputChunk&, std::string_view,
-                            const std::shared_ptr<const void>&, server::Clock::duration,
-                            const server::JobStop&, server::JobClient::SendMode) override {
-    return true;
-  }
-};
+class NoRows : public server::JobRows {};
 
 class WorkerStreamTest : public ::testing::Test {
  protected:
@@ -97,8 +88,7 @@ class WorkerStreamTest : public ::testing::Test {
                                        .copies = &copies_,
                                        .held = &held_,
                                        .delivered = &delivered_,
-                                       .source = &rows_,
-                                       .sink = &rows_,
+                                       .rows = &rows_,
                                        .runs = &runs_,
                                        .time = &time_};
   server::JobStop stop_;

@@ -26,7 +26,7 @@ class FakeClient : public JobClient {
   void ReadAhead() override {}
   absl::StatusOr<bool> Read(ClientMessage&, const JobStop&) override { return false; }
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
-  absl::Status Write(const v1::AttendResponse& response, const JobStop&, SendMode) override {
+  absl::Status Write(const v1::AttendResponse& response, const JobStop&) override {
     told.push_back(response.has_epoch() ? "epoch" : "other");
     return absl::OkStatus();
   }
