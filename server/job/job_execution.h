@@ -3,9 +3,7 @@
 // outputs the client has.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,52 +11,11 @@
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
 #include "server/job/failure_policy.h"
-#include "server/job/job_client.h"
-#include "server/job/job_course.h"
-#include "server/job/job_rows.h"
+#include "server/job/job_record.h"
 #include "server/job/job_run.h"
-#include "server/job/job_services.h"
-#include "server/job/job_trace.h"
-#include "server/job/job_work.h"
-#include "server/metrics/metrics.h"
-#include "server/rows/held_rows.h"
-#include "server/rows/job_input.h"
-#include "server/rows/row_check.h"
 #include "server/rows/row_router.h"
 
 namespace hilbert_ring::server {
-
-struct JobRecord {
-  // References outlive it.
-  JobRecord(const v1::Open& opened, JobWork& job_work, JobRows& job_rows, OrderCache& orders,
-            JobCourse& how_far)
-      : open(opened),
-        work(job_work),
-        rows(job_rows),
-        spec(work.spec()),
-        input(work.shape(), orders),
-        delivered(spec.tokens),
-        course(how_far),
-        check(work.MakeCheck()) {}
-
-  const v1::Open& open;  // without the spec
-  int64_t number = 0;    // unique, unlike the ids of clients
-  JobWork& work;
-  JobRows& rows;
-  const JobSpec& spec;
-  std::string traceparent;  // the caller's, or empty
-  JobInput input;
-  HeldRows held;
-  Delivered delivered;
-  JobCourse& course;
-  const std::shared_ptr<RowCheck> check;           // null: no rows to check
-  std::atomic<int64_t> rows_sent = 0;              // outputs
-  int64_t bytes_received = 0;                      // payload
-  std::atomic<int64_t> bytes_sent = 0;             // payload
-  JobMemory::Reservation* order_memory = nullptr;  // of coordinates and their order
-  bool begun = false;                              // an execution came before
-  bool admitted = false;                           // the client got Admitted
-};
 
 struct ExecutionFigures {       // of a successful execution
   int64_t rows_checked = 0;     // right ones
@@ -74,7 +31,8 @@ class JobExecution {
  public:
   // References outlive it. The grant's members are the plan's ranks.
   JobExecution(const JobServices& services, JobClient& client, JobRecord& job, const Plan& plan,
-               const Grant& grant);
+               const Grant& grant)
+      : services_(services), client_(client), job_(job), plan_(plan), grant_(grant) {}
 
   absl::StatusOr<ExecutionFigures> Run();
 
@@ -82,6 +40,7 @@ class JobExecution {
 
  private:
   absl::StatusOr<ExecutionFigures> Execute();
+  const Members& members() const { return grant_.members; }
 
   Failure NoRing(const absl::Status& why, Clock::duration took) const;
 
@@ -95,6 +54,7 @@ class JobExecution {
 
   Clock::time_point Now() const { return services_.observers.time.Now(); }
   void Enter(JobPhase phase);
+  JobClient::SendMode SendMode() const;
   bool RowsComeFirst();
   bool FitsOneAnswer() const;
   absl::Status Admit(const JobStop& stop);
@@ -102,27 +62,18 @@ class JobExecution {
   absl::Status FeedRows(JobRun& run);
   absl::Status TakeRows(const ClientMessage& message, JobRun& run);
   absl::Status PlaceRows(JobRun& run);
-  absl::StatusOr<bool> SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                                  const std::shared_ptr<const void>& owner,
-                                  Clock::duration patience);
-  void NoteSent(int64_t rows);
-  void SendProgress(double fraction, int64_t layer);
 
   const JobServices& services_;
   JobClient& client_;
   JobRecord& job_;
   const Plan& plan_;
-  const Members& members_;
-  const int lane_;
-  JobStop stop_;        // of this execution: the client's, or a worker's failure
-  Deadline ready_due_;  // for the workers
-  bool few_ = false;    // the rows may come before the workers are ready
-  JobClient::SendMode send_mode_ = JobClient::SendMode::kNow;  // for outputs
-  bool rows_first_ = false;     // the worker gets the rows with the request
-  bool one_answer_ = false;     // then Admitted is not sent if the answer is fast
-  Clock::time_point received_;  // all rows
-  Clock::time_point run_opened_;
-  std::optional<SendSpans> sent_;    // for a trace
+  const Grant& grant_;
+  JobStop stop_;                     // of this execution: the client's, or a worker's failure
+  Deadline ready_due_;               // for the workers
+  bool first_ = true;                // no execution came before
+  bool few_ = false;                 // the rows may come before the workers are ready
+  bool rows_first_ = false;          // the worker gets the rows with the request
+  Clock::time_point received_;       // all rows
   std::optional<RowRouter> router_;  // once the order is known
   ExecutionFigures figures_;
   Failure failure_;

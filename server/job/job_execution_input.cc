@@ -23,7 +23,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
   if (status.ok() && rows_first_) {
     run.OpenWithRows();
     ready_due_ = Now() + job_.work.start_timeout();
-    const bool said = one_answer_ && run.AnswersWithin(kAnswerLimit);
+    const bool said = FitsOneAnswer() && run.AnswersWithin(kAnswerLimit);
     // Not the execution's stop: a client counts an attempt even if the worker has failed. The first
     // message never waits for the client.
     if (!said) status = Admit(client_.stop());

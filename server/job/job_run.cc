@@ -22,11 +22,14 @@ std::vector<int64_t> ReceivedBytes(const Plan& plan) {
 
 }  // namespace
 
-JobRun::JobRun(JobRunOptions options, JobStop& stop)
-    : options_(std::move(options)),
+JobRun::JobRun(const RunParts& parts, JobStop& stop)
+    : parts_(parts),
       stop_(stop),
-      watch_(options_.stall_timeout, ReceivedBytes(*options_.plan)),
-      news_(options_.members.size(), ProgressNews(options_.rows->BytesByWorkers())) {}
+      opened_(Now()),
+      watch_(parts.settings().stall_timeout, ReceivedBytes(parts.plan),
+             parts.job.rows.BytesByWorkers()) {
+  if (parts.job.open.want_trace()) sent_.emplace(static_cast<int>(members().size()));
+}
 
 JobRun::~JobRun() { CancelAndJoin(); }
 
@@ -39,20 +42,20 @@ HeldRows JobRun::End() {
   CancelAndJoin();
   std::vector<HeldShard> shards;
   for (const auto& stream : streams_) shards.push_back(stream->Release());
-  return HeldRows(options_.plan->shards, options_.members, std::move(shards), options_.lane);
+  return HeldRows(parts_.plan.shards, members(), std::move(shards), parts_.grant.lane);
 }
 
 void JobRun::Make() {
   WorkerStream::Listener& listener = *this;
-  for (int rank = 0; rank < static_cast<int>(options_.members.size()); ++rank) {
-    streams_.push_back(std::make_unique<WorkerStream>(options_, rank, listener, stop_));
+  for (int rank = 0; rank < static_cast<int>(members().size()); ++rank) {
+    streams_.push_back(std::make_unique<WorkerStream>(parts_, rank, listener, stop_));
   }
-  place_ = options_.runs->Enter(
+  place_ = parts_.services.cluster.runs.Enter(
       {.failed = [this](const std::string& worker,
                         const v1::RunFailed& failed) { FailedBeside(worker, failed); },
        .look = [this] { LookAtWrites(); }});
   for (const auto& stream : streams_) {
-    if (absl::Status status = stream->Make(*options_.delivered); !status.ok()) {
+    if (absl::Status status = stream->Make(); !status.ok()) {
       stop_.Request(status);
       return;
     }
@@ -60,9 +63,8 @@ void JobRun::Make() {
 }
 
 void JobRun::Open() {
-  if (streams_.empty()) Make();
   // A copy: a worker may send outputs before the next stream is open.
-  const Delivered delivered = *options_.delivered;
+  const Delivered delivered = parts_.job.delivered;
   for (const auto& stream : streams_) {
     if (!stop_.why().ok()) return;
     stream->Open(place_->number(), delivered);
@@ -127,7 +129,7 @@ absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter
   std::vector<bool> chosen(streams_.size());
   for (const int rank : ranks) chosen[rank] = true;
   for (const TensorKind kind : kInputKinds) {
-    const int64_t row_bytes = options_.plan->rows[kind];
+    const int64_t row_bytes = parts_.plan.rows[kind];
     if (row_bytes == 0) continue;
     const v1::Tensor tensor = wire::TensorOf(kind);
     const int64_t piece = std::max<int64_t>(1, wire::kMaxPayloadBytes / row_bytes);
@@ -170,7 +172,7 @@ absl::Status JobRun::WriteRows(std::map<int, RowMessages>& by_rank) {
 absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
                           const RowRouter& router) {
   const TensorKind kind = *wire::TensorKindOf(chunk.tensor());
-  const int64_t row_bytes = options_.plan->rows[kind];
+  const int64_t row_bytes = parts_.plan.rows[kind];
   const std::vector<RowRun> runs = router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows());
   std::map<int, RowMessages> messages;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
@@ -193,7 +195,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   RETURN_IF_ERROR(WriteRows(messages));
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendArrived());
   // A worker without rows of its own for a while must know that the job is fed.
-  const Clock::time_point now = options_.time->Now();
+  const Clock::time_point now = Now();
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendKeepalive(now));
   return absl::OkStatus();
 }
@@ -213,23 +215,23 @@ absl::Status JobRun::AwaitComputed(Deadline deadline) {
 absl::Status JobRun::AwaitRead() {
   return Await(
       {.done = &WorkerReplies::read, .late = "did not read all its rows", .computing = true},
-      options_.time->Now() + kForLong);
+      Now() + kForLong);
 }
 
 absl::Status JobRun::AwaitEnd() {
   {
     const MutexLock lock(mutex_);
     for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-      watch_.Waits(rank, 0, options_.time->Now());
+      watch_.Waits(rank, 0, Now());
     }
   }
   RETURN_IF_ERROR(Await(
       {.done = &WorkerReplies::ended, .late = "did not send all its output", .computing = true},
-      options_.time->Now() + kForLong));
+      Now() + kForLong));
   RETURN_IF_ERROR(CheckAllOut());
   // Only now: a worker may write to its shard until its job ends.
   for (const auto& stream : streams_) {
-    if (stream->shard().held()) options_.shards->Keep(stream->shard().memory());
+    if (stream->shard().held()) parts_.services.memory.shards.Keep(stream->shard().memory());
   }
   return absl::OkStatus();
 }
@@ -246,6 +248,11 @@ std::vector<HostShard> JobRun::Shards() const {
 std::vector<v1::WorkerReport> JobRun::Reports() const {
   std::vector<v1::WorkerReport> reports;
   for (const auto& stream : streams_) reports.push_back(stream->report());
+  if (sent_) {
+    const Clock::time_point job_opened = parts_.job.course.opened();
+    Shift(reports, SecondsBetween(job_opened, opened_));
+    sent_->AddTo(reports, job_opened);
+  }
   return reports;
 }
 

@@ -1,6 +1,6 @@
 // A worker's part in a run: its Run stream, its shard, and its replies.
 //
-//   stream.Make(delivered);           // its shard
+//   stream.Make();                    // its shard
 //   stream.Open(run, delivered);      // starts its reader
 //   stream.Settle();                  // all workers are ready: who shares memory is known
 //   stream.SendOrder(router);         // then rows by Write, or by shard().Keep and SendArrived
@@ -33,7 +33,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/job/job_run_options.h"
+#include "server/job/job_record.h"
 #include "server/job/output_forwarder.h"
 #include "server/job/worker_shard.h"
 #include "server/process/job_stop.h"
@@ -77,14 +77,13 @@ class WorkerStream {
   };
 
   // References outlive the stream.
-  WorkerStream(const JobRunOptions& options, int rank, Listener& listener, JobStop& stop);
+  WorkerStream(const RunParts& parts, int rank, Listener& listener, JobStop& stop);
 
   // The job's thread calls the following:
 
-  // delivered: outputs to omit. Errors: HELD_ROWS_MEMORY.
-  absl::Status Make(const Delivered& delivered);
+  absl::Status Make();  // errors: HELD_ROWS_MEMORY
 
-  void Open(uint64_t run, const Delivered& delivered);
+  void Open(uint64_t run, const Delivered& delivered);  // delivered: outputs to omit
 
   // Open, once order and all rows are in an offered shard and nothing is delivered. No message of
   // rows follows, unless the worker turns the memory down.
@@ -136,8 +135,10 @@ class WorkerStream {
  private:
   enum class RowRoute { kUnsettled, kSharedMemory, kMessages };
 
-  const Member& member() const { return *options_.members[rank_]; }
+  const Member& member() const { return parts_.member(rank_); }
+  Clock::time_point Now() const { return parts_.time().Now(); }
   void Begin();
+  v1::RunRequest OpenRequest(uint64_t run, const Delivered& delivered) const;
   bool WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options);
   void NoteFinished();
   void NoteDeparted();
@@ -154,7 +155,7 @@ class WorkerStream {
   void TakeFigures(v1::WorkerReport& figures);
   absl::Status HandleWhole(v1::RunWhole& whole);
 
-  const JobRunOptions& options_;
+  const RunParts& parts_;
   const int rank_;
   Listener& listener_;
   JobStop& stop_;
