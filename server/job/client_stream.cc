@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
 #include "wire/transport.h"
@@ -84,11 +84,11 @@ absl::StatusOr<bool> ClientStream::ReadBytes(grpc::ByteBuffer& message, const Jo
   const bool in_time = time_.WaitUntil(
       changed_, lock, stop.token(), deadline,
       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
-  if (absl::Status why = stop.why(); !why.ok()) return why;
+  RETURN_IF_ERROR(stop.why());
   const Clock::duration waited = waits ? time_.Now() - began : Clock::duration(0);
   // At once: by the time the caller did it, another thread could give a consequence as the reason.
   if (!in_time) stop_.Request(sends_.Late(waited));
-  if (absl::Status why = stop_.why(); !why.ok()) return why;
+  RETURN_IF_ERROR(stop_.why());
   if (arrived_.empty()) return false;
   message.Swap(&arrived_.front());
   arrived_.pop_front();
@@ -133,8 +133,8 @@ absl::StatusOr<bool> ClientStream::Write(const v1::OutputChunk& chunk, std::stri
                                          SendMode mode) {
   MutexLock lock(mutex_);
   if (mode == SendMode::kWithReport && Hold(chunk, payload)) {
-    if (absl::Status why = stop.why(); !why.ok()) return why;
-    if (absl::Status why = stop_.why(); !why.ok()) return why;
+    RETURN_IF_ERROR(stop.why());
+    RETURN_IF_ERROR(stop_.why());
     return true;
   }
   absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);

@@ -18,10 +18,6 @@ constexpr auto kComputeSlack = std::chrono::seconds(30);
 
 constexpr int64_t kFewBytes = 1 << 20;
 
-bool NoCoordinates(const JobSpec& spec) {
-  return !spec.ordering || spec.ordering->coordinate_axes == 0;
-}
-
 // The member that the payload names. Null if a member has left: the ring failed because of that.
 std::shared_ptr<const Member> Named(const absl::Status& error, const char* payload,
                                     const Members& members) {
@@ -135,15 +131,15 @@ absl::Status JobExecution::Start(JobRun& run) {
   rows_first_ = few_ && run.MayOpenWithRows() && RowsComeFirst();
   if (!rows_first_) run.Open();
   ready_due_ = Now() + job_.work.start_timeout();
-  absl::Status status = first_ ? job_.input.Begin() : Resume();
-  if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
-  return status.ok() && !rows_first_ ? Admit(stop_) : status;
+  RETURN_IF_ERROR(first_ ? job_.input.Begin() : Resume());
+  if (!few_) RETURN_IF_ERROR(run.AwaitReady(ready_due_));
+  return rows_first_ ? absl::OkStatus() : Admit(stop_);
 }
 
 // Then the worker gets RunOpen alone, and does not wait for the client: all rows have arrived.
 bool JobExecution::RowsComeFirst() {
   return job_.open.input_follows() && job_.open.can_resend() && job_.work.model().empty() &&
-         NoCoordinates(job_.spec) &&
+         !job_.work.has_coordinates() &&
          client_.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kFollows);
 }
 

@@ -17,29 +17,28 @@ constexpr auto kAnswerLimit = std::chrono::milliseconds(20);
 
 absl::Status JobExecution::Receive(JobRun& run) {
   Enter(JobPhase::kReceiving);
-  absl::Status status;
-  if (job_.input.order_known()) status = PlaceRows(run);
-  if (status.ok()) status = FeedRows(run);
-  if (status.ok() && rows_first_) {
+  if (job_.input.order_known()) RETURN_IF_ERROR(PlaceRows(run));
+  RETURN_IF_ERROR(FeedRows(run));
+  if (rows_first_) {
     run.OpenWithRows();
     ready_due_ = Now() + job_.work.start_timeout();
     const bool said = FitsOneAnswer() && run.AnswersWithin(kAnswerLimit);
     // Not the execution's stop: a client counts an attempt even if the worker has failed. The first
     // message never waits for the client.
-    if (!said) status = Admit(client_.stop());
+    if (!said) RETURN_IF_ERROR(Admit(client_.stop()));
   }
-  if (status.ok() && few_) {
-    status = run.AwaitReady(ready_due_);
-    if (status.ok()) status = run.SendAgain(*router_, job_.input);
+  if (few_) {
+    RETURN_IF_ERROR(run.AwaitReady(ready_due_));
+    RETURN_IF_ERROR(run.SendAgain(*router_, job_.input));
   }
-  if (status.ok()) status = run.FinishRows();
-  if (status.ok() && job_.rows.InFiles()) {
+  RETURN_IF_ERROR(run.FinishRows());
+  if (job_.rows.InFiles()) {
     const Clock::time_point start = Now();
-    status = run.AwaitRead();
+    RETURN_IF_ERROR(run.AwaitRead());
     figures_.receive_seconds += SecondsBetween(start, Now());
   }
   received_ = Now();
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status JobExecution::Resume() {

@@ -1,15 +1,10 @@
 // The phases of a job: what it waits for as a whole, though its workers' phases overlap.
-//
-//   kOpen -> kValidating -> kSizing -> kQueued <-> kWaitingForWorkers
-//   kQueued -grant-> kRing -> kStarting -> kReceiving -> kComputing -> kSending
-//                                                     -> kChecking -> kDone
-//
-//   kRing to kChecking (one execution) -failure_policy.h decides to retry-> kQueued
-//   any but the last two -a stop, or another status-> kFailed
 #pragma once
 
 #include <algorithm>
 #include <string_view>
+
+#include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::server {
 
@@ -30,7 +25,13 @@ enum class JobPhase {
 };
 inline constexpr int kJobPhases = 13;
 
-std::string_view NameOf(JobPhase phase);
+struct JobPhaseNames {
+  std::string_view name;
+  v1::Job::State state;
+  v1::Span::Kind span;  // of a trace
+};
+const JobPhaseNames& NamesOf(JobPhase phase);
+inline std::string_view NameOf(JobPhase phase) { return NamesOf(phase).name; }
 
 constexpr bool HasWorkers(JobPhase phase) {
   return phase >= JobPhase::kRing && phase <= JobPhase::kChecking;

@@ -98,13 +98,10 @@ absl::Status JobRun::AwaitReady(Deadline deadline) {
 }
 
 absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
-  std::vector<int> turned_down;
-  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (!streams_[rank]->turned_down()) continue;
-    RETURN_IF_ERROR(streams_[rank]->SendOrder(router));
-    turned_down.push_back(rank);
+  for (const auto& stream : streams_) {
+    if (stream->turned_down()) RETURN_IF_ERROR(stream->SendOrder(router));
   }
-  return SendHeldRows(turned_down, router, input);
+  return SendHeldRows(&WorkerStream::turned_down, router, input);
 }
 
 absl::Status JobRun::SendOrder(const RowRouter& router) {
@@ -113,21 +110,16 @@ absl::Status JobRun::SendOrder(const RowRouter& router) {
 }
 
 absl::Status JobRun::SendHeld(const RowRouter& router, const JobInput& input) {
-  std::vector<int> held;
-  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (streams_[rank]->shard().held()) held.push_back(rank);
-  }
-  RETURN_IF_ERROR(SendHeldRows(held, router, input));
+  RETURN_IF_ERROR(SendHeldRows(&WorkerStream::held, router, input));
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendArrived());
   return absl::OkStatus();
 }
 
 // Notes rows in shared shards, and sends rows of the others.
-absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter& router,
+absl::Status JobRun::SendHeldRows(bool (WorkerStream::*chosen)() const, const RowRouter& router,
                                   const JobInput& input) {
-  if (ranks.empty()) return absl::OkStatus();
-  std::vector<bool> chosen(streams_.size());
-  for (const int rank : ranks) chosen[rank] = true;
+  const auto is_chosen = [chosen](const auto& stream) { return (*stream.*chosen)(); };
+  if (std::ranges::none_of(streams_, is_chosen)) return absl::OkStatus();
   for (const TensorKind kind : kInputKinds) {
     const int64_t row_bytes = parts_.plan.rows[kind];
     if (row_bytes == 0) continue;
@@ -137,7 +129,7 @@ absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter
       if (absl::Status why = stop_.why(); !why.ok()) return why;
       std::map<int, RowMessages> messages;
       for (const RowRun& run : runs) {
-        if (!chosen[run.rank]) continue;
+        if (!is_chosen(streams_[run.rank])) continue;
         WorkerStream& stream = *streams_[run.rank];
         if (!stream.takes_messages()) {
           stream.shard().NoteArrived(run);
@@ -154,8 +146,8 @@ absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter
     };
     RETURN_IF_ERROR(VisitPlaces(router, tensor, input.Rows(tensor), piece, pass_on));
   }
-  for (const int rank : ranks) {
-    if (streams_[rank]->takes_messages()) streams_[rank]->shard().BecomeCopy();
+  for (const auto& stream : streams_) {
+    if (is_chosen(stream) && stream->takes_messages()) stream->shard().BecomeCopy();
   }
   return absl::OkStatus();
 }

@@ -108,7 +108,6 @@ class JobRun : private WorkerStream::Listener {
 
   void Changed() override;
   void Progressed(int rank, const v1::RunProgress& progress) override;
-  void Moved(int rank) override;
   void Forwarding(int rank, bool forwarding) override;
   absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                               const std::shared_ptr<const void>& owner, int64_t first_slot,
@@ -123,7 +122,7 @@ class JobRun : private WorkerStream::Listener {
   void LookAtWrites();
   absl::Status CheckAllOut();
   absl::Status CheckWritten(int64_t bytes);
-  absl::Status SendHeldRows(const std::vector<int>& ranks, const RowRouter& router,
+  absl::Status SendHeldRows(bool (WorkerStream::*chosen)() const, const RowRouter& router,
                             const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
   absl::Status Await(const Awaited& awaited, Deadline deadline);

@@ -127,11 +127,6 @@ StallWatch::Does JobRun::WhatDoes(int rank) const {
   return replies.read ? StallWatch::Does::kComputes : StallWatch::Does::kReads;
 }
 
-void JobRun::Moved(int rank) {
-  const MutexLock lock(mutex_);
-  watch_.Moved(rank, Now());
-}
-
 void JobRun::Forwarding(int rank, bool forwarding) {
   const MutexLock lock(mutex_);
   watch_.Forwarding(rank, forwarding, Now());

@@ -16,33 +16,6 @@ absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
       absl::StrCat("attempt ", attempt, " of job ", job_id, " gave way to attempt ", newer));
 }
 
-v1::Job::State StateOf(JobPhase phase) {
-  switch (phase) {
-    case JobPhase::kOpen:
-    case JobPhase::kValidating:
-    case JobPhase::kSizing:
-    case JobPhase::kQueued:
-      return v1::Job::STATE_QUEUED;
-    case JobPhase::kWaitingForWorkers:
-      return v1::Job::STATE_WAITING_FOR_WORKERS;
-    case JobPhase::kRing:
-    case JobPhase::kStarting:
-      return v1::Job::STATE_STARTING;
-    case JobPhase::kReceiving:
-      return v1::Job::STATE_RECEIVING;
-    case JobPhase::kComputing:
-      return v1::Job::STATE_COMPUTING;
-    case JobPhase::kSending:
-      return v1::Job::STATE_SENDING;
-    case JobPhase::kChecking:
-      return v1::Job::STATE_CHECKING;
-    case JobPhase::kDone:
-    case JobPhase::kFailed:
-      return v1::Job::STATE_ENDING;
-  }
-  return v1::Job::STATE_UNSPECIFIED;
-}
-
 }  // namespace
 
 absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
@@ -90,7 +63,7 @@ std::vector<v1::Job> JobTable::List(const std::optional<std::string>& caller) co
     v1::Job& listed = jobs.emplace_back();
     listed.set_job_id(key.second);
     listed.set_attempt(job.attempt);
-    listed.set_state(StateOf(job.course->phase()));
+    listed.set_state(NamesOf(job.course->phase()).state);
     listed.set_tokens(job.course->tokens());
     listed.set_seconds(SecondsBetween(job.course->opened(), now));
     listed.set_workers(job.course->workers());

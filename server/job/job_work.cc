@@ -49,7 +49,7 @@ class AttentionWork : public JobWork {
       case v1::TENSOR_LSE:
         return {.shape = {s.tokens, s.heads}};
       case v1::TENSOR_COORDS:
-        if (!s.ordering || s.ordering->coordinate_axes == 0) return {};
+        if (!has_coordinates()) return {};
         return {.shape = {s.tokens, s.ordering->coordinate_axes},
                 .numbers = JobArray::Numbers::kIntegers};
       default:

@@ -37,6 +37,7 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
 
   const JobShape& shape() const { return shape_; }
   const JobSpec& spec() const { return shape_.spec; }
+  bool has_coordinates() const { return spec().ordering && spec().ordering->coordinate_axes > 0; }
 
   virtual std::string model() const { return ""; }
 

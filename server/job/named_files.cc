@@ -131,8 +131,9 @@ absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
     return BadOpen(absl::StrCat("files: ", wire::TensorName(tensor),
                                 " is missing; a job's tensors are all in files or all sent"));
   };
-  const bool coords = !work_.ArrayOf(v1::TENSOR_COORDS).shape.empty();
-  if (coords && !inputs_.contains(v1::TENSOR_COORDS)) return missing(v1::TENSOR_COORDS);
+  if (work_.has_coordinates() && !inputs_.contains(v1::TENSOR_COORDS)) {
+    return missing(v1::TENSOR_COORDS);
+  }
   for (const TensorKind kind : kInputKinds) {
     const v1::Tensor tensor = wire::TensorOf(kind);
     if (work_.shape().rows.Has(kind) && !inputs_.contains(tensor)) return missing(tensor);

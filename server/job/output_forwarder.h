@@ -30,13 +30,11 @@ class OutputForwarder {
   OutputForwarder(OutputRows outputs, std::shared_ptr<const void> memory, KeptThreads& threads,
                   Output output, JobStop& stop);
 
-  // Forward, IsNews, has_thread and End belong to a single thread.
+  // Forward, IsNews and End belong to a single thread.
   // Local rows [0, rows_final) are final. Errors of the output.
   absl::Status Forward(int64_t rows_final);
 
   bool IsNews(int64_t rows_final);  // whether more rows are final than at the last Forward
-
-  bool has_thread() const { return thread_.joinable(); }
 
   // Waits for the thread to forward the last final row, or for the stop. Required before the
   // destructor if there is a thread.

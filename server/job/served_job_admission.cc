@@ -21,30 +21,25 @@ absl::Status ServedJob::ReserveQuota() {
 }
 
 absl::Status ServedJob::ReserveOrder() {
-  if (work_->result_bytes() > 0) {
-    auto reserved = services_.memory.order_memory.Reserve(work_->result_bytes());
+  JobMemory& memory = services_.memory.order_memory;
+  const auto reserve = [&memory](const std::string& what, int64_t bytes,
+                                 std::optional<JobMemory::Reservation>& to) {
+    auto reserved = memory.Reserve(bytes);
     if (!reserved.ok()) {
       return wire::ErrorOf(
           wire::reason::kWaitingMemory,
-          absl::StrCat("states: pooled results take ", work_->result_bytes(),
-                       " bytes, jobs that run or wait have ", services_.memory.order_memory.used(),
-                       " of ", services_.memory.order_memory.limit(),
-                       " (--total-order-memory-limit)"));
+          absl::StrCat(what, " take ", bytes, " bytes, jobs that run or wait have ", memory.used(),
+                       " of ", memory.limit(), " (--total-order-memory-limit)"));
     }
-    result_memory_.emplace(*std::move(reserved));
+    to = *std::move(reserved);
+    return absl::OkStatus();
+  };
+  if (work_->result_bytes() > 0) {
+    RETURN_IF_ERROR(reserve("states: pooled results", work_->result_bytes(), result_memory_));
   }
-  if (!spec().ordering || spec().ordering->coordinate_axes == 0) return absl::OkStatus();
-  auto reserved = services_.memory.order_memory.Reserve(Coordinates::MemoryBytes(spec()));
-  if (!reserved.ok()) {
-    return wire::ErrorOf(
-        wire::reason::kWaitingMemory,
-        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
-                     Coordinates::MemoryBytes(spec()), " bytes, jobs that run or wait have ",
-                     services_.memory.order_memory.used(), " of ",
-                     services_.memory.order_memory.limit(), " (--total-order-memory-limit)"));
-  }
-  order_memory_.emplace(*std::move(reserved));
-  return absl::OkStatus();
+  if (!work_->has_coordinates()) return absl::OkStatus();
+  return reserve(absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens"),
+                 Coordinates::MemoryBytes(spec()), order_memory_);
 }
 
 Planner ServedJob::MakePlanner() const {

@@ -78,8 +78,7 @@ absl::Status ServedJob::CheckRowSizes() const {
           wire::reason::kInvalidSpec);
     }
   }
-  if (spec().ordering && spec().ordering->coordinate_axes > 0 &&
-      Coordinates::MemoryBytes(spec()) > OrderMemoryLimit(settings)) {
+  if (work_->has_coordinates() && Coordinates::MemoryBytes(spec()) > OrderMemoryLimit(settings)) {
     return wire::ErrorOf(
         wire::reason::kDoesNotFit,
         absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",

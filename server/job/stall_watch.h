@@ -34,15 +34,13 @@ class StallWatch {
 
   void Begin(Clock::time_point now);
 
-  void Moved(int rank, Clock::time_point now) { workers_[rank].moved_at = now; }
-
   // step: of the exchange; 0: the worker computes.
   void Waits(int rank, int64_t step, Clock::time_point now);
 
   // Returns whether the worker moved.
   bool Progressed(int rank, const v1::RunProgress& progress, Does does, Clock::time_point now);
 
-  void Forwarding(int rank, bool forwarding, Clock::time_point now);
+  void Forwarding(int rank, bool forwarding, Clock::time_point now);  // the worker moved
 
   Clock::duration ForwardedFor(int rank, Clock::time_point now) const;  // time of that since Begin
 

@@ -251,7 +251,7 @@ void WorkerStream::EndReading(const absl::Status& status) {
   }
   const grpc::Status ended = polled_ ? polled_->Finish() : call_->Finish();
   if (!ended.ok() || !replies().reported) listener_.Failed(rank_, ended);
-  if (forwarder_ && forwarder_->has_thread()) {
+  if (forwarder_) {
     listener_.Forwarding(rank_, true);  // its silence is no stall
     forwarder_->End();
   }
@@ -266,44 +266,44 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
   v1::RunResponse& response = message.fields;
   switch (response.message_case()) {
     case v1::RunResponse::kReady:
-      return HandleReady(response.ready());
+      HandleReady(response.ready().shares_memory());
+      break;
     case v1::RunResponse::kProgress:
       listener_.Progressed(rank_, response.progress());
-      return absl::OkStatus();
+      break;
     case v1::RunResponse::kOutput:
       return HandleOutput(message);
     case v1::RunResponse::kFinal:
-      return HandleFinal(response.final());
+      return HandleFinal(response.final().rows());
     case v1::RunResponse::kRead:
       Note([](WorkerReplies& replies) { replies.read = true; });
-      return absl::OkStatus();
+      break;
     case v1::RunResponse::kComputed:
       HandleComputed(response.computed());
-      return absl::OkStatus();
+      break;
     case v1::RunResponse::kFailed:
       listener_.Failed(rank_, StatusOf(response.failed()));
       return stop_.why();
     case v1::RunResponse::kPooled:
-      listener_.Moved(rank_);
+      listener_.Forwarding(rank_, false);
       return parts_.job.work.TakePooled(rank_, response.pooled());
     case v1::RunResponse::kFigures:
       TakeFigures(*response.mutable_figures());
-      return absl::OkStatus();
+      break;
     case v1::RunResponse::kWhole:
       return HandleWhole(*response.mutable_whole());
     case v1::RunResponse::MESSAGE_NOT_SET:
       break;
   }
-  return absl::InternalError(absl::StrCat("worker ", member().address, " sent an empty message"));
+  return absl::OkStatus();
 }
 
-absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
-  if (!ready.shares_memory()) forwarder_.reset();
-  Note([&ready](WorkerReplies& replies) {
-    replies.shares = ready.shares_memory();
+void WorkerStream::HandleReady(bool shares_memory) {
+  if (!shares_memory) forwarder_.reset();
+  Note([shares_memory](WorkerReplies& replies) {
+    replies.shares = shares_memory;
     replies.ready = true;
   });
-  return absl::OkStatus();
 }
 
 void WorkerStream::TakeFigures(v1::WorkerReport& figures) {
@@ -314,14 +314,10 @@ void WorkerStream::TakeFigures(v1::WorkerReport& figures) {
 }
 
 absl::Status WorkerStream::HandleWhole(v1::RunWhole& whole) {
-  v1::RunReady ready;
-  ready.set_shares_memory(true);
-  RETURN_IF_ERROR(HandleReady(ready));
+  HandleReady(true);
   HandleComputed(whole.computed());
   TakeFigures(*whole.mutable_figures());
-  v1::RowsFinal final;
-  final.set_rows(parts_.plan.shards.Rows(rank_));
-  return HandleFinal(final);
+  return HandleFinal(parts_.plan.shards.Rows(rank_));
 }
 
 // Copies the payload to memory of its own: the one before may still be on its way to the client.
@@ -350,18 +346,10 @@ absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& messa
   return handed.status();
 }
 
-absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
-  if (!forwarder_) {
-    return absl::InternalError(absl::StrCat("worker ", member().address,
-                                            " reports rows of a shard that it does not share"));
-  }
-  if (!forwarder_->IsNews(final.rows())) return absl::OkStatus();
-  if (forwarder_->has_thread()) {
-    listener_.Moved(rank_);
-    return forwarder_->Forward(final.rows());
-  }
+absl::Status WorkerStream::HandleFinal(int64_t rows) {
+  if (!forwarder_->IsNews(rows)) return absl::OkStatus();
   listener_.Forwarding(rank_, true);
-  absl::Status status = forwarder_->Forward(final.rows());
+  absl::Status status = forwarder_->Forward(rows);
   listener_.Forwarding(rank_, false);
   return status;
 }

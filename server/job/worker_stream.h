@@ -63,8 +63,7 @@ class WorkerStream {
 
     virtual void Changed() = 0;  // the worker is ready, has computed or has ended
     virtual void Progressed(int rank, const v1::RunProgress& progress) = 0;
-    virtual void Moved(int rank) = 0;
-    // Whether the reader waits for the client.
+    // Whether the reader waits for the client. The worker moved.
     virtual void Forwarding(int rank, bool forwarding) = 0;
     virtual absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk,
                                         std::string_view payload,
@@ -97,6 +96,7 @@ class WorkerStream {
   // Rows go by messages. False until Settle for a worker that was offered memory.
   bool takes_messages() const { return route_ == RowRoute::kMessages; }
 
+  bool held() const { return shard_.held(); }
   bool turned_down() const { return shard_.offered() && takes_messages(); }
 
   WorkerShard& shard() { return shard_; }
@@ -148,9 +148,9 @@ class WorkerStream {
   void Read();
   void EndReading(const absl::Status& status);
   absl::Status Handle(RunMessage<v1::RunResponse>& message);
-  absl::Status HandleReady(const v1::RunReady& ready);
+  void HandleReady(bool shares_memory);
   absl::Status HandleOutput(const RunMessage<v1::RunResponse>& message);
-  absl::Status HandleFinal(const v1::RowsFinal& final);
+  absl::Status HandleFinal(int64_t rows);
   void HandleComputed(const v1::RunComputed& computed);
   void TakeFigures(v1::WorkerReport& figures);
   absl::Status HandleWhole(v1::RunWhole& whole);

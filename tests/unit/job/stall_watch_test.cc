@@ -32,7 +32,7 @@ v1::RunProgress Progress(const Replies& said) {
 TEST(StallWatch, OneThatMovesKeepsTheOthersFromBeingStalled) {
   StallWatch watch(kTimeout, {0, 0, 0});
   watch.Begin(kStart);
-  watch.Moved(1, kStart + seconds(20));
+  watch.Forwarding(1, false, kStart + seconds(20));
   EXPECT_FALSE(watch.Find(All(3), kStart + seconds(40)));
   EXPECT_FALSE(watch.Find(All(3), kStart + seconds(50) - milliseconds(1)));
   EXPECT_TRUE(watch.Find(All(3), kStart + seconds(50)));
@@ -42,7 +42,7 @@ TEST(StallWatch, OneThatIsNotAwaitedIsNoCulpritAndNoExcuse) {
   StallWatch watch(kTimeout, {0, 0});
   watch.Begin(kStart);
   watch.Waits(1, 1, kStart);
-  watch.Moved(0, kStart + kTimeout);  // it has done its part
+  watch.Forwarding(0, false, kStart + kTimeout);  // it has done its part
   const auto stall = watch.Find({false, true}, kStart + kTimeout);
   ASSERT_TRUE(stall);
   EXPECT_EQ(stall->rank, 1);

@@ -17,7 +17,6 @@ class Silent : public server::WorkerStream::Listener {
  public:
   void Changed() override {}
   void Progressed(int, const v1::RunProgress&) override {}
-  void Moved(int) override {}
   void Forwarding(int, bool) override {}
   absl::StatusOr<bool> Output(int, const v1::OutputChunk& chunk, std::string_view,
                               const std::shared_ptr<const void>&, int64_t,
