@@ -18,6 +18,9 @@ constexpr auto kComputeSlack = std::chrono::seconds(30);
 
 constexpr int64_t kFewBytes = 1 << 20;
 
+// A report this fast saves the message Admitted. A job of 64 tokens on a shared worker takes less.
+constexpr auto kAnswerLimit = std::chrono::milliseconds(20);
+
 // The member that the payload names. Null if a member has left: the ring failed because of that.
 std::shared_ptr<const Member> Named(const absl::Status& error, const char* payload,
                                     const Members& members) {
@@ -32,13 +35,13 @@ std::shared_ptr<const Member> Named(const absl::Status& error, const char* paylo
 
 }  // namespace
 
-absl::StatusOr<ExecutionFigures> JobExecution::Run() {
-  auto figures = Execute();
-  failure_.status = figures.status();
-  return figures;
+absl::StatusOr<v1::Report> JobExecution::Run() {
+  auto report = Execute();
+  failure_.status = report.status();
+  return report;
 }
 
-absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
+absl::StatusOr<v1::Report> JobExecution::Execute() {
   const std::stop_callback client_gone(client_.stop().token(),
                                        [this] { stop_.Request(client_.stop().why()); });
   Enter(JobPhase::kRing);
@@ -52,7 +55,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
       return failure_.status;
     }
     ring.emplace(*std::move(lease));
-    figures_.ring_seconds = SecondsBetween(start, Now());
+    report_.set_ring_seconds(SecondsBetween(start, Now()));
   }
   first_ = !std::exchange(job_.begun, true);
   few_ = first_ && !job_.rows.InFiles() && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
@@ -67,9 +70,9 @@ absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
   absl::Status status = RunWith(run);
   if (status.ok()) {
     if (ring) ring->Keep();
-    figures_.ring_generation = ring ? ring->generation() : 0;
-    figures_.workers = run.Reports();
-    return std::move(figures_);
+    report_.set_ring_generation(ring ? ring->generation() : 0);
+    for (v1::WorkerReport& worker : run.Reports()) *report_.add_workers() = std::move(worker);
+    return std::move(report_);
   }
   // Before the streams see it: the first reason counts.
   stop_.Request(status);
@@ -114,9 +117,9 @@ absl::Status JobExecution::RunWith(JobRun& run) {
                           &JobExecution::Send, &JobExecution::Check}) {
     RETURN_IF_ERROR((this->*step)(run));
   }
-  figures_.compute_seconds = run.compute_seconds();
-  figures_.send_seconds =
-      std::max(0.0, SecondsBetween(received_, Now()) - figures_.compute_seconds);
+  report_.set_compute_seconds(run.compute_seconds());
+  report_.set_send_seconds(
+      std::max(0.0, SecondsBetween(received_, Now()) - report_.compute_seconds()));
   return absl::OkStatus();
 }
 
@@ -147,6 +150,73 @@ bool JobExecution::RowsComeFirst() {
 bool JobExecution::FitsOneAnswer() const {
   return job_.open.one_answer() && SendMode() == JobClient::SendMode::kWithReport && !job_.check &&
          job_.work.shape().BytesOf(kOutputKinds) <= JobClient::kMostHeldBytes;
+}
+
+absl::Status JobExecution::Receive(JobRun& run) {
+  Enter(JobPhase::kReceiving);
+  if (job_.input.order_known()) RETURN_IF_ERROR(PlaceRows(run));
+  RETURN_IF_ERROR(FeedRows(run));
+  if (rows_first_) {
+    run.OpenWithRows();
+    ready_due_ = Now() + job_.work.start_timeout();
+    const bool said = FitsOneAnswer() && run.AnswersWithin(kAnswerLimit);
+    // Not the execution's stop: a client counts an attempt even if the worker has failed. The first
+    // message never waits for the client.
+    if (!said) RETURN_IF_ERROR(Admit(client_.stop()));
+  }
+  if (few_) {
+    RETURN_IF_ERROR(run.AwaitReady(ready_due_));
+    RETURN_IF_ERROR(run.SendAgain(*router_, job_.input));
+  }
+  RETURN_IF_ERROR(run.FinishRows());
+  if (job_.rows.InFiles()) {
+    const Clock::time_point start = Now();
+    RETURN_IF_ERROR(run.AwaitRead());
+    report_.set_receive_seconds(report_.receive_seconds() + SecondsBetween(start, Now()));
+  }
+  received_ = Now();
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::Resume() {
+  absl::Status status = job_.rows.Resume(job_.input.Forget(job_.held.lost()));
+  job_.held = HeldRows();  // the new shards have its rows
+  return status;
+}
+
+absl::Status JobExecution::PlaceRows(JobRun& run) {
+  router_.emplace(job_.work.shape(), plan_.shards, job_.input.order());
+  RETURN_IF_ERROR(run.SendOrder(*router_));
+  return run.SendHeld(*router_, job_.input);
+}
+
+absl::Status JobExecution::FeedRows(JobRun& run) {
+  const Clock::time_point start = Now();
+  // Saves this thread a wake-up for each message.
+  if (few_ && !rows_first_) {
+    client_.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kMayFollow);
+  }
+  const auto take = [&](const ClientMessage& message) { return TakeRows(message, run); };
+  RETURN_IF_ERROR(job_.rows.Feed(job_.input, take, stop_));
+  report_.set_receive_seconds(SecondsBetween(start, Now()));
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::TakeRows(const ClientMessage& message, JobRun& run) {
+  if (!message.request.has_chunk()) {
+    return wire::ErrorOf(wire::reason::kInvalidOpen, "after Open a client sends chunks alone");
+  }
+  const v1::Chunk& chunk = message.request.chunk();
+  services_.observers.metrics.AddReceived(message.payload.bytes());
+  job_.bytes_received += message.payload.bytes();
+  const Checksum checksum = message.checked ? Checksum::kChecked : Checksum::kToCheck;
+  RETURN_IF_ERROR(job_.input.Accept(chunk, message.payload, checksum));
+  RETURN_IF_ERROR(job_.work.CheckChunk(chunk, message.payload));
+  job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
+  if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
+  if (!job_.input.order_known()) return absl::OkStatus();
+  if (job_.order_memory != nullptr) job_.order_memory->Shrink(Coordinates::OrderBytes(job_.spec));
+  return PlaceRows(run);
 }
 
 absl::Status JobExecution::Compute(JobRun& run) {
@@ -191,9 +261,9 @@ absl::Status JobExecution::Check(JobRun& run) {
   const std::vector<HostShard> shards = run.Shards();
   if (shards.empty()) {
     if (job_.rows.InFiles()) {
-      figures_.check_note =
+      report_.add_notes(
           "--check-rows: no row was computed again because the workers read and wrote files where "
-          "the coordinator does not see their memory";
+          "the coordinator does not see their memory");
     }
     return absl::OkStatus();
   }
@@ -208,8 +278,8 @@ absl::Status JobExecution::Check(JobRun& run) {
   services_.observers.metrics.CountRowsChecked(verdict.judged);
   services_.observers.metrics.CountRowsNotJudged(verdict.not_judged);
   if (!verdict.mismatch) {
-    figures_.rows_checked = verdict.judged;
-    figures_.rows_not_judged = verdict.not_judged;
+    report_.set_rows_checked(static_cast<int32_t>(verdict.judged));
+    report_.set_rows_not_judged(static_cast<int32_t>(verdict.not_judged));
     return absl::OkStatus();
   }
   const RowCheck::Mismatch& wrong = *verdict.mismatch;

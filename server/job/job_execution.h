@@ -17,16 +17,6 @@
 
 namespace hilbert_ring::server {
 
-struct ExecutionFigures {       // of a successful execution
-  int64_t rows_checked = 0;     // right ones
-  int64_t rows_not_judged = 0;  // chosen, but could not be judged
-  std::string check_note;       // for the report
-  double ring_seconds = 0;      // to lease the ring
-  double receive_seconds = 0, compute_seconds = 0, send_seconds = 0;
-  int64_t ring_generation = 0;
-  std::vector<v1::WorkerReport> workers;  // by rank
-};
-
 class JobExecution {
  public:
   // References outlive it. The grant's members are the plan's ranks.
@@ -34,12 +24,12 @@ class JobExecution {
                const Grant& grant)
       : services_(services), client_(client), job_(job), plan_(plan), grant_(grant) {}
 
-  absl::StatusOr<ExecutionFigures> Run();
+  absl::StatusOr<v1::Report> Run();  // with seconds, ring, workers and checked rows
 
   const Failure& failure() const { return failure_; }
 
  private:
-  absl::StatusOr<ExecutionFigures> Execute();
+  absl::StatusOr<v1::Report> Execute();
   const Members& members() const { return grant_.members; }
 
   Failure NoRing(const absl::Status& why, Clock::duration took) const;
@@ -75,7 +65,7 @@ class JobExecution {
   bool rows_first_ = false;          // the worker gets the rows with the request
   Clock::time_point received_;       // all rows
   std::optional<RowRouter> router_;  // once the order is known
-  ExecutionFigures figures_;
+  v1::Report report_;
   Failure failure_;
 };
 

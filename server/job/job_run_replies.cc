@@ -181,8 +181,8 @@ void JobRun::Misbehaved(int rank, const absl::Status& how) {
 
 void JobRun::Failed(int rank, const grpc::Status& status) {
   const absl::Status failure = FailureOf(address(rank), status);
-  const FailureKind kind = KindOf(status, {.taken = streams_[rank]->ComputingFor(Now()),
-                                           .limit = parts_.settings().job_timeout});
+  const FailureKind kind =
+      KindOf(status, streams_[rank]->ComputingFor(Now()), parts_.settings().job_timeout);
   if (kind != FailureKind::kRing) return Fail(kind, rank, failure);
   if (members().size() == 1) return Fail(FailureKind::kWorker, rank, failure);
   const absl::Status error = wire::FromGrpc(status);

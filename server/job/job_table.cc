@@ -6,10 +6,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int kMostAttempt = 1'000'000;  // a try a second for a fortnight
-// Tries of a client that did not reach the service while the job still ran.
-constexpr int kMostSkipped = 10'000;
-
 absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
   return wire::ErrorOf(
       wire::reason::kAttemptFenced,
@@ -21,10 +17,6 @@ absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
 absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                                                 const std::string& job_id, int attempt,
                                                 JobStop* stop, const JobCourse* course) {
-  if (attempt > kMostAttempt) {
-    return wire::ErrorOf(wire::reason::kInvalidOpen,
-                         absl::StrCat("attempt is ", attempt, ", must be at most ", kMostAttempt));
-  }
   const Key key(caller, job_id);
   const MutexLock lock(mutex_);
   const auto found = jobs_.find(key);
@@ -35,11 +27,6 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                            absl::StrCat("attempt ", attempt, " of job ", job_id, " runs already"));
     }
     if (runs > attempt) return Fenced(job_id, attempt, runs);
-    if (attempt - runs > kMostSkipped) {
-      return wire::ErrorOf(wire::reason::kInvalidOpen,
-                           absl::StrCat("attempt is ", attempt, ", must be at most ", kMostSkipped,
-                                        " above that of the job which runs under this id, ", runs));
-    }
     // The entry stays while this lock is held; a stop waits for no job.
     found->second.stop->Request(Fenced(job_id, runs, attempt));
   }

@@ -82,11 +82,8 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
   const JobShape shape_;
 };
 
-struct AttentionWorkOptions {
-  bool want_lse = false;
-  int check_rows = 0;  // computed again
-};
-std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec,
-                                           const AttentionWorkOptions& options);
+// check_rows: computed again.
+std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec, bool want_lse = false,
+                                           int check_rows = 0);
 
 }  // namespace hilbert_ring::server

@@ -84,21 +84,21 @@ absl::Status ServedJob::RunJob() {
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
   RETURN_IF_ERROR(ReserveOrder());
-  absl::StatusOr<ExecutionFigures> executed = RunOnWorkers(*std::move(sizes));
+  absl::StatusOr<v1::Report> executed = RunOnWorkers(*std::move(sizes));
   if (!executed.ok()) {
     NoteUndecided();
     return executed.status();
   }
-  ExecutionFigures& figures = *executed;
+  report_ = *std::move(executed);
   // After the workers are free: the disk may be slow.
   const Clock::time_point begun = Now();
   RETURN_IF_ERROR(rows_->Commit(client_.stop()));
-  figures.send_seconds += SecondsBetween(begun, Now());
-  report_ = MakeReport(std::move(figures));
+  report_.set_send_seconds(report_.send_seconds() + SecondsBetween(begun, Now()));
+  CompleteReport();
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
+absl::StatusOr<v1::Report> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
   job_.emplace(open_, *work_, *rows_, services_.memory.orders, course_);
   job_->number = services_.cluster.suspects.NumberJob();
   job_->traceparent = traceparent_;
@@ -113,10 +113,10 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
   RETURN_IF_ERROR(AwaitWorkers(*place));
   seconds_.queue = SecondsBetween(opened_, Now());
   while (true) {
-    auto then = Verdict::Then::kFail;
-    auto figures = Execute(then);
-    const absl::Status& status = figures.status();
-    if (status.ok() || !client_.stop().why().ok() || then == Verdict::Then::kFail) return figures;
+    bool retry = false;
+    auto report = Execute(retry);
+    const absl::Status& status = report.status();
+    if (status.ok() || !client_.stop().why().ok() || !retry) return report;
     if (std::ssize(failures_) > services_.limits.settings.max_retries) {
       return wire::WithReason(absl::Status(status.code(), absl::StrCat(status.message(), "; tried ",
                                                                        failures_.size(), " times")),
@@ -144,23 +144,23 @@ absl::Status ServedJob::Prepare() {
   });
 }
 
-absl::StatusOr<ExecutionFigures> ServedJob::Execute(Verdict::Then& then) {
+absl::StatusOr<v1::Report> ServedJob::Execute(bool& retry) {
   if (!grant_.express()) services_.cluster.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.cluster.membership.Live().size();
   JobExecution execution(services_, client_, *job_, *plan_, grant_);
-  absl::StatusOr<ExecutionFigures> figures = execution.Run();
+  absl::StatusOr<v1::Report> report = execution.Run();
   if (!grant_.express()) services_.cluster.membership.SetJob(grant_.members, "");
-  services_.observers.metrics.CountExecution(figures.status().code());
-  if (figures.ok()) {
+  services_.observers.metrics.CountExecution(report.status().code());
+  if (report.ok()) {
     services_.cluster.membership.Worked(grant_.members);
     NoteSuccess();
   } else {
-    then = Judge(execution.failure());
+    retry = Judge(execution.failure());
   }
-  return figures;
+  return report;
 }
 
-Verdict::Then ServedJob::Judge(const Failure& failure) {
+bool ServedJob::Judge(const Failure& failure) {
   const auto fits_without = [&](const std::shared_ptr<const Member>& worker) {
     Members without = LeftOut();
     without.push_back(worker);
@@ -168,15 +168,15 @@ Verdict::Then ServedJob::Judge(const Failure& failure) {
   };
   const Verdict verdict = Decide(failure, failures_, fits_without);
   failures_.push_back(failure);
-  if (verdict.without == nullptr) return verdict.then;
+  if (verdict.without == nullptr) return verdict.retry;
   (failure.kind == FailureKind::kStall ? hung_ : failed_).push_back(verdict.without);
-  if (verdict.back_off == Verdict::BackOff::kNow) {
+  if (verdict.backs_off_now) {
     services_.cluster.membership.Failed(*verdict.without, Why(failure.status));
   } else {
     std::erase_if(undecided_, [&](const auto& one) { return one.first == verdict.without; });
     undecided_.emplace_back(verdict.without, failure.status);
   }
-  return verdict.then;
+  return verdict.retry;
 }
 
 void ServedJob::NoteSuccess() {

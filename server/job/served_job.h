@@ -2,8 +2,7 @@
 //
 //   job_phase.h                which phase follows which
 //   served_job.cc              the course, and its loop over executions
-//   served_job_open.cc         checks of Open
-//   served_job_admission.cc    quotas, memory, numbers of workers
+//   served_job_admission.cc    checks of Open, quotas, memory, numbers of workers
 //   job_execution.cc           the steps of an execution
 //   failure_policy.h           the decision after a failed execution
 //   job_rows.h                 rows and outputs
@@ -65,16 +64,16 @@ class ServedJob {
   const JobSpec& spec() const { return work_->spec(); }
   int64_t tokens() const { return work_ == nullptr ? 0 : spec().tokens; }
   Members LeftOut() const;
-  Verdict::Then Judge(const Failure& failure);
+  bool Judge(const Failure& failure);
   void NoteSuccess();
   void NoteUndecided();
   std::string Why(const absl::Status& status) const;
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
-  absl::StatusOr<ExecutionFigures> RunOnWorkers(std::vector<JobSize> sizes);
-  absl::StatusOr<ExecutionFigures> Execute(Verdict::Then& then);
+  absl::StatusOr<v1::Report> RunOnWorkers(std::vector<JobSize> sizes);
+  absl::StatusOr<v1::Report> Execute(bool& retry);
   absl::Status AwaitOthers(Scheduler::Place& place);
   absl::Status AwaitWorkers(Scheduler::Place& place);
-  v1::Report MakeReport(ExecutionFigures figures);
+  void CompleteReport();
   void NoteEnd(const absl::Status& status);
 
   const JobServices services_;

@@ -309,7 +309,7 @@ void WorkerStream::HandleReady(bool shares_memory) {
 void WorkerStream::TakeFigures(v1::WorkerReport& figures) {
   const MutexLock lock(mutex_);
   report_ = std::move(figures);
-  report_->set_worker(member().address);
+  report_.set_worker(member().address);
   replies_.reported = true;
 }
 
@@ -372,7 +372,7 @@ WorkerReplies WorkerStream::replies() const {
 
 v1::WorkerReport WorkerStream::report() const {
   const MutexLock lock(mutex_);
-  return report_.value_or(v1::WorkerReport());
+  return report_;
 }
 
 Clock::duration WorkerStream::ComputingFor(Clock::time_point now) const {

@@ -182,7 +182,7 @@ class WorkerStream {
 
   mutable Mutex mutex_;  // held over no call
   WorkerReplies replies_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::WorkerReport> report_ ABSL_GUARDED_BY(mutex_);
+  v1::WorkerReport report_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point finished_ ABSL_GUARDED_BY(mutex_);        // the rows
   const std::stop_callback<std::function<void()>> departed_;  // last: it uses all of the above
 };

@@ -62,7 +62,7 @@ class WorkerStreamTest : public ::testing::Test {
   const server::JobServices services_ = rig_.services();
   const server::Grant grant_{.members = services_.cluster.membership.Live()};
   const Plan plan_ = *MakePlan(JobRig::Spec(), 1);
-  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, {});
+  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec);
   const v1::Open open_;
   OpeningClient client_{open_};
   server::ClientRows rows_{client_, open_};
