@@ -42,15 +42,15 @@ absl::StatusOr<v1::Report> JobExecution::Run() {
 }
 
 absl::StatusOr<v1::Report> JobExecution::Execute() {
-  const std::stop_callback client_gone(client_.stop().token(),
-                                       [this] { stop_.Request(client_.stop().why()); });
+  const std::stop_callback client_gone(parts_.client.stop().token(),
+                                       [this] { stop_.Request(parts_.client.stop().why()); });
   Enter(JobPhase::kRing);
   std::optional<Rings::Lease> ring;
-  if (plan_.costs.steps > 0) {
+  if (parts_.plan.costs.steps > 0) {
     const Clock::time_point start = Now();
-    auto lease = services_.cluster.rings.Take(members(), job_.open.job_id(), stop_);
+    auto lease = parts_.services.cluster.rings.Take(members(), job_.open.job_id(), stop_);
     if (!lease.ok()) {
-      if (absl::Status why = client_.stop().why(); !why.ok()) return why;
+      if (absl::Status why = parts_.client.stop().why(); !why.ok()) return why;
       failure_ = NoRing(lease.status(), Now() - start);
       return failure_.status;
     }
@@ -59,14 +59,9 @@ absl::StatusOr<v1::Report> JobExecution::Execute() {
   }
   first_ = !std::exchange(job_.begun, true);
   few_ = first_ && !job_.rows.InFiles() && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
-  JobRun run({.services = services_,
-              .client = client_,
-              .job = job_,
-              .plan = plan_,
-              .grant = grant_,
-              .ring = ring ? &*ring : nullptr,
-              .send_mode = SendMode()},
-             stop_);
+  parts_.ring = ring ? &*ring : nullptr;
+  parts_.send_mode = SendMode();
+  JobRun run(parts_, stop_);
   absl::Status status = RunWith(run);
   if (status.ok()) {
     if (ring) ring->Keep();
@@ -104,7 +99,7 @@ Failure JobExecution::NoRing(const absl::Status& why, Clock::duration took) cons
     failure.worker = unreached != nullptr ? unreached : reporter;
   } else if (reporter != nullptr) {
     failure.kind = FailureKind::kRing;
-    failure.slow = took > services_.limits.settings.worker_timeout;
+    failure.slow = took > parts_.settings().worker_timeout;
     const auto peer = PeerOf(why);
     const bool there = peer && *peer < std::ssize(members()) && members()[*peer] != reporter;
     failure.reports = {{.by = reporter, .of = there ? members()[*peer] : nullptr}};
@@ -143,13 +138,14 @@ absl::Status JobExecution::Start(JobRun& run) {
 bool JobExecution::RowsComeFirst() {
   return job_.open.input_follows() && job_.open.can_resend() && job_.work.model().empty() &&
          !job_.work.has_coordinates() &&
-         client_.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kFollows);
+         parts_.client.AwaitArrived(job_.work.shape().BytesOf(kInputKinds),
+                                    JobClient::Input::kFollows);
 }
 
 // Whether all messages may be in the report's: outputs are few, and no check is due.
 bool JobExecution::FitsOneAnswer() const {
-  return job_.open.one_answer() && SendMode() == JobClient::SendMode::kWithReport && !job_.check &&
-         job_.work.shape().BytesOf(kOutputKinds) <= JobClient::kMostHeldBytes;
+  return job_.open.one_answer() && parts_.send_mode == JobClient::SendMode::kWithReport &&
+         !job_.check && job_.work.shape().BytesOf(kOutputKinds) <= JobClient::kMostHeldBytes;
 }
 
 absl::Status JobExecution::Receive(JobRun& run) {
@@ -162,7 +158,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
     const bool said = FitsOneAnswer() && run.AnswersWithin(kAnswerLimit);
     // Not the execution's stop: a client counts an attempt even if the worker has failed. The first
     // message never waits for the client.
-    if (!said) RETURN_IF_ERROR(Admit(client_.stop()));
+    if (!said) RETURN_IF_ERROR(Admit(parts_.client.stop()));
   }
   if (few_) {
     RETURN_IF_ERROR(run.AwaitReady(ready_due_));
@@ -185,7 +181,7 @@ absl::Status JobExecution::Resume() {
 }
 
 absl::Status JobExecution::PlaceRows(JobRun& run) {
-  router_.emplace(job_.work.shape(), plan_.shards, job_.input.order());
+  router_.emplace(job_.work.shape(), parts_.plan.shards, job_.input.order());
   RETURN_IF_ERROR(run.SendOrder(*router_));
   return run.SendHeld(*router_, job_.input);
 }
@@ -194,7 +190,8 @@ absl::Status JobExecution::FeedRows(JobRun& run) {
   const Clock::time_point start = Now();
   // Saves this thread a wake-up for each message.
   if (few_ && !rows_first_) {
-    client_.AwaitArrived(job_.work.shape().BytesOf(kInputKinds), JobClient::Input::kMayFollow);
+    parts_.client.AwaitArrived(job_.work.shape().BytesOf(kInputKinds),
+                               JobClient::Input::kMayFollow);
   }
   const auto take = [&](const ClientMessage& message) { return TakeRows(message, run); };
   RETURN_IF_ERROR(job_.rows.Feed(job_.input, take, stop_));
@@ -207,7 +204,7 @@ absl::Status JobExecution::TakeRows(const ClientMessage& message, JobRun& run) {
     return wire::ErrorOf(wire::reason::kInvalidOpen, "after Open a client sends chunks alone");
   }
   const v1::Chunk& chunk = message.request.chunk();
-  services_.observers.metrics.AddReceived(message.payload.bytes());
+  parts_.services.observers.metrics.AddReceived(message.payload.bytes());
   job_.bytes_received += message.payload.bytes();
   const Checksum checksum = message.checked ? Checksum::kChecked : Checksum::kToCheck;
   RETURN_IF_ERROR(job_.input.Accept(chunk, message.payload, checksum));
@@ -221,7 +218,7 @@ absl::Status JobExecution::TakeRows(const ClientMessage& message, JobRun& run) {
 
 absl::Status JobExecution::Compute(JobRun& run) {
   Enter(JobPhase::kComputing);
-  return run.AwaitComputed(received_ + services_.limits.settings.job_timeout + kComputeSlack);
+  return run.AwaitComputed(received_ + parts_.settings().job_timeout + kComputeSlack);
 }
 
 absl::Status JobExecution::Send(JobRun& run) {
@@ -230,15 +227,16 @@ absl::Status JobExecution::Send(JobRun& run) {
   RETURN_IF_ERROR(run.AwaitEnd());
   RETURN_IF_ERROR(SendResults());
   // The last output may be part of a shard, whose memory is in use until the client takes it.
-  return client_.AwaitTaken(stop_);
+  return parts_.client.AwaitTaken(stop_);
 }
 
 absl::Status JobExecution::SendResults() {
   return job_.work.SendResults([this](const v1::OutputChunk& chunk, std::string_view payload,
                                       const std::shared_ptr<const void>& owner) {
     job_.bytes_sent += static_cast<int64_t>(payload.size());
-    services_.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
-    return client_.Write(chunk, payload, owner, kAnyPatience, stop_, JobClient::SendMode::kNow)
+    parts_.services.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
+    return parts_.client
+        .Write(chunk, payload, owner, kAnyPatience, stop_, JobClient::SendMode::kNow)
         .status();
   });
 }
@@ -250,7 +248,7 @@ absl::Status JobExecution::Admit(const JobStop& stop) {
   admitted.set_job_id(job_.open.job_id());
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members().size()));
-  absl::Status status = client_.Write(response, stop);
+  absl::Status status = parts_.client.Write(response, stop);
   job_.admitted = status.ok();
   return status;
 }
@@ -275,16 +273,16 @@ absl::Status JobExecution::Check(JobRun& run) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
   }
   ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare(*router_, *order, shards, stop_));
-  services_.observers.metrics.CountRowsChecked(verdict.judged);
-  services_.observers.metrics.CountRowsNotJudged(verdict.not_judged);
+  parts_.services.observers.metrics.CountRowsChecked(verdict.judged);
+  parts_.services.observers.metrics.CountRowsNotJudged(verdict.not_judged);
   if (!verdict.mismatch) {
     report_.set_rows_checked(static_cast<int32_t>(verdict.judged));
     report_.set_rows_not_judged(static_cast<int32_t>(verdict.not_judged));
     return absl::OkStatus();
   }
   const RowCheck::Mismatch& wrong = *verdict.mismatch;
-  services_.observers.metrics.CountMismatch(wrong.worker->address);
-  const bool quarantined = services_.cluster.suspects.Note(wrong.worker, job_.number);
+  parts_.services.observers.metrics.CountMismatch(wrong.worker->address);
+  const bool quarantined = parts_.services.cluster.suspects.Note(wrong.worker, job_.number);
   return wire::ErrorOf(
       wire::reason::kRowMismatch,
       absl::StrCat(

@@ -19,10 +19,8 @@ namespace hilbert_ring::server {
 
 class JobExecution {
  public:
-  // References outlive it. The grant's members are the plan's ranks.
-  JobExecution(const JobServices& services, JobClient& client, JobRecord& job, const Plan& plan,
-               const Grant& grant)
-      : services_(services), client_(client), job_(job), plan_(plan), grant_(grant) {}
+  // The parts outlive it; it sets ring and send_mode.
+  explicit JobExecution(const RunParts& parts) : parts_(parts), job_(parts.job) {}
 
   absl::StatusOr<v1::Report> Run();  // with seconds, ring, workers and checked rows
 
@@ -30,7 +28,7 @@ class JobExecution {
 
  private:
   absl::StatusOr<v1::Report> Execute();
-  const Members& members() const { return grant_.members; }
+  const Members& members() const { return parts_.grant.members; }
 
   Failure NoRing(const absl::Status& why, Clock::duration took) const;
 
@@ -42,7 +40,7 @@ class JobExecution {
   absl::Status SendResults();
   absl::Status Check(JobRun& run);
 
-  Clock::time_point Now() const { return services_.observers.time.Now(); }
+  Clock::time_point Now() const { return parts_.time().Now(); }
   void Enter(JobPhase phase);
   JobClient::SendMode SendMode() const;
   bool RowsComeFirst();
@@ -53,11 +51,8 @@ class JobExecution {
   absl::Status TakeRows(const ClientMessage& message, JobRun& run);
   absl::Status PlaceRows(JobRun& run);
 
-  const JobServices& services_;
-  JobClient& client_;
+  RunParts parts_;
   JobRecord& job_;
-  const Plan& plan_;
-  const Grant& grant_;
   JobStop stop_;                     // of this execution: the client's, or a worker's failure
   Deadline ready_due_;               // for the workers
   bool first_ = true;                // no execution came before

@@ -1,7 +1,6 @@
 // The phases of a job: what it waits for as a whole, though its workers' phases overlap.
 #pragma once
 
-#include <algorithm>
 #include <string_view>
 
 #include "hilbert_ring/v1/attention.pb.h"
@@ -33,40 +32,17 @@ struct JobPhaseNames {
 const JobPhaseNames& NamesOf(JobPhase phase);
 inline std::string_view NameOf(JobPhase phase) { return NamesOf(phase).name; }
 
-constexpr bool HasWorkers(JobPhase phase) {
-  return phase >= JobPhase::kRing && phase <= JobPhase::kChecking;
-}
-
 constexpr bool HasEnded(JobPhase phase) { return phase >= JobPhase::kDone; }
 
-struct JobTransition {
-  JobPhase before, after;
-};
-
-inline constexpr JobTransition kJobTransitions[] = {
-    // ServedJob decides:
-    {JobPhase::kOpen, JobPhase::kValidating},
-    {JobPhase::kValidating, JobPhase::kSizing},
-    {JobPhase::kSizing, JobPhase::kQueued},             // its order's memory is reserved
-    {JobPhase::kQueued, JobPhase::kWaitingForWorkers},  // the live workers cannot hold it
-    {JobPhase::kWaitingForWorkers, JobPhase::kQueued},  // enough came
-    {JobPhase::kChecking, JobPhase::kDone},             // its outputs are committed
-    // Scheduler decides: it grants workers.
-    {JobPhase::kQueued, JobPhase::kRing},
-    // JobExecution decides:
-    {JobPhase::kRing, JobPhase::kStarting},
-    {JobPhase::kStarting, JobPhase::kReceiving},  // the client is admitted
-    {JobPhase::kReceiving, JobPhase::kComputing},
-    {JobPhase::kComputing, JobPhase::kSending},
-    {JobPhase::kSending, JobPhase::kChecking},
-};
-
+// A phase leads to the next one, or the job fails. A job may wait for workers any number of times,
+// and its failed execution (kRing to kChecking) leads back to the queue.
 constexpr bool MayFollow(JobPhase before, JobPhase after) {
-  if (after == JobPhase::kFailed) return !HasEnded(before);
-  if (after == JobPhase::kQueued && HasWorkers(before)) return true;
-  return std::ranges::any_of(kJobTransitions, [&](const JobTransition& transition) {
-    return transition.before == before && transition.after == after;
-  });
+  if (HasEnded(before)) return false;
+  if (after == JobPhase::kFailed) return true;
+  if (after == JobPhase::kQueued && before >= JobPhase::kWaitingForWorkers) return true;
+  if (before == JobPhase::kWaitingForWorkers) return false;
+  return static_cast<int>(after) == static_cast<int>(before) + 1 ||
+         (before == JobPhase::kQueued && after == JobPhase::kRing);
 }
 
 }  // namespace hilbert_ring::server

@@ -47,6 +47,7 @@ class AttentionWork : public JobWork {
       case v1::TENSOR_OUT:
         return of_job({s.tokens, s.heads, s.value_dim});
       case v1::TENSOR_LSE:
+        if (!want_lse_) return {};
         return {.shape = {s.tokens, s.heads}};
       case v1::TENSOR_COORDS:
         if (!has_coordinates()) return {};

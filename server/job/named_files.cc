@@ -57,18 +57,13 @@ absl::StatusOr<std::unique_ptr<NamedFiles>> NamedFiles::Open(DataRoot* root, con
   ASSIGN_OR_RETURN(const std::string folder, FolderOf(caller));
   ASSIGN_OR_RETURN(const Descriptor reached, root->Reach());
   std::unique_ptr<NamedFiles> files(new NamedFiles(*root, work));
-  std::vector<const v1::TensorFile*> inputs_first;
-  for (const v1::TensorFile& file : open.files()) inputs_first.push_back(&file);
-  std::stable_partition(inputs_first.begin(), inputs_first.end(),
-                        [](const v1::TensorFile* file) { return !IsOutput(file->tensor()); });
-  for (const v1::TensorFile* const file : inputs_first) {
+  for (const v1::TensorFile& file : open.files()) {
     // The caller's own path: the folder before it would make an absolute path valid.
-    RETURN_IF_ERROR(CheckFilePath(file->path()));
-    const std::string path =
-        folder.empty() ? file->path() : absl::StrCat(folder, "/", file->path());
-    RETURN_IF_ERROR(files->Take(*file, path, reached.number()));
+    RETURN_IF_ERROR(CheckFilePath(file.path()));
+    const std::string path = folder.empty() ? file.path() : absl::StrCat(folder, "/", file.path());
+    RETURN_IF_ERROR(files->Take(file, path, reached.number()));
   }
-  RETURN_IF_ERROR(files->CheckAllNamed(open));
+  RETURN_IF_ERROR(files->CheckAllNamed());
   RETURN_IF_ERROR(files->CheckDistinct(reached.number()));
   return files;
 }
@@ -105,16 +100,11 @@ absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const std::string
 
 absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::string& path, int root) {
   const JobArray array = work_.ArrayOf(file.tensor());
-  NpyType type = TypeOf(array.dtype);
-  // bfloat16 has the type of the input; inputs come first.
-  const auto q = inputs_.find(v1::TENSOR_Q);
-  if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
   Output output{.path = path,
+                .raw = file.has_raw(),
                 .row_bytes = work_.shape().rows[*wire::TensorKindOf(file.tensor())],
                 .rows = array.shape.front()};
-  if (!file.has_raw()) {
-    output.header = wire::FormatNpyHeader(type, array.shape);
-  } else {
+  if (file.has_raw()) {
     ASSIGN_OR_RETURN(const ArrayBegin begin, BeginOfRaw(file.raw(), path, array));
     if (begin.offset != 0) {
       return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ", begin.offset,
@@ -126,26 +116,13 @@ absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::strin
   return absl::OkStatus();
 }
 
-absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
-  const auto missing = [](v1::Tensor tensor) {
+absl::Status NamedFiles::CheckAllNamed() const {
+  for (int i = v1::Tensor_MIN; i <= v1::Tensor_MAX; ++i) {
+    const auto tensor = static_cast<v1::Tensor>(i);
+    if (work_.ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
+    if (inputs_.contains(tensor) || outputs_.contains(tensor)) continue;
     return BadOpen(absl::StrCat("files: ", wire::TensorName(tensor),
                                 " is missing; a job's tensors are all in files or all sent"));
-  };
-  if (work_.has_coordinates() && !inputs_.contains(v1::TENSOR_COORDS)) {
-    return missing(v1::TENSOR_COORDS);
-  }
-  for (const TensorKind kind : kInputKinds) {
-    const v1::Tensor tensor = wire::TensorOf(kind);
-    if (work_.shape().rows.Has(kind) && !inputs_.contains(tensor)) return missing(tensor);
-  }
-  for (const TensorKind kind : kOutputKinds) {
-    const v1::Tensor tensor = wire::TensorOf(kind);
-    if (work_.ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
-    const bool wanted = kind != TensorKind::kLse || open.want_lse();
-    if (wanted && !outputs_.contains(tensor)) return missing(tensor);
-    if (!wanted && outputs_.contains(tensor)) {
-      return BadOpen("files: LSE is named, and want_lse is false");
-    }
   }
   return absl::OkStatus();
 }
@@ -210,6 +187,15 @@ absl::Status NamedFiles::Prepare(const TakeRows& take) {
   return absl::OkStatus();
 }
 
+std::string NamedFiles::HeaderOf(v1::Tensor output) const {
+  const JobArray array = work_.ArrayOf(output);
+  NpyType type = TypeOf(array.dtype);
+  // bfloat16 has the type of the input.
+  const auto q = inputs_.find(v1::TENSOR_Q);
+  if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
+  return wire::FormatNpyHeader(type, array.shape);
+}
+
 absl::Status NamedFiles::MakeOutputs() {
   for (auto& [tensor, output] : outputs_) output.file.reset();
   RETURN_IF_ERROR(CheckUnchanged());
@@ -218,7 +204,7 @@ absl::Status NamedFiles::MakeOutputs() {
     ASSIGN_OR_RETURN(OutputFile file,
                      OutputFile::Create(root_, root.number(),
                                         {.path = output.path,
-                                         .header = output.header,
+                                         .header = output.raw ? "" : HeaderOf(tensor),
                                          .data_bytes = output.rows * output.row_bytes}));
     output.file.emplace(std::move(file));
   }

@@ -62,7 +62,8 @@ class NamedFiles : public JobRows {  // used by one thread at a time
     wire::NpyType type = wire::NpyType::kFloat32;
   };
   struct Output {
-    std::string path, header;
+    std::string path;
+    bool raw = false;  // without a header
     int64_t row_bytes = 0, rows = 0;
     std::optional<OutputFile> file;  // of the execution
   };
@@ -71,9 +72,10 @@ class NamedFiles : public JobRows {  // used by one thread at a time
   absl::Status Take(const v1::TensorFile& file, const std::string& path, int root);
   absl::Status TakeInput(const v1::TensorFile& file, const std::string& path, int root);
   absl::Status TakeOutput(const v1::TensorFile& file, const std::string& path, int root);
-  absl::Status CheckAllNamed(const v1::Open& open) const;
+  absl::Status CheckAllNamed() const;
   absl::Status CheckDistinct(int root) const;
   absl::Status CheckUnchanged() const;
+  std::string HeaderOf(v1::Tensor output) const;
   absl::Status MakeOutputs();
   absl::StatusOr<std::string> ReadChunk(v1::Tensor tensor, int64_t first_row,
                                         v1::Chunk& chunk) const;

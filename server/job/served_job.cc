@@ -147,7 +147,8 @@ absl::Status ServedJob::Prepare() {
 absl::StatusOr<v1::Report> ServedJob::Execute(bool& retry) {
   if (!grant_.express()) services_.cluster.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.cluster.membership.Live().size();
-  JobExecution execution(services_, client_, *job_, *plan_, grant_);
+  JobExecution execution(
+      {.services = services_, .client = client_, .job = *job_, .plan = *plan_, .grant = grant_});
   absl::StatusOr<v1::Report> report = execution.Run();
   if (!grant_.express()) services_.cluster.membership.SetJob(grant_.members, "");
   services_.observers.metrics.CountExecution(report.status().code());

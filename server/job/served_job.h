@@ -35,10 +35,7 @@ class ServedJob {
             std::string traceparent = "", JobMethod method = JobMethod::kAttend);
 
   // Makes the job an epoch of a stream, whose course shows it and outlives it. Before Run.
-  void ShowIn(JobCourse& stream) {
-    course_.ShowIn(stream);
-    epoch_ = true;
-  }
+  void ShowIn(JobCourse& stream) { course_.ShowIn(stream); }
 
   absl::Status Try();  // in place of Run: the checks before the queue
 
@@ -86,7 +83,6 @@ class ServedJob {
   std::unique_ptr<JobWork> work_;  // once validated
   std::unique_ptr<JobRows> rows_;
   JobCourse course_;
-  bool epoch_ = false;  // the stream has a line of the log itself
   std::optional<Quotas::Share> quota_;
   std::optional<JobMemory::Reservation> order_memory_;  // of jobs with coordinates
   std::optional<JobMemory::Reservation> result_memory_;

@@ -108,7 +108,8 @@ void ServedJob::NoteEnd(const absl::Status& status) {
     fields.insert(fields.end(),
                   {{"reason", wire::ReasonOf(status)}, {"error", std::string(status.message())}});
   }
-  const auto well = epoch_ ? spdlog::level::debug : spdlog::level::info;
+  // A stream has a line of the log itself.
+  const auto well = course_.is_epoch() ? spdlog::level::debug : spdlog::level::info;
   LogEvent(status.ok() ? well : spdlog::level::warn, "job ended", fields);
 }
 

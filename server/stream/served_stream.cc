@@ -52,8 +52,7 @@ ServedStream::ServedStream(const JobServices& services, StreamMemory& memory, Cl
 absl::StatusOr<v1::Report> ServedStream::Run() {
   absl::Status status = Open();
   if (status.ok()) {
-    course_.SetJob(open_.job_id(), 0);
-    course_.SetStream();
+    course_.SetJob(open_.job_id(), 0, true);
     auto entry = services_.observers.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
                                                 &client_.stop(), &course_);
     status = entry.ok() ? RunStream() : entry.status();
