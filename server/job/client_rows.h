@@ -25,7 +25,6 @@ class ClientRows : public JobRows {
  private:
   JobClient& client_;
   const v1::Open& open_;
-  bool resumed_ = false;
 };
 
 }  // namespace hilbert_ring::server

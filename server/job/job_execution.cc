@@ -206,14 +206,11 @@ absl::Status JobExecution::TakeRows(const ClientMessage& message, JobRun& run) {
   const v1::Chunk& chunk = message.request.chunk();
   parts_.services.observers.metrics.AddReceived(message.payload.bytes());
   job_.bytes_received += message.payload.bytes();
-  const Checksum checksum = message.checked ? Checksum::kChecked : Checksum::kToCheck;
-  RETURN_IF_ERROR(job_.input.Accept(chunk, message.payload, checksum));
+  RETURN_IF_ERROR(job_.Accept(message));
   RETURN_IF_ERROR(job_.work.CheckChunk(chunk, message.payload));
   job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
-  if (!job_.input.order_known()) return absl::OkStatus();
-  if (job_.order_memory != nullptr) job_.order_memory->Shrink(Coordinates::OrderBytes(job_.spec));
-  return PlaceRows(run);
+  return job_.input.order_known() ? PlaceRows(run) : absl::OkStatus();
 }
 
 absl::Status JobExecution::Compute(JobRun& run) {

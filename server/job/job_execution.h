@@ -3,13 +3,9 @@
 // outputs the client has.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "engine/plan/plan.h"
+#include "absl/status/statusor.h"
 #include "server/job/failure_policy.h"
 #include "server/job/job_record.h"
 #include "server/job/job_run.h"

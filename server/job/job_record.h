@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "engine/base/return_if_error.h"
 #include "engine/plan/plan.h"
 #include "server/job/job_client.h"
 #include "server/job/job_course.h"
@@ -42,13 +44,23 @@ struct JobRecord {
   HeldRows held;
   Delivered delivered;
   JobCourse& course;
-  const std::shared_ptr<RowCheck> check;           // null: no rows to check
-  std::atomic<int64_t> rows_sent = 0;              // outputs
-  int64_t bytes_received = 0;                      // payload
-  std::atomic<int64_t> bytes_sent = 0;             // payload
-  JobMemory::Reservation* order_memory = nullptr;  // of coordinates and their order
-  bool begun = false;                              // an execution came before
-  std::atomic<bool> admitted = false;              // the client got Admitted
+  const std::shared_ptr<RowCheck> check;               // null: no rows to check
+  std::atomic<int64_t> rows_sent = 0;                  // outputs
+  int64_t bytes_received = 0;                          // payload
+  std::atomic<int64_t> bytes_sent = 0;                 // payload
+  std::optional<JobMemory::Reservation> order_memory;  // of coordinates and their order
+  bool begun = false;                                  // an execution came before
+  std::atomic<bool> admitted = false;                  // the client got Admitted
+
+  absl::Status Accept(const ClientMessage& message) {
+    const v1::Chunk& chunk = message.request.chunk();
+    const Checksum checksum = message.checked ? Checksum::kChecked : Checksum::kToCheck;
+    RETURN_IF_ERROR(input.Accept(chunk, message.payload, checksum));
+    if (chunk.tensor() == v1::TENSOR_COORDS && input.order_known() && order_memory) {
+      order_memory->Shrink(Coordinates::OrderBytes(spec));
+    }
+    return absl::OkStatus();
+  }
 
   void NoteSent(int64_t rows_of_output) {
     const int64_t sent = rows_sent += rows_of_output;

@@ -224,11 +224,9 @@ absl::Status JobRun::CheckAllOut() {
 }
 
 absl::Status JobRun::CheckWritten(int64_t bytes) {
-  uint64_t written = 0;  // workers may report any number
-  for (const v1::WorkerReport& report : Reports()) {
-    written += static_cast<uint64_t>(report.file_bytes_written());
-  }
-  if (written == static_cast<uint64_t>(bytes)) return absl::OkStatus();
+  int64_t written = 0;
+  for (const v1::WorkerReport& report : Reports()) written += report.file_bytes_written();
+  if (written == bytes) return absl::OkStatus();
   absl::Status wrong = absl::InternalError(
       absl::StrCat("the workers wrote ", written, " bytes of outputs, expected ", bytes));
   // Among several workers the culprit is unknown.

@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "server/rows/coordinates.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -83,7 +82,6 @@ absl::Status ServedJob::RunJob() {
   }
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
-  RETURN_IF_ERROR(ReserveOrder());
   absl::StatusOr<v1::Report> executed = RunOnWorkers(*std::move(sizes));
   if (!executed.ok()) {
     NoteUndecided();
@@ -102,7 +100,7 @@ absl::StatusOr<v1::Report> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
   job_.emplace(open_, *work_, *rows_, services_.memory.orders, course_);
   job_->number = services_.cluster.suspects.NumberJob();
   job_->traceparent = traceparent_;
-  if (order_memory_) job_->order_memory = &*order_memory_;
+  RETURN_IF_ERROR(ReserveOrder());
   RETURN_IF_ERROR(Prepare());
   auto place = services_.cluster.scheduler.Enter(
       {.caller = caller_.turns, .sizes = std::move(sizes), .takes = [this](const Member& member) {
@@ -138,9 +136,7 @@ absl::Status ServedJob::Prepare() {
     const v1::Chunk& chunk = message.request.chunk();
     if (chunk.tensor() != v1::TENSOR_COORDS) return work_->CheckChunk(chunk, message.payload);
     RETURN_IF_ERROR(job_->input.Begin());
-    RETURN_IF_ERROR(job_->input.Accept(chunk, message.payload));
-    if (job_->input.order_known()) order_memory_->Shrink(Coordinates::OrderBytes(spec()));
-    return absl::OkStatus();
+    return job_->Accept(message);
   });
 }
 

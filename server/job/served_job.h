@@ -84,7 +84,6 @@ class ServedJob {
   std::unique_ptr<JobRows> rows_;
   JobCourse course_;
   std::optional<Quotas::Share> quota_;
-  std::optional<JobMemory::Reservation> order_memory_;  // of jobs with coordinates
   std::optional<JobMemory::Reservation> result_memory_;
   Members asked_;      // live when the job was sized; empty: sizes are due again
   int position_ = -1;  // in the queue; the client has it

@@ -117,7 +117,7 @@ absl::Status ServedJob::ReserveOrder() {
   }
   if (!work_->has_coordinates()) return absl::OkStatus();
   return reserve(absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens"),
-                 Coordinates::MemoryBytes(spec()), order_memory_);
+                 Coordinates::MemoryBytes(spec()), job_->order_memory);
 }
 
 Planner ServedJob::MakePlanner() const {
