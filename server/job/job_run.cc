@@ -240,11 +240,7 @@ std::vector<HostShard> JobRun::Shards() const {
 std::vector<v1::WorkerReport> JobRun::Reports() const {
   std::vector<v1::WorkerReport> reports;
   for (const auto& stream : streams_) reports.push_back(stream->report());
-  if (sent_) {
-    const Clock::time_point job_opened = parts_.job.course.opened();
-    Shift(reports, SecondsBetween(job_opened, opened_));
-    sent_->AddTo(reports, job_opened);
-  }
+  if (sent_) sent_->AddTo(reports, parts_.job.course.opened(), opened_);
   return reports;
 }
 

@@ -31,20 +31,17 @@ void SendSpans::Add(int rank, Clock::time_point begin, Clock::time_point end) {
   }
 }
 
-void SendSpans::AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point opened) const {
+void SendSpans::AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point job_opened,
+                      Clock::time_point run_opened) const {
+  const double shift = SecondsBetween(job_opened, run_opened);
   const MutexLock lock(mutex_);
-  for (size_t rank = 0; rank < workers.size() && rank < of_ranks_.size(); ++rank) {
-    for (const Sent& sent : of_ranks_[rank]) {
-      *workers[rank].add_spans() = SpanOf(v1::Span::KIND_SEND, opened, sent.begin, sent.end);
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    for (v1::Span& span : *workers[rank].mutable_spans()) {
+      span.set_begin_seconds(span.begin_seconds() + shift);
+      span.set_end_seconds(span.end_seconds() + shift);
     }
-  }
-}
-
-void Shift(std::vector<v1::WorkerReport>& workers, double seconds) {
-  for (v1::WorkerReport& worker : workers) {
-    for (v1::Span& span : *worker.mutable_spans()) {
-      span.set_begin_seconds(span.begin_seconds() + seconds);
-      span.set_end_seconds(span.end_seconds() + seconds);
+    for (const Sent& sent : of_ranks_[rank]) {
+      *workers[rank].add_spans() = SpanOf(v1::Span::KIND_SEND, job_opened, sent.begin, sent.end);
     }
   }
 }
