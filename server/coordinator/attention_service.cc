@@ -11,7 +11,7 @@
 #include "engine/plan/choose_order.h"
 #include "server/coordinator/cluster_view.h"
 #include "server/coordinator/refusals.h"
-#include "server/job/job_id.h"
+#include "server/job/job_open.h"
 #include "server/job/named_files.h"
 #include "server/process/peer_network.h"
 #include "server/process/version.h"
@@ -105,7 +105,7 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
 }
 
 std::vector<v1::Job> JobsSeenBy(const Caller& caller, const JobTable& jobs) {
-  return caller.role == Role::kSubmit ? jobs.List(caller.name) : jobs.ListAll();
+  return caller.role == Role::kSubmit ? jobs.List(caller.name) : jobs.List();
 }
 
 v1::GetClusterResponse AttentionService::DescribeCluster(const Caller& caller) const {
@@ -191,7 +191,7 @@ grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
       if (!status.ok()) return Refuse(services_.observers.metrics, status);
     }
     if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
-      return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidOpen));
+      return wire::ToGrpc(status);
     }
     const std::string by = caller->name.empty() ? AddressOfPeer(context->peer()) : caller->name;
     return wire::ToGrpc(services_.observers.jobs.Cancel(of, request->job_id(), by));

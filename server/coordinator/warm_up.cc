@@ -74,8 +74,7 @@ class WarmUpClient final : public JobClient {
     return true;
   }
 
-  absl::Status Write(const v1::AttendResponse& /*response*/, const JobStop& stop,
-                     SendMode /*mode*/) override {
+  absl::Status Write(const v1::AttendResponse& /*response*/, const JobStop& stop) override {
     return stop.why();
   }
   absl::StatusOr<bool> Write(const v1::OutputChunk& /*chunk*/, std::string_view /*payload*/,

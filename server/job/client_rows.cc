@@ -8,7 +8,6 @@
 namespace hilbert_ring::server {
 
 absl::Status ClientRows::Resume(const std::vector<JobInput::Missing>& missing) {
-  resumed_ = true;
   for (const JobInput::Missing& tensor : missing) {
     if (!open_.can_resend()) {
       return wire::ErrorOf(
@@ -36,8 +35,7 @@ absl::Status ClientRows::Resume(const std::vector<JobInput::Missing>& missing) {
 // A client that can send rows again keeps its side open; others close it behind the last row.
 absl::Status ClientRows::Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) {
   ClientMessage message;
-  const bool stays_open = open_.can_resend() || resumed_;
-  while (!stays_open || !input.Complete()) {
+  while (!open_.can_resend() || !input.Complete()) {
     ASSIGN_OR_RETURN(const bool more, client_.Read(message, stop));
     if (!more) break;
     RETURN_IF_ERROR(take(message));

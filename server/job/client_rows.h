@@ -8,14 +8,11 @@
 
 namespace hilbert_ring::server {
 
-class ClientRows : public RowSource, public OutputSink {
+class ClientRows : public JobRows {
  public:
   // Both outlive it.
   ClientRows(JobClient& client, const v1::Open& open) : client_(client), open_(open) {}
 
-  bool AwaitArrived(int64_t bytes, JobClient::Input input) override {
-    return client_.AwaitArrived(bytes, input);
-  }
   absl::Status Resume(const std::vector<JobInput::Missing>& missing) override;
   absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) override;
 
@@ -28,7 +25,6 @@ class ClientRows : public RowSource, public OutputSink {
  private:
   JobClient& client_;
   const v1::Open& open_;
-  bool resumed_ = false;
 };
 
 }  // namespace hilbert_ring::server

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
 #include "wire/transport.h"
@@ -16,14 +16,6 @@ constexpr std::chrono::milliseconds kUnreadLimit{500};
 constexpr std::chrono::milliseconds kArrivalLimit{5};
 // A client whose rows follow may first wait for a processor.
 constexpr std::chrono::milliseconds kFollowingLimit{100};
-
-// The first write has no hint, because the transport takes it only after the call's metadata has
-// left.
-grpc::WriteOptions OptionsOf(ClientStream::SendMode mode, int64_t written_bytes) {
-  grpc::WriteOptions options;
-  if (mode != ClientStream::SendMode::kNow && written_bytes > 0) options.set_buffer_hint();
-  return options;
-}
 
 }  // namespace
 
@@ -93,12 +85,12 @@ absl::StatusOr<bool> ClientStream::ReadBytes(grpc::ByteBuffer& message, const Jo
   const bool in_time = time_.WaitUntil(
       changed_, lock, stop.token(), deadline,
       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
-  if (absl::Status why = stop.why(); !why.ok()) return why;
+  RETURN_IF_ERROR(stop.why());
   const Clock::duration waited = waits ? time_.Now() - began : Clock::duration(0);
   // The first reason counts. A request by the caller could come after another thread's, whose
   // reason is only a consequence.
   if (!in_time) stop_.Request(sends_.Late(waited));
-  if (absl::Status why = stop_.why(); !why.ok()) return why;
+  RETURN_IF_ERROR(stop_.why());
   if (arrived_.empty()) return false;
   message.Swap(&arrived_.front());
   arrived_.pop_front();
@@ -126,16 +118,14 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
   return true;
 }
 
-absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop,
-                                 SendMode mode) {
+absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop) {
   const grpc::ByteBuffer message = wire::Serialize(response);
   MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
   if (!turn.ok()) return turn.status();
-  const grpc::WriteOptions options = OptionsOf(mode, write_bytes_);
   Prepare(message);
   lock.unlock();
-  StartWrite(&outgoing_, options);
+  StartWrite(&outgoing_);
   return absl::OkStatus();
 }
 
@@ -145,15 +135,17 @@ absl::StatusOr<bool> ClientStream::Write(const v1::OutputChunk& chunk, std::stri
                                          SendMode mode) {
   MutexLock lock(mutex_);
   if (mode == SendMode::kWithReport && Hold(chunk, payload)) {
-    if (absl::Status why = stop.why(); !why.ok()) return why;
-    if (absl::Status why = stop_.why(); !why.ok()) return why;
+    RETURN_IF_ERROR(stop.why());
+    RETURN_IF_ERROR(stop_.why());
     return true;
   }
   absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
   if (!turn.ok() || !*turn) return turn;
   grpc::Slice slice = mode != SendMode::kNow ? grpc::Slice(payload.data(), payload.size())
                                              : wire::SliceOf(payload, std::move(owner));
-  const grpc::WriteOptions options = OptionsOf(mode, write_bytes_);
+  grpc::WriteOptions options;
+  // The transport takes the first write only when the call's metadata has left.
+  if (mode != SendMode::kNow && write_bytes_ > 0) options.set_buffer_hint();
   Prepare(wire::JoinPayload(wire::kOutputFields, chunk, {std::move(slice)}));
   lock.unlock();
   StartWrite(&outgoing_, options);

@@ -67,9 +67,7 @@ class ClientStream : public JobClient,
 
   bool AwaitArrived(int64_t bytes, Input input) override;
 
-  using JobClient::Write;
-  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
-                     SendMode mode) override;
+  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop) override;
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
                              const JobStop& stop, SendMode mode) override;

@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/base/saturating.h"
 #include "engine/model/files/grid_positions.h"
 #include "engine/model/files/pooling.h"
-#include "server/job/pooled_parts.h"
 #include "server/models/encode_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -84,9 +85,9 @@ class EncodeWork : public JobWork {
       case TensorKind::kTileCoords:
         return {.shape = {rows, 2}, .numbers = JobArray::Numbers::kFloat64};
       case TensorKind::kStates:
-        return {.shape = StatesShape(rows), .numbers = JobArray::Numbers::kFloat32};
+        return {.shape = StatesShape(rows)};
       case TensorKind::kAttentionMap:
-        return {.shape = MapShape(rows), .numbers = JobArray::Numbers::kFloat32};
+        return {.shape = MapShape(rows)};
       default:
         return {};
     }
@@ -126,10 +127,12 @@ class EncodeWork : public JobWork {
 
   void Describe(v1::RunOpen& open) const override { *open.mutable_encode() = message_; }
 
-  void BeginExecution() override { parts_.Clear(); }
+  void BeginExecution() override {
+    const MutexLock lock(mutex_);
+    parts_.clear();
+  }
 
   absl::Status TakePooled(int rank, const v1::PooledSums& pooled) override {
-    if (job_.outputs.pooling == Pooling::kNone) return JobWork::TakePooled(rank, pooled);
     const int64_t slides = pooled.rows_size(), bytes = std::ssize(pooled.sums());
     const int64_t must = slides * job_.config.embed_dim * static_cast<int64_t>(sizeof(double));
     if (bytes != must) {
@@ -140,7 +143,8 @@ class EncodeWork : public JobWork {
                     .rows = {pooled.rows().begin(), pooled.rows().end()}};
     part.sums.resize(pooled.sums().size() / sizeof(double));
     std::memcpy(part.sums.data(), pooled.sums().data(), pooled.sums().size());
-    parts_.Add(rank, pooled.state(), std::move(part));
+    const MutexLock lock(mutex_);
+    parts_[{pooled.state(), rank}].push_back(std::move(part));
     return absl::OkStatus();
   }
 
@@ -171,7 +175,9 @@ class EncodeWork : public JobWork {
   const std::optional<LayerNorm> norm_;  // if slides are pooled
   const EncodeWorkOptions options_;
   const int64_t weight_bytes_, widened_weight_bytes_;  // with and without products of bfloat16
-  PooledParts parts_;
+  Mutex mutex_;
+  // Workers' sums by state and rank: the order of ranks makes the bits reproducible.
+  std::map<std::pair<int64_t, int>, std::vector<PooledPart>> parts_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::Status EncodeWork::SendResults(const Output& output) {
@@ -182,7 +188,13 @@ absl::Status EncodeWork::SendResults(const Output& output) {
   const auto pooled = std::make_shared<std::vector<float>>(slides * states * dim);
   for (int64_t i = 0; i < states; ++i) {
     SlidePool pool(*shape().slides, job_.outputs.pooling, dim);
-    parts_.AddTo(job_.outputs.states[i], pool);
+    {
+      const MutexLock lock(mutex_);
+      for (const auto& [key, parts] : parts_) {
+        if (key.first != job_.outputs.states[i]) continue;
+        for (const PooledPart& part : parts) pool.Add(part);
+      }
+    }
     const auto of_state = pool.Finish(*norm_);
     if (!of_state.ok()) {
       return absl::InternalError(absl::StrCat("the workers' pooled sums are not those of the job: ",

@@ -38,9 +38,6 @@ bool HasCorruptBlocks(const absl::Status& error) {
 // A status of the transport carries no details.
 bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
 
-// Half the limit: the clocks of worker and coordinator differ, and start at different moments.
-bool IsOver(const ComputeTime& time) { return 2 * time.taken >= time.limit; }
-
 // The worker in most reports, as reporter or peer; null unless it is in two (in one, if slow).
 // Among equals a peer comes before its reporter, an earlier report before a later.
 Worker MostReported(const std::vector<PeerReport>& reports, bool slow) {
@@ -83,15 +80,14 @@ bool AnotherFailedSo(const Failure& failure, const std::vector<Failure>& earlier
 
 Verdict Decide(const Failure& failure, const std::vector<Failure>& earlier,
                absl::FunctionRef<bool(const Worker&)> fits_without) {
-  Verdict verdict;
-  if (MayRetry(failure.status)) verdict.then = Verdict::Then::kRetryWithAll;
+  Verdict verdict{.retry = MayRetry(failure.status)};
   switch (failure.kind) {
     case FailureKind::kOther:
       return verdict;
     case FailureKind::kWorker:
     case FailureKind::kStall:
       verdict.without = failure.worker;
-      verdict.back_off = Verdict::BackOff::kNow;
+      verdict.backs_off_now = true;
       break;
     case FailureKind::kEither:
       verdict.without = failure.worker;
@@ -101,11 +97,8 @@ Verdict Decide(const Failure& failure, const std::vector<Failure>& earlier,
       verdict.without = CutOff(failure, earlier);
       break;
   }
-  if (verdict.without == nullptr) return verdict;
   // A status that is retried may run anywhere; another needs other workers.
-  if (MayRetry(failure.status) || fits_without(verdict.without)) {
-    verdict.then = Verdict::Then::kRetryWithout;
-  }
+  if (!verdict.retry && verdict.without != nullptr) verdict.retry = fits_without(verdict.without);
   return verdict;
 }
 
@@ -115,12 +108,13 @@ bool MayRetry(const absl::Status& status) {
                                reason->again == wire::TryAgain::kServiceAndClient);
 }
 
-FailureKind KindOf(const grpc::Status& status, const ComputeTime& time) {
+FailureKind KindOf(const grpc::Status& status, Clock::duration computing, Clock::duration limit) {
   if (!SaidByWorker(status)) return FailureKind::kWorker;
   const absl::Status error = wire::FromGrpc(status);
   // The worker holds on to a job that the coordinator does not know.
   if (wire::HasReason(error, wire::reason::kWorkerBusy)) return FailureKind::kStall;
-  if (absl::IsDeadlineExceeded(error) && IsOver(time)) return FailureKind::kOther;
+  // Half the limit: the clocks of worker and coordinator differ, and start at different moments.
+  if (absl::IsDeadlineExceeded(error) && 2 * computing >= limit) return FailureKind::kOther;
   return ReportsALoss(error) || HasCorruptBlocks(error) ? FailureKind::kRing : FailureKind::kEither;
 }
 

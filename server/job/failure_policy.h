@@ -40,10 +40,9 @@ struct Failure {
 };
 
 struct Verdict {
-  enum class Then { kFail, kRetryWithAll, kRetryWithout };
-  Then then = Then::kFail;
+  bool retry = false;
   std::shared_ptr<const Member> without;  // the worker to exclude; null: no worker
-  enum class BackOff { kNow, kIfOthersSucceed } back_off = BackOff::kIfOthersSucceed;
+  bool backs_off_now = false;             // that worker; otherwise if others succeed
 };
 
 // earlier: the job's failures before. fits_without: whether the job fits the other live workers.
@@ -52,12 +51,9 @@ Verdict Decide(const Failure& failure, const std::vector<Failure>& earlier,
 
 bool MayRetry(const absl::Status& status);
 
-struct ComputeTime {  // by the coordinator's clock
-  Clock::duration taken{0}, limit{0};
-};
-
-// OK as a worker's stream's status means "without figures".
-FailureKind KindOf(const grpc::Status& status, const ComputeTime& time);
+// OK as a worker's stream's status means "without figures". computing: since the last row, by the
+// coordinator's clock.
+FailureKind KindOf(const grpc::Status& status, Clock::duration computing, Clock::duration limit);
 
 grpc::Status StatusOf(const v1::RunFailed& failed);
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -54,23 +53,13 @@ class JobClient {
 
   // Passes a message on once the one before is taken; from then on it leaves even if the job fails.
   // Any thread. Errors as of Read; no later write succeeds.
-  virtual absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
-                             SendMode mode) = 0;
+  virtual absl::Status Write(const v1::AttendResponse& response, const JobStop& stop) = 0;
 
   // `owner` keeps the payload alive. False, and the chunk stays the caller's, if the message before
   // is not taken within `patience`. A chunk that does not leave now is copied.
   virtual absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                                      std::shared_ptr<const void> owner, Clock::duration patience,
                                      const JobStop& stop, SendMode mode) = 0;
-
-  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop) {
-    return Write(response, stop, SendMode::kNow);
-  }
-  absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
-                             std::shared_ptr<const void> owner, Clock::duration patience,
-                             const JobStop& stop) {
-    return Write(chunk, payload, std::move(owner), patience, stop, SendMode::kNow);
-  }
 
   // Waits until every message is taken and its memory no longer in use. Errors as of Write.
   virtual absl::Status AwaitTaken(const JobStop& stop) = 0;

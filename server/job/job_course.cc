@@ -6,11 +6,24 @@
 
 namespace hilbert_ring::server {
 
-std::string_view NameOf(JobPhase phase) {
-  static constexpr std::array<std::string_view, kJobPhases> kNames = {
-      "open",     "validating", "sizing",    "queued",    "waiting_for_workers",
-      "ring",     "starting",   "receiving", "computing", "sending",
-      "checking", "done",       "failed"};
+const JobPhaseNames& NamesOf(JobPhase phase) {
+  using v1::Job;
+  using v1::Span;
+  static constexpr std::array<JobPhaseNames, kJobPhases> kNames = {{
+      {"open", Job::STATE_QUEUED, Span::KIND_UNSPECIFIED},
+      {"validating", Job::STATE_QUEUED, Span::KIND_UNSPECIFIED},
+      {"sizing", Job::STATE_QUEUED, Span::KIND_UNSPECIFIED},
+      {"queued", Job::STATE_QUEUED, Span::KIND_QUEUE},
+      {"waiting_for_workers", Job::STATE_WAITING_FOR_WORKERS, Span::KIND_QUEUE},
+      {"ring", Job::STATE_STARTING, Span::KIND_RING},
+      {"starting", Job::STATE_STARTING, Span::KIND_START},
+      {"receiving", Job::STATE_RECEIVING, Span::KIND_RECEIVE},
+      {"computing", Job::STATE_COMPUTING, Span::KIND_COMPUTE},
+      {"sending", Job::STATE_SENDING, Span::KIND_SEND},
+      {"checking", Job::STATE_CHECKING, Span::KIND_UNSPECIFIED},
+      {"done", Job::STATE_ENDING, Span::KIND_UNSPECIFIED},
+      {"failed", Job::STATE_ENDING, Span::KIND_UNSPECIFIED},
+  }};
   return kNames[static_cast<size_t>(phase)];
 }
 

@@ -18,10 +18,11 @@ class JobCourse {  // written by the job's thread, read by any thread once the j
  public:
   explicit JobCourse(const TimeSource& time = SystemTime()) : time_(time), opened_(time.Now()) {}
 
-  // SetJob, ShowIn and SetStream: before another thread knows the job.
-  void SetJob(std::string job_id, int64_t tokens) {
+  // SetJob and ShowIn: before another thread knows the job.
+  void SetJob(std::string job_id, int64_t tokens, bool stream = false) {
     job_id_ = std::move(job_id);
     tokens_ = tokens;
+    stream_ = stream;
   }
 
   // Mirrors an epoch in its stream's course, which outlives it.
@@ -36,7 +37,6 @@ class JobCourse {  // written by the job's thread, read by any thread once the j
     tokens_ += tokens;
     ++epochs_;
   }
-  void SetStream() { stream_ = true; }
 
   // Logs the move. Returns false for a move that job_phase.h excludes, and logs an error.
   bool Enter(JobPhase phase, int workers = 0);
@@ -49,6 +49,7 @@ class JobCourse {  // written by the job's thread, read by any thread once the j
     if (shown_in_ != nullptr) shown_in_->Show(phase, workers_, fraction_);
   }
 
+  bool is_epoch() const { return shown_in_ != nullptr; }
   JobPhase phase() const { return phase_; }
   int64_t tokens() const { return tokens_; }  // of a stream: of finished epochs
   bool stream() const { return stream_; }

@@ -18,15 +18,8 @@ constexpr auto kComputeSlack = std::chrono::seconds(30);
 
 constexpr int64_t kFewBytes = 1 << 20;
 
-// A trace is long, and leaves in the report's message.
-JobClient::SendMode SendModeOf(const v1::Open& open) {
-  return open.input_follows() && !open.want_trace() ? JobClient::SendMode::kWithReport
-                                                    : JobClient::SendMode::kWithNext;
-}
-
-bool NoCoordinates(const JobSpec& spec) {
-  return !spec.ordering || spec.ordering->coordinate_axes == 0;
-}
+// A report this fast saves the message Admitted. A job of 64 tokens on a shared worker takes less.
+constexpr auto kAnswerLimit = std::chrono::milliseconds(20);
 
 // The member that the payload names. Null if a member has left: the ring failed because of that.
 std::shared_ptr<const Member> Named(const absl::Status& error, const char* payload,
@@ -42,90 +35,59 @@ std::shared_ptr<const Member> Named(const absl::Status& error, const char* paylo
 
 }  // namespace
 
-JobExecution::JobExecution(const JobServices& services, JobClient& client, JobRecord& job,
-                           const Plan& plan, const Grant& grant)
-    : services_(services),
-      client_(client),
-      job_(job),
-      plan_(plan),
-      members_(grant.members),
-      lane_(grant.lane) {}
-
-absl::StatusOr<ExecutionFigures> JobExecution::Run() {
-  auto figures = Execute();
-  failure_.status = figures.status();
-  return figures;
+absl::StatusOr<v1::Report> JobExecution::Run() {
+  auto report = Execute();
+  failure_.status = report.status();
+  return report;
 }
 
-absl::StatusOr<ExecutionFigures> JobExecution::Execute() {
-  const std::stop_callback client_gone(client_.stop().token(),
-                                       [this] { stop_.Request(client_.stop().why()); });
+absl::StatusOr<v1::Report> JobExecution::Execute() {
+  const std::stop_callback client_gone(parts_.client.stop().token(),
+                                       [this] { stop_.Request(parts_.client.stop().why()); });
   Enter(JobPhase::kRing);
   std::optional<Rings::Lease> ring;
-  if (plan_.costs.steps > 0) {
+  if (parts_.plan.costs.steps > 0) {
     const Clock::time_point start = Now();
-    auto lease = services_.cluster.rings.Take(members_, job_.open.job_id(), stop_);
+    auto lease = parts_.services.cluster.rings.Take(members(), job_.open.job_id(), stop_);
     if (!lease.ok()) {
-      if (absl::Status why = client_.stop().why(); !why.ok()) return why;
+      if (absl::Status why = parts_.client.stop().why(); !why.ok()) return why;
       failure_ = NoRing(lease.status(), Now() - start);
       return failure_.status;
     }
     ring.emplace(*std::move(lease));
-    figures_.ring_seconds = SecondsBetween(start, Now());
+    report_.set_ring_seconds(SecondsBetween(start, Now()));
   }
-  JobRun run(
-      {.job_id = job_.open.job_id(),
-       .plan = &plan_,
-       .work = &job_.work,
-       .members = members_,
-       .ring_id = ring ? ring->ring_id() : "",
-       .generation = ring ? ring->generation() : 0,
-       .want_lse = job_.open.want_lse(),
-       .want_trace = job_.open.want_trace(),
-       .traceparent = job_.traceparent,
-       .lane = lane_,
-       .compute_timeout = services_.limits.settings.job_timeout,
-       .stall_timeout = services_.limits.settings.stall_timeout,
-       .share_memory = services_.limits.settings.share_memory,
-       .shards = &services_.memory.shards,
-       .threads = &services_.memory.threads,
-       .copies = job_.source.ReadByWorkers() ? nullptr : &services_.memory.copies,
-       .held = &job_.held,
-       .delivered = &job_.delivered,
-       .source = &job_.source,
-       .sink = &job_.sink,
-       .runs = &services_.cluster.runs,
-       .time = &services_.observers.time,
-       .output =
-           [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                  const std::shared_ptr<const void>& owner, Clock::duration patience) {
-             return SendOutput(rank, chunk, payload, owner, patience);
-           },
-       .progress = [this](double fraction, int64_t layer) { SendProgress(fraction, layer); }},
-      stop_);
+  first_ = !std::exchange(job_.begun, true);
+  few_ = first_ && !job_.rows.InFiles() && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
+  parts_.ring = ring ? &*ring : nullptr;
+  parts_.send_mode = SendMode();
+  JobRun run(parts_, stop_);
   absl::Status status = RunWith(run);
   if (status.ok()) {
     if (ring) ring->Keep();
-    figures_.ring_generation = ring ? ring->generation() : 0;
-    figures_.workers = run.Reports();
-    if (sent_) {
-      Shift(figures_.workers, SecondsBetween(job_.course.opened(), run_opened_));
-      sent_->AddTo(figures_.workers, job_.course.opened());
-    }
-    return std::move(figures_);
+    report_.set_ring_generation(ring ? ring->generation() : 0);
+    for (v1::WorkerReport& worker : run.Reports()) *report_.add_workers() = std::move(worker);
+    return std::move(report_);
   }
   // Before the streams see it: the first reason counts.
   stop_.Request(status);
   job_.held = run.End();
   if (failure_.kind == FailureKind::kOther) failure_ = run.failure();
-  if (job_.source.ReadByWorkers()) job_.held = HeldRows();  // the next execution reads them again
+  if (job_.rows.InFiles()) job_.held = HeldRows();  // the next execution reads them again
   return stop_.why();
+}
+
+// A trace is long, and leaves in the report's message.
+JobClient::SendMode JobExecution::SendMode() const {
+  if (!few_) return JobClient::SendMode::kNow;
+  return job_.open.input_follows() && !job_.open.want_trace() ? JobClient::SendMode::kWithReport
+                                                              : JobClient::SendMode::kWithNext;
 }
 
 Failure JobExecution::NoRing(const absl::Status& why, Clock::duration took) const {
   if (wire::HasReason(why, wire::reason::kMixedTransports)) return {.status = why};
-  const auto unreached = Named(why, kUnreached, members_);
-  const auto reporter = Named(why, kComplainant, members_);
+  const auto unreached = Named(why, kUnreached, members());
+  const auto reporter = Named(why, kComplainant, members());
   const bool lacks_memory = absl::IsResourceExhausted(why);
   Failure failure{
       .status = lacks_memory ? why
@@ -137,10 +99,10 @@ Failure JobExecution::NoRing(const absl::Status& why, Clock::duration took) cons
     failure.worker = unreached != nullptr ? unreached : reporter;
   } else if (reporter != nullptr) {
     failure.kind = FailureKind::kRing;
-    failure.slow = took > services_.limits.settings.worker_timeout;
+    failure.slow = took > parts_.settings().worker_timeout;
     const auto peer = PeerOf(why);
-    const bool there = peer && *peer < std::ssize(members_) && members_[*peer] != reporter;
-    failure.reports = {{.by = reporter, .of = there ? members_[*peer] : nullptr}};
+    const bool there = peer && *peer < std::ssize(members()) && members()[*peer] != reporter;
+    failure.reports = {{.by = reporter, .of = there ? members()[*peer] : nullptr}};
   }
   return failure;
 }
@@ -150,70 +112,129 @@ absl::Status JobExecution::RunWith(JobRun& run) {
                           &JobExecution::Send, &JobExecution::Check}) {
     RETURN_IF_ERROR((this->*step)(run));
   }
-  figures_.compute_seconds = run.compute_seconds();
-  figures_.send_seconds =
-      std::max(0.0, SecondsBetween(received_, Now()) - figures_.compute_seconds);
+  report_.set_compute_seconds(run.compute_seconds());
+  report_.set_send_seconds(
+      std::max(0.0, SecondsBetween(received_, Now()) - report_.compute_seconds()));
   return absl::OkStatus();
 }
 
 void JobExecution::Enter(JobPhase phase) {
-  job_.course.Enter(phase, static_cast<int>(members_.size()));
+  job_.course.Enter(phase, static_cast<int>(members().size()));
 }
 
 absl::Status JobExecution::Start(JobRun& run) {
   Enter(JobPhase::kStarting);
-  if (job_.open.want_trace()) sent_.emplace(static_cast<int>(members_.size()));
-  run_opened_ = Now();
   job_.work.BeginExecution();
-  const bool first = !std::exchange(job_.begun, true);
-  few_ = first && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
-  if (few_) send_mode_ = SendModeOf(job_.open);
-  if (few_ && RowsComeFirst()) {
-    run.Make();
-    rows_first_ = run.MayOpenWithRows();
-    one_answer_ = rows_first_ && FitsOneAnswer();
-  }
+  run.Make();
+  rows_first_ = few_ && run.MayOpenWithRows() && RowsComeFirst();
   if (!rows_first_) run.Open();
   ready_due_ = Now() + job_.work.start_timeout();
-  absl::Status status = first ? job_.input.Begin() : Resume();
-  if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
-  return status.ok() && !rows_first_ ? Admit(stop_) : status;
+  RETURN_IF_ERROR(first_ ? job_.input.Begin() : Resume());
+  if (!few_) RETURN_IF_ERROR(run.AwaitReady(ready_due_));
+  return rows_first_ ? absl::OkStatus() : Admit(stop_);
 }
 
 // Then the worker gets RunOpen alone, and does not wait for the client: all rows have arrived.
 bool JobExecution::RowsComeFirst() {
-  return members_.size() == 1 && job_.open.input_follows() && job_.open.can_resend() &&
-         job_.work.model().empty() && NoCoordinates(job_.spec) &&
-         job_.source.AwaitArrived(job_.work.shape().BytesOf(kInputKinds),
-                                  JobClient::Input::kFollows);
+  return job_.open.input_follows() && job_.open.can_resend() && job_.work.model().empty() &&
+         !job_.work.has_coordinates() &&
+         parts_.client.AwaitArrived(job_.work.shape().BytesOf(kInputKinds),
+                                    JobClient::Input::kFollows);
 }
 
 // Returns whether all messages may be in the report's: outputs are few, and no check is due.
 bool JobExecution::FitsOneAnswer() const {
-  return job_.open.one_answer() && send_mode_ == JobClient::SendMode::kWithReport && !job_.check &&
-         job_.work.shape().BytesOf(kOutputKinds) <= JobClient::kMostHeldBytes;
+  return job_.open.one_answer() && parts_.send_mode == JobClient::SendMode::kWithReport &&
+         !job_.check && job_.work.shape().BytesOf(kOutputKinds) <= JobClient::kMostHeldBytes;
+}
+
+absl::Status JobExecution::Receive(JobRun& run) {
+  Enter(JobPhase::kReceiving);
+  if (job_.input.order_known()) RETURN_IF_ERROR(PlaceRows(run));
+  RETURN_IF_ERROR(FeedRows(run));
+  if (rows_first_) {
+    run.OpenWithRows();
+    ready_due_ = Now() + job_.work.start_timeout();
+    const bool said = FitsOneAnswer() && run.AnswersWithin(kAnswerLimit);
+    // Not the execution's stop: a client counts an attempt even if the worker has failed. The first
+    // message never waits for the client.
+    if (!said) RETURN_IF_ERROR(Admit(parts_.client.stop()));
+  }
+  if (few_) {
+    RETURN_IF_ERROR(run.AwaitReady(ready_due_));
+    RETURN_IF_ERROR(run.SendAgain(*router_, job_.input));
+  }
+  RETURN_IF_ERROR(run.FinishRows());
+  if (job_.rows.InFiles()) {
+    const Clock::time_point start = Now();
+    RETURN_IF_ERROR(run.AwaitRead());
+    report_.set_receive_seconds(report_.receive_seconds() + SecondsBetween(start, Now()));
+  }
+  received_ = Now();
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::Resume() {
+  absl::Status status = job_.rows.Resume(job_.input.Forget(job_.held.lost()));
+  job_.held = HeldRows();  // the new shards have its rows
+  return status;
+}
+
+absl::Status JobExecution::PlaceRows(JobRun& run) {
+  router_.emplace(job_.work.shape(), parts_.plan.shards, job_.input.order());
+  RETURN_IF_ERROR(run.SendOrder(*router_));
+  return run.SendHeld(*router_, job_.input);
+}
+
+absl::Status JobExecution::FeedRows(JobRun& run) {
+  const Clock::time_point start = Now();
+  // Saves this thread a wake-up for each message.
+  if (few_ && !rows_first_) {
+    parts_.client.AwaitArrived(job_.work.shape().BytesOf(kInputKinds),
+                               JobClient::Input::kMayFollow);
+  }
+  const auto take = [&](const ClientMessage& message) { return TakeRows(message, run); };
+  RETURN_IF_ERROR(job_.rows.Feed(job_.input, take, stop_));
+  report_.set_receive_seconds(SecondsBetween(start, Now()));
+  return absl::OkStatus();
+}
+
+absl::Status JobExecution::TakeRows(const ClientMessage& message, JobRun& run) {
+  if (!message.request.has_chunk()) {
+    return wire::ErrorOf(wire::reason::kInvalidOpen, "after Open a client sends chunks alone");
+  }
+  const v1::Chunk& chunk = message.request.chunk();
+  parts_.services.observers.metrics.AddReceived(message.payload.bytes());
+  job_.bytes_received += message.payload.bytes();
+  RETURN_IF_ERROR(job_.Accept(message));
+  RETURN_IF_ERROR(job_.work.CheckChunk(chunk, message.payload));
+  job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
+  if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
+  return job_.input.order_known() ? PlaceRows(run) : absl::OkStatus();
 }
 
 absl::Status JobExecution::Compute(JobRun& run) {
   Enter(JobPhase::kComputing);
-  return run.AwaitComputed(received_ + services_.limits.settings.job_timeout + kComputeSlack);
+  return run.AwaitComputed(received_ + parts_.settings().job_timeout + kComputeSlack);
 }
 
 absl::Status JobExecution::Send(JobRun& run) {
   Enter(JobPhase::kSending);
-  NoteSent(0);  // counts rows of earlier executions
+  job_.NoteSent(0);  // counts rows of earlier executions
   RETURN_IF_ERROR(run.AwaitEnd());
   RETURN_IF_ERROR(SendResults());
   // The last output may be part of a shard, whose memory is in use until the client takes it.
-  return client_.AwaitTaken(stop_);
+  return parts_.client.AwaitTaken(stop_);
 }
 
 absl::Status JobExecution::SendResults() {
   return job_.work.SendResults([this](const v1::OutputChunk& chunk, std::string_view payload,
                                       const std::shared_ptr<const void>& owner) {
     job_.bytes_sent += static_cast<int64_t>(payload.size());
-    services_.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
-    return client_.Write(chunk, payload, owner, kAnyPatience, stop_).status();
+    parts_.services.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
+    return parts_.client
+        .Write(chunk, payload, owner, kAnyPatience, stop_, JobClient::SendMode::kNow)
+        .status();
   });
 }
 
@@ -223,8 +244,8 @@ absl::Status JobExecution::Admit(const JobStop& stop) {
   v1::Admitted& admitted = *response.mutable_admitted();
   admitted.set_job_id(job_.open.job_id());
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
-  admitted.set_workers(static_cast<int>(members_.size()));
-  absl::Status status = client_.Write(response, stop);
+  admitted.set_workers(static_cast<int>(members().size()));
+  absl::Status status = parts_.client.Write(response, stop);
   job_.admitted = status.ok();
   return status;
 }
@@ -234,69 +255,36 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (!job_.check) return absl::OkStatus();
   const std::vector<HostShard> shards = run.Shards();
   if (shards.empty()) {
-    if (job_.sink.BytesByWorkers()) {
-      figures_.check_note =
+    if (job_.rows.InFiles()) {
+      report_.add_notes(
           "--check-rows: no row was computed again because the workers read and wrote files where "
-          "the coordinator does not see their memory";
+          "the coordinator does not see their memory");
     }
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(job_.sink.ReadBack(*job_.check, [this](int64_t token) {
-    return members_[router_->Find(v1::TENSOR_Q, token).rank];
+  RETURN_IF_ERROR(job_.rows.ReadBack(*job_.check, [this](int64_t token) {
+    return members()[router_->Find(v1::TENSOR_Q, token).rank];
   }));
   std::shared_ptr<const Permutation> order = job_.input.order();
   if (order == nullptr) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
   }
   ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare(*router_, *order, shards, stop_));
-  services_.observers.metrics.CountRowsChecked(verdict.judged);
-  services_.observers.metrics.CountRowsNotJudged(verdict.not_judged);
+  parts_.services.observers.metrics.CountRowsChecked(verdict.judged);
+  parts_.services.observers.metrics.CountRowsNotJudged(verdict.not_judged);
   if (!verdict.mismatch) {
-    figures_.rows_checked = verdict.judged;
-    figures_.rows_not_judged = verdict.not_judged;
+    report_.set_rows_checked(static_cast<int32_t>(verdict.judged));
+    report_.set_rows_not_judged(static_cast<int32_t>(verdict.not_judged));
     return absl::OkStatus();
   }
   const RowCheck::Mismatch& wrong = *verdict.mismatch;
-  services_.observers.metrics.CountMismatch(wrong.worker->address);
-  const bool quarantined = services_.cluster.suspects.Note(wrong.worker, job_.number);
+  parts_.services.observers.metrics.CountMismatch(wrong.worker->address);
+  const bool quarantined = parts_.services.cluster.suspects.Note(wrong.worker, job_.number);
   return wire::ErrorOf(
       wire::reason::kRowMismatch,
       absl::StrCat(
           wrong.What(), " (--check-rows); worker ", wrong.worker->address,
           quarantined ? " sent it, not for the first time, and gets no more jobs" : " sent it"));
-}
-
-absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& chunk,
-                                              std::string_view payload,
-                                              const std::shared_ptr<const void>& owner,
-                                              Clock::duration patience) {
-  const Clock::time_point begun = sent_ ? Now() : Clock::time_point();
-  absl::StatusOr<bool> handed = job_.sink.Take(chunk, payload, owner, patience, stop_, send_mode_);
-  if (!handed.ok() || !*handed) return handed;
-  if (sent_) sent_->Add(rank, begun, Now());
-  job_.bytes_sent += static_cast<int64_t>(payload.size());
-  if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
-  services_.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
-  if (chunk.tensor() == v1::TENSOR_OUT || chunk.tensor() == v1::TENSOR_STATES) {
-    NoteSent(chunk.rows());
-  }
-  return handed;
-}
-
-void JobExecution::NoteSent(int64_t rows) {
-  const int64_t sent = job_.rows_sent += rows;
-  job_.course.Advance(JobPhase::kSending,
-                      static_cast<double>(sent) / static_cast<double>(job_.spec.tokens));
-}
-
-void JobExecution::SendProgress(double fraction, int64_t layer) {
-  job_.course.Advance(JobPhase::kComputing, fraction);
-  if (one_answer_ && !job_.admitted) return;  // its worker answers soon
-  v1::AttendResponse response;
-  response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
-  response.mutable_progress()->set_fraction(fraction);
-  response.mutable_progress()->set_layer(layer);
-  client_.Offer(response);
 }
 
 }  // namespace hilbert_ring::server

@@ -1,15 +1,9 @@
 // The phases of a job: what it waits for as a whole, though its workers' phases overlap.
-//
-//   kOpen -> kValidating -> kSizing -> kQueued <-> kWaitingForWorkers
-//   kQueued -grant-> kRing -> kStarting -> kReceiving -> kComputing -> kSending
-//                                                     -> kChecking -> kDone
-//
-//   kRing to kChecking (one execution) -failure_policy.h decides to retry-> kQueued
-//   any but the last two -a stop, or another status-> kFailed
 #pragma once
 
-#include <algorithm>
 #include <string_view>
+
+#include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::server {
 
@@ -30,42 +24,25 @@ enum class JobPhase {
 };
 inline constexpr int kJobPhases = 13;
 
-std::string_view NameOf(JobPhase phase);
-
-constexpr bool HasWorkers(JobPhase phase) {
-  return phase >= JobPhase::kRing && phase <= JobPhase::kChecking;
-}
+struct JobPhaseNames {
+  std::string_view name;
+  v1::Job::State state;
+  v1::Span::Kind span;  // of a trace
+};
+const JobPhaseNames& NamesOf(JobPhase phase);
+inline std::string_view NameOf(JobPhase phase) { return NamesOf(phase).name; }
 
 constexpr bool HasEnded(JobPhase phase) { return phase >= JobPhase::kDone; }
 
-struct JobTransition {
-  JobPhase before, after;
-};
-
-inline constexpr JobTransition kJobTransitions[] = {
-    // ServedJob decides:
-    {JobPhase::kOpen, JobPhase::kValidating},
-    {JobPhase::kValidating, JobPhase::kSizing},
-    {JobPhase::kSizing, JobPhase::kQueued},             // its order's memory is reserved
-    {JobPhase::kQueued, JobPhase::kWaitingForWorkers},  // the live workers cannot hold it
-    {JobPhase::kWaitingForWorkers, JobPhase::kQueued},  // enough came
-    {JobPhase::kChecking, JobPhase::kDone},             // its outputs are committed
-    // Scheduler decides: it grants workers.
-    {JobPhase::kQueued, JobPhase::kRing},
-    // JobExecution decides:
-    {JobPhase::kRing, JobPhase::kStarting},
-    {JobPhase::kStarting, JobPhase::kReceiving},  // the client is admitted
-    {JobPhase::kReceiving, JobPhase::kComputing},
-    {JobPhase::kComputing, JobPhase::kSending},
-    {JobPhase::kSending, JobPhase::kChecking},
-};
-
+// A phase leads to the next one, or the job fails. A job may wait for workers any number of times,
+// and its failed execution (kRing to kChecking) leads back to the queue.
 constexpr bool MayFollow(JobPhase before, JobPhase after) {
-  if (after == JobPhase::kFailed) return !HasEnded(before);
-  if (after == JobPhase::kQueued && HasWorkers(before)) return true;
-  return std::ranges::any_of(kJobTransitions, [&](const JobTransition& transition) {
-    return transition.before == before && transition.after == after;
-  });
+  if (HasEnded(before)) return false;
+  if (after == JobPhase::kFailed) return true;
+  if (after == JobPhase::kQueued && before >= JobPhase::kWaitingForWorkers) return true;
+  if (before == JobPhase::kWaitingForWorkers) return false;
+  return static_cast<int>(after) == static_cast<int>(before) + 1 ||
+         (before == JobPhase::kQueued && after == JobPhase::kRing);
 }
 
 }  // namespace hilbert_ring::server

@@ -1,11 +1,5 @@
-// A source of a job's rows, and a sink of its outputs. Implementations: client_rows.h (a call, an
-// epoch of a stream) and named_files.h (tensors by path).
-//
-//   source.Prepare(take);             // before each execution
-//   source.Resume(missing);           // before another execution, after lost workers
-//   source.Feed(input, take, stop);   // during it
-//   sink.Take(chunk, ...);            // for each output that does not go to a file
-//   sink.Commit(stop);                // the job has succeeded
+// A job's rows and outputs. Implementations: client_rows.h (a call, an epoch of a stream) and
+// named_files.h.
 #pragma once
 
 #include <cstdint>
@@ -29,52 +23,45 @@
 
 namespace hilbert_ring::server {
 
-class RowSource {
+class JobRows {
  public:
   using TakeRows = std::function<absl::Status(const ClientMessage& message)>;
 
-  virtual ~RowSource() = default;
+  virtual ~JobRows() = default;
+
+  // Bytes of outputs that workers write to files, from which they read the rows; empty if rows and
+  // outputs pass through this process.
+  virtual std::optional<int64_t> BytesByWorkers() const { return std::nullopt; }
+  bool InFiles() const { return BytesByWorkers().has_value(); }
 
   // Returns whether the worker can read the rows. CheckReachable returns an error if no live worker
   // can.
   virtual bool Reaches(const Member& worker) const { return true; }
   virtual absl::Status CheckReachable(const Members& live) const { return absl::OkStatus(); }
 
-  // Workers read the rows from files: the coordinator sends and holds no rows.
-  virtual bool ReadByWorkers() const { return false; }
-
-  // Called before each execution, when the job has no workers yet. The first call passes the rows
-  // that the coordinator reads itself to `take`.
+  // Before each execution, without workers. The first call takes the rows that this process reads.
   virtual absl::Status Prepare(const TakeRows& take) { return absl::OkStatus(); }
 
-  // Follows JobClient::AwaitArrived.
-  virtual bool AwaitArrived(int64_t bytes, JobClient::Input input) { return false; }
-
-  // Requests lost rows again, before another execution. ROWS_LOST: the source cannot send them
-  // again.
+  // Before another execution: requests lost rows again. ROWS_LOST if that is impossible.
   virtual absl::Status Resume(const std::vector<JobInput::Missing>& missing) {
     return absl::OkStatus();
   }
 
-  // Passes messages to `take` until the input is complete.
-  virtual absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) = 0;
+  virtual absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) {
+    return absl::OkStatus();
+  }
 
   // Adds the files that the worker reads and writes.
   virtual void AddTo(v1::RunOpen& open) const {}
-};
 
-class OutputSink {
- public:
-  virtual ~OutputSink() = default;
-
-  // Returns the bytes of outputs that workers write to files; nothing if outputs pass through Take.
-  virtual std::optional<int64_t> BytesByWorkers() const { return std::nullopt; }
-
-  // Follows JobClient::Write.
+  // Outputs that no worker writes. False if the client has not made room within `patience`. `owner`
+  // keeps the payload alive.
   virtual absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner,
                                     Clock::duration patience, const JobStop& stop,
-                                    JobClient::SendMode mode) = 0;
+                                    JobClient::SendMode mode) {
+    return absl::InternalError("a worker sent rows that it must write to a file");
+  }
 
   // Reads the checked tokens' outputs from the files and passes them to the check. of: returns the
   // worker that computed a token.

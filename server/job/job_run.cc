@@ -22,11 +22,14 @@ std::vector<int64_t> ReceivedBytes(const Plan& plan) {
 
 }  // namespace
 
-JobRun::JobRun(JobRunOptions options, JobStop& stop)
-    : options_(std::move(options)),
+JobRun::JobRun(const RunParts& parts, JobStop& stop)
+    : parts_(parts),
       stop_(stop),
-      watch_(options_.stall_timeout, ReceivedBytes(*options_.plan)),
-      news_(options_.members.size(), ProgressNews(options_.sink->BytesByWorkers())) {}
+      opened_(Now()),
+      watch_(parts.settings().stall_timeout, ReceivedBytes(parts.plan),
+             parts.job.rows.BytesByWorkers()) {
+  if (parts.job.open.want_trace()) sent_.emplace(static_cast<int>(members().size()));
+}
 
 JobRun::~JobRun() { CancelAndJoin(); }
 
@@ -39,20 +42,20 @@ HeldRows JobRun::End() {
   CancelAndJoin();
   std::vector<HeldShard> shards;
   for (const auto& stream : streams_) shards.push_back(stream->Release());
-  return HeldRows(options_.plan->shards, options_.members, std::move(shards), options_.lane);
+  return HeldRows(parts_.plan.shards, members(), std::move(shards), parts_.grant.lane);
 }
 
 void JobRun::Make() {
   WorkerStream::Listener& listener = *this;
-  for (int rank = 0; rank < static_cast<int>(options_.members.size()); ++rank) {
-    streams_.push_back(std::make_unique<WorkerStream>(options_, rank, listener, stop_));
+  for (int rank = 0; rank < static_cast<int>(members().size()); ++rank) {
+    streams_.push_back(std::make_unique<WorkerStream>(parts_, rank, listener, stop_));
   }
-  place_ = options_.runs->Enter(
+  place_ = parts_.services.cluster.runs.Enter(
       {.failed = [this](const std::string& worker,
                         const v1::RunFailed& failed) { FailedBeside(worker, failed); },
        .look = [this] { LookAtWrites(); }});
   for (const auto& stream : streams_) {
-    if (absl::Status status = stream->Make(*options_.delivered); !status.ok()) {
+    if (absl::Status status = stream->Make(); !status.ok()) {
       stop_.Request(status);
       return;
     }
@@ -60,9 +63,8 @@ void JobRun::Make() {
 }
 
 void JobRun::Open() {
-  if (streams_.empty()) Make();
   // A copy: a worker may send outputs before the next stream is open.
-  const Delivered delivered = *options_.delivered;
+  const Delivered delivered = parts_.job.delivered;
   for (const auto& stream : streams_) {
     if (!stop_.why().ok()) return;
     stream->Open(place_->number(), delivered);
@@ -96,13 +98,10 @@ absl::Status JobRun::AwaitReady(Deadline deadline) {
 }
 
 absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
-  std::vector<int> turned_down;
-  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (!streams_[rank]->turned_down()) continue;
-    RETURN_IF_ERROR(streams_[rank]->SendOrder(router));
-    turned_down.push_back(rank);
+  for (const auto& stream : streams_) {
+    if (stream->turned_down()) RETURN_IF_ERROR(stream->SendOrder(router));
   }
-  return SendHeldRows(turned_down, router, input);
+  return SendHeldRows(&WorkerStream::turned_down, router, input);
 }
 
 absl::Status JobRun::SendOrder(const RowRouter& router) {
@@ -111,23 +110,18 @@ absl::Status JobRun::SendOrder(const RowRouter& router) {
 }
 
 absl::Status JobRun::SendHeld(const RowRouter& router, const JobInput& input) {
-  std::vector<int> held;
-  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (streams_[rank]->shard().held()) held.push_back(rank);
-  }
-  RETURN_IF_ERROR(SendHeldRows(held, router, input));
+  RETURN_IF_ERROR(SendHeldRows(&WorkerStream::held, router, input));
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendArrived());
   return absl::OkStatus();
 }
 
 // Notes rows in shared shards, and sends rows of the others.
-absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter& router,
+absl::Status JobRun::SendHeldRows(bool (WorkerStream::*chosen)() const, const RowRouter& router,
                                   const JobInput& input) {
-  if (ranks.empty()) return absl::OkStatus();
-  std::vector<bool> chosen(streams_.size());
-  for (const int rank : ranks) chosen[rank] = true;
+  const auto is_chosen = [chosen](const auto& stream) { return (*stream.*chosen)(); };
+  if (std::ranges::none_of(streams_, is_chosen)) return absl::OkStatus();
   for (const TensorKind kind : kInputKinds) {
-    const int64_t row_bytes = options_.plan->rows[kind];
+    const int64_t row_bytes = parts_.plan.rows[kind];
     if (row_bytes == 0) continue;
     const v1::Tensor tensor = wire::TensorOf(kind);
     const int64_t piece = std::max<int64_t>(1, wire::kMaxPayloadBytes / row_bytes);
@@ -135,7 +129,7 @@ absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter
       if (absl::Status why = stop_.why(); !why.ok()) return why;
       std::map<int, RowMessages> messages;
       for (const RowRun& run : runs) {
-        if (!chosen[run.rank]) continue;
+        if (!is_chosen(streams_[run.rank])) continue;
         WorkerStream& stream = *streams_[run.rank];
         if (!stream.takes_messages()) {
           stream.shard().NoteArrived(run);
@@ -152,8 +146,8 @@ absl::Status JobRun::SendHeldRows(const std::vector<int>& ranks, const RowRouter
     };
     RETURN_IF_ERROR(VisitPlaces(router, tensor, input.Rows(tensor), piece, pass_on));
   }
-  for (const int rank : ranks) {
-    if (streams_[rank]->takes_messages()) streams_[rank]->shard().BecomeCopy();
+  for (const auto& stream : streams_) {
+    if (is_chosen(stream) && stream->takes_messages()) stream->shard().BecomeCopy();
   }
   return absl::OkStatus();
 }
@@ -170,7 +164,7 @@ absl::Status JobRun::WriteRows(std::map<int, RowMessages>& by_rank) {
 absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
                           const RowRouter& router) {
   const TensorKind kind = *wire::TensorKindOf(chunk.tensor());
-  const int64_t row_bytes = options_.plan->rows[kind];
+  const int64_t row_bytes = parts_.plan.rows[kind];
   const std::vector<RowRun> runs = router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows());
   std::map<int, RowMessages> messages;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
@@ -193,7 +187,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   RETURN_IF_ERROR(WriteRows(messages));
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendArrived());
   // A worker without rows of its own for a while must know that the job is fed.
-  const Clock::time_point now = options_.time->Now();
+  const Clock::time_point now = Now();
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendKeepalive(now));
   return absl::OkStatus();
 }
@@ -213,23 +207,23 @@ absl::Status JobRun::AwaitComputed(Deadline deadline) {
 absl::Status JobRun::AwaitRead() {
   return Await(
       {.done = &WorkerReplies::read, .late = "did not read all its rows", .computing = true},
-      options_.time->Now() + kForLong);
+      Now() + kForLong);
 }
 
 absl::Status JobRun::AwaitEnd() {
   {
     const MutexLock lock(mutex_);
     for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-      watch_.Waits(rank, 0, options_.time->Now());
+      watch_.Waits(rank, 0, Now());
     }
   }
   RETURN_IF_ERROR(Await(
       {.done = &WorkerReplies::ended, .late = "did not send all its output", .computing = true},
-      options_.time->Now() + kForLong));
+      Now() + kForLong));
   RETURN_IF_ERROR(CheckAllOut());
   // Only now: a worker may write to its shard until its job ends.
   for (const auto& stream : streams_) {
-    if (stream->shard().held()) options_.shards->Keep(stream->shard().memory());
+    if (stream->shard().held()) parts_.services.memory.shards.Keep(stream->shard().memory());
   }
   return absl::OkStatus();
 }
@@ -246,6 +240,7 @@ std::vector<HostShard> JobRun::Shards() const {
 std::vector<v1::WorkerReport> JobRun::Reports() const {
   std::vector<v1::WorkerReport> reports;
   for (const auto& stream : streams_) reports.push_back(stream->report());
+  if (sent_) sent_->AddTo(reports, parts_.job.course.opened(), opened_);
   return reports;
 }
 

@@ -1,5 +1,6 @@
 // The workers' side of one execution: a Run stream to each worker.
 //
+//   run.Make();                        // the shards
 //   run.Open();                        // then AwaitReady: the workers hold their memory
 //   run.SendOrder(router);             // then SendHeld: rows of an earlier execution
 //   run.Send(chunk, payload, router);  // blocks while a worker is behind
@@ -26,8 +27,8 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "server/job/failure_policy.h"
-#include "server/job/job_run_options.h"
-#include "server/job/progress_news.h"
+#include "server/job/job_record.h"
+#include "server/job/job_trace.h"
 #include "server/job/stall_watch.h"
 #include "server/job/worker_stream.h"
 #include "server/process/job_stop.h"
@@ -41,17 +42,16 @@ namespace hilbert_ring::server {
 
 class JobRun : private WorkerStream::Listener {
  public:
-  JobRun(JobRunOptions options, JobStop& stop);
+  JobRun(const RunParts& parts, JobStop& stop);
 
   ~JobRun() override;
 
-  void Open();  // the job's thread calls Open and all below
+  void Make();  // the job's thread calls Make and all below; a stop may follow
+  void Open();
 
-  // Open in two halves if rows come first, on a single worker with an offered shard: order and rows
-  // are sent between them. The waits below then read the worker's messages themselves.
-  void Make();
+  // In place of Open after order and rows, on a single worker with an offered shard. The waits
+  // below then read the worker's messages themselves.
   void OpenWithRows();
-
   bool MayOpenWithRows() const;
 
   // Waits for the first message after OpenWithRows; true if it is the whole answer. By the system's
@@ -77,9 +77,9 @@ class JobRun : private WorkerStream::Listener {
   // worker's report may be unread.
   absl::Status AwaitComputed(Deadline deadline);
 
-  // Waits until all outputs have gone to `output` and all figures have come, at the client's pace.
-  // A worker that passes nothing on though the client would take it stalls, whatever it reports.
-  // INTERNAL: a worker has omitted outputs.
+  // Waits until all outputs have gone to the client and all figures have come, at the client's
+  // pace. A worker that passes nothing on though the client would take it stalls, whatever it
+  // reports. INTERNAL: a worker has omitted outputs.
   absl::Status AwaitEnd();
 
   HeldRows End();  // cancels the streams, waits for them, and returns the rows that are here
@@ -89,7 +89,7 @@ class JobRun : private WorkerStream::Listener {
   // After AwaitEnd, by rank: shards with the client's rows; empty unless all are here.
   std::vector<HostShard> Shards() const;
 
-  std::vector<v1::WorkerReport> Reports() const;
+  std::vector<v1::WorkerReport> Reports() const;  // with spans of a trace
 
   // The longest time from last row to last result, by workers' clocks: reports may come late.
   double compute_seconds() const;
@@ -108,7 +108,6 @@ class JobRun : private WorkerStream::Listener {
 
   void Changed() override;
   void Progressed(int rank, const v1::RunProgress& progress) override;
-  void Moved(int rank) override;
   void Forwarding(int rank, bool forwarding) override;
   absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                               const std::shared_ptr<const void>& owner, int64_t first_slot,
@@ -116,14 +115,14 @@ class JobRun : private WorkerStream::Listener {
   void Misbehaved(int rank, const absl::Status& how) override;
   void Failed(int rank, const grpc::Status& status) override;
 
-  ProgressNews::Does WhatDoes(int rank) const;
+  StallWatch::Does WhatDoes(int rank) const;
   void Fail(FailureKind kind, int rank, const absl::Status& status);
   void NoteReport(int rank, const absl::Status& error);
   void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
   void LookAtWrites();
   absl::Status CheckAllOut();
   absl::Status CheckWritten(int64_t bytes);
-  absl::Status SendHeldRows(const std::vector<int>& ranks, const RowRouter& router,
+  absl::Status SendHeldRows(bool (WorkerStream::*chosen)() const, const RowRouter& router,
                             const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
   absl::Status Await(const Awaited& awaited, Deadline deadline);
@@ -134,17 +133,20 @@ class JobRun : private WorkerStream::Listener {
   std::optional<Found> FindStalled(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelAndJoin();
 
-  const std::string& address(int rank) const { return options_.members[rank]->address; }
+  Clock::time_point Now() const { return parts_.time().Now(); }
+  const Members& members() const { return parts_.grant.members; }
+  const std::string& address(int rank) const { return parts_.member(rank).address; }
 
-  const JobRunOptions options_;
+  const RunParts parts_;
   JobStop& stop_;
-  // Locked before a stream's. Guards *options_.delivered too, while there are streams.
+  const Clock::time_point opened_;
+  std::optional<SendSpans> sent_;  // for a trace
+  // Locked before a stream's. Guards the job's delivered slots too, while there are streams.
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   StallWatch watch_ ABSL_GUARDED_BY(mutex_);
-  std::vector<ProgressNews> news_ ABSL_GUARDED_BY(mutex_);  // by rank
-  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);          // the last progress
-  Failure failure_ ABSL_GUARDED_BY(mutex_);                 // the first
+  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);  // the last progress
+  Failure failure_ ABSL_GUARDED_BY(mutex_);         // the first
   std::vector<PeerReport> reports_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank
   bool polls_ = false;  // the job's thread reads the worker's messages, no reader does

@@ -30,10 +30,9 @@ bool JobRun::AllDid(const Awaited& awaited) const {
 }
 
 absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
-  const TimeSource& time = *options_.time;
+  const TimeSource& time = parts_.time();
   MutexLock lock(mutex_);
   watch_.Begin(time.Now());
-  for (ProgressNews& news : news_) news.Begin(time.Now());
   const auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return AllDid(awaited); };
   while (stop_.why().ok() && !all()) {
     const Clock::time_point now = time.Now();
@@ -58,10 +57,9 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
 }
 
 bool JobRun::Poll(const Awaited& awaited, Deadline until) {
-  const TimeSource& time = *options_.time;
   WorkerStream& stream = *streams_.front();
   while (!(stream.replies().*awaited.done)) {
-    const Clock::time_point now = time.Now();
+    const Clock::time_point now = Now();
     if (!stop_.why().ok() || now >= until || stream.replies().ended) return false;
     stream.Poll(std::chrono::system_clock::now() +
                 std::min<Clock::duration>(until - now, kPollInterval));
@@ -70,7 +68,7 @@ bool JobRun::Poll(const Awaited& awaited, Deadline until) {
 }
 
 std::optional<JobRun::Found> JobRun::FindLate(const Awaited& awaited, Deadline deadline) {
-  const Clock::time_point now = options_.time->Now();
+  const Clock::time_point now = Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (streams_[rank]->replies().*awaited.done ||
         now - watch_.ForwardedFor(rank, now) < deadline) {
@@ -89,65 +87,68 @@ std::optional<JobRun::Found> JobRun::FindLate(const Awaited& awaited, Deadline d
 std::optional<JobRun::Found> JobRun::FindStalled(const Awaited& awaited) {
   std::vector<bool> missing;
   for (const auto& stream : streams_) missing.push_back(!(stream->replies().*awaited.done));
-  const auto stall = watch_.Find(missing, options_.time->Now());
+  const auto stall = watch_.Find(missing, Now());
   if (!stall) return std::nullopt;
   const bool waits = stall->waiting_step > 0;
-  if (waits) reports_.push_back({.by = options_.members[stall->rank], .of = nullptr});
+  if (waits) reports_.push_back({.by = members()[stall->rank], .of = nullptr});
   return Found{
       waits ? FailureKind::kRing : FailureKind::kStall, stall->rank,
       LostWorker(address(stall->rank),
                  absl::StrCat("no worker of the job made progress for ",
-                              options_.stall_timeout.count(), " ms, and this one ",
+                              parts_.settings().stall_timeout.count(), " ms, and this one ",
                               waits ? absl::StrCat("waits in exchange step ", stall->waiting_step)
                                     : "waits for no peer"))};
 }
 
 void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
-  double mean = 0;
+  double fraction = 0;
   int64_t layer = 0;
   {
     const MutexLock lock(mutex_);
-    const Clock::time_point now = options_.time->Now();
-    const ProgressNews::Does does = WhatDoes(rank);
-    if (news_[rank].Moves(progress, does, now)) {
-      const bool exchanges = does == ProgressNews::Does::kComputes;
-      watch_.Waits(rank, exchanges ? progress.waiting_step() : 0, now);
-    }
+    const Clock::time_point now = Now();
+    watch_.Progressed(rank, progress, WhatDoes(rank), now);
     if (now - told_ < kProgressInterval) return;
     told_ = now;
-    layer = news_.front().furthest().layer();
-    for (const ProgressNews& news : news_) {
-      mean += news.furthest().fraction();
-      layer = std::min(layer, news.furthest().layer());
-    }
-    mean /= static_cast<double>(news_.size());
+    fraction = watch_.fraction();
+    layer = watch_.layer();
   }
-  options_.progress(mean, layer);
+  parts_.job.course.Advance(JobPhase::kComputing, fraction);
+  if (!parts_.job.admitted) return;  // its worker answers soon
+  v1::AttendResponse response;
+  response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
+  response.mutable_progress()->set_fraction(fraction);
+  response.mutable_progress()->set_layer(layer);
+  parts_.client.Offer(response);
 }
 
-ProgressNews::Does JobRun::WhatDoes(int rank) const {
-  const WorkerStream& stream = *streams_[rank];
-  if (stream.replies().computed) return ProgressNews::Does::kHandsOver;
-  return stream.replies().read ? ProgressNews::Does::kComputes : ProgressNews::Does::kReads;
-}
-
-void JobRun::Moved(int rank) {
-  const MutexLock lock(mutex_);
-  watch_.Moved(rank, options_.time->Now());
+StallWatch::Does JobRun::WhatDoes(int rank) const {
+  const WorkerReplies replies = streams_[rank]->replies();
+  if (replies.computed) return StallWatch::Does::kHandsOver;
+  return replies.read ? StallWatch::Does::kComputes : StallWatch::Does::kReads;
 }
 
 void JobRun::Forwarding(int rank, bool forwarding) {
   const MutexLock lock(mutex_);
-  watch_.Forwarding(rank, forwarding, options_.time->Now());
+  watch_.Forwarding(rank, forwarding, Now());
 }
 
 absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
                                     std::string_view payload,
                                     const std::shared_ptr<const void>& owner, int64_t first_slot,
                                     Clock::duration patience) {
-  RowSet& slots = options_.delivered->of(*wire::TensorKindOf(chunk.tensor()));
-  absl::StatusOr<bool> handed = options_.output(rank, chunk, payload, owner, patience);
+  JobRecord& job = parts_.job;
+  const Clock::time_point begun = sent_ ? Now() : Clock::time_point();
+  absl::StatusOr<bool> handed =
+      job.rows.Take(chunk, payload, owner, patience, stop_, parts_.send_mode);
   if (!handed.ok() || !*handed) return handed;
+  if (sent_) sent_->Add(rank, begun, Now());
+  job.bytes_sent += static_cast<int64_t>(payload.size());
+  if (job.check) job.check->Take(chunk, payload, members()[rank]);
+  parts_.services.observers.metrics.AddSent(static_cast<int64_t>(payload.size()));
+  if (chunk.tensor() == v1::TENSOR_OUT || chunk.tensor() == v1::TENSOR_STATES) {
+    job.NoteSent(chunk.rows());
+  }
+  RowSet& slots = job.delivered.of(*wire::TensorKindOf(chunk.tensor()));
   const MutexLock lock(mutex_);
   slots.Add(first_slot, first_slot + chunk.rows());
   return true;
@@ -155,7 +156,7 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
 
 // A worker that has left needs no exclusion.
 void JobRun::Fail(FailureKind kind, int rank, const absl::Status& status) {
-  const auto& member = options_.members[rank];
+  const auto& member = members()[rank];
   if (member->departed.stop_requested()) kind = FailureKind::kOther;
   {
     const MutexLock lock(mutex_);
@@ -169,10 +170,9 @@ void JobRun::Fail(FailureKind kind, int rank, const absl::Status& status) {
 void JobRun::NoteReport(int rank, const absl::Status& error) {
   if (!stop_.why().ok()) return;  // the end of the others' runs causes it
   const auto peer = PeerOf(error);
-  const bool there = peer && *peer != rank && *peer < std::ssize(options_.members);
+  const bool there = peer && *peer != rank && *peer < std::ssize(members());
   const MutexLock lock(mutex_);
-  reports_.push_back(
-      {.by = options_.members[rank], .of = there ? options_.members[*peer] : nullptr});
+  reports_.push_back({.by = members()[rank], .of = there ? members()[*peer] : nullptr});
 }
 
 void JobRun::Misbehaved(int rank, const absl::Status& how) {
@@ -182,38 +182,37 @@ void JobRun::Misbehaved(int rank, const absl::Status& how) {
 void JobRun::Failed(int rank, const grpc::Status& status) {
   const absl::Status failure = FailureOf(address(rank), status);
   const FailureKind kind =
-      KindOf(status, {.taken = streams_[rank]->ComputingFor(options_.time->Now()),
-                      .limit = options_.compute_timeout});
+      KindOf(status, streams_[rank]->ComputingFor(Now()), parts_.settings().job_timeout);
   if (kind != FailureKind::kRing) return Fail(kind, rank, failure);
-  if (options_.members.size() == 1) return Fail(FailureKind::kWorker, rank, failure);
+  if (members().size() == 1) return Fail(FailureKind::kWorker, rank, failure);
   const absl::Status error = wire::FromGrpc(status);
   const auto peer = PeerOf(error);
-  if (absl::IsDataLoss(error) && peer && *peer < std::ssize(options_.members)) {
+  if (absl::IsDataLoss(error) && peer && *peer < std::ssize(members())) {
     return Fail(FailureKind::kWorker, *peer, failure);  // the sender of corrupt blocks
   }
   NoteReport(rank, error);
   // A peer's report may come before its worker's death is noticed: waits a moment for the culprit.
-  options_.time->AwaitStop(stop_.token(), options_.time->Now() + kCulpritLimit);
+  parts_.time().AwaitStop(stop_.token(), Now() + kCulpritLimit);
   Fail(kind, rank, failure);
 }
 
 void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed) {
-  for (int rank = 0; rank < static_cast<int>(options_.members.size()); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(members().size()); ++rank) {
     if (address(rank) == worker) Failed(rank, StatusOf(failed));
   }
 }
 
 absl::Status JobRun::CheckAllOut() {
-  if (const auto bytes = options_.sink->BytesByWorkers()) return CheckWritten(*bytes);
+  if (const auto bytes = parts_.job.rows.BytesByWorkers()) return CheckWritten(*bytes);
   MutexLock lock(mutex_);
   for (const TensorKind tensor : kOutputKinds) {
-    if (!options_.plan->rows.Has(tensor)) continue;
-    if (tensor == TensorKind::kLse && !options_.want_lse) continue;
-    const RowSet& slots = options_.delivered->of(tensor);
+    if (!parts_.plan.rows.Has(tensor)) continue;
+    if (tensor == TensorKind::kLse && !parts_.job.open.want_lse()) continue;
+    const RowSet& slots = parts_.job.delivered.of(tensor);
     if (slots.count() == slots.size()) continue;
     const RowSpan gap = slots.GapFrom(0);
     const int64_t rows = slots.size(), missing = rows - slots.count();
-    const int rank = options_.plan->shards.Find(gap.begin).rank;
+    const int rank = parts_.plan.shards.Find(gap.begin).rank;
     lock.unlock();
     Misbehaved(rank, absl::InternalError(absl::StrCat(
                          "worker ", address(rank), " ended without all rows of ",
@@ -225,15 +224,13 @@ absl::Status JobRun::CheckAllOut() {
 }
 
 absl::Status JobRun::CheckWritten(int64_t bytes) {
-  uint64_t written = 0;  // workers may report any number
-  for (const v1::WorkerReport& report : Reports()) {
-    written += static_cast<uint64_t>(report.file_bytes_written());
-  }
-  if (written == static_cast<uint64_t>(bytes)) return absl::OkStatus();
+  int64_t written = 0;
+  for (const v1::WorkerReport& report : Reports()) written += report.file_bytes_written();
+  if (written == bytes) return absl::OkStatus();
   absl::Status wrong = absl::InternalError(
       absl::StrCat("the workers wrote ", written, " bytes of outputs, expected ", bytes));
   // Among several workers the culprit is unknown.
-  if (options_.members.size() == 1) Misbehaved(0, wrong);
+  if (members().size() == 1) Misbehaved(0, wrong);
   return wrong;
 }
 
@@ -241,12 +238,12 @@ absl::Status JobRun::CheckWritten(int64_t bytes) {
 // rows.
 void JobRun::LookAtWrites() {
   if (!stop_.why().ok()) return;
-  const Clock::time_point now = options_.time->Now();
+  const Clock::time_point now = Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (streams_[rank]->WritingFor(now) < options_.stall_timeout) continue;
+    if (streams_[rank]->WritingFor(now) < parts_.settings().stall_timeout) continue;
     Fail(FailureKind::kStall, rank,
-         LostWorker(address(rank),
-                    absl::StrCat("took no rows for ", options_.stall_timeout.count(), " ms")));
+         LostWorker(address(rank), absl::StrCat("took no rows for ",
+                                                parts_.settings().stall_timeout.count(), " ms")));
   }
 }
 

@@ -6,41 +6,10 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int kMostAttempt = 1'000'000;  // a try a second for a fortnight
-// Tries of a client that did not reach the service while the job still ran.
-constexpr int kMostSkipped = 10'000;
-
 absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
   return wire::ErrorOf(
       wire::reason::kAttemptFenced,
       absl::StrCat("attempt ", attempt, " of job ", job_id, " gave way to attempt ", newer));
-}
-
-v1::Job::State StateOf(JobPhase phase) {
-  switch (phase) {
-    case JobPhase::kOpen:
-    case JobPhase::kValidating:
-    case JobPhase::kSizing:
-    case JobPhase::kQueued:
-      return v1::Job::STATE_QUEUED;
-    case JobPhase::kWaitingForWorkers:
-      return v1::Job::STATE_WAITING_FOR_WORKERS;
-    case JobPhase::kRing:
-    case JobPhase::kStarting:
-      return v1::Job::STATE_STARTING;
-    case JobPhase::kReceiving:
-      return v1::Job::STATE_RECEIVING;
-    case JobPhase::kComputing:
-      return v1::Job::STATE_COMPUTING;
-    case JobPhase::kSending:
-      return v1::Job::STATE_SENDING;
-    case JobPhase::kChecking:
-      return v1::Job::STATE_CHECKING;
-    case JobPhase::kDone:
-    case JobPhase::kFailed:
-      return v1::Job::STATE_ENDING;
-  }
-  return v1::Job::STATE_UNSPECIFIED;
 }
 
 }  // namespace
@@ -48,11 +17,7 @@ v1::Job::State StateOf(JobPhase phase) {
 absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                                                 const std::string& job_id, int attempt,
                                                 JobStop* stop, const JobCourse* course) {
-  if (attempt > kMostAttempt) {
-    return wire::ErrorOf(wire::reason::kInvalidOpen,
-                         absl::StrCat("attempt is ", attempt, ", must be at most ", kMostAttempt));
-  }
-  const std::pair<std::string, std::string> key(caller, job_id);
+  const Key key(caller, job_id);
   const MutexLock lock(mutex_);
   const auto found = jobs_.find(key);
   if (found != jobs_.end()) {
@@ -62,58 +27,38 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                            absl::StrCat("attempt ", attempt, " of job ", job_id, " runs already"));
     }
     if (runs > attempt) return Fenced(job_id, attempt, runs);
-    if (attempt - runs > kMostSkipped) {
-      return wire::ErrorOf(wire::reason::kInvalidOpen,
-                           absl::StrCat("attempt is ", attempt, ", must be at most ", kMostSkipped,
-                                        " above that of the job which runs under this id, ", runs));
-    }
     // The entry stays while this lock is held; a stop waits for no job.
     found->second.stop->Request(Fenced(job_id, runs, attempt));
   }
   jobs_[key] = {attempt, stop, course};
-  return Entry(this, key, stop);
+  return Entry(stop, [this, key, stop](const void*) { Leave(key, stop); });
 }
 
-JobTable::Entry::~Entry() {
-  if (table_ == nullptr) return;
-  const MutexLock lock(table_->mutex_);
-  const auto found = table_->jobs_.find(key_);
+void JobTable::Leave(const Key& key, const JobStop* stop) {
+  const MutexLock lock(mutex_);
+  const auto found = jobs_.find(key);
   // A newer attempt may have replaced it.
-  if (found != table_->jobs_.end() && found->second.stop == stop_) table_->jobs_.erase(found);
+  if (found != jobs_.end() && found->second.stop == stop) jobs_.erase(found);
 }
 
-v1::Job JobTable::Describe(const Jobs::value_type& entry, Clock::time_point now) {
-  const auto& [key, job] = entry;
-  v1::Job described;
-  described.set_job_id(key.second);
-  described.set_attempt(job.attempt);
-  described.set_state(StateOf(job.course->phase()));
-  described.set_tokens(job.course->tokens());
-  described.set_seconds(SecondsBetween(job.course->opened(), now));
-  described.set_workers(job.course->workers());
-  described.set_fraction(job.course->fraction());
-  described.set_caller(key.first);
-  described.set_stream(job.course->stream());
-  described.set_epochs(job.course->epochs());
-  return described;
-}
-
-std::vector<v1::Job> JobTable::List(const std::string& caller) const {
+std::vector<v1::Job> JobTable::List(const std::optional<std::string>& caller) const {
   std::vector<v1::Job> jobs;
   const Clock::time_point now = time_.Now();
   const MutexLock lock(mutex_);
-  for (auto at = jobs_.lower_bound({caller, ""}); at != jobs_.end() && at->first.first == caller;
-       ++at) {
-    jobs.push_back(Describe(*at, now));
+  for (const auto& [key, job] : jobs_) {
+    if (caller && key.first != *caller) continue;
+    v1::Job& listed = jobs.emplace_back();
+    listed.set_job_id(key.second);
+    listed.set_attempt(job.attempt);
+    listed.set_state(NamesOf(job.course->phase()).state);
+    listed.set_tokens(job.course->tokens());
+    listed.set_seconds(SecondsBetween(job.course->opened(), now));
+    listed.set_workers(job.course->workers());
+    listed.set_fraction(job.course->fraction());
+    listed.set_caller(key.first);
+    listed.set_stream(job.course->stream());
+    listed.set_epochs(job.course->epochs());
   }
-  return jobs;
-}
-
-std::vector<v1::Job> JobTable::ListAll() const {
-  std::vector<v1::Job> jobs;
-  const Clock::time_point now = time_.Now();
-  const MutexLock lock(mutex_);
-  for (const auto& entry : jobs_) jobs.push_back(Describe(entry, now));
   return jobs;
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,23 +34,7 @@ class JobTable {  // thread-safe
  public:
   explicit JobTable(const TimeSource& time = SystemTime()) : time_(time) {}
 
-  class Entry {
-   public:
-    Entry(Entry&& other) noexcept
-        : table_(other.table_), key_(std::move(other.key_)), stop_(other.stop_) {
-      other.table_ = nullptr;
-    }
-    Entry& operator=(Entry&&) = delete;
-    ~Entry();
-
-   private:
-    friend class JobTable;
-    Entry(JobTable* table, std::pair<std::string, std::string> key, JobStop* stop)
-        : table_(table), key_(std::move(key)), stop_(stop) {}
-    JobTable* table_;  // null when moved from
-    std::pair<std::string, std::string> key_;
-    JobStop* stop_;
-  };
+  using Entry = std::shared_ptr<const void>;  // its end takes the job from the table
 
   // `stop` and `course` outlive the entry. ALREADY_EXISTS (JOB_RUNNING) for a running attempt;
   // ABORTED (ATTEMPT_FENCED) for an older one, also as the stop's reason of an attempt that this
@@ -56,8 +42,7 @@ class JobTable {  // thread-safe
   absl::StatusOr<Entry> Enter(const std::string& caller, const std::string& job_id, int attempt,
                               JobStop* stop, const JobCourse* course);
 
-  std::vector<v1::Job> List(const std::string& caller) const;
-  std::vector<v1::Job> ListAll() const;
+  std::vector<v1::Job> List(const std::optional<std::string>& caller = std::nullopt) const;
 
   void NoteEnded(EndedJob job);
   std::vector<EndedJob> Ended() const;  // the last kMostEnded, newest first
@@ -76,15 +61,15 @@ class JobTable {  // thread-safe
     JobStop* stop = nullptr;
     const JobCourse* course = nullptr;
   };
-  using Jobs = std::map<std::pair<std::string, std::string>, Listed>;
+  using Key = std::pair<std::string, std::string>;
   static constexpr size_t kMostEnded = 20;
 
-  static v1::Job Describe(const Jobs::value_type& entry, Clock::time_point now);
+  void Leave(const Key& key, const JobStop* stop);
 
   const TimeSource& time_;
   mutable Mutex mutex_;
   std::list<EndedJob> ended_ ABSL_GUARDED_BY(mutex_);  // newest first
-  Jobs jobs_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, Listed> jobs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::server

@@ -9,24 +9,13 @@ namespace {
 constexpr auto kSameSpan = std::chrono::milliseconds(1);
 constexpr size_t kMostOfARank = 1024;
 
-v1::Span::Kind KindOf(JobPhase phase) {
-  switch (phase) {
-    case JobPhase::kQueued:
-    case JobPhase::kWaitingForWorkers:
-      return v1::Span::KIND_QUEUE;
-    case JobPhase::kRing:
-      return v1::Span::KIND_RING;
-    case JobPhase::kStarting:
-      return v1::Span::KIND_START;
-    case JobPhase::kReceiving:
-      return v1::Span::KIND_RECEIVE;
-    case JobPhase::kComputing:
-      return v1::Span::KIND_COMPUTE;
-    case JobPhase::kSending:
-      return v1::Span::KIND_SEND;
-    default:
-      return v1::Span::KIND_UNSPECIFIED;
-  }
+v1::Span SpanOf(v1::Span::Kind kind, Clock::time_point opened, Clock::time_point begin,
+                Clock::time_point end) {
+  v1::Span span;
+  span.set_kind(kind);
+  span.set_begin_seconds(SecondsBetween(opened, begin));
+  span.set_end_seconds(SecondsBetween(opened, end));
+  return span;
 }
 
 }  // namespace
@@ -42,23 +31,17 @@ void SendSpans::Add(int rank, Clock::time_point begin, Clock::time_point end) {
   }
 }
 
-void SendSpans::AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point opened) const {
+void SendSpans::AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point job_opened,
+                      Clock::time_point run_opened) const {
+  const double shift = SecondsBetween(job_opened, run_opened);
   const MutexLock lock(mutex_);
-  for (size_t rank = 0; rank < workers.size() && rank < of_ranks_.size(); ++rank) {
-    for (const Sent& sent : of_ranks_[rank]) {
-      v1::Span& span = *workers[rank].add_spans();
-      span.set_kind(v1::Span::KIND_SEND);
-      span.set_begin_seconds(SecondsBetween(opened, sent.begin));
-      span.set_end_seconds(SecondsBetween(opened, sent.end));
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    for (v1::Span& span : *workers[rank].mutable_spans()) {
+      span.set_begin_seconds(span.begin_seconds() + shift);
+      span.set_end_seconds(span.end_seconds() + shift);
     }
-  }
-}
-
-void Shift(std::vector<v1::WorkerReport>& workers, double seconds) {
-  for (v1::WorkerReport& worker : workers) {
-    for (v1::Span& span : *worker.mutable_spans()) {
-      span.set_begin_seconds(span.begin_seconds() + seconds);
-      span.set_end_seconds(span.end_seconds() + seconds);
+    for (const Sent& sent : of_ranks_[rank]) {
+      *workers[rank].add_spans() = SpanOf(v1::Span::KIND_SEND, job_opened, sent.begin, sent.end);
     }
   }
 }
@@ -66,12 +49,9 @@ void Shift(std::vector<v1::WorkerReport>& workers, double seconds) {
 void AddPhases(const JobCourse& course, v1::Report& report) {
   const std::vector<JobCourse::Passage>& passages = course.passages();
   for (size_t i = 0; i + 1 < passages.size(); ++i) {  // the last phase is the check, and goes on
-    const v1::Span::Kind kind = KindOf(passages[i].phase);
+    const v1::Span::Kind kind = NamesOf(passages[i].phase).span;
     if (kind == v1::Span::KIND_UNSPECIFIED) continue;
-    v1::Span& span = *report.add_spans();
-    span.set_kind(kind);
-    span.set_begin_seconds(SecondsBetween(course.opened(), passages[i].at));
-    span.set_end_seconds(SecondsBetween(course.opened(), passages[i + 1].at));
+    *report.add_spans() = SpanOf(kind, course.opened(), passages[i].at, passages[i + 1].at);
   }
 }
 

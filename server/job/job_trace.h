@@ -17,7 +17,9 @@ class SendSpans {
 
   void Add(int rank, Clock::time_point begin, Clock::time_point end);
 
-  void AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point opened) const;
+  // Moves the workers' own spans from the opening of their run to that of the job.
+  void AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point job_opened,
+             Clock::time_point run_opened) const;
 
  private:
   struct Sent {
@@ -26,9 +28,6 @@ class SendSpans {
   mutable Mutex mutex_;
   std::vector<std::vector<Sent>> of_ranks_ ABSL_GUARDED_BY(mutex_);
 };
-
-// Moves workers' spans from the opening of their run to the opening of the job.
-void Shift(std::vector<v1::WorkerReport>& workers, double seconds);
 
 void AddPhases(const JobCourse& course, v1::Report& report);
 

@@ -11,8 +11,8 @@ namespace {
 
 class AttentionWork : public JobWork {
  public:
-  AttentionWork(const JobSpec& spec, const AttentionWorkOptions& options)
-      : JobWork(spec), options_(options) {}
+  AttentionWork(const JobSpec& spec, bool want_lse, int check_rows)
+      : JobWork(spec), want_lse_(want_lse), check_rows_(check_rows) {}
 
   Planner MakePlanner(std::function<bool()> cancelled) const override {
     return PlannerOf(spec(), std::move(cancelled));
@@ -22,14 +22,14 @@ class AttentionWork : public JobWork {
     int64_t of_row = 0;
     for (const TensorKind tensor : kInputKinds) of_row += shape().rows[tensor];
     of_row += shape().rows[TensorKind::kOut];
-    if (options_.want_lse) of_row += shape().rows[TensorKind::kLse];
+    if (want_lse_) of_row += shape().rows[TensorKind::kLse];
     of_row += wire::TensorRowBytes(spec(), v1::TENSOR_COORDS);
     return SaturatingMultiply(spec().tokens, of_row);
   }
 
   std::shared_ptr<RowCheck> MakeCheck() const override {
-    if (options_.check_rows == 0) return nullptr;
-    return std::make_shared<RowCheck>(spec(), options_.check_rows, DrawBits());
+    if (check_rows_ == 0) return nullptr;
+    return std::make_shared<RowCheck>(spec(), check_rows_, DrawBits());
   }
 
   JobArray ArrayOf(v1::Tensor tensor) const override {
@@ -47,9 +47,10 @@ class AttentionWork : public JobWork {
       case v1::TENSOR_OUT:
         return of_job({s.tokens, s.heads, s.value_dim});
       case v1::TENSOR_LSE:
-        return {.shape = {s.tokens, s.heads}, .numbers = JobArray::Numbers::kFloat32};
+        if (!want_lse_) return {};
+        return {.shape = {s.tokens, s.heads}};
       case v1::TENSOR_COORDS:
-        if (!s.ordering || s.ordering->coordinate_axes == 0) return {};
+        if (!has_coordinates()) return {};
         return {.shape = {s.tokens, s.ordering->coordinate_axes},
                 .numbers = JobArray::Numbers::kIntegers};
       default:
@@ -62,18 +63,14 @@ class AttentionWork : public JobWork {
   }
 
  private:
-  const AttentionWorkOptions options_;
+  const bool want_lse_;
+  const int check_rows_;
 };
 
 }  // namespace
 
-absl::Status JobWork::TakePooled(int rank, const v1::PooledSums& pooled) {
-  return absl::InternalError("a worker sent pooled sums, which this job does not have");
-}
-
-std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec,
-                                           const AttentionWorkOptions& options) {
-  return std::make_unique<AttentionWork>(spec, options);
+std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec, bool want_lse, int check_rows) {
+  return std::make_unique<AttentionWork>(spec, want_lse, check_rows);
 }
 
 }  // namespace hilbert_ring::server

@@ -22,10 +22,10 @@
 namespace hilbert_ring::server {
 
 struct JobArray {
-  enum class Numbers { kOfJob, kFloat32, kFloat64, kIntegers };
+  enum class Numbers { kOfDtype, kFloat64, kIntegers };
   std::vector<int64_t> shape;  // empty: the job does not have it in files
-  Numbers numbers = Numbers::kOfJob;
-  DataType dtype = DataType::kFloat32;  // of kOfJob
+  Numbers numbers = Numbers::kOfDtype;
+  DataType dtype = DataType::kFloat32;
 };
 
 class JobWork {  // Describe and TakePooled may be called by several threads at once
@@ -37,6 +37,7 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
 
   const JobShape& shape() const { return shape_; }
   const JobSpec& spec() const { return shape_.spec; }
+  bool has_coordinates() const { return spec().ordering && spec().ordering->coordinate_axes > 0; }
 
   virtual std::string model() const { return ""; }
 
@@ -67,7 +68,9 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
 
   // Workers' parts of results that are put together here; BeginExecution drops earlier parts.
   virtual void BeginExecution() {}
-  virtual absl::Status TakePooled(int rank, const v1::PooledSums& pooled);
+  virtual absl::Status TakePooled(int rank, const v1::PooledSums& pooled) {
+    return absl::OkStatus();
+  }
 
   virtual absl::Status SendResults(const Output& output) { return absl::OkStatus(); }
 
@@ -80,11 +83,8 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
   const JobShape shape_;
 };
 
-struct AttentionWorkOptions {
-  bool want_lse = false;
-  int check_rows = 0;  // computed again
-};
-std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec,
-                                           const AttentionWorkOptions& options);
+// check_rows: computed again.
+std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec, bool want_lse = false,
+                                           int check_rows = 0);
 
 }  // namespace hilbert_ring::server

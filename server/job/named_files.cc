@@ -5,14 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
+#include <cerrno>
+#include <cstring>
+#include <limits>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "server/files/open_beneath.h"
 #include "server/files/row_transfer.h"
-#include "server/job/array_file.h"
+#include "server/job/job_open.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -22,13 +25,126 @@ namespace {
 
 using wire::NpyType;
 
-absl::Status BadOpen(const std::string& message) {
-  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
-}
-
 bool IsOutput(v1::Tensor tensor) {
   const auto kind = wire::TensorKindOf(tensor);
   return kind && hilbert_ring::IsOutput(*kind);
+}
+
+struct ArrayBegin {
+  int64_t offset = 0;  // bytes
+  NpyType type = NpyType::kFloat32;
+};
+
+absl::Status Misshapen(const std::string& path, const std::string& what) {
+  return wire::ErrorOf(wire::reason::kFileMisshapen, absl::StrCat(path, ": ", what));
+}
+
+NpyType TypeOf(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat16:
+      return NpyType::kFloat16;
+    case DataType::kBFloat16:
+      return NpyType::kRaw16;
+    case DataType::kFloat32:
+      break;
+  }
+  return NpyType::kFloat32;
+}
+
+bool IsInteger(NpyType type) { return type >= NpyType::kInt16 && type <= NpyType::kUInt64; }
+
+bool IsSigned(NpyType type) {
+  return type == NpyType::kInt16 || type == NpyType::kInt32 || type == NpyType::kInt64;
+}
+
+absl::StatusOr<ArrayBegin> Check(const ArrayBegin& begin, const std::vector<int64_t>& shape,
+                                 const std::string& path, const JobArray& array) {
+  if (shape != array.shape) {
+    return Misshapen(path, absl::StrCat("has the shape ", wire::FormatShape(shape),
+                                        ", the job wants ", wire::FormatShape(array.shape)));
+  }
+  bool right = false;
+  const char* wanted = "integers";
+  switch (array.numbers) {
+    case JobArray::Numbers::kIntegers:
+      right = IsInteger(begin.type);
+      break;
+    case JobArray::Numbers::kFloat64:
+      right = begin.type == NpyType::kFloat64;
+      wanted = "float64";
+      break;
+    case JobArray::Numbers::kOfDtype:
+      right = wire::MayHold(begin.type, array.dtype);
+      wanted = wire::NpyTypeName(TypeOf(array.dtype));
+      break;
+  }
+  if (right) return begin;
+  return Misshapen(path, absl::StrCat("has numbers of type ", wire::NpyTypeName(begin.type),
+                                      ", the job wants ", wanted));
+}
+
+absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::string& path) {
+  constexpr size_t kPrefix = 12;  // magic, version, length
+  constexpr size_t kLikely = 256;
+  std::string begin(kLikely, '\0');
+  while (true) {
+    const ssize_t bytes = pread(file.number(), begin.data(), begin.size(), 0);
+    if (bytes < 0) return FileError(path, "cannot read", errno);
+    const bool cut = bytes == std::ssize(begin);
+    begin.resize(static_cast<size_t>(bytes));
+    auto header = wire::ParseNpyHeader(begin);
+    if (header.ok()) return header;
+    if (!cut || begin.size() >= kPrefix + wire::kMaxNpyHeaderBytes) {
+      return Misshapen(path, std::string(header.status().message()));
+    }
+    begin.resize(kPrefix + wire::kMaxNpyHeaderBytes);
+  }
+}
+
+absl::StatusOr<ArrayBegin> BeginOfRaw(const v1::RawFile& raw, const std::string& path,
+                                      const JobArray& array) {
+  const std::optional<DataType> dtype = wire::DecodeDataType(raw.dtype());
+  if (!dtype) return BadOpen(absl::StrCat("files: raw.dtype of ", path, " is not given"));
+  if (raw.offset() < 0) {
+    return BadOpen(absl::StrCat("files: raw.offset of ", path, " is ", raw.offset(),
+                                ", must not be negative"));
+  }
+  return Check({raw.offset(), TypeOf(*dtype)}, {raw.shape().begin(), raw.shape().end()}, path,
+               array);
+}
+
+absl::StatusOr<ArrayBegin> BeginOf(const v1::TensorFile& file, const std::string& path,
+                                   const Descriptor& opened, const JobArray& array) {
+  if (file.has_raw()) return BeginOfRaw(file.raw(), path, array);
+  ASSIGN_OR_RETURN(const wire::NpyHeader header, ReadHeader(opened, path));
+  if (header.fortran_order) return Misshapen(path, "is in Fortran order, must be in C order");
+  return Check({header.data_offset, header.type}, header.shape, path, array);
+}
+
+// Integers as uint32, as chunks carry coordinates. first: the row of the first integer. axes: of a
+// row. BAD_COORDINATES.
+absl::StatusOr<std::string> Narrowed(NpyType type, const std::string& path,
+                                     const std::string& bytes, int64_t first, int axes) {
+  const auto width = static_cast<size_t>(wire::NpyItemBytes(type));
+  const auto unused_bits = static_cast<int>(64 - 8 * width);
+  std::string narrow(bytes.size() / width * sizeof(uint32_t), '\0');
+  for (size_t i = 0; i < bytes.size() / width; ++i) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + i * width, width);
+    const auto extended = static_cast<int64_t>(value << unused_bits) >> unused_bits;
+    const bool negative = IsSigned(type) && extended < 0;
+    if (negative || value > std::numeric_limits<uint32_t>::max()) {
+      return wire::ErrorOf(
+          wire::reason::kBadCoordinates,
+          absl::StrCat(path, ": row ", first + static_cast<int64_t>(i) / axes, ", axis ",
+                       static_cast<int64_t>(i) % axes, " is ", negative ? "-" : "",
+                       negative ? -static_cast<uint64_t>(extended) : value,
+                       ", must be 0 to 2^32 - 1"));
+    }
+    const auto number = static_cast<uint32_t>(value);
+    std::memcpy(narrow.data() + i * sizeof(number), &number, sizeof(number));
+  }
+  return narrow;
 }
 
 }  // namespace
@@ -60,25 +176,20 @@ absl::StatusOr<std::unique_ptr<NamedFiles>> NamedFiles::Open(DataRoot* root, con
   ASSIGN_OR_RETURN(const std::string folder, FolderOf(caller));
   ASSIGN_OR_RETURN(const Descriptor reached, root->Reach());
   std::unique_ptr<NamedFiles> files(new NamedFiles(*root, work));
-  std::vector<const v1::TensorFile*> inputs_first;
-  for (const v1::TensorFile& file : open.files()) inputs_first.push_back(&file);
-  std::stable_partition(inputs_first.begin(), inputs_first.end(),
-                        [](const v1::TensorFile* file) { return !IsOutput(file->tensor()); });
-  for (const v1::TensorFile* const file : inputs_first) {
+  for (const v1::TensorFile& file : open.files()) {
     // The caller's own path: the folder before it would make an absolute path valid.
-    RETURN_IF_ERROR(CheckFilePath(file->path()));
-    const std::string path =
-        folder.empty() ? file->path() : absl::StrCat(folder, "/", file->path());
-    RETURN_IF_ERROR(files->Take(*file, path, reached.number()));
+    RETURN_IF_ERROR(CheckFilePath(file.path()));
+    const std::string path = folder.empty() ? file.path() : absl::StrCat(folder, "/", file.path());
+    RETURN_IF_ERROR(files->Take(file, path, reached.number()));
   }
-  RETURN_IF_ERROR(files->CheckAllNamed(open));
+  RETURN_IF_ERROR(files->CheckAllNamed());
   RETURN_IF_ERROR(files->CheckDistinct(reached.number()));
   return files;
 }
 
 absl::Status NamedFiles::Take(const v1::TensorFile& file, const std::string& path, int root) {
   const std::string name = wire::TensorName(file.tensor());
-  if (inputs_.contains(file.tensor()) || wanted_.contains(file.tensor())) {
+  if (inputs_.contains(file.tensor()) || outputs_.contains(file.tensor())) {
     return BadOpen(absl::StrCat("files: ", name, " is named twice"));
   }
   if (work_.ArrayOf(file.tensor()).shape.empty()) {
@@ -108,17 +219,11 @@ absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const std::string
 
 absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::string& path, int root) {
   const JobArray array = work_.ArrayOf(file.tensor());
-  NpyType type =
-      array.numbers == JobArray::Numbers::kOfJob ? TypeOf(array.dtype) : NpyType::kFloat32;
-  // bfloat16 has the type of the input; inputs come first.
-  const auto q = inputs_.find(v1::TENSOR_Q);
-  if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
-  Wanted wanted{.path = path,
+  Output output{.path = path,
+                .raw = file.has_raw(),
                 .row_bytes = work_.shape().rows[*wire::TensorKindOf(file.tensor())],
                 .rows = array.shape.front()};
-  if (!file.has_raw()) {
-    wanted.header = wire::FormatNpyHeader(type, array.shape);
-  } else {
+  if (file.has_raw()) {
     ASSIGN_OR_RETURN(const ArrayBegin begin, BeginOfRaw(file.raw(), path, array));
     if (begin.offset != 0) {
       return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ", begin.offset,
@@ -126,29 +231,17 @@ absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::strin
     }
   }
   RETURN_IF_ERROR(CheckReplaceable(root, path));
-  wanted_.emplace(file.tensor(), std::move(wanted));
+  outputs_.emplace(file.tensor(), std::move(output));
   return absl::OkStatus();
 }
 
-absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
-  const auto missing = [](v1::Tensor tensor) {
+absl::Status NamedFiles::CheckAllNamed() const {
+  for (int i = v1::Tensor_MIN; i <= v1::Tensor_MAX; ++i) {
+    const auto tensor = static_cast<v1::Tensor>(i);
+    if (work_.ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
+    if (inputs_.contains(tensor) || outputs_.contains(tensor)) continue;
     return BadOpen(absl::StrCat("files: ", wire::TensorName(tensor),
                                 " is missing; a job's tensors are all in files or all sent"));
-  };
-  const bool coords = !work_.ArrayOf(v1::TENSOR_COORDS).shape.empty();
-  if (coords && !inputs_.contains(v1::TENSOR_COORDS)) return missing(v1::TENSOR_COORDS);
-  for (const TensorKind kind : kInputKinds) {
-    const v1::Tensor tensor = wire::TensorOf(kind);
-    if (work_.shape().rows.Has(kind) && !inputs_.contains(tensor)) return missing(tensor);
-  }
-  for (const TensorKind kind : kOutputKinds) {
-    const v1::Tensor tensor = wire::TensorOf(kind);
-    if (work_.ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
-    const bool wanted = kind != TensorKind::kLse || open.want_lse();
-    if (wanted && !wanted_.contains(tensor)) return missing(tensor);
-    if (!wanted && wanted_.contains(tensor)) {
-      return BadOpen("files: LSE is named, and want_lse is false");
-    }
   }
   return absl::OkStatus();
 }
@@ -156,16 +249,16 @@ absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
 // An output in the place of an input or another output would destroy it.
 absl::Status NamedFiles::CheckDistinct(int root) const {
   std::set<std::string> paths;
-  for (const auto& [tensor, wanted] : wanted_) {
-    if (!paths.insert(wanted.path).second) {
-      return BadOpen(absl::StrCat("files: two outputs are ", wanted.path));
+  for (const auto& [tensor, output] : outputs_) {
+    if (!paths.insert(output.path).second) {
+      return BadOpen(absl::StrCat("files: two outputs are ", output.path));
     }
     struct stat found = {};
-    const auto there = OpenBeneath(root, wanted.path, O_PATH);
+    const auto there = OpenBeneath(root, output.path, O_PATH);
     if (!there.ok() || fstat(there->number(), &found) != 0) continue;
     for (const auto& [input, file] : inputs_) {
       if (file.version.inode != found.st_ino || file.version.device != found.st_dev) continue;
-      return BadOpen(absl::StrCat("files: the output ", wanted.path, " is the input ", file.path));
+      return BadOpen(absl::StrCat("files: the output ", output.path, " is the input ", file.path));
     }
   }
   return absl::OkStatus();
@@ -213,38 +306,46 @@ absl::Status NamedFiles::Prepare(const TakeRows& take) {
   return absl::OkStatus();
 }
 
+std::string NamedFiles::HeaderOf(v1::Tensor output) const {
+  const JobArray array = work_.ArrayOf(output);
+  NpyType type = TypeOf(array.dtype);
+  // bfloat16 has the type of the input.
+  const auto q = inputs_.find(v1::TENSOR_Q);
+  if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
+  return wire::FormatNpyHeader(type, array.shape);
+}
+
 absl::Status NamedFiles::MakeOutputs() {
-  outputs_.clear();
+  for (auto& [tensor, output] : outputs_) output.file.reset();
   RETURN_IF_ERROR(CheckUnchanged());
   ASSIGN_OR_RETURN(const Descriptor root, root_.Reach());
-  for (const auto& [tensor, wanted] : wanted_) {
-    ASSIGN_OR_RETURN(OutputFile output,
+  for (auto& [tensor, output] : outputs_) {
+    ASSIGN_OR_RETURN(OutputFile file,
                      OutputFile::Create(root_, root.number(),
-                                        {.path = wanted.path,
-                                         .header = wanted.header,
-                                         .data_bytes = wanted.rows * wanted.row_bytes}));
-    outputs_.emplace(tensor, std::move(output));
+                                        {.path = output.path,
+                                         .header = output.raw ? "" : HeaderOf(tensor),
+                                         .data_bytes = output.rows * output.row_bytes}));
+    output.file.emplace(std::move(file));
   }
   return absl::OkStatus();
 }
 
 void NamedFiles::AddTo(v1::RunOpen& open) const {
+  const auto add = [&open](v1::Tensor tensor, const std::string& path, int64_t offset,
+                           const FileVersion& version) {
+    v1::ShardFile& file = *open.add_files();
+    file.set_tensor(tensor);
+    file.set_path(path);
+    file.set_offset(offset);
+    file.set_inode(version.inode);
+    file.set_bytes(version.bytes);
+  };
   for (const auto& [tensor, input] : inputs_) {
     if (tensor == v1::TENSOR_COORDS) continue;  // the coordinator makes the order of them
-    v1::ShardFile& file = *open.add_files();
-    file.set_tensor(tensor);
-    file.set_path(input.path);
-    file.set_offset(input.offset);
-    file.set_inode(input.version.inode);
-    file.set_bytes(input.version.bytes);
+    add(tensor, input.path, input.offset, input.version);
   }
   for (const auto& [tensor, output] : outputs_) {
-    v1::ShardFile& file = *open.add_files();
-    file.set_tensor(tensor);
-    file.set_path(output.unfinished());
-    file.set_offset(output.offset());
-    file.set_inode(output.version().inode);
-    file.set_bytes(output.version().bytes);
+    add(tensor, output.file->unfinished(), output.file->offset(), output.file->version());
   }
 }
 
@@ -273,25 +374,15 @@ absl::StatusOr<std::string> NamedFiles::ReadChunk(v1::Tensor tensor, int64_t fir
   return bytes;
 }
 
-absl::StatusOr<bool> NamedFiles::Take(const v1::OutputChunk& chunk, std::string_view payload,
-                                      const std::shared_ptr<const void>& owner,
-                                      Clock::duration patience, const JobStop& stop,
-                                      JobClient::SendMode mode) {
-  return absl::InternalError(absl::StrCat("a worker sent rows of ",
-                                          wire::TensorName(chunk.tensor()),
-                                          ", which it must write to a file"));
-}
-
 absl::Status NamedFiles::ReadBack(RowCheck& check,
                                   const std::function<std::shared_ptr<const Member>(int64_t)>& of) {
   for (const int64_t token : check.tokens()) {
-    for (const auto& [tensor, wanted] : wanted_) {
-      const OutputFile& output = outputs_.at(tensor);
-      std::string row(static_cast<size_t>(wanted.row_bytes), '\0');
-      const FileRows rows{.descriptor = output.descriptor(),
-                          .path = wanted.path,
-                          .offset = output.offset(),
-                          .row_bytes = wanted.row_bytes};
+    for (const auto& [tensor, output] : outputs_) {
+      std::string row(static_cast<size_t>(output.row_bytes), '\0');
+      const FileRows rows{.descriptor = output.file->descriptor(),
+                          .path = output.path,
+                          .offset = output.file->offset(),
+                          .row_bytes = output.row_bytes};
       const RowPiece piece{.file_row = token, .memory_row = 0, .rows = 1};
       RETURN_IF_ERROR(
           ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(row.data())));
@@ -308,15 +399,15 @@ absl::Status NamedFiles::ReadBack(RowCheck& check,
 absl::Status NamedFiles::Commit(const JobStop& stop) {
   RETURN_IF_ERROR(CheckUnchanged());
   // All slow steps come before the first output gets its name.
-  for (const auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Sync());
+  for (const auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.file->Sync());
   RETURN_IF_ERROR(stop.why());
-  for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Commit());
+  for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.file->Commit());
   return absl::OkStatus();
 }
 
 std::optional<int64_t> NamedFiles::BytesByWorkers() const {
   int64_t bytes = 0;
-  for (const auto& [tensor, wanted] : wanted_) bytes += wanted.rows * wanted.row_bytes;
+  for (const auto& [tensor, output] : outputs_) bytes += output.rows * output.row_bytes;
   return bytes;
 }
 

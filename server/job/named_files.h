@@ -27,7 +27,7 @@ namespace hilbert_ring::server {
 // The caller's folder beneath the root, or empty for the root itself. FILE_PATH.
 absl::StatusOr<std::string> FolderOf(const Caller& caller);
 
-class NamedFiles : public RowSource, public OutputSink {  // used by one thread at a time
+class NamedFiles : public JobRows {  // used by one thread at a time
  public:
   // root: null without --data-root (NO_DATA_ROOT). INVALID_OPEN for a tensor that is unknown,
   // missing or passed twice; FILE_MISSHAPEN; errors of DataRoot::Reach, OpenFile and
@@ -38,21 +38,14 @@ class NamedFiles : public RowSource, public OutputSink {  // used by one thread 
 
   bool Reaches(const Member& worker) const override { return worker.sees_data_root; }
   absl::Status CheckReachable(const Members& live) const override;
-  bool ReadByWorkers() const override { return true; }
 
   // Checks inputs, makes empty outputs, and reads COORDS and TILE_COORDS. FILE_CHANGED, errors of
   // OutputFile::Create and ReadRows, BAD_COORDINATES.
   absl::Status Prepare(const TakeRows& take) override;
 
-  absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) override {
-    return absl::OkStatus();
-  }
   void AddTo(v1::RunOpen& open) const override;
 
   std::optional<int64_t> BytesByWorkers() const override;
-  absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
-                            const std::shared_ptr<const void>& owner, Clock::duration patience,
-                            const JobStop& stop, JobClient::SendMode mode) override;
   absl::Status ReadBack(RowCheck& check,
                         const std::function<std::shared_ptr<const Member>(int64_t)>& of) override;
 
@@ -68,18 +61,21 @@ class NamedFiles : public RowSource, public OutputSink {  // used by one thread 
     int64_t offset = 0;  // of row 0
     wire::NpyType type = wire::NpyType::kFloat32;
   };
-  struct Wanted {  // of an output
-    std::string path, header;
+  struct Output {
+    std::string path;
+    bool raw = false;  // without a header
     int64_t row_bytes = 0, rows = 0;
+    std::optional<OutputFile> file;  // of the execution
   };
 
   NamedFiles(DataRoot& root, const JobWork& work) : root_(root), work_(work) {}
   absl::Status Take(const v1::TensorFile& file, const std::string& path, int root);
   absl::Status TakeInput(const v1::TensorFile& file, const std::string& path, int root);
   absl::Status TakeOutput(const v1::TensorFile& file, const std::string& path, int root);
-  absl::Status CheckAllNamed(const v1::Open& open) const;
+  absl::Status CheckAllNamed() const;
   absl::Status CheckDistinct(int root) const;
   absl::Status CheckUnchanged() const;
+  std::string HeaderOf(v1::Tensor output) const;
   absl::Status MakeOutputs();
   absl::StatusOr<std::string> ReadChunk(v1::Tensor tensor, int64_t first_row,
                                         v1::Chunk& chunk) const;
@@ -88,8 +84,7 @@ class NamedFiles : public RowSource, public OutputSink {  // used by one thread 
   const JobWork& work_;
   bool taken_ = false;  // this process has read its rows
   std::map<v1::Tensor, Input> inputs_;
-  std::map<v1::Tensor, Wanted> wanted_;
-  std::map<v1::Tensor, OutputFile> outputs_;  // of the execution
+  std::map<v1::Tensor, Output> outputs_;
 };
 
 }  // namespace hilbert_ring::server

@@ -24,7 +24,7 @@ absl::Status OutputForwarder::Forward(int64_t rows_final) {
     rows_final_ = std::max(rows_final_, rows_final);
     changed_.notify_all();
   }
-  if (has_thread()) return absl::OkStatus();
+  if (thread_.joinable()) return absl::OkStatus();
   const absl::StatusOr<bool> all = ForwardFinal(rows_final, kPatience);
   if (!all.ok() || *all) return all.status();
   thread_ = threads_.Start([this] { ForwardRest(); });
@@ -66,7 +66,7 @@ void OutputForwarder::ForwardRest() {
 }
 
 void OutputForwarder::End() {
-  if (!has_thread()) return;
+  if (!thread_.joinable()) return;
   {
     const MutexLock lock(mutex_);
     all_final_ = true;

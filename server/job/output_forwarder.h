@@ -36,17 +36,14 @@ class OutputForwarder {
   OutputForwarder(OutputRows outputs, std::shared_ptr<const void> memory, KeptThreads& threads,
                   Output output, JobStop& stop);
 
-  // A single thread calls Forward, IsNews, has_thread and End. Forward starts the output thread if
-  // the client is slow. rows_final: local rows [0, rows_final) are final. Errors are those of
-  // `output`. An error in the output thread requests the stop.
+  // Forward, IsNews and End belong to a single thread.
+  // Local rows [0, rows_final) are final. Errors of the output.
   absl::Status Forward(int64_t rows_final);
 
   bool IsNews(int64_t rows_final);  // whether more rows are final than at the last Forward
 
-  bool has_thread() const { return thread_.joinable(); }
-
-  // Waits until the output thread has forwarded the last final row, or until the stop. It is
-  // required before the destructor if has_thread().
+  // Waits for the thread to forward the last final row, or for the stop. Required before the
+  // destructor if there is a thread.
   void End();
 
  private:

@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "server/rows/coordinates.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -43,7 +42,7 @@ ServedJob::ServedJob(const JobServices& services, JobClient& client, Caller call
       opened_(services.observers.time.Now()) {}
 
 absl::StatusOr<v1::Report> ServedJob::Run() {
-  absl::Status status = ReadOpen();
+  absl::Status status = Open();
   if (status.ok()) {
     course_.SetJob(open_.job_id(), spec().tokens);
     auto entry = services_.observers.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
@@ -71,7 +70,7 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
 }
 
 absl::Status ServedJob::Try() {
-  RETURN_IF_ERROR(ReadOpen());
+  RETURN_IF_ERROR(Open());
   return Sizes().status();
 }
 
@@ -83,26 +82,25 @@ absl::Status ServedJob::RunJob() {
   }
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
-  RETURN_IF_ERROR(ReserveOrder());
-  absl::StatusOr<ExecutionFigures> executed = RunOnWorkers(*std::move(sizes));
+  absl::StatusOr<v1::Report> executed = RunOnWorkers(*std::move(sizes));
   if (!executed.ok()) {
     NoteUndecided();
     return executed.status();
   }
-  ExecutionFigures& figures = *executed;
+  report_ = *std::move(executed);
   // After the workers are free: the disk may be slow.
   const Clock::time_point begun = Now();
-  RETURN_IF_ERROR(sink_->Commit(client_.stop()));
-  figures.send_seconds += SecondsBetween(begun, Now());
-  report_ = MakeReport(std::move(figures));
+  RETURN_IF_ERROR(rows_->Commit(client_.stop()));
+  report_.set_send_seconds(report_.send_seconds() + SecondsBetween(begun, Now()));
+  CompleteReport();
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
-  job_.emplace(open_, *work_, *source_, *sink_, services_.memory.orders, course_);
+absl::StatusOr<v1::Report> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
+  job_.emplace(open_, *work_, *rows_, services_.memory.orders, course_);
   job_->number = services_.cluster.suspects.NumberJob();
   job_->traceparent = traceparent_;
-  if (order_memory_) job_->order_memory = &*order_memory_;
+  RETURN_IF_ERROR(ReserveOrder());
   RETURN_IF_ERROR(Prepare());
   auto place = services_.cluster.scheduler.Enter(
       {.caller = caller_.turns, .sizes = std::move(sizes), .takes = [this](const Member& member) {
@@ -113,10 +111,10 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
   RETURN_IF_ERROR(AwaitWorkers(*place));
   seconds_.queue = SecondsBetween(opened_, Now());
   while (true) {
-    auto then = Verdict::Then::kFail;
-    auto figures = Execute(then);
-    const absl::Status& status = figures.status();
-    if (status.ok() || !client_.stop().why().ok() || then == Verdict::Then::kFail) return figures;
+    bool retry = false;
+    auto report = Execute(retry);
+    const absl::Status& status = report.status();
+    if (status.ok() || !client_.stop().why().ok() || !retry) return report;
     if (std::ssize(failures_) > services_.limits.settings.max_retries) {
       return wire::WithReason(absl::Status(status.code(), absl::StrCat(status.message(), "; tried ",
                                                                        failures_.size(), " times")),
@@ -126,7 +124,7 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
     course_.Enter(JobPhase::kQueued);
     // A mount may hang. Other jobs keep their workers, which have their rows.
-    if (source_->ReadByWorkers()) place->GiveBack();
+    if (rows_->InFiles()) place->GiveBack();
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(AwaitOthers(*place));
   }
@@ -134,33 +132,32 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
 
 // Runs without workers: a mount that hangs holds this thread alone.
 absl::Status ServedJob::Prepare() {
-  return source_->Prepare([this](const ClientMessage& message) {
+  return rows_->Prepare([this](const ClientMessage& message) {
     const v1::Chunk& chunk = message.request.chunk();
     if (chunk.tensor() != v1::TENSOR_COORDS) return work_->CheckChunk(chunk, message.payload);
     RETURN_IF_ERROR(job_->input.Begin());
-    RETURN_IF_ERROR(job_->input.Accept(chunk, message.payload));
-    if (job_->input.order_known()) order_memory_->Shrink(Coordinates::OrderBytes(spec()));
-    return absl::OkStatus();
+    return job_->Accept(message);
   });
 }
 
-absl::StatusOr<ExecutionFigures> ServedJob::Execute(Verdict::Then& then) {
+absl::StatusOr<v1::Report> ServedJob::Execute(bool& retry) {
   if (!grant_.express()) services_.cluster.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.cluster.membership.Live().size();
-  JobExecution execution(services_, client_, *job_, *plan_, grant_);
-  absl::StatusOr<ExecutionFigures> figures = execution.Run();
+  JobExecution execution(
+      {.services = services_, .client = client_, .job = *job_, .plan = *plan_, .grant = grant_});
+  absl::StatusOr<v1::Report> report = execution.Run();
   if (!grant_.express()) services_.cluster.membership.SetJob(grant_.members, "");
-  services_.observers.metrics.CountExecution(figures.status().code());
-  if (figures.ok()) {
+  services_.observers.metrics.CountExecution(report.status().code());
+  if (report.ok()) {
     services_.cluster.membership.Worked(grant_.members);
     NoteSuccess();
   } else {
-    then = Judge(execution.failure());
+    retry = Judge(execution.failure());
   }
-  return figures;
+  return report;
 }
 
-Verdict::Then ServedJob::Judge(const Failure& failure) {
+bool ServedJob::Judge(const Failure& failure) {
   const auto fits_without = [&](const std::shared_ptr<const Member>& worker) {
     Members without = LeftOut();
     without.push_back(worker);
@@ -168,15 +165,15 @@ Verdict::Then ServedJob::Judge(const Failure& failure) {
   };
   const Verdict verdict = Decide(failure, failures_, fits_without);
   failures_.push_back(failure);
-  if (verdict.without == nullptr) return verdict.then;
+  if (verdict.without == nullptr) return verdict.retry;
   (failure.kind == FailureKind::kStall ? hung_ : failed_).push_back(verdict.without);
-  if (verdict.back_off == Verdict::BackOff::kNow) {
+  if (verdict.backs_off_now) {
     services_.cluster.membership.Failed(*verdict.without, Why(failure.status));
   } else {
     std::erase_if(undecided_, [&](const auto& one) { return one.first == verdict.without; });
     undecided_.emplace_back(verdict.without, failure.status);
   }
-  return verdict.then;
+  return verdict.retry;
 }
 
 void ServedJob::NoteSuccess() {

@@ -2,11 +2,10 @@
 //
 //   job_phase.h                which phase follows which
 //   served_job.cc              the course, and its loop over executions
-//   served_job_open.cc         checks of Open
-//   served_job_admission.cc    quotas, memory, numbers of workers
+//   served_job_admission.cc    checks of Open, quotas, memory, numbers of workers
 //   job_execution.cc           the steps of an execution
 //   failure_policy.h           the decision after a failed execution
-//   job_rows.h                 sources of rows, sinks of outputs
+//   job_rows.h                 rows and outputs
 //   served_job_report.cc       report, metrics, line of the log
 #pragma once
 
@@ -36,10 +35,7 @@ class ServedJob {
             std::string traceparent = "", JobMethod method = JobMethod::kAttend);
 
   // Makes the job an epoch of a stream, whose course shows it and outlives it. Before Run.
-  void ShowIn(JobCourse& stream) {
-    course_.ShowIn(stream);
-    epoch_ = true;
-  }
+  void ShowIn(JobCourse& stream) { course_.ShowIn(stream); }
 
   absl::Status Try();  // in place of Run: the checks before the queue
 
@@ -50,7 +46,7 @@ class ServedJob {
 
  private:
   Clock::time_point Now() const { return services_.observers.time.Now(); }
-  absl::Status ReadOpen();
+  absl::Status Open();
   absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;
   absl::Status OpenRows();
   absl::Status CheckRowSizes() const;
@@ -65,16 +61,16 @@ class ServedJob {
   const JobSpec& spec() const { return work_->spec(); }
   int64_t tokens() const { return work_ == nullptr ? 0 : spec().tokens; }
   Members LeftOut() const;
-  Verdict::Then Judge(const Failure& failure);
+  bool Judge(const Failure& failure);
   void NoteSuccess();
   void NoteUndecided();
   std::string Why(const absl::Status& status) const;
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
-  absl::StatusOr<ExecutionFigures> RunOnWorkers(std::vector<JobSize> sizes);
-  absl::StatusOr<ExecutionFigures> Execute(Verdict::Then& then);
+  absl::StatusOr<v1::Report> RunOnWorkers(std::vector<JobSize> sizes);
+  absl::StatusOr<v1::Report> Execute(bool& retry);
   absl::Status AwaitOthers(Scheduler::Place& place);
   absl::Status AwaitWorkers(Scheduler::Place& place);
-  v1::Report MakeReport(ExecutionFigures figures);
+  void CompleteReport();
   void NoteEnd(const absl::Status& status);
 
   const JobServices services_;
@@ -83,14 +79,11 @@ class ServedJob {
   const std::string traceparent_;
   const JobMethod method_;
 
-  v1::Open open_;                      // without the spec, once there is work_
-  std::unique_ptr<JobWork> work_;      // once validated
-  std::shared_ptr<RowSource> source_;  // may be the same object as sink_
-  std::shared_ptr<OutputSink> sink_;
+  v1::Open open_;                  // without the spec, once there is work_
+  std::unique_ptr<JobWork> work_;  // once validated
+  std::unique_ptr<JobRows> rows_;
   JobCourse course_;
-  bool epoch_ = false;  // the stream has a line of the log itself
   std::optional<Quotas::Share> quota_;
-  std::optional<JobMemory::Reservation> order_memory_;  // of jobs with coordinates
   std::optional<JobMemory::Reservation> result_memory_;
   Members asked_;      // live when the job was sized; empty: sizes are due again
   int position_ = -1;  // in the queue; the client has it

@@ -1,15 +1,93 @@
-// Admission before the queue: quota, memory, and the numbers of workers that can run the job.
+// A job's way to the queue: its first message, work and rows, quota and memory, and the numbers of
+// workers that can run it.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "server/job/client_rows.h"
+#include "server/job/encode_work.h"
+#include "server/job/job_open.h"
+#include "server/job/named_files.h"
 #include "server/job/served_job.h"
 #include "server/rows/coordinates.h"
 #include "server/schedule/fit.h"
+#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
+namespace {
+
+int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
+  return settings.total_order_memory_limit_bytes / 4;
+}
+
+}  // namespace
+
+SpecLimits LimitsOf(const CoordinatorSettings& settings) {
+  return {
+      .max_tokens = settings.max_tokens,
+  };
+}
+
+absl::Status ServedJob::Open() {
+  RETURN_IF_ERROR(ReadOpen(client_, open_));
+  course_.Enter(JobPhase::kValidating);
+  ASSIGN_OR_RETURN(work_, MakeWork());
+  open_.clear_what();
+  RETURN_IF_ERROR(CheckRowSizes());
+  return OpenRows();
+}
+
+absl::Status ServedJob::OpenRows() {
+  if (open_.files_size() == 0) {
+    rows_ = std::make_unique<ClientRows>(client_, open_);
+  } else {
+    ASSIGN_OR_RETURN(rows_, NamedFiles::Open(services_.memory.data_root, caller_, open_, *work_));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
+  if (method_ == JobMethod::kEncode) {
+    if (!open_.has_encode()) return BadOpen("Open has no encode, which Encode takes");
+    return MakeEncodeWork(open_.encode(), services_.memory.models,
+                          {.limits = LimitsOf(services_.limits.settings),
+                           .threads = MostThreads(services_.cluster.membership.Live()),
+                           .max_result_bytes = OrderMemoryLimit(services_.limits.settings),
+                           .check_rows = services_.limits.settings.check_rows});
+  }
+  if (open_.has_encode()) return BadOpen("Open has encode, which Attend does not take");
+  ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
+  if (absl::Status status = Validate(spec, LimitsOf(services_.limits.settings)); !status.ok()) {
+    return wire::WithReason(std::move(status), wire::reason::kInvalidSpec);
+  }
+  return MakeAttentionWork(spec, open_.want_lse(), services_.limits.settings.check_rows);
+}
+
+absl::Status ServedJob::CheckRowSizes() const {
+  const CoordinatorSettings& settings = services_.limits.settings;
+  const RowSizes& rows = work_->shape().rows;
+  for (int i = 0; i < kTensorKinds; ++i) {
+    const auto tensor = static_cast<TensorKind>(i);
+    if (rows[tensor] > wire::kMaxPayloadBytes) {
+      return wire::WithReason(
+          absl::OutOfRangeError(absl::StrCat(
+              i <= static_cast<int>(TensorKind::kLse) ? "heads" : "states", ": a row of ",
+              wire::TensorName(wire::TensorOf(tensor)), " has ", rows[tensor],
+              " bytes, the limit of a chunk is ", wire::kMaxPayloadBytes)),
+          wire::reason::kInvalidSpec);
+    }
+  }
+  if (work_->has_coordinates() && Coordinates::MemoryBytes(spec()) > OrderMemoryLimit(settings)) {
+    return wire::ErrorOf(
+        wire::reason::kDoesNotFit,
+        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
+                     Coordinates::MemoryBytes(spec()), " bytes at the coordinator, whose limit is ",
+                     OrderMemoryLimit(settings), " (a quarter of --total-order-memory-limit)"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ServedJob::ReserveQuota() {
   auto share = services_.limits.quotas.Reserve(
@@ -21,30 +99,25 @@ absl::Status ServedJob::ReserveQuota() {
 }
 
 absl::Status ServedJob::ReserveOrder() {
-  if (work_->result_bytes() > 0) {
-    auto reserved = services_.memory.order_memory.Reserve(work_->result_bytes());
+  JobMemory& memory = services_.memory.order_memory;
+  const auto reserve = [&memory](const std::string& what, int64_t bytes,
+                                 std::optional<JobMemory::Reservation>& to) {
+    auto reserved = memory.Reserve(bytes);
     if (!reserved.ok()) {
       return wire::ErrorOf(
           wire::reason::kWaitingMemory,
-          absl::StrCat("states: pooled results take ", work_->result_bytes(),
-                       " bytes, jobs that run or wait have ", services_.memory.order_memory.used(),
-                       " of ", services_.memory.order_memory.limit(),
-                       " (--total-order-memory-limit)"));
+          absl::StrCat(what, " take ", bytes, " bytes, jobs that run or wait have ", memory.used(),
+                       " of ", memory.limit(), " (--total-order-memory-limit)"));
     }
-    result_memory_.emplace(*std::move(reserved));
+    to = *std::move(reserved);
+    return absl::OkStatus();
+  };
+  if (work_->result_bytes() > 0) {
+    RETURN_IF_ERROR(reserve("states: pooled results", work_->result_bytes(), result_memory_));
   }
-  if (!spec().ordering || spec().ordering->coordinate_axes == 0) return absl::OkStatus();
-  auto reserved = services_.memory.order_memory.Reserve(Coordinates::MemoryBytes(spec()));
-  if (!reserved.ok()) {
-    return wire::ErrorOf(
-        wire::reason::kWaitingMemory,
-        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
-                     Coordinates::MemoryBytes(spec()), " bytes, jobs that run or wait have ",
-                     services_.memory.order_memory.used(), " of ",
-                     services_.memory.order_memory.limit(), " (--total-order-memory-limit)"));
-  }
-  order_memory_.emplace(*std::move(reserved));
-  return absl::OkStatus();
+  if (!work_->has_coordinates()) return absl::OkStatus();
+  return reserve(absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens"),
+                 Coordinates::MemoryBytes(spec()), job_->order_memory);
 }
 
 Planner ServedJob::MakePlanner() const {
@@ -60,7 +133,7 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::Sizes() {
 }
 
 bool ServedJob::CanRunOn(const Member& member) const {
-  return work_->CanRunOn(member) && source_->Reaches(member);
+  return work_->CanRunOn(member) && rows_->Reaches(member);
 }
 
 Members ServedJob::LeftOut() const {
@@ -81,7 +154,7 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   }
   std::erase_if(live, [this](const auto& member) { return !CanRunOn(*member); });
   if (live.empty()) {
-    RETURN_IF_ERROR(source_->CheckReachable(there));
+    RETURN_IF_ERROR(rows_->CheckReachable(there));
     return work_->NobodyCan();
   }
   int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));

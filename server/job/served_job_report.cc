@@ -36,31 +36,24 @@ std::string NotesOf(const v1::Report& report) {
 
 }  // namespace
 
-v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
-  seconds_.ring = figures.ring_seconds;
-  seconds_.receive = figures.receive_seconds;
-  seconds_.compute = figures.compute_seconds;
-  seconds_.send = figures.send_seconds;
+void ServedJob::CompleteReport() {
+  v1::Report& report = report_;
+  seconds_.ring = report.ring_seconds();
+  seconds_.receive = report.receive_seconds();
+  seconds_.compute = report.compute_seconds();
+  seconds_.send = report.send_seconds();
   seconds_.total = SecondsBetween(opened_, Now());
-  v1::Report report;
   report.set_job_id(open_.job_id());
   report.set_tokens(spec().tokens);
   report.set_tokens_per_second(static_cast<double>(spec().tokens) / seconds_.total);
   report.set_queue_seconds(seconds_.queue);
-  report.set_ring_seconds(seconds_.ring);
-  report.set_receive_seconds(seconds_.receive);
-  report.set_compute_seconds(seconds_.compute);
-  report.set_send_seconds(seconds_.send);
   report.set_total_seconds(seconds_.total);
   report.set_bytes_exchanged_planned(plan_->costs.bytes_exchanged);
   report.set_bytes_exchanged_naive(plan_->costs.bytes_exchanged_naive);
-  report.set_ring_generation(figures.ring_generation);
   report.set_retries(static_cast<int32_t>(failures_.size()));
-  report.set_by_reference(sink_->BytesByWorkers().has_value());
-  report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
-  report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
+  report.set_by_reference(rows_->InFiles());
   int64_t exchanged = 0;
-  for (v1::WorkerReport& worker : figures.workers) {
+  for (const v1::WorkerReport& worker : report.workers()) {
     exchanged += worker.bytes_received();
     AddNotFinite(worker, report);
     if (!worker.library_refusal().empty()) {
@@ -74,14 +67,11 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
     seconds_.exposed_exchange =
         std::max(seconds_.exposed_exchange, worker.exposed_exchange_seconds());
     services_.observers.metrics.AddShare(ShareOf(worker));
-    *report.add_workers() = std::move(worker);
   }
   report.set_bytes_exchanged(exchanged);
   services_.observers.metrics.AddNaiveExchange(report.bytes_exchanged_naive());
   if (open_.want_trace()) AddPhases(course_, report);
   work_->AddTo(report);
-  if (!figures.check_note.empty()) report.add_notes(std::move(figures.check_note));
-  return report;
 }
 
 void ServedJob::NoteEnd(const absl::Status& status) {
@@ -118,7 +108,8 @@ void ServedJob::NoteEnd(const absl::Status& status) {
     fields.insert(fields.end(),
                   {{"reason", wire::ReasonOf(status)}, {"error", std::string(status.message())}});
   }
-  const auto well = epoch_ ? spdlog::level::debug : spdlog::level::info;
+  // A stream has a line of the log itself.
+  const auto well = course_.is_epoch() ? spdlog::level::debug : spdlog::level::info;
   LogEvent(status.ok() ? well : spdlog::level::warn, "job ended", fields);
 }
 

@@ -1,6 +1,7 @@
 // Finds the worker that holds a run up. A run stalls if no awaited worker moves; the culprit waits
 // for no peer, or in the earliest step of the exchange. A worker whose outputs wait for the client
-// does not count. The watch neither waits nor locks.
+// does not count. A worker that repeats its progress or goes back does not move, except for the
+// time of a slow disk while it reads or writes files. The watch neither waits nor locks.
 #pragma once
 
 #include <chrono>
@@ -8,34 +9,46 @@
 #include <optional>
 #include <vector>
 
+#include "hilbert_ring/v1/worker.pb.h"
 #include "server/process/deadline.h"
 
 namespace hilbert_ring::server {
 
 class StallWatch {
  public:
+  enum class Does {
+    kReads,  // rows from files
+    kComputes,
+    kHandsOver,  // sends outputs and figures
+  };
   struct Stall {
     int rank = 0;
     int64_t waiting_step = 0;  // of the exchange; 0: waits for no peer
   };
 
   // received_bytes: in the exchange, by rank. A worker that waits there reports nothing: it gets
-  // the time of these bytes at 10 MB/s beyond the timeout.
-  StallWatch(Clock::duration timeout, const std::vector<int64_t>& received_bytes);
+  // the time of these bytes at 10 MB/s beyond the timeout. file_bytes: written by all workers;
+  // empty for a job without files.
+  StallWatch(Clock::duration timeout, const std::vector<int64_t>& received_bytes,
+             std::optional<int64_t> file_bytes = std::nullopt);
 
   void Begin(Clock::time_point now);
-
-  void Moved(int rank, Clock::time_point now) { workers_[rank].moved_at = now; }
 
   // step: of the exchange; 0: the worker computes.
   void Waits(int rank, int64_t step, Clock::time_point now);
 
-  void Forwarding(int rank, bool forwarding, Clock::time_point now);
+  // Returns whether the worker moved.
+  bool Progressed(int rank, const v1::RunProgress& progress, Does does, Clock::time_point now);
+
+  void Forwarding(int rank, bool forwarding, Clock::time_point now);  // the worker moved
 
   Clock::duration ForwardedFor(int rank, Clock::time_point now) const;  // time of that since Begin
 
   // awaited: by rank. Empty if an awaited worker may still move.
   std::optional<Stall> Find(const std::vector<bool>& awaited, Clock::time_point now) const;
+
+  double fraction() const;  // the mean of the workers
+  int64_t layer() const;    // computed by all
 
  private:
   struct Worker {
@@ -45,10 +58,13 @@ class StallWatch {
     bool forwarding = false;
     Clock::time_point forwarding_since;
     Clock::duration forwarded{0};
+    v1::RunProgress furthest;    // with the last step
+    Clock::time_point bytes_at;  // of the last growth of file_bytes
   };
 
   const Clock::duration timeout_;
-  std::vector<Worker> workers_;  // by rank
+  const std::optional<Clock::duration> disk_limit_;  // of files
+  std::vector<Worker> workers_;                      // by rank
 };
 
 }  // namespace hilbert_ring::server

@@ -23,16 +23,15 @@ absl::StatusOr<StreamMemory::Share> StreamMemory::Reserve(const Caller& caller, 
   }
   used_ += bytes;
   used_by_[caller.turns] += bytes;
-  return Share(this, caller.turns, bytes);
+  return Share(this, [this, caller = caller.turns, bytes](const void*) { Return(caller, bytes); });
 }
 
-StreamMemory::Share::~Share() {
-  if (memory_ == nullptr) return;
-  const MutexLock lock(memory_->mutex_);
-  memory_->used_ -= bytes_;
-  const auto own = memory_->used_by_.find(caller_);
-  own->second -= bytes_;
-  if (own->second == 0) memory_->used_by_.erase(own);
+void StreamMemory::Return(const std::string& caller, int64_t bytes) {
+  const MutexLock lock(mutex_);
+  used_ -= bytes;
+  const auto own = used_by_.find(caller);
+  own->second -= bytes;
+  if (own->second == 0) used_by_.erase(own);
 }
 
 int64_t StreamMemory::used() const {

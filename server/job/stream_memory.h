@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -17,23 +17,7 @@ namespace hilbert_ring::server {
 // Thread-safe. Outlives its shares.
 class StreamMemory {
  public:
-  class Share {
-   public:
-    Share(Share&& other) noexcept
-        : memory_(std::exchange(other.memory_, nullptr)),
-          caller_(std::move(other.caller_)),
-          bytes_(other.bytes_) {}
-    Share& operator=(Share&&) = delete;
-    ~Share();
-
-   private:
-    friend class StreamMemory;
-    Share(StreamMemory* memory, std::string caller, int64_t bytes)
-        : memory_(memory), caller_(std::move(caller)), bytes_(bytes) {}
-    StreamMemory* memory_;  // null when moved from
-    std::string caller_;
-    int64_t bytes_;
-  };
+  using Share = std::shared_ptr<const void>;  // its end returns the bytes
 
   explicit StreamMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
 
@@ -44,6 +28,8 @@ class StreamMemory {
   int64_t limit() const { return limit_; }
 
  private:
+  void Return(const std::string& caller, int64_t bytes);
+
   const int64_t limit_;
   mutable Mutex mutex_;
   int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "engine/plan/shard_layout.h"
-#include "server/job/job_run_options.h"
+#include "server/job/job_record.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/row_router.h"
 #include "server/shard/arrived_rows.h"
@@ -19,8 +19,8 @@ namespace hilbert_ring::server {
 
 class WorkerShard {
  public:
-  // Options outlive it.
-  WorkerShard(const JobRunOptions& options, int rank) : options_(options), rank_(rank) {}
+  // The parts outlive it.
+  WorkerShard(const RunParts& parts, int rank) : parts_(parts), rank_(rank) {}
 
   // Without memory rows are sent and not held; but if that lost held rows it is an error, as of
   // HeldRows::Carry.
@@ -46,7 +46,9 @@ class WorkerShard {
   HeldShard Release() { return std::move(shard_); }
 
  private:
-  const JobRunOptions& options_;
+  JobMemory* copies() const;  // null: no copies
+
+  const RunParts& parts_;
   const int rank_;
   HeldShard shard_;
   std::optional<ArrivedRows> arrived_;

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/job/failure_policy.h"
-#include "server/job/open_request.h"
 #include "server/process/tokens.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -25,16 +24,15 @@ constexpr char kMethod[] = "/hilbert_ring.v1.WorkerService/Run";
 
 }  // namespace
 
-WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& listener,
-                           JobStop& stop)
-    : options_(options),
+WorkerStream::WorkerStream(const RunParts& parts, int rank, Listener& listener, JobStop& stop)
+    : parts_(parts),
       rank_(rank),
       listener_(listener),
       stop_(stop),
       cancel_(stop.token(), [this] { context_.TryCancel(); }),
-      pool_(MostPayloadBytes(options.plan->rows, options.plan->spec.tokens)),
-      shard_(options, rank),
-      replies_({.read = !options.source->ReadByWorkers()}),
+      pool_(MostPayloadBytes(parts.plan.rows, parts.plan.spec.tokens)),
+      shard_(parts, rank),
+      replies_({.read = !parts.job.rows.InFiles()}),
       departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
 
 // A worker that has done its part may leave.
@@ -43,15 +41,16 @@ void WorkerStream::NoteDeparted() {
   stop_.Request(LostWorker(member().address, "its heartbeats or its connection ended"));
 }
 
-absl::Status WorkerStream::Make(const Delivered& delivered) {
-  sent_at_ = options_.time->Now();
+absl::Status WorkerStream::Make() {
+  sent_at_ = Now();
   if (absl::Status status = shard_.Make(); !status.ok()) {
     return wire::WithReason(status, wire::reason::kHeldRowsMemory);
   }
-  if (shard_.offered() && !options_.sink->BytesByWorkers()) {
+  if (shard_.offered() && !parts_.job.rows.InFiles()) {
     forwarder_.emplace(
-        OutputRows(*options_.plan, rank_, SourceOf(shard_.rows()), options_.want_lse, delivered),
-        shard_.memory(), *options_.threads,
+        OutputRows(parts_.plan, rank_, SourceOf(shard_.rows()), parts_.job.open.want_lse(),
+                   parts_.job.delivered),
+        shard_.memory(), parts_.services.memory.threads,
         [this](const v1::OutputChunk& chunk, std::string_view payload,
                const std::shared_ptr<const void>& owner, int64_t first_slot,
                Clock::duration patience) {
@@ -67,22 +66,61 @@ absl::Status WorkerStream::Make(const Delivered& delivered) {
 void WorkerStream::Begin() {
   AddCallToken(context_, member().secret, "Run");
   context_.set_initial_metadata_corked(true);  // leaves with RunOpen
-  sent_at_ = options_.time->Now();
+  sent_at_ = Now();
+}
+
+v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivered) const {
+  v1::RunRequest request;
+  v1::RunOpen& open = *request.mutable_open();
+  open.set_job_id(parts_.job.open.job_id());
+  parts_.job.work.Describe(open);
+  for (const ShardRange& range : parts_.plan.shards.ranges()) {
+    v1::ShardRange& part = *open.add_shards();
+    part.set_begin(range.begin);
+    part.set_end(range.end);
+    part.set_rank(range.rank);
+  }
+  open.set_rank(rank_);
+  open.set_workers(parts_.plan.shards.workers());
+  if (parts_.ring != nullptr) {
+    open.set_ring_id(parts_.ring->ring_id());
+    open.set_generation(parts_.ring->generation());
+  }
+  open.set_want_lse(parts_.job.open.want_lse());
+  open.set_lane(parts_.grant.lane);
+  open.set_traceparent(parts_.job.traceparent);
+  open.set_want_trace(parts_.job.open.want_trace());
+  open.set_run(run);
+  open.set_compute_timeout_ms(parts_.settings().job_timeout.count());
+  parts_.job.rows.AddTo(open);
+  if (shard_.offered()) *open.mutable_shared_memory() = shard_.memory()->offer();
+  // Also for an offered shard, which the worker may turn down.
+  for (const TensorKind tensor : kOutputKinds) {
+    if (delivered.of(tensor).count() == 0) continue;
+    v1::DeliveredRows& rows = *open.add_delivered();
+    rows.set_tensor(wire::TensorOf(tensor));
+    for (const auto& [begin, end] : delivered.of(tensor).ranges()) {
+      v1::SlotRange& range = *rows.add_slots();
+      range.set_begin(begin);
+      range.set_end(end);
+    }
+  }
+  return request;
 }
 
 // If the message does not leave, the stream's end gives the reason.
 void WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   Begin();
   call_ = wire::OpenRawStream(*member().channel, kMethod, context_);
-  WriteNow(wire::Serialize(OpenRequest(options_, rank_, shard_, run, delivered)), {});
-  reader_ = options_.threads->Start([this] { Read(); });
+  WriteNow(wire::Serialize(OpenRequest(run, delivered)), {});
+  reader_ = parts_.services.memory.threads.Start([this] { Read(); });
 }
 
 void WorkerStream::OpenWithRows(uint64_t run) {
   Begin();
   NoteFinished();
   opened_with_rows_ = true;
-  v1::RunRequest request = OpenRequest(options_, rank_, shard_, run, *options_.delivered);
+  v1::RunRequest request = OpenRequest(run, parts_.job.delivered);
   request.mutable_open()->set_rows_there(true);
   polled_.emplace(*member().channel, kMethod, context_);
   WriteNow(wire::Serialize(request), {});
@@ -95,7 +133,7 @@ void WorkerStream::Settle() {
 }
 
 bool WorkerStream::WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
-  writing_since_ = options_.time->Now().time_since_epoch();
+  writing_since_ = Now().time_since_epoch();
   const bool written = polled_ ? polled_->Write(message, options) : call_->Write(message, options);
   writing_since_ = kNoWrite;
   return written;
@@ -107,10 +145,10 @@ Clock::duration WorkerStream::WritingFor(Clock::time_point now) const {
 }
 
 absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
-  sent_at_ = options_.time->Now();
+  sent_at_ = Now();
   if (WriteNow(message, options)) return absl::OkStatus();
   // The reader finds the reason, unless the worker ended the stream well.
-  options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
+  parts_.time().AwaitStop(stop_.token(), Now() + kReasonLimit);
   listener_.Misbehaved(rank_,
                        LostWorker(member().address, "its stream ended while rows were sent"));
   return stop_.why();
@@ -148,7 +186,7 @@ absl::Status WorkerStream::SendKeepalive(Clock::time_point now) {
 
 void WorkerStream::NoteFinished() {
   const MutexLock lock(mutex_);
-  finished_ = options_.time->Now();
+  finished_ = Now();
 }
 
 absl::Status WorkerStream::FinishRows() {
@@ -213,7 +251,7 @@ void WorkerStream::EndReading(const absl::Status& status) {
   }
   const grpc::Status ended = polled_ ? polled_->Finish() : call_->Finish();
   if (!ended.ok() || !replies().reported) listener_.Failed(rank_, ended);
-  if (forwarder_ && forwarder_->has_thread()) {
+  if (forwarder_) {
     listener_.Forwarding(rank_, true);  // its silence is no stall
     forwarder_->End();
   }
@@ -228,67 +266,63 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
   v1::RunResponse& response = message.fields;
   switch (response.message_case()) {
     case v1::RunResponse::kReady:
-      return HandleReady(response.ready());
+      HandleReady(response.ready().shares_memory());
+      break;
     case v1::RunResponse::kProgress:
       listener_.Progressed(rank_, response.progress());
-      return absl::OkStatus();
+      break;
     case v1::RunResponse::kOutput:
       return HandleOutput(message);
     case v1::RunResponse::kFinal:
-      return HandleFinal(response.final());
+      return HandleFinal(response.final().rows());
     case v1::RunResponse::kRead:
       Note([](WorkerReplies& replies) { replies.read = true; });
-      return absl::OkStatus();
+      break;
     case v1::RunResponse::kComputed:
       HandleComputed(response.computed());
-      return absl::OkStatus();
+      break;
     case v1::RunResponse::kFailed:
       listener_.Failed(rank_, StatusOf(response.failed()));
       return stop_.why();
     case v1::RunResponse::kPooled:
-      listener_.Moved(rank_);
-      return options_.work->TakePooled(rank_, response.pooled());
+      listener_.Forwarding(rank_, false);
+      return parts_.job.work.TakePooled(rank_, response.pooled());
     case v1::RunResponse::kFigures:
       TakeFigures(*response.mutable_figures());
-      return absl::OkStatus();
+      break;
     case v1::RunResponse::kWhole:
       return HandleWhole(*response.mutable_whole());
     case v1::RunResponse::MESSAGE_NOT_SET:
       break;
   }
-  return absl::InternalError(absl::StrCat("worker ", member().address, " sent an empty message"));
+  return absl::OkStatus();
 }
 
-absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
-  if (!ready.shares_memory()) forwarder_.reset();
-  Note([&ready](WorkerReplies& replies) {
-    replies.shares = ready.shares_memory();
+void WorkerStream::HandleReady(bool shares_memory) {
+  if (!shares_memory) forwarder_.reset();
+  Note([shares_memory](WorkerReplies& replies) {
+    replies.shares = shares_memory;
     replies.ready = true;
   });
-  return absl::OkStatus();
 }
 
 void WorkerStream::TakeFigures(v1::WorkerReport& figures) {
   const MutexLock lock(mutex_);
   report_ = std::move(figures);
-  report_->set_worker(member().address);
+  report_.set_worker(member().address);
   replies_.reported = true;
 }
 
 absl::Status WorkerStream::HandleWhole(v1::RunWhole& whole) {
-  v1::RunReady ready;
-  ready.set_shares_memory(true);
-  RETURN_IF_ERROR(HandleReady(ready));
+  HandleReady(true);
   HandleComputed(whole.computed());
   TakeFigures(*whole.mutable_figures());
-  v1::RowsFinal final;
-  final.set_rows(options_.plan->shards.Rows(rank_));
-  return HandleFinal(final);
+  return HandleFinal(parts_.plan.shards.Rows(rank_));
 }
 
 // Copies the payload to memory of its own: the one before may still be on its way to the client.
 absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& message) {
-  const auto most = MostPayloadBytes(options_.plan->rows, options_.plan->spec.tokens);
+  const auto most = MostPayloadBytes(parts_.plan.rows, parts_.plan.spec.tokens);
   if (message.payload.bytes() > most) {
     return absl::InternalError(absl::StrCat("worker ", member().address, " sent ",
                                             message.payload.bytes(),
@@ -312,25 +346,17 @@ absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& messa
   return handed.status();
 }
 
-absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
-  if (!forwarder_) {
-    return absl::InternalError(absl::StrCat("worker ", member().address,
-                                            " reports rows of a shard that it does not share"));
-  }
-  if (!forwarder_->IsNews(final.rows())) return absl::OkStatus();
-  if (forwarder_->has_thread()) {
-    listener_.Moved(rank_);
-    return forwarder_->Forward(final.rows());
-  }
+absl::Status WorkerStream::HandleFinal(int64_t rows) {
+  if (!forwarder_->IsNews(rows)) return absl::OkStatus();
   listener_.Forwarding(rank_, true);
-  absl::Status status = forwarder_->Forward(final.rows());
+  absl::Status status = forwarder_->Forward(rows);
   listener_.Forwarding(rank_, false);
   return status;
 }
 
 void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
   if (replies().computed) return;
-  const Clock::time_point now = options_.time->Now();
+  const Clock::time_point now = Now();
   Note([&](WorkerReplies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     replies.computed = replies.read = true;
     if (computed.seconds() > 0 && finished_ != Clock::time_point()) {
@@ -346,7 +372,7 @@ WorkerReplies WorkerStream::replies() const {
 
 v1::WorkerReport WorkerStream::report() const {
   const MutexLock lock(mutex_);
-  return report_.value_or(v1::WorkerReport());
+  return report_;
 }
 
 Clock::duration WorkerStream::ComputingFor(Clock::time_point now) const {

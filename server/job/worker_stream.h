@@ -1,6 +1,6 @@
 // A worker's part in a run: its Run stream, its shard, and its replies.
 //
-//   stream.Make(delivered);           // its shard
+//   stream.Make();                    // its shard
 //   stream.Open(run, delivered);      // starts its reader
 //   stream.Settle();                  // all workers are ready: who shares memory is known
 //   stream.SendOrder(router);         // then rows by Write, or by shard().Keep and SendArrived
@@ -33,7 +33,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/job/job_run_options.h"
+#include "server/job/job_record.h"
 #include "server/job/output_forwarder.h"
 #include "server/job/worker_shard.h"
 #include "server/process/job_stop.h"
@@ -63,8 +63,7 @@ class WorkerStream {
 
     virtual void Changed() = 0;  // the worker is ready, has computed or has ended
     virtual void Progressed(int rank, const v1::RunProgress& progress) = 0;
-    virtual void Moved(int rank) = 0;
-    // Whether the reader waits for the client.
+    // Whether the reader waits for the client. The worker moved.
     virtual void Forwarding(int rank, bool forwarding) = 0;
     virtual absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk,
                                         std::string_view payload,
@@ -77,14 +76,13 @@ class WorkerStream {
   };
 
   // References outlive the stream.
-  WorkerStream(const JobRunOptions& options, int rank, Listener& listener, JobStop& stop);
+  WorkerStream(const RunParts& parts, int rank, Listener& listener, JobStop& stop);
 
   // The job's thread calls the following:
 
-  // delivered: outputs to omit. Errors: HELD_ROWS_MEMORY.
-  absl::Status Make(const Delivered& delivered);
+  absl::Status Make();  // errors: HELD_ROWS_MEMORY
 
-  void Open(uint64_t run, const Delivered& delivered);
+  void Open(uint64_t run, const Delivered& delivered);  // delivered: outputs to omit
 
   // Open, once order and all rows are in an offered shard and nothing is delivered. No message of
   // rows follows, unless the worker turns the memory down.
@@ -98,6 +96,7 @@ class WorkerStream {
   // Rows go by messages. False until Settle for a worker that was offered memory.
   bool takes_messages() const { return route_ == RowRoute::kMessages; }
 
+  bool held() const { return shard_.held(); }
   bool turned_down() const { return shard_.offered() && takes_messages(); }
 
   WorkerShard& shard() { return shard_; }
@@ -136,8 +135,10 @@ class WorkerStream {
  private:
   enum class RowRoute { kUnsettled, kSharedMemory, kMessages };
 
-  const Member& member() const { return *options_.members[rank_]; }
+  const Member& member() const { return parts_.member(rank_); }
+  Clock::time_point Now() const { return parts_.time().Now(); }
   void Begin();
+  v1::RunRequest OpenRequest(uint64_t run, const Delivered& delivered) const;
   bool WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options);
   void NoteFinished();
   void NoteDeparted();
@@ -147,14 +148,14 @@ class WorkerStream {
   void Read();
   void EndReading(const absl::Status& status);
   absl::Status Handle(RunMessage<v1::RunResponse>& message);
-  absl::Status HandleReady(const v1::RunReady& ready);
+  void HandleReady(bool shares_memory);
   absl::Status HandleOutput(const RunMessage<v1::RunResponse>& message);
-  absl::Status HandleFinal(const v1::RowsFinal& final);
+  absl::Status HandleFinal(int64_t rows);
   void HandleComputed(const v1::RunComputed& computed);
   void TakeFigures(v1::WorkerReport& figures);
   absl::Status HandleWhole(v1::RunWhole& whole);
 
-  const JobRunOptions& options_;
+  const RunParts& parts_;
   const int rank_;
   Listener& listener_;
   JobStop& stop_;
@@ -181,7 +182,7 @@ class WorkerStream {
 
   mutable Mutex mutex_;  // held over no call
   WorkerReplies replies_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::WorkerReport> report_ ABSL_GUARDED_BY(mutex_);
+  v1::WorkerReport report_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point finished_ ABSL_GUARDED_BY(mutex_);        // the rows
   const std::stop_callback<std::function<void()>> departed_;  // last: it uses all of the above
 };

@@ -40,8 +40,7 @@ int64_t EpochClient::RowsOfChunk() const {
   return std::max<int64_t>(1, kStreamChunkBytes / parts_.rows->widest_row_bytes());
 }
 
-absl::Status EpochClient::Write(const v1::AttendResponse& response, const JobStop& stop,
-                                SendMode /*mode*/) {
+absl::Status EpochClient::Write(const v1::AttendResponse& response, const JobStop& stop) {
   RETURN_IF_ERROR(stop.why());
   if (!response.has_resend()) return absl::OkStatus();
   const auto tensor = wire::TensorKindOf(response.resend().tensor());

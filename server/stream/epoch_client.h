@@ -36,9 +36,7 @@ class EpochClient : public JobClient {
   // Open, then rows of Q, K and V in bands, then rows that were lost.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
-  using JobClient::Write;
-  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
-                     SendMode mode) override;
+  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop) override;
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
                              const JobStop& stop, SendMode mode) override;

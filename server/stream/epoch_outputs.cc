@@ -141,7 +141,9 @@ absl::Status EpochOutputs::SendChunk(const Leaving& leaving, v1::Tensor tensor, 
   chunk.set_first_token(leaving.epoch.first_token() + first_row);
   chunk.set_rows(rows);
   chunk.set_crc32c(wire::Crc32c(payload));
-  RETURN_IF_ERROR(client_.Write(chunk, payload, buffer.owner(), kAnyPatience, stop).status());
+  RETURN_IF_ERROR(
+      client_.Write(chunk, payload, buffer.owner(), kAnyPatience, stop, JobClient::SendMode::kNow)
+          .status());
   const MutexLock lock(mutex_);
   bytes_sent_ += static_cast<int64_t>(payload.size());
   return absl::OkStatus();

@@ -9,12 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "server/job/job_id.h"
+#include "server/job/job_open.h"
 #include "server/job/served_job.h"
 #include "server/process/logging.h"
 #include "server/stream/epoch_client.h"
 #include "wire/codec.h"
-#include "wire/job_id.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -23,10 +22,6 @@ namespace {
 // Between tries of an epoch while the queue is full.
 constexpr auto kAgain = std::chrono::milliseconds(100);
 constexpr int kMostNotes = 16;
-
-absl::Status BadOpen(const std::string& message) {
-  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
-}
 
 int32_t Sum(int32_t a, int32_t b) {
   int32_t sum = 0;
@@ -55,10 +50,9 @@ ServedStream::ServedStream(const JobServices& services, StreamMemory& memory, Cl
       opened_(services.observers.time.Now()) {}
 
 absl::StatusOr<v1::Report> ServedStream::Run() {
-  absl::Status status = ReadOpen();
+  absl::Status status = Open();
   if (status.ok()) {
-    course_.SetJob(open_.job_id(), 0);
-    course_.SetStream();
+    course_.SetJob(open_.job_id(), 0, true);
     auto entry = services_.observers.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
                                                 &client_.stop(), &course_);
     status = entry.ok() ? RunStream() : entry.status();
@@ -75,16 +69,8 @@ absl::StatusOr<v1::Report> ServedStream::Run() {
   return std::move(report_);
 }
 
-absl::Status ServedStream::ReadOpen() {
-  ClientMessage message;
-  ASSIGN_OR_RETURN(const bool more, client_.Read(message, client_.stop()));
-  if (!more || !message.request.has_open()) return BadOpen("the first message must be Open");
-  open_ = std::move(*message.request.mutable_open());
-  if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
-    open_.set_job_id("?");
-    return wire::WithReason(std::move(status), wire::reason::kInvalidOpen);
-  }
-  if (open_.job_id().empty()) open_.set_job_id(wire::DrawJobId());
+absl::Status ServedStream::Open() {
+  RETURN_IF_ERROR(ReadOpen(client_, open_));
   RETURN_IF_ERROR(CheckOpen());
   ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
   ASSIGN_OR_RETURN(
@@ -96,9 +82,6 @@ absl::Status ServedStream::ReadOpen() {
 }
 
 absl::Status ServedStream::CheckOpen() const {
-  if (open_.attempt() < 0) {
-    return BadOpen(absl::StrCat("attempt is ", open_.attempt(), ", must not be negative"));
-  }
   if (open_.has_encode()) return BadOpen("Open has encode, which AttendStream does not take");
   if (open_.files_size() > 0) {
     return BadOpen("files: a stream's rows must be sent; Attend reads files");
@@ -156,9 +139,7 @@ absl::Status ServedStream::ReserveQuota() {
 }
 
 absl::Status ServedStream::ReserveMemory() {
-  auto held = memory_.Reserve(caller_, epochs_->held_bytes(), "the stream");
-  RETURN_IF_ERROR(held.status());
-  held_.emplace(*std::move(held));
+  ASSIGN_OR_RETURN(held_, memory_.Reserve(caller_, epochs_->held_bytes(), "the stream"));
   return absl::OkStatus();
 }
 

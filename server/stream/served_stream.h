@@ -40,7 +40,7 @@ class ServedStream {
   int64_t held_bytes() const { return epochs_ ? epochs_->held_bytes() : 0; }
 
  private:
-  absl::Status ReadOpen();
+  absl::Status Open();
   absl::Status CheckOpen() const;
   absl::Status RunStream();
   absl::Status FitEpoch();
@@ -70,7 +70,7 @@ class ServedStream {
   std::optional<Epochs> epochs_;
   JobCourse course_;
   std::optional<Quotas::Share> quota_;
-  std::optional<StreamMemory::Share> held_;
+  StreamMemory::Share held_;  // null: returned
   std::optional<StreamRows> rows_;
   std::optional<EpochOutputs> outputs_;
   bool epoch_failed_ = false;

@@ -2,7 +2,6 @@
 // rows and weights decides which of them gets an encoder's job.
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,35 +25,6 @@ constexpr char kModel[] = "slides_packed";
 std::string Models() {
   return std::filesystem::path(testing::LoadEncoderCase(kModel)->folder).parent_path().string();
 }
-
-class OpeningClient : public JobClient {
- public:
-  explicit OpeningClient(v1::Open open) : open_(std::move(open)) {}
-
-  JobStop& stop() override { return stop_; }
-  void ReadAhead() override {}
-  absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& /*stop*/) override {
-    if (!open_) return false;
-    *message.request.mutable_open() = *std::exchange(open_, std::nullopt);
-    return true;
-  }
-  bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
-  absl::Status Write(const v1::AttendResponse& /*response*/, const JobStop& /*stop*/,
-                     SendMode /*mode*/) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<bool> Write(const v1::OutputChunk& /*chunk*/, std::string_view /*payload*/,
-                             std::shared_ptr<const void> /*owner*/, Clock::duration /*patience*/,
-                             const JobStop& /*stop*/, SendMode /*mode*/) override {
-    return true;
-  }
-  absl::Status AwaitTaken(const JobStop& /*stop*/) override { return absl::OkStatus(); }
-  void Offer(const v1::AttendResponse& /*response*/) override {}
-
- private:
-  JobStop stop_;
-  std::optional<v1::Open> open_;
-};
 
 class EncodeAdmission : public ::testing::Test {
  protected:
@@ -104,7 +74,7 @@ class EncodeAdmission : public ::testing::Test {
     testing::JobRig rig(options);
     v1::Open open;
     *open.mutable_encode() = spec_;
-    OpeningClient client(std::move(open));
+    testing::OpeningClient client(std::move(open));
     return ServedJob(rig.services(), client, {.name = "caller", .turns = "caller"}, "",
                      JobMethod::kEncode)
         .Try();

@@ -103,7 +103,6 @@ TEST_F(EncodeWorkTest, AnotherExecutionBeginsAnew) {
 TEST_F(EncodeWorkTest, RowsAreNotPooledUnlessWanted) {
   spec_.set_pooling(v1::POOLING_NONE);
   const auto work = Make();
-  EXPECT_TRUE(absl::IsInternal(work->TakePooled(0, v1::PooledSums())));
   EXPECT_EQ(work->result_bytes(), 0);
   EXPECT_TRUE(work->shape().rows.Has(TensorKind::kStates));
 }

@@ -12,8 +12,6 @@ namespace hilbert_ring::server {
 namespace {
 
 using Worker = std::shared_ptr<const Member>;
-using Then = Verdict::Then;
-using BackOff = Verdict::BackOff;
 
 // Workers a to e: "a>b" is a's report of b, "a" of an unknown peer.
 class FailurePolicyTest : public ::testing::Test {
@@ -37,9 +35,9 @@ class FailurePolicyTest : public ::testing::Test {
   std::string After(const Failure& failure, const std::vector<Failure>& earlier = {},
                     bool fits = true) const {
     const Verdict verdict = Decide(failure, earlier, [&](const Worker&) { return fits; });
-    if (verdict.then == Then::kFail) return "fail";
-    if (verdict.then == Then::kRetryWithAll) return "all";
-    return verdict.without->address + (verdict.back_off == BackOff::kNow ? "!" : "");
+    if (!verdict.retry) return "fail";
+    if (verdict.without == nullptr) return "all";
+    return verdict.without->address + (verdict.backs_off_now ? "!" : "");
   }
 
   const absl::Status lost_ = wire::ErrorOf(wire::reason::kWorkerLost, "");

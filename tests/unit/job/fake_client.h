@@ -15,11 +15,13 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "server/job/job_client.h"
 
 namespace hilbert_ring::testing {
 
@@ -80,6 +82,34 @@ class FakeClient {
   std::vector<float> out_;
   std::vector<int> came_;          // by token: how often
   std::thread sender_, receiver_;  // last: they use all of the above
+};
+
+// Opens a job and does nothing more.
+class OpeningClient : public server::JobClient {
+ public:
+  explicit OpeningClient(v1::Open open) : open_(std::move(open)) {}
+
+  server::JobStop& stop() override { return stop_; }
+  void ReadAhead() override {}
+  absl::StatusOr<bool> Read(server::ClientMessage& message, const server::JobStop&) override {
+    if (!open_) return false;
+    *message.request.mutable_open() = *std::exchange(open_, std::nullopt);
+    return true;
+  }
+  bool AwaitArrived(int64_t, Input) override { return true; }
+  absl::Status Write(const v1::AttendResponse&, const server::JobStop&) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> Write(const v1::OutputChunk&, std::string_view, std::shared_ptr<const void>,
+                             server::Clock::duration, const server::JobStop&, SendMode) override {
+    return true;
+  }
+  absl::Status AwaitTaken(const server::JobStop&) override { return absl::OkStatus(); }
+  void Offer(const v1::AttendResponse&) override {}
+
+ private:
+  server::JobStop stop_;
+  std::optional<v1::Open> open_;
 };
 
 }  // namespace hilbert_ring::testing

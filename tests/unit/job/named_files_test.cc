@@ -64,7 +64,7 @@ class NamedFilesTest : public ::testing::Test {
   }
 
   const JobSpec spec_ = PlainSpec();
-  const std::unique_ptr<JobWork> work_ = MakeAttentionWork(spec_, {});
+  const std::unique_ptr<JobWork> work_ = MakeAttentionWork(spec_);
   testing::TestFolder folder_;
   std::unique_ptr<DataRoot> root_;
 };
@@ -106,7 +106,7 @@ TEST_F(NamedFilesTest, Bfloat16LeavesAsItCameWhateverIsNamedFirst) {
     std::ofstream(folder_ / name) << wire::FormatNpyHeader(wire::NpyType::kUInt16, shape)
                                   << std::string(64 * 2 * 16 * 2, '\0');
   }
-  const auto work = MakeAttentionWork(spec, {});
+  const auto work = MakeAttentionWork(spec);
   v1::Open open = OpenOf("");
   *open.mutable_spec() = wire::EncodeJobSpec(spec);
   open.mutable_files()->SwapElements(0, 3);

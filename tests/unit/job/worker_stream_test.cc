@@ -1,9 +1,8 @@
 #include "server/job/worker_stream.h"
 
 #include "gtest/gtest.h"
-#include "tests/support/manual_time.h"
-#include "tests/support/plain_spec.h"
-#include "tests/unit/job/fake_worker.h"
+#include "server/job/client_rows.h"
+#include "tests/unit/job/job_rig.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -16,7 +15,6 @@ class Silent : public server::WorkerStream::Listener {
  public:
   void Changed() override {}
   void Progressed(int, const v1::RunProgress&) override {}
-  void Moved(int) override {}
   void Forwarding(int, bool) override {}
   absl::StatusOr<bool> Output(int, const v1::OutputChunk& chunk, std::string_view,
                               const std::shared_ptr<const void>&, int64_t,
@@ -32,74 +30,46 @@ class Silent : public server::WorkerStream::Listener {
   std::atomic<int> failures = 0;
 };
 
-class NoRows : public server::RowSource, public server::OutputSink {
-  absl::Status Feed(const server::JobInput&, const TakeRows&, const server::JobStop&) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<bool> Take(const v1::OutputChunk&, std::string_view,
-                            const std::shared_ptr<const void>&, server::Clock::duration,
-                            const server::JobStop&, server::JobClient::SendMode) override {
-    return true;
-  }
-};
-
 class WorkerStreamTest : public ::testing::Test {
  protected:
-  WorkerStreamTest() {
-    member_->address = worker_.address();
-    member_->channel = worker_.Channel();
-    stream_.emplace(options_, 0, listener_, stop_);
-  }
   ~WorkerStreamTest() override {
-    stream_->CancelUnlessEnded();
-    stream_->Join();
+    stream_.CancelUnlessEnded();
+    stream_.Join();
   }
   void Run() {
-    ASSERT_TRUE(stream_->Make(delivered_).ok());
-    stream_->Open(1, delivered_);
-    ASSERT_TRUE(Eventually([this] { return stream_->replies().ready; }));
-    stream_->Settle();
-    ASSERT_TRUE(stream_->FinishRows().ok());
+    ASSERT_TRUE(stream_.Make().ok());
+    stream_.Open(1, job_.delivered);
+    ASSERT_TRUE(Eventually([this] { return stream_.replies().ready; }));
+    stream_.Settle();
+    ASSERT_TRUE(stream_.FinishRows().ok());
   }
   void OpenWithRows() {
-    ASSERT_TRUE(stream_->Make(delivered_).ok());
-    stream_->OpenWithRows(1);
+    ASSERT_TRUE(stream_.Make().ok());
+    stream_.OpenWithRows(1);
   }
   void Poll(absl::FunctionRef<bool()> until) {
     ASSERT_TRUE(Eventually([&] {
-      stream_->Poll(std::chrono::system_clock::now() + milliseconds(10));
+      stream_.Poll(std::chrono::system_clock::now() + milliseconds(10));
       return until();
     }));
   }
 
-  FakeWorker worker_{"127.0.0.1:1"};
-  const Plan plan_ = *MakePlan(PlainSpec({.segment = 1}), 1);
-  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, {});
-  const std::shared_ptr<server::Member> member_ = std::make_shared<server::Member>();
-  ManualTime time_;
-  server::SharedMemoryPool shards_{milliseconds(10)};
-  server::KeptThreads threads_;
-  server::JobMemory copies_{0};
-  server::HeldRows held_;
-  server::Delivered delivered_{64};
-  NoRows rows_;
-  server::OpenRuns runs_;
-  const server::JobRunOptions options_{.job_id = "job",
-                                       .plan = &plan_,
-                                       .work = work_.get(),
-                                       .members = {member_},
-                                       .shards = &shards_,
-                                       .threads = &threads_,
-                                       .copies = &copies_,
-                                       .held = &held_,
-                                       .delivered = &delivered_,
-                                       .source = &rows_,
-                                       .sink = &rows_,
-                                       .runs = &runs_,
-                                       .time = &time_};
+  JobRig rig_{{.workers = 1}};
+  FakeWorker& worker_ = rig_.worker(0);
+  const server::JobServices services_ = rig_.services();
+  const server::Grant grant_{.members = services_.cluster.membership.Live()};
+  const Plan plan_ = *MakePlan(JobRig::Spec(), 1);
+  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec);
+  const v1::Open open_;
+  OpeningClient client_{open_};
+  server::ClientRows rows_{client_, open_};
+  server::JobCourse course_;
+  server::JobRecord job_{open_, *work_, rows_, services_.memory.orders, course_};
+  const server::RunParts parts_{
+      .services = services_, .client = client_, .job = job_, .plan = plan_, .grant = grant_};
   server::JobStop stop_;
   Silent listener_;
-  std::optional<server::WorkerStream> stream_;
+  server::WorkerStream stream_{parts_, 0, listener_, stop_};
 };
 
 TEST_F(WorkerStreamTest, AWorkerThatLeavesBeforeItHasEndedIsLost) {
@@ -107,39 +77,39 @@ TEST_F(WorkerStreamTest, AWorkerThatLeavesBeforeItHasEndedIsLost) {
   worker_.At(Moment::kFigures, hold.action());
   Run();
   ASSERT_TRUE(hold.AwaitHeld());
-  EXPECT_FALSE(stream_->replies().ended);
-  member_->departed.request_stop();
+  EXPECT_FALSE(stream_.replies().ended);
+  rig_.Leave(0);
   EXPECT_EQ(wire::ReasonOf(stop_.why()), "WORKER_LOST") << stop_.why();
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
 }
 
 TEST_F(WorkerStreamTest, AWorkerThatLeavesWhenItHasEndedIsNot) {
   Run();
-  ASSERT_TRUE(Eventually([this] { return stream_->replies().ended; }));
+  ASSERT_TRUE(Eventually([this] { return stream_.replies().ended; }));
   EXPECT_EQ(listener_.rows, 64);
-  member_->departed.request_stop();
+  rig_.Leave(0);
   EXPECT_TRUE(stop_.why().ok()) << stop_.why();
 }
 
 TEST_F(WorkerStreamTest, TheCallersThreadReadsAStreamThatIsOpenedWithItsRows) {
   worker_.AnswerWhole();
   OpenWithRows();
-  Poll([this] { return stream_->replies().ended; });
-  stream_->Settle();
-  EXPECT_TRUE(stream_->replies().ready);
-  EXPECT_TRUE(stream_->replies().computed);
-  EXPECT_FALSE(stream_->takes_messages());
-  EXPECT_EQ(stream_->report().tokens(), 64);
+  Poll([this] { return stream_.replies().ended; });
+  stream_.Settle();
+  EXPECT_TRUE(stream_.replies().ready);
+  EXPECT_TRUE(stream_.replies().computed);
+  EXPECT_FALSE(stream_.takes_messages());
+  EXPECT_EQ(stream_.report().tokens(), 64);
   EXPECT_EQ(listener_.rows, 64);
-  EXPECT_EQ(threads_.count(), 0);
-  EXPECT_TRUE(stream_->FinishRows().ok()) << "there is nothing to say";
+  EXPECT_EQ(services_.memory.threads.count(), 0);
+  EXPECT_TRUE(stream_.FinishRows().ok()) << "there is nothing to say";
   EXPECT_TRUE(stop_.why().ok()) << stop_.why();
 }
 
 TEST_F(WorkerStreamTest, AWorkerMayAnswerInManyMessages) {
   OpenWithRows();
-  Poll([this] { return stream_->replies().ended; });
-  EXPECT_TRUE(stream_->replies().computed);
+  Poll([this] { return stream_.replies().ended; });
+  EXPECT_TRUE(stream_.replies().computed);
   EXPECT_EQ(listener_.rows, 64);
 }
 
@@ -148,9 +118,9 @@ TEST_F(WorkerStreamTest, APollEndsAtItsTime) {
   worker_.At(Moment::kOpened, hold.action());
   OpenWithRows();
   ASSERT_TRUE(hold.AwaitHeld());
-  stream_->Poll(std::chrono::system_clock::now() + milliseconds(1));
-  EXPECT_FALSE(stream_->replies().ready);
-  EXPECT_FALSE(stream_->replies().ended);
+  stream_.Poll(std::chrono::system_clock::now() + milliseconds(1));
+  EXPECT_FALSE(stream_.replies().ready);
+  EXPECT_FALSE(stream_.replies().ended);
 }
 
 TEST_F(WorkerStreamTest, AStopEndsAPoll) {
@@ -159,8 +129,8 @@ TEST_F(WorkerStreamTest, AStopEndsAPoll) {
   OpenWithRows();
   ASSERT_TRUE(hold.AwaitHeld());
   stop_.Request(absl::CancelledError("the client"));
-  stream_->Poll(std::chrono::system_clock::time_point::max());
-  EXPECT_TRUE(stream_->replies().ended);
+  stream_.Poll(std::chrono::system_clock::time_point::max());
+  EXPECT_TRUE(stream_.replies().ended);
 }
 
 TEST_F(WorkerStreamTest, AFailureArrivesBeforeAllRowsHaveCome) {
@@ -169,22 +139,22 @@ TEST_F(WorkerStreamTest, AFailureArrivesBeforeAllRowsHaveCome) {
                failed.set_code(static_cast<int>(absl::StatusCode::kInternal));
                failed.set_reason("CHUNK_MISSHAPEN");
              }));
-  ASSERT_TRUE(stream_->Make(delivered_).ok());
-  stream_->Open(1, delivered_);
+  ASSERT_TRUE(stream_.Make().ok());
+  stream_.Open(1, job_.delivered);
   EXPECT_TRUE(Eventually([this] { return listener_.failures == 1; }));
 }
 
 TEST_F(WorkerStreamTest, AKeepaliveIsSentAfterTenSecondsWithoutRows) {
   Hold fed;
   worker_.At(Moment::kFed, fed.action());
-  ASSERT_TRUE(stream_->Make(delivered_).ok());
-  stream_->Open(1, delivered_);
-  ASSERT_TRUE(Eventually([this] { return stream_->replies().ready; }));
-  time_.Advance(seconds(10) - milliseconds(1));
-  ASSERT_TRUE(stream_->SendKeepalive(time_.Now()).ok());
-  time_.Advance(milliseconds(1));
+  ASSERT_TRUE(stream_.Make().ok());
+  stream_.Open(1, job_.delivered);
+  ASSERT_TRUE(Eventually([this] { return stream_.replies().ready; }));
+  rig_.time().Advance(seconds(10) - milliseconds(1));
+  ASSERT_TRUE(stream_.SendKeepalive(rig_.time().Now()).ok());
+  rig_.time().Advance(milliseconds(1));
   EXPECT_FALSE(fed.held());
-  ASSERT_TRUE(stream_->SendKeepalive(time_.Now()).ok());
+  ASSERT_TRUE(stream_.SendKeepalive(rig_.time().Now()).ok());
   EXPECT_TRUE(fed.AwaitHeld());
 }
 
