@@ -121,7 +121,7 @@ TEST_F(ClientStreamTest, MessagesMayLeaveWithTheNextOne) {
   Open({.idle = seconds(4), .bytes_per_second = 0}, Through::kSocket);
   v1::OutputChunk chunk;
   chunk.set_rows(1);
-  // Nothing is read meanwhile: the transport has taken the ones before all the same.
+  // The client reads nothing, but the transport has taken the earlier messages.
   for (int i = 1; i <= 3; ++i) {
     auto output = std::make_unique<std::string>("rows");
     const auto handed = stream_->Write(chunk, *output, nullptr, kAnyPatience, stream_->stop(),

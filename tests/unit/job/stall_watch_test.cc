@@ -117,7 +117,7 @@ TEST(StallWatch, WhoHasComputedDoesNotMoveByWords) {
                                 Does::kHandsOver, kStart));
 }
 
-// It can say no more while the disk takes what is written.
+// The worker reports no progress while the disk takes its outputs.
 TEST(StallWatch, WhoHasFilesMayRepeatItselfForAsLongAsADiskTakes) {
   for (const Does does : {Does::kReads, Does::kHandsOver}) {
     StallWatch watch(kTimeout, {0}, 60'000'000'000);  // 100 minutes at 10 MB/s
