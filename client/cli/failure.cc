@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/steady_clock.h"
-#include "client/cpp/with_message.h"
 #include "nlohmann/json.hpp"
 #include "wire/control_characters.h"
 #include "wire/status.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "client/cpp/protocol_error.h"
+#include "client/cpp/errors.h"
 #include "google/protobuf/descriptor.h"
 #include "nlohmann/json.hpp"
 #include "wire/control_characters.h"

@@ -11,7 +11,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/job_call.h"
 #include "client/cpp/job_request.h"
 #include "client/cpp/output_place.h"

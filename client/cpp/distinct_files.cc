@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/output_place.h"
 #include "client/cpp/pending_file.h"
 #include "engine/base/return_if_error.h"

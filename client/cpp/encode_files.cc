@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/npy_numbers.h"
 #include "engine/base/return_if_error.h"
 

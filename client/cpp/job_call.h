@@ -10,7 +10,6 @@
 #include "client/cpp/conversation.h"
 #include "client/cpp/job_options.h"
 #include "client/cpp/job_request.h"
-#include "client/cpp/progress_teller.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::client {

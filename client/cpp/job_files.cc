@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/text_file.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"

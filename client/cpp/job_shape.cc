@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {

@@ -15,7 +15,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
 

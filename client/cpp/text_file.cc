@@ -7,7 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 
 namespace hilbert_ring::client {
 

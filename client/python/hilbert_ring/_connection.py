@@ -135,7 +135,7 @@ class Connection:
     def call_with_retries(self, retries: Retries, make: Callable[[Optional[float]], Union[R, AttemptFailure]],
                           final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
         """Makes a call until it is done, or decide_retry says that it has failed: the one loop in which this client
-        makes a call again, whichever call it is. As client/cpp/call_with_retries.h.
+        makes a call again, whichever call it is. As client/cpp/retry.h.
 
         Args:
             make: one attempt, which may take so many seconds; None: it has no deadline.
