@@ -72,7 +72,7 @@ client::EncodeInputs InputsOf(const EncodeJob& job, const EncodeFiles& files) {
   client::EncodeInputs inputs{.job = job, .tiles = files.tiles.span()};
   if (files.coordinates) {
     inputs.coordinates = [&files](int64_t first_row, std::span<double> values) {
-      files.coordinates->Read(first_row, values);
+      client::ReadPixels(*files.coordinates, first_row, values);
     };
   }
   inputs.sent = [&files](int64_t begin, int64_t end) { files.tiles.Release(begin, end); };
@@ -84,7 +84,8 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const EncodeCommand& com
                                                         const EncodeFiles& inputs) {
   std::vector<client::TensorPath> tensors = {{v1::TENSOR_TILES, command.tiles}};
   if (inputs.coordinates) {
-    if (!inputs.coordinates->IsAsSent()) {
+    if (inputs.coordinates->type() != wire::NpyType::kFloat64 ||
+        inputs.coordinates->fortran_order()) {
       return absl::FailedPreconditionError(
           absl::StrCat(command.coords,
                        ": coordinates must be float64 in C order; "

@@ -63,8 +63,6 @@ absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source);
 
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source);
 
-std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor);
-
 // Opens a tensor of the shape's type and sizes. OUT and LSE, which verify reads, may also be
 // float64.
 absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::Tensor tensor);

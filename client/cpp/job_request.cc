@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace hilbert_ring::client {
 
 const InputTensor* JobTensors::Find(v1::Tensor tensor) const {
@@ -23,6 +25,12 @@ int64_t JobTensors::input_bytes() const {
 
 const InputTensor& JobTensors::Widest() const {
   return *std::ranges::max_element(bands, {}, &InputTensor::row_bytes);
+}
+
+absl::Status CheckSize(const std::string& name, int64_t actual, int64_t expected) {
+  if (actual == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": has ", actual, " bytes, must have ", expected));
 }
 
 JobRequest InFiles(JobRequest request, const std::vector<v1::TensorFile>& files) {

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/cpp/attend.h"
 #include "client/cpp/encode.h"
 #include "engine/spec/job_spec.h"
@@ -59,7 +62,12 @@ struct JobRequest {
   bool by_reference() const { return open.files_size() > 0; }
 };
 
-// Inputs and outputs were checked, and must outlive the request.
+// INVALID_ARGUMENT, with the tensor: it has another number of bytes.
+absl::Status CheckSize(const std::string& name, int64_t actual, int64_t expected);
+
+// Inputs and outputs must outlive a request. CheckedRequest also checks them, RequestOf does not.
+absl::StatusOr<JobRequest> CheckedRequest(const AttendInputs& inputs, const AttendOutputs& outputs);
+absl::StatusOr<JobRequest> CheckedRequest(const EncodeInputs& inputs, const EncodeResults& results);
 JobRequest RequestOf(const AttendInputs& inputs, const AttendOutputs& outputs);
 JobRequest RequestOf(const EncodeInputs& inputs, const EncodeResults& results);
 

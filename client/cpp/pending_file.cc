@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cpp/errors.h"
@@ -28,9 +27,9 @@ constexpr int kMaxRounds = 100;
 constexpr absl::string_view kEnding = ".partial";
 
 // Returns whether `path` still names the open file, not a replacement.
-bool IsNamed(const std::string& path, int fd) {
+bool IsNamed(const std::string& path, const Descriptor& file) {
   struct stat opened, named;
-  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
+  return fstat(file.number(), &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
@@ -38,21 +37,21 @@ absl::Status NotAFile(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": cannot write: exists and is not a file"));
 }
 
-// Returns an open, locked descriptor; -1 if another writer interfered.
-absl::StatusOr<int> OpenLocked(const std::string& partial, mode_t mode) {
+// Returns an open, locked descriptor; empty if another writer interfered.
+absl::StatusOr<Descriptor> OpenLocked(const std::string& partial, mode_t mode) {
   // Not truncated, because another writer may hold it. O_NONBLOCK: open a pipe without waiting.
-  const int fd =
-      open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+  Descriptor file(
+      open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
+  const int fd = file.number();
   if (fd < 0 && errno == ELOOP) return NotAFile(partial);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot create"));
-  absl::Cleanup close_file = [fd] { close(fd); };
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return NotAFile(partial);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     return absl::AlreadyExistsError(absl::StrCat(partial, ": is being written already"));
   }
   // Before the lock, another writer may have committed or removed this file.
-  if (!IsNamed(partial, fd)) return -1;
+  if (!IsNamed(partial, file)) return Descriptor();
   if (fstat(fd, &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot read its size"));
   }
@@ -61,17 +60,16 @@ absl::StatusOr<int> OpenLocked(const std::string& partial, mode_t mode) {
     if (unlink(partial.c_str()) != 0) {
       return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot remove the old file"));
     }
-    return -1;
+    return Descriptor();
   }
-  std::move(close_file).Cancel();
-  return fd;
+  return file;
 }
 
 // Opens for writing, without waiting for the reader of a pipe.
-absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
+absl::StatusOr<Descriptor> OpenInPlace(const OutputPlace& place) {
   if (place.descriptor >= 0) {
-    const int fd = fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0);
-    if (fd >= 0) return fd;
+    Descriptor own(fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0));
+    if (own.number() >= 0) return own;
     return absl::ErrnoToStatus(errno, absl::StrCat(place.path, ": cannot write"));
   }
   const std::string& path = place.path;
@@ -81,13 +79,14 @@ absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
     return NotAFile(path);
   }
   // O_APPEND: another process may have the file open, whose bytes stay.
-  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  Descriptor file(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  const int fd = file.number();
   if (fd < 0 && errno == ENXIO) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: it has no reader"));
   }
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot write"));
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-  return fd;
+  return file;
 }
 
 // Some file systems give all files one mode, which then counts as kept.
@@ -105,10 +104,9 @@ absl::Status SetMode(int fd, int mode, const std::string& path) {
 absl::Status SyncFolderOf(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return absl::OkStatus();
-  const absl::Cleanup close_folder = [fd] { close(fd); };
-  if (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) {
+  const Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.number() < 0 || fsync(opened.number()) == 0 || errno == EINVAL || errno == ENOTSUP ||
+      errno == EROFS) {
     return absl::OkStatus();
   }
   return absl::ErrnoToStatus(
@@ -129,58 +127,34 @@ absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
   RETURN_IF_ERROR(CheckPath(path));
   ASSIGN_OR_RETURN(OutputPlace place, FindOutput(path));
   if (place.in_place) {
-    ASSIGN_OR_RETURN(const int fd, OpenInPlace(place));
-    return PendingFile(std::move(place), fd);
+    ASSIGN_OR_RETURN(Descriptor file, OpenInPlace(place));
+    return PendingFile(std::move(place), std::move(file));
   }
   const std::string partial = PartialPath(place.path);
   for (int round = 0; round < kMaxRounds; ++round) {
-    ASSIGN_OR_RETURN(const int fd, OpenLocked(partial, place.mode < 0 ? 0666 : 0600));
-    if (fd >= 0) return PendingFile(std::move(place), fd);
+    ASSIGN_OR_RETURN(Descriptor file, OpenLocked(partial, place.mode < 0 ? 0666 : 0600));
+    if (file.number() >= 0) return PendingFile(std::move(place), std::move(file));
   }
   return absl::AlreadyExistsError(
       absl::StrCat(partial, ": other writers took it ", kMaxRounds, " times"));
 }
 
-PendingFile::PendingFile(PendingFile&& other) noexcept
-    : place_(std::move(other.place_)), fd_(std::exchange(other.fd_, -1)) {}
-
-PendingFile& PendingFile::operator=(PendingFile&& other) noexcept {
-  if (this != &other) {
-    Discard();
-    place_ = std::move(other.place_);
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
+PendingFile::~PendingFile() {
+  if (fd() < 0 || place_.in_place) return;
+  const std::string partial = WrittenPath();
+  if (IsNamed(partial, fd_)) unlink(partial.c_str());
 }
-
-PendingFile::~PendingFile() { Discard(); }
 
 std::string PendingFile::WrittenPath() const {
   return place_.in_place ? place_.path : PartialPath(place_.path);
 }
 
-void PendingFile::Discard() {
-  if (fd_ < 0) return;
-  const std::string written = WrittenPath();
-  if (!place_.in_place && IsNamed(written, fd_)) unlink(written.c_str());
-  close(std::exchange(fd_, -1));
-}
-
 absl::Status PendingFile::Append(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd_, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return absl::ErrnoToStatus(
-          errno, absl::StrCat(WrittenPath(), ": cannot write ", bytes.size(), " bytes"));
-    }
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  return WriteAll(fd_, std::as_bytes(std::span(bytes)), WrittenPath());
 }
 
 absl::Status PendingFile::Sync() {
-  if (fsync(fd_) == 0) return absl::OkStatus();
+  if (fsync(fd()) == 0) return absl::OkStatus();
   // Pipes and terminals have no disk.
   if (place_.in_place && (errno == EINVAL || errno == ENOTSUP || errno == EROFS)) {
     return absl::OkStatus();
@@ -191,7 +165,7 @@ absl::Status PendingFile::Sync() {
 absl::Status PendingFile::Commit() {
   RETURN_IF_ERROR(Sync());
   if (place_.in_place) {
-    close(std::exchange(fd_, -1));
+    fd_ = Descriptor();
     return absl::OkStatus();
   }
   const std::string& path = place_.path;
@@ -200,11 +174,11 @@ absl::Status PendingFile::Commit() {
     return absl::AbortedError(
         absl::StrCat(partial, ": was removed or replaced while it was written"));
   }
-  if (place_.mode >= 0) RETURN_IF_ERROR(SetMode(fd_, place_.mode, path));
+  if (place_.mode >= 0) RETURN_IF_ERROR(SetMode(fd(), place_.mode, path));
   if (rename(partial.c_str(), path.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot rename from ", partial));
   }
-  close(std::exchange(fd_, -1));
+  fd_ = Descriptor();
   return SyncFolderOf(path);
 }
 

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cpp/descriptor.h"
 #include "client/cpp/output_place.h"
 
 namespace hilbert_ring::client {
@@ -31,15 +32,17 @@ class PendingFile {
   // now.
   static absl::StatusOr<PendingFile> Create(const std::string& path);
 
-  PendingFile(PendingFile&& other) noexcept;
-  PendingFile& operator=(PendingFile&& other) noexcept;
+  PendingFile(PendingFile&& other) noexcept = default;
+  PendingFile& operator=(PendingFile&& other) noexcept {
+    std::swap(place_, other.place_);
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~PendingFile();
 
   const std::string& path() const { return place_.path; }
-  bool in_place() const { return place_.in_place; }  // without a partial file
-  int fd() const {
-    return fd_;
-  }  // owned here; opened for reading and writing, in place only for writing
+  // Owned here; opened for reading and writing, in place only for writing.
+  int fd() const { return fd_.number(); }
 
   absl::Status Append(std::string_view bytes);
 
@@ -51,12 +54,11 @@ class PendingFile {
   absl::Status Commit();
 
  private:
-  PendingFile(OutputPlace place, int fd) : place_(std::move(place)), fd_(fd) {}
+  PendingFile(OutputPlace place, Descriptor fd) : place_(std::move(place)), fd_(std::move(fd)) {}
   std::string WrittenPath() const;
-  void Discard();
 
   OutputPlace place_;
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 }  // namespace hilbert_ring::client
