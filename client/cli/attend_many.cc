@@ -174,8 +174,7 @@ absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::
   }
   JobTeller teller(global);
   // A changed file fails only its own job, after all have ended.
-  const client::JobOptions options =
-      OptionsOf(global, command.call, begun, teller, [] { return true; });
+  const client::JobOptions options = OptionsOf(global, command.call, begun, teller);
   auto reports = client::AttendMany(global.server, jobs, options);
   auto next = reports.begin();
   for (size_t i = 0; i < lines.size(); ++i) {

@@ -87,7 +87,7 @@ absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand
                                 const JobSpec& spec, absl::Time start, Stream& stream,
                                 int& attempts) {
   JobTeller teller(global);
-  client::JobOptions options = OptionsOf(global, command.call, start, teller, [] { return true; });
+  client::JobOptions options = OptionsOf(global, command.call, start, teller);
   // After the stream has begun, the first interrupt ends its input, so that rows already read are
   // computed.
   std::atomic<bool> begun = false;

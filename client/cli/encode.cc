@@ -11,13 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
-#include "client/cli/encode_flags.h"
 #include "client/cli/failure.h"
 #include "client/cli/file_flags.h"
 #include "client/cli/file_job.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"
-#include "client/cli/print_plan.h"
 #include "client/cli/slide_files.h"
 #include "client/cli/table.h"
 #include "client/cpp/by_reference.h"
@@ -57,6 +55,58 @@ std::vector<JobOutput> OutputsOf(const EncodeCommand& command, const EncodeJob& 
   if (!command.attention_map.empty()) {
     outputs.push_back({.path = command.attention_map, .shape = job.MapShape()});
   }
+  return outputs;
+}
+
+absl::StatusOr<std::vector<int64_t>> StatesOf(const std::string& layers,
+                                              const EncoderConfig& config) {
+  std::vector<int64_t> states;
+  if (layers == "last") return std::vector<int64_t>{config.layers};
+  if (layers == "all") {
+    for (int64_t state = 0; state <= config.layers; ++state) states.push_back(state);
+    return states;
+  }
+  for (const auto number : absl::StrSplit(layers, ',')) {
+    if (!absl::SimpleAtoi(number, &states.emplace_back())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--layers: ", layers, ", must be all, last or numbers like 1,5,12"));
+    }
+    if (states.back() < 0 || states.back() > config.layers) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "--layers: ", states.back(), " is no state of the model, must be 0 to ", config.layers));
+    }
+  }
+  return states;
+}
+
+Pooling PoolingOf(const EncodeCommand& command, const EncoderConfig& config) {
+  if (command.pool == "class") return Pooling::kClass;
+  if (command.pool == "mean") return Pooling::kMean;
+  if (command.pool == "none" || config.norm_eps == 0) return Pooling::kNone;
+  return config.class_token ? Pooling::kClass : Pooling::kMean;
+}
+
+// Returns the outputs that the flags request. Defaults follow published slide encoders. The layer
+// is the last; the model's final norm applies if only that layer is requested. Pooling is the class
+// token's vector, the mean without a class token, or none if the model does not pool.
+absl::StatusOr<EncoderOutputs> OutputsOf(const EncodeCommand& command,
+                                         const EncoderConfig& config) {
+  EncoderOutputs outputs;
+  ASSIGN_OR_RETURN(outputs.states, StatesOf(command.layers, config));
+  outputs.pooling = PoolingOf(command, config);
+  const bool last_alone = std::ranges::all_of(
+      outputs.states, [&config](int64_t state) { return state == config.layers; });
+  const bool apply = command.final_norm.empty() ? last_alone : command.final_norm == "apply";
+  outputs.final_norm = apply ? FinalNorm::kApplied : FinalNorm::kSkipped;
+  if (!command.attention_map.empty()) {
+    outputs.attention_map = {
+        .layer = command.attention_map_layer.value_or(config.layers),
+        .columns = command.attention_map_heads ? MapColumns::kHeads : MapColumns::kMeanOfHeads};
+  } else if (command.attention_map_layer || command.attention_map_heads) {
+    return absl::InvalidArgumentError(
+        "--attention-map-layer and --attention-map-heads go with --attention-map FILE");
+  }
+  RETURN_IF_ERROR(CheckOutputs(config, outputs));
   return outputs;
 }
 
@@ -126,8 +176,7 @@ void PrintModels(const v1::ListModelsResponse& models) {
     }
     rows.push_back({model.name(), model.digest().substr(0, 12), absl::StrCat(model.tile_dim()),
                     absl::StrCat(model.embed_dim()), absl::StrCat(model.layers()),
-                    FormatBytes(static_cast<double>(model.weight_bytes())),
-                    absl::StrCat(model.workers())});
+                    FormatBytes(model.weight_bytes()), absl::StrCat(model.workers())});
   }
   std::fputs(FormatTable(rows).c_str(), stdout);
   std::fputs(errors.c_str(), stdout);

@@ -78,11 +78,6 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
   return kExitFailed;
 }
 
-int NotPrinted(const GlobalOptions& global, const absl::Status& status) {
-  Print(global, Describe(status), {{"error", AsJson(status)}});
-  return kExitFailed;
-}
-
 void RetryTeller::Tell(const client::CallRetry& retry) {
   const absl::Time now = client::SteadyNow();
   if (retry.failure == told_ && now - told_at_ < kTellAgain) return;

@@ -19,9 +19,6 @@ namespace hilbert_ring::cli {
 // Print an error, with its reason if that differs from the code, and return the exit code.
 int BadInput(const GlobalOptions& global, const absl::Status& status);
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status);
-int NotPrinted(const GlobalOptions& global,
-               const absl::Status& status);  // after a command that was done
-
 // Adds a message to an error without one, such as gRPC's for a method that the server lacks.
 absl::Status WithWords(const absl::Status& status);
 

@@ -18,27 +18,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
-#include "client/cli/failure.h"
-#include "client/cli/progress_bar.h"
+#include "client/cli/job_teller.h"
 #include "client/cpp/job_options.h"
 #include "client/cpp/pending_file.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
-namespace CLI {
-class App;
-}
-
 namespace hilbert_ring::cli {
-
-// These add flags of commands that run jobs. AddCallFlags includes AddAttemptFlags. flags must
-// outlive app.
-void AddCallFlags(CLI::App& app, CallFlags& flags);
-
-void AddAttemptFlags(CLI::App& app, CallFlags& flags);
-
-void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags);
-
-void AddStreamFlags(CLI::App& app, StreamFlags& flags);
 
 // The first SIGINT, SIGTERM, SIGQUIT or SIGHUP then cancels the job, so that partial files are
 // removed. The second ends the process. A SIGHUP that is ignored, as under nohup, stays ignored.
@@ -46,24 +31,10 @@ void CatchInterrupts();
 
 bool Interrupted();
 
-// Reports a job's progress and retries on stderr.
-class JobTeller {
- public:
-  explicit JobTeller(const GlobalOptions& global) : bar_(global), retries_(global) {}
-
-  void Note(const client::JobProgress& progress);
-  int attempts() const { return attempts_; }
-
- private:
-  ProgressBar bar_;
-  RetryTeller retries_;
-  int attempts_ = 1;
-};
-
 // begun: start of the deadline, which all calls of a command share. intact: returns whether the
-// files are unchanged; false ends the job. All must outlive the call.
+// files are unchanged; false ends the job. May be empty. All must outlive the call.
 client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags, absl::Time begun,
-                             JobTeller& teller, std::function<bool()> intact);
+                             JobTeller& teller, std::function<bool()> intact = nullptr);
 
 // Time limit for outages before the job's call, equal to that of the call.
 absl::Duration OutageOf(const CallFlags& flags);

@@ -16,16 +16,7 @@
 #include "absl/status/statusor.h"
 #include "client/cli/commands.h"
 
-namespace CLI {
-class App;
-}
-
 namespace hilbert_ring::cli {
-
-inline constexpr char kSlideLayouts[] = "atlaspatch|trident|raw2features|stamp|slide2vec|clam";
-
-// Adds --slide, and options for `slide`. flags must outlive app.
-void AddSlideFlags(CLI::App& app, SlideFlags& flags);
 
 // Removes the folder at the end. Without --slide there is no folder.
 class SlideFiles {
