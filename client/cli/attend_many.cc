@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/file_flags.h"
 #include "client/cli/file_job.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"

@@ -6,13 +6,11 @@
 
 #include <atomic>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/file_flags.h"
 #include "client/cli/job_run.h"
 #include "client/cli/raw_output.h"
 #include "client/cli/raw_rows.h"
@@ -125,7 +123,7 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   const absl::Time start = client::SteadyNow();
   absl::StatusOr<Stream> stream = OpenStream(command, *spec, start);
   if (!stream.ok()) return NotOpened(global, stream.status());
-  absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
+  absl::StatusOr<SideFiles> side = CreateSideFiles(command.call);
   if (!side.ok()) return BadInput(global, side.status());
   int attempts = 1;
   absl::StatusOr<v1::Report> report = Call(global, command, *spec, start, *stream, attempts);

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "client/cli/job_flags.h"
 #include "client/cpp/access.h"
 #include "hilbert_ring/v1/attention.pb.h"

@@ -5,14 +5,12 @@
 #include <cstdio>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/file_flags.h"
 #include "client/cli/file_job.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"

@@ -1,16 +1,17 @@
 #include "client/cli/job_run.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/file_flags.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
+#include "client/cpp/pending_file.h"
 #include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 #include "wire/control_characters.h"
@@ -63,7 +64,37 @@ void PrintSummary(const v1::Report& report, const std::string& what, int attempt
   std::fputs(FormatTable(rows).c_str(), stdout);
 }
 
+absl::Status CheckStdout(const GlobalOptions& global,
+                         const std::vector<client::NamedFile>& outputs) {
+  std::string first;
+  for (const client::NamedFile& output : outputs) {
+    if (!client::IsStdout(output.path)) continue;
+    const std::string text = absl::StrCat(output.name, " ", output.path);
+    if (global.format == OutputFormat::kJson) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(text, ": stdout has what --json prints; omit one of them"));
+    }
+    if (!first.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(text, ": stdout is taken by ", first, "; give one of them a file"));
+    }
+    first = text;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status CheckFiles(const GlobalOptions& global, std::vector<client::NamedFile> inputs,
+                        const std::vector<client::NamedFile>& outputs) {
+  RETURN_IF_ERROR(CheckStdout(global, outputs));
+  const client::Access& access = global.access;
+  inputs.insert(inputs.end(), {{"--token-file", access.token_file},
+                               {"--ca", access.ca},
+                               {"--cert", access.cert},
+                               {"--key", access.key}});
+  return client::CheckDistinct(inputs, outputs);
+}
 
 void CatchInterrupts() {
   struct sigaction action = {};
@@ -104,30 +135,14 @@ absl::Duration DeadlineLeft(const CallFlags& flags, absl::Time begun) {
   return absl::Seconds(*flags.deadline_seconds) - (client::SteadyNow() - begun);
 }
 
-absl::StatusOr<SideFiles> SideFiles::Create(const CallFlags& flags) {
+absl::StatusOr<SideFiles> CreateSideFiles(const CallFlags& flags) {
   SideFiles files;
   for (const auto& [path, file] :
-       {std::pair(&flags.report, &files.report_), std::pair(&flags.trace, &files.trace_)}) {
+       {std::pair(&flags.report, &files.report), std::pair(&flags.trace, &files.trace)}) {
     if (path->empty()) continue;
     ASSIGN_OR_RETURN(*file, client::PendingFile::Create(*path));
   }
   return files;
-}
-
-absl::Status SideFiles::Commit(v1::Report& report, const std::string& complete, std::string& json) {
-  std::string trace = trace_ ? TraceAsJson(report) : "";
-  report.clear_spans();
-  for (v1::WorkerReport& worker : *report.mutable_workers()) worker.clear_spans();
-  json = MessageAsJson(report);
-  for (const auto& [file, text] : {std::pair(&report_, &json), std::pair(&trace_, &trace)}) {
-    if (!*file) continue;
-    absl::Status status = (*file)->Append(absl::StrCat(*text, "\n"));
-    if (status.ok()) status = (*file)->Commit();
-    if (status.ok()) continue;
-    return absl::Status(status.code(),
-                        absl::StrCat(status.message(), "; ", complete, " is complete"));
-  }
-  return absl::OkStatus();
 }
 
 void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
@@ -138,13 +153,23 @@ void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
 }
 
 int EndJob(const GlobalOptions& global, SideFiles& side, v1::Report& report, const DoneJob& done) {
-  std::string json;
-  if (absl::Status status = side.Commit(report, done.complete, json); !status.ok()) {
-    return ServiceFailed(global, status);
+  const std::string trace = side.trace ? TraceAsJson(report) : "";
+  report.clear_spans();
+  for (v1::WorkerReport& worker : *report.mutable_workers()) worker.clear_spans();
+  const std::string json = MessageAsJson(report);
+  for (const auto& [file, text] :
+       {std::pair(&side.report, &json), std::pair(&side.trace, &trace)}) {
+    if (!*file) continue;
+    absl::Status status = (*file)->Append(absl::StrCat(*text, "\n"));
+    if (status.ok()) status = (*file)->Commit();
+    if (status.ok()) continue;
+    return ServiceFailed(
+        global, absl::Status(status.code(),
+                             absl::StrCat(status.message(), "; ", done.complete, " is complete")));
   }
   if (global.format == OutputFormat::kJson) {
     std::printf("%s\n", json.c_str());
-  } else if (!TakeStdout(done.written)) {
+  } else if (!std::ranges::any_of(done.written, client::IsStdout)) {
     PrintSummary(report, done.what, done.attempts);
   }
   return kExitOk;

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <string>
 
 #include "client/cpp/steady_clock.h"
 

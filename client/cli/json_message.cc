@@ -4,7 +4,6 @@
 
 #include "absl/strings/ascii.h"
 #include "google/protobuf/descriptor.h"
-#include "nlohmann/json.hpp"
 #include "wire/control_characters.h"
 
 namespace hilbert_ring::cli {

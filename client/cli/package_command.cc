@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cpp/errors.h"
 #include "client/cpp/job_files.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cpp/output_place.h"
+#include "client/cpp/pending_file.h"
 #include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
-#include "client/cli/failure.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cpp/service.h"

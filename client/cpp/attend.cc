@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "client/cpp/connector.h"
-#include "client/cpp/job_call.h"
+#include "client/cpp/conversation.h"
 #include "client/cpp/job_request.h"
 #include "client/cpp/job_shape.h"
 #include "engine/base/return_if_error.h"

@@ -6,21 +6,16 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <span>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/attend.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/service.h"
 #include "client/cpp/steady_clock.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
-#include "hilbert_ring/v1/attention.pb.h"
 #include "wire/codec.h"
 #include "wire/finite_rows.h"
 #include "wire/status.h"

@@ -3,25 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/conversation.h"
 #include "client/cpp/errors.h"
-#include "client/cpp/job_call.h"
-#include "client/cpp/job_options.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
-#include "hilbert_ring/v1/attention.pb.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/finite_rows.h"

@@ -10,11 +10,11 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/conversation.h"
 #include "client/cpp/descriptor.h"
 #include "client/cpp/errors.h"
-#include "client/cpp/job_call.h"
 #include "client/cpp/job_request.h"
-#include "client/cpp/output_place.h"
+#include "client/cpp/pending_file.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "nlohmann/json.hpp"

@@ -13,7 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/connector.h"
 #include "client/cpp/job_options.h"
+#include "client/cpp/job_request.h"
 #include "client/cpp/retry.h"
 #include "engine/base/mutex.h"
 #include "grpcpp/channel.h"
@@ -88,5 +90,19 @@ class ProgressTeller {
 std::variant<v1::Report, AttemptFailure> Carry(Conversation& conversation,
                                                const std::shared_ptr<grpc::Channel>& channel,
                                                absl::Time deadline, const JobOptions& options);
+
+// Makes the conversation of one attempt. Its arguments outlive it.
+using NewConversation =
+    std::function<std::unique_ptr<Conversation>(const AttemptName& name, ProgressTeller& progress)>;
+
+// begin: initial progress of an attempt; its name is added.
+absl::StatusOr<v1::Report> CallJob(Connector& connector, const NewConversation& conversation,
+                                   const JobProgress& begin, const JobOptions& options);
+
+// Runs the job as Attend does. INVALID_ARGUMENT also: an option is out of its range.
+absl::StatusOr<v1::Report> CallJob(Connector& connector, const JobRequest& request,
+                                   const JobOptions& options);
+absl::StatusOr<v1::Report> CallJob(const std::string& server, const JobRequest& request,
+                                   const JobOptions& options);
 
 }  // namespace hilbert_ring::client

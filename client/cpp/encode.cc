@@ -1,15 +1,13 @@
 #include "client/cpp/encode.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <numeric>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
-#include "client/cpp/job_call.h"
+#include "client/cpp/conversation.h"
 #include "client/cpp/job_request.h"
 #include "engine/base/return_if_error.h"
 #include "engine/model/files/grid_positions.h"

@@ -11,9 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cpp/encode.h"
 #include "client/cpp/npy.h"

@@ -1,5 +1,3 @@
-#include "client/cpp/job_call.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -17,14 +15,11 @@
 #include "client/cpp/conversation.h"
 #include "client/cpp/errors.h"
 #include "client/cpp/input_chunks.h"
-#include "client/cpp/job_options.h"
-#include "client/cpp/job_request.h"
 #include "client/cpp/resend_queue.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/service.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
-#include "hilbert_ring/v1/attention.pb.h"
 #include "wire/codec.h"
 #include "wire/job_id.h"
 #include "wire/payload_message.h"

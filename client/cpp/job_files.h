@@ -11,7 +11,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cpp/attend.h"

@@ -1,7 +1,6 @@
 #include "client/cpp/job_request.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"

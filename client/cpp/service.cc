@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/access.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/errors.h"
 #include "client/cpp/job_options.h"
@@ -19,7 +16,6 @@
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpc/grpc.h"
-#include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"

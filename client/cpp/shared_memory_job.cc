@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/cpp/job_call.h"
+#include "client/cpp/conversation.h"
 #include "client/cpp/job_request.h"
 #include "client/cpp/scratch.h"
 #include "client/cpp/service.h"

@@ -1,4 +1,4 @@
-"""Where an output that is given by its path lies. As client/cpp/output_place.cc.
+"""Where an output that is given by its path lies. As client/cpp/pending_file.cc.
 
     find_output("latest.svg").path          # "runs/7.svg", which that links to, whether it is there yet or not
     find_output("/dev/stdout").descriptor   # 1

@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "wire/checksum.h"
-#include "wire/codec.h"
 #include "wire/status.h"
 #include "wire/transport.h"
 

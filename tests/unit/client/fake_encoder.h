@@ -3,11 +3,9 @@
 // pooled, comes back as 100 s + i. Row t of the map is t / 2 (by head: t / 2 + head).
 #pragma once
 
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "tests/unit/client/fake_record.h"

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "engine/plan/plan.h"
-#include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 

@@ -8,8 +8,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
