@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/file_flags.h"
 #include "client/cli/file_job.h"
 #include "client/cli/job_run.h"
 #include "client/cli/table.h"

@@ -11,20 +11,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/file_flags.h"
 #include "client/cli/file_job.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cpp/distinct_files.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/steady_clock.h"
 #include "client/cpp/text_file.h"
-#include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "engine/base/saturating.h"
 #include "engine/spec/watched_json.h"
@@ -174,8 +172,7 @@ absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::
   }
   JobTeller teller(global);
   // A changed file fails only its own job, after all have ended.
-  const client::JobOptions options =
-      OptionsOf(global, command.call, begun, teller, [] { return true; });
+  const client::JobOptions options = OptionsOf(global, command.call, begun, teller);
   auto reports = client::AttendMany(global.server, jobs, options);
   auto next = reports.begin();
   for (size_t i = 0; i < lines.size(); ++i) {

@@ -6,13 +6,11 @@
 
 #include <atomic>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/file_flags.h"
 #include "client/cli/job_run.h"
 #include "client/cli/raw_output.h"
 #include "client/cli/raw_rows.h"
@@ -87,7 +85,7 @@ absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand
                                 const JobSpec& spec, absl::Time start, Stream& stream,
                                 int& attempts) {
   JobTeller teller(global);
-  client::JobOptions options = OptionsOf(global, command.call, start, teller, [] { return true; });
+  client::JobOptions options = OptionsOf(global, command.call, start, teller);
   // After the stream has begun, the first interrupt ends its input, so that rows already read are
   // computed.
   std::atomic<bool> begun = false;
@@ -125,7 +123,7 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   const absl::Time start = client::SteadyNow();
   absl::StatusOr<Stream> stream = OpenStream(command, *spec, start);
   if (!stream.ok()) return NotOpened(global, stream.status());
-  absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
+  absl::StatusOr<SideFiles> side = CreateSideFiles(command.call);
   if (!side.ok()) return BadInput(global, side.status());
   int attempts = 1;
   absl::StatusOr<v1::Report> report = Call(global, command, *spec, start, *stream, attempts);

@@ -2,14 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "client/cli/job_flags.h"
 #include "client/cpp/access.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace CLI {
+class App;
+}
 
 namespace hilbert_ring::cli {
 
@@ -113,5 +118,19 @@ int RunStatus(const GlobalOptions& global);
 int RunJobs(const GlobalOptions& global);
 int RunCancel(const GlobalOptions& global, const CancelCommand& command);
 int RunVerify(const GlobalOptions& global, const VerifyCommand& command);
+
+// Prints to stdout, as tables or as JSON. tokens: of the job. Returns the exit code.
+int PrintPlan(const GlobalOptions& global, int64_t tokens, const v1::PlanResponse& plan);
+
+struct Subcommand {
+  const CLI::App* app = nullptr;
+  std::function<int(const GlobalOptions& global)> run;  // after parsing; returns the exit code
+  std::function<bool()> calls = [] { return true; };    // whether it calls the service
+};
+
+// Adds all commands except those of the Python package. app must outlive them.
+std::vector<Subcommand> AddSubcommands(CLI::App& app);
+
+int RunVersion(const GlobalOptions& global);
 
 }  // namespace hilbert_ring::cli

@@ -2,23 +2,32 @@
 
 #include "client/cpp/encode.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
-#include <optional>
+#include <cstdlib>
+#include <filesystem>
 #include <span>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
-#include "client/cli/encode_flags.h"
 #include "client/cli/failure.h"
-#include "client/cli/file_flags.h"
 #include "client/cli/file_job.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"
-#include "client/cli/print_plan.h"
-#include "client/cli/slide_files.h"
+#include "client/cli/package_command.h"
 #include "client/cli/table.h"
 #include "client/cpp/by_reference.h"
 #include "client/cpp/encode_files.h"
@@ -33,6 +42,8 @@ namespace {
 
 using client::EncodeFiles;
 using client::EncodeJob;
+
+constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
 
 absl::Status CheckPaths(const GlobalOptions& global, const EncodeCommand& command) {
   for (const std::string* const path : {&command.out, &command.attention_map}) {
@@ -60,6 +71,58 @@ std::vector<JobOutput> OutputsOf(const EncodeCommand& command, const EncodeJob& 
   return outputs;
 }
 
+absl::StatusOr<std::vector<int64_t>> StatesOf(const std::string& layers,
+                                              const EncoderConfig& config) {
+  std::vector<int64_t> states;
+  if (layers == "last") return std::vector<int64_t>{config.layers};
+  if (layers == "all") {
+    for (int64_t state = 0; state <= config.layers; ++state) states.push_back(state);
+    return states;
+  }
+  for (const auto number : absl::StrSplit(layers, ',')) {
+    if (!absl::SimpleAtoi(number, &states.emplace_back())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--layers: ", layers, ", must be all, last or numbers like 1,5,12"));
+    }
+    if (states.back() < 0 || states.back() > config.layers) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "--layers: ", states.back(), " is no state of the model, must be 0 to ", config.layers));
+    }
+  }
+  return states;
+}
+
+Pooling PoolingOf(const EncodeCommand& command, const EncoderConfig& config) {
+  if (command.pool == "class") return Pooling::kClass;
+  if (command.pool == "mean") return Pooling::kMean;
+  if (command.pool == "none" || config.norm_eps == 0) return Pooling::kNone;
+  return config.class_token ? Pooling::kClass : Pooling::kMean;
+}
+
+// Returns the outputs that the flags request. Defaults follow published slide encoders. The layer
+// is the last; the model's final norm applies if only that layer is requested. Pooling is the class
+// token's vector, the mean without a class token, or none if the model does not pool.
+absl::StatusOr<EncoderOutputs> OutputsOf(const EncodeCommand& command,
+                                         const EncoderConfig& config) {
+  EncoderOutputs outputs;
+  ASSIGN_OR_RETURN(outputs.states, StatesOf(command.layers, config));
+  outputs.pooling = PoolingOf(command, config);
+  const bool last_alone = std::ranges::all_of(
+      outputs.states, [&config](int64_t state) { return state == config.layers; });
+  const bool apply = command.final_norm.empty() ? last_alone : command.final_norm == "apply";
+  outputs.final_norm = apply ? FinalNorm::kApplied : FinalNorm::kSkipped;
+  if (!command.attention_map.empty()) {
+    outputs.attention_map = {
+        .layer = command.attention_map_layer.value_or(config.layers),
+        .columns = command.attention_map_heads ? MapColumns::kHeads : MapColumns::kMeanOfHeads};
+  } else if (command.attention_map_layer || command.attention_map_heads) {
+    return absl::InvalidArgumentError(
+        "--attention-map-layer and --attention-map-heads go with --attention-map FILE");
+  }
+  RETURN_IF_ERROR(CheckOutputs(config, outputs));
+  return outputs;
+}
+
 absl::StatusOr<EncodeJob> JobOf(const EncodeCommand& command, const v1::Model& model) {
   ASSIGN_OR_RETURN(EncodeJob job, client::JobOf(model));
   ASSIGN_OR_RETURN(job.outputs, OutputsOf(command, job.config));
@@ -72,7 +135,7 @@ client::EncodeInputs InputsOf(const EncodeJob& job, const EncodeFiles& files) {
   client::EncodeInputs inputs{.job = job, .tiles = files.tiles.span()};
   if (files.coordinates) {
     inputs.coordinates = [&files](int64_t first_row, std::span<double> values) {
-      files.coordinates->Read(first_row, values);
+      client::ReadPixels(*files.coordinates, first_row, values);
     };
   }
   inputs.sent = [&files](int64_t begin, int64_t end) { files.tiles.Release(begin, end); };
@@ -84,7 +147,8 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const EncodeCommand& com
                                                         const EncodeFiles& inputs) {
   std::vector<client::TensorPath> tensors = {{v1::TENSOR_TILES, command.tiles}};
   if (inputs.coordinates) {
-    if (!inputs.coordinates->IsAsSent()) {
+    if (inputs.coordinates->type() != wire::NpyType::kFloat64 ||
+        inputs.coordinates->fortran_order()) {
       return absl::FailedPreconditionError(
           absl::StrCat(command.coords,
                        ": coordinates must be float64 in C order; "
@@ -125,8 +189,7 @@ void PrintModels(const v1::ListModelsResponse& models) {
     }
     rows.push_back({model.name(), model.digest().substr(0, 12), absl::StrCat(model.tile_dim()),
                     absl::StrCat(model.embed_dim()), absl::StrCat(model.layers()),
-                    FormatBytes(static_cast<double>(model.weight_bytes())),
-                    absl::StrCat(model.workers())});
+                    FormatBytes(model.weight_bytes()), absl::StrCat(model.workers())});
   }
   std::fputs(FormatTable(rows).c_str(), stdout);
   std::fputs(errors.c_str(), stdout);
@@ -141,17 +204,78 @@ int PlanJob(const GlobalOptions& global, const EncodeJob& job, int workers) {
   return PrintPlan(global, job.tokens(), *plan);
 }
 
-// Replaces --slide by --tiles and --coords. Returns the exit code; errors were printed.
-int ReadSlide(const GlobalOptions& global, const EncodeJob& job, SlideFiles& slide,
-              EncodeCommand& command) {
-  if (command.slide.file.empty()) return kExitOk;
-  std::optional<int64_t> tile_size;
-  if (job.config.position) tile_size = job.config.position->tile_size;
-  const int code = slide.Write(global, command.slide, tile_size);
-  command.tiles = slide.tiles();
-  command.coords = slide.coords();
-  return code;
+// Returns the status of waitpid. An interrupt ends the child.
+absl::StatusOr<int> WaitForSlide(pid_t child) {
+  int status = 0;
+  while (true) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "--slide: waitpid");
+    if (Interrupted()) kill(child, SIGTERM);
+    absl::SleepFor(kLookAgain);
+  }
+  return status;
 }
+
+// A slide pipeline's file as .npy files in a folder of its own, which the command `slide` writes.
+// The folder is removed at the end; without --slide there is no folder.
+class SlideFiles {
+ public:
+  static absl::StatusOr<SlideFiles> Create(const SlideFlags& flags) {
+    if (flags.file.empty()) return SlideFiles(std::filesystem::path());
+    std::error_code error;
+    std::string folder =
+        (std::filesystem::temp_directory_path(error) / "hilbert-ring-slide-XXXXXX").string();
+    if (error || mkdtemp(folder.data()) == nullptr) {
+      return absl::ErrnoToStatus(error ? error.value() : errno,
+                                 absl::StrCat("--slide: ", folder, " cannot be made (TMPDIR)"));
+    }
+    return SlideFiles(std::filesystem::path(folder));
+  }
+  SlideFiles(SlideFiles&& other) noexcept : folder_(std::exchange(other.folder_, {})) {}
+  SlideFiles& operator=(SlideFiles&&) = delete;
+  ~SlideFiles() {
+    std::error_code error;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, error);
+  }
+
+  // Replaces --slide by --tiles and --coords. Returns the exit code; errors were printed. A
+  // model without positions has no coordinates. Catches interrupts.
+  int Write(const GlobalOptions& global, const EncodeJob& job, EncodeCommand& command) const {
+    const SlideFlags& flags = command.slide;
+    if (flags.file.empty()) return kExitOk;
+    command.tiles = folder_ / "tiles.npy";
+    std::vector<std::string> words = {"hilbert-ring", "slide", "--tiles", command.tiles};
+    if (const auto& position = job.config.position) {
+      command.coords = folder_ / "coords.npy";
+      words.insert(words.end(),
+                   {"--coords", command.coords, absl::StrCat("--tile-size=", position->tile_size)});
+    }
+    for (const auto& [flag, value] : flags.options) {
+      if (!value.empty()) words.push_back(absl::StrCat(flag, "=", value));
+    }
+    if (global.format == OutputFormat::kJson) words.push_back("--json");
+    words.insert(words.end(), {"--", flags.file});
+    CatchInterrupts();
+    pid_t child = 0;
+    if (const int failed = Spawn("/proc/self/exe", std::move(words), STDERR_FILENO, child)) {
+      return ServiceFailed(global,
+                           absl::ErrnoToStatus(failed, "--slide: the command slide cannot start"));
+    }
+    const absl::StatusOr<int> status = WaitForSlide(child);
+    if (!status.ok()) return ServiceFailed(global, status.status());
+    if (Interrupted()) return ServiceFailed(global, absl::CancelledError("interrupted"));
+    if (WIFEXITED(*status)) return WEXITSTATUS(*status);
+    return ServiceFailed(global,
+                         absl::AbortedError(absl::StrCat("--slide: signal ", WTERMSIG(*status),
+                                                         " ended the command slide")));
+  }
+
+ private:
+  explicit SlideFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  std::filesystem::path folder_;
+};
 
 }  // namespace
 
@@ -172,9 +296,9 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& given) {
   if (!model.ok()) return ServiceFailed(global, model.status());
   absl::StatusOr<EncodeJob> job = JobOf(command, *model);
   if (!job.ok()) return BadInput(global, job.status());
-  absl::StatusOr<SlideFiles> slide = SlideFiles::Create(command.slide);
+  const absl::StatusOr<SlideFiles> slide = SlideFiles::Create(command.slide);
   if (!slide.ok()) return BadInput(global, slide.status());
-  if (const int code = ReadSlide(global, *job, *slide, command); code != kExitOk) return code;
+  if (const int code = slide->Write(global, *job, command); code != kExitOk) return code;
   const absl::StatusOr<EncodeFiles> files =
       client::OpenEncode({.tiles = command.tiles, .coords = command.coords}, *job);
   if (!files.ok()) return BadInput(global, files.status());

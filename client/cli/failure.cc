@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/steady_clock.h"
-#include "client/cpp/with_message.h"
 #include "nlohmann/json.hpp"
 #include "wire/control_characters.h"
 #include "wire/status.h"
@@ -75,11 +75,6 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
                  "hilbert-ring: the server is %s; set another by --server or HILBERT_RING_SERVER\n",
                  global.server.c_str());
   }
-  return kExitFailed;
-}
-
-int NotPrinted(const GlobalOptions& global, const absl::Status& status) {
-  Print(global, Describe(status), {{"error", AsJson(status)}});
   return kExitFailed;
 }
 

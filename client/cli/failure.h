@@ -19,9 +19,6 @@ namespace hilbert_ring::cli {
 // Print an error and return the exit code. The line has the reason if it is not the code.
 int BadInput(const GlobalOptions& global, const absl::Status& status);
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status);
-int NotPrinted(const GlobalOptions& global,
-               const absl::Status& status);  // the output cannot be written
-
 // Adds a message to an error without one, such as gRPC's for a method that the server lacks.
 absl::Status WithWords(const absl::Status& status);
 

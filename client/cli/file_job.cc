@@ -195,7 +195,7 @@ absl::Status OutputFiles::Commit() {
 int RunFileJob(const GlobalOptions& global, const FileJob& job, absl::Time begun) {
   const auto files = NameTensors(global, job, begun);
   if (!files.ok()) return ServiceFailed(global, files.status());
-  absl::StatusOr<SideFiles> side = SideFiles::Create(job.call);
+  absl::StatusOr<SideFiles> side = CreateSideFiles(job.call);
   if (!side.ok()) return BadInput(global, side.status());
   int attempts = 0;
   const std::optional<int> ended = RunOnce(global, job, begun, *files, *side, attempts);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cli/flags.h"
 #include "engine/base/return_if_error.h"
 #include "engine/plan/choose_order.h"
 #include "engine/spec/nearest_name.h"
@@ -99,9 +99,8 @@ absl::Status ChooseCurve(const GlobalOptions& global, client::JobSource& source,
 }
 
 void AddSpecFile(CLI::App& app, JobFlags& job) {
-  app.add_option("--spec", job.spec,
-                 "job spec as JSON (-: stdin); flags replace its fields, or suffice alone")
-      ->type_name("FILE");
+  AddFile(app, "--spec", job.spec,
+          "job spec as JSON (-: stdin); flags replace its fields, or suffice alone");
 }
 
 void AddFields(CLI::App& app, JobFlags& job) {
@@ -143,17 +142,15 @@ void AddFields(CLI::App& app, JobFlags& job) {
 }  // namespace
 
 void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
-  const auto file = [&app](const char* flag, std::string& path, const char* help) {
-    return app.add_option(flag, path, help)->type_name("FILE");
-  };
   AddSpecFile(app, job);
   const bool required = tensors == Tensors::kRequired;
-  file("--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
-  file("--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
-  file("--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
-  file("--coords", job.coords,
-       ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z): column, row and plane (default: the "
-       "spec's coords_file)");
+  AddFile(app, "--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
+  AddFile(app, "--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
+  AddFile(app, "--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
+  AddFile(
+      app, "--coords", job.coords,
+      ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z): column, row and plane (default: the "
+      "spec's coords_file)");
   AddFields(app, job);
 }
 

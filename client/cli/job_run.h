@@ -2,7 +2,7 @@
 // and files beside the results.
 //
 //   CatchInterrupts();
-//   ASSIGN_OR_RETURN(SideFiles side, SideFiles::Create(command.call));
+//   ASSIGN_OR_RETURN(SideFiles side, CreateSideFiles(command.call));
 //   JobTeller teller(global);
 //   const client::JobOptions options = OptionsOf(global, command.call, teller, intact);
 //   ... the call ...
@@ -18,27 +18,20 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
-#include "client/cli/failure.h"
-#include "client/cli/progress_bar.h"
+#include "client/cli/job_teller.h"
+#include "client/cpp/distinct_files.h"
 #include "client/cpp/job_options.h"
 #include "client/cpp/pending_file.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
-namespace CLI {
-class App;
-}
-
 namespace hilbert_ring::cli {
 
-// These add flags of commands that run jobs. AddCallFlags includes AddAttemptFlags. flags must
-// outlive app.
-void AddCallFlags(CLI::App& app, CallFlags& flags);
-
-void AddAttemptFlags(CLI::App& app, CallFlags& flags);
-
-void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags);
-
-void AddStreamFlags(CLI::App& app, StreamFlags& flags);
+// Checks the input and output files of a command by their flags, before any is touched.
+// INVALID_ARGUMENT: an output would replace an input, another output, or a file of the caller's
+// identity (--token-file, --ca, --cert, --key, or its variable). Also if two results, such as that
+// of --json, would go to stdout.
+absl::Status CheckFiles(const GlobalOptions& global, std::vector<client::NamedFile> inputs,
+                        const std::vector<client::NamedFile>& outputs);
 
 // The first SIGINT, SIGTERM, SIGQUIT or SIGHUP then cancels the job, so that partial files are
 // removed. The second ends the process. A SIGHUP that is ignored, as under nohup, stays ignored.
@@ -46,41 +39,22 @@ void CatchInterrupts();
 
 bool Interrupted();
 
-// Reports a job's progress and retries on stderr.
-class JobTeller {
- public:
-  explicit JobTeller(const GlobalOptions& global) : bar_(global), retries_(global) {}
-
-  void Note(const client::JobProgress& progress);
-  int attempts() const { return attempts_; }
-
- private:
-  ProgressBar bar_;
-  RetryTeller retries_;
-  int attempts_ = 1;
-};
-
 // begun: start of the deadline, which all calls of a command share. intact: returns whether the
-// files are unchanged; false ends the job. All must outlive the call.
+// files are unchanged; false ends the job. May be empty. All must outlive the call.
 client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags, absl::Time begun,
-                             JobTeller& teller, std::function<bool()> intact);
+                             JobTeller& teller, std::function<bool()> intact = nullptr);
 
 // Time limit for outages before the job's call, equal to that of the call.
 absl::Duration OutageOf(const CallFlags& flags);
 
 absl::Duration DeadlineLeft(const CallFlags& flags, absl::Time begun);
 
-class SideFiles {
- public:
-  static absl::StatusOr<SideFiles> Create(const CallFlags& flags);
-
-  // Call it after the results are complete; errors name `complete`, the first of them. Moves the
-  // spans out of the report; `json` is the rest.
-  absl::Status Commit(v1::Report& report, const std::string& complete, std::string& json);
-
- private:
-  std::optional<client::PendingFile> report_, trace_;
+// Files beside the results, if they are wanted.
+struct SideFiles {
+  std::optional<client::PendingFile> report, trace;
 };
+
+absl::StatusOr<SideFiles> CreateSideFiles(const CallFlags& flags);
 
 void WarnOfRows(const GlobalOptions& global, const v1::Report& report);
 
@@ -91,6 +65,8 @@ struct DoneJob {
   std::vector<std::string> written;  // if one is stdout, nothing else is printed there
 };
 
+// Commits the side files and prints the report. Call it after the results are complete. Returns the
+// exit code.
 int EndJob(const GlobalOptions& global, SideFiles& side, v1::Report& report, const DoneJob& done);
 
 }  // namespace hilbert_ring::cli

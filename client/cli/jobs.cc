@@ -13,29 +13,6 @@
 namespace hilbert_ring::cli {
 namespace {
 
-const char* StateName(v1::Job::State state) {
-  switch (state) {
-    case v1::Job::STATE_QUEUED:
-      return "queued";
-    case v1::Job::STATE_RECEIVING:
-      return "receiving";
-    case v1::Job::STATE_COMPUTING:
-      return "computing";
-    case v1::Job::STATE_SENDING:
-      return "sending";
-    case v1::Job::STATE_WAITING_FOR_WORKERS:
-      return "waiting_for_workers";
-    case v1::Job::STATE_STARTING:
-      return "starting";
-    case v1::Job::STATE_CHECKING:
-      return "checking";
-    case v1::Job::STATE_ENDING:
-      return "ending";
-    default:
-      return "unknown";
-  }
-}
-
 bool HasFraction(v1::Job::State state) {
   return state == v1::Job::STATE_RECEIVING || state == v1::Job::STATE_COMPUTING ||
          state == v1::Job::STATE_SENDING;
@@ -59,7 +36,8 @@ void PrintJobs(const v1::ListJobsResponse& jobs) {
       {"job", "attempt", "state", "done", "tokens", "workers", "opened"}};
   if (callers) rows.front().push_back("caller");
   for (const v1::Job& job : jobs.jobs()) {
-    rows.push_back({job.job_id(), absl::StrCat(job.attempt()), StateName(job.state()),
+    rows.push_back({job.job_id(), absl::StrCat(job.attempt()),
+                    PlainName(v1::Job::State_Name(job.state()), "unknown"),
                     HasFraction(job.state()) ? FormatPercent(job.fraction(), 1) : "-",
                     TokensOf(job), job.workers() == 0 ? "-" : absl::StrCat(job.workers()),
                     absl::StrCat(FormatSeconds(job.seconds()), " ago")});

@@ -2,9 +2,8 @@
 
 #include <cmath>
 
-#include "client/cpp/protocol_error.h"
+#include "absl/strings/ascii.h"
 #include "google/protobuf/descriptor.h"
-#include "nlohmann/json.hpp"
 #include "wire/control_characters.h"
 
 namespace hilbert_ring::cli {
@@ -87,9 +86,9 @@ std::string MessageAsJson(const Message& message) {
       FieldsAsJson(message).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-absl::StatusOr<std::string> CheckedJson(const std::string& text) {
-  if (!Json::accept(text)) return client::ProtocolError("a plan that is not JSON");
-  return wire::PrintableJson(text);
+std::string PlainName(const std::string& enumerator, const std::string& other) {
+  if (enumerator.empty()) return other;
+  return absl::AsciiStrToLower(enumerator.substr(enumerator.find('_') + 1));
 }
 
 }  // namespace hilbert_ring::cli

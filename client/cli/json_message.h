@@ -9,6 +9,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "google/protobuf/message.h"
+#include "hilbert_ring/v1/attention.pb.h"
 #include "nlohmann/json.hpp"
 
 namespace hilbert_ring::cli {
@@ -18,8 +19,14 @@ nlohmann::ordered_json JsonNumber(double value);
 // Returns indented JSON without a final newline.
 std::string MessageAsJson(const google::protobuf::Message& message);
 
-// Returns the service's plan. INTERNAL: it is not JSON.
-absl::StatusOr<std::string> CheckedJson(const std::string& text);
+// Returns the words of an enumerator: "STATE_WAITING_FOR_WORKERS" becomes "waiting_for_workers",
+// and
+// "", the name of an unknown value, `other`.
+std::string PlainName(const std::string& enumerator, const std::string& other);
+
+// Returns a job's timeline for Perfetto (ui.perfetto.dev) and chrome://tracing. The job and each
+// worker are processes. Concurrent activities have tracks of their own.
+std::string TraceAsJson(const v1::Report& report);
 
 // Prints the answer of a short call as JSON, or as text by `print`. Returns the exit code.
 template <typename Answer, typename Print>

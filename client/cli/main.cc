@@ -16,8 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cli/flags.h"
 #include "client/cli/package_command.h"
-#include "client/cli/subcommands.h"
 #include "client/cli/usage.h"
 #include "client/cpp/file_mapping.h"
 #include "engine/base/end_process.h"
@@ -35,20 +35,18 @@ constexpr char kKeepaliveVariable[] = "HILBERT_RING_KEEPALIVE_INTERVAL";
 
 void AddAccess(CLI::App& app, client::Access& access, std::string& keepalive) {
   app.add_flag("--tls", access.tls, "use TLS with the service")->envname(kTlsVariable);
-  const auto file = [&app](const char* flag, std::string& path, const char* variable,
-                           const char* help) {
-    app.add_option(flag, path, help)->type_name("FILE")->envname(variable);
-  };
-  file("--ca", access.ca, "HILBERT_RING_CA",
-       "certificates in PEM of the service's authorities (default: the system's)");
-  file("--cert", access.cert, "HILBERT_RING_CERT",
-       "your certificate in PEM, if the service requires one");
-  file("--key", access.key, "HILBERT_RING_KEY", "key of --cert in PEM");
+  AddFile(app, "--ca", access.ca,
+          "certificates in PEM of the service's authorities (default: the system's)")
+      ->envname("HILBERT_RING_CA");
+  AddFile(app, "--cert", access.cert, "your certificate in PEM, if the service requires one")
+      ->envname("HILBERT_RING_CERT");
+  AddFile(app, "--key", access.key, "key of --cert in PEM")->envname("HILBERT_RING_KEY");
   app.add_option("--server-name", access.server_name,
                  "name in the service's certificate (default: the host of --server)")
       ->type_name("NAME")
       ->envname("HILBERT_RING_SERVER_NAME");
-  file("--token-file", access.token_file, "HILBERT_RING_TOKEN_FILE", "file with your token");
+  AddFile(app, "--token-file", access.token_file, "file with your token")
+      ->envname("HILBERT_RING_TOKEN_FILE");
   app.add_option("--keepalive-interval", keepalive,
                  "seconds of silence on an open call before a ping of the service, 10 to 86400 "
                  "(default: 10; a stream without end: 330)")
@@ -182,7 +180,8 @@ int MainWithOutput(int argc, char** argv) {
   const int code = Main(argc, argv);
   const absl::Status written = WriteOutput();
   if (written.ok()) return code;
-  return std::max(code, NotPrinted({.format = FormatAskedFor(argc, argv)}, written));
+  BadInput({.format = FormatAskedFor(argc, argv)}, written);
+  return std::max(code, kExitFailed);
 }
 
 }  // namespace

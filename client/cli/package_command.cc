@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -23,7 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "client/cli/failure.h"
-#include "client/cli/slide_files.h"
+#include "client/cpp/descriptor.h"
 #include "client/cpp/steady_clock.h"
 
 namespace hilbert_ring::cli {
@@ -34,71 +33,26 @@ struct PackageCommand {
   const char* help;
   const char* kind;
   const char* values;
+  const char* options;  // of all pictures or benchmarks, for completion; the package parses them
 };
 
 constexpr PackageCommand kCommands[] = {
     {"bench", "measure a service (by the Python package)", "benchmark",
-     "sweep|dilation|ablate|project|order|load"},
-    {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace"},
-    {"slide", "write a slide's file as .npy files (by the Python package)", "file", "FILE"}};
-
-// Options of all pictures or benchmarks, listed for completion. The package parses them.
-struct PackageOption {
-  const char* command;
-  const char* flag;
-  const char* values;  // "": a switch
-};
-
-constexpr PackageOption kOptions[] = {{"draw", "--spec", "FILE"},
-                                      {"draw", "--tokens", "N"},
-                                      {"draw", "--heads", "N"},
-                                      {"draw", "--kv-heads", "N"},
-                                      {"draw", "--head-dim", "N"},
-                                      {"draw", "--value-dim", "N"},
-                                      {"draw", "--dtype", "float32|bfloat16|float16"},
-                                      {"draw", "--segments", "N,..."},
-                                      {"draw", "--dilations", "N,..."},
-                                      {"draw", "--sequence-lengths", "N,..."},
-                                      {"draw", "--grid", "N,..."},
-                                      {"draw", "--mixing", "head_groups|lse"},
-                                      {"draw", "--causal", ""},
-                                      {"draw", "--curve", "hilbert|morton|auto|none"},
-                                      {"draw", "--scope", "qkv|kv"},
-                                      {"draw", "--window", "N"},
-                                      {"draw", "--workers", "N"},
-                                      {"draw", "--out", "FILE"},
-                                      {"bench", "--workers", "N"},
-                                      {"bench", "--rounds", "N"},
-                                      {"bench", "--out", "FOLDER"},
-                                      {"bench", "--first", "N"},
-                                      {"bench", "--last", "N"},
-                                      {"bench", "--memory-limit", "N"},
-                                      {"bench", "--tokens", "N"},
-                                      {"bench", "--dilations", "N"},
-                                      {"bench", "--segment", "N"},
-                                      {"bench", "--scale", "N"},
-                                      {"bench", "--project-tokens", "N"},
-                                      {"bench", "--project-workers", "N"},
-                                      {"bench", "--worker-flops", "FLOP/S"},
-                                      {"bench", "--worker-memory", "BYTES"},
-                                      {"bench", "--link", "BYTES/S"},
-                                      {"bench", "--grid", "ROWS COLS"},
-                                      {"bench", "--causal", ""},
-                                      {"bench", "--row-bytes", "N"},
-                                      {"bench", "--callers", "N"},
-                                      {"bench", "--seconds", "N"},
-                                      {"bench", "--deadline", "N"},
-                                      {"bench", "--of-capacity", "N"},
-                                      {"slide", "--tiles", "FILE"},
-                                      {"slide", "--coords", "FILE"},
-                                      {"slide", "--layout", kSlideLayouts},
-                                      {"slide", "--features", "NAME"},
-                                      {"slide", "--coordinates", "NAME"},
-                                      {"slide", "--patches", "FILE"},
-                                      {"slide", "--coord-scale", "NUMBER"},
-                                      {"slide", "--coords-are", "tiles|pixels"},
-                                      {"slide", "--tile-size", "N"},
-                                      {"slide", "--model", "NAME"}};
+     "sweep|dilation|ablate|project|order|load",
+     "--workers N, --rounds N, --out FOLDER, --first N, --last N, --memory-limit N, --tokens N, "
+     "--dilations N, --segment N, --scale N, --project-tokens N, --project-workers N, "
+     "--worker-flops FLOP/S, --worker-memory BYTES, --link BYTES/S, --grid ROWS COLS, --causal, "
+     "--row-bytes N, --callers N, --seconds N, --deadline N, --of-capacity N"},
+    {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace",
+     "--spec FILE, --tokens N, --heads N, --kv-heads N, --head-dim N, --value-dim N, "
+     "--dtype float32|bfloat16|float16, --segments N,..., --dilations N,..., "
+     "--sequence-lengths N,..., --grid N,..., --mixing head_groups|lse, --causal, "
+     "--curve hilbert|morton|auto|none, --scope qkv|kv, --window N, --workers N, --out FILE"},
+    {"slide", "write a slide's file as .npy files (by the Python package)", "file", "FILE",
+     "--tiles FILE, --coords FILE, --layout atlaspatch|trident|raw2features|stamp|slide2vec|clam, "
+     "--features NAME, --coordinates NAME, --patches FILE, --coord-scale NUMBER, --coords-are "
+     "tiles|pixels, "
+     "--tile-size N, --model NAME"}};
 
 constexpr char kPython[] = "HILBERT_RING_PYTHON";
 constexpr char kModule[] = "hilbert_ring";
@@ -173,27 +127,26 @@ std::string LastLine(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
+std::vector<char*> PointersTo(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 std::string WhyNot(const std::string& interpreter) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::strerror(errno);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-  std::string program = interpreter, flag = "-c";
-  std::string code = absl::StrCat(kNotTheCurrentFolder, "import ", kModule, ".__main__");
-  char* const words[] = {program.data(), flag.data(), code.data(), nullptr};
+  const client::Descriptor output(ends[0]);
   pid_t child = 0;
-  const int failed = posix_spawnp(&child, interpreter.c_str(), &actions, nullptr, words, environ);
-  posix_spawn_file_actions_destroy(&actions);
+  const int failed = Spawn(
+      interpreter,
+      {interpreter, "-c", absl::StrCat(kNotTheCurrentFolder, "import ", kModule, ".__main__")},
+      ends[1], child);
   close(ends[1]);
-  if (failed != 0) {
-    close(ends[0]);
-    return std::strerror(failed);
-  }
-  const std::string said = ReadAll(ends[0], client::SteadyNow() + kImportTime);
-  close(ends[0]);
+  if (failed != 0) return std::strerror(failed);
+  const std::string said = ReadAll(output.number(), client::SteadyNow() + kImportTime);
   kill(child, SIGKILL);  // the output has ended: the import is done, or hangs
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -205,19 +158,31 @@ std::string WhyNot(const std::string& interpreter) {
 
 }  // namespace
 
+int Spawn(const std::string& program, std::vector<std::string> words, int errors, pid_t& child) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  const int failed =
+      posix_spawnp(&child, program.c_str(), &actions, nullptr, PointersTo(words).data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  return failed;
+}
+
 void AddPackageCommands(CLI::App& app) {
   for (const PackageCommand& command : kCommands) {
     CLI::App* added = app.add_subcommand(command.name, command.help);
     added->set_help_flag();
     added->add_option(command.kind)->type_name(command.values);
-    for (const PackageOption& option : kOptions) {
-      if (std::string_view(option.command) != command.name) continue;
-      const bool flag = option.values[0] == '\0';
-      CLI::Option* const known = added->add_option(option.flag);
-      if (flag) {
+    for (const auto option : absl::StrSplit(command.options, ", ")) {
+      const std::pair<std::string, std::string> words =
+          absl::StrSplit(option, absl::MaxSplits(' ', 1));
+      CLI::Option* const known = added->add_option(words.first);
+      if (words.second.empty()) {
         known->expected(0);
       } else {
-        known->expected(1)->type_name(option.values);
+        known->expected(1)->type_name(words.second);
       }
     }
   }
@@ -259,12 +224,8 @@ int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
       // The command line has already read a --json before the command.
       const bool behind = std::ranges::find(words, "--json") != words.end();
       if (global.format == OutputFormat::kJson && !behind) line.push_back("--json");
-      std::vector<char*> arguments;
-      arguments.reserve(line.size() + 1);
-      for (std::string& word : line) arguments.push_back(word.data());
-      arguments.push_back(nullptr);
       std::signal(SIGXFSZ, SIG_DFL);
-      execvp(interpreter.c_str(), arguments.data());
+      execvp(interpreter.c_str(), PointersTo(line).data());
       reason = std::strerror(errno);
     }
     reasons.push_back(absl::StrCat(interpreter, ": ", reason));

@@ -2,6 +2,8 @@
 // sweep`. It imports nothing from the current folder.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -22,5 +24,9 @@ int PackageCommandAt(const CLI::App& app, int argc, char** argv);
 // code if all fail.
 int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
                       const std::vector<std::string>& words);
+
+// Starts a program that reads no input and writes only errors, to the descriptor `errors`. Returns
+// an errno, 0 if it has started.
+int Spawn(const std::string& program, std::vector<std::string> words, int errors, pid_t& child);
 
 }  // namespace hilbert_ring::cli

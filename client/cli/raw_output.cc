@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cpp/output_place.h"
+#include "client/cpp/pending_file.h"
 #include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 
@@ -24,11 +24,12 @@ bool IsPipe(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
 }
 
-absl::StatusOr<int> OpenToWrite(const client::OutputPlace& place, const ReaderWait& wait) {
+absl::StatusOr<client::Descriptor> OpenToWrite(const client::OutputPlace& place,
+                                               const ReaderWait& wait) {
   const std::string& path = place.path;
   if (place.descriptor >= 0) {
-    const int fd = fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0);
-    if (fd >= 0) return fd;
+    client::Descriptor own(fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0));
+    if (own.number() >= 0) return own;
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
   }
   // A file written in place may also be open in another process.
@@ -38,7 +39,7 @@ absl::StatusOr<int> OpenToWrite(const client::OutputPlace& place, const ReaderWa
     const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | how, 0666);
     if (fd >= 0) {
       fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-      return fd;
+      return client::Descriptor(fd);
     }
     if (errno != ENXIO || !IsPipe(path)) {
       return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
@@ -62,34 +63,24 @@ absl::StatusOr<RawOutput> RawOutput::Open(const std::string& path, const ReaderW
         absl::StrCat(path, ": --stream writes raw rows; give another name"));
   }
   ASSIGN_OR_RETURN(const client::OutputPlace place, client::FindOutput(path));
-  ASSIGN_OR_RETURN(const int fd, OpenToWrite(place, wait));
-  return RawOutput(path, fd, place.in_place);
-}
-
-RawOutput::~RawOutput() {
-  if (fd_ >= 0) close(fd_);
+  ASSIGN_OR_RETURN(client::Descriptor fd, OpenToWrite(place, wait));
+  return RawOutput(path, std::move(fd), place.in_place);
 }
 
 absl::Status RawOutput::Append(std::span<const std::byte> bytes) {
   RETURN_IF_ERROR(Begin());
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write"));
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  return client::WriteAll(fd_, bytes, path_);
 }
 
 absl::Status RawOutput::End() {
   RETURN_IF_ERROR(Begin());
-  if (fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS) return absl::OkStatus();
+  if (fdatasync(fd_.number()) == 0 || errno == EINVAL || errno == EROFS) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write to the disk"));
 }
 
 absl::Status RawOutput::Begin() {
   if (std::exchange(begun_, true)) return absl::OkStatus();
-  if (ftruncate(fd_, 0) == 0 || errno == EINVAL)
+  if (ftruncate(fd_.number(), 0) == 0 || errno == EINVAL)
     return absl::OkStatus();  // a pipe cannot be truncated
   return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot empty"));
 }

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/descriptor.h"
 
 namespace hilbert_ring::cli {
 
@@ -32,24 +33,19 @@ class RawOutput {
   // the name ends in .npy. Other codes follow errno.
   static absl::StatusOr<RawOutput> Open(const std::string& path, const ReaderWait& wait);
 
-  RawOutput(RawOutput&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), begun_(other.begun_) {}
-  RawOutput& operator=(RawOutput&&) = delete;
-  ~RawOutput();
-
   absl::Status Append(std::span<const std::byte> bytes);
 
   // Call it after the last row. A file's rows are then on the disk.
   absl::Status End();
 
  private:
-  RawOutput(std::string path, int fd, bool in_place)
-      : path_(std::move(path)), fd_(fd), begun_(in_place) {}
+  RawOutput(std::string path, client::Descriptor fd, bool in_place)
+      : path_(std::move(path)), fd_(std::move(fd)), begun_(in_place) {}
 
   absl::Status Begin();
 
   std::string path_;
-  int fd_ = -1;
+  client::Descriptor fd_;
   bool begun_;  // the file was emptied, or its bytes must stay
 };
 

@@ -47,19 +47,18 @@ absl::StatusOr<RawRows> RawRows::Open(const RawPaths& paths, const JobSpec& spec
     }
     Input input{.path = path, .row_bytes = row_bytes};
     // A pipe without a writer opens at once, and has no bytes yet.
-    input.fd = path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                           : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (input.fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+    input.fd =
+        client::Descriptor(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                       : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (input.fd.number() < 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
     struct stat file = {};
-    if (fstat(input.fd, &file) == 0 && S_ISREG(file.st_mode)) input.most_bytes = file.st_size;
+    if (fstat(input.fd.number(), &file) == 0 && S_ISREG(file.st_mode))
+      input.most_bytes = file.st_size;
     input.bytes.resize(block_rows * row_bytes);
     rows.inputs_.push_back(std::move(input));
   }
   return rows;
-}
-
-RawRows::~RawRows() {
-  for (const Input& input : inputs_) close(input.fd);
 }
 
 // Reads all inputs that have room: a program that writes them alternately must not block on one
@@ -68,7 +67,7 @@ absl::Status RawRows::ReadSome() {
   std::vector<pollfd> ready;
   for (const Input& input : inputs_) {
     const bool takes = !input.ended && input.there < input.bytes.size();
-    ready.push_back({.fd = takes ? input.fd : -1, .events = POLLIN, .revents = 0});
+    ready.push_back({.fd = takes ? input.fd.number() : -1, .events = POLLIN, .revents = 0});
   }
   if (poll(ready.data(), ready.size(), static_cast<int>(kPoll.count())) <= 0) {
     return absl::OkStatus();
@@ -87,7 +86,7 @@ absl::Status RawRows::ReadSome() {
 absl::Status RawRows::CheckSize(Input& input) {
   if (input.most_bytes < 0) return absl::OkStatus();
   struct stat file = {};
-  if (fstat(input.fd, &file) != 0) {
+  if (fstat(input.fd.number(), &file) != 0) {
     return absl::ErrnoToStatus(
         errno, absl::StrCat(client::TextName(input.path), ": cannot read its size"));
   }
@@ -103,7 +102,7 @@ absl::Status RawRows::CheckSize(Input& input) {
 absl::Status RawRows::CheckPlace(const Input& input) {
   if (input.path == "-") return absl::OkStatus();
   struct stat opened = {}, there = {};
-  if (fstat(input.fd, &opened) != 0 || stat(input.path.c_str(), &there) != 0 ||
+  if (fstat(input.fd.number(), &opened) != 0 || stat(input.path.c_str(), &there) != 0 ||
       (opened.st_dev == there.st_dev && opened.st_ino == there.st_ino)) {
     return absl::OkStatus();
   }
@@ -114,7 +113,7 @@ absl::Status RawRows::CheckPlace(const Input& input) {
 absl::StatusOr<bool> RawRows::ReadFrom(Input& input) const {
   RETURN_IF_ERROR(CheckSize(input));
   const ssize_t bytes =
-      read(input.fd, input.bytes.data() + input.there, input.bytes.size() - input.there);
+      read(input.fd.number(), input.bytes.data() + input.there, input.bytes.size() - input.there);
   if (bytes > 0) {
     RETURN_IF_ERROR(CheckSize(input));  // the bytes belong to a file of the remembered size
     input.there += static_cast<size_t>(bytes);

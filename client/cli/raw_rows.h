@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cpp/attend_stream.h"
+#include "client/cpp/descriptor.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring::cli {
@@ -32,9 +33,6 @@ class RawRows {
   // once it is true, reading stops and the stream ends. Errors have the path.
   static absl::StatusOr<RawRows> Open(const RawPaths& paths, const JobSpec& spec,
                                       std::function<bool()> stopped);
-  RawRows(RawRows&& other) noexcept = default;
-  RawRows& operator=(RawRows&&) = delete;
-  ~RawRows();
 
   // Waits for at least one whole row and returns all that have come; nothing: the end.
   // INVALID_ARGUMENT: a file ends within a row, or has fewer or more rows than another. DATA_LOSS:
@@ -44,7 +42,7 @@ class RawRows {
  private:
   struct Input {
     std::string path;
-    int fd = -1;
+    client::Descriptor fd;
     int64_t row_bytes = 0;
     std::vector<std::byte> bytes;  // the first `there` of them were read
     size_t there = 0;

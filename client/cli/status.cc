@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
-#include "client/cli/failure.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cpp/service.h"
@@ -29,9 +28,9 @@ void PrintCluster(const std::string& server, const v1::GetClusterResponse& clust
                                                    "job"}};
     for (const v1::ClusterWorker& worker : cluster.workers()) {
       rows.push_back({worker.address(), worker.device(), worker.kernel(),
-                      FormatBytes(static_cast<double>(worker.memory_used_bytes())),
-                      FormatBytes(static_cast<double>(worker.memory_limit_bytes())),
-                      FormatBytes(static_cast<double>(worker.memory_resident_bytes())),
+                      FormatBytes(worker.memory_used_bytes()),
+                      FormatBytes(worker.memory_limit_bytes()),
+                      FormatBytes(worker.memory_resident_bytes()),
                       absl::StrCat(FormatSeconds(worker.seconds_since_heartbeat()), " ago"),
                       std::string(wire::NameOf(worker.state())), OrIdle(worker.job_id())});
     }

@@ -1,35 +1,20 @@
-#include "client/cli/subcommands.h"
-
 #include <cstdio>
 #include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "client/cli/encode_flags.h"
+#include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/job_run.h"
+#include "client/cli/flags.h"
 #include "client/cli/usage.h"
 #include "engine/plan/plan.h"
 #include "nlohmann/json.hpp"
 
 namespace hilbert_ring::cli {
 namespace {
-
-template <typename Integer>
-CLI::Validator From1To(Integer most) {
-  return CLI::Range(Integer{1}, most).description("");
-}
-
-CLI::Option* AddFile(CLI::App& app, const char* flag, std::string& path, const char* help) {
-  return app.add_option(flag, path, help)->type_name("FILE");
-}
-
-CLI::Validator NotEmpty() {
-  return CLI::Validator(
-      [](const std::string& text) { return text.empty() ? "is empty, expected a path" : ""; }, "");
-}
 
 template <typename Options>
 Subcommand CommandOf(CLI::App& app, std::shared_ptr<Options> options,
@@ -44,7 +29,7 @@ Subcommand AddAttend(CLI::App& app) {
   AddJobFlags(app, attend->job, Tensors::kOptional);
   AddFile(app, "--out", attend->out, ".npy to write: [tokens, heads, value_dim]")
       ->required()
-      ->check(NotEmpty());
+      ->check(NotEmpty("expected a path"));
   AddFile(app, "--lse", attend->lse,
           ".npy to write: [tokens, heads], natural logarithms of the softmax denominators");
   AddStreamFlags(app, attend->stream);
@@ -103,7 +88,7 @@ Subcommand AddVerify(CLI::App& app) {
   AddJobFlags(app, verify->job, Tensors::kRequired);
   AddFile(app, "--out", verify->out, ".npy [tokens, heads, value_dim] to check")
       ->required()
-      ->check(NotEmpty());
+      ->check(NotEmpty("expected a path"));
   AddFile(app, "--lse", verify->lse, ".npy [tokens, heads] to check");
   app.add_option("--rows", verify->rows, "number of rows to compute again")
       ->type_name("N")

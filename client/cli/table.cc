@@ -55,6 +55,8 @@ std::string FormatBytes(double bytes) {
   return Scaled<7>(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"});
 }
 
+std::string FormatBytes(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
+
 std::string FormatFlops(double flops) {
   return Scaled<8>(flops, 1000,
                    {"flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop", "Eflop", "Zflop"});

@@ -12,7 +12,8 @@ namespace hilbert_ring::cli {
 // is the heading. Rows may differ in length.
 std::string FormatTable(std::vector<std::vector<std::string>> rows);
 
-std::string FormatBytes(double bytes);                 // "1.50 GiB"
+std::string FormatBytes(double bytes);  // "1.50 GiB"
+std::string FormatBytes(int64_t bytes);
 std::string FormatFlops(double flops);                 // "2.15 Tflop"
 std::string FormatCount(int64_t count);                // "1,048,576"
 std::string FormatRate(double rate);                   // "1,048,576" a second

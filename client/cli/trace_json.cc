@@ -1,11 +1,11 @@
-#include "client/cli/trace_json.h"
-
 #include <algorithm>
 #include <array>
-#include <string_view>
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/json_message.h"
 #include "google/protobuf/repeated_field.h"
 #include "nlohmann/json.hpp"
 
@@ -17,55 +17,32 @@ using Json = nlohmann::ordered_json;
 // Each activity of a worker has a track, in display order. The job's phases are consecutive and
 // share one.
 struct Track {
-  std::string_view name;
-  int number = 0;
+  v1::Span::Kind kind;
+  const char* name;
 };
 
-Track TrackOf(v1::Span::Kind kind, bool of_job) {
-  if (of_job) return {"phases", 0};
-  switch (kind) {
-    case v1::Span::KIND_RECEIVE:
-      return {"receive", 1};
-    case v1::Span::KIND_ATTEND:
-      return {"attend", 2};
-    case v1::Span::KIND_MERGE:
-      return {"merge", 3};
-    case v1::Span::KIND_RECEIVE_BLOCKS:
-      return {"receive blocks", 4};
-    case v1::Span::KIND_WAIT:
-      return {"wait for blocks", 5};
-    case v1::Span::KIND_SEND:
-      return {"send", 6};
-    case v1::Span::KIND_ROWS:
-      return {"rows", 8};
-    default:
-      return {"other", 7};
-  }
-}
+constexpr Track kTracks[] = {{v1::Span::KIND_UNSPECIFIED, "phases"},
+                             {v1::Span::KIND_RECEIVE, "receive"},
+                             {v1::Span::KIND_ATTEND, "attend"},
+                             {v1::Span::KIND_MERGE, "merge"},
+                             {v1::Span::KIND_RECEIVE_BLOCKS, "receive blocks"},
+                             {v1::Span::KIND_WAIT, "wait for blocks"},
+                             {v1::Span::KIND_SEND, "send"},
+                             {v1::Span::KIND_UNSPECIFIED, "other"},
+                             {v1::Span::KIND_ROWS, "rows"}};
 
-std::string_view PhaseOf(v1::Span::Kind kind) {
-  switch (kind) {
-    case v1::Span::KIND_QUEUE:
-      return "queue";
-    case v1::Span::KIND_RING:
-      return "ring";
-    case v1::Span::KIND_START:
-      return "start";
-    case v1::Span::KIND_RECEIVE:
-      return "receive";
-    case v1::Span::KIND_COMPUTE:
-      return "compute";
-    case v1::Span::KIND_SEND:
-      return "send";
-    default:
-      return "other";
-  }
+constexpr size_t kOtherTrack = 7;
+
+size_t TrackOf(v1::Span::Kind kind, bool of_job) {
+  if (of_job) return 0;
+  const auto* track = std::ranges::find(kTracks, kind, &Track::kind);
+  return track == std::end(kTracks) ? kOtherTrack : track - std::begin(kTracks);
 }
 
 void AddProcess(int process, const std::string& name, bool of_job,
                 const google::protobuf::RepeatedPtrField<v1::Span>& spans, Json& events) {
   constexpr double kMicroseconds = 1e6;
-  const auto name_it = [&](const char* what, int track, std::string_view given) {
+  const auto name_it = [&](const char* what, size_t track, const std::string& given) {
     events.push_back({{"name", what},
                       {"ph", "M"},
                       {"pid", process},
@@ -77,18 +54,17 @@ void AddProcess(int process, const std::string& name, bool of_job,
                     {"ph", "M"},
                     {"pid", process},
                     {"args", {{"sort_index", process}}}});
-  std::array<bool, 9> named = {};
+  std::array<bool, std::size(kTracks)> named = {};
   for (const v1::Span& span : spans) {
-    const Track track = TrackOf(span.kind(), of_job);
-    if (!std::exchange(named[track.number], true)) {
-      name_it("thread_name", track.number, track.name);
-    }
+    const size_t track = TrackOf(span.kind(), of_job);
+    if (!std::exchange(named[track], true)) name_it("thread_name", track, kTracks[track].name);
     Json event = {
-        {"name", of_job ? PhaseOf(span.kind()) : track.name},
+        {"name",
+         of_job ? PlainName(v1::Span::Kind_Name(span.kind()), "other") : kTracks[track].name},
         {"cat", of_job ? "job" : "worker"},
         {"ph", "X"},
         {"pid", process},
-        {"tid", track.number},
+        {"tid", track},
         {"ts", span.begin_seconds() * kMicroseconds},
         {"dur", std::max(0.0, span.end_seconds() - span.begin_seconds()) * kMicroseconds}};
     if (span.step() > 0) event["args"]["step"] = span.step();
@@ -114,11 +90,6 @@ std::string TraceAsJson(const v1::Report& report) {
                         {"total_seconds", report.total_seconds()}}},
                       {"traceEvents", std::move(events)}};
   return trace.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-void RemoveSpans(v1::Report& report) {
-  report.clear_spans();
-  for (v1::WorkerReport& worker : *report.mutable_workers()) worker.clear_spans();
 }
 
 }  // namespace hilbert_ring::cli

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
-#include <string>
 #include <thread>
 
-#include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/json_message.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "engine/base/return_if_error.h"
 #include "wire/pem.h"
 #include "wire/server_address.h"

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cpp/protocol_error.h"
+#include "client/cpp/errors.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 #include "wire/finite_rows.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/cpp/job_tensors.h"
+#include "client/cpp/job_request.h"
 #include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "wire/payload.h"

@@ -3,11 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
-#include "client/cpp/job_call.h"
+#include "client/cpp/conversation.h"
 #include "client/cpp/job_request.h"
-#include "client/cpp/service.h"
+#include "client/cpp/job_shape.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
@@ -21,33 +20,22 @@ bool HasCoordinates(const JobSpec& spec) {
 }
 
 InputTensor Input(const JobSpec& spec, v1::Tensor tensor, std::span<const std::byte> bytes) {
-  std::vector<int64_t> shape = {spec.tokens, spec.heads, spec.head_dim};
-  if (tensor != v1::TENSOR_Q) shape[1] = spec.kv_heads;
-  if (tensor == v1::TENSOR_V) shape[2] = spec.value_dim;
   return {.tensor = tensor,
           .rows = spec.tokens,
           .row_bytes = wire::TensorRowBytes(spec, tensor),
           .bytes = bytes,
           .type = spec.dtype,
-          .shape = std::move(shape)};
+          .shape = TensorShape(spec, tensor)};
 }
 
 OutputTensor Output(const JobSpec& spec, v1::Tensor tensor, DataType type,
                     std::span<std::byte> data) {
-  std::vector<int64_t> shape = {spec.tokens, spec.heads};
-  if (tensor == v1::TENSOR_OUT) shape.push_back(spec.value_dim);
   return {.tensor = tensor,
           .rows = spec.tokens,
           .row_bytes = wire::TensorRowBytes(spec, tensor),
           .type = type,
           .data = data,
-          .shape = std::move(shape)};
-}
-
-absl::Status CheckSize(v1::Tensor tensor, int64_t actual, int64_t expected) {
-  if (actual == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(wire::TensorName(tensor), ": has ", actual, " bytes, must have ", expected));
+          .shape = TensorShape(spec, tensor)};
 }
 
 std::vector<OutputTensor> OutputsOf(const JobSpec& spec, const AttendOutputs& outputs) {
@@ -92,15 +80,16 @@ absl::Status CheckInputs(const AttendInputs& inputs) {
     return absl::InvalidArgumentError("coords are missing: the ordering needs them");
   }
   for (const InputTensor& input : TensorsOf(inputs, {}).bands) {
-    RETURN_IF_ERROR(CheckSize(input.tensor, std::ssize(input.bytes), input.rows * input.row_bytes));
+    RETURN_IF_ERROR(CheckSize(wire::TensorName(input.tensor), std::ssize(input.bytes),
+                              input.rows * input.row_bytes));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckOutputs(const JobSpec& spec, const AttendOutputs& outputs) {
   for (const OutputTensor& output : OutputsOf(spec, outputs)) {
-    RETURN_IF_ERROR(
-        CheckSize(output.tensor, std::ssize(output.data), output.rows * output.row_bytes));
+    RETURN_IF_ERROR(CheckSize(wire::TensorName(output.tensor), std::ssize(output.data),
+                              output.rows * output.row_bytes));
   }
   return absl::OkStatus();
 }
@@ -113,17 +102,23 @@ JobRequest RequestOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
   return request;
 }
 
-absl::StatusOr<v1::Report> Attend(Connector& connector, const AttendInputs& inputs,
-                                  const AttendOutputs& outputs, const AttendOptions& options) {
+absl::StatusOr<JobRequest> CheckedRequest(const AttendInputs& inputs,
+                                          const AttendOutputs& outputs) {
   RETURN_IF_ERROR(CheckInputs(inputs));
   RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
-  return CallJob(connector, RequestOf(inputs, outputs), options);
+  return RequestOf(inputs, outputs);
+}
+
+absl::StatusOr<v1::Report> Attend(Connector& connector, const AttendInputs& inputs,
+                                  const AttendOutputs& outputs, const AttendOptions& options) {
+  ASSIGN_OR_RETURN(const JobRequest request, CheckedRequest(inputs, outputs));
+  return CallJob(connector, request, options);
 }
 
 absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs& inputs,
                                   const AttendOutputs& outputs, const AttendOptions& options) {
-  Connector connector([&server, &options] { return Connect(server, options.access); });
-  return Attend(connector, inputs, outputs, options);
+  ASSIGN_OR_RETURN(const JobRequest request, CheckedRequest(inputs, outputs));
+  return CallJob(server, request, options);
 }
 
 absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,

@@ -1,7 +1,10 @@
 #include "client/cpp/attend_many.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -9,18 +12,79 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
-#include "client/cpp/packed_jobs.h"
 #include "client/cpp/service.h"
 #include "client/cpp/steady_clock.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
+#include "wire/finite_rows.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
 
+// Indices of jobs, in order.
+using Pack = std::vector<size_t>;
+
 constexpr size_t kAtOnce = 4;  // calls
+
+constexpr int64_t kMostSequences = 1024;
+
+// Returns a key: jobs with equal keys may share a pack. A job with an empty key has its own.
+std::string AlikeOf(const SmallJob& job) {
+  const JobSpec& spec = job.inputs.spec;
+  if (!job.job_id.empty() || (spec.ordering && spec.ordering->coordinate_axes > 0)) return "";
+  v1::JobSpec common = wire::EncodeJobSpec(spec);
+  common.clear_tokens();
+  common.clear_sequence_lengths();
+  return common.SerializeAsString() + (job.outputs.lse.empty() ? "" : "lse");
+}
+
+void CountRowsNotFinite(const SmallJob& job, v1::Report& report) {
+  const JobSpec& spec = job.inputs.spec;
+  const int64_t row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_OUT);
+  int64_t found = 0;
+  report.set_first_row_not_finite(0);
+  for (int64_t row = spec.tokens - 1; row >= 0; --row) {
+    if (wire::IsFinite(spec.dtype, job.outputs.out.data() + row * row_bytes, row_bytes)) continue;
+    report.set_first_row_not_finite(row);
+    ++found;
+  }
+  report.set_rows_not_finite(found);
+}
+
+// Returns the larger of the rows' and the results' bytes, without coordinates.
+int64_t BytesOf(const SmallJob& job) {
+  const AttendInputs& inputs = job.inputs;
+  return std::max(std::ssize(inputs.q) + std::ssize(inputs.k) + std::ssize(inputs.v),
+                  std::ssize(job.outputs.out) + std::ssize(job.outputs.lse));
+}
+
+// Jobs that differ only in their tokens share packs of `limit_bytes`. A longer job, a job with an
+// id and a job with coordinates have packs of their own. The jobs must be valid.
+std::deque<Pack> PacksOf(std::span<const SmallJob> jobs, const Pack& chosen, int64_t limit_bytes) {
+  struct Filling {
+    Pack* pack = nullptr;
+    int64_t bytes = 0, sequences = 0;
+  };
+  std::deque<Pack> packs;  // with stable addresses
+  std::map<std::string, Filling> filling;
+  for (const size_t number : chosen) {
+    const SmallJob& job = jobs[number];
+    const std::string alike = AlikeOf(job);
+    Filling& last = filling[alike];
+    const int64_t bytes = BytesOf(job);
+    const int64_t sequences = std::max<int64_t>(1, std::ssize(job.inputs.spec.sequence_lengths));
+    if (alike.empty() || last.pack == nullptr || last.bytes + bytes > limit_bytes ||
+        last.sequences + sequences > kMostSequences) {
+      last = {.pack = &packs.emplace_back()};
+    }
+    last.pack->push_back(number);
+    last.bytes += bytes;
+    last.sequences += sequences;
+  }
+  return packs;
+}
 
 absl::Status Check(const SmallJob& job) {
   RETURN_IF_ERROR(CheckInputs(job.inputs));
@@ -130,19 +194,61 @@ class ManyJobs {
   }
 
   absl::Status Call(Connector& connector, const Pack& pack, const JobOptions& options) {
-    if (pack.size() == 1) {
-      const SmallJob& job = jobs_[pack.front()];
-      auto report = Attend(connector, job.inputs, job.outputs, options);
-      RETURN_IF_ERROR(report.status());
-      ends_[pack.front()] = *std::move(report);
-      return absl::OkStatus();
-    }
-    PackedJobs packed(jobs_, pack);
-    ASSIGN_OR_RETURN(const v1::Report report,
-                     Attend(connector, packed.inputs(), packed.outputs(), options));
-    std::vector<v1::Report> reports = packed.Take(report);
-    for (size_t i = 0; i < pack.size(); ++i) ends_[pack[i]] = std::move(reports[i]);
+    if (pack.size() > 1) return CallPacked(connector, pack, options);
+    const SmallJob& job = jobs_[pack.front()];
+    ASSIGN_OR_RETURN(ends_[pack.front()], Attend(connector, job.inputs, job.outputs, options));
     return absl::OkStatus();
+  }
+
+  // Runs one job of packed sequences, which do not see each other.
+  absl::Status CallPacked(Connector& connector, const Pack& pack, const JobOptions& options) {
+    const std::vector<std::byte> q = Joined(pack, &AttendInputs::q),
+                                 k = Joined(pack, &AttendInputs::k),
+                                 v = Joined(pack, &AttendInputs::v);
+    AttendInputs inputs{.spec = jobs_[pack.front()].inputs.spec, .q = q, .k = k, .v = v};
+    inputs.spec.tokens = 0;
+    inputs.spec.sequence_lengths.clear();
+    size_t out_bytes = 0, lse_bytes = 0;
+    for (const size_t number : pack) {
+      const SmallJob& job = jobs_[number];
+      out_bytes += job.outputs.out.size();
+      lse_bytes += job.outputs.lse.size();
+      inputs.spec.tokens += job.inputs.spec.tokens;
+      for (const Sequence& sequence : Sequences(job.inputs.spec)) {
+        inputs.spec.sequence_lengths.push_back(sequence.length);
+      }
+    }
+    std::vector<std::byte> out(out_bytes), lse(lse_bytes);
+    ASSIGN_OR_RETURN(const v1::Report report,
+                     Attend(connector, inputs, {.out = out, .lse = lse}, options));
+    std::span<const std::byte> out_left = out, lse_left = lse;
+    const auto take = [](std::span<const std::byte>& from, std::span<std::byte> to) {
+      std::ranges::copy(from.first(to.size()), to.begin());
+      from = from.subspan(to.size());
+    };
+    for (const size_t number : pack) {
+      const SmallJob& job = jobs_[number];
+      take(out_left, job.outputs.out);
+      take(lse_left, job.outputs.lse);
+      v1::Report own = report;
+      own.set_tokens(job.inputs.spec.tokens);
+      if (report.rows_not_finite() > 0) CountRowsNotFinite(job, own);
+      ends_[number] = std::move(own);
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<std::byte> Joined(const Pack& pack,
+                                std::span<const std::byte> AttendInputs::*tensor) const {
+    size_t bytes = 0;
+    for (const size_t number : pack) bytes += (jobs_[number].inputs.*tensor).size();
+    std::vector<std::byte> joined;
+    joined.reserve(bytes);
+    for (const size_t number : pack) {
+      const std::span<const std::byte> rows = jobs_[number].inputs.*tensor;
+      joined.insert(joined.end(), rows.begin(), rows.end());
+    }
+    return joined;
   }
 
   void Fail(const Pack& pack, const absl::Status& status) {

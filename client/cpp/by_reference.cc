@@ -9,12 +9,12 @@
 #include <string_view>
 #include <system_error>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
-#include "client/cpp/job_call.h"
+#include "client/cpp/conversation.h"
+#include "client/cpp/descriptor.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/job_request.h"
-#include "client/cpp/output_place.h"
+#include "client/cpp/pending_file.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "nlohmann/json.hpp"
@@ -32,13 +32,11 @@ absl::Status NotSeen(const std::string& why) { return absl::FailedPreconditionEr
 // Returns the first line of a regular file, or "" if kMarkBytes do not hold a line. The path comes
 // from the service, and may be a pipe or a device on this machine.
 std::string FirstLine(const fs::path& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (fd < 0) return "";
-  const absl::Cleanup close_file = [fd] { close(fd); };
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat info = {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  if (fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
   char text[kMarkBytes];
-  const ssize_t bytes = pread(fd, text, sizeof(text), 0);
+  const ssize_t bytes = pread(file.number(), text, sizeof(text), 0);
   const std::string_view start(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
   const size_t end = start.find('\n');
   return std::string(end == std::string_view::npos ? "" : start.substr(0, end));

@@ -1,5 +1,3 @@
-#include "client/cpp/carrier.h"
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -8,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "client/cpp/grpc_deadline.h"
-#include "client/cpp/protocol_error.h"
-#include "client/cpp/with_message.h"
+#include "client/cpp/conversation.h"
+#include "client/cpp/errors.h"
+#include "client/cpp/steady_clock.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/client_context.h"

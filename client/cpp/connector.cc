@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "client/cpp/grpc_deadline.h"
 #include "client/cpp/steady_clock.h"
 #include "grpcpp/completion_queue.h"
 

@@ -1,13 +1,24 @@
 // A conversation is a client's side of one call of a job, message by message, without input or
-// output. A carrier (client/cpp/carrier.h) passes it each response and sends its requests.
+// output. A carrier (Carry) passes it each response and sends its requests.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <variant>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/connector.h"
+#include "client/cpp/job_options.h"
+#include "client/cpp/job_request.h"
+#include "client/cpp/retry.h"
+#include "engine/base/mutex.h"
+#include "grpcpp/channel.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/sync_stream.h"
 #include "hilbert_ring/v1/attention.pb.h"
@@ -46,5 +57,52 @@ class Conversation {
   virtual absl::StatusOr<std::optional<Message>> Next(const std::stop_token& over) = 0;
   virtual void Sent() {}  // the transport has taken the message
 };
+
+// Progress of a call, updated by its sending and its receiving thread and reported as one.
+class ProgressTeller {
+ public:
+  // The function may be empty. It must outlive the object.
+  explicit ProgressTeller(const std::function<void(const JobProgress&)>& tell) : tell_(tell) {}
+
+  void Reset(JobProgress progress) {
+    const MutexLock lock(mutex_);
+    progress_ = std::move(progress);
+  }
+
+  // Called by any thread. Calls change(JobProgress&), then reports to the caller.
+  template <typename Change>
+  void Update(Change change) {
+    if (!tell_) return;
+    const MutexLock lock(mutex_);
+    change(progress_);
+    tell_(progress_);
+  }
+
+ private:
+  const std::function<void(const JobProgress&)>& tell_;
+  Mutex mutex_;
+  JobProgress progress_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Blocks until the call is over. The calling thread receives; it also sends rows that are ready
+// right after Open. A thread of the call's own sends later rows. The options traceparent and
+// cancelled have an effect. GrpcDeadline takes the deadline.
+std::variant<v1::Report, AttemptFailure> Carry(Conversation& conversation,
+                                               const std::shared_ptr<grpc::Channel>& channel,
+                                               absl::Time deadline, const JobOptions& options);
+
+// Makes the conversation of one attempt. Its arguments outlive it.
+using NewConversation =
+    std::function<std::unique_ptr<Conversation>(const AttemptName& name, ProgressTeller& progress)>;
+
+// begin: initial progress of an attempt; its name is added.
+absl::StatusOr<v1::Report> CallJob(Connector& connector, const NewConversation& conversation,
+                                   const JobProgress& begin, const JobOptions& options);
+
+// Runs the job as Attend does. INVALID_ARGUMENT also: an option is out of its range.
+absl::StatusOr<v1::Report> CallJob(Connector& connector, const JobRequest& request,
+                                   const JobOptions& options);
+absl::StatusOr<v1::Report> CallJob(const std::string& server, const JobRequest& request,
+                                   const JobOptions& options);
 
 }  // namespace hilbert_ring::client

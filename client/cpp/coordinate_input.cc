@@ -72,27 +72,25 @@ absl::Status CoordinateInput::CheckIntact() const {
   return file == nullptr ? absl::OkStatus() : file->CheckIntact();
 }
 
-void CoordinateInput::Read(int64_t first_row, std::span<uint32_t> values) const {
+template <typename T>
+void CoordinateInput::Copy(int64_t first_row, std::span<T> values) const {
   Visit([&](auto numbers) {
     auto value = values.begin();
     for (int64_t row = first_row; value != values.end(); ++row) {
       for (int axis = 0; axis < axes_; ++axis) {
-        *value++ = static_cast<uint32_t>(numbers.At(row, axis));
+        *value++ = static_cast<T>(numbers.At(row, axis));
       }
     }
   });
 }
 
+void CoordinateInput::Read(int64_t first_row, std::span<uint32_t> values) const {
+  Copy(first_row, values);
+}
+
 std::vector<int64_t> CoordinateInput::All() const {
   std::vector<int64_t> all(static_cast<size_t>(tokens_ * axes_));
-  Visit([&](auto numbers) {
-    auto value = all.begin();
-    for (int64_t row = 0; row < tokens_; ++row) {
-      for (int axis = 0; axis < axes_; ++axis) {
-        *value++ = static_cast<int64_t>(numbers.At(row, axis));
-      }
-    }
-  });
+  Copy(0, std::span(all));
   return all;
 }
 

@@ -41,6 +41,8 @@ class CoordinateInput {
   template <typename Function>
   auto Visit(Function function) const;
 
+  template <typename T>
+  void Copy(int64_t first_row, std::span<T> values) const;
   absl::Status CheckRange(const std::string& name) const;
 
   std::variant<NpyFile, std::vector<int64_t>> source_;

@@ -1,7 +1,6 @@
 #include "client/cpp/distinct_files.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <compare>
 #include <filesystem>
@@ -9,8 +8,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
-#include "client/cpp/output_place.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/pending_file.h"
 #include "engine/base/return_if_error.h"
 
@@ -22,6 +20,7 @@ struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
   std::string absent_name;
+
   auto operator<=>(const Identity&) const = default;
 };
 
@@ -33,13 +32,6 @@ std::optional<Identity> IdentityOf(const std::string& path) {
   const std::string folder = whole.has_parent_path() ? whole.parent_path().string() : ".";
   if (stat(folder.c_str(), &info) != 0) return std::nullopt;
   return Identity{info.st_dev, info.st_ino, whole.filename().string()};
-}
-
-std::optional<Identity> IdentityOfInput(const std::string& path) {
-  if (path != "-") return IdentityOf(path);
-  struct stat info;
-  if (fstat(STDIN_FILENO, &info) != 0) return std::nullopt;
-  return Identity{info.st_dev, info.st_ino, ""};
 }
 
 struct Place {
@@ -81,8 +73,7 @@ std::vector<Place> PlacesOfOutput(const NamedFile& output) {
 
 absl::Status CheckNamed(const NamedFile& file) {
   const absl::Status status = CheckPath(file.path);
-  if (status.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(file.name, " ", status.message()));
+  return WithMessage(status, absl::StrCat(file.name, " ", status.message()));
 }
 
 absl::Status SameFile(const Place& output, const std::string& other) {
@@ -98,7 +89,7 @@ absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,
   for (const NamedFile& input : inputs) {
     if (input.path.empty()) continue;
     RETURN_IF_ERROR(CheckNamed(input));
-    if (const auto identity = IdentityOfInput(input.path)) {
+    if (const auto identity = IdentityOf(input.path == "-" ? "/dev/stdin" : input.path)) {
       seen.try_emplace(*identity, absl::StrCat("input ", input.name, " ", input.path));
     }
   }

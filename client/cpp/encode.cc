@@ -1,17 +1,14 @@
 #include "client/cpp/encode.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <numeric>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
-#include "client/cpp/job_call.h"
+#include "client/cpp/conversation.h"
 #include "client/cpp/job_request.h"
-#include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "engine/model/files/grid_positions.h"
 #include "wire/codec.h"
@@ -28,53 +25,34 @@ constexpr int64_t kRowsCheckedAtOnce = 4096;
 
 constexpr double kPlacesPerSide = 8;  // tiles may overlap by seven eighths of a side
 
-// Checks that tiles lie apart. Coordinates in another unit or normalized to [0, 1] put many tiles
-// on one place of the model's grid.
-class TilePlaces {
- public:
-  // tile_size: pixels of a side; slide_tiles: tiles of each slide, must outlive the object.
-  TilePlaces(int64_t tile_size, std::span<const int64_t> slide_tiles)
-      : places_per_pixel_(kPlacesPerSide / static_cast<double>(tile_size)),
-        slide_tiles_(slide_tiles) {}
-
-  // coords: [rows, 2], pixels within the model's grid, of the next tiles. INVALID_ARGUMENT, with
-  // slide, places and limit: fewer than half of a slide's tiles have their own place of an eighth
-  // of a side.
-  absl::Status Add(std::span<const double> coords);
-
- private:
-  absl::Status EndSlide();
-
-  double places_per_pixel_;
-  std::span<const int64_t> slide_tiles_;
-  size_t slide_ = 0;
-  std::vector<int64_t> places_;  // of the current slide's tiles
-};
-
-absl::Status TilePlaces::Add(std::span<const double> coords) {
-  const auto place = [this](double pixels) {
-    return static_cast<int64_t>(std::floor(pixels * places_per_pixel_));
+// Checks a slide's coordinates. Normalized ones, or others in another unit, put many tiles on one
+// place of the model's grid.
+absl::Status CheckSlide(const EncodeInputs& inputs, size_t slide, int64_t first_tile) {
+  const EncodeJob& job = inputs.job;
+  const int64_t tiles = job.slide_tiles[slide];
+  const int64_t tile_size = job.config.position->tile_size;
+  const double places_per_pixel = kPlacesPerSide / static_cast<double>(tile_size);
+  const auto place = [places_per_pixel](double pixels) {
+    return static_cast<int64_t>(std::floor(pixels * places_per_pixel));
   };
-  for (size_t i = 0; i + 1 < coords.size() && slide_ < slide_tiles_.size(); i += 2) {
-    places_.push_back(place(coords[i]) << 32 | place(coords[i + 1]));
-    if (std::ssize(places_) == slide_tiles_[slide_]) RETURN_IF_ERROR(EndSlide());
+  std::vector<int64_t> places;
+  std::vector<double> values;
+  for (int64_t tile = 0; tile < tiles; tile += kRowsCheckedAtOnce) {
+    values.resize(static_cast<size_t>(2 * std::min(kRowsCheckedAtOnce, tiles - tile)));
+    inputs.coordinates(first_tile + tile, values);
+    RETURN_IF_ERROR(CheckCoordinates(*job.config.position, values, first_tile + tile));
+    for (size_t i = 0; i < values.size(); i += 2) {
+      places.push_back(place(values[i]) << 32 | place(values[i + 1]));
+    }
   }
-  return absl::OkStatus();
-}
-
-absl::Status TilePlaces::EndSlide() {
-  std::sort(places_.begin(), places_.end());
-  const auto distinct = std::distance(places_.begin(), std::unique(places_.begin(), places_.end()));
-  const int64_t tiles = slide_tiles_[slide_++];
-  places_.clear();
+  std::ranges::sort(places);
+  const auto distinct = std::distance(places.begin(), std::unique(places.begin(), places.end()));
   if (2 * distinct >= tiles) return absl::OkStatus();
-  const std::string which =
-      slide_tiles_.size() > 1 ? absl::StrCat("coords of slide ", slide_ - 1) : "coords";
   return absl::InvalidArgumentError(absl::StrCat(
-      which, " has ", distinct, " distinct places, must have at least ", (tiles + 1) / 2, " for ",
-      tiles,
+      "coords", job.slide_tiles.size() > 1 ? absl::StrCat(" of slide ", slide) : "", " has ",
+      distinct, " distinct places, must have at least ", (tiles + 1) / 2, " for ", tiles,
       " tiles: coordinates that are normalised or in another unit lie too close for tiles of ",
-      kPlacesPerSide / places_per_pixel_, " pixels"));
+      tile_size, " pixels"));
 }
 
 v1::Pooling PoolingOf(Pooling pooling) {
@@ -91,12 +69,6 @@ v1::Pooling PoolingOf(Pooling pooling) {
 
 int64_t Product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
-
-absl::Status CheckSize(const char* what, int64_t actual, int64_t expected) {
-  if (actual == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": has ", actual, " bytes, must have ", expected));
 }
 
 OutputTensor Output(v1::Tensor tensor, const std::vector<int64_t>& shape,
@@ -144,11 +116,11 @@ JobTensors TensorsOf(const EncodeInputs& inputs, const EncodeResults& results) {
   return tensors;
 }
 
-absl::StatusOr<v1::Report> Encode(Connector connector, const EncodeInputs& inputs,
-                                  const EncodeResults& results, const JobOptions& options) {
-  RETURN_IF_ERROR(CheckEncode(inputs));
-  RETURN_IF_ERROR(CheckResults(inputs.job, results));
-  return CallJob(connector, RequestOf(inputs, results), options);
+absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results) {
+  RETURN_IF_ERROR(
+      CheckSize("rows", std::ssize(results.rows), Product(job.RowsShape()) * kFloatBytes));
+  const int64_t map = job.outputs.attention_map ? Product(job.MapShape()) * kFloatBytes : 0;
+  return CheckSize("attention_map", std::ssize(results.attention_map), map);
 }
 
 }  // namespace
@@ -228,34 +200,33 @@ absl::Status CheckEncode(const EncodeInputs& inputs) {
     return absl::InvalidArgumentError(
         absl::StrCat("coords are missing: model ", job.model, " has positions"));
   }
-  std::vector<double> values;
-  TilePlaces places(job.config.position->tile_size, job.slide_tiles);
-  for (int64_t row = 0; row < job.tiles(); row += kRowsCheckedAtOnce) {
-    values.resize(static_cast<size_t>(2 * std::min(kRowsCheckedAtOnce, job.tiles() - row)));
-    inputs.coordinates(row, values);
-    RETURN_IF_ERROR(CheckCoordinates(*job.config.position, values, row));
-    RETURN_IF_ERROR(places.Add(values));
+  int64_t tile = 0;
+  for (size_t slide = 0; slide < job.slide_tiles.size(); ++slide) {
+    RETURN_IF_ERROR(CheckSlide(inputs, slide, tile));
+    tile += job.slide_tiles[slide];
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results) {
-  RETURN_IF_ERROR(
-      CheckSize("rows", std::ssize(results.rows), Product(job.RowsShape()) * kFloatBytes));
-  const int64_t map = job.outputs.attention_map ? Product(job.MapShape()) * kFloatBytes : 0;
-  return CheckSize("attention_map", std::ssize(results.attention_map), map);
+absl::StatusOr<JobRequest> CheckedRequest(const EncodeInputs& inputs,
+                                          const EncodeResults& results) {
+  RETURN_IF_ERROR(CheckEncode(inputs));
+  RETURN_IF_ERROR(CheckResults(inputs.job, results));
+  return RequestOf(inputs, results);
 }
 
 absl::StatusOr<v1::Report> Encode(const std::string& server, const EncodeInputs& inputs,
                                   const EncodeResults& results, const JobOptions& options) {
-  return Encode(Connector([&server, &options] { return Connect(server, options.access); }), inputs,
-                results, options);
+  ASSIGN_OR_RETURN(const JobRequest request, CheckedRequest(inputs, results));
+  return CallJob(server, request, options);
 }
 
 absl::StatusOr<v1::Report> Encode(const std::shared_ptr<grpc::Channel>& channel,
                                   const EncodeInputs& inputs, const EncodeResults& results,
                                   const JobOptions& options) {
-  return Encode(Connector(channel), inputs, results, options);
+  ASSIGN_OR_RETURN(const JobRequest request, CheckedRequest(inputs, results));
+  Connector connector(channel);
+  return CallJob(connector, request, options);
 }
 
 absl::StatusOr<v1::Report> EncodeInFiles(const std::string& server, const EncodeInputs& inputs,

@@ -74,9 +74,8 @@ struct EncodeResults {
 // or at too few distinct places.
 absl::Status CheckEncode(const EncodeInputs& inputs);
 
-absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results);
-
-// Runs the job as Attend does. Errors of CheckEncode and CheckResults come before anything is sent.
+// Runs the job as Attend does. Errors of CheckEncode, and results of a wrong size, come before
+// anything is sent.
 absl::StatusOr<v1::Report> Encode(const std::string& server, const EncodeInputs& inputs,
                                   const EncodeResults& results, const JobOptions& options = {});
 absl::StatusOr<v1::Report> Encode(const std::shared_ptr<grpc::Channel>& channel,

@@ -4,7 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
+#include "client/cpp/job_shape.h"
 #include "client/cpp/npy_numbers.h"
 #include "engine/base/return_if_error.h"
 
@@ -22,27 +23,15 @@ absl::StatusOr<NpyFile> OpenArray(const std::string& path) {
   return NpyFile::Open(path);
 }
 
-absl::Status LearnType(const NpyFile& file, EncodeJob& job) {
-  switch (file.type()) {
-    case wire::NpyType::kFloat32:
-      job.dtype = DataType::kFloat32;
-      return absl::OkStatus();
-    case wire::NpyType::kFloat16:
-      job.dtype = DataType::kFloat16;
-      return absl::OkStatus();
-    case wire::NpyType::kRaw16:
-      job.dtype = DataType::kBFloat16;
-      return absl::OkStatus();
-    default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tiles have dtype ", wire::NpyTypeName(file.type()), " ('", wire::NpyDescr(file.type()),
-          "'), expected float32 ('<f4'), float16 ('<f2') or bfloat16 as raw 16-bit ('|V2'); "
-          "convert them with array.astype('float32')"));
-  }
-}
-
 absl::Status CheckTiles(const NpyFile& file, EncodeJob& job) {
-  RETURN_IF_ERROR(LearnType(file, job));
+  const std::optional<DataType> dtype = FloatTypeOf(file.type());
+  if (!dtype) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tiles have dtype ", wire::NpyTypeName(file.type()), " ('", wire::NpyDescr(file.type()),
+        "'), expected float32 ('<f4'), float16 ('<f2') or bfloat16 as raw 16-bit ('|V2'); "
+        "convert them with array.astype('float32')"));
+  }
+  job.dtype = *dtype;
   const std::vector<int64_t>& shape = file.shape();
   const int64_t width = job.config.tile_dim();
   if (shape.size() != 2 || shape[1] != width) {
@@ -66,47 +55,42 @@ absl::Status CheckTiles(const NpyFile& file, EncodeJob& job) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<TileCoordinates> TileCoordinates::FromFile(NpyFile file, int64_t tiles) {
+absl::Status CheckPixels(const NpyFile& file, int64_t tiles) {
   const wire::NpyType type = file.type();
   if (!IsInteger(type) && type != wire::NpyType::kFloat32 && type != wire::NpyType::kFloat64) {
-    return AtPath(file.path(), absl::InvalidArgumentError(absl::StrCat(
-                                   "coordinates have dtype ", wire::NpyTypeName(type),
-                                   ", expected integers of 16 to 64 bits, float32 or float64")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("coordinates have dtype ", wire::NpyTypeName(type),
+                     ", expected integers of 16 to 64 bits, float32 or float64"));
   }
   const std::vector<int64_t>& shape = file.shape();
-  if (shape.size() != 2 || shape[0] != tiles || shape[1] != 2) {
-    return AtPath(file.path(),
-                  absl::InvalidArgumentError(absl::StrCat(
-                      "coordinates have shape ", wire::FormatShape(shape), ", expected (", tiles,
-                      ", 2): x and y of each tile, in pixels")));
-  }
-  return TileCoordinates(std::move(file));
+  if (shape.size() == 2 && shape[0] == tiles && shape[1] == 2) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("coordinates have shape ",
+                                                 wire::FormatShape(shape), ", expected (", tiles,
+                                                 ", 2): x and y of each tile, in pixels"));
 }
 
-void TileCoordinates::Read(int64_t first_row, std::span<double> values) const {
+}  // namespace
+
+void ReadPixels(const NpyFile& coordinates, int64_t first_row, std::span<double> values) {
   const auto read = [&](auto numbers) {
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<double>(
           numbers.At(first_row + static_cast<int64_t>(i / 2), static_cast<int64_t>(i % 2)));
     }
   };
-  switch (file_.type()) {
+  switch (coordinates.type()) {
     case wire::NpyType::kFloat32:
-      return read(NumbersOf<float>(file_));
+      return read(NumbersOf<float>(coordinates));
     case wire::NpyType::kFloat64:
-      return read(NumbersOf<double>(file_));
+      return read(NumbersOf<double>(coordinates));
     default:
-      return VisitIntegers(file_, read);
+      return VisitIntegers(coordinates, read);
   }
 }
 
 absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job) {
   ASSIGN_OR_RETURN(NpyFile tiles, OpenArray(paths.tiles));
-  if (absl::Status status = CheckTiles(tiles, job); !status.ok()) {
-    return AtPath(paths.tiles, status);
-  }
+  RETURN_IF_ERROR(AtPath(paths.tiles, CheckTiles(tiles, job)));
   EncodeFiles files{.tiles = std::move(tiles), .coordinates = std::nullopt};
   if (!job.config.position) {
     if (paths.coords.empty()) return files;
@@ -117,8 +101,8 @@ absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job)
     return absl::InvalidArgumentError(
         absl::StrCat("coords are missing: model ", job.model, " has positions"));
   }
-  ASSIGN_OR_RETURN(NpyFile coords, OpenArray(paths.coords));
-  ASSIGN_OR_RETURN(files.coordinates, TileCoordinates::FromFile(std::move(coords), job.tiles()));
+  ASSIGN_OR_RETURN(files.coordinates, OpenArray(paths.coords));
+  RETURN_IF_ERROR(AtPath(paths.coords, CheckPixels(*files.coordinates, job.tiles())));
   return files;
 }
 

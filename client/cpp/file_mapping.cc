@@ -11,6 +11,7 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 
 namespace hilbert_ring::client {
@@ -73,47 +74,33 @@ void Unwatch(int place) {
 
 }  // namespace
 
-absl::StatusOr<FileMapping> FileMapping::Map(int fd, int64_t bytes, int protection) {
+absl::StatusOr<std::unique_ptr<FileMapping>> FileMapping::Map(int fd, int64_t bytes,
+                                                              int protection) {
+  Descriptor own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (own.number() < 0) return absl::ErrnoToStatus(errno, "cannot keep the file open");
   void* begin = mmap(nullptr, static_cast<size_t>(bytes), protection, MAP_SHARED, fd, 0);
   if (begin == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", bytes, " bytes"));
   }
-  FileMapping mapping(static_cast<std::byte*>(begin), bytes, fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (mapping.fd_ < 0) return absl::ErrnoToStatus(errno, "cannot keep the file open");
-  return mapping;
+  return absl::WrapUnique(new FileMapping(static_cast<std::byte*>(begin), bytes, std::move(own)));
 }
 
-FileMapping::FileMapping(std::byte* begin, int64_t bytes, int fd)
-    : begin_(begin), bytes_(bytes), fd_(fd) {
-  const auto address = reinterpret_cast<uintptr_t>(begin);
-  watched_ = Watch(address, address + static_cast<uintptr_t>(bytes));
-}
-
-FileMapping::FileMapping(FileMapping&& other) noexcept
-    : begin_(std::exchange(other.begin_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)),
-      fd_(std::exchange(other.fd_, -1)),
-      watched_(std::exchange(other.watched_, -1)) {}
-
-FileMapping& FileMapping::operator=(FileMapping&& other) noexcept {
-  std::swap(begin_, other.begin_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(fd_, other.fd_);
-  std::swap(watched_, other.watched_);
-  return *this;
-}
+FileMapping::FileMapping(std::byte* begin, int64_t bytes, Descriptor file)
+    : begin_(begin),
+      bytes_(bytes),
+      file_(std::move(file)),
+      watched_(Watch(reinterpret_cast<uintptr_t>(begin),
+                     reinterpret_cast<uintptr_t>(begin) + static_cast<uintptr_t>(bytes))) {}
 
 FileMapping::~FileMapping() {
-  if (begin_ == nullptr) return;
   if (watched_ >= 0) Unwatch(watched_);
   munmap(begin_, static_cast<size_t>(bytes_));
-  if (fd_ >= 0) close(fd_);
 }
 
 bool FileMapping::Intact() const {
   if (watched_ >= 0 && watched_mappings[static_cast<size_t>(watched_)].lost) return false;
   struct stat info;
-  return fd_ < 0 || (fstat(fd_, &info) == 0 && info.st_size >= bytes_);
+  return fstat(file_.number(), &info) == 0 && info.st_size >= bytes_;
 }
 
 void CatchLostBytes() {

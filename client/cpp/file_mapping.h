@@ -3,26 +3,25 @@
 //
 //   CatchLostBytes();                                    // once, in main()
 //   auto mapping = FileMapping::Map(fd, bytes, PROT_READ);
-//   ... mapping->begin() ...                             // lost bytes read as zero
-//   if (!mapping->Intact()) ...                          // before the result is used
+//   ... (*mapping)->begin() ...                           // lost bytes read as zero
+//   if (!(*mapping)->Intact()) ...                          // before the result is used
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
+#include "client/cpp/descriptor.h"
 
 namespace hilbert_ring::client {
 
 class FileMapping {
  public:
-  FileMapping() = default;
-
   // Keeps a descriptor of its own. The code follows errno; the message has no path.
-  static absl::StatusOr<FileMapping> Map(int fd, int64_t bytes, int protection);
-
-  FileMapping(FileMapping&& other) noexcept;
-  FileMapping& operator=(FileMapping&& other) noexcept;
+  static absl::StatusOr<std::unique_ptr<FileMapping>> Map(int fd, int64_t bytes, int protection);
+  FileMapping(const FileMapping&) = delete;
+  FileMapping& operator=(const FileMapping&) = delete;
   ~FileMapping();
 
   std::byte* begin() const { return begin_; }
@@ -32,12 +31,12 @@ class FileMapping {
   bool Intact() const;
 
  private:
-  FileMapping(std::byte* begin, int64_t bytes, int fd);
+  FileMapping(std::byte* begin, int64_t bytes, Descriptor file);
 
-  std::byte* begin_ = nullptr;
-  int64_t bytes_ = 0;
-  int fd_ = -1;
-  int watched_ = -1;  // place among the watched mappings; -1: all were taken
+  std::byte* const begin_;
+  const int64_t bytes_;
+  const Descriptor file_;
+  const int watched_;  // place among the watched mappings; -1: all were taken
 };
 
 // Makes a lost byte of a FileMapping read as zero, and drops writes to it, instead of ending the

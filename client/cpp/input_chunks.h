@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/cpp/job_tensors.h"
+#include "client/cpp/job_request.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::client {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/text_file.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
@@ -119,7 +119,6 @@ absl::StatusOr<std::map<v1::Tensor, NpyFile>> OpenNamed(const JobSource& source,
     files.emplace(tensor, std::move(file));
   }
   for (const auto& [tensor, file] : files) {
-    RETURN_IF_ERROR(shape.CheckTypeKnown(file, tensor));
     RETURN_IF_ERROR(shape.Take(file, tensor));
   }
   return files;
@@ -200,10 +199,6 @@ absl::Status CheckIntact(const JobFiles& files) {
   return coordinates ? coordinates->CheckIntact() : absl::OkStatus();
 }
 
-std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor) {
-  return JobShape(spec).SizesOf(tensor);
-}
-
 absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::Tensor tensor) {
   ASSIGN_OR_RETURN(NpyFile file, NpyFile::Open(path));
   RETURN_IF_ERROR(shape.Take(file, tensor));
@@ -211,15 +206,9 @@ absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::
 }
 
 wire::NpyType OutputType(const JobSpec& spec, wire::NpyType q_type) {
-  switch (spec.dtype) {
-    case DataType::kFloat16:
-      return wire::NpyType::kFloat16;
-    case DataType::kBFloat16:
-      return wire::MayHold(q_type, DataType::kBFloat16) ? q_type : wire::NpyType::kRaw16;
-    case DataType::kFloat32:
-      break;
-  }
-  return wire::NpyType::kFloat32;
+  if (spec.dtype == DataType::kFloat32) return wire::NpyType::kFloat32;
+  if (spec.dtype == DataType::kFloat16) return wire::NpyType::kFloat16;
+  return wire::MayHold(q_type, DataType::kBFloat16) ? q_type : wire::NpyType::kRaw16;
 }
 
 }  // namespace hilbert_ring::client

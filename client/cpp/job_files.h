@@ -11,7 +11,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cpp/attend.h"
@@ -62,8 +61,6 @@ absl::StatusOr<Job> ReadJob(const JobSource& source,
 absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source);
 
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source);
-
-std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor);
 
 // Opens a tensor of the shape's type and sizes. OUT and LSE, which verify reads, may also be
 // float64.

@@ -1,10 +1,10 @@
 #include "client/cpp/job_shape.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -25,21 +25,21 @@ std::string HasType(const NpyFile& file, v1::Tensor tensor) {
                       " ('", wire::NpyDescr(file.type()), "')");
 }
 
-std::vector<const char*> AxisNames(v1::Tensor tensor) {
-  switch (tensor) {
-    case v1::TENSOR_Q:
-      return {"tokens", "heads", "head_dim"};
-    case v1::TENSOR_K:
-      return {"tokens", "kv_heads", "head_dim"};
-    case v1::TENSOR_V:
-      return {"tokens", "kv_heads", "value_dim"};
-    case v1::TENSOR_OUT:
-      return {"tokens", "heads", "value_dim"};
-    case v1::TENSOR_LSE:
-      return {"tokens", "heads"};
-    default:
-      return {};
-  }
+struct Axis {
+  absl::string_view name;
+  std::optional<int64_t> SpecShape::*size;
+};
+
+std::vector<Axis> AxesOf(v1::Tensor tensor) {
+  const bool of_kv = tensor == v1::TENSOR_K || tensor == v1::TENSOR_V;
+  std::vector<Axis> axes = {
+      {"tokens", &SpecShape::tokens},
+      of_kv ? Axis{"kv_heads", &SpecShape::kv_heads} : Axis{"heads", &SpecShape::heads}};
+  if (tensor == v1::TENSOR_LSE) return axes;
+  const bool wide = tensor == v1::TENSOR_V || tensor == v1::TENSOR_OUT;
+  axes.push_back(wide ? Axis{"value_dim", &SpecShape::value_dim}
+                      : Axis{"head_dim", &SpecShape::head_dim});
+  return axes;
 }
 
 SpecShape ShapeOf(const JobSpec& spec) {
@@ -53,127 +53,103 @@ SpecShape ShapeOf(const JobSpec& spec) {
 
 }  // namespace
 
-JobShape::JobShape(const SpecShape& given, const std::string& source)
-    : known_(given),
-      fields_{{{"tokens", &SpecShape::tokens, ""},
-               {"heads", &SpecShape::heads, ""},
-               {"head_dim", &SpecShape::head_dim, ""},
-               {"kv_heads", &SpecShape::kv_heads, ""},
-               {"value_dim", &SpecShape::value_dim, ""}}} {
-  for (Field& field : fields_) {
-    if (known_.*field.value) field.source = source;
+std::optional<DataType> FloatTypeOf(wire::NpyType type) {
+  switch (type) {
+    case wire::NpyType::kFloat32:
+      return DataType::kFloat32;
+    case wire::NpyType::kFloat16:
+      return DataType::kFloat16;
+    case wire::NpyType::kRaw16:
+      return DataType::kBFloat16;
+    default:
+      return std::nullopt;
   }
-  if (known_.dtype) dtype_source_ = source;
+}
+
+std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor) {
+  const SpecShape known = ShapeOf(spec);
+  std::vector<int64_t> shape;
+  for (const Axis& axis : AxesOf(tensor)) shape.push_back(*(known.*axis.size));
+  return shape;
 }
 
 JobShape::JobShape(const JobSpec& spec) : JobShape(ShapeOf(spec), "the spec") {}
 
-size_t JobShape::IndexOf(const char* name) const {
-  size_t at = 0;
-  while (std::strcmp(fields_[at].name, name) != 0) ++at;
-  return at;
-}
-
-std::vector<int64_t> JobShape::SizesOf(v1::Tensor tensor) const {
-  std::vector<int64_t> sizes;
-  for (const char* name : AxisNames(tensor)) {
-    sizes.push_back((known_.*fields_[IndexOf(name)].value).value());
-  }
-  return sizes;
-}
-
 absl::Status JobShape::LearnType(const NpyFile& file, v1::Tensor tensor) {
-  if (known_.dtype) return absl::OkStatus();
-  switch (file.type()) {
-    case wire::NpyType::kFloat32:
-      known_.dtype = DataType::kFloat32;
-      break;
-    case wire::NpyType::kFloat16:
-      known_.dtype = DataType::kFloat16;
-      break;
-    case wire::NpyType::kRaw16:
-      known_.dtype = DataType::kBFloat16;
-      break;
-    case wire::NpyType::kInt16:
-    case wire::NpyType::kUInt16:
-      return absl::OkStatus();
-    default:
-      return AtPath(file.path(),
-                    absl::InvalidArgumentError(absl::StrCat(
-                        HasType(file, tensor), ", expected ", kFloat32, ", ", kFloat16, " or ",
-                        kBFloat16, "; convert it with array.astype('float32')")));
+  const wire::NpyType type = file.type();
+  if (known_.dtype || type == wire::NpyType::kInt16 || type == wire::NpyType::kUInt16) {
+    return absl::OkStatus();
   }
+  known_.dtype = FloatTypeOf(type);
   dtype_source_ = file.path();
-  return absl::OkStatus();
-}
-
-absl::Status JobShape::CheckTypeKnown(const NpyFile& file, v1::Tensor tensor) const {
   if (known_.dtype) return absl::OkStatus();
-  return AtPath(
-      file.path(),
-      absl::InvalidArgumentError(absl::StrCat(
-          HasType(file, tensor),
-          ", which may be bfloat16's bits or integers: give the dtype (--dtype bfloat16)")));
+  return AtPath(file.path(), absl::InvalidArgumentError(absl::StrCat(
+                                 HasType(file, tensor), ", expected ", kFloat32, ", ", kFloat16,
+                                 " or ", kBFloat16, "; convert it with array.astype('float32')")));
 }
 
 absl::Status JobShape::Take(const NpyFile& file, v1::Tensor tensor) {
-  if (absl::Status status = CheckType(file, tensor); !status.ok()) {
-    return AtPath(file.path(), status);
+  absl::Status status = CheckType(file, tensor);
+  if (status.ok() && file.fortran_order()) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat(wire::TensorName(tensor), " of shape ", wire::FormatShape(file.shape()),
+                     " is in Fortran order, expected C order: save it with "
+                     "numpy.save(path, numpy.ascontiguousarray(array))"));
   }
-  if (file.fortran_order()) {
-    return AtPath(file.path(),
-                  absl::InvalidArgumentError(absl::StrCat(
-                      wire::TensorName(tensor), " of shape ", wire::FormatShape(file.shape()),
-                      " is in Fortran order, expected C order: save it with "
-                      "numpy.save(path, numpy.ascontiguousarray(array))")));
-  }
-  return AtPath(file.path(), TakeAxes(file, tensor));
+  if (status.ok()) status = TakeAxes(file, tensor);
+  return AtPath(file.path(), status);
 }
 
 absl::Status JobShape::CheckType(const NpyFile& file, v1::Tensor tensor) const {
+  if (!known_.dtype) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        HasType(file, tensor),
+        ", which may be bfloat16's bits or integers: give the dtype (--dtype bfloat16)"));
+  }
   const wire::NpyType type = file.type();
   const bool output = tensor == v1::TENSOR_OUT || tensor == v1::TENSOR_LSE;
-  const DataType known = known_.dtype.value_or(DataType::kFloat32);
-  const DataType dtype = tensor == v1::TENSOR_LSE ? DataType::kFloat32 : known;
-  if (wire::MayHold(type, dtype) || (output && type == wire::NpyType::kFloat64))
+  const DataType dtype = tensor == v1::TENSOR_LSE ? DataType::kFloat32 : *known_.dtype;
+  if (wire::MayHold(type, dtype) || (output && type == wire::NpyType::kFloat64)) {
     return absl::OkStatus();
-  std::string advice;
-  if (type == wire::NpyType::kFloat64) {
-    advice =
-        absl::StrCat("; convert it with array.astype('", std::string(DataTypeName(known)), "')");
   }
+  const std::string known(DataTypeName(*known_.dtype));
   return absl::InvalidArgumentError(
-      absl::StrCat(HasType(file, tensor), ", must be ", Expected(dtype), " with dtype ",
-                   std::string(DataTypeName(known)), " of ", dtype_source_, advice));
+      absl::StrCat(HasType(file, tensor), ", must be ", Expected(dtype), " with dtype ", known,
+                   " of ", dtype_source_,
+                   type == wire::NpyType::kFloat64
+                       ? absl::StrCat("; convert it with array.astype('", known, "')")
+                       : ""));
 }
 
 absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
-  const std::vector<const char*> names = AxisNames(tensor);
+  const std::vector<Axis> axes = AxesOf(tensor);
   const std::vector<int64_t>& shape = file.shape();
-  if (shape.size() != names.size()) {
+  if (shape.size() != axes.size()) {
     std::vector<std::string> sizes;
+    std::vector<absl::string_view> names;
     bool some_known = false;
-    for (const char* name : names) {
-      const std::optional<int64_t> size = known_.*fields_[IndexOf(name)].value;
+    for (const Axis& axis : axes) {
+      const std::optional<int64_t> size = known_.*axis.size;
       some_known |= size.has_value();
-      sizes.push_back(size ? absl::StrCat(*size) : name);
+      sizes.push_back(size ? absl::StrCat(*size) : std::string(axis.name));
+      names.push_back(axis.name);
     }
     return absl::InvalidArgumentError(absl::StrCat(
         wire::TensorName(tensor), " has shape ", wire::FormatShape(shape), ", expected ",
         some_known ? absl::StrCat("(", absl::StrJoin(sizes, ", "), "): ") : "", "[",
         absl::StrJoin(names, ", "), "]"));
   }
-  for (size_t axis = 0; axis < names.size(); ++axis) {
-    Field& field = fields_[IndexOf(names[axis])];
-    std::optional<int64_t>& size = known_.*field.value;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    std::optional<int64_t>& size = known_.*axes[i].size;
     if (!size) {
-      size = shape[axis];
-      field.source = file.path();
-      field.from_file = true;
-    } else if (*size != shape[axis]) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          field.name, " of ", wire::TensorName(tensor), " is ", shape[axis], " (axis ", axis,
-          " of shape ", wire::FormatShape(shape), "), must be ", *size, " (", field.source, ")"));
+      size = shape[i];
+      from_files_.push_back({axes[i].name, *size, file.path()});
+    } else if (*size != shape[i]) {
+      const auto learned = std::ranges::find(from_files_, axes[i].name, &Learned::axis);
+      return absl::InvalidArgumentError(
+          absl::StrCat(axes[i].name, " of ", wire::TensorName(tensor), " is ", shape[i], " (axis ",
+                       i, " of shape ", wire::FormatShape(shape), "), must be ", *size, " (",
+                       learned == from_files_.end() ? source_ : learned->path, ")"));
     }
   }
   return absl::OkStatus();
@@ -181,12 +157,10 @@ absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
 
 std::string JobShape::ToldByFiles() const {
   std::string text, last;
-  for (const Field& field : fields_) {
-    if (!field.from_file) continue;
-    // Fields come in the order of q, k and v, so that a file's fields are adjacent.
-    absl::StrAppend(&text, field.source == last ? ", " : absl::StrCat("; ", field.source, " has "),
-                    field.name, " ", *(known_.*field.value));
-    last = field.source;
+  for (const auto& [axis, size, path] : from_files_) {
+    absl::StrAppend(&text, path == last ? ", " : absl::StrCat("; ", path, " has "), axis, " ",
+                    size);
+    last = path;
   }
   return text;
 }

@@ -9,12 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/descriptor.h"
+#include "client/cpp/errors.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
@@ -42,11 +41,10 @@ absl::Status TakeSpace(int fd, int64_t bytes) {
 absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   RETURN_IF_ERROR(CheckPath(path));
   // O_NONBLOCK: open a pipe without waiting; it is rejected below.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
-  const absl::Cleanup close_file = [fd] { close(fd); };
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.number() < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
   struct stat info;
-  if (fstat(fd, &info) != 0) {
+  if (fstat(file.number(), &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot read its size"));
   }
   if (!S_ISREG(info.st_mode)) {
@@ -54,10 +52,10 @@ absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   }
   const int64_t size = info.st_size;
   if (size == 0) return AtPath(path, wire::ParseNpyHeader("").status());
-  absl::StatusOr<FileMapping> mapping = FileMapping::Map(fd, size, PROT_READ);
+  auto mapping = FileMapping::Map(file.number(), size, PROT_READ);
   if (!mapping.ok()) return AtPath(path, mapping.status());
   absl::StatusOr<wire::NpyHeader> header = wire::ParseNpyHeader(
-      {reinterpret_cast<const char*>(mapping->begin()), static_cast<size_t>(size)});
+      {reinterpret_cast<const char*>((*mapping)->begin()), static_cast<size_t>(size)});
   if (!header.ok()) return AtPath(path, header.status());
   const int64_t expected = header->data_offset + header->data_bytes;
   if (size != expected) {
@@ -66,12 +64,12 @@ absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
                      wire::FormatShape(header->shape), " of ", wire::NpyTypeName(header->type),
                      " takes ", expected, " bytes with the header, the file has ", size));
   }
-  madvise(mapping->begin(), static_cast<size_t>(size), MADV_SEQUENTIAL);
+  madvise((*mapping)->begin(), static_cast<size_t>(size), MADV_SEQUENTIAL);
   return NpyFile(path, *std::move(header), *std::move(mapping));
 }
 
 absl::Status NpyFile::CheckIntact() const {
-  if (mapping_.Intact()) return absl::OkStatus();
+  if (mapping_->Intact()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat(path_, ": was shortened while it was read, or its disk failed"));
 }
@@ -81,14 +79,14 @@ void NpyFile::Release(int64_t begin, int64_t end) const {
   // A read also brings the surrounding 64 KiB, Linux's default. Releasing them too keeps memory
   // free if rows are read in any order; later reads use the page cache.
   constexpr uintptr_t kAround = 64 << 10;
-  const auto mapping = reinterpret_cast<uintptr_t>(mapping_.begin());
+  const auto mapping = reinterpret_cast<uintptr_t>(mapping_->begin());
   const auto data = reinterpret_cast<uintptr_t>(this->data());
   const uintptr_t first =
       std::max(mapping, (data + static_cast<uintptr_t>(begin)) / kAround * kAround);
   const uintptr_t last =
-      std::min(mapping + static_cast<uintptr_t>(mapping_.bytes()),
+      std::min(mapping + static_cast<uintptr_t>(mapping_->bytes()),
                (data + static_cast<uintptr_t>(end) + kAround - 1) / kAround * kAround);
-  madvise(mapping_.begin() + (first - mapping), last - first, MADV_DONTNEED);
+  madvise(mapping_->begin() + (first - mapping), last - first, MADV_DONTNEED);
 }
 
 absl::Status CheckNpyPlace(const std::string& path) {
@@ -113,18 +111,18 @@ absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, wire::NpyTy
   RETURN_IF_ERROR(CheckNpyPlace(path));
   ASSIGN_OR_RETURN(PendingFile file, PendingFile::Create(path));
   if (absl::Status space = TakeSpace(file.fd(), bytes); !space.ok()) return AtPath(path, space);
-  absl::StatusOr<FileMapping> mapping = FileMapping::Map(file.fd(), bytes, PROT_READ | PROT_WRITE);
+  auto mapping = FileMapping::Map(file.fd(), bytes, PROT_READ | PROT_WRITE);
   if (!mapping.ok()) return AtPath(path, mapping.status());
-  std::memcpy(mapping->begin(), header.data(), header.size());
+  std::memcpy((*mapping)->begin(), header.data(), header.size());
   return NpyWriter(std::move(file), *std::move(mapping), static_cast<int64_t>(header.size()));
 }
 
 std::span<std::byte> NpyWriter::data() const {
-  return {mapping_.begin() + data_offset_, static_cast<size_t>(mapping_.bytes() - data_offset_)};
+  return {mapping_->begin() + data_offset_, static_cast<size_t>(mapping_->bytes() - data_offset_)};
 }
 
 absl::Status NpyWriter::CheckIntact() const {
-  if (mapping_.Intact()) return absl::OkStatus();
+  if (mapping_->Intact()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       PartialPath(path()), ": was shortened while it was written, or its disk is full or failed"));
 }
@@ -136,7 +134,7 @@ absl::Status NpyWriter::Sync() {
 
 absl::Status NpyWriter::Commit() {
   RETURN_IF_ERROR(CheckIntact());
-  mapping_ = FileMapping();
+  mapping_.reset();
   return file_.Commit();
 }
 

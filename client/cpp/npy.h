@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +36,7 @@ class NpyFile {
   wire::NpyType type() const { return header_.type; }
   const std::vector<int64_t>& shape() const { return header_.shape; }
   bool fortran_order() const { return header_.fortran_order; }
-  const std::byte* data() const { return mapping_.begin() + header_.data_offset; }
+  const std::byte* data() const { return mapping_->begin() + header_.data_offset; }
   int64_t bytes() const { return header_.data_bytes; }
   std::span<const std::byte> span() const { return {data(), static_cast<size_t>(bytes())}; }
 
@@ -47,12 +48,12 @@ class NpyFile {
   void Release(int64_t begin, int64_t end) const;
 
  private:
-  NpyFile(std::string path, wire::NpyHeader header, FileMapping mapping)
+  NpyFile(std::string path, wire::NpyHeader header, std::unique_ptr<FileMapping> mapping)
       : path_(std::move(path)), header_(std::move(header)), mapping_(std::move(mapping)) {}
 
   std::string path_;
   wire::NpyHeader header_;
-  FileMapping mapping_;
+  std::unique_ptr<FileMapping> mapping_;
 };
 
 // INVALID_ARGUMENT: the output is stdout, a pipe or a device, which cannot be mapped.
@@ -79,11 +80,11 @@ class NpyWriter {
   absl::Status Commit();
 
  private:
-  NpyWriter(PendingFile file, FileMapping mapping, int64_t data_offset)
+  NpyWriter(PendingFile file, std::unique_ptr<FileMapping> mapping, int64_t data_offset)
       : file_(std::move(file)), mapping_(std::move(mapping)), data_offset_(data_offset) {}
 
   PendingFile file_;
-  FileMapping mapping_;
+  std::unique_ptr<FileMapping> mapping_;
   int64_t data_offset_;
 };
 

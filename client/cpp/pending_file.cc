@@ -2,35 +2,60 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <system_error>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/errors.h"
 #include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
 
 namespace hilbert_ring::client {
-
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostLinks = 40;  // the system's limit
+
+fs::path FolderOf(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+std::optional<int> DescriptorOf(const fs::path& path) {
+  int descriptor = -1;
+  if (!absl::SimpleAtoi(path.filename().string(), &descriptor)) return std::nullopt;
+  std::error_code error;
+  const fs::path own = fs::canonical("/proc/self/fd", error);
+  if (error || fs::canonical(FolderOf(path), error) != own || error) return std::nullopt;
+  return descriptor;
+}
+
+bool LiesInProc(const fs::path& path) {
+  struct statfs info;
+  return statfs(FolderOf(path).c_str(), &info) == 0 && info.f_type == PROC_SUPER_MAGIC;
+}
 
 // Each failed round is another writer's progress.
 constexpr int kMaxRounds = 100;
 constexpr absl::string_view kEnding = ".partial";
 
 // Returns whether `path` still names the open file, not a replacement.
-bool IsNamed(const std::string& path, int fd) {
+bool IsNamed(const std::string& path, const Descriptor& file) {
   struct stat opened, named;
-  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
+  return fstat(file.number(), &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
@@ -38,21 +63,21 @@ absl::Status NotAFile(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": cannot write: exists and is not a file"));
 }
 
-// Returns an open, locked descriptor; -1 if another writer interfered.
-absl::StatusOr<int> OpenLocked(const std::string& partial, mode_t mode) {
+// Returns an open, locked descriptor; empty if another writer interfered.
+absl::StatusOr<Descriptor> OpenLocked(const std::string& partial, mode_t mode) {
   // Not truncated, because another writer may hold it. O_NONBLOCK: open a pipe without waiting.
-  const int fd =
-      open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+  Descriptor file(
+      open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
+  const int fd = file.number();
   if (fd < 0 && errno == ELOOP) return NotAFile(partial);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot create"));
-  absl::Cleanup close_file = [fd] { close(fd); };
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return NotAFile(partial);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     return absl::AlreadyExistsError(absl::StrCat(partial, ": is being written already"));
   }
   // Before the lock, another writer may have committed or removed this file.
-  if (!IsNamed(partial, fd)) return -1;
+  if (!IsNamed(partial, file)) return Descriptor();
   if (fstat(fd, &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot read its size"));
   }
@@ -61,17 +86,16 @@ absl::StatusOr<int> OpenLocked(const std::string& partial, mode_t mode) {
     if (unlink(partial.c_str()) != 0) {
       return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot remove the old file"));
     }
-    return -1;
+    return Descriptor();
   }
-  std::move(close_file).Cancel();
-  return fd;
+  return file;
 }
 
 // Opens for writing, without waiting for the reader of a pipe.
-absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
+absl::StatusOr<Descriptor> OpenInPlace(const OutputPlace& place) {
   if (place.descriptor >= 0) {
-    const int fd = fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0);
-    if (fd >= 0) return fd;
+    Descriptor own(fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0));
+    if (own.number() >= 0) return own;
     return absl::ErrnoToStatus(errno, absl::StrCat(place.path, ": cannot write"));
   }
   const std::string& path = place.path;
@@ -81,13 +105,14 @@ absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
     return NotAFile(path);
   }
   // O_APPEND: another process may have the file open, whose bytes stay.
-  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  Descriptor file(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  const int fd = file.number();
   if (fd < 0 && errno == ENXIO) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: it has no reader"));
   }
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot write"));
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-  return fd;
+  return file;
 }
 
 // Some file systems give all files one mode, which then counts as kept.
@@ -103,12 +128,10 @@ absl::Status SetMode(int fd, int mode, const std::string& path) {
 
 // Ignores folders that cannot be synced at all.
 absl::Status SyncFolderOf(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  const std::string folder = parent.empty() ? "." : parent.string();
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return absl::OkStatus();
-  const absl::Cleanup close_folder = [fd] { close(fd); };
-  if (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) {
+  const std::string folder = FolderOf(path);
+  const Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.number() < 0 || fsync(opened.number()) == 0 || errno == EINVAL || errno == ENOTSUP ||
+      errno == EROFS) {
     return absl::OkStatus();
   }
   return absl::ErrnoToStatus(
@@ -116,6 +139,39 @@ absl::Status SyncFolderOf(const std::string& path) {
 }
 
 }  // namespace
+
+absl::StatusOr<OutputPlace> FindOutput(const std::string& path) {
+  if (path == "-") return OutputPlace{.path = path, .descriptor = STDOUT_FILENO, .in_place = true};
+  fs::path at = path;
+  for (int links = 0; links <= kMostLinks; ++links) {
+    if (const auto descriptor = DescriptorOf(at)) {
+      return OutputPlace{.path = path, .descriptor = *descriptor, .in_place = true};
+    }
+    struct stat info;
+    if (lstat(at.c_str(), &info) != 0) {
+      if (errno != ENAMETOOLONG) return OutputPlace{.path = at.string()};
+      return absl::ErrnoToStatus(errno, absl::StrCat(at.string(), ": cannot write"));
+    }
+    if (S_ISREG(info.st_mode)) {
+      return OutputPlace{.path = at.string(), .mode = static_cast<int>(info.st_mode & ACCESSPERMS)};
+    }
+    if (!S_ISLNK(info.st_mode)) return OutputPlace{.path = at.string(), .in_place = true};
+    // A link in /proc may have no path as its target.
+    if (LiesInProc(at)) return OutputPlace{.path = at.string(), .in_place = true};
+    std::error_code error;
+    const fs::path target = fs::read_symlink(at, error);
+    if (error) return OutputPlace{.path = at.string()};  // opening it returns the error
+    at = target.is_absolute() ? target : FolderOf(at) / target;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": cannot write: more than ", kMostLinks, " symbolic links"));
+}
+
+bool IsStdout(const std::string& path) {
+  if (path.empty()) return false;
+  const auto place = FindOutput(path);
+  return place.ok() && place->descriptor == STDOUT_FILENO;
+}
 
 std::string PartialPath(const std::string& path) {
   const size_t name = path.rfind('/') + 1;
@@ -129,58 +185,34 @@ absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
   RETURN_IF_ERROR(CheckPath(path));
   ASSIGN_OR_RETURN(OutputPlace place, FindOutput(path));
   if (place.in_place) {
-    ASSIGN_OR_RETURN(const int fd, OpenInPlace(place));
-    return PendingFile(std::move(place), fd);
+    ASSIGN_OR_RETURN(Descriptor file, OpenInPlace(place));
+    return PendingFile(std::move(place), std::move(file));
   }
   const std::string partial = PartialPath(place.path);
   for (int round = 0; round < kMaxRounds; ++round) {
-    ASSIGN_OR_RETURN(const int fd, OpenLocked(partial, place.mode < 0 ? 0666 : 0600));
-    if (fd >= 0) return PendingFile(std::move(place), fd);
+    ASSIGN_OR_RETURN(Descriptor file, OpenLocked(partial, place.mode < 0 ? 0666 : 0600));
+    if (file.number() >= 0) return PendingFile(std::move(place), std::move(file));
   }
   return absl::AlreadyExistsError(
       absl::StrCat(partial, ": other writers took it ", kMaxRounds, " times"));
 }
 
-PendingFile::PendingFile(PendingFile&& other) noexcept
-    : place_(std::move(other.place_)), fd_(std::exchange(other.fd_, -1)) {}
-
-PendingFile& PendingFile::operator=(PendingFile&& other) noexcept {
-  if (this != &other) {
-    Discard();
-    place_ = std::move(other.place_);
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
+PendingFile::~PendingFile() {
+  if (fd() < 0 || place_.in_place) return;
+  const std::string partial = WrittenPath();
+  if (IsNamed(partial, fd_)) unlink(partial.c_str());
 }
-
-PendingFile::~PendingFile() { Discard(); }
 
 std::string PendingFile::WrittenPath() const {
   return place_.in_place ? place_.path : PartialPath(place_.path);
 }
 
-void PendingFile::Discard() {
-  if (fd_ < 0) return;
-  const std::string written = WrittenPath();
-  if (!place_.in_place && IsNamed(written, fd_)) unlink(written.c_str());
-  close(std::exchange(fd_, -1));
-}
-
 absl::Status PendingFile::Append(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd_, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return absl::ErrnoToStatus(
-          errno, absl::StrCat(WrittenPath(), ": cannot write ", bytes.size(), " bytes"));
-    }
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  return WriteAll(fd_, std::as_bytes(std::span(bytes)), WrittenPath());
 }
 
 absl::Status PendingFile::Sync() {
-  if (fsync(fd_) == 0) return absl::OkStatus();
+  if (fsync(fd()) == 0) return absl::OkStatus();
   // Pipes and terminals have no disk.
   if (place_.in_place && (errno == EINVAL || errno == ENOTSUP || errno == EROFS)) {
     return absl::OkStatus();
@@ -191,7 +223,7 @@ absl::Status PendingFile::Sync() {
 absl::Status PendingFile::Commit() {
   RETURN_IF_ERROR(Sync());
   if (place_.in_place) {
-    close(std::exchange(fd_, -1));
+    fd_ = Descriptor();
     return absl::OkStatus();
   }
   const std::string& path = place_.path;
@@ -200,11 +232,11 @@ absl::Status PendingFile::Commit() {
     return absl::AbortedError(
         absl::StrCat(partial, ": was removed or replaced while it was written"));
   }
-  if (place_.mode >= 0) RETURN_IF_ERROR(SetMode(fd_, place_.mode, path));
+  if (place_.mode >= 0) RETURN_IF_ERROR(SetMode(fd(), place_.mode, path));
   if (rename(partial.c_str(), path.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot rename from ", partial));
   }
-  close(std::exchange(fd_, -1));
+  fd_ = Descriptor();
   return SyncFolderOf(path);
 }
 

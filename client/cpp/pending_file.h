@@ -15,9 +15,29 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cpp/output_place.h"
+#include "client/cpp/descriptor.h"
 
 namespace hilbert_ring::client {
+
+// Finds the place of an output by its path. A symbolic link stays, and its target is written even
+// if missing. Pipes, devices and descriptors of this process are written in place, and never
+// replaced.
+//
+//   auto place = FindOutput("latest.npy");   // a link to runs/7.npy
+//   place->path;                             // "runs/7.npy"
+//   FindOutput("/dev/stdout")->descriptor;   // 1
+struct OutputPlace {
+  std::string path;  // without symbolic links; unchanged with a descriptor
+  int descriptor =
+      -1;  // of this process, by "-" or a link such as /dev/stdout; -1: not a descriptor
+  bool in_place = false;  // not a regular file: a new file must not replace it
+  int mode = -1;          // permissions of the replaced file; -1: no file is there
+};
+
+// Opens nothing. FAILED_PRECONDITION: a cycle of links. INVALID_ARGUMENT: too long for the system.
+absl::StatusOr<OutputPlace> FindOutput(const std::string& path);
+
+bool IsStdout(const std::string& path);
 
 // Path until the commit: "PATH.partial", if PATH is no symbolic link. A name that would be too long
 // is replaced by its checksum, with the same ending.
@@ -31,15 +51,17 @@ class PendingFile {
   // now.
   static absl::StatusOr<PendingFile> Create(const std::string& path);
 
-  PendingFile(PendingFile&& other) noexcept;
-  PendingFile& operator=(PendingFile&& other) noexcept;
+  PendingFile(PendingFile&& other) noexcept = default;
+  PendingFile& operator=(PendingFile&& other) noexcept {
+    std::swap(place_, other.place_);
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~PendingFile();
 
   const std::string& path() const { return place_.path; }
-  bool in_place() const { return place_.in_place; }  // without a partial file
-  int fd() const {
-    return fd_;
-  }  // owned here; opened for reading and writing, in place only for writing
+  // Owned here; opened for reading and writing, in place only for writing.
+  int fd() const { return fd_.number(); }
 
   absl::Status Append(std::string_view bytes);
 
@@ -51,12 +73,11 @@ class PendingFile {
   absl::Status Commit();
 
  private:
-  PendingFile(OutputPlace place, int fd) : place_(std::move(place)), fd_(fd) {}
+  PendingFile(OutputPlace place, Descriptor fd) : place_(std::move(place)), fd_(std::move(fd)) {}
   std::string WrittenPath() const;
-  void Discard();
 
   OutputPlace place_;
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 }  // namespace hilbert_ring::client

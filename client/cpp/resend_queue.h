@@ -11,7 +11,7 @@
 #include <functional>
 #include <map>
 
-#include "client/cpp/job_tensors.h"
+#include "client/cpp/job_request.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::client {

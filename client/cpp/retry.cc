@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/job_options.h"
-#include "client/cpp/with_message.h"
+#include "client/cpp/steady_clock.h"
+#include "engine/base/random_bits.h"
 #include "wire/status.h"
 #include "wire/transport.h"
 
@@ -93,25 +97,7 @@ absl::Duration OutageTimeout(const RetryPolicy& policy) {
   return policy.outage_timeout.value_or(endless ? kOutageTimeout : absl::InfiniteDuration());
 }
 
-absl::Status GaveUp(const RetryHistory& history, const absl::Status& status,
-                    const std::string& why) {
-  if (history.attempts == 1 && why.empty()) return status;
-  return WithMessage(status,
-                     absl::StrCat(status.message(), " (after ", AttemptsMade(history), why, ")"));
-}
-
-}  // namespace
-
-std::optional<std::string> RetryAfterOf(const grpc::ClientContext& context) {
-  std::optional<std::string> retry_after;
-  const auto& metadata = context.GetServerTrailingMetadata();
-  for (auto [entry, end] = metadata.equal_range(wire::kRetryAfterKey); entry != end; ++entry) {
-    retry_after = absl::StrCat(retry_after ? *retry_after + "," : "",
-                               std::string(entry->second.data(), entry->second.size()));
-  }
-  return retry_after;
-}
-
+// Returns the time at which the deadline or the outage's time limit passes.
 absl::Time RetryEnd(const RetryPolicy& policy, const RetryHistory& history) {
   return std::min(policy.end, history.outage_end);
 }
@@ -120,6 +106,15 @@ std::string AttemptsMade(const RetryHistory& history) {
   return absl::StrCat(history.attempts, history.attempts == 1 ? " attempt" : " attempts");
 }
 
+absl::Status GaveUp(const RetryHistory& history, const absl::Status& status,
+                    const std::string& why) {
+  if (history.attempts == 1 && why.empty()) return status;
+  return WithMessage(status,
+                     absl::StrCat(status.message(), " (after ", AttemptsMade(history), why, ")"));
+}
+
+// Returns the error of a call whose next attempt would start after RetryEnd, in `wait`. Infinite:
+// there was no connection until then.
 absl::Status TooLate(const RetryPolicy& policy, const RetryHistory& history,
                      const absl::Status& failure, absl::Time now, absl::Duration wait) {
   if (history.outage_end < policy.end) {
@@ -135,6 +130,27 @@ absl::Status TooLate(const RetryPolicy& policy, const RetryHistory& history,
   return GaveUp(history, failure,
                 absl::StrCat("; the next would start in ", absl::FormatDuration(wait),
                              ", the deadline is in ", absl::FormatDuration(policy.end - now)));
+}
+
+constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
+
+bool Cancelled(const RetriedCall& call) { return call.cancelled && call.cancelled(); }
+
+void Sleep(const RetriedCall& call, absl::Duration wait) {
+  while (wait > absl::ZeroDuration() && !Cancelled(call)) {
+    const absl::Duration part = call.cancelled ? std::min(wait, kCancelPoll) : wait;
+    call.timing.sleep(part);
+    wait -= part;
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> RetryAfterOf(const grpc::ClientContext& context) {
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto found = metadata.find(wire::kRetryAfterKey);
+  if (found == metadata.end()) return std::nullopt;
+  return std::string(found->second.data(), found->second.size());
 }
 
 RetryDecision DecideRetry(const RetryPolicy& policy, RetryHistory history,
@@ -154,6 +170,51 @@ RetryDecision DecideRetry(const RetryPolicy& policy, RetryHistory history,
     return {.history = history, .error = TooLate(policy, history, failure.status, now, *wait)};
   }
   return {.history = history, .wait = wait};
+}
+
+CallTiming WithDefaults(CallTiming timing) {
+  if (!timing.now) timing.now = SteadyNow;
+  if (!timing.sleep) timing.sleep = [](absl::Duration duration) { absl::SleepFor(duration); };
+  if (!timing.random) {
+    timing.random = [engine = std::mt19937_64(DrawBits())]() mutable {
+      return std::uniform_real_distribution<double>(0, 1)(engine);
+    };
+  }
+  return timing;
+}
+
+absl::Status CallWithRetries(Connector& connector, const RetriedCall& call) {
+  const CallTiming& timing = call.timing;
+  RetryHistory history;
+  while (true) {
+    // gRPC uses its own clock, also if `timing` has another one.
+    const absl::Duration left = std::min(call.policy.end - timing.now(), call.longest_attempt);
+    const std::optional<AttemptFailure> failure = call.make(SteadyNow() + left);
+    if (!failure) return absl::OkStatus();
+    if (call.final && call.final(*failure)) return failure->status;
+    const RetryDecision decision =
+        DecideRetry(call.policy, history, *failure, timing.now(), timing.random());
+    if (!decision.wait) return decision.error;
+    history = decision.history;
+    if (call.tell) {
+      call.tell({.failure = failure->status,
+                 .attempt = history.attempts + 1,
+                 .wait = *decision.wait,
+                 .away = !connector.connected()});
+    }
+    Sleep(call, *decision.wait);
+    const bool connected =
+        connector.Await(RetryEnd(call.policy, history) - timing.now(), call.cancelled);
+    if (Cancelled(call)) {
+      const absl::Status& last = failure->status;
+      return absl::CancelledError(absl::StrCat(
+          "cancelled before another attempt; after ", AttemptsMade(history), " the last error is ",
+          absl::StatusCodeToString(last.code()), ": ", last.message()));
+    }
+    if (!connected) {
+      return TooLate(call.policy, history, failure->status, timing.now(), absl::InfiniteDuration());
+    }
+  }
 }
 
 }  // namespace hilbert_ring::client

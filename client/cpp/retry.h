@@ -1,5 +1,10 @@
-// DecideRetry decides whether and when a failed call is made again. CallWithRetries
-// (client/cpp/call_with_retries.h) acts on it.
+// CallWithRetries makes a call until it is done or DecideRetry gives up. All retries of this client
+// run here.
+//
+//   absl::Status made = CallWithRetries(connector, {
+//       .policy = {.max_attempts = 10},
+//       .timing = WithDefaults({}),
+//       .make = [&](absl::Time deadline) -> std::optional<AttemptFailure> { ... }});
 //
 // - UNAVAILABLE (the service is unreachable, starts, drains, stops or has no worker): backoff, then
 //   as soon as there is a connection.
@@ -19,12 +24,15 @@
 // retry-after) bound the attempts.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/cpp/call_timing.h"
+#include "client/cpp/connector.h"
 #include "grpcpp/client_context.h"
 
 namespace hilbert_ring::client {
@@ -36,8 +44,7 @@ struct AttemptFailure {
   std::optional<std::string> retry_after;  // of the call's trailing metadata (kRetryAfterKey)
 };
 
-// Reads the retry-after of a call that has ended. Several values are joined by commas, which makes
-// them malformed.
+// Reads the retry-after of a call that has ended.
 std::optional<std::string> RetryAfterOf(const grpc::ClientContext& context);
 
 struct RetryPolicy {
@@ -68,15 +75,21 @@ struct RetryDecision {
 RetryDecision DecideRetry(const RetryPolicy& policy, RetryHistory history,
                           const AttemptFailure& failure, absl::Time now, double random);
 
-// Returns the time at which the deadline or the outage's time limit passes.
-absl::Time RetryEnd(const RetryPolicy& policy, const RetryHistory& history);
+struct RetriedCall {
+  RetryPolicy policy;
+  CallTiming timing;                // from WithDefaults
+  std::function<bool()> cancelled;  // as in JobOptions
+  // Makes one attempt over connector.channel() with a deadline for GrpcDeadline. Returns nothing
+  // when the call is done.
+  std::function<std::optional<AttemptFailure>(absl::Time deadline)> make;
+  // Returns whether a failure is final despite DecideRetry; may be empty.
+  std::function<bool(const AttemptFailure&)> final;
+  std::function<void(const CallRetry&)> tell;  // called before each wait; may be empty
+  absl::Duration longest_attempt = absl::InfiniteDuration();
+};
 
-// Returns the error of a call whose next attempt would start after RetryEnd. wait: the time until
-// that attempt; infinite if there was no connection until RetryEnd.
-absl::Status TooLate(const RetryPolicy& policy, const RetryHistory& history,
-                     const absl::Status& failure, absl::Time now, absl::Duration wait);
-
-// "1 attempt", "2 attempts".
-std::string AttemptsMade(const RetryHistory& history);
+// Returns OK once an attempt is done. Otherwise returns the last error, with the number of attempts
+// if above 1; CANCELLED: between two attempts. The connector keeps the last attempt's channel.
+absl::Status CallWithRetries(Connector& connector, const RetriedCall& call);
 
 }  // namespace hilbert_ring::client

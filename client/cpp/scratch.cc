@@ -8,7 +8,6 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <optional>
@@ -42,9 +41,9 @@ absl::StatusOr<Modes> ModesFor(const std::string& folder, uid_t service_user) {
       absl::StrCat(folder, ": the service is another user's, and no group is given to its files"));
 }
 
-std::vector<std::string> NamesIn(int folder) {
+std::vector<std::string> NamesIn(const Descriptor& folder) {
   std::vector<std::string> names;
-  const int own = openat(folder, ".", kFolder);
+  const int own = openat(folder.number(), ".", kFolder);
   DIR* const listing = own < 0 ? nullptr : fdopendir(own);
   if (listing == nullptr) return names;
   while (const dirent* const entry = readdir(listing)) {
@@ -56,50 +55,46 @@ std::vector<std::string> NamesIn(int folder) {
 }
 
 // Tries twice: the service may add an output of an ending job in between.
-void Remove(int users, const std::string& name, int folder) {
+void Remove(const Descriptor& users, const std::string& name, const Descriptor& folder) {
   for (int round = 0; round < 2; ++round) {
-    for (const std::string& file : NamesIn(folder)) unlinkat(folder, file.c_str(), 0);
-    if (unlinkat(users, name.c_str(), AT_REMOVEDIR) == 0 || errno != ENOTEMPTY) return;
+    for (const std::string& file : NamesIn(folder)) unlinkat(folder.number(), file.c_str(), 0);
+    if (unlinkat(users.number(), name.c_str(), AT_REMOVEDIR) == 0 || errno != ENOTEMPTY) return;
   }
 }
 
-void RemoveLeftovers(int users) {
+void RemoveLeftovers(const Descriptor& users) {
   for (const std::string& name : NamesIn(users)) {
-    const int folder = openat(users, name.c_str(), kFolder);
-    if (folder < 0) continue;
-    if (flock(folder, LOCK_EX | LOCK_NB) == 0) Remove(users, name, folder);
-    close(folder);
+    const Descriptor folder(openat(users.number(), name.c_str(), kFolder));
+    if (flock(folder.number(), LOCK_EX | LOCK_NB) == 0) Remove(users, name, folder);
   }
 }
 
-absl::StatusOr<int> OpenUsers(const std::string& path, mode_t mode) {
+absl::StatusOr<Descriptor> OpenUsers(const std::string& path, mode_t mode) {
   // chmod: mkdir applies the umask.
   if (mkdir(path.c_str(), mode) == 0) {
     if (chmod(path.c_str(), mode) != 0) return Failed(path);
   } else if (errno != EEXIST) {
     return Failed(path);
   }
-  const int users = open(path.c_str(), kFolder);
-  if (users < 0) return Failed(path);
+  Descriptor users(open(path.c_str(), kFolder));
+  if (users.number() < 0) return Failed(path);
   struct stat found = {};
-  if (fstat(users, &found) == 0 && found.st_uid == geteuid()) return users;
-  close(users);
+  if (fstat(users.number(), &found) == 0 && found.st_uid == geteuid()) return users;
   return absl::FailedPreconditionError(absl::StrCat(path, ": is another user's"));
 }
 
-// Returns a descriptor; nothing if another client has removed it or the user's folder.
-std::optional<int> MakeLocked(int users, const std::string& word, mode_t mode) {
-  if (mkdirat(users, word.c_str(), mode) != 0) return std::nullopt;
-  const int folder = openat(users, word.c_str(), kFolder);
-  if (folder < 0) return std::nullopt;
+// Returns a descriptor; empty if another client has removed it or the user's folder.
+Descriptor MakeLocked(int users, const std::string& word, mode_t mode) {
+  if (mkdirat(users, word.c_str(), mode) != 0) return Descriptor();
+  Descriptor made(openat(users, word.c_str(), kFolder));
+  const int folder = made.number();
   struct stat own = {}, named = {};
   if (fchmod(folder, mode) == 0 && flock(folder, LOCK_EX | LOCK_NB) == 0 &&
       fstat(folder, &own) == 0 && fstatat(users, word.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
       own.st_ino == named.st_ino) {
-    return folder;
+    return made;
   }
-  close(folder);
-  return std::nullopt;
+  return Descriptor();
 }
 
 std::optional<int64_t> MemoryAvailable() {
@@ -139,71 +134,46 @@ absl::StatusOr<Scratch> Scratch::Make(const std::string& folder, uid_t service_u
   const std::string users_name = absl::StrCat("hilbert-ring-scratch-", geteuid());
   const std::string users_path = absl::StrCat(folder, "/", users_name);
   for (int tries = 0; tries < kTries; ++tries) {
-    ASSIGN_OR_RETURN(const int users, OpenUsers(users_path, modes.folder));
+    ASSIGN_OR_RETURN(Descriptor users, OpenUsers(users_path, modes.folder));
     RemoveLeftovers(users);
     const std::string word = absl::StrCat(absl::Hex(DrawBits(), absl::kZeroPad16));
-    if (const std::optional<int> made = MakeLocked(users, word, modes.folder)) {
-      return Scratch(users_path, absl::StrCat(users_name, "/", word), users, *made, modes.file);
-    }
-    close(users);
+    Descriptor made = MakeLocked(users.number(), word, modes.folder);
+    if (made.number() < 0) continue;
+    return Scratch(users_path, absl::StrCat(users_name, "/", word), std::move(users),
+                   std::move(made), modes.file);
   }
   return absl::FailedPreconditionError(
       absl::StrCat(users_path, ": no folder can be made and kept in it"));
 }
 
-Scratch::Scratch(Scratch&& other) noexcept
-    : users_path_(std::move(other.users_path_)),
-      beneath_(std::move(other.beneath_)),
-      users_(std::exchange(other.users_, -1)),
-      folder_(std::exchange(other.folder_, -1)),
-      file_mode_(other.file_mode_) {}
-
 Scratch::~Scratch() {
-  if (folder_ < 0) return;
+  if (folder_.number() < 0) return;
   Remove(users_, beneath_.substr(beneath_.rfind('/') + 1), folder_);
-  close(folder_);
-  close(users_);
   rmdir(users_path_.c_str());  // fails if this user has other folders in it
 }
 
 absl::Status Scratch::Write(const std::string& name, std::span<const std::byte> bytes) const {
-  const int file = openat(folder_, name.c_str(),
-                          O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, file_mode_);
-  if (file < 0) return Failed(name);
-  absl::Status status;
-  if (fchmod(file, file_mode_) != 0) status = Failed(name);
-  while (status.ok() && !bytes.empty()) {
-    const ssize_t written = write(file, bytes.data(), bytes.size());
-    if (written >= 0) {
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    } else if (errno == ENOSPC || errno == EDQUOT) {
-      status = absl::ResourceExhaustedError(absl::StrCat(name, ": the disk is full"));
-    } else if (errno != EINTR) {
-      status = Failed(name);
-    }
-  }
-  close(file);
-  return status;
+  const Descriptor file(openat(folder_.number(), name.c_str(),
+                               O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, file_mode_));
+  if (file.number() < 0 || fchmod(file.number(), file_mode_) != 0) return Failed(name);
+  return WriteAll(file, bytes, name);
 }
 
 absl::Status Scratch::Read(const std::string& name, std::span<std::byte> to) const {
-  const int file = openat(folder_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (file < 0) return Failed(name);
-  absl::Status status;
-  for (off_t at = 0; status.ok() && !to.empty();) {
-    const ssize_t bytes = pread(file, to.data(), to.size(), at);
+  const Descriptor file(openat(folder_.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (file.number() < 0) return Failed(name);
+  while (!to.empty()) {
+    const ssize_t bytes = read(file.number(), to.data(), to.size());
+    if (bytes == 0) {
+      return absl::DataLossError(absl::StrCat(name, ": ", to.size(), " more bytes were expected"));
+    }
     if (bytes > 0) {
       to = to.subspan(static_cast<size_t>(bytes));
-      at += bytes;
-    } else if (bytes == 0) {
-      status = absl::DataLossError(
-          absl::StrCat(name, ": has ", at, " bytes, ", to.size(), " more were expected"));
     } else if (errno != EINTR) {
-      status = Failed(name);
+      return Failed(name);
     }
   }
-  close(file);
-  return status;
+  return absl::OkStatus();
 }
 
 }  // namespace hilbert_ring::client

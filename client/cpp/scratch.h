@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cpp/descriptor.h"
 
 namespace hilbert_ring::client {
 
@@ -34,7 +35,7 @@ class Scratch {
   // not allow that.
   static absl::StatusOr<Scratch> Make(const std::string& folder, uid_t service_user);
 
-  Scratch(Scratch&& other) noexcept;
+  Scratch(Scratch&& other) noexcept = default;
   Scratch& operator=(Scratch&&) = delete;
   ~Scratch();
 
@@ -48,17 +49,18 @@ class Scratch {
   absl::Status Read(const std::string& name, std::span<std::byte> to) const;
 
  private:
-  Scratch(std::string users_path, std::string beneath, int users, int folder, mode_t file_mode)
+  Scratch(std::string users_path, std::string beneath, Descriptor users, Descriptor folder,
+          mode_t file_mode)
       : users_path_(std::move(users_path)),
         beneath_(std::move(beneath)),
-        users_(users),
-        folder_(folder),
+        users_(std::move(users)),
+        folder_(std::move(folder)),
         file_mode_(file_mode) {}
 
   std::string users_path_;
   std::string beneath_;  // this folder, relative to the caller's folder
-  int users_ = -1;       // descriptors
-  int folder_ = -1;      // locked
+  Descriptor users_;
+  Descriptor folder_;  // locked
   mode_t file_mode_ = 0;
 };
 

@@ -1,25 +1,25 @@
 #include "client/cpp/service.h"
 
 #include <algorithm>
-#include <memory>
+#include <chrono>
 #include <optional>
-#include <string>
 #include <utility>
+#include <vector>
 
-#include "client/cpp/call_with_retries.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
-#include "client/cpp/grpc_deadline.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/job_options.h"
-#include "client/cpp/protocol_error.h"
 #include "client/cpp/retry.h"
-#include "client/cpp/settled_channel.h"
 #include "client/cpp/steady_clock.h"
-#include "client/cpp/token_sender.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpc/grpc.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
+#include "grpcpp/support/client_interceptor.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "wire/before_connecting.h"
@@ -102,6 +102,93 @@ absl::StatusOr<Response> Ask(const std::shared_ptr<grpc::Channel>& channel,
   return response;
 }
 
+// gRPC gives up on a connection after 20 s. Consecutive short calls each leave one until then.
+constexpr size_t kMostKept = 1000;
+
+constexpr auto kSettle = std::chrono::milliseconds(50);
+
+// With gRPC 1.51 a channel may end while its connection is being made, for example after a call's
+// deadline. The connection is then still made and stays open until the process ends, if channels do
+// not share connections.
+class ConnectingChannels {
+ public:
+  // Drops the channel when it has settled. Does not wait if other channels are unsettled: their
+  // service does not answer.
+  void LetGo(std::shared_ptr<grpc::Channel> channel) {
+    if (DropSettled() == 0) {
+      channel->WaitForStateChange(GRPC_CHANNEL_CONNECTING,
+                                  std::chrono::system_clock::now() + kSettle);
+    }
+    DropSettled(std::move(channel));
+  }
+
+ private:
+  // Returns the number of channels that stay.
+  size_t DropSettled(std::shared_ptr<grpc::Channel> added = nullptr) {
+    std::vector<std::shared_ptr<grpc::Channel>> going;  // dropped after the lock
+    const MutexLock lock(mutex_);
+    if (added) channels_.push_back(std::move(added));
+    const auto settled = std::stable_partition(
+        channels_.begin(), channels_.end(),
+        [](const auto& kept) { return kept->GetState(false) == GRPC_CHANNEL_CONNECTING; });
+    going.assign(std::make_move_iterator(settled), std::make_move_iterator(channels_.end()));
+    channels_.erase(settled, channels_.end());
+    if (channels_.size() > kMostKept) {
+      going.push_back(std::move(channels_.front()));
+      channels_.erase(channels_.begin());
+    }
+    return channels_.size();
+  }
+
+  Mutex mutex_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);  // oldest first
+};
+
+// Wraps a channel so that it ends only after its connection is made or refused. Its last owner
+// waits up to 50 ms for that; a slower channel is kept and checked when another one ends.
+std::shared_ptr<grpc::Channel> Settled(std::shared_ptr<grpc::Channel> channel) {
+  static auto* const connecting =
+      new ConnectingChannels;  // never destroyed: threads may outlive main
+  grpc::Channel* const raw = channel.get();
+  return {raw, [channel = std::move(channel)](grpc::Channel*) mutable {
+            connecting->LetGo(std::move(channel));
+          }};
+}
+
+// Sends the caller's token with each call of a channel.
+class TokenSender : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenSender(const Access& access) : access_(access) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(
+            grpc::experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      // Without a token the service refuses the call with its own message.
+      if (const auto token = TokenOf(access_); token.ok()) {
+        methods->GetSendInitialMetadata()->insert(
+            {"authorization", absl::StrCat("Bearer ", *token)});
+      }
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const Access& access_;  // owned by the factory, which outlives its channel's calls
+};
+
+class TokenSenders : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenSenders(Access access) : access_(std::move(access)) {}
+
+  grpc::experimental::Interceptor* CreateClientInterceptor(
+      grpc::experimental::ClientRpcInfo* /*info*/) override {
+    return new TokenSender(access_);
+  }
+
+ private:
+  const Access access_;
+};
+
 std::shared_ptr<grpc::Channel> RefusingChannel(const std::string& why) {
   grpc_init();  // this may be the process's first channel
   auto channel = grpc::CreateChannelInternal(
@@ -130,8 +217,12 @@ std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(keepalive)));
   if (!access.server_name.empty()) arguments.SetSslTargetNameOverride(access.server_name);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> senders;
+  if (!access.token.empty() || !access.token_file.empty()) {
+    senders.push_back(std::make_unique<TokenSenders>(access));
+  }
   return Settled(grpc::experimental::CreateCustomChannelWithInterceptors(
-      server, *credentials, arguments, TokenSender(access)));
+      server, *credentials, arguments, std::move(senders)));
 }
 
 }  // namespace

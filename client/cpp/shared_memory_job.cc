@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/cpp/job_call.h"
+#include "client/cpp/conversation.h"
 #include "client/cpp/job_request.h"
 #include "client/cpp/scratch.h"
 #include "client/cpp/service.h"
@@ -142,18 +142,16 @@ absl::StatusOr<v1::Report> AttendSharedMemory(const std::string& server, const A
                                               const AttendOutputs& outputs,
                                               const AttendOptions& options,
                                               const SharedMemoryOptions& memory) {
-  RETURN_IF_ERROR(CheckInputs(inputs));
-  RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
-  return ShareOrSend(server, RequestOf(inputs, outputs), options, memory);
+  ASSIGN_OR_RETURN(const JobRequest request, CheckedRequest(inputs, outputs));
+  return ShareOrSend(server, request, options, memory);
 }
 
 absl::StatusOr<v1::Report> EncodeSharedMemory(const std::string& server, const EncodeInputs& inputs,
                                               const EncodeResults& results,
                                               const JobOptions& options,
                                               const SharedMemoryOptions& memory) {
-  RETURN_IF_ERROR(CheckEncode(inputs));
-  RETURN_IF_ERROR(CheckResults(inputs.job, results));
-  return ShareOrSend(server, RequestOf(inputs, results), options, memory);
+  ASSIGN_OR_RETURN(const JobRequest request, CheckedRequest(inputs, results));
+  return ShareOrSend(server, request, options, memory);
 }
 
 }  // namespace hilbert_ring::client

@@ -5,9 +5,9 @@
 
 #include <cerrno>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/at_path.h"
+#include "client/cpp/descriptor.h"
+#include "client/cpp/errors.h"
 
 namespace hilbert_ring::client {
 
@@ -15,14 +15,14 @@ std::string TextName(const std::string& path) { return path == "-" ? "stdin" : p
 
 absl::StatusOr<std::string> ReadText(const std::string& path, const TextLimit& limit) {
   if (absl::Status status = CheckPath(path); !status.ok()) return status;
-  const int fd = path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                             : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(TextName(path), ": cannot open"));
-  const absl::Cleanup close_file = [fd] { close(fd); };
+  const Descriptor file(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                    : open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.number() < 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat(TextName(path), ": cannot open"));
   std::string text;
   char part[1 << 16];
   while (true) {
-    const ssize_t bytes = read(fd, part, sizeof(part));
+    const ssize_t bytes = read(file.number(), part, sizeof(part));
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(TextName(path), ": cannot read"));
     if (bytes == 0) return text;

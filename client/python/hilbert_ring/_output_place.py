@@ -1,4 +1,4 @@
-"""Finds the place of an output that is given by its path. client/cpp/output_place.cc does the same.
+"""Where an output that is given by its path lies. As client/cpp/pending_file.cc.
 
     find_output("latest.svg").path          # "runs/7.svg", the link's target, which may not exist yet
     find_output("/dev/stdout").descriptor   # 1

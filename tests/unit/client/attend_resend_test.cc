@@ -1,7 +1,6 @@
 // Attend over a service that loses rows and requests them again.
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

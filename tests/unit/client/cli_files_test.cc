@@ -10,6 +10,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/certificates.h"
 #include "tests/unit/client/fake_service.h"
+#include "tests/unit/client/resend_request.h"
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
 #include "wire/codec.h"
@@ -40,12 +41,15 @@ class CliPaths : public ::testing::Test {
     return contents;
   }
 
+  std::string AttendOf(const std::string& server, const std::string& q = "q.npy") const {
+    return absl::StrCat("attend --server ", server, " --q ", files_.Path(q), " --k ",
+                        files_.Path("k.npy"), " --v ", files_.Path("v.npy"), " --coords ",
+                        files_.Path("coords.npy"), " --spec ", files_.Path("case.json"));
+  }
+
   CliResult Attend(const std::string& server, const std::string& q,
                    const std::map<std::string, std::string>& outputs) const {
-    std::string arguments =
-        absl::StrCat("attend --server ", server, " --q ", files_.Path(q), " --k ",
-                     files_.Path("k.npy"), " --v ", files_.Path("v.npy"), " --coords ",
-                     files_.Path("coords.npy"), " --spec ", files_.Path("case.json"));
+    std::string arguments = AttendOf(server, q);
     for (const auto& [option, name] : outputs) {
       absl::StrAppend(&arguments, " ", option, " ", files_.Path(name));
     }
@@ -93,10 +97,7 @@ TEST_F(CliPaths, AnOutputNeverReplacesWhatTheCallerShows) {
   authority.WriteTo(files_.Path("ca.pem"));
   authority.Issue({}, files_.Path("cert.pem"), files_.Path("key.pem"));
   const auto path = [&](const char* name) { return files_.Path(name); };
-  const std::string attend =
-      absl::StrCat("$CLI attend --server ", service.address(), " --q ", path("q.npy"), " --k ",
-                   path("k.npy"), " --v ", path("v.npy"), " --coords ", path("coords.npy"),
-                   " --spec ", path("case.json"), " --out ");
+  const std::string attend = absl::StrCat("$CLI ", AttendOf(service.address()), " --out ");
   const std::string token = absl::StrCat(" --token-file ", path("token"));
   const std::string tls = absl::StrCat(path("o.npy"), " --tls --ca ", path("ca.pem"), " --cert ",
                                        path("cert.pem"), " --key ", path("key.pem"), " --report ");
@@ -141,10 +142,8 @@ TEST_F(CliPaths, AnOutputNeverReplacesWhatTheCallerShows) {
 TEST_F(CliPaths, AReportGoesToStdoutAlone) {
   const FakeService service;
   std::filesystem::create_symlink("/proc/self/fd/1", files_.Path("stdout"));
-  const std::string attend = absl::StrCat(
-      "$CLI attend --server ", service.address(), " --q ", files_.Path("q.npy"), " --k ",
-      files_.Path("k.npy"), " --v ", files_.Path("v.npy"), " --coords ", files_.Path("coords.npy"),
-      " --spec ", files_.Path("case.json"), " --out ", files_.Path("o.npy"));
+  const std::string attend =
+      absl::StrCat("$CLI ", AttendOf(service.address()), " --out ", files_.Path("o.npy"));
   const auto json = [](const std::string& text) {
     return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   };
@@ -207,15 +206,10 @@ TEST_F(CliPaths, AnInputThatShrinksIsAFailedJob) {
   for (const auto& [name, tensor] : {std::pair<std::string, v1::Tensor>("v.npy", v1::TENSOR_V),
                                      {"coords.npy", v1::TENSOR_COORDS}}) {
     const std::string before = ReadFile(files_.Path(name));
-    v1::Resend resend;
-    resend.set_tensor(tensor);
-    v1::Resend::Range* rows = resend.add_ranges();
-    rows->set_first_row(0);
-    rows->set_rows(450);
     const std::string path = files_.Path(name);
     const FakeService service(
         {.before_admitted = [&path] { std::filesystem::resize_file(path, 200); },
-         .resends = {resend},
+         .resends = {Request(tensor, {{0, 450}})},
          .resend_after_chunks = 3});  // all four
     const CliResult result = Attend(service.address(), "q.npy", {{"--out", "o.npy"}});
     EXPECT_EQ(result.code, 1) << result.err;
@@ -236,15 +230,6 @@ TEST_F(CliPaths, WithoutRoomForTheReportKeepsTheResults) {
   EXPECT_TRUE(ReadFile(files_.Path("o.npy")) == ReadFile(files_.Path("q.npy")));
 }
 
-std::string Tensors(const std::string& golden_case) {
-  std::string arguments;
-  for (const char* name : {"q", "k", "v"}) {
-    absl::StrAppend(&arguments, " --", name, " ",
-                    GoldenPath(golden_case, absl::StrCat(name, ".npy")));
-  }
-  return arguments;
-}
-
 JobSpec SpecOf(const std::string& arguments) {
   const FakeService service;
   const TestFiles files;
@@ -259,7 +244,8 @@ JobSpec SpecOf(const std::string& arguments) {
 
 TEST(CliSpec, FlagsAloneAreAJob) {
   const JobSpec spec = SpecOf(absl::StrCat(
-      Tensors("dense"), " --segments 16,64 --dilations 1,2 --mixing lse --causal --scale 0.25",
+      GoldenTensors("dense"),
+      " --segments 16,64 --dilations 1,2 --mixing lse --causal --scale 0.25",
       " --tail zero --no-average-groups --sequence-lengths 64,64 --curve morton --scope kv",
       " --grid 8,8"));
   JobSpec expected;
@@ -282,7 +268,7 @@ TEST(CliSpec, FlagsAloneAreAJob) {
 
 TEST(CliSpec, TheSpecComesFromStdin) {
   const std::string spec = GoldenPath("dense", "case.json");
-  EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(Tensors("dense"), " --spec - <", spec))),
+  EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(GoldenTensors("dense"), " --spec - <", spec))),
             FormatJobSpec(SpecOf(GoldenInputs("dense"))));
   EXPECT_THAT(RunCli("plan --local --spec - </dev/null").err,
               HasSubstr("INVALID_ARGUMENT: stdin: the job spec is malformed JSON"));
@@ -301,7 +287,7 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
     EXPECT_EQ(result.code, 2) << arguments;
     return result.err;
   };
-  const std::string dense = Tensors("dense");
+  const std::string dense = GoldenTensors("dense");
   EXPECT_THAT(failure(dense), HasSubstr("segments is required: give --segments and --dilations"));
   const std::string whole = dense + " --segments 8 --dilations 1";
   for (const auto& [more, words] :
@@ -333,7 +319,7 @@ TEST(CliSpec, CurveAutoTakesWhatSuitsThePlanAndSaysWhy) {
 }
 
 TEST(CliSpec, VerifyAndPlanTakeFlagsToo) {
-  const std::string tensors = Tensors("longnet_mask");
+  const std::string tensors = GoldenTensors("longnet_mask");
   const std::string pattern =
       " --segments 32,64,128,512 --dilations 1,2,4,8 --mixing lse --tail mask";
   const auto plan = [](const std::string& arguments) {

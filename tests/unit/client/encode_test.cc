@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/client/fake_encoder.h"
 #include "tests/unit/client/manual_timing.h"
+#include "tests/unit/client/resend_request.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -63,14 +64,8 @@ class EncodeTest : public ::testing::Test {
 };
 
 TEST_F(EncodeTest, RowsThatAreAskedForAgainAreSentAgain) {
-  v1::Resend resend;
-  resend.set_tensor(v1::TENSOR_TILES);
-  v1::Resend::Range& range = *resend.add_ranges();
-  range.set_first_row(2);
-  range.set_rows(4);
   for (const v1::Tensor tensor : {v1::TENSOR_TILES, v1::TENSOR_TILE_COORDS}) {
-    resend.set_tensor(tensor);
-    const FakeEncoder service({.resend = resend});
+    const FakeEncoder service({.resend = Request(tensor, {{2, 4}})});
     const auto report = Run(service);
     ASSERT_TRUE(report.ok()) << report.status();
     int64_t rows = 0;

@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "wire/checksum.h"
-#include "wire/codec.h"
 #include "wire/status.h"
 #include "wire/transport.h"
 
@@ -25,12 +23,7 @@ std::string Bytes(const std::vector<float>& values) {
 bool WriteRows(Stream* stream, v1::Tensor tensor, const std::vector<std::vector<float>>& rows) {
   for (auto row = static_cast<int64_t>(rows.size()) - 1; row >= 0; --row) {
     v1::AttendResponse response;
-    v1::OutputChunk& chunk = *response.mutable_output();
-    chunk.set_tensor(tensor);
-    chunk.set_rows(1);
-    chunk.set_first_token(row);
-    chunk.set_payload(Bytes(rows[static_cast<size_t>(row)]));
-    chunk.set_crc32c(wire::Crc32c(chunk.payload()));
+    *response.mutable_output() = FakeOutput(tensor, row, 1, Bytes(rows[static_cast<size_t>(row)]));
     if (!stream->Write(response)) return false;
   }
   return true;
@@ -64,7 +57,7 @@ std::vector<std::vector<float>> MapRows(const v1::EncodeSpec& spec, int64_t toke
 FakeEncoder::FakeEncoder(FakeEncoderBehaviour behaviour, int port)
     : behaviour_(std::move(behaviour)), server_(*this, port) {}
 
-FakeEncoder::Record FakeEncoder::record() const {
+FakeRecord FakeEncoder::record() const {
   const std::lock_guard lock(mutex_);
   return record_;
 }
@@ -101,7 +94,7 @@ grpc::Status FakeEncoder::Encode(grpc::ServerContext* /*context*/, Stream* strea
   if (!stream->Read(&request) || !request.open().has_encode()) {
     return {grpc::StatusCode::INVALID_ARGUMENT, "no Open"};
   }
-  Record record{.open = request.open()};
+  FakeRecord record{.open = request.open()};
   int call = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -117,17 +110,9 @@ grpc::Status FakeEncoder::Encode(grpc::ServerContext* /*context*/, Stream* strea
   bool asked = !behaviour_.resend;
   while (missing > 0 && stream->Read(&request)) {
     const v1::Chunk& chunk = request.chunk();
-    if (wire::Crc32c(chunk.payload()) != chunk.crc32c()) {
-      return {grpc::StatusCode::DATA_LOSS, "checksum"};
-    }
-    const size_t row_bytes = chunk.payload().size() / static_cast<size_t>(chunk.rows());
-    std::string& tensor = record.tensors[chunk.tensor()];
-    tensor.resize(static_cast<size_t>(tiles) * row_bytes);
-    std::memcpy(tensor.data() + static_cast<size_t>(chunk.first_row()) * row_bytes,
-                chunk.payload().data(), chunk.payload().size());
+    record.Keep(chunk, tiles);
+    if (!record.checksums_right) return {grpc::StatusCode::DATA_LOSS, "checksum"};
     missing -= chunk.rows();
-    record.chunks.push_back(chunk);
-    record.chunks.back().clear_payload();
     if (call < behaviour_.failures) {
       return wire::ToGrpc(wire::WithReason(absl::UnavailableError("it stops"), "DRAINING"));
     }

@@ -3,13 +3,12 @@
 // pooled, comes back as 100 s + i. Row t of the map is t / 2 (by head: t / 2 + head).
 #pragma once
 
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
+#include "tests/unit/client/fake_record.h"
 #include "tests/unit/client/fake_server.h"
 
 namespace hilbert_ring::client {
@@ -27,12 +26,7 @@ class FakeEncoder final : public v1::EncoderService::Service {
 
   std::string address() const { return server_.address(); }
 
-  struct Record {
-    v1::Open open;
-    std::map<v1::Tensor, std::string> tensors;  // whole
-    std::vector<v1::Chunk> chunks;              // without payloads
-  };
-  Record record() const;
+  FakeRecord record() const;
   int calls() const;               // of Encode
   v1::EncodeSpec planned() const;  // of the last call of PlanEncode
 
@@ -52,8 +46,8 @@ class FakeEncoder final : public v1::EncoderService::Service {
  private:
   const FakeEncoderBehaviour behaviour_;
   mutable std::mutex mutex_;
-  Record record_;  // guarded by mutex_
-  int calls_ = 0;  // guarded by mutex_, like those below
+  FakeRecord record_;  // guarded by mutex_
+  int calls_ = 0;      // guarded by mutex_, like those below
   int plans_ = 0;
   v1::EncodeSpec planned_;
   FakeServer server_;

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "engine/plan/plan.h"
-#include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -15,15 +14,6 @@ namespace hilbert_ring::client {
 namespace {
 
 using Stream = grpc::ServerReaderWriter<v1::AttendResponse, v1::AttendRequest>;
-
-v1::OutputChunk Output(v1::Tensor tensor, int64_t rows, std::string payload) {
-  v1::OutputChunk chunk;
-  chunk.set_tensor(tensor);
-  chunk.set_rows(rows);
-  chunk.set_crc32c(wire::Crc32c(payload));
-  chunk.set_payload(std::move(payload));
-  return chunk;
-}
 
 // The log-sum-exp of token t is t for every head.
 std::string LseRows(const JobSpec& spec, int64_t first, int64_t rows) {
@@ -42,26 +32,18 @@ std::vector<v1::OutputChunk> EchoedOutputs(const JobSpec& spec, bool want_lse,
   std::vector<v1::OutputChunk> outputs;
   for (int64_t first = 0; first < spec.tokens; first += kRowsOfOutput) {
     const int64_t rows = std::min(kRowsOfOutput, spec.tokens - first);
+    const bool listed = outputs.size() % 2 != 0;
+    v1::OutputChunk chunk;
     std::string payload;
-    if (outputs.size() % 2 == 0) {
-      payload =
-          q.substr(static_cast<size_t>(first * row_bytes), static_cast<size_t>(rows * row_bytes));
-    } else {
-      for (int64_t token = first + rows - 1; token >= first; --token) {
-        payload += q.substr(static_cast<size_t>(token * row_bytes), static_cast<size_t>(row_bytes));
-      }
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t token = listed ? first + rows - 1 - i : first + i;
+      payload += q.substr(static_cast<size_t>(token * row_bytes), static_cast<size_t>(row_bytes));
+      if (listed) chunk.add_tokens(token);
     }
-    v1::OutputChunk chunk = Output(v1::TENSOR_OUT, rows, std::move(payload));
-    if (outputs.size() % 2 == 0) {
-      chunk.set_first_token(first);
-    } else {
-      for (int64_t token = first + rows - 1; token >= first; --token) chunk.add_tokens(token);
-    }
+    chunk.MergeFrom(FakeOutput(v1::TENSOR_OUT, listed ? 0 : first, rows, std::move(payload)));
     outputs.push_back(std::move(chunk));
     if (want_lse) {
-      v1::OutputChunk lse = Output(v1::TENSOR_LSE, rows, LseRows(spec, first, rows));
-      lse.set_first_token(first);
-      outputs.push_back(std::move(lse));
+      outputs.push_back(FakeOutput(v1::TENSOR_LSE, first, rows, LseRows(spec, first, rows)));
     }
   }
   std::shuffle(outputs.begin(), outputs.end(), std::mt19937(1));
@@ -124,12 +106,13 @@ class FakeCall {
         break;
       }
       const v1::Chunk& chunk = request.chunk();
-      Keep(chunk);
+      record_.Keep(chunk, spec_.tokens);
       missing_ -= chunk.rows();
       if (behaviour_.output_while_receiving && chunk.tensor() == v1::TENSOR_Q) {
-        v1::OutputChunk output = Output(v1::TENSOR_OUT, chunk.rows(), chunk.payload());
-        output.set_first_token(chunk.first_row());
-        if (!WriteOutput(stream_, std::move(output))) break;
+        if (!WriteOutput(stream_, FakeOutput(v1::TENSOR_OUT, chunk.first_row(), chunk.rows(),
+                                             chunk.payload()))) {
+          break;
+        }
       }
       const auto chunks = static_cast<int>(record_.chunks.size());
       if (behaviour_.fail && chunks > behaviour_.fail_after_chunks) return *behaviour_.fail;
@@ -155,17 +138,6 @@ class FakeCall {
     std::memset(kept->second.data() + range.first_row() * row_bytes, 0xee,
                 static_cast<size_t>(range.rows() * row_bytes));
     missing_ += range.rows();
-  }
-
-  void Keep(const v1::Chunk& chunk) {
-    record_.checksums_right &= wire::Crc32c(chunk.payload()) == chunk.crc32c();
-    const int64_t row_bytes = wire::TensorRowBytes(spec_, chunk.tensor());
-    std::string& tensor = record_.tensors[chunk.tensor()];
-    tensor.resize(static_cast<size_t>(spec_.tokens * row_bytes));
-    std::memcpy(tensor.data() + chunk.first_row() * row_bytes, chunk.payload().data(),
-                chunk.payload().size());
-    record_.chunks.push_back(chunk);
-    record_.chunks.back().clear_payload();
   }
 
   void SendOutputs(v1::AttendResponse& last) {

@@ -5,13 +5,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "tests/unit/client/fake_record.h"
 #include "tests/unit/client/fake_server.h"
 
 namespace hilbert_ring::client {
@@ -40,14 +40,6 @@ struct FakeBehaviour {
   int refused_plans = 0;  // number of Plan calls with `refuse` and `retry_after` before a success
   // Answers GetDataRoot; null: UNIMPLEMENTED.
   std::function<grpc::Status(grpc::ServerContext&, v1::GetDataRootResponse&)> data_root;
-};
-
-struct FakeRecord {
-  v1::Open open;
-  std::vector<v1::Chunk> chunks;              // without payloads
-  std::map<v1::Tensor, std::string> tensors;  // whole
-  bool checksums_right = true;
-  bool closed_early = false;  // the client closed its side although it can resend
 };
 
 class FakeService final : public v1::AttentionService::Service {

@@ -6,9 +6,8 @@
 
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,10 +23,8 @@ class FileMappings : public ::testing::Test {
   FileMappings() : fd_(open(files_.Write("f", std::string(kBytes, 'x')).c_str(), O_RDWR)) {}
   ~FileMappings() override { close(fd_); }
 
-  FileMapping Map(int protection = PROT_READ) const {
-    auto mapping = FileMapping::Map(fd_, kBytes, protection);
-    EXPECT_TRUE(mapping.ok()) << mapping.status();
-    return mapping.ok() ? *std::move(mapping) : FileMapping();
+  std::unique_ptr<FileMapping> Map(int protection = PROT_READ) const {
+    return FileMapping::Map(fd_, kBytes, protection).value();
   }
 
   const TestFiles files_;
@@ -41,14 +38,14 @@ TEST_F(FileMappingsDeathTest, LostBytesReadAsZeroAndAreTold) {
   EXPECT_EXIT(
       {
         CatchLostBytes();
-        const FileMapping mapping = Map();
-        if (!mapping.Intact() || ftruncate(fd_, 100'000) != 0) _exit(1);
+        const auto mapping = Map();
+        if (!mapping->Intact() || ftruncate(fd_, 100'000) != 0) _exit(1);
         // Bytes before the new end are intact.
-        if (static_cast<char>(mapping.begin()[99'999]) != 'x') _exit(2);
+        if (static_cast<char>(mapping->begin()[99'999]) != 'x') _exit(2);
         for (int64_t byte = 200'000; byte < kBytes; ++byte) {
-          if (static_cast<char>(mapping.begin()[byte]) != 0) _exit(3);
+          if (static_cast<char>(mapping->begin()[byte]) != 0) _exit(3);
         }
-        _exit(mapping.Intact() ? 4 : 0);
+        _exit(mapping->Intact() ? 4 : 0);
       },
       ::testing::ExitedWithCode(0), "");
 }
@@ -57,20 +54,19 @@ TEST_F(FileMappingsDeathTest, BytesWrittenBehindTheEndAreTold) {
   EXPECT_EXIT(
       {
         CatchLostBytes();
-        FileMapping first = Map(PROT_READ | PROT_WRITE);
-        const FileMapping mapping = std::move(first);
+        const auto mapping = Map(PROT_READ | PROT_WRITE);
         if (ftruncate(fd_, 0) != 0) _exit(1);
-        std::memset(mapping.begin(), 'y', static_cast<size_t>(kBytes));
+        std::memset(mapping->begin(), 'y', static_cast<size_t>(kBytes));
         // The file has its size again, but its bytes are lost.
         if (ftruncate(fd_, kBytes) != 0) _exit(2);
-        _exit(mapping.Intact() ? 3 : 0);
+        _exit(mapping->Intact() ? 3 : 0);
       },
       ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(FileMappingsDeathTest, OtherBusErrorsEndTheProcess) {
   const auto read_behind_the_end = [this] {
-    const FileMapping watched = Map();
+    const auto watched = Map();
     if (ftruncate(fd_, 0) != 0) return;
     const auto* other =
         static_cast<const char*>(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd_, 0));
@@ -94,10 +90,10 @@ TEST_F(FileMappingsDeathTest, OtherBusErrorsEndTheProcess) {
 }
 
 TEST_F(FileMappings, AShorterFileIsToldThoughNoByteWasUsed) {
-  const FileMapping mapping = Map();
-  EXPECT_TRUE(mapping.Intact());
+  const auto mapping = Map();
+  EXPECT_TRUE(mapping->Intact());
   ASSERT_EQ(ftruncate(fd_, kBytes - 1), 0);
-  EXPECT_FALSE(mapping.Intact());
+  EXPECT_FALSE(mapping->Intact());
 }
 
 }  // namespace

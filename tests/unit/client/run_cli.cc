@@ -29,18 +29,19 @@ CliResult RunShell(const std::string& command) {
   return result;
 }
 
-std::string GoldenInputs(const std::string& golden_case) {
+std::string GoldenTensors(const std::string& golden_case) {
   std::string arguments;
   for (const char* name : {"q", "k", "v"}) {
     absl::StrAppend(&arguments, " --", name, " ",
                     GoldenPath(golden_case, absl::StrCat(name, ".npy")));
   }
-  absl::StrAppend(&arguments, " --spec ", GoldenPath(golden_case, "case.json"));
-  if (const std::string coords = GoldenPath(golden_case, "coords.npy");
-      std::filesystem::exists(coords)) {
-    absl::StrAppend(&arguments, " --coords ", coords);
-  }
   return arguments;
+}
+
+std::string GoldenInputs(const std::string& golden_case) {
+  const std::string coords = GoldenPath(golden_case, "coords.npy");
+  return absl::StrCat(GoldenTensors(golden_case), " --spec ", GoldenPath(golden_case, "case.json"),
+                      std::filesystem::exists(coords) ? absl::StrCat(" --coords ", coords) : "");
 }
 
 }  // namespace hilbert_ring::client

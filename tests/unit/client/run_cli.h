@@ -16,7 +16,10 @@ CliResult RunCli(const std::string& arguments);
 // command: a shell's command line; "$CLI" is the program.
 CliResult RunShell(const std::string& command);
 
-// Returns " --q Q --k K --v V --spec SPEC" of a golden case, and " --coords COORDS" if it has them.
+// Returns " --q Q --k K --v V" of a golden case.
+std::string GoldenTensors(const std::string& golden_case);
+
+// Adds " --spec SPEC", and " --coords COORDS" if the case has them.
 std::string GoldenInputs(const std::string& golden_case);
 
 }  // namespace hilbert_ring::client

@@ -1,38 +1,27 @@
-// Shows a job's progress on stderr: a redrawn line on a terminal, otherwise a line every ten
-// seconds.
-//
-//   ProgressBar bar(global);                      // its thread draws
-//   bar.Note(progress);                           // from any thread
-//   bar.Interrupt([&] { PrintWarning(global, warning); });
+// Reports a job's progress and retries on stderr: a redrawn line on a terminal, otherwise a line
+// every ten seconds.
 #pragma once
 
 #include <condition_variable>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/time/time.h"
 #include "client/cli/commands.h"
+#include "client/cli/failure.h"
 #include "client/cli/progress_line.h"
-#include "client/cpp/attend.h"
+#include "client/cpp/job_options.h"
 #include "engine/base/mutex.h"
 
 namespace hilbert_ring::cli {
 
-// Thread-safe.
-class ProgressBar {
+class JobTeller {
  public:
-  explicit ProgressBar(const GlobalOptions& global);
-  ~ProgressBar();
+  explicit JobTeller(const GlobalOptions& global);
+  ~JobTeller();
 
-  void Note(const client::AttendProgress& progress);
-
-  // Clears the line, then calls `print` under the lock, so that no line is drawn into its output.
-  template <typename Print>
-  void Interrupt(Print print) {
-    const MutexLock lock(mutex_);
-    Clear();
-    print();
-  }
+  // Called by one thread at a time.
+  void Note(const client::JobProgress& progress);
+  int attempts() const { return attempts_; }
 
  private:
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -41,6 +30,8 @@ class ProgressBar {
 
   const GlobalOptions& global_;
   const bool terminal_;
+  RetryTeller retries_;
+  int attempts_ = 1;
   Mutex mutex_;
   std::condition_variable_any wake_;
   ProgressLine line_ ABSL_GUARDED_BY(mutex_);

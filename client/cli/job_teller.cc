@@ -1,12 +1,10 @@
-#include "client/cli/progress_bar.h"
+#include "client/cli/job_teller.h"
 
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
-#include <string>
 
-#include "client/cli/failure.h"
 #include "client/cpp/steady_clock.h"
 
 namespace hilbert_ring::cli {
@@ -17,33 +15,43 @@ constexpr std::chrono::seconds kLogInterval{10};
 
 }  // namespace
 
-ProgressBar::ProgressBar(const GlobalOptions& global)
+JobTeller::JobTeller(const GlobalOptions& global)
     : global_(global),
       terminal_(isatty(STDERR_FILENO) == 1 && global.format == OutputFormat::kText),
+      retries_(global),
       line_(client::SteadyNow()) {
   thread_ = std::jthread([this](const std::stop_token& stop) { Tell(stop); });
 }
 
-ProgressBar::~ProgressBar() {
+JobTeller::~JobTeller() {
   thread_.request_stop();
-  if (thread_.joinable()) thread_.join();
-  Interrupt([] {});
+  thread_.join();
+  const MutexLock lock(mutex_);
+  Clear();
 }
 
-void ProgressBar::Note(const client::AttendProgress& progress) {
+void JobTeller::Note(const client::JobProgress& progress) {
   const MutexLock lock(mutex_);
+  if (progress.attempt == attempts_) {  // attempts are numbered from 0
+    ++attempts_;
+    Clear();
+    retries_.Tell({.failure = progress.last_failure,
+                   .attempt = attempts_,
+                   .wait = progress.wait,
+                   .away = progress.away});
+  }
   line_.Note(progress, client::SteadyNow());
   noted_ = true;
 }
 
-void ProgressBar::Clear() {
+void JobTeller::Clear() {
   if (!drawn_) return;
   std::fputs("\r\033[K", stderr);
   std::fflush(stderr);
   drawn_ = false;
 }
 
-void ProgressBar::Tell(const std::stop_token& stop) {
+void JobTeller::Tell(const std::stop_token& stop) {
   const std::chrono::milliseconds interval =
       terminal_ ? kRedraw : std::chrono::milliseconds(kLogInterval);
   MutexLock lock(mutex_);
@@ -54,7 +62,7 @@ void ProgressBar::Tell(const std::stop_token& stop) {
   }
 }
 
-void ProgressBar::Draw() {
+void JobTeller::Draw() {
   const absl::Time now = client::SteadyNow();
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", line_.Bar(now).c_str());
