@@ -33,7 +33,7 @@ struct PackageCommand {
   const char* help;
   const char* kind;
   const char* values;
-  const char* options;  // of all pictures or benchmarks, for completion; the package parses them
+  const char* options;  // that completion adds to each kind; the package parses them
 };
 
 constexpr PackageCommand kCommands[] = {

@@ -23,7 +23,7 @@
 
 namespace hilbert_ring::client {
 
-// Returns the type of floating-point numbers; bfloat16 is raw 16-bit. Nothing: another type.
+// Returns the type of floating-point numbers; bfloat16 is raw 16-bit. std::nullopt: another type.
 std::optional<DataType> FloatTypeOf(wire::NpyType type);
 
 std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor);

@@ -133,9 +133,10 @@ class Connection:
             raise closed_error() from None
 
     def call_with_retries(self, retries: Retries, make: Callable[[Optional[float]], Union[R, AttemptFailure]],
-                          final: Final = never_final, tell: TellRetry = tell_nobody) -> R:
-        """Makes a call until it is done, or decide_retry says that it has failed: the one loop in which this client
-        makes a call again, whichever call it is. As client/cpp/retry.h.
+                          final: Final = never_final, on_retry: OnRetry = ignore_retry) -> R:
+        """Makes a call until it succeeds or decide_retry gives up: the only loop of retries in this client.
+
+        client/cpp/retry.h does the same.
 
         Args:
             make: makes one attempt; takes the seconds until the deadline, None without one.

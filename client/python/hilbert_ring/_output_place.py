@@ -1,4 +1,4 @@
-"""Where an output that is given by its path lies. As client/cpp/pending_file.cc.
+"""Finds the place of an output that is given by its path. client/cpp/pending_file.cc does the same.
 
     find_output("latest.svg").path          # "runs/7.svg", the link's target, which may not exist yet
     find_output("/dev/stdout").descriptor   # 1
