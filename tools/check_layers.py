@@ -35,7 +35,7 @@ MAY_INCLUDE = {
     "server/shard": {PROTO, "wire", "engine/spec", "engine/plan", "engine/model/files"},
     "server/files": {"wire", "server/process"},
     "server/models": {PROTO, "wire", "server/process", "engine/spec", "engine/plan", "engine/model/files"},
-    "server/metrics": set(),
+    "server/metrics": {PROTO, "wire"},
     "server/access": {"wire", "server/process", "engine/spec"},
     "server/cluster": {PROTO, "wire", "server/process", "server/metrics"},
     "server/schedule": {PROTO, "wire", "server/process", "server/cluster", "engine/spec",

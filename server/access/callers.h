@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +19,7 @@
 #include "grpcpp/server_context.h"
 #include "server/access/auth_tokens.h"
 #include "server/access/caller.h"
+#include "server/process/http_endpoint.h"
 
 namespace hilbert_ring::server {
 
@@ -53,5 +55,15 @@ absl::Status CheckRole(const Caller& caller, absl::Span<const Role> roles,
 std::shared_ptr<grpc::AuthMetadataProcessor> TokenCheck(
     Callers& callers, std::vector<std::string> own,
     std::function<void(const absl::Status& why)> refused);
+
+// Replies 401 to a request without a valid token, 403 if its role may not `do_what`, and calls
+// `refused` with the error. `callers` must outlive it.
+HttpEndpoint::Handler ForRoles(Callers& callers, std::vector<Role> roles, std::string do_what,
+                               std::function<void(const absl::Status& why)> refused,
+                               std::function<HttpReply(const Caller&)> reply);
+
+HttpEndpoint::Handler ForPrometheus(Callers& callers,
+                                    std::function<void(const absl::Status& why)> refused,
+                                    std::function<HttpReply()> reply);
 
 }  // namespace hilbert_ring::server

@@ -5,11 +5,12 @@
 //   while (membership.Beat(**member, heartbeat)) {}   // its stream
 //   membership.Leave(**member);                       // its stream has ended
 //
-// A worker gets no jobs while it does not answer at its address (greeting.h). It also leaves when
-// its heartbeats stop. Two processes may register one address: the process that answers there is
-// the worker. A heartbeat alone never removes another process.
+// A worker gets no jobs while it does not answer at its address (membership_service.cc). It also
+// leaves when its heartbeats stop. Two processes may register one address: the process that answers
+// there is the worker. A heartbeat alone never removes another process.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -19,13 +20,13 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
-#include "server/cluster/model_versions.h"
 #include "server/process/deadline.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/interval_thread.h"
@@ -34,6 +35,29 @@
 #include "server/process/time_source.h"
 
 namespace hilbert_ring::server {
+
+// The models that a worker has, from its heartbeats. Thread-safe.
+class ModelVersions {
+ public:
+  void Set(const google::protobuf::RepeatedPtrField<v1::ModelVersion>& models) {
+    constexpr int kMost = 256;
+    const int count = std::min(models.size(), kMost);
+    std::vector<v1::ModelVersion> versions(models.begin(), models.begin() + count);
+    const MutexLock lock(mutex_);
+    versions_ = std::move(versions);
+  }
+
+  bool Has(std::string_view name, std::string_view digest) const {
+    const MutexLock lock(mutex_);
+    return std::ranges::any_of(versions_, [&](const v1::ModelVersion& version) {
+      return version.name() == name && version.digest() == digest;
+    });
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<v1::ModelVersion> versions_ ABSL_GUARDED_BY(mutex_);
+};
 
 struct Member {
   std::string address;  // host:port

@@ -71,9 +71,8 @@ absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::stri
                                       })},
             {"seconds", SecondsBetween(start, Clock::now())}});
   const MutexLock lock(mutex_);
-  for (Ring& r : rings_) {
-    if (r.id == ring.id) r.formed = r.stood = true;
-  }
+  Ring& formed = *Find(ring.id);  // a leased ring stays in the list
+  formed.formed = formed.stood = true;
   return lease;
 }
 
@@ -127,9 +126,7 @@ void Rings::Release(const std::string& ring_id, bool keep) {
   Ring ring;
   {
     const MutexLock lock(mutex_);
-    const auto found =
-        std::find_if(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.id == ring_id; });
-    if (found == rings_.end()) return;
+    const auto found = Find(ring_id);
     if (keep) {
       found->job_id.clear();
       return;
@@ -139,9 +136,11 @@ void Rings::Release(const std::string& ring_id, bool keep) {
   }
   Close(ring);
   const MutexLock lock(mutex_);
-  for (Ring& r : rings_) {
-    if (r.id == ring_id) r.job_id.clear();
-  }
+  Find(ring_id)->job_id.clear();
+}
+
+std::list<Rings::Ring>::iterator Rings::Find(const std::string& ring_id) {
+  return std::ranges::find(rings_, ring_id, &Ring::id);
 }
 
 std::vector<Rings::Ring> Rings::TakeStale(const Members& wanted) {

@@ -90,6 +90,7 @@ class Rings {
   absl::Status Form(const Ring& ring, const JobStop& stop) const;
   static void Close(const Ring& ring);
   void Release(const std::string& ring_id, bool keep);
+  std::list<Ring>::iterator Find(const std::string& ring_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes rings with departed members, and the oldest beyond kMaxRings. The caller closes them.
   std::vector<Ring> TakeStale(const Members& wanted);
 

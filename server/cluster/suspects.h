@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
@@ -18,13 +19,25 @@ namespace hilbert_ring::server {
 class Suspects {
  public:
   // `quarantine` is called without locks held, once for each quarantined worker.
-  explicit Suspects(std::function<void(const Member&)> quarantine);
+  explicit Suspects(std::function<void(const Member&)> quarantine)
+      : quarantine_(std::move(quarantine)) {}
 
   // Numbers replace job ids here because a client may give all its jobs one id.
   int64_t NumberJob() { return ++jobs_; }
 
   // The worker sent a wrong row in this job. True if it is quarantined.
-  bool Note(const std::shared_ptr<const Member>& worker, int64_t job);
+  bool Note(const std::shared_ptr<const Member>& worker, int64_t job) {
+    {
+      const MutexLock lock(mutex_);
+      std::erase_if(records_, [](const auto& record) { return record.first.expired(); });
+      Record& record = records_.try_emplace(worker, Record{.job = job}).first->second;
+      if (record.quarantined) return true;
+      if (record.job == job) return false;
+      record.quarantined = true;
+    }
+    quarantine_(*worker);
+    return true;
+  }
 
  private:
   struct Record {

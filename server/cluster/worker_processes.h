@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <set>
@@ -17,8 +18,21 @@
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "server/process/deadline.h"
+#include "server/process/settings.h"
 
 namespace hilbert_ring::server {
+
+struct WorkerPlacement {
+  std::string device;      // for the worker's --device
+  double gpu_share = 1.0;  // of that GPU's memory
+};
+
+// "auto" spreads the workers evenly over the GPUs; "cuda:N" and "auto:N" put all on that GPU.
+std::vector<WorkerPlacement> PlaceWorkers(int workers, const std::string& device, int gpus);
+
+// Counts the driver's device files, limited by CUDA_VISIBLE_DEVICES (null: not set), because this
+// process does not load CUDA.
+int VisibleGpus(const std::filesystem::path& device_files, const char* cuda_visible_devices);
 
 struct WorkerProcessOptions {
   std::string program;
@@ -32,6 +46,9 @@ struct WorkerProcessOptions {
   std::function<std::set<int>()> heard;
   std::chrono::milliseconds silence_limit{30'000};
 };
+
+// Returns whether the process listens at the port, from /proc; false if that cannot be read.
+bool ListensAt(pid_t pid, int port);
 
 std::vector<std::string> WorkerEnvironment(const WorkerProcessOptions& options, int worker);
 

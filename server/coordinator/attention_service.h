@@ -1,27 +1,29 @@
 // The public service of attention jobs. Its handlers only check, decode, call and encode.
 #pragma once
 
-#include <functional>
+#include <atomic>
+#include <vector>
 
 #include "hilbert_ring/v1/attention.grpc.pb.h"
-#include "server/access/callers.h"
+#include "server/access/caller.h"
 #include "server/coordinator/job_calls.h"
 #include "server/files/mark_watch.h"
 #include "server/job/job_services.h"
-#include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
 
 // The caller's own jobs; all jobs if its role observes.
 std::vector<v1::Job> JobsSeenBy(const Caller& caller, const JobTable& jobs);
 
+// Removes ids and errors of others' jobs. own: the caller's jobs.
+void HideJobsOfOthers(const std::vector<v1::Job>& own, v1::GetClusterResponse& cluster);
+
 class AttentionService
     : public v1::AttentionService::WithRawCallbackMethod_AttendStream<
           v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service>> {
  public:
   // All arguments must outlive it.
-  AttentionService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans,
-                   std::function<bool()> ready);
+  AttentionService(const JobServices& services, JobCalls& calls, const std::atomic<bool>& ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override {
@@ -46,14 +48,12 @@ class AttentionService
   v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
  private:
-  grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanRequest& request,
-                           v1::PlanResponse& response);
+  absl::Status MakePlanFor(const Caller& caller, grpc::ServerContext& context,
+                           const v1::PlanRequest& request, v1::PlanResponse& response);
 
   const JobServices services_;
-  Callers& callers_;
   JobCalls& calls_;
-  const std::function<bool()> ready_;
-  PlanGate& plans_;
+  const std::atomic<bool>& ready_;
   MarkWatch root_watch_;  // of the data root: a mount that hangs does not block calls
 };
 

@@ -1,9 +1,15 @@
 #include "server/coordinator/coordinator.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,7 +20,6 @@
 #include "engine/base/return_if_error.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
-#include "server/cluster/worker_placement.h"
 #include "server/process/child_process.h"
 #include "server/process/host_port.h"
 #include "server/process/logging.h"
@@ -41,16 +46,6 @@ constexpr auto kConnectionIdle = std::chrono::minutes(5);
 absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
   if (!settings.join_token_file.empty()) return ReadTokenFile(settings.join_token_file);
   return settings.spawn_workers > 0 ? DrawSecret() : "";
-}
-
-absl::Status CheckFiles(const CoordinatorSettings& settings) {
-  TlsFiles files = settings.security.tls;
-  if (files.cert.empty()) return absl::OkStatus();
-  absl::Status status = CheckTlsFiles(files);
-  if (!status.ok() || settings.callers.client_ca.empty()) return status;
-  files.ca = settings.callers.client_ca;
-  files.ca_flag = "--tls-client-ca";
-  return CheckTlsFiles(files);
 }
 
 using PortCredentials = std::shared_ptr<grpc::ServerCredentials>;  // null: plain text
@@ -82,10 +77,6 @@ absl::StatusOr<PortCredentials> ForWorkers(const SecuritySettings& security) {
   return ServerCredentials(security.tls, "--membership-port");
 }
 
-absl::Status Stopping() {
-  return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
-}
-
 // The port of a worker on `host`, where spawned workers listen; 0: on another host.
 int PortAt(const std::string& host, const std::string& address) {
   const size_t colon = address.rfind(':');
@@ -95,6 +86,19 @@ int PortAt(const std::string& host, const std::string& address) {
 }
 
 }  // namespace
+
+absl::StatusOr<Descriptor> TokenInMemory(const std::string& token) {
+  Descriptor memory(memfd_create("hilbert-ring-join-token", MFD_CLOEXEC));
+  if (memory.number() < 0 || fchmod(memory.number(), S_IRUSR) != 0 ||
+      write(memory.number(), token.data(), token.size()) != std::ssize(token)) {
+    return absl::UnavailableError(absl::StrCat("join token: memory: ", std::strerror(errno)));
+  }
+  return memory;
+}
+
+std::string PathOfMemory(const Descriptor& memory) {
+  return absl::StrCat("/proc/", getpid(), "/fd/", memory.number());
+}
 
 Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<ReadyFile> ready_file,
                          std::string join_token, std::unique_ptr<AuthTokens> auth_tokens,
@@ -171,11 +175,9 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
                             .data_root = data_root_.get()},
                  .limits = {.settings = settings_, .quotas = quotas_, .plans = plans_},
                  .observers = {.jobs = jobs_, .metrics = metrics_}}),
-      caller_plans_(kMostPlans),
-      calls_(services_, callers_),
-      attention_service_(services_, callers_, calls_, caller_plans_,
-                         [this] { return ready_.load(); }),
-      encoder_service_(services_, callers_, calls_, caller_plans_) {
+      calls_(services_, callers_, kMostPlans),
+      attention_service_(services_, calls_, ready_),
+      encoder_service_(services_, calls_) {
   if (data_root_ != nullptr) {
     membership_.SetDataMark(data_root_->mark_file(), data_root_->mark());
   }
@@ -184,7 +186,6 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<Re
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const CoordinatorSettings& settings) {
   auto ready_file = std::make_unique<ReadyFile>(settings.ready_file);
-  RETURN_IF_ERROR(CheckFiles(settings));
   ASSIGN_OR_RETURN(auto join_token, JoinToken(settings));
   std::unique_ptr<AuthTokens> auth_tokens;
   if (!settings.callers.auth_token_file.empty()) {
@@ -276,11 +277,10 @@ absl::Status Coordinator::StartWorkers() {
       settings_.worker_threads > 0 ? settings_.worker_threads : std::max(1, hardware / workers);
   const std::string host =
       IsWildcard(settings_.membership_host) ? loopback_ : settings_.membership_host;
-  ASSIGN_OR_RETURN(auto token_memory, TokenMemory::Make(join_token_));
-  token_memory_.emplace(std::move(token_memory));
+  ASSIGN_OR_RETURN(token_file_, TokenInMemory(join_token_));
   std::vector<std::string> arguments = {
       absl::StrCat("--coordinator=", HostPort(host, membership_grpc_.port)),
-      absl::StrCat("--join-token-file=", token_memory_->path()),
+      absl::StrCat("--join-token-file=", PathOfMemory(token_file_)),
       absl::StrCat("--host=", loopback_),
       "--port=0",
       absl::StrCat("--threads=", threads),

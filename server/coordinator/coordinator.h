@@ -4,7 +4,6 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -19,9 +18,9 @@
 #include "server/coordinator/attention_service.h"
 #include "server/coordinator/encoder_service.h"
 #include "server/coordinator/job_calls.h"
-#include "server/coordinator/token_memory.h"
 #include "server/coordinator/warm_up.h"
 #include "server/files/data_root.h"
+#include "server/files/descriptor.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
 #include "server/process/certificate_watch.h"
@@ -36,6 +35,11 @@
 namespace hilbert_ring::server {
 
 MetricLabels LabelsOfCoordinator();
+
+// A file in memory with the token, which ends with the descriptor. This user's processes may read
+// it at PathOfMemory.
+absl::StatusOr<Descriptor> TokenInMemory(const std::string& token);
+std::string PathOfMemory(const Descriptor& memory);
 
 class Coordinator {
  public:
@@ -73,7 +77,7 @@ class Coordinator {
   const std::unique_ptr<ReadyFile> ready_file_;
   const std::string join_token_;
   const std::unique_ptr<DataRoot> data_root_;  // null without --data-root
-  std::optional<TokenMemory> token_memory_;    // of spawned workers
+  Descriptor token_file_;                      // of spawned workers
   Metrics metrics_{LabelsOfCoordinator()};
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ready_ = false;
@@ -101,7 +105,6 @@ class Coordinator {
   MembershipService membership_service_;
   Suspects suspects_{[this](const Member& worker) { Quarantine(worker); }};
   const JobServices services_;
-  PlanGate caller_plans_;
   JobCalls calls_;
   AttentionService attention_service_;
   EncoderService encoder_service_;

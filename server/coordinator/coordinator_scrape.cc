@@ -8,13 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "server/access/http_access.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/status_page.h"
 #include "server/process/version.h"
 #include "wire/reason.h"
 #include "wire/status.h"
-#include "wire/worker_state.h"
 
 namespace hilbert_ring::server {
 
@@ -48,17 +46,7 @@ CoordinatorFigures Coordinator::Figures() {
       figures.jobs_in_phase.emplace_back(NameOf(phase), by_phase[i]);
     }
   }
-  for (const v1::ClusterWorker& worker : membership_.Describe()) {
-    figures.workers.push_back({.worker = worker.address(),
-                               .device = worker.device(),
-                               .kernel = worker.kernel(),
-                               .transport = worker.transport(),
-                               .state = wire::NameOf(worker.state()),
-                               .heartbeat_age_seconds = worker.seconds_since_heartbeat(),
-                               .memory_limit_bytes = worker.memory_limit_bytes(),
-                               .memory_used_bytes = worker.memory_used_bytes(),
-                               .memory_resident_bytes = worker.memory_resident_bytes()});
-  }
+  figures.workers = membership_.Describe();
   const JobMemory& waiting = calls_.waiting();
   figures.memory = {{"waiting", waiting.used(), waiting.limit()},
                     {"copies", copies_.used(), copies_.limit()},
@@ -88,7 +76,7 @@ HttpReply Coordinator::ServeMetrics() {
   const int64_t looked = metrics_.Moment();
   const CoordinatorFigures figures = Figures();
   std::set<std::string> there;
-  for (const WorkerSeries& worker : figures.workers) there.insert(worker.worker);
+  for (const v1::ClusterWorker& worker : figures.workers) there.insert(worker.address());
   metrics_.KeepWorkers(there, looked);
   return {.content_type = Metrics::ContentType(),
           .body = metrics_.Serialize(figures, std::string(kVersion))};

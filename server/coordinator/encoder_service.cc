@@ -1,10 +1,12 @@
 #include "server/coordinator/encoder_service.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "server/coordinator/refusals.h"
+#include "engine/base/return_if_error.h"
 #include "server/job/encode_work.h"
 #include "server/models/encode_spec.h"
 #include "server/schedule/job_sizes.h"
@@ -13,53 +15,42 @@
 
 namespace hilbert_ring::server {
 
-EncoderService::EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
-                               PlanGate& plans)
-    : services_(services), callers_(callers), calls_(calls), plans_(plans) {}
-
 grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
                                         const v1::PlanEncodeRequest* request,
                                         v1::PlanResponse* response) {
-  return services_.observers.metrics.requests().Count(
-      "PlanEncode", [&] { return MakePlanFor(*context, *request, *response); });
+  return calls_.Answer("PlanEncode", *context, kAnyRole, "plan", [&](const Caller& caller) {
+    return MakePlanFor(caller, *context, *request, *response);
+  });
 }
 
-grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
+absl::Status EncoderService::MakePlanFor(const Caller& caller, grpc::ServerContext& context,
                                          const v1::PlanEncodeRequest& request,
                                          v1::PlanResponse& response) {
-  const auto caller = CallerOf(callers_, context, kAnyRole, "plan");
-  if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
   const v1::EncodeSpec& spec = request.spec();
-  const auto model = services_.memory.models.Open(spec.model(), spec.digest());
-  if (!model.ok()) return wire::ToGrpc(model.status());
-  const auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.limits.settings));
-  if (!job.ok()) return wire::ToGrpc(job.status());
-  std::vector<std::string> addresses;
+  ASSIGN_OR_RETURN(const EncoderFolder model,
+                   services_.memory.models.Open(spec.model(), spec.digest()));
+  ASSIGN_OR_RETURN(const EncodeJob job,
+                   DecodeEncodeSpec(spec, model.config(), LimitsOf(services_.limits.settings)));
   const Members live = services_.cluster.membership.Live();
   Members having;
-  for (const auto& member : live) {
-    if (!member->models.Has(spec.model(), model->digest())) continue;
-    addresses.push_back(member->address);
-    having.push_back(member);
-  }
-  const int workers =
-      request.workers() != 0 ? request.workers() : static_cast<int>(addresses.size());
+  std::ranges::copy_if(live, std::back_inserter(having), [&](const auto& member) {
+    return member->models.Has(spec.model(), model.digest());
+  });
+  const int workers = request.workers() != 0 ? request.workers() : static_cast<int>(having.size());
   if (workers == 0) {
-    return wire::ToGrpc(wire::ErrorOf(
+    return wire::ErrorOf(
         wire::reason::kNoWorkers,
-        "no registered worker has the model: the request must give the number of workers"));
+        "no registered worker has the model: the request must give the number of workers");
   }
+  ASSIGN_OR_RETURN(const PlanGate::Turn turn, calls_.EnterPlan(caller, context));
   const auto gone = [&context] { return context.IsCancelled(); };
-  const PlanGate::Turn turn = plans_.Enter(caller->turns, gone);
-  if (turn == nullptr) return RefusePlan(services_.observers.metrics, plans_, context);
-  const Planner planner = CountedOn(having, EncodePlanner(*job, MostThreads(live), gone));
-  const auto plan = planner(workers);
-  if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
-  if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
-  const PlanTime time = PredictTime(*plan, services_.cluster.rate.MeasuredOf(addresses));
+  const auto plan = CountedOn(having, EncodePlanner(job, MostThreads(live), gone))(workers);
+  if (absl::IsCancelled(plan.status())) return plan.status();
+  if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
+  const PlanTime time = PredictTime(*plan, services_.cluster.rate.MeasuredOf(having));
   response = wire::EncodePlan(*plan, {.seconds = time.seconds, .basis = time.basis});
-  for (std::string& note : NotesOn(*job)) response.add_notes(std::move(note));
-  return grpc::Status::OK;
+  for (std::string& note : NotesOn(job)) response.add_notes(std::move(note));
+  return absl::OkStatus();
 }
 
 v1::Model EncoderService::Describe(const std::string& name,
@@ -92,32 +83,27 @@ v1::Model EncoderService::Describe(const std::string& name,
 }
 
 grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
-                                        const v1::ListModelsRequest* request,
+                                        const v1::ListModelsRequest* /*request*/,
                                         v1::ListModelsResponse* response) {
-  return services_.observers.metrics.requests().Count("ListModels", [&] {
-    const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
-    if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
+  return calls_.Answer("ListModels", *context, kAnyRole, "see models", [&](const Caller&) {
     const ModelCatalog::Listing listing = services_.memory.models.List();
     for (const ModelCatalog::Entry& entry : listing.entries) {
       v1::Model model = Describe(entry.name, entry.model);
       model.clear_config();  // many configs exceed a message; GetModel returns one
       *response->add_models() = std::move(model);
     }
-    return grpc::Status(grpc::Status::OK);
+    return absl::OkStatus();
   });
 }
 
 grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
                                       const v1::GetModelRequest* request, v1::Model* response) {
-  return services_.observers.metrics.requests().Count("GetModel", [&] {
-    const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
-    if (!caller.ok()) return Refuse(services_.observers.metrics, caller.status());
+  return calls_.Answer("GetModel", *context, kAnyRole, "see models", [&](const Caller&) {
     const auto folder = services_.memory.models.Open(request->name());
-    if (!folder.ok() && !wire::HasReason(folder.status(), wire::reason::kModelUnusable)) {
-      return wire::ToGrpc(folder.status());
-    }
-    *response = Describe(request->name(), folder);
-    return grpc::Status(grpc::Status::OK);
+    const bool described =
+        folder.ok() || wire::HasReason(folder.status(), wire::reason::kModelUnusable);
+    if (described) *response = Describe(request->name(), folder);
+    return described ? absl::OkStatus() : folder.status();
   });
 }
 

@@ -5,11 +5,10 @@
 
 #include "absl/status/statusor.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
-#include "server/access/callers.h"
+#include "server/access/caller.h"
 #include "server/coordinator/job_calls.h"
 #include "server/job/job_services.h"
 #include "server/models/model_catalog.h"
-#include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
 
@@ -17,7 +16,8 @@ class EncoderService
     : public v1::EncoderService::WithRawCallbackMethod_Encode<v1::EncoderService::Service> {
  public:
   // All arguments must outlive it.
-  EncoderService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans);
+  EncoderService(const JobServices& services, JobCalls& calls)
+      : services_(services), calls_(calls) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Encode(
       grpc::CallbackServerContext* context) override {
@@ -31,14 +31,12 @@ class EncoderService
                         v1::Model* response) override;
 
  private:
-  grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanEncodeRequest& request,
-                           v1::PlanResponse& response);
+  absl::Status MakePlanFor(const Caller& caller, grpc::ServerContext& context,
+                           const v1::PlanEncodeRequest& request, v1::PlanResponse& response);
   v1::Model Describe(const std::string& name, const absl::StatusOr<EncoderFolder>& folder) const;
 
   const JobServices services_;
-  Callers& callers_;
   JobCalls& calls_;
-  PlanGate& plans_;
 };
 
 }  // namespace hilbert_ring::server

@@ -24,11 +24,8 @@ constexpr double kJitter = 0.2;
 // A client that does not read its outputs does not get the status behind them.
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
 constexpr int kMostRunning = 1024;
-constexpr int kSpareCalls = 64;  // that end or are about to be refused
-
-absl::Status Draining() {
-  return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
-}
+constexpr int kSpareCalls = 64;     // that end or are about to be refused
+constexpr double kPlanSeconds = 2;  // of the longest
 
 std::string_view NameOf(JobMethod method) {
   switch (method) {
@@ -47,6 +44,10 @@ constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
 
 }  // namespace
 
+absl::Status Stopping() {
+  return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
+}
+
 std::chrono::milliseconds RetryAfter(double seconds_of_work) {
   thread_local std::mt19937_64 random(DrawBits());
   const double jitter = std::uniform_real_distribution(1 - kJitter, 1 + kJitter)(random);
@@ -64,9 +65,10 @@ struct JobCalls::Call {
   RequestMetrics::Request request;
 };
 
-JobCalls::JobCalls(const JobServices& services, Callers& callers)
+JobCalls::JobCalls(const JobServices& services, Callers& callers, int most_plans)
     : services_(services),
       callers_(callers),
+      plans_(most_plans),
       waiting_(services.limits.settings.waiting_memory_bytes),
       streams_(services.limits.settings.stream_memory_bytes),
       gate_({.calls_per_peer = services.limits.settings.max_calls_per_peer,
@@ -81,7 +83,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
                          {.idle = services_.limits.settings.idle_timeout,
                           .bytes_per_second = services_.limits.settings.least_rate_bytes},
                          services_.observers.time);
-  auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
+  auto caller = CallerOf(*context, {Role::kSubmit, Role::kAdmin}, "run jobs");
   const std::shared_ptr<Call> call(
       new Call{.method = method,
                .stream = stream,
@@ -92,7 +94,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
   if (!caller.ok()) {
     Refuse(*call, caller.status());
   } else if (draining_) {
-    Refuse(*call, Draining());
+    Refuse(*call, Stopping());
   } else if (absl::Status status = Enter(PeerHost(context->peer()), call); !status.ok()) {
     Refuse(*call, status);
   } else {
@@ -101,13 +103,36 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
   return stream.get();
 }
 
-absl::StatusOr<Caller> CallerOf(Callers& callers, const grpc::ServerContextBase& context,
-                                std::initializer_list<Role> roles, absl::string_view do_what) {
-  auto caller = callers.Of(context);
-  if (!caller.ok()) return caller;
-  absl::Status status = CheckRole(*caller, roles, do_what);
-  if (!status.ok()) return status;
+absl::StatusOr<Caller> JobCalls::CallerOf(const grpc::ServerContextBase& context,
+                                          std::initializer_list<Role> roles,
+                                          absl::string_view do_what) {
+  ASSIGN_OR_RETURN(Caller caller, callers_.Of(context));
+  RETURN_IF_ERROR(CheckRole(caller, roles, do_what));
   return caller;
+}
+
+grpc::Status JobCalls::Answer(std::string_view method, const grpc::ServerContext& context,
+                              std::initializer_list<Role> roles, absl::string_view do_what,
+                              absl::FunctionRef<absl::Status(const Caller&)> handler) {
+  return services_.observers.metrics.requests().Count(method, [&] {
+    const auto caller = CallerOf(context, roles, do_what);
+    return wire::ToGrpc(caller.ok() ? handler(*caller) : Refused(caller.status()));
+  });
+}
+
+absl::Status JobCalls::Refused(absl::Status why) {
+  services_.observers.metrics.CountRefused(wire::ReasonOf(why));
+  return why;
+}
+
+absl::StatusOr<PlanGate::Turn> JobCalls::EnterPlan(const Caller& caller,
+                                                   grpc::ServerContext& context) {
+  auto turn = plans_.Enter(caller.turns, [&context] { return context.IsCancelled(); });
+  if (turn != nullptr) return turn;
+  context.AddTrailingMetadata(wire::kRetryAfterKey,
+                              std::to_string(RetryAfter(kPlanSeconds).count()));
+  return Refused(wire::ErrorOf(wire::reason::kTooManyCalls,
+                               absl::StrCat(plans_.most(), " plans are being made, the limit")));
 }
 
 // Cuts off calls without a first message if memory is short.
@@ -142,8 +167,7 @@ void JobCalls::Begin(const std::shared_ptr<Call>& call) {
 
 void JobCalls::Refuse(Call& call, const absl::Status& why) {
   call.request.End(why.code());
-  services_.observers.metrics.CountRefused(wire::ReasonOf(why));
-  EndWith(call, why);
+  EndWith(call, Refused(why));
 }
 
 void JobCalls::EndWith(Call& call, const absl::Status& error) {

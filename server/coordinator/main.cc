@@ -8,7 +8,6 @@
 #include "engine/base/return_if_error.h"
 #include "engine/base/standard_streams.h"
 #include "server/coordinator/coordinator.h"
-#include "server/process/file_limit.h"
 #include "server/process/logging.h"
 #include "server/process/memory_bounds.h"
 #include "server/process/process_memory.h"

@@ -55,12 +55,6 @@ absl::Status NotUsable(const std::string& path, std::string_view what) {
       absl::StrCat("--data-root ", path, ": ", std::string(what), ": ", std::strerror(errno)));
 }
 
-bool IsUnfinished(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
-  return name.starts_with(kOwnFiles) && name.ends_with(kUnfinishedEnding);
-}
-
 // Compares inodes because of bind mounts. `folder` may be missing.
 bool IsIn(const std::string& folder, const std::string& other) {
   std::error_code error;
@@ -76,22 +70,16 @@ bool IsIn(const std::string& folder, const std::string& other) {
 enum class Removal { kDone, kNothingThere, kNotPermitted };
 
 Removal RemoveUnfinished(int root, const std::string& path) {
-  if (!IsUnfinished(path)) return Removal::kNothingThere;
-  const size_t slash = path.rfind('/');
-  const char* name = path.c_str();
-  Descriptor opened;
-  int folder = root;
-  if (slash != std::string::npos) {
-    auto found = OpenBeneath(root, path.substr(0, slash), O_PATH | O_DIRECTORY);
-    if (wire::HasReason(found.status(), wire::reason::kFileNotPermitted)) {
-      return Removal::kNotPermitted;
-    }
-    if (!found.ok()) return Removal::kNothingThere;
-    opened = *std::move(found);
-    folder = opened.number();
-    name += slash + 1;
+  const std::string name = FileNameOf(path);
+  if (!name.starts_with(kOwnFiles) || !name.ends_with(kUnfinishedEnding)) {
+    return Removal::kNothingThere;
   }
-  if (unlinkat(folder, name, 0) == 0) return Removal::kDone;
+  const auto folder = OpenFolderOf(root, path, Owner::kService);
+  if (wire::HasReason(folder.status(), wire::reason::kFileNotPermitted)) {
+    return Removal::kNotPermitted;
+  }
+  if (!folder.ok()) return Removal::kNothingThere;
+  if (unlinkat(folder->number(), name.c_str(), 0) == 0) return Removal::kDone;
   const bool may_not = errno == EACCES || errno == EPERM || errno == EROFS;
   return may_not ? Removal::kNotPermitted : Removal::kNothingThere;
 }
@@ -232,8 +220,7 @@ absl::StatusOr<Descriptor> DataRoot::Reach() const {
 
 absl::StatusOr<std::string> DataRoot::NameUnfinished(const std::string& path) {
   const MutexLock lock(mutex_);
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  const std::string folder = path.substr(0, path.size() - FileNameOf(path).size());
   std::string name = absl::StrCat(folder, std::string(kOwnFiles), mark_.substr(0, 16), "-",
                                   ++drawn_, std::string(kUnfinishedEnding));
   const std::string line = name + "\n";

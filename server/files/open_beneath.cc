@@ -1,9 +1,7 @@
 #include "server/files/open_beneath.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -51,18 +49,12 @@ absl::Status BadPath(std::string_view path, std::string_view why) {
       absl::StrCat("path '", std::string(path.substr(0, 256)), "': ", std::string(why)));
 }
 
-int OpenBySystem(int root, const char* path, int flags) {
-  open_how how = {};
-  how.flags = static_cast<uint64_t>(flags);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  return static_cast<int>(syscall(SYS_openat2, root, path, &how, sizeof(how)));
-}
-
 bool IsLink(int file) {
   struct stat found = {};
   return fstat(file, &found) == 0 && S_ISLNK(found.st_mode);
 }
 
+// Each step starts at an open folder and follows no link.
 int OpenStepByStep(int root, std::string_view path, int flags) {
   Descriptor folder;
   int from = root;
@@ -134,31 +126,30 @@ absl::StatusOr<Descriptor> OpenRoot(const std::string& path) {
                        absl::StrCat("--data-root ", path, ": ", std::strerror(errno)));
 }
 
-absl::StatusOr<Descriptor> OpenBeneath(int root, const std::string& path, int flags,
-                                       Descent descent, Owner owner) {
+absl::StatusOr<Descriptor> OpenBeneath(int root, const std::string& path, int flags, Owner owner) {
   RETURN_IF_ERROR(CheckFilePath(path, owner));
-  flags |= O_CLOEXEC;
-  int opened = -1;
-  if (descent == Descent::kBySystem) opened = OpenBySystem(root, path.c_str(), flags);
-  // A container's filter returns EPERM for unknown calls.
-  const bool unknown = opened < 0 && (errno == ENOSYS || errno == EPERM);
-  if (descent == Descent::kStepByStep || unknown) opened = OpenStepByStep(root, path, flags);
+  const int opened = OpenStepByStep(root, path, flags | O_CLOEXEC);
   if (opened < 0) return FileError(path, "cannot open", errno);
   return Descriptor(opened);
 }
 
-absl::StatusOr<Descriptor> OpenFile(int root, const std::string& path, int flags, Descent descent,
-                                    Owner owner) {
-  ASSIGN_OR_RETURN(const Descriptor found, OpenBeneath(root, path, O_PATH, descent, owner));
+absl::StatusOr<Descriptor> OpenFile(int root, const std::string& path, int flags, Owner owner) {
+  ASSIGN_OR_RETURN(const Descriptor found, OpenBeneath(root, path, O_PATH, owner));
   RETURN_IF_ERROR(CheckRegular(found, path));
-  ASSIGN_OR_RETURN(Descriptor file,
-                   OpenBeneath(root, path, flags | O_NONBLOCK | O_NOCTTY, descent, owner));
+  ASSIGN_OR_RETURN(Descriptor file, OpenBeneath(root, path, flags | O_NONBLOCK | O_NOCTTY, owner));
   RETURN_IF_ERROR(CheckRegular(file, path));
   return file;
 }
 
-absl::StatusOr<Descriptor> OpenOwnFile(int root, const std::string& path, int flags) {
-  return OpenFile(root, path, flags, Descent::kBySystem, Owner::kService);
+absl::StatusOr<Descriptor> OpenFolderOf(int root, const std::string& path, Owner owner) {
+  RETURN_IF_ERROR(CheckFilePath(path, owner));
+  const size_t slash = path.rfind('/');
+  if (slash != std::string::npos) {
+    return OpenBeneath(root, path.substr(0, slash), O_RDONLY | O_DIRECTORY);
+  }
+  Descriptor folder(openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.number() < 0) return FileError(path, "its folder cannot be opened", errno);
+  return folder;
 }
 
 absl::StatusOr<FileVersion> VersionOf(const Descriptor& file, std::string_view path) {

@@ -3,9 +3,7 @@
 //   ASSIGN_OR_RETURN(const Descriptor root, OpenRoot("/srv/tensors"));
 //   ASSIGN_OR_RETURN(const Descriptor file, OpenFile(root.number(), "night/q.npy", O_RDONLY));
 //
-// No part of a path may be "..", a symbolic link, or begin as the service's own files do. openat2
-// (Linux 5.6) enforces that. Without it, or if a container's filter refuses it, the path is opened
-// folder by folder, which is as safe: each step starts at an open folder and follows no link.
+// No part of a path may be "..", a symbolic link, or begin as the service's own files do.
 #pragma once
 
 #include <cstdint>
@@ -30,19 +28,19 @@ absl::Status CheckFilePath(std::string_view path, Owner owner = Owner::kCaller);
 // DATA_ROOT_GONE if it cannot be opened.
 absl::StatusOr<Descriptor> OpenRoot(const std::string& path);
 
-enum class Descent { kBySystem, kStepByStep };
-
 // flags: of open(2); O_CLOEXEC is added. Errors of CheckFilePath and FileError.
 absl::StatusOr<Descriptor> OpenBeneath(int root, const std::string& path, int flags,
-                                       Descent descent = Descent::kBySystem,
                                        Owner owner = Owner::kCaller);
 
 // FILE_PATH unless it is a regular file: opening a device or FIFO could wait or have effects.
 absl::StatusOr<Descriptor> OpenFile(int root, const std::string& path, int flags,
-                                    Descent descent = Descent::kBySystem,
                                     Owner owner = Owner::kCaller);
 
-absl::StatusOr<Descriptor> OpenOwnFile(int root, const std::string& path, int flags);
+// Opens the folder of the file at a path.
+absl::StatusOr<Descriptor> OpenFolderOf(int root, const std::string& path,
+                                        Owner owner = Owner::kCaller);
+
+inline std::string FileNameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 struct FileVersion {
   uint64_t device = 0, inode = 0;

@@ -22,24 +22,11 @@ namespace {
 
 constexpr mode_t kOwnerAlone = S_IRUSR | S_IWUSR;
 
-std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-absl::StatusOr<Descriptor> OpenFolderOf(int root, const std::string& path) {
-  RETURN_IF_ERROR(CheckFilePath(path));
-  const size_t slash = path.rfind('/');
-  if (slash != std::string::npos) {
-    return OpenBeneath(root, path.substr(0, slash), O_RDONLY | O_DIRECTORY);
-  }
-  Descriptor folder(openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.number() < 0) return FileError(path, "its folder cannot be opened", errno);
-  return folder;
-}
-
 // The file at the path, if any. Follows no link.
 absl::StatusOr<std::optional<struct stat>> FindThere(const Descriptor& folder,
                                                      const std::string& path) {
   struct stat found = {};
-  if (fstatat(folder.number(), NameOf(path).c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
+  if (fstatat(folder.number(), FileNameOf(path).c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
     return found;
   }
   if (errno == ENOENT) return std::nullopt;
@@ -128,7 +115,7 @@ absl::StatusOr<OutputFile> OutputFile::Create(DataRoot& data_root, int root,
   const mode_t mode = before && IsForOwnerAlone(*before) ? kOwnerAlone : kFileMode;
   ASSIGN_OR_RETURN(output.unfinished_, data_root.NameUnfinished(options.path));
   output.data_root_ = &data_root;
-  output.file_ = Descriptor(openat(output.folder_.number(), NameOf(output.unfinished_).c_str(),
+  output.file_ = Descriptor(openat(output.folder_.number(), FileNameOf(output.unfinished_).c_str(),
                                    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (output.file_.number() < 0) return FileError(options.path, "no file can be made", errno);
   RETURN_IF_ERROR(TakeRoom(output.file_, options.path, output.offset_ + options.data_bytes));
@@ -145,7 +132,8 @@ OutputFile::~OutputFile() {
   if (folder_.number() < 0) return;  // moved from
   if (data_root_ == nullptr) return;
   const bool made = file_.number() >= 0 && !committed_;
-  if (made && unlinkat(folder_.number(), NameOf(unfinished_).c_str(), 0) != 0 && errno != ENOENT) {
+  if (made && unlinkat(folder_.number(), FileNameOf(unfinished_).c_str(), 0) != 0 &&
+      errno != ENOENT) {
     spdlog::warn("--data-root: {} cannot be removed ({}); a later coordinator tries again",
                  unfinished_, std::strerror(errno));
     return;
@@ -162,7 +150,7 @@ absl::Status OutputFile::Commit() {
   ASSIGN_OR_RETURN(const FileVersion now, VersionOf(file_, path_));
   if (now.bytes != version_.bytes) return Changed(path_, "resized");
   if (fsync(file_.number()) != 0) return FileError(path_, "cannot bring it to the disk", errno);
-  const std::string from = NameOf(unfinished_);
+  const std::string from = FileNameOf(unfinished_);
   struct stat found = {};
   if (fstatat(folder_.number(), from.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 ||
       found.st_ino != version_.inode) {
@@ -170,7 +158,7 @@ absl::Status OutputFile::Commit() {
   }
   ASSIGN_OR_RETURN(const auto before, FindThere(folder_, path_));
   if (before) RETURN_IF_ERROR(SetMode(file_, path_, *before));
-  if (renameat(folder_.number(), from.c_str(), folder_.number(), NameOf(path_).c_str()) != 0) {
+  if (renameat(folder_.number(), from.c_str(), folder_.number(), FileNameOf(path_).c_str()) != 0) {
     return FileError(path_, "cannot give it its name", errno);
   }
   committed_ = true;

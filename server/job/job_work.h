@@ -15,7 +15,7 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/cluster/membership.h"
 #include "server/rows/row_check.h"
-#include "server/schedule/planner.h"
+#include "server/schedule/fit.h"
 #include "server/shard/job_shape.h"
 #include "wire/payload.h"
 

@@ -10,7 +10,7 @@
 #include "server/job/job_open.h"
 #include "server/job/named_files.h"
 #include "server/job/served_job.h"
-#include "server/rows/coordinates.h"
+#include "server/rows/job_input.h"
 #include "server/schedule/fit.h"
 #include "wire/codec.h"
 #include "wire/status.h"

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/cluster/worker_figures.h"
 #include "server/job/job_trace.h"
 #include "server/job/served_job.h"
 #include "server/process/logging.h"
@@ -66,7 +65,7 @@ void ServedJob::CompleteReport() {
     seconds_.exchange = std::max(seconds_.exchange, worker.exchange_seconds());
     seconds_.exposed_exchange =
         std::max(seconds_.exposed_exchange, worker.exposed_exchange_seconds());
-    services_.observers.metrics.AddShare(ShareOf(worker));
+    services_.observers.metrics.AddShare(worker);
   }
   report.set_bytes_exchanged(exchanged);
   services_.observers.metrics.AddNaiveExchange(report.bytes_exchanged_naive());

@@ -2,6 +2,10 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 namespace hilbert_ring::server {
 
 using prometheus::Histogram;
@@ -35,32 +39,32 @@ Histogram& AddHistogram(Registry& registry, const std::string& name, const std::
   return AddHistograms(registry, name, help).Add({}, buckets);
 }
 
-ScrapedFamily ScrapedFamily::OfGauges(std::string name, std::string help) {
-  ScrapedFamily made;
-  made.family_ = {std::move(name), std::move(help), prometheus::MetricType::Gauge, {}};
-  return made;
-}
-
-ScrapedFamily ScrapedFamily::OfCounters(std::string name, std::string help) {
-  ScrapedFamily made = OfGauges(std::move(name), std::move(help));
-  made.family_.type = prometheus::MetricType::Counter;
-  return made;
-}
-
-ScrapedFamily& ScrapedFamily::Add(
-    double value, const std::vector<std::pair<std::string, std::string>>& labels) & {
-  prometheus::ClientMetric& metric = family_.metric.emplace_back();
-  for (const auto& [name, text] : labels) metric.label.push_back({name, text});
-  if (family_.type == prometheus::MetricType::Counter) {
-    metric.counter.value = value;
-  } else {
-    metric.gauge.value = value;
+void ShowGauges(MetricFamilies& families, std::string name, std::string help,
+                const std::vector<Sample>& samples) {
+  prometheus::MetricFamily& family = families.emplace_back();
+  family = {std::move(name), std::move(help), prometheus::MetricType::Gauge, {}};
+  for (const Sample& sample : samples) {
+    prometheus::ClientMetric& metric = family.metric.emplace_back();
+    metric.label = sample.labels;
+    metric.gauge.value = metric.counter.value = sample.value;
   }
-  return *this;
 }
 
-std::string SerializeText(const std::vector<prometheus::MetricFamily>& families) {
-  return prometheus::TextSerializer().Serialize(families);
+void ShowGauge(MetricFamilies& families, std::string name, std::string help, double value) {
+  ShowGauges(families, std::move(name), std::move(help), {{.value = value}});
+}
+
+void ShowCounters(MetricFamilies& families, std::string name, std::string help,
+                  const std::vector<Sample>& samples) {
+  ShowGauges(families, std::move(name), std::move(help), samples);
+  families.back().type = prometheus::MetricType::Counter;
+}
+
+std::string SerializeText(const MetricFamilies& families) {
+  MetricFamilies shown;
+  std::ranges::copy_if(families, std::back_inserter(shown),
+                       [](const auto& family) { return !family.metric.empty(); });
+  return prometheus::TextSerializer().Serialize(shown);
 }
 
 }  // namespace hilbert_ring::server

@@ -9,7 +9,6 @@
 #include <prometheus/registry.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace hilbert_ring::server {
@@ -33,26 +32,20 @@ prometheus::Histogram& AddHistogram(prometheus::Registry& registry, const std::s
                                     const std::string& help,
                                     const prometheus::Histogram::BucketBoundaries& buckets);
 
-// Series made for each scrape, so that they do not outlive their subject.
-class ScrapedFamily {
- public:
-  static ScrapedFamily OfGauges(std::string name, std::string help);
-  static ScrapedFamily OfCounters(std::string name, std::string help);
+using MetricFamilies = std::vector<prometheus::MetricFamily>;
 
-  ScrapedFamily& Add(double value,
-                     const std::vector<std::pair<std::string, std::string>>& labels = {}) &;
-  ScrapedFamily Add(double value,
-                    const std::vector<std::pair<std::string, std::string>>& labels = {}) && {
-    Add(value, labels);
-    return std::move(*this);
-  }
-
-  prometheus::MetricFamily Take() && { return std::move(family_); }
-
- private:
-  prometheus::MetricFamily family_;
+struct Sample {
+  double value = 0;
+  std::vector<prometheus::ClientMetric::Label> labels;
 };
 
-std::string SerializeText(const std::vector<prometheus::MetricFamily>& families);
+// Add a family to `families`, made for each scrape so that series do not outlive their subject.
+void ShowGauges(MetricFamilies& families, std::string name, std::string help,
+                const std::vector<Sample>& samples);
+void ShowGauge(MetricFamilies& families, std::string name, std::string help, double value);
+void ShowCounters(MetricFamilies& families, std::string name, std::string help,
+                  const std::vector<Sample>& samples);
+
+std::string SerializeText(const MetricFamilies& families);  // without families that have no series
 
 }  // namespace hilbert_ring::server

@@ -275,27 +275,28 @@ void Metrics::AddNaiveExchange(int64_t bytes) {
   families_->exchange_naive.Increment(static_cast<double>(bytes));
 }
 
-void Metrics::AddShare(const WorkerShare& share) {
+void Metrics::AddShare(const v1::WorkerReport& share) {
   Families& f = *families_;
-  const prometheus::Labels transport = {{"transport", TransportLabel(share.transport)}};
-  f.exchanged.Add(transport).Increment(static_cast<double>(share.bytes_received));
-  f.exchange_planned.Add(transport).Increment(static_cast<double>(share.bytes_received_planned));
-  f.flops.Increment(share.flops);
-  f.flops_planned.Increment(share.flops_planned);
-  if (share.memory_predicted_bytes > 0) {
-    f.memory_ratio.Observe(static_cast<double>(share.memory_peak_bytes) /
-                           static_cast<double>(share.memory_predicted_bytes));
+  const prometheus::Labels transport = {{"transport", TransportLabel(share.transport())}};
+  f.exchanged.Add(transport).Increment(static_cast<double>(share.bytes_received()));
+  f.exchange_planned.Add(transport).Increment(
+      static_cast<double>(share.bytes_received_predicted()));
+  f.flops.Increment(share.flops());
+  f.flops_planned.Increment(share.flops_predicted());
+  if (share.memory_predicted_bytes() > 0) {
+    f.memory_ratio.Observe(static_cast<double>(share.memory_peak_bytes()) /
+                           static_cast<double>(share.memory_predicted_bytes()));
   }
   const MutexLock lock(f.mutex);
-  if (!f.workers.contains(share.worker)) return;  // it has left
-  const prometheus::Labels worker = {{"worker", share.worker}};
-  f.worker_flops.Add(worker).Increment(share.flops);
-  f.worker_compute.Add(worker).Increment(share.compute_seconds);
-  f.peak.Add(worker).Set(static_cast<double>(share.memory_peak_bytes));
-  f.predicted.Add(worker).Set(static_cast<double>(share.memory_predicted_bytes));
-  if (share.compute_seconds < kLeastMeasured) return;
+  if (!f.workers.contains(share.worker())) return;  // it has left
+  const prometheus::Labels worker = {{"worker", share.worker()}};
+  f.worker_flops.Add(worker).Increment(share.flops());
+  f.worker_compute.Add(worker).Increment(share.compute_seconds());
+  f.peak.Add(worker).Set(static_cast<double>(share.memory_peak_bytes()));
+  f.predicted.Add(worker).Set(static_cast<double>(share.memory_predicted_bytes()));
+  if (share.compute_seconds() < kLeastMeasured) return;
   prometheus::Gauge& best = f.best_rate.Add(worker);
-  best.Set(std::max(best.Value(), share.flops / share.compute_seconds));
+  best.Set(std::max(best.Value(), share.flops() / share.compute_seconds()));
 }
 
 void Metrics::RemoveWorker(const std::string& worker) {
@@ -319,13 +320,9 @@ void Metrics::KeepWorkers(const std::set<std::string>& there, int64_t looked) {
 
 std::string Metrics::Serialize(const CoordinatorFigures& figures,
                                const std::string& version) const {
-  std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
+  MetricFamilies families = families_->registry.Collect();
   std::ranges::move(FamiliesOf(figures), std::back_inserter(families));
-  std::ranges::move(ProcessFigures(), std::back_inserter(families));
-  families.push_back(CertificateFigures(figures.certificate_ends));
-  families.push_back(BuildInfo(version));
-  std::erase_if(families, [](const auto& family) { return family.metric.empty(); });
-  return SerializeText(families);
+  return SerializeWithProcess(std::move(families), figures.certificate_ends, version);
 }
 
 }  // namespace hilbert_ring::server

@@ -19,14 +19,6 @@ struct JobSeconds {
          send = 0, total = 0;
 };
 
-struct WorkerShare {
-  std::string worker;     // host:port
-  std::string transport;  // of its ring: "gloo", "nccl", "none"
-  double flops = 0, flops_planned = 0, compute_seconds = 0;
-  int64_t bytes_received = 0, bytes_received_planned = 0;
-  int64_t memory_peak_bytes = 0, memory_predicted_bytes = 0;
-};
-
 // Values of labels whose series exist before the first event.
 struct MetricLabels {
   std::vector<std::string> methods;  // of gRPC
@@ -65,7 +57,7 @@ class Metrics {
   void AddReceived(int64_t bytes);       // payload, from clients
   void AddSent(int64_t bytes);           // payload, to clients
   void AddNaiveExchange(int64_t bytes);  // if every worker received all rows
-  void AddShare(const WorkerShare& share);
+  void AddShare(const v1::WorkerReport& share);
 
   void RemoveWorker(const std::string& worker);
 

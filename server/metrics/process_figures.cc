@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -55,14 +56,13 @@ std::optional<double> BootTime(const std::string& path) {
 std::vector<prometheus::MetricFamily> ProcessFigures(const std::string& proc) {
   std::vector<prometheus::MetricFamily> families;
   const auto gauge = [&](const char* name, const char* help, double value) {
-    families.push_back(ScrapedFamily::OfGauges(name, help).Add(value).Take());
+    ShowGauge(families, name, help, value);
   };
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   if (const auto stat = ReadStat(proc + "/self/stat")) {
-    families.push_back(ScrapedFamily::OfCounters("process_cpu_seconds_total",
-                                                 "Processor time of the process, user and system")
-                           .Add(stat->cpu_ticks / ticks)
-                           .Take());
+    ShowCounters(families, "process_cpu_seconds_total",
+                 "Processor time of the process, user and system",
+                 {{.value = stat->cpu_ticks / ticks}});
     gauge("process_resident_memory_bytes", "Resident memory of the process",
           stat->resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE)));
     gauge("process_virtual_memory_bytes", "Address space of the process", stat->virtual_bytes);
@@ -86,18 +86,19 @@ std::vector<prometheus::MetricFamily> ProcessFigures(const std::string& proc) {
   return families;
 }
 
-prometheus::MetricFamily CertificateFigures(const std::map<std::string, double>& ends) {
-  ScrapedFamily family =
-      ScrapedFamily::OfGauges("hilbert_ring_certificate_expiry_timestamp_seconds",
-                              "When a certificate of the process expires, in seconds since 1970");
-  for (const auto& [certificate, end] : ends) family.Add(end, {{"certificate", certificate}});
-  return std::move(family).Take();
-}
-
-prometheus::MetricFamily BuildInfo(const std::string& version) {
-  return ScrapedFamily::OfGauges("hilbert_ring_build_info", "The build that runs; always 1")
-      .Add(1, {{"version", version}})
-      .Take();
+std::string SerializeWithProcess(std::vector<prometheus::MetricFamily> families,
+                                 const std::map<std::string, double>& certificate_ends,
+                                 const std::string& version) {
+  std::ranges::move(ProcessFigures(), std::back_inserter(families));
+  std::vector<Sample> ends;
+  for (const auto& [certificate, end] : certificate_ends) {
+    ends.push_back({end, {{"certificate", certificate}}});
+  }
+  ShowGauges(families, "hilbert_ring_certificate_expiry_timestamp_seconds",
+             "When a certificate of the process expires, in seconds since 1970", ends);
+  ShowGauges(families, "hilbert_ring_build_info", "The build that runs; always 1",
+             {{1, {{"version", version}}}});
+  return SerializeText(families);
 }
 
 }  // namespace hilbert_ring::server

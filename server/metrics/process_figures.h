@@ -14,8 +14,9 @@ namespace hilbert_ring::server {
 // proc: the kernel's mount. Missing figures are omitted.
 std::vector<prometheus::MetricFamily> ProcessFigures(const std::string& proc = "/proc");
 
-prometheus::MetricFamily CertificateFigures(const std::map<std::string, double>& ends);
-
-prometheus::MetricFamily BuildInfo(const std::string& version);
+// The text of `families`, of the process's figures, its certificates and its build.
+std::string SerializeWithProcess(std::vector<prometheus::MetricFamily> families,
+                                 const std::map<std::string, double>& certificate_ends,
+                                 const std::string& version);
 
 }  // namespace hilbert_ring::server

@@ -1,8 +1,7 @@
 #include "server/metrics/worker_metrics.h"
 
-#include <algorithm>
 #include <iterator>
-#include <vector>
+#include <utility>
 
 #include "server/metrics/families.h"
 #include "server/metrics/process_figures.h"
@@ -110,9 +109,9 @@ void WorkerMetrics::CountRefused(const std::string& reason) {
 }
 
 std::string WorkerMetrics::Serialize(const WorkerProcessFigures& figures) const {
-  std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
+  MetricFamilies families = families_->registry.Collect();
   const auto gauge = [&](const char* name, const char* help, double value) {
-    families.push_back(ScrapedFamily::OfGauges(name, help).Add(value).Take());
+    ShowGauge(families, name, help, value);
   };
   gauge("hilbert_ring_registered", "Whether the coordinator gives this worker jobs: 1 or 0",
         figures.registered ? 1 : 0);
@@ -127,18 +126,13 @@ std::string WorkerMetrics::Serialize(const WorkerProcessFigures& figures) const 
         static_cast<double>(figures.model_memory_limit_bytes));
   gauge("hilbert_ring_model_memory_used_bytes", "Memory that weights of models take here now",
         static_cast<double>(figures.model_memory_used_bytes));
-  families.push_back(
-      ScrapedFamily::OfGauges("hilbert_ring_device_info",
-                              "Device, kernel and transport of rings of this worker; always 1")
-          .Add(1, {{"device", figures.device},
-                   {"kernel", figures.kernel},
-                   {"transport", figures.transport}})
-          .Take());
-  std::ranges::move(ProcessFigures(), std::back_inserter(families));
-  families.push_back(CertificateFigures(figures.certificate_ends));
-  families.push_back(BuildInfo(figures.version));
-  std::erase_if(families, [](const auto& family) { return family.metric.empty(); });
-  return SerializeText(families);
+  ShowGauges(families, "hilbert_ring_device_info",
+             "Device, kernel and transport of rings of this worker; always 1",
+             {{1,
+               {{"device", figures.device},
+                {"kernel", figures.kernel},
+                {"transport", figures.transport}}}});
+  return SerializeWithProcess(std::move(families), figures.certificate_ends, figures.version);
 }
 
 }  // namespace hilbert_ring::server

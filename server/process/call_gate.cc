@@ -5,8 +5,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/server_context.h"
@@ -29,18 +27,10 @@ absl::Status GaveWay() {
 
 }  // namespace
 
-std::string PeerHost(const std::string& peer, PeerIs is) {
-  absl::string_view host = peer;
-  const bool ipv6 = absl::ConsumePrefix(&host, "ipv6:");
-  if (!ipv6 && !absl::ConsumePrefix(&host, "ipv4:")) return peer;
-  host = host.substr(0, host.rfind(':'));
-  // gRPC escapes brackets and '%' as in a URI.
-  if (ipv6 && absl::ConsumePrefix(&host, "%5B")) host = absl::StripSuffix(host, "%5D");
-  return PeerName(absl::StrReplaceAll(host, {{"%25", "%"}}), is);
-}
-
 CallGate::CallGate(const Limits& limits)
-    : limits_(limits), watch_([this](const std::stop_token& stop) { CutOffLate(stop); }) {}
+    : limits_(limits),
+      watch_(limits.open_timeout / 20 + std::chrono::milliseconds(1),
+             [this](const std::stop_token&) { CutOffLate(); }) {}
 
 CallGate::~CallGate() = default;
 
@@ -66,7 +56,6 @@ absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
     call->due = Clock::now() + limits_.open_timeout;
     call->place = entry.silent.insert(entry.silent.end(), call);
     call->in_turn = silent_.insert(silent_.end(), call);
-    if (call->due < watched_until_) changed_.notify_all();
   }
   if (instead) instead(GaveWay());
   return Place(this, std::move(call));
@@ -111,26 +100,15 @@ bool CallGate::CutOffOne() {
   return true;
 }
 
-// Sleeps until the deadline of the oldest silent call, even if that call opens before. Calls come
-// far more often than one is late, so an opened call does not wake this thread.
-void CallGate::CutOffLate(const std::stop_token& stop) {
-  MutexLock lock(mutex_);
-  while (!stop.stop_requested()) {
-    watched_until_ = silent_.empty() ? Deadline::max() : silent_.front()->due;
-    if (silent_.empty()) {
-      changed_.wait(lock, stop,
-                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !silent_.empty(); });
-      continue;
+void CallGate::CutOffLate() {
+  while (true) {
+    std::function<void(absl::Status)> cut_off;
+    {
+      const MutexLock lock(mutex_);
+      if (silent_.empty() || Clock::now() < silent_.front()->due) return;
+      cut_off = TakeOut(*silent_.front());
     }
-    if (Clock::now() < watched_until_) {
-      changed_.wait_until(lock, stop, watched_until_, [] { return false; });
-      continue;
-    }
-    std::function<void(absl::Status)> cut_off = TakeOut(*silent_.front());
-    lock.unlock();
     cut_off(TooLate(limits_.open_timeout));
-    cut_off = nullptr;
-    lock.lock();
   }
 }
 

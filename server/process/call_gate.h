@@ -9,18 +9,17 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "server/process/deadline.h"
+#include "server/process/interval_thread.h"
 #include "server/process/peer_network.h"
 
 namespace grpc {
@@ -28,9 +27,6 @@ class ServerContextBase;
 }  // namespace grpc
 
 namespace hilbert_ring::server {
-
-// The host of gRPC's peer: "ipv4:10.0.0.7:41234" is "10.0.0.7"; peer_network.h has those of IPv6.
-std::string PeerHost(const std::string& peer, PeerIs is = PeerIs::kNetwork);
 
 // Thread-safe.
 class CallGate {
@@ -92,15 +88,13 @@ class CallGate {
 
   // Ends the silence. The place still holds the call.
   std::function<void(absl::Status)> TakeOut(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CutOffLate(const std::stop_token& stop);
+  void CutOffLate();
 
   const Limits limits_;
   Mutex mutex_;
-  std::condition_variable_any changed_;
   std::map<std::string, Peer> peers_ ABSL_GUARDED_BY(mutex_);
-  Calls silent_ ABSL_GUARDED_BY(mutex_);            // by deadline
-  Deadline watched_until_ ABSL_GUARDED_BY(mutex_);  // end of the watch's sleep
-  std::jthread watch_;                              // last: it uses all of the above
+  Calls silent_ ABSL_GUARDED_BY(mutex_);  // by deadline
+  IntervalThread watch_;                  // last: it uses all of the above
 };
 
 // A place of a call that blocks a thread. A cut-off cancels the context, which must outlive it.

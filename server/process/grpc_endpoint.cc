@@ -17,8 +17,7 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
 #include "server/process/deadline.h"
-#include "server/process/malformed_requests.h"
-#include "server/process/reflection_limit.h"
+#include "server/process/interceptors.h"
 #include "server/process/tls.h"
 #include "wire/before_connecting.h"
 #include "wire/codec.h"
@@ -93,14 +92,8 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
       builder.experimental().AddExternalConnectionAcceptor(
           grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
           listen.credentials != nullptr ? listen.credentials : grpc::InsecureServerCredentials());
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  if (listen.reflection) {
-    interceptors = LimitReflection();
-  } else {
-    builder.SetOption(std::make_unique<WithoutReflection>());
-  }
-  interceptors.push_back(NameMalformedRequests());
-  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  if (!listen.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+  builder.experimental().SetInterceptorCreators(InterceptorsOf(listen.reflection));
   for (grpc::Service* service : services) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   builder.SetMaxSendMessageSize(-1);  // plans of many workers are longer than a chunk

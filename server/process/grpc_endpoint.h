@@ -11,7 +11,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
-#include "server/process/connection_listener.h"
+#include "server/process/listening_sockets.h"
 #include "server/process/security_settings.h"
 
 namespace hilbert_ring::server {

@@ -12,12 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
-#include "server/process/connection_listener.h"
-#include "server/process/http_head.h"
+#include "server/process/host_port.h"
 #include "server/process/interval_thread.h"
+#include "server/process/listening_sockets.h"
 #include "server/process/security_settings.h"
 #include "server/process/tls_files.h"
 #include "wire/control_characters.h"
@@ -36,6 +37,58 @@ constexpr size_t kMostHostShown = 256;
 constexpr char kTlsPriorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
 constexpr char kContentPolicy[] =
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
+// libmicrohttpd's memory for the head of a request, with entries of it, and of the answer.
+constexpr size_t kConnectionBytes = 64 << 10;
+constexpr size_t kMostHeadBytes = 16 << 10;
+constexpr size_t kEntryBytes = 64;
+constexpr size_t kAnswerHeadBytes = 1024;
+constexpr char kHeadTooLarge[] =
+    "the request's head is too large, must have 16 KiB or fewer, and few headers and arguments\n";
+
+struct Target {
+  std::string host;  // with its port, as sent; empty: not given
+  std::string path;
+};
+
+// target: "/path", or "http://host/path", whose host overrides the header.
+Target TargetOf(const std::string& target, const std::string& host_header) {
+  const size_t colon = target.find("://");
+  const std::string scheme = absl::AsciiStrToLower(target.substr(0, colon));
+  if (colon == target.npos || (scheme != "http" && scheme != "https")) {
+    return {.host = host_header, .path = target};
+  }
+  const std::string rest = target.substr(colon + 3);
+  const size_t slash = rest.find('/');
+  return {.host = rest.substr(0, slash), .path = slash == rest.npos ? "/" : rest.substr(slash)};
+}
+
+bool IsLoopbackAuthority(const std::string& host) {
+  const size_t port = host.find_last_not_of("0123456789");
+  const bool has_port = port != host.npos && host[port] == ':';
+  return IsLoopback(WithoutBrackets(absl::AsciiStrToLower(has_port ? host.substr(0, port) : host)));
+}
+
+// Returns whether the head leaves no room for the answer's head in kConnectionBytes.
+bool HeadIsTooLarge(MHD_Connection* connection) {
+  const size_t bytes =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
+  constexpr int kKinds = MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND;
+  const int entries =
+      MHD_get_connection_values(connection, static_cast<MHD_ValueKind>(kKinds), nullptr, nullptr);
+  const size_t taken = 2 * bytes + static_cast<size_t>(entries) * kEntryBytes;
+  return bytes > kMostHeadBytes || taken + kAnswerHeadBytes > kConnectionBytes;
+}
+
+// In clear text, past libmicrohttpd.
+void AnswerTooLargeHead(MHD_Connection* connection) {
+  const std::string answer = absl::StrCat(
+      "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain\r\n"
+      "Connection: close\r\nContent-Length: ",
+      sizeof(kHeadTooLarge) - 1, "\r\n\r\n", kHeadTooLarge);
+  send(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+       answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
 
 using Daemon = std::unique_ptr<MHD_Daemon, decltype(&MHD_stop_daemon)>;
 
@@ -102,11 +155,11 @@ class MicroHttpEndpoint : public HttpEndpoint {
       options.push_back({MHD_OPTION_HTTPS_PRIORITIES, 0, const_cast<char*>(kTlsPriorities)});
     }
     options.push_back({MHD_OPTION_END, 0, nullptr});
-    return MHD_start_daemon(
-        flags, 0, nullptr, nullptr, &Answer, this, MHD_OPTION_ARRAY, options.data(),
-        MHD_OPTION_CONNECTION_LIMIT, kMostConnections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        kMostConnectionsOfHost, MHD_OPTION_CONNECTION_TIMEOUT, kSilenceSeconds,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, kHttpConnectionBytes, MHD_OPTION_END);
+    return MHD_start_daemon(flags, 0, nullptr, nullptr, &Answer, this, MHD_OPTION_ARRAY,
+                            options.data(), MHD_OPTION_CONNECTION_LIMIT, kMostConnections,
+                            MHD_OPTION_PER_IP_CONNECTION_LIMIT, kMostConnectionsOfHost,
+                            MHD_OPTION_CONNECTION_TIMEOUT, kSilenceSeconds,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes, MHD_OPTION_END);
   }
 
   // The library closes connections that it refuses.
@@ -131,17 +184,16 @@ class MicroHttpEndpoint : public HttpEndpoint {
                            const char* method, const char* /*version*/, const char* /*body*/,
                            size_t* body_bytes, void** /*request*/) {
     const auto* const endpoint = static_cast<const MicroHttpEndpoint*>(self);
-    const bool too_large = HttpHeadIsTooLarge(connection);
+    const bool too_large = HeadIsTooLarge(connection);
     if (too_large && endpoint->files_.cert.empty()) {
-      SayHttpHeadIsTooLarge(connection);
+      AnswerTooLargeHead(connection);
       return MHD_NO;
     }
     HttpReply reply =
-        too_large ? HttpReply{.status = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE,
-                              .body = kHttpHeadTooLarge}
-                  : endpoint->ReplyTo(
-                        method, HttpTargetOf(target, Header(connection, MHD_HTTP_HEADER_HOST)),
-                        Header(connection, MHD_HTTP_HEADER_AUTHORIZATION));
+        too_large
+            ? HttpReply{.status = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, .body = kHeadTooLarge}
+            : endpoint->ReplyTo(method, TargetOf(target, Header(connection, MHD_HTTP_HEADER_HOST)),
+                                Header(connection, MHD_HTTP_HEADER_AUTHORIZATION));
     *body_bytes = 0;
     MHD_Response* response = MHD_create_response_from_buffer(reply.body.size(), reply.body.data(),
                                                              MHD_RESPMEM_MUST_COPY);
@@ -166,7 +218,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     return queued;
   }
 
-  HttpReply ReplyTo(std::string_view method, const HttpTarget& target,
+  HttpReply ReplyTo(std::string_view method, const Target& target,
                     std::string_view authorization) const {
     if (loopback_alone_ && !target.host.empty() && !IsLoopbackAuthority(target.host)) {
       return {.status = MHD_HTTP_MISDIRECTED_REQUEST,
@@ -185,7 +237,8 @@ class MicroHttpEndpoint : public HttpEndpoint {
   const std::map<std::string, Handler> routes_;
   const TlsFiles files_;
   const std::function<void(const std::string& pem)> on_shown_;
-  // DNS rebinding leads other names to a loopback address; with TLS they would need a certificate.
+  // A page of another site may lead its own name to this machine (DNS rebinding); the browser shows
+  // the page the answer. With TLS other names would need a certificate.
   const bool loopback_alone_;
   mutable std::mutex answering_;  // two servers answer after a new certificate
   int port_ = 0;

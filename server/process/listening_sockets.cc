@@ -2,11 +2,14 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/process/host_port.h"
@@ -58,6 +61,12 @@ int PortOf(int descriptor) {
   return getsockname(descriptor, at, &length) == 0 ? ntohs(PortIn(at)) : 0;
 }
 
+constexpr std::chrono::milliseconds kPause{50};  // after a lack of descriptors or memory
+
+bool IsShortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 }  // namespace
 
 std::string LoopbackHost() {
@@ -104,6 +113,35 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& what,
     if (error == EADDRINUSE || error == EACCES) break;
   }
   return absl::UnavailableError(absl::StrCat(where, Describe(error)));
+}
+
+ConnectionListener::ConnectionListener(ListeningSockets sockets, Serve serve)
+    : sockets_(std::move(sockets)),
+      serve_(std::move(serve)),
+      thread_([this](const std::stop_token& stop) { Accept(stop); }) {}
+
+ConnectionListener::~ConnectionListener() {
+  thread_.request_stop();
+  for (const int socket : sockets_.descriptors()) shutdown(socket, SHUT_RDWR);  // wakes poll
+}
+
+void ConnectionListener::Accept(const std::stop_token& stop) {
+  std::vector<pollfd> waiting;
+  for (const int socket : sockets_.descriptors()) {
+    waiting.push_back({.fd = socket, .events = POLLIN, .revents = 0});
+  }
+  while (!stop.stop_requested()) {
+    if (poll(waiting.data(), waiting.size(), -1) < 0) continue;  // a signal
+    for (const pollfd& socket : waiting) {
+      if (socket.revents == 0) continue;
+      const int connection = accept4(socket.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (connection >= 0) {
+        serve_(socket.fd, connection);
+      } else if (IsShortage(errno)) {
+        std::this_thread::sleep_for(kPause);
+      }
+    }
+  }
 }
 
 }  // namespace hilbert_ring::server

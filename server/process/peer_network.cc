@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "server/process/host_port.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -38,6 +39,12 @@ std::string AddressOfPeer(const std::string& peer) {
   if (!absl::ConsumePrefix(&address, "ipv6:")) return "";
   // gRPC escapes it as in a URI.
   return absl::StrReplaceAll(address, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
+}
+
+std::string PeerHost(const std::string& peer, PeerIs is) {
+  const std::string address = AddressOfPeer(peer);
+  if (address.empty()) return peer;
+  return PeerName(WithoutBrackets(address.substr(0, address.rfind(':'))), is);
 }
 
 }  // namespace hilbert_ring::server

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,13 @@ void TuneMalloc() {
   // Each arena keeps as much memory, and each thread would have an arena.
   constexpr int kArenas = 1;
   mallopt(M_ARENA_MAX, kArenas);
+}
+
+void RaiseFileLimit() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
 }
 
 void TrimMalloc(int64_t bytes) {

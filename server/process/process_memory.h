@@ -1,4 +1,4 @@
-// Memory of this process and of the machine.
+// Memory and descriptors of this process, and memory of the machine.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,9 @@ namespace hilbert_ring::server {
 // Keeps freed memory for later messages: page faults would take 78 % of the time of a stream of 4
 // MiB messages (two cores of a Zen 4). Call it first in main().
 void TuneMalloc();
+
+// Raises the limit of descriptors to the system's: a shell's is below the number of connections.
+void RaiseFileLimit();
 
 // Call after a job that moved `bytes`. Returns freed memory to the system, after several small jobs
 // at once because a trim and fresh pages take longer than a small job.

@@ -5,8 +5,10 @@
 //   }
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "engine/base/mutex.h"
 #include "server/process/deadline.h"
@@ -17,7 +19,13 @@ namespace hilbert_ring::server {
 class RefusalLog {
  public:
   // Counts a refusal. Returns the number since the last line if a line is due.
-  std::optional<int64_t> Note(Clock::time_point now);
+  std::optional<int64_t> Note(Clock::time_point now) {
+    const MutexLock lock(mutex_);
+    ++refused_;
+    if (next_.has_value() && now < *next_) return std::nullopt;
+    next_ = now + std::chrono::minutes(1);
+    return std::exchange(refused_, 0);
+  }
 
  private:
   Mutex mutex_;

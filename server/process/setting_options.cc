@@ -34,9 +34,8 @@ void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
 }
 
 CLI::Validator SmallRegularFile() {
-  constexpr size_t kMostBytes = 1 << 20;
   const auto wrong = [](const std::string& path) {
-    const auto text = ReadRegularFile(path, kMostBytes);
+    const auto text = ReadRegularFile(path, kMostConfigBytes);
     return text.ok() ? std::string() : absl::StrCat(path, " ", text.status().message());
   };
   return CLI::Validator(wrong, "").application_index(0);  // only the last of several

@@ -1,6 +1,7 @@
 // Kinds of settings of both processes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ inline constexpr double kLeastWorkerTimeoutSeconds = 0.1;
 void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
                  const std::string& help, double least = kLeastSeconds);
 
-CLI::Validator SmallRegularFile();  // of at most 1 MiB
+inline constexpr size_t kMostConfigBytes = 1 << 20;
+CLI::Validator SmallRegularFile();  // of at most kMostConfigBytes
 
 // Restricts an option to decimal numbers, or to true and false: CLI11 also accepts octal and
 // hexadecimal digits, and 1x for true.

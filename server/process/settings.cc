@@ -14,9 +14,9 @@
 #include "engine/spec/nearest_name.h"
 #include "server/process/memory_bounds.h"
 #include "server/process/ready_file.h"
+#include "server/process/regular_file.h"
 #include "server/process/setting_options.h"
-#include "server/process/settings_environment.h"
-#include "server/process/settings_file.h"
+#include "server/process/settings_sources.h"
 #include "server/process/version.h"
 #include "wire/server_address.h"
 
@@ -188,44 +188,6 @@ std::vector<std::string> Flags(const CLI::App& app) {
   return flags;
 }
 
-// Replaces CLI11's reader, which ignores unknown keys.
-class SettingsConfig : public CLI::Config {
- public:
-  // ready_file: receives that of the file, also if another line is refused.
-  SettingsConfig(std::vector<std::string> flags, std::string& ready_file)
-      : flags_(std::move(flags)), ready_file_(ready_file) {}
-
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    const std::string text{std::istreambuf_iterator<char>(input), {}};
-    const auto lines = ParseSettingsFile(text);
-    if (!lines.ok()) {
-      throw CLI::ConfigError(absl::StrCat("--config: ", lines.status().message()));
-    }
-    for (const auto& [key, value] : *lines) {
-      if (key == "ready-file") ready_file_ = value;
-    }
-    std::vector<CLI::ConfigItem> items;
-    for (const auto& [key, value] : *lines) {
-      if (std::find(flags_.begin(), flags_.end(), key) == flags_.end()) {
-        throw CLI::ConfigError(
-            absl::StrCat("--config: unknown key ", key, NearestNameHint(key, flags_)));
-      }
-      items.emplace_back().name = key;
-      items.back().inputs = {value};
-    }
-    return items;
-  }
-
-  std::string to_config(const CLI::App* /*app*/, bool /*defaults*/, bool /*descriptions*/,
-                        std::string /*prefix*/) const override {
-    return "";  // not used
-  }
-
- private:
-  const std::vector<std::string> flags_;
-  std::string& ready_file_;
-};
-
 constexpr int kExitBadSettings = 2;
 
 std::vector<std::string> KnownVariables() {
@@ -245,26 +207,42 @@ std::vector<std::string> KnownVariables() {
   return known;
 }
 
-// Puts the environment before the command line, which wins. CLI11 takes the rest from the file.
-std::vector<std::string> Arguments(const EnvironmentSettings& environment, int argc, char** argv) {
-  std::vector<std::string> arguments;
-  for (const auto& [flag, value] : environment.arguments) {
-    arguments.push_back(absl::StrCat(flag, "=", value));
+// The last value of a flag, even if other arguments are wrong; empty: not given.
+std::string LastValue(const std::string& flag, const std::vector<std::string>& arguments) {
+  std::string value;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == flag && i + 1 < arguments.size()) value = arguments[i + 1];
+    if (arguments[i].starts_with(flag + "=")) value = arguments[i].substr(flag.size() + 1);
   }
-  arguments.insert(arguments.end(), argv + 1, argv + argc);
-  return arguments;
+  return value;
 }
 
-// Finds the ready file even if other arguments are wrong.
-std::string ReadyFileOf(const std::vector<std::string>& arguments) {
-  constexpr std::string_view kFlag = "--ready-file", kWithValue = "--ready-file=";
-  std::string path;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == kFlag && i + 1 < arguments.size()) path = arguments[i + 1];
-    if (arguments[i].starts_with(kWithValue)) path = arguments[i].substr(kWithValue.size());
-  }
-  return path;
+bool IsGiven(const std::string& flag, const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [&flag](const std::string& argument) {
+    return argument.substr(0, argument.find('=')) == flag;
+  });
 }
+
+// Adds the lines of the file whose flags are not given. Returns an error message, or empty.
+std::string AddFile(const std::string& path, const std::vector<std::string>& flags,
+                    std::vector<std::string>& arguments) {
+  const auto text = ReadRegularFile(path, kMostConfigBytes);
+  if (!text.ok()) return "";  // the option's check refuses it
+  const auto lines = ParseSettingsFile(*text);
+  if (!lines.ok()) return absl::StrCat("--config: ", lines.status().message());
+  std::string unknown;
+  for (const auto& [key, value] : *lines) {
+    const std::string flag = "--" + key;
+    if (!IsGiven(flag, arguments)) {
+      arguments.insert(arguments.begin(), absl::StrCat(flag, "=", value));
+    }
+    if (!unknown.empty() || std::ranges::find(flags, key) != flags.end()) continue;
+    unknown = absl::StrCat("--config: unknown key ", key, NearestNameHint(key, flags));
+  }
+  return unknown;
+}
+
+constexpr char kSeeHelp[] = "\nRun with --help for more information.";
 
 std::string ReasonOf(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what();
@@ -276,16 +254,17 @@ std::string ReasonOf(const CLI::App& app, const CLI::ParseError& error) {
       absl::StrAppend(&text, NearestNameHint(flag, flags));
     }
   }
-  return absl::StrCat(text, "\nRun with --help for more information.");
+  return text + kSeeHelp;
 }
 
 template <typename Settings>
 std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, char** argv) {
   app.set_version_flag("--version", std::string(kVersion));
-  app.set_config("--config", "", "file of lines such as grpc-port=8001")->check(SmallRegularFile());
+  std::string config;
+  app.add_option("--config", config, "file of lines such as grpc-port=8001")
+      ->check(SmallRegularFile())
+      ->type_name("");
   const std::vector<std::string> flags = Flags(app);
-  std::string ready_file_of_config;
-  app.config_formatter(std::make_shared<SettingsConfig>(flags, ready_file_of_config));
   app.footer(
       "Every setting can be a flag, an environment variable (HILBERT_RING_ and the flag's name in "
       "capitals with underscores) or a line of the configuration file; the first of these counts. "
@@ -297,19 +276,25 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   std::vector<std::string> variables = flags;
   variables.push_back("config");
   EnvironmentSettings environment = ReadEnvironment(variables, argc, argv);
-  std::vector<std::string> arguments = Arguments(environment, argc, argv);
-  const std::string ready_file = ReadyFileOf(arguments);
+  std::vector<std::string> arguments;
+  for (const auto& [flag, value] : environment.arguments) {
+    arguments.push_back(absl::StrCat(flag, "=", value));
+  }
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  const std::string bad_file = AddFile(LastValue("--config", arguments), flags, arguments);
   const auto refuse = [&](const std::string& why) {
     // Removes the file after a failed start.
-    const ReadyFile stale(ready_file.empty() ? ready_file_of_config : ready_file);
+    const ReadyFile stale(LastValue("--ready-file", arguments));
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),
                  WithVariables(why, environment).c_str());
     return kExitBadSettings;
   };
+  if (!bad_file.empty()) return refuse(bad_file + kSeeHelp);
   try {
     CheckHaveValues(app, arguments);
-    std::ranges::reverse(arguments);  // CLI11's order
-    app.parse(std::move(arguments));
+    std::vector<std::string> last_first(arguments.rbegin(),
+                                        arguments.rend());  // as CLI11 takes them
+    app.parse(std::move(last_first));
   } catch (const CLI::ParseError& error) {
     return error.get_exit_code() == 0 ? app.exit(error) : refuse(ReasonOf(app, error));
   }

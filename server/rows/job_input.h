@@ -2,18 +2,36 @@
 // lost with a worker are forgotten and come again.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/order/order_cache.h"
 #include "engine/order/permutation.h"
 #include "engine/spec/job_spec.h"
 #include "server/rows/chunk_ledger.h"
-#include "server/rows/coordinates.h"
 
 namespace hilbert_ring::server {
+
+class Coordinates {  // of a job's tokens, collected from COORDS chunks
+ public:
+  static int64_t MemoryBytes(const JobSpec& spec);
+
+  static int64_t OrderBytes(const JobSpec& spec);
+
+  explicit Coordinates(const JobSpec& spec);
+
+  void Place(const v1::Chunk& chunk, const wire::Payload& payload);
+
+  const std::vector<int64_t>& values() const { return values_; }  // [tokens, axes], row-major
+
+ private:
+  int64_t axes_;
+  std::vector<int64_t> values_;
+};
 
 class JobInput {
  public:

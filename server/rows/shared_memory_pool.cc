@@ -9,7 +9,7 @@
 namespace hilbert_ring::server {
 
 SharedMemoryPool::SharedMemoryPool(std::chrono::milliseconds keep)
-    : keep_(keep), thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+    : keep_(keep), thread_(keep / 2, [this](const std::stop_token&) { FreeOld(); }) {}
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemoryPool::Take(int64_t bytes) {
   std::list<Kept> freed;  // freed without the lock
@@ -37,29 +37,13 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemoryPool::Take(int64_t byt
 void SharedMemoryPool::Keep(std::shared_ptr<SharedMemory> memory) {
   const MutexLock lock(mutex_);
   kept_.push_back({std::move(memory), Clock::now() + keep_});
-  if (sleeps_) changed_.notify_all();
 }
 
-void SharedMemoryPool::Run(const std::stop_token& stop) {
-  // Small jobs take and keep memory all the time without waking the thread: it looks again when the
-  // oldest was due.
-  MutexLock lock(mutex_);
-  while (true) {
-    sleeps_ = kept_.empty();
-    changed_.wait(lock, stop,
-                  [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !kept_.empty(); });
-    sleeps_ = false;
-    if (stop.stop_requested()) return;
-    const Clock::time_point until = kept_.front().until;
-    changed_.wait_until(lock, stop, until, [] { return false; });
-    if (stop.stop_requested()) return;
-    std::list<Kept> freed;
-    while (!kept_.empty() && kept_.front().until <= Clock::now()) {
-      freed.splice(freed.end(), kept_, kept_.begin());
-    }
-    lock.unlock();
-    freed.clear();
-    lock.lock();
+void SharedMemoryPool::FreeOld() {
+  std::list<Kept> freed;  // freed without the lock
+  const MutexLock lock(mutex_);
+  while (!kept_.empty() && kept_.front().until <= Clock::now()) {
+    freed.splice(freed.end(), kept_, kept_.begin());
   }
 }
 

@@ -4,23 +4,22 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <stop_token>
-#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
+#include "server/process/deadline.h"
+#include "server/process/interval_thread.h"
 #include "server/shard/shared_memory.h"
 
 namespace hilbert_ring::server {
 
 class SharedMemoryPool {
  public:
-  // Frees memory that is not taken within `keep`.
+  // Frees memory that is not taken within `keep`, at most half of it later.
   explicit SharedMemoryPool(std::chrono::milliseconds keep);
 
   // Memory of `bytes` to a quarter more, kept or fresh. Without a fit all kept memory is freed
@@ -34,20 +33,17 @@ class SharedMemoryPool {
   int64_t misses() const { return misses_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Kept {
     std::shared_ptr<SharedMemory> memory;
     Clock::time_point until;
   };
-  void Run(const std::stop_token& stop);
+  void FreeOld();
 
   const std::chrono::milliseconds keep_;
   std::atomic<int64_t> hits_ = 0, misses_ = 0;
   Mutex mutex_;
-  std::condition_variable_any changed_;
   std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // the oldest first
-  bool sleeps_ ABSL_GUARDED_BY(mutex_) = false;   // the thread, while nothing is kept
-  std::jthread thread_;                           // last: uses the members above
+  IntervalThread thread_;                         // last: uses the members above
 };
 
 }  // namespace hilbert_ring::server

@@ -1,14 +1,25 @@
-// Checks whether a job's memory fits the workers. Pure.
+// Plans of a job over a number of workers, and whether its memory fits them. Pure.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
-#include "server/schedule/planner.h"
 
 namespace hilbert_ring::server {
+
+// Returns errors of MakePlan, CANCELLED soon after `cancelled` returns true.
+using Planner = std::function<absl::StatusOr<Plan>(int workers)>;
+
+inline Planner PlannerOf(const JobSpec& spec, std::function<bool()> cancelled = nullptr) {
+  return [spec, cancelled = std::move(cancelled)](int workers) {
+    return MakePlan(spec, workers, cancelled);
+  };
+}
 
 // Beside the plan's figure: messages in flight and the plan itself.
 inline constexpr int64_t kRunOverheadBytes = int64_t{16} << 20;

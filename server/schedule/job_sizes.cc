@@ -33,11 +33,11 @@ void ComputeRate::Observe(const std::string& worker, double flops, double second
   if (!first) known->second += kWeight * (rate - known->second);
 }
 
-ComputeRate::Measured ComputeRate::MeasuredOf(const std::vector<std::string>& workers) const {
+ComputeRate::Measured ComputeRate::MeasuredOf(const Members& workers) const {
   const MutexLock lock(mutex_);
   Measured measured;
-  for (const std::string& worker : workers) {
-    const auto known = rates_.find(worker);
+  for (const auto& worker : workers) {
+    const auto known = rates_.find(worker->address);
     if (known == rates_.end()) continue;
     if (measured.workers == 0 || known->second < measured.flops_per_second) {
       measured.flops_per_second = known->second;

@@ -10,7 +10,7 @@
 #include "engine/base/mutex.h"
 #include "engine/plan/plan.h"
 #include "server/cluster/membership.h"
-#include "server/schedule/planner.h"
+#include "server/schedule/fit.h"
 
 namespace hilbert_ring::server {
 
@@ -37,7 +37,7 @@ class ComputeRate {
     int workers = 0;              // with a measurement
     double flops_per_second = 0;  // of the slowest of them
   };
-  Measured MeasuredOf(const std::vector<std::string>& workers) const;
+  Measured MeasuredOf(const Members& workers) const;
 
   // After it left: another process may register at its address.
   void Forget(const std::string& worker);

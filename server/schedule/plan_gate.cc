@@ -34,31 +34,17 @@ PlanGate::Turn PlanGate::TakePlace(const std::string& caller) {
 
 PlanGate::Turn PlanGate::Enter(const std::string& caller, const std::function<bool()>& gone) {
   MutexLock lock(mutex_);
-  if (inside_ < most_) return TakePlace(caller);
-  Caller& entry = callers_[caller];
-  if (entry.inside > 0 || !entry.waiting.empty() || waiting_ >= waits_.most) {
-    if (entry.inside == 0 && entry.waiting.empty()) callers_.erase(caller);
-    return {};
-  }
-  Waiter waiter;
-  entry.waiting.push_back(&waiter);
+  if (inside_ >= most_ && (callers_.contains(caller) || waiting_ >= waits_.most)) return {};
   ++waiting_;
-  const auto until = Clock::now() + waits_.patience;
-  while (!waiter.called && Clock::now() < until && !gone()) {
-    called_.wait_for(lock, kPoll);
-  }
+  Turn turn = Wait(lock, caller, waits_.patience, std::stop_token(), gone);
   --waiting_;
-  return StopWaiting(caller, waiter);
+  return turn;
 }
 
 absl::StatusOr<PlanGate::Turn> PlanGate::Await(const std::string& caller, const JobStop& stop,
                                                std::chrono::milliseconds patience) {
   MutexLock lock(mutex_);
-  if (inside_ < most_) return TakePlace(caller);
-  Waiter waiter;
-  callers_[caller].waiting.push_back(&waiter);
-  called_.wait_for(lock, stop.token(), patience, [&waiter] { return waiter.called; });
-  Turn turn = StopWaiting(caller, waiter);
+  Turn turn = Wait(lock, caller, patience, stop.token(), [&stop] { return !stop.why().ok(); });
   const absl::Status why = stop.why();
   if (why.ok() && turn != nullptr) return turn;
   lock.unlock();  // destroying the turn takes the mutex
@@ -69,19 +55,29 @@ absl::StatusOr<PlanGate::Turn> PlanGate::Await(const std::string& caller, const 
                    " ms (--queue-timeout) to be planned: ", most_, " plans are made at once"));
 }
 
-int PlanGate::waiting() const {
-  const MutexLock lock(mutex_);
-  int waiting = 0;
-  for (const auto& [name, caller] : callers_) waiting += static_cast<int>(caller.waiting.size());
-  return waiting;
-}
-
-PlanGate::Turn PlanGate::StopWaiting(const std::string& caller, const Waiter& waiter) {
+PlanGate::Turn PlanGate::Wait(MutexLock& lock, const std::string& caller,
+                              std::chrono::milliseconds patience, const std::stop_token& stop,
+                              const std::function<bool()>& gone) {
+  if (inside_ < most_) return TakePlace(caller);
+  Waiter waiter;
+  callers_[caller].waiting.push_back(&waiter);
+  const auto until = Clock::now() + patience;
+  while (!waiter.called && Clock::now() < until && !gone()) {
+    called_.wait_until(lock, stop, std::min(until, Clock::now() + kPoll),
+                       [&waiter] { return waiter.called; });
+  }
   if (waiter.called) return {this, End(caller)};
   const auto entry = callers_.find(caller);
   std::erase(entry->second.waiting, &waiter);
   if (entry->second.inside == 0 && entry->second.waiting.empty()) callers_.erase(entry);
   return {};
+}
+
+int PlanGate::waiting() const {
+  const MutexLock lock(mutex_);
+  int waiting = 0;
+  for (const auto& [name, caller] : callers_) waiting += static_cast<int>(caller.waiting.size());
+  return waiting;
 }
 
 void PlanGate::Leave(const std::string& caller) {
@@ -102,7 +98,7 @@ void PlanGate::CallNext() {
   if (next == callers_.end() || next->second.waiting.empty()) return;
   next->second.waiting.front()->called = true;
   next->second.waiting.pop_front();
-  (void)TakePlace(next->first).release();  // StopWaiting makes the waiter's turn
+  (void)TakePlace(next->first).release();  // Wait makes the waiter's turn
   called_.notify_all();
 }
 

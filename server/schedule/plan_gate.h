@@ -14,6 +14,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -79,7 +80,8 @@ class PlanGate {
   Turn TakePlace(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(const std::string& caller);
   void CallNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Turn StopWaiting(const std::string& caller, const Waiter& waiter)
+  Turn Wait(MutexLock& lock, const std::string& caller, std::chrono::milliseconds patience,
+            const std::stop_token& stop, const std::function<bool()>& gone)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int most_;

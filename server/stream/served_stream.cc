@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <limits>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "server/job/job_client.h"
 #include "server/job/job_open.h"
 #include "server/job/served_job.h"
 #include "server/process/logging.h"
-#include "server/stream/epoch_client.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -26,6 +29,100 @@ constexpr int kMostNotes = 16;
 int32_t Sum(int32_t a, int32_t b) {
   int32_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int32_t>::max() : sum;
+}
+
+// The client of an epoch's job: rows come from the stream's memory, also again after a loss of
+// workers; outputs go to the epoch's buffer.
+class EpochClient : public JobClient {
+ public:
+  struct Parts {
+    JobStop* stop = nullptr;           // the stream's
+    const StreamRows* rows = nullptr;  // null: only Open is read
+    RowSpan span;                      // of the stream
+    EpochBuffer* outputs = nullptr;
+  };
+
+  // open: of the epoch's job. The parts outlive it.
+  EpochClient(const v1::Open& open, const Parts& parts) : open_(open), parts_(parts) {}
+
+  JobStop& stop() override { return *parts_.stop; }
+  void ReadAhead() override {}
+  bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
+
+  // Open, then rows of Q, K and V in bands, then rows that were lost.
+  absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
+
+  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop) override;
+  absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
+                             std::shared_ptr<const void> owner, Clock::duration patience,
+                             const JobStop& stop, SendMode mode) override;
+  absl::Status AwaitTaken(const JobStop& stop) override { return stop.why(); }
+  void Offer(const v1::AttendResponse& response) override {}
+
+ private:
+  struct Piece {
+    TensorKind tensor;
+    int64_t first_row, rows;  // of the epoch
+  };
+  int64_t RowsOfChunk() const;
+
+  const v1::Open open_;
+  const Parts parts_;
+  bool opened_ = false;
+  // The reading thread's, which also requests lost rows:
+  int64_t band_ = 0;          // rows of each tensor, read or in pieces_
+  std::deque<Piece> pieces_;  // to be read
+};
+
+absl::StatusOr<bool> EpochClient::Read(ClientMessage& message, const JobStop& stop) {
+  RETURN_IF_ERROR(stop.why());
+  if (!std::exchange(opened_, true)) {
+    *message.request.mutable_open() = open_;
+    return true;
+  }
+  if (parts_.rows == nullptr) return false;
+  const int64_t tokens = parts_.span.end - parts_.span.begin;
+  if (pieces_.empty() && band_ < tokens) {
+    const int64_t rows = std::min(RowsOfChunk(), tokens - band_);
+    for (const TensorKind tensor : kStreamed) pieces_.push_back({tensor, band_, rows});
+    band_ += rows;
+  }
+  if (pieces_.empty()) return false;
+  Piece& piece = pieces_.front();
+  const int64_t rows = std::min(RowsOfChunk(), piece.rows);
+  message.payload = parts_.rows->At(piece.tensor, parts_.span.begin + piece.first_row, rows);
+  v1::Chunk& chunk = *message.request.mutable_chunk();
+  chunk.set_tensor(wire::TensorOf(piece.tensor));
+  chunk.set_first_row(piece.first_row);
+  chunk.set_rows(rows);
+  message.checked = true;
+  piece.first_row += rows;
+  piece.rows -= rows;
+  if (piece.rows == 0) pieces_.pop_front();
+  return true;
+}
+
+int64_t EpochClient::RowsOfChunk() const {
+  return std::max<int64_t>(1, kStreamChunkBytes / parts_.rows->widest_row_bytes());
+}
+
+absl::Status EpochClient::Write(const v1::AttendResponse& response, const JobStop& stop) {
+  RETURN_IF_ERROR(stop.why());
+  if (!response.has_resend()) return absl::OkStatus();
+  const auto tensor = wire::TensorKindOf(response.resend().tensor());
+  for (const v1::Resend::Range& range : response.resend().ranges()) {
+    pieces_.push_back({*tensor, range.first_row(), range.rows()});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> EpochClient::Write(const v1::OutputChunk& chunk, std::string_view payload,
+                                        std::shared_ptr<const void> /*owner*/,
+                                        Clock::duration /*patience*/, const JobStop& stop,
+                                        SendMode /*mode*/) {
+  RETURN_IF_ERROR(stop.why());
+  RETURN_IF_ERROR(parts_.outputs->Place(chunk, payload));
+  return true;
 }
 
 }  // namespace
@@ -97,14 +194,12 @@ absl::Status ServedStream::RunStream() {
   rows_.emplace(*epochs_);
   outputs_.emplace(*epochs_, client_);
   RETURN_IF_ERROR(Admit());
-  const auto begin = [this](absl::Status (ServedStream::*part)()) {
-    return services_.memory.threads.Start([this, part] {
-      if (absl::Status status = (this->*part)(); !status.ok()) client_.stop().Request(status);
-    });
+  const auto ended = [this](absl::Status status) {
+    if (!status.ok()) client_.stop().Request(std::move(status));
   };
-  auto receiver = begin(&ServedStream::Receive);
-  auto sender = begin(&ServedStream::Send);
-  if (absl::Status status = Compute(); !status.ok()) client_.stop().Request(status);
+  auto receiver = services_.memory.threads.Start([&] { ended(Receive()); });
+  auto sender = services_.memory.threads.Start([&] { ended(outputs_->Send(client_.stop())); });
+  ended(Compute());
   outputs_->End();
   receiver.Join();
   sender.Join();
@@ -166,8 +261,6 @@ absl::Status ServedStream::Receive() {
     RETURN_IF_ERROR(rows_->Accept(message.request.chunk(), message.payload, client_.stop()));
   }
 }
-
-absl::Status ServedStream::Send() { return outputs_->Send(client_.stop()); }
 
 absl::Status ServedStream::Compute() {
   while (true) {

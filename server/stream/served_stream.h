@@ -49,7 +49,6 @@ class ServedStream {
   absl::Status Admit();
   absl::Status Receive();
   absl::Status Compute();
-  absl::Status Send();
   absl::StatusOr<v1::Report> RunEpoch(const RowSpan& span, EpochBuffer& buffer);
   absl::StatusOr<v1::Report> RunJob(const RowSpan& span, EpochBuffer& buffer);
   void Add(const v1::Report& epoch);

@@ -27,8 +27,9 @@ constexpr size_t kBlocksAhead = 4;  // read-ahead of 32 MiB, which keeps a disk 
 constexpr int64_t kSyncBytes = 64 << 20;
 
 absl::StatusOr<Descriptor> Open(int root, const v1::ShardFile& file, bool is_input) {
-  ASSIGN_OR_RETURN(Descriptor opened, is_input ? OpenFile(root, file.path(), O_RDONLY)
-                                               : OpenOwnFile(root, file.path(), O_RDWR));
+  ASSIGN_OR_RETURN(Descriptor opened, is_input
+                                          ? OpenFile(root, file.path(), O_RDONLY)
+                                          : OpenFile(root, file.path(), O_RDWR, Owner::kService));
   ASSIGN_OR_RETURN(const FileVersion version, VersionOf(opened, file.path()));
   if (version.inode != file.inode() || version.bytes != file.bytes()) {
     return wire::ErrorOf(

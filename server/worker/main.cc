@@ -7,7 +7,6 @@
 #include "engine/base/end_process.h"
 #include "engine/base/return_if_error.h"
 #include "engine/base/standard_streams.h"
-#include "server/process/file_limit.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "server/access/http_access.h"
+#include "server/access/callers.h"
 #include "server/files/data_root.h"
 #include "server/process/host_port.h"
 #include "server/process/process_memory.h"

@@ -9,7 +9,7 @@
 #include "engine/order/order_cache.h"
 #include "engine/plan/plan.h"
 #include "server/rows/chunk_ledger.h"
-#include "server/rows/coordinates.h"
+#include "server/rows/job_input.h"
 #include "server/rows/row_messages.h"
 #include "server/rows/row_router.h"
 #include "server/shard/run_message.h"

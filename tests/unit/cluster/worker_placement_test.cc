@@ -1,5 +1,3 @@
-#include "server/cluster/worker_placement.h"
-
 #include <unistd.h>
 
 #include <fstream>
@@ -9,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/cluster/worker_processes.h"
 
 namespace hilbert_ring::server {
 namespace {

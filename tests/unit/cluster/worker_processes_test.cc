@@ -17,7 +17,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "server/cluster/listener.h"
 #include "tests/support/test_folder.h"
 
 namespace hilbert_ring::server {

@@ -1,10 +1,9 @@
-#include "server/coordinator/cluster_view.h"
-
 #include <chrono>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/cluster/membership.h"
+#include "server/coordinator/attention_service.h"
 #include "server/process/version.h"
 
 namespace hilbert_ring::server {

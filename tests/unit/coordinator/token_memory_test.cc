@@ -1,8 +1,7 @@
-#include "server/coordinator/token_memory.h"
-
 #include <string>
 
 #include "gtest/gtest.h"
+#include "server/coordinator/coordinator.h"
 #include "server/process/tokens.h"
 
 namespace hilbert_ring::server {
@@ -12,9 +11,9 @@ TEST(TokenMemory, IsReadAsAFileIsAndGoesWithItsOwner) {
   const std::string token(40, 't');
   std::string path;
   {
-    auto memory = TokenMemory::Make(token);
+    const auto memory = TokenInMemory(token);
     ASSERT_TRUE(memory.ok()) << memory.status();
-    path = memory->path();
+    path = PathOfMemory(*memory);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(*ReadTokenFile(path), token);
   }
   EXPECT_FALSE(ReadTokenFile(path).ok());

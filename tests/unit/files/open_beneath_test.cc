@@ -23,8 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// By openat2, and step by step for a system without that call.
-class OpenBeneathTest : public ::testing::TestWithParam<Descent> {
+class OpenBeneathTest : public ::testing::Test {
  protected:
   OpenBeneathTest() {
     std::filesystem::create_directories(folder_ / "root/in/deep");
@@ -39,7 +38,7 @@ class OpenBeneathTest : public ::testing::TestWithParam<Descent> {
   }
 
   std::string ReasonOf(const std::string& path, int flags = O_RDONLY) {
-    const auto file = OpenFile(root_.number(), path, flags, GetParam());
+    const auto file = OpenFile(root_.number(), path, flags);
     if (file.ok()) return "opened";
     EXPECT_THAT(std::string(file.status().message()), HasSubstr(path.substr(0, 100)));
     return wire::ReasonOf(file.status());
@@ -49,11 +48,8 @@ class OpenBeneathTest : public ::testing::TestWithParam<Descent> {
   Descriptor root_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Descents, OpenBeneathTest,
-                         ::testing::Values(Descent::kBySystem, Descent::kStepByStep));
-
-TEST_P(OpenBeneathTest, AFileBeneathTheRootIsOpened) {
-  const auto file = OpenFile(root_.number(), "in/deep/file", O_RDONLY, GetParam());
+TEST_F(OpenBeneathTest, AFileBeneathTheRootIsOpened) {
+  const auto file = OpenFile(root_.number(), "in/deep/file", O_RDONLY);
   ASSERT_TRUE(file.ok()) << file.status();
   char text[8] = {};
   EXPECT_EQ(read(file->number(), text, sizeof(text)), 5);
@@ -61,7 +57,7 @@ TEST_P(OpenBeneathTest, AFileBeneathTheRootIsOpened) {
   EXPECT_EQ(fcntl(file->number(), F_GETFD), FD_CLOEXEC);
 }
 
-TEST_P(OpenBeneathTest, NoPathLeadsOut) {
+TEST_F(OpenBeneathTest, NoPathLeadsOut) {
   for (const char* path : {"../outside/secret", "in/../../outside/secret", "/etc/passwd", "", ".",
                            "in//deep/file", "in/deep/", "./in/deep/file", ".hilbert-ring-x"}) {
     EXPECT_EQ(ReasonOf(path), "FILE_PATH") << path;
@@ -70,7 +66,7 @@ TEST_P(OpenBeneathTest, NoPathLeadsOut) {
   EXPECT_EQ(ReasonOf(std::string("a\0b", 3)), "FILE_PATH");
 }
 
-TEST_P(OpenBeneathTest, NoLinkIsFollowed) {
+TEST_F(OpenBeneathTest, NoLinkIsFollowed) {
   std::filesystem::create_symlink("../outside", folder_ / "root/link");
   std::filesystem::create_symlink("deep", folder_ / "root/in/near");
   std::filesystem::create_symlink("file", folder_ / "root/in/deep/alias");
@@ -79,7 +75,7 @@ TEST_P(OpenBeneathTest, NoLinkIsFollowed) {
   EXPECT_EQ(ReasonOf("in/deep/alias"), "FILE_PATH");
 }
 
-TEST_P(OpenBeneathTest, OnlyAFileIsOpened) {
+TEST_F(OpenBeneathTest, OnlyAFileIsOpened) {
   ASSERT_EQ(mkfifo((folder_ / "root/fifo").c_str(), 0600), 0);
   const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
@@ -94,7 +90,7 @@ TEST_P(OpenBeneathTest, OnlyAFileIsOpened) {
   close(listener);
 }
 
-TEST_P(OpenBeneathTest, ADeviceIsNotOpened) {
+TEST_F(OpenBeneathTest, ADeviceIsNotOpened) {
   if (mknod((folder_ / "root/null").c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) {
     ASSERT_EQ(errno, EPERM) << std::strerror(errno);
     GTEST_SKIP() << "this user makes no devices: " << std::strerror(EPERM);

@@ -72,13 +72,17 @@ TEST(Metrics, SeriesOfAWorkerLeaveWithIt) {
   Metrics metrics;
   metrics.CountJoined("a:1");
   metrics.CountJoined("b:1");
-  metrics.AddShare({.worker = "a:1", .memory_peak_bytes = 30, .memory_predicted_bytes = 40});
+  v1::WorkerReport share;
+  share.set_worker("a:1");
+  share.set_memory_peak_bytes(30);
+  share.set_memory_predicted_bytes(40);
+  metrics.AddShare(share);
   metrics.CountMismatch("a:1");
   std::string text = metrics.Serialize();
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_memory_peak_bytes{worker=\"a:1\"} 30\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_memory_predicted_bytes{worker=\"a:1\"} 40\n"));
   metrics.RemoveWorker("a:1");
-  metrics.AddShare({.worker = "a:1", .memory_peak_bytes = 30});  // of a job that ended after it
+  metrics.AddShare(share);  // of a job that ended after it
   EXPECT_THAT(metrics.Serialize(), Not(HasSubstr("a:1")));
   metrics.CountFailure("a:1");
   metrics.KeepWorkers({"b:1"}, metrics.Moment());
@@ -110,8 +114,12 @@ TEST(Metrics, AScrapeShowsTheCurrentState) {
   figures.ready = true;
   figures.jobs_queued = 4;
   figures.jobs_in_phase = {{"waiting_for_workers", 2}};
-  figures.workers = {{.worker = "a:1", .device = "a \"fast\" one", .state = "up"},
-                     {.worker = "b:1", .state = "backing_off"}};
+  figures.workers.resize(2);
+  figures.workers[0].set_address("a:1");
+  figures.workers[0].set_device("a \"fast\" one");
+  figures.workers[0].set_state(v1::ClusterWorker::STATE_UP);
+  figures.workers[1].set_address("b:1");
+  figures.workers[1].set_state(v1::ClusterWorker::STATE_BACKING_OFF);
   figures.memory = {{"waiting", 5, 50}};
   ExpectLines(
       metrics.Serialize(figures, "1.2.3"),

@@ -124,7 +124,7 @@ TEST_F(ModelVersions, AnotherVersionIsRefused) {
   const absl::Status other = catalog.Open("m", std::string(digest.size(), '0')).status();
   EXPECT_EQ(wire::ReasonOf(other), "MODEL_CHANGED");
   EXPECT_THAT(other.message(), HasSubstr(digest));
-  EXPECT_THAT(other.message(), HasSubstr("meant has " + std::string(digest.size(), '0')));
+  EXPECT_THAT(other.message(), HasSubstr("must be " + std::string(digest.size(), '0')));
 }
 
 // A worker registers while it still reads its models.

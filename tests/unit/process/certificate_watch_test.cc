@@ -90,7 +90,7 @@ TEST_F(CertificateWatchTest, WarnsDailyFromTwoWeeksBeforeTheEnd) {
   EXPECT_EQ(warnings_after(day), 0) << "the certificate is renewed";
   std::ofstream(cert) << "";
   EXPECT_EQ(warnings_after(day), 1);
-  EXPECT_THAT(log.text(), HasSubstr("holds no certificate"));
+  EXPECT_THAT(log.text(), HasSubstr("has no readable certificate"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
-#include "server/process/reflection_limit.h"
+#include "server/process/interceptors.h"
 #include "tests/support/silent_connection.h"
 #include "tests/support/test_depth.h"
 

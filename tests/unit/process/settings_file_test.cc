@@ -1,5 +1,3 @@
-#include "server/process/settings_file.h"
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "server/process/settings_sources.h"
 #include "tests/unit/process/parsed_settings.h"
 
 namespace hilbert_ring::server {

@@ -1,5 +1,3 @@
-#include "server/process/tls_copies.h"
-
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -8,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/process/tls.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/certificates.h"
 #include "tests/support/test_folder.h"

@@ -48,21 +48,31 @@ TEST(JobSizes, TheLongerOfExchangeAndComputeCounts) {
   EXPECT_GT(SizeOf(*plan, 1e9).seconds, exchange_bound + 1);
 }
 
+Members Named(const std::vector<std::string>& addresses) {
+  Members members;
+  for (const std::string& address : addresses) {
+    const auto member = std::make_shared<Member>();
+    member->address = address;
+    members.push_back(member);
+  }
+  return members;
+}
+
 TEST(ComputeRate, TheSlowestMeasuredWorkerThatIsThereCounts) {
   ComputeRate rate;
-  EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);
+  EXPECT_EQ(rate.MeasuredOf(Named({"a", "b"})).workers, 0);
   rate.Observe("a", 1e12, 0.001);  // too short to count
-  EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);
+  EXPECT_EQ(rate.MeasuredOf(Named({"a", "b"})).workers, 0);
   rate.Observe("a", 2e11, 1.0);
   rate.Observe("b", 1e11, 1.0);
   rate.Observe("b", 2e11, 1.0);
   rate.Observe("gone", 1e9, 1.0);
-  const ComputeRate::Measured measured = rate.MeasuredOf({"a", "b", "c"});
+  const ComputeRate::Measured measured = rate.MeasuredOf(Named({"a", "b", "c"}));
   EXPECT_EQ(measured.workers, 2);
   EXPECT_NEAR(measured.flops_per_second, 1.3e11, 1e9);
-  EXPECT_EQ(rate.MeasuredOf({"a"}).flops_per_second, 2e11);
+  EXPECT_EQ(rate.MeasuredOf(Named({"a"})).flops_per_second, 2e11);
   rate.Forget("gone");
-  EXPECT_EQ(rate.MeasuredOf({"gone"}).workers, 0);
+  EXPECT_EQ(rate.MeasuredOf(Named({"gone"})).workers, 0);
 }
 
 TEST(PlanTime, IsUnknownUntilAJobWasMeasured) {

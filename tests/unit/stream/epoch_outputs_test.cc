@@ -27,7 +27,7 @@ class FakeClient : public JobClient {
   absl::StatusOr<bool> Read(ClientMessage&, const JobStop&) override { return false; }
   bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
   absl::Status Write(const v1::AttendResponse& response, const JobStop&) override {
-    told.push_back(response.has_epoch() ? "epoch" : "other");
+    writes.push_back(response.has_epoch() ? "epoch" : "other");
     return absl::OkStatus();
   }
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,

@@ -1,11 +1,15 @@
-#include "server/process/malformed_requests.h"
+#include "server/process/interceptors.h"
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "google/protobuf/descriptor.h"
+#include "grpcpp/server_context.h"
+#include "server/process/call_gate.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -54,10 +58,49 @@ class NamedFactory : public experimental::ServerInterceptorFactoryInterface {
   }
 };
 
+// Never opens its place in the gate, so that the gate ends the call.
+class Limited : public experimental::Interceptor {
+ public:
+  Limited(CallGate& gate, grpc::ServerContextBase& context) : gate_(gate), context_(context) {}
+
+  void Intercept(experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(
+            experimental::InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
+      auto place = BlockingPlace::Enter(gate_, context_);
+      if (place.ok()) {
+        place_.emplace(*std::move(place));
+      } else {
+        context_.TryCancel();
+      }
+    }
+    methods->Proceed();
+  }
+
+ private:
+  CallGate& gate_;
+  grpc::ServerContextBase& context_;
+  std::optional<BlockingPlace> place_;
+};
+
+class LimitedFactory : public experimental::ServerInterceptorFactoryInterface {
+ public:
+  experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* call) override {
+    if (!std::string_view(call->method()).starts_with("/grpc.reflection.")) return nullptr;
+    return new Limited(gate_, *call->server_context());
+  }
+
+ private:
+  CallGate gate_{
+      {.calls_per_peer = kReflectionsOfPeer, .open_timeout = std::chrono::milliseconds(5000)}};
+};
+
 }  // namespace
 
-std::unique_ptr<experimental::ServerInterceptorFactoryInterface> NameMalformedRequests() {
-  return std::make_unique<NamedFactory>();
+Interceptors InterceptorsOf(bool reflection) {
+  Interceptors factories;
+  if (reflection) factories.push_back(std::make_unique<LimitedFactory>());
+  factories.push_back(std::make_unique<NamedFactory>());
+  return factories;
 }
 
 }  // namespace hilbert_ring::server

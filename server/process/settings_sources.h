@@ -1,9 +1,17 @@
-// Settings from environment variables: HILBERT_RING_GRPC_PORT for --grpc-port.
+// Settings from environment variables (HILBERT_RING_GRPC_PORT for --grpc-port) and from the file of
+// --config:
+//
+//   # a comment
+//   grpc-port=8001         # a comment behind a blank
+//   data-root="/x/a #b"    # quotes of either kind, around all of the value
 #pragma once
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "absl/status/statusor.h"
 
 namespace hilbert_ring::server {
 
@@ -26,5 +34,12 @@ std::string WithVariables(std::string message, const EnvironmentSettings& enviro
 
 // Warnings of variables that are not in `known` and not Kubernetes' of a Service.
 std::vector<std::string> UnknownVariables(const std::vector<std::string>& known);
+
+struct SettingLine {
+  std::string key, value;  // neither is empty
+};
+
+// Skips a UTF-8 byte order mark. INVALID_ARGUMENT, with the line or key.
+absl::StatusOr<std::vector<SettingLine>> ParseSettingsFile(std::string_view text);
 
 }  // namespace hilbert_ring::server
