@@ -35,14 +35,6 @@ int64_t PooledRowBytes(const EncodeJob& job) {
          static_cast<int64_t>(sizeof(float));
 }
 
-int64_t PooledBytes(const EncodeJob& job) {
-  if (job.outputs.pooling == Pooling::kNone) return 0;
-  return SaturatingMultiply(std::ssize(job.slide_tiles), PooledRowBytes(job));
-}
-
-// 24 bytes a float: sums of the workers and of one state in float64, that state's means, all means.
-int64_t ResultBytes(const EncodeJob& job) { return SaturatingMultiply(PooledBytes(job), 6); }
-
 class EncodeWork : public JobWork {
  public:
   EncodeWork(v1::EncodeSpec spec, EncodeJob job, const JobSpec& attention, std::string digest,
@@ -64,14 +56,9 @@ class EncodeWork : public JobWork {
     return EncodePlanner(job_, options_.threads, std::move(cancelled));
   }
 
-  int64_t client_bytes() const override {
-    int64_t bytes = PooledBytes(job_);
-    for (int i = 0; i < kTensorKinds; ++i) {
-      const auto tensor = static_cast<TensorKind>(i);
-      bytes =
-          SaturatingAdd(bytes, SaturatingMultiply(shape().RowsOf(tensor), shape().rows[tensor]));
-    }
-    return bytes;
+  int64_t pooled_bytes() const override {
+    if (job_.outputs.pooling == Pooling::kNone) return 0;
+    return SaturatingMultiply(std::ssize(job_.slide_tiles), PooledRowBytes(job_));
   }
 
   JobArray ArrayOf(v1::Tensor tensor) const override {
@@ -84,16 +71,16 @@ class EncodeWork : public JobWork {
                 .dtype = job_.dtype};
       case TensorKind::kTileCoords:
         return {.shape = {rows, 2}, .numbers = JobArray::Numbers::kFloat64};
-      case TensorKind::kStates:
-        return {.shape = StatesShape(rows)};
-      case TensorKind::kAttentionMap:
-        return {.shape = MapShape(rows)};
+      case TensorKind::kStates:  // without the axis of a single state
+        if (std::ssize(job_.outputs.states) == 1) return {.shape = {rows, job_.config.embed_dim}};
+        return {.shape = {rows, std::ssize(job_.outputs.states), job_.config.embed_dim}};
+      case TensorKind::kAttentionMap:  // of each head, or their mean
+        if (!message_.attention_map_by_head()) return {.shape = {rows}};
+        return {.shape = {rows, job_.config.heads}};
       default:
         return {};
     }
   }
-
-  int64_t result_bytes() const override { return ResultBytes(job_); }
 
   std::chrono::seconds start_timeout() const override { return LoadTimeout(job_.config); }
 
@@ -132,20 +119,13 @@ class EncodeWork : public JobWork {
     parts_.clear();
   }
 
-  absl::Status TakePooled(int rank, const v1::PooledSums& pooled) override {
-    const int64_t slides = pooled.rows_size(), bytes = std::ssize(pooled.sums());
-    const int64_t must = slides * job_.config.embed_dim * static_cast<int64_t>(sizeof(double));
-    if (bytes != must) {
-      return absl::InternalError(absl::StrCat("a worker's pooled sums of ", slides, " slides have ",
-                                              bytes, " bytes, must have ", must));
-    }
+  void TakePooled(int rank, const v1::PooledSums& pooled) override {
     PooledPart part{.first_slide = pooled.first_slide(),
                     .rows = {pooled.rows().begin(), pooled.rows().end()}};
     part.sums.resize(pooled.sums().size() / sizeof(double));
     std::memcpy(part.sums.data(), pooled.sums().data(), pooled.sums().size());
     const MutexLock lock(mutex_);
     parts_[{pooled.state(), rank}].push_back(std::move(part));
-    return absl::OkStatus();
   }
 
   absl::Status SendResults(const Output& output) override;
@@ -159,17 +139,6 @@ class EncodeWork : public JobWork {
   }
 
  private:
-  // Without the axis of a single state, or of heads if the client wants their mean.
-  std::vector<int64_t> StatesShape(int64_t rows) const {
-    const int64_t states = std::ssize(job_.outputs.states);
-    if (states == 1) return {rows, job_.config.embed_dim};
-    return {rows, states, job_.config.embed_dim};
-  }
-  std::vector<int64_t> MapShape(int64_t rows) const {
-    if (message_.attention_map_by_head()) return {rows, job_.config.heads};
-    return {rows};
-  }
-
   v1::EncodeSpec message_;  // with digest and states
   const EncodeJob job_;
   const std::optional<LayerNorm> norm_;  // if slides are pooled
@@ -248,20 +217,20 @@ absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& sp
     absl::Status status = loaded.ok() ? model.CheckUnchanged() : loaded.status();
     if (!status.ok()) return wire::WithReason(std::move(status), wire::reason::kModelUnusable);
     norm = *std::move(loaded);
-    const int64_t row_bytes = PooledRowBytes(job);
-    const int64_t result_bytes = ResultBytes(job);
-    if (row_bytes > wire::kMaxPayloadBytes || result_bytes > options.max_result_bytes) {
-      return wire::WithReason(
-          absl::OutOfRangeError(absl::StrCat(
-              "states: a row of POOLED has ", row_bytes, " bytes, the limit of a chunk is ",
-              wire::kMaxPayloadBytes, "; all of them take ", result_bytes,
-              " at the coordinator, whose limit is ", options.max_result_bytes,
-              " (a quarter of --total-order-memory-limit)")),
-          wire::reason::kInvalidSpec);
-    }
   }
-  return std::make_unique<EncodeWork>(spec, std::move(job), *attention, model.digest(),
-                                      std::move(norm), options);
+  const int64_t row_bytes = norm ? PooledRowBytes(job) : 0;
+  auto work = std::make_unique<EncodeWork>(spec, std::move(job), *attention, model.digest(),
+                                           std::move(norm), options);
+  if (row_bytes > wire::kMaxPayloadBytes || work->result_bytes() > options.max_result_bytes) {
+    return wire::WithReason(
+        absl::OutOfRangeError(absl::StrCat(
+            "states: a row of POOLED has ", row_bytes, " bytes, the limit of a chunk is ",
+            wire::kMaxPayloadBytes, "; all of them take ", work->result_bytes(),
+            " at the coordinator, whose limit is ", options.max_result_bytes,
+            " (a quarter of --total-order-memory-limit)")),
+        wire::reason::kInvalidSpec);
+  }
+  return work;
 }
 
 }  // namespace hilbert_ring::server

@@ -1,7 +1,6 @@
 #include "server/job/failure_policy.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/peer_error.h"

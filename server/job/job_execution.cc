@@ -36,12 +36,6 @@ std::shared_ptr<const Member> Named(const absl::Status& error, const char* paylo
 }  // namespace
 
 absl::StatusOr<v1::Report> JobExecution::Run() {
-  auto report = Execute();
-  failure_.status = report.status();
-  return report;
-}
-
-absl::StatusOr<v1::Report> JobExecution::Execute() {
   const std::stop_callback client_gone(parts_.client.stop().token(),
                                        [this] { stop_.Request(parts_.client.stop().why()); });
   Enter(JobPhase::kRing);
@@ -50,15 +44,14 @@ absl::StatusOr<v1::Report> JobExecution::Execute() {
     const Clock::time_point start = Now();
     auto lease = parts_.services.cluster.rings.Take(members(), job_.open.job_id(), stop_);
     if (!lease.ok()) {
-      if (absl::Status why = parts_.client.stop().why(); !why.ok()) return why;
-      failure_ = NoRing(lease.status(), Now() - start);
+      const absl::Status why = parts_.client.stop().why();
+      failure_ = why.ok() ? NoRing(lease.status(), Now() - start) : Failure{.status = why};
       return failure_.status;
     }
     ring.emplace(*std::move(lease));
     report_.set_ring_seconds(SecondsBetween(start, Now()));
   }
-  first_ = !std::exchange(job_.begun, true);
-  few_ = first_ && !job_.rows.InFiles() && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
+  few_ = !job_.begun && !job_.rows.InFiles() && job_.work.shape().BytesOf(kInputKinds) <= kFewBytes;
   parts_.ring = ring ? &*ring : nullptr;
   parts_.send_mode = SendMode();
   JobRun run(parts_, stop_);
@@ -72,9 +65,9 @@ absl::StatusOr<v1::Report> JobExecution::Execute() {
   // Before the streams see it: the first reason counts.
   stop_.Request(status);
   job_.held = run.End();
-  if (failure_.kind == FailureKind::kOther) failure_ = run.failure();
   if (job_.rows.InFiles()) job_.held = HeldRows();  // the next execution reads them again
-  return stop_.why();
+  failure_ = run.failure();
+  return failure_.status;
 }
 
 // A trace is long, and leaves in the report's message.
@@ -129,7 +122,12 @@ absl::Status JobExecution::Start(JobRun& run) {
   rows_first_ = few_ && run.MayOpenWithRows() && RowsComeFirst();
   if (!rows_first_) run.Open();
   ready_due_ = Now() + job_.work.start_timeout();
-  RETURN_IF_ERROR(first_ ? job_.input.Begin() : Resume());
+  if (std::exchange(job_.begun, true)) {
+    RETURN_IF_ERROR(job_.rows.Resume(job_.input.Forget(job_.held.lost())));
+    job_.held = HeldRows();  // the new shards have its rows
+  } else {
+    RETURN_IF_ERROR(job_.input.Begin());
+  }
   if (!few_) RETURN_IF_ERROR(run.AwaitReady(ready_due_));
   return rows_first_ ? absl::OkStatus() : Admit(stop_);
 }
@@ -172,12 +170,6 @@ absl::Status JobExecution::Receive(JobRun& run) {
   }
   received_ = Now();
   return absl::OkStatus();
-}
-
-absl::Status JobExecution::Resume() {
-  absl::Status status = job_.rows.Resume(job_.input.Forget(job_.held.lost()));
-  job_.held = HeldRows();  // the new shards have its rows
-  return status;
 }
 
 absl::Status JobExecution::PlaceRows(JobRun& run) {

@@ -23,7 +23,6 @@ class JobExecution {
   const Failure& failure() const { return failure_; }
 
  private:
-  absl::StatusOr<v1::Report> Execute();
   const Members& members() const { return parts_.grant.members; }
 
   Failure NoRing(const absl::Status& why, Clock::duration took) const;
@@ -42,7 +41,6 @@ class JobExecution {
   bool RowsComeFirst();
   bool FitsOneAnswer() const;
   absl::Status Admit(const JobStop& stop);
-  absl::Status Resume();
   absl::Status FeedRows(JobRun& run);
   absl::Status TakeRows(const ClientMessage& message, JobRun& run);
   absl::Status PlaceRows(JobRun& run);
@@ -51,8 +49,7 @@ class JobExecution {
   JobRecord& job_;
   JobStop stop_;                     // of this execution: the client's, or a worker's failure
   Deadline ready_due_;               // for the workers
-  bool first_ = true;                // no execution came before
-  bool few_ = false;                 // the rows may come before the workers are ready
+  bool few_ = false;                 // of a first execution: rows may precede the workers' memory
   bool rows_first_ = false;          // the worker gets the rows with the request
   Clock::time_point received_;       // all rows
   std::optional<RowRouter> router_;  // once the order is known

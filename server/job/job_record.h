@@ -48,7 +48,7 @@ struct JobRecord {
   std::atomic<int64_t> rows_sent = 0;                  // outputs
   int64_t bytes_received = 0;                          // payload
   std::atomic<int64_t> bytes_sent = 0;                 // payload
-  std::optional<JobMemory::Reservation> order_memory;  // of coordinates and their order
+  std::optional<JobMemory::Reservation> order_memory;  // coordinates and order, or pooled results
   bool begun = false;                                  // an execution came before
   std::atomic<bool> admitted = false;                  // the client got Admitted
 

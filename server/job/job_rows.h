@@ -1,5 +1,4 @@
-// A job's rows and outputs. Implementations: client_rows.h (a call, an epoch of a stream) and
-// named_files.h.
+// A job's rows and outputs: of a client (here), or in files (named_files.h).
 #pragma once
 
 #include <cstdint>
@@ -72,6 +71,25 @@ class JobRows {
 
   // Called once, after success: gives written outputs their names.
   virtual absl::Status Commit(const JobStop& stop) { return absl::OkStatus(); }
+};
+
+class ClientRows : public JobRows {  // of a call, or of an epoch of a stream
+ public:
+  // Both outlive it.
+  ClientRows(JobClient& client, const v1::Open& open) : client_(client), open_(open) {}
+
+  absl::Status Resume(const std::vector<JobInput::Missing>& missing) override;
+  absl::Status Feed(const JobInput& input, const TakeRows& take, const JobStop& stop) override;
+
+  absl::StatusOr<bool> Take(const v1::OutputChunk& chunk, std::string_view payload,
+                            const std::shared_ptr<const void>& owner, Clock::duration patience,
+                            const JobStop& stop, JobClient::SendMode mode) override {
+    return client_.Write(chunk, payload, owner, patience, stop, mode);
+  }
+
+ private:
+  JobClient& client_;
+  const v1::Open& open_;
 };
 
 }  // namespace hilbert_ring::server

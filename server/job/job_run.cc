@@ -2,10 +2,8 @@
 #include "server/job/job_run.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
@@ -28,7 +26,8 @@ JobRun::JobRun(const RunParts& parts, JobStop& stop)
       opened_(Now()),
       watch_(parts.settings().stall_timeout, ReceivedBytes(parts.plan),
              parts.job.rows.BytesByWorkers()) {
-  if (parts.job.open.want_trace()) sent_.emplace(static_cast<int>(members().size()));
+  if (parts.job.open.want_trace())
+    sent_.emplace(static_cast<int>(members().size()), parts.job.course.opened());
 }
 
 JobRun::~JobRun() { CancelAndJoin(); }
@@ -46,9 +45,8 @@ HeldRows JobRun::End() {
 }
 
 void JobRun::Make() {
-  WorkerStream::Listener& listener = *this;
   for (int rank = 0; rank < static_cast<int>(members().size()); ++rank) {
-    streams_.push_back(std::make_unique<WorkerStream>(parts_, rank, listener, stop_));
+    streams_.push_back(std::make_unique<WorkerStream>(parts_, rank, *this, stop_));
   }
   place_ = parts_.services.cluster.runs.Enter(
       {.failed = [this](const std::string& worker,
@@ -71,9 +69,7 @@ void JobRun::Open() {
   }
 }
 
-bool JobRun::MayOpenWithRows() const {
-  return streams_.size() == 1 && streams_.front()->shard().offered();
-}
+bool JobRun::MayOpenWithRows() const { return streams_.size() == 1 && streams_.front()->offered(); }
 
 void JobRun::OpenWithRows() {
   polls_ = true;
@@ -81,13 +77,8 @@ void JobRun::OpenWithRows() {
 }
 
 bool JobRun::AnswersWithin(std::chrono::milliseconds limit) {
-  WorkerStream& stream = *streams_.front();
-  const Deadline until = Clock::now() + limit;
-  while (!stream.replies().ready && !stream.replies().ended && stop_.why().ok() &&
-         Clock::now() < until) {
-    stream.Poll(std::chrono::system_clock::now() + (until - Clock::now()));
-  }
-  return stream.replies().computed;
+  streams_.front()->Poll(std::chrono::system_clock::now() + limit);
+  return streams_.front()->replies().computed;
 }
 
 absl::Status JobRun::AwaitReady(Deadline deadline) {
@@ -132,10 +123,10 @@ absl::Status JobRun::SendHeldRows(bool (WorkerStream::*chosen)() const, const Ro
         if (!is_chosen(streams_[run.rank])) continue;
         WorkerStream& stream = *streams_[run.rank];
         if (!stream.takes_messages()) {
-          stream.shard().NoteArrived(run);
+          stream.NoteArrived(run);
           continue;
         }
-        const std::byte* const row = stream.shard().rows().Row(kind, run.local_row);
+        const std::byte* const row = stream.rows().Row(kind, run.local_row);
         const wire::Payload rows(
             {reinterpret_cast<const char*>(row), static_cast<size_t>(run.rows * row_bytes)});
         wire::PayloadReader reader(rows);
@@ -147,7 +138,7 @@ absl::Status JobRun::SendHeldRows(bool (WorkerStream::*chosen)() const, const Ro
     RETURN_IF_ERROR(VisitPlaces(router, tensor, input.Rows(tensor), piece, pass_on));
   }
   for (const auto& stream : streams_) {
-    if (is_chosen(stream) && stream->takes_messages()) stream->shard().BecomeCopy();
+    if (is_chosen(stream) && stream->takes_messages()) stream->BecomeCopy();
   }
   return absl::OkStatus();
 }
@@ -176,7 +167,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   wire::PayloadReader held(payload);
   wire::PayloadReader sent(payload);
   for (const RowRun& run : runs) {
-    RETURN_IF_ERROR(streams_[run.rank]->shard().Keep(kind, run, held));
+    RETURN_IF_ERROR(streams_[run.rank]->Keep(kind, run, held));
     const auto to_worker = messages.find(run.rank);
     if (to_worker != messages.end()) {
       to_worker->second.Add(run, sent);
@@ -223,7 +214,7 @@ absl::Status JobRun::AwaitEnd() {
   RETURN_IF_ERROR(CheckAllOut());
   // Only now: a worker may write to its shard until its job ends.
   for (const auto& stream : streams_) {
-    if (stream->shard().held()) parts_.services.memory.shards.Keep(stream->shard().memory());
+    if (stream->held()) parts_.services.memory.shards.Keep(stream->memory());
   }
   return absl::OkStatus();
 }
@@ -231,8 +222,8 @@ absl::Status JobRun::AwaitEnd() {
 std::vector<HostShard> JobRun::Shards() const {
   std::vector<HostShard> shards;
   for (const auto& stream : streams_) {
-    if (!stream->shard().held()) return {};
-    shards.push_back(stream->shard().rows());
+    if (!stream->held()) return {};
+    shards.push_back(stream->rows());
   }
   return shards;
 }
@@ -240,7 +231,7 @@ std::vector<HostShard> JobRun::Shards() const {
 std::vector<v1::WorkerReport> JobRun::Reports() const {
   std::vector<v1::WorkerReport> reports;
   for (const auto& stream : streams_) reports.push_back(stream->report());
-  if (sent_) sent_->AddTo(reports, parts_.job.course.opened(), opened_);
+  if (sent_) sent_->AddTo(reports, opened_);
   return reports;
 }
 

@@ -40,11 +40,11 @@
 
 namespace hilbert_ring::server {
 
-class JobRun : private WorkerStream::Listener {
+class JobRun {
  public:
   JobRun(const RunParts& parts, JobStop& stop);
 
-  ~JobRun() override;
+  ~JobRun();
 
   void Make();  // the job's thread calls Make and all below; a stop may follow
   void Open();
@@ -94,6 +94,21 @@ class JobRun : private WorkerStream::Listener {
   // The longest time from last row to last result, by workers' clocks: reports may come late.
   double compute_seconds() const;
 
+  // Streams call the following, from any thread:
+
+  void Changed();  // a worker is ready, has computed or has ended
+  void Progressed(int rank, const v1::RunProgress& progress);
+  // Whether the reader waits for the client. The worker moved.
+  void Forwarding(int rank, bool forwarding);
+  // False if the client has not made room within `patience`.
+  absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                              const std::shared_ptr<const void>& owner, int64_t first_slot,
+                              Clock::duration patience);
+  // Both functions request the stop before they return.
+  void Fail(FailureKind kind, int rank, const absl::Status& status);
+  // An error that the worker reported, or that ended its stream; OK: without figures.
+  void Failed(int rank, const grpc::Status& status);
+
  private:
   struct Awaited {  // of every worker
     bool WorkerReplies::*done;
@@ -106,17 +121,6 @@ class JobRun : private WorkerStream::Listener {
     absl::Status status;
   };
 
-  void Changed() override;
-  void Progressed(int rank, const v1::RunProgress& progress) override;
-  void Forwarding(int rank, bool forwarding) override;
-  absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                              const std::shared_ptr<const void>& owner, int64_t first_slot,
-                              Clock::duration patience) override;
-  void Misbehaved(int rank, const absl::Status& how) override;
-  void Failed(int rank, const grpc::Status& status) override;
-
-  StallWatch::Does WhatDoes(int rank) const;
-  void Fail(FailureKind kind, int rank, const absl::Status& status);
   void NoteReport(int rank, const absl::Status& error);
   void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
   void LookAtWrites();

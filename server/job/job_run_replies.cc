@@ -106,7 +106,8 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
   {
     const MutexLock lock(mutex_);
     const Clock::time_point now = Now();
-    watch_.Progressed(rank, progress, WhatDoes(rank), now);
+    const WorkerReplies replies = streams_[rank]->replies();
+    watch_.Progressed(rank, progress, replies.read && !replies.computed, now);
     if (now - told_ < kProgressInterval) return;
     told_ = now;
     fraction = watch_.fraction();
@@ -119,12 +120,6 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
   response.mutable_progress()->set_fraction(fraction);
   response.mutable_progress()->set_layer(layer);
   parts_.client.Offer(response);
-}
-
-StallWatch::Does JobRun::WhatDoes(int rank) const {
-  const WorkerReplies replies = streams_[rank]->replies();
-  if (replies.computed) return StallWatch::Does::kHandsOver;
-  return replies.read ? StallWatch::Does::kComputes : StallWatch::Does::kReads;
 }
 
 void JobRun::Forwarding(int rank, bool forwarding) {
@@ -175,10 +170,6 @@ void JobRun::NoteReport(int rank, const absl::Status& error) {
   reports_.push_back({.by = members()[rank], .of = there ? members()[*peer] : nullptr});
 }
 
-void JobRun::Misbehaved(int rank, const absl::Status& how) {
-  Fail(FailureKind::kWorker, rank, how);
-}
-
 void JobRun::Failed(int rank, const grpc::Status& status) {
   const absl::Status failure = FailureOf(address(rank), status);
   const FailureKind kind =
@@ -214,10 +205,11 @@ absl::Status JobRun::CheckAllOut() {
     const int64_t rows = slots.size(), missing = rows - slots.count();
     const int rank = parts_.plan.shards.Find(gap.begin).rank;
     lock.unlock();
-    Misbehaved(rank, absl::InternalError(absl::StrCat(
-                         "worker ", address(rank), " ended without all rows of ",
-                         wire::TensorName(wire::TensorOf(tensor)), " that it has: ", missing,
-                         " of ", rows, " are missing, from slot ", gap.begin, " on")));
+    Fail(FailureKind::kWorker, rank,
+         absl::InternalError(absl::StrCat("worker ", address(rank), " ended without all rows of ",
+                                          wire::TensorName(wire::TensorOf(tensor)),
+                                          " that it has: ", missing, " of ", rows,
+                                          " are missing, from slot ", gap.begin, " on")));
     return stop_.why();
   }
   return absl::OkStatus();
@@ -230,7 +222,7 @@ absl::Status JobRun::CheckWritten(int64_t bytes) {
   absl::Status wrong = absl::InternalError(
       absl::StrCat("the workers wrote ", written, " bytes of outputs, expected ", bytes));
   // Among several workers the culprit is unknown.
-  if (members().size() == 1) Misbehaved(0, wrong);
+  if (members().size() == 1) Fail(FailureKind::kWorker, 0, wrong);
   return wrong;
 }
 

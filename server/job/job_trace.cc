@@ -1,12 +1,11 @@
 #include "server/job/job_trace.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace hilbert_ring::server {
 namespace {
 
-constexpr auto kSameSpan = std::chrono::milliseconds(1);
+constexpr double kSameSpanSeconds = 1e-3;
 constexpr size_t kMostOfARank = 1024;
 
 v1::Span SpanOf(v1::Span::Kind kind, Clock::time_point opened, Clock::time_point begin,
@@ -21,28 +20,27 @@ v1::Span SpanOf(v1::Span::Kind kind, Clock::time_point opened, Clock::time_point
 }  // namespace
 
 void SendSpans::Add(int rank, Clock::time_point begin, Clock::time_point end) {
+  const v1::Span span = SpanOf(v1::Span::KIND_SEND, opened_, begin, end);
   const MutexLock lock(mutex_);
-  std::vector<Sent>& sent = of_ranks_[rank];
-  const bool follows = !sent.empty() && begin - sent.back().end <= kSameSpan;
+  std::vector<v1::Span>& sent = of_ranks_[rank];
+  const bool follows =
+      !sent.empty() && span.begin_seconds() - sent.back().end_seconds() <= kSameSpanSeconds;
   if (follows || sent.size() == kMostOfARank) {
-    sent.back().end = std::max(sent.back().end, end);
+    sent.back().set_end_seconds(std::max(sent.back().end_seconds(), span.end_seconds()));
   } else {
-    sent.push_back({begin, end});
+    sent.push_back(span);
   }
 }
 
-void SendSpans::AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point job_opened,
-                      Clock::time_point run_opened) const {
-  const double shift = SecondsBetween(job_opened, run_opened);
+void SendSpans::AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point run_opened) const {
+  const double shift = SecondsBetween(opened_, run_opened);
   const MutexLock lock(mutex_);
   for (size_t rank = 0; rank < workers.size(); ++rank) {
     for (v1::Span& span : *workers[rank].mutable_spans()) {
       span.set_begin_seconds(span.begin_seconds() + shift);
       span.set_end_seconds(span.end_seconds() + shift);
     }
-    for (const Sent& sent : of_ranks_[rank]) {
-      *workers[rank].add_spans() = SpanOf(v1::Span::KIND_SEND, job_opened, sent.begin, sent.end);
-    }
+    workers[rank].mutable_spans()->Add(of_ranks_[rank].begin(), of_ranks_[rank].end());
   }
 }
 

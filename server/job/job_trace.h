@@ -13,20 +13,17 @@ namespace hilbert_ring::server {
 // Outputs on their way, by rank; gaps of at most 1 ms are closed. Thread-safe.
 class SendSpans {
  public:
-  explicit SendSpans(int workers) : of_ranks_(workers) {}
+  SendSpans(int workers, Clock::time_point job_opened) : opened_(job_opened), of_ranks_(workers) {}
 
   void Add(int rank, Clock::time_point begin, Clock::time_point end);
 
   // Moves the workers' own spans from the opening of their run to that of the job.
-  void AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point job_opened,
-             Clock::time_point run_opened) const;
+  void AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point run_opened) const;
 
  private:
-  struct Sent {
-    Clock::time_point begin, end;
-  };
+  const Clock::time_point opened_;
   mutable Mutex mutex_;
-  std::vector<std::vector<Sent>> of_ranks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::vector<v1::Span>> of_ranks_ ABSL_GUARDED_BY(mutex_);
 };
 
 void AddPhases(const JobCourse& course, v1::Report& report);

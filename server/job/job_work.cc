@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "engine/base/random_bits.h"
-#include "engine/base/saturating.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
@@ -16,15 +15,6 @@ class AttentionWork : public JobWork {
 
   Planner MakePlanner(std::function<bool()> cancelled) const override {
     return PlannerOf(spec(), std::move(cancelled));
-  }
-
-  int64_t client_bytes() const override {
-    int64_t of_row = 0;
-    for (const TensorKind tensor : kInputKinds) of_row += shape().rows[tensor];
-    of_row += shape().rows[TensorKind::kOut];
-    if (want_lse_) of_row += shape().rows[TensorKind::kLse];
-    of_row += wire::TensorRowBytes(spec(), v1::TENSOR_COORDS);
-    return SaturatingMultiply(spec().tokens, of_row);
   }
 
   std::shared_ptr<RowCheck> MakeCheck() const override {
@@ -68,6 +58,17 @@ class AttentionWork : public JobWork {
 };
 
 }  // namespace
+
+int64_t JobWork::client_bytes() const {
+  int64_t bytes =
+      SaturatingMultiply(spec().tokens, wire::TensorRowBytes(spec(), v1::TENSOR_COORDS));
+  for (int i = 0; i < kTensorKinds; ++i) {
+    const auto kind = static_cast<TensorKind>(i);
+    if (ArrayOf(wire::TensorOf(kind)).shape.empty()) continue;
+    bytes = SaturatingAdd(bytes, SaturatingMultiply(shape().RowsOf(kind), shape().rows[kind]));
+  }
+  return SaturatingAdd(bytes, pooled_bytes());
+}
 
 std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec, bool want_lse, int check_rows) {
   return std::make_unique<AttentionWork>(spec, want_lse, check_rows);

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/plan/shards.h"
+#include "engine/base/saturating.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/cluster/membership.h"
@@ -43,9 +43,11 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
 
   virtual Planner MakePlanner(std::function<bool()> cancelled) const = 0;
 
-  virtual int64_t client_bytes() const = 0;  // payload from and to the client; saturates
-
-  virtual int64_t result_bytes() const { return 0; }
+  virtual int64_t pooled_bytes() const { return 0; }  // of results that are put together here
+  // 24 bytes a float: sums of the workers and of one state in float64, that state's means, all
+  // means.
+  int64_t result_bytes() const { return SaturatingMultiply(pooled_bytes(), 6); }
+  int64_t client_bytes() const;  // payload from and to the client; saturates
 
   virtual JobArray ArrayOf(v1::Tensor tensor) const = 0;
 
@@ -68,10 +70,7 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
 
   // Workers' parts of results that are put together here; BeginExecution drops earlier parts.
   virtual void BeginExecution() {}
-  virtual absl::Status TakePooled(int rank, const v1::PooledSums& pooled) {
-    return absl::OkStatus();
-  }
-
+  virtual void TakePooled(int rank, const v1::PooledSums& pooled) {}
   virtual absl::Status SendResults(const Output& output) { return absl::OkStatus(); }
 
   virtual void AddTo(v1::Report& report) const {}

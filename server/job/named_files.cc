@@ -23,17 +23,13 @@
 namespace hilbert_ring::server {
 namespace {
 
+using wire::NpyHeader;
 using wire::NpyType;
 
 bool IsOutput(v1::Tensor tensor) {
   const auto kind = wire::TensorKindOf(tensor);
   return kind && hilbert_ring::IsOutput(*kind);
 }
-
-struct ArrayBegin {
-  int64_t offset = 0;  // bytes
-  NpyType type = NpyType::kFloat32;
-};
 
 absl::Status Misshapen(const std::string& path, const std::string& what) {
   return wire::ErrorOf(wire::reason::kFileMisshapen, absl::StrCat(path, ": ", what));
@@ -57,33 +53,33 @@ bool IsSigned(NpyType type) {
   return type == NpyType::kInt16 || type == NpyType::kInt32 || type == NpyType::kInt64;
 }
 
-absl::StatusOr<ArrayBegin> Check(const ArrayBegin& begin, const std::vector<int64_t>& shape,
-                                 const std::string& path, const JobArray& array) {
-  if (shape != array.shape) {
-    return Misshapen(path, absl::StrCat("has the shape ", wire::FormatShape(shape),
+absl::Status Check(const NpyHeader& header, const std::string& path, const JobArray& array) {
+  if (header.fortran_order) return Misshapen(path, "is in Fortran order, must be in C order");
+  if (header.shape != array.shape) {
+    return Misshapen(path, absl::StrCat("has the shape ", wire::FormatShape(header.shape),
                                         ", the job wants ", wire::FormatShape(array.shape)));
   }
   bool right = false;
   const char* wanted = "integers";
   switch (array.numbers) {
     case JobArray::Numbers::kIntegers:
-      right = IsInteger(begin.type);
+      right = IsInteger(header.type);
       break;
     case JobArray::Numbers::kFloat64:
-      right = begin.type == NpyType::kFloat64;
+      right = header.type == NpyType::kFloat64;
       wanted = "float64";
       break;
     case JobArray::Numbers::kOfDtype:
-      right = wire::MayHold(begin.type, array.dtype);
+      right = wire::MayHold(header.type, array.dtype);
       wanted = wire::NpyTypeName(TypeOf(array.dtype));
       break;
   }
-  if (right) return begin;
-  return Misshapen(path, absl::StrCat("has numbers of type ", wire::NpyTypeName(begin.type),
+  if (right) return absl::OkStatus();
+  return Misshapen(path, absl::StrCat("has numbers of type ", wire::NpyTypeName(header.type),
                                       ", the job wants ", wanted));
 }
 
-absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::string& path) {
+absl::StatusOr<NpyHeader> ReadHeader(const Descriptor& file, const std::string& path) {
   constexpr size_t kPrefix = 12;  // magic, version, length
   constexpr size_t kLikely = 256;
   std::string begin(kLikely, '\0');
@@ -101,24 +97,23 @@ absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::st
   }
 }
 
-absl::StatusOr<ArrayBegin> BeginOfRaw(const v1::RawFile& raw, const std::string& path,
-                                      const JobArray& array) {
+absl::StatusOr<NpyHeader> HeaderOfRaw(const v1::RawFile& raw, const std::string& path) {
   const std::optional<DataType> dtype = wire::DecodeDataType(raw.dtype());
   if (!dtype) return BadOpen(absl::StrCat("files: raw.dtype of ", path, " is not given"));
   if (raw.offset() < 0) {
     return BadOpen(absl::StrCat("files: raw.offset of ", path, " is ", raw.offset(),
                                 ", must not be negative"));
   }
-  return Check({raw.offset(), TypeOf(*dtype)}, {raw.shape().begin(), raw.shape().end()}, path,
-               array);
+  return NpyHeader{.type = TypeOf(*dtype),
+                   .shape = {raw.shape().begin(), raw.shape().end()},
+                   .data_offset = raw.offset()};
 }
 
-absl::StatusOr<ArrayBegin> BeginOf(const v1::TensorFile& file, const std::string& path,
-                                   const Descriptor& opened, const JobArray& array) {
-  if (file.has_raw()) return BeginOfRaw(file.raw(), path, array);
-  ASSIGN_OR_RETURN(const wire::NpyHeader header, ReadHeader(opened, path));
-  if (header.fortran_order) return Misshapen(path, "is in Fortran order, must be in C order");
-  return Check({header.data_offset, header.type}, header.shape, path, array);
+absl::StatusOr<std::string> RowsOf(const FileRows& file, int64_t first, int64_t count) {
+  std::string bytes(static_cast<size_t>(count * file.row_bytes), '\0');
+  const RowPiece piece{.file_row = first, .memory_row = 0, .rows = count};
+  RETURN_IF_ERROR(ReadRows(file, std::span(&piece, 1), reinterpret_cast<std::byte*>(bytes.data())));
+  return bytes;
 }
 
 // Integers as uint32, as chunks carry coordinates. first: the row of the first integer. axes: of a
@@ -192,21 +187,25 @@ absl::Status NamedFiles::Take(const v1::TensorFile& file, const std::string& pat
   if (inputs_.contains(file.tensor()) || outputs_.contains(file.tensor())) {
     return BadOpen(absl::StrCat("files: ", name, " is named twice"));
   }
-  if (work_.ArrayOf(file.tensor()).shape.empty()) {
+  const JobArray array = work_.ArrayOf(file.tensor());
+  if (array.shape.empty()) {
     return BadOpen(absl::StrCat("files: ", name, " is not among the job's tensors in files"));
   }
-  return IsOutput(file.tensor()) ? TakeOutput(file, path, root) : TakeInput(file, path, root);
+  return IsOutput(file.tensor()) ? TakeOutput(file, array, path, root)
+                                 : TakeInput(file, array, path, root);
 }
 
-absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const std::string& path, int root) {
-  const JobArray array = work_.ArrayOf(file.tensor());
+absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const JobArray& array,
+                                   const std::string& path, int root) {
   Input input{.path = path};
   ASSIGN_OR_RETURN(input.file, OpenFile(root, path, O_RDONLY));
   ASSIGN_OR_RETURN(input.version, VersionOf(input.file, path));
-  ASSIGN_OR_RETURN(const ArrayBegin begin, BeginOf(file, path, input.file, array));
-  input.offset = begin.offset;
-  input.type = begin.type;
-  int64_t bytes = wire::NpyItemBytes(begin.type);
+  ASSIGN_OR_RETURN(const NpyHeader header,
+                   file.has_raw() ? HeaderOfRaw(file.raw(), path) : ReadHeader(input.file, path));
+  RETURN_IF_ERROR(Check(header, path, array));
+  input.offset = header.data_offset;
+  input.type = header.type;
+  int64_t bytes = wire::NpyItemBytes(header.type);
   for (const int64_t axis : array.shape) bytes *= axis;  // of a valid spec
   if (input.version.bytes - input.offset < bytes) {
     return Misshapen(path,
@@ -217,17 +216,18 @@ absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const std::string
   return absl::OkStatus();
 }
 
-absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::string& path, int root) {
-  const JobArray array = work_.ArrayOf(file.tensor());
+absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const JobArray& array,
+                                    const std::string& path, int root) {
   Output output{.path = path,
                 .raw = file.has_raw(),
                 .row_bytes = work_.shape().rows[*wire::TensorKindOf(file.tensor())],
                 .rows = array.shape.front()};
   if (file.has_raw()) {
-    ASSIGN_OR_RETURN(const ArrayBegin begin, BeginOfRaw(file.raw(), path, array));
-    if (begin.offset != 0) {
-      return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ", begin.offset,
-                                  ", must be 0"));
+    ASSIGN_OR_RETURN(const NpyHeader header, HeaderOfRaw(file.raw(), path));
+    RETURN_IF_ERROR(Check(header, path, array));
+    if (header.data_offset != 0) {
+      return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ",
+                                  header.data_offset, ", must be 0"));
     }
   }
   RETURN_IF_ERROR(CheckReplaceable(root, path));
@@ -356,13 +356,12 @@ absl::StatusOr<std::string> NamedFiles::ReadChunk(v1::Tensor tensor, int64_t fir
   const int64_t numbers = array.shape.back();  // of a row
   const int64_t most = std::max<int64_t>(1, wire::kMaxPayloadBytes / (numbers * 8));
   const int64_t count = std::min(most, array.shape.front() - first_row);
-  const FileRows rows{.descriptor = input.file.number(),
-                      .path = input.path,
-                      .offset = input.offset,
-                      .row_bytes = numbers * wire::NpyItemBytes(input.type)};
-  std::string bytes(static_cast<size_t>(count * rows.row_bytes), '\0');
-  const RowPiece piece{.file_row = first_row, .memory_row = 0, .rows = count};
-  RETURN_IF_ERROR(ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(bytes.data())));
+  ASSIGN_OR_RETURN(std::string bytes,
+                   RowsOf({.descriptor = input.file.number(),
+                           .path = input.path,
+                           .offset = input.offset,
+                           .row_bytes = numbers * wire::NpyItemBytes(input.type)},
+                          first_row, count));
   if (array.numbers == JobArray::Numbers::kIntegers) {
     ASSIGN_OR_RETURN(bytes,
                      Narrowed(input.type, input.path, bytes, first_row, static_cast<int>(numbers)));
@@ -378,14 +377,11 @@ absl::Status NamedFiles::ReadBack(RowCheck& check,
                                   const std::function<std::shared_ptr<const Member>(int64_t)>& of) {
   for (const int64_t token : check.tokens()) {
     for (const auto& [tensor, output] : outputs_) {
-      std::string row(static_cast<size_t>(output.row_bytes), '\0');
-      const FileRows rows{.descriptor = output.file->descriptor(),
-                          .path = output.path,
-                          .offset = output.file->offset(),
-                          .row_bytes = output.row_bytes};
-      const RowPiece piece{.file_row = token, .memory_row = 0, .rows = 1};
-      RETURN_IF_ERROR(
-          ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(row.data())));
+      ASSIGN_OR_RETURN(const std::string row, RowsOf({.descriptor = output.file->descriptor(),
+                                                      .path = output.path,
+                                                      .offset = output.file->offset(),
+                                                      .row_bytes = output.row_bytes},
+                                                     token, 1));
       v1::OutputChunk chunk;
       chunk.set_tensor(tensor);
       chunk.set_rows(1);

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -70,8 +69,10 @@ class NamedFiles : public JobRows {  // used by one thread at a time
 
   NamedFiles(DataRoot& root, const JobWork& work) : root_(root), work_(work) {}
   absl::Status Take(const v1::TensorFile& file, const std::string& path, int root);
-  absl::Status TakeInput(const v1::TensorFile& file, const std::string& path, int root);
-  absl::Status TakeOutput(const v1::TensorFile& file, const std::string& path, int root);
+  absl::Status TakeInput(const v1::TensorFile& file, const JobArray& array, const std::string& path,
+                         int root);
+  absl::Status TakeOutput(const v1::TensorFile& file, const JobArray& array,
+                          const std::string& path, int root);
   absl::Status CheckAllNamed() const;
   absl::Status CheckDistinct(int root) const;
   absl::Status CheckUnchanged() const;

@@ -1,7 +1,6 @@
 #include "server/job/output_forwarder.h"
 
-#include <algorithm>
-#include <utility>
+#include "server/job/job_run.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -10,37 +9,26 @@ constexpr auto kPatience = std::chrono::milliseconds(100);
 
 }  // namespace
 
-OutputForwarder::OutputForwarder(OutputRows outputs, std::shared_ptr<const void> memory,
-                                 KeptThreads& threads, Output output, JobStop& stop)
-    : memory_(std::move(memory)),
-      threads_(threads),
-      output_(std::move(output)),
-      stop_(stop),
-      outputs_(std::move(outputs)) {}
-
 absl::Status OutputForwarder::Forward(int64_t rows_final) {
   {
     const MutexLock lock(mutex_);
-    rows_final_ = std::max(rows_final_, rows_final);
+    if (rows_final <= rows_final_) return absl::OkStatus();
+    rows_final_ = rows_final;
     changed_.notify_all();
   }
-  if (thread_.joinable()) return absl::OkStatus();
-  const absl::StatusOr<bool> all = ForwardFinal(rows_final, kPatience);
-  if (!all.ok() || *all) return all.status();
-  thread_ = threads_.Start([this] { ForwardRest(); });
-  return absl::OkStatus();
-}
-
-bool OutputForwarder::IsNews(int64_t rows_final) {
-  const MutexLock lock(mutex_);
-  return rows_final > rows_final_;
+  run_.Forwarding(rank_, true);
+  absl::StatusOr<bool> all = true;
+  if (!thread_.joinable()) all = ForwardFinal(rows_final, kPatience);
+  run_.Forwarding(rank_, false);
+  if (all.ok() && !*all) thread_ = threads_.Start([this] { ForwardRest(); });
+  return all.status();
 }
 
 // Returns false if the client does not take all final rows.
 absl::StatusOr<bool> OutputForwarder::ForwardFinal(int64_t rows_final, Clock::duration patience) {
   while (cut_ || (cut_ = outputs_.Next(rows_final, chunk_, payload_))) {
     absl::StatusOr<bool> handed =
-        output_(chunk_, payload_, memory_, outputs_.first_slot(), patience);
+        run_.Output(rank_, chunk_, payload_, memory_, outputs_.first_slot(), patience);
     if (!handed.ok() || !*handed) return handed;
     cut_ = false;
   }
@@ -66,6 +54,7 @@ void OutputForwarder::ForwardRest() {
 }
 
 void OutputForwarder::End() {
+  run_.Forwarding(rank_, true);  // its worker's silence is no stall
   if (!thread_.joinable()) return;
   {
     const MutexLock lock(mutex_);

@@ -38,8 +38,7 @@ ServedJob::ServedJob(const JobServices& services, JobClient& client, Caller call
       caller_(std::move(caller)),
       traceparent_(std::move(traceparent)),
       method_(method),
-      course_(services.observers.time),
-      opened_(services.observers.time.Now()) {}
+      course_(services.observers.time) {}
 
 absl::StatusOr<v1::Report> ServedJob::Run() {
   absl::Status status = Open();
@@ -80,9 +79,8 @@ absl::Status ServedJob::RunJob() {
   if (!PlansFast(spec(), 1)) {
     RETURN_IF_ERROR(services_.cluster.scheduler.CheckRoom(caller_.turns));
   }
-  auto sizes = Sizes();
-  if (!sizes.ok()) return sizes.status();
-  absl::StatusOr<v1::Report> executed = RunOnWorkers(*std::move(sizes));
+  ASSIGN_OR_RETURN(std::vector<JobSize> sizes, Sizes());
+  absl::StatusOr<v1::Report> executed = RunOnWorkers(std::move(sizes));
   if (!executed.ok()) {
     NoteUndecided();
     return executed.status();
@@ -109,7 +107,7 @@ absl::StatusOr<v1::Report> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
   if (!place.ok()) return place.status();
   course_.Enter(JobPhase::kQueued);
   RETURN_IF_ERROR(AwaitWorkers(*place));
-  seconds_.queue = SecondsBetween(opened_, Now());
+  seconds_.queue = SecondsBetween(course_.opened(), Now());
   while (true) {
     bool retry = false;
     auto report = Execute(retry);
@@ -199,8 +197,8 @@ std::string ServedJob::Why(const absl::Status& status) const {
 absl::Status ServedJob::AwaitOthers(Scheduler::Place& place) {
   const Clock::time_point start = Now();
   const auto lost = [this] {
-    return std::any_of(grant_.members.begin(), grant_.members.end(),
-                       [](const auto& member) { return member->departed.stop_requested(); });
+    return std::ranges::any_of(
+        grant_.members, [](const auto& member) { return member->departed.stop_requested(); });
   };
   const auto replaced = [this] {
     return services_.cluster.membership.Live().size() >= live_before_;
@@ -209,8 +207,7 @@ absl::Status ServedJob::AwaitOthers(Scheduler::Place& place) {
     const int64_t seen = services_.cluster.membership.changes();
     const Deadline limit = start + (lost() ? kReplacementLimit : kNewsLimit);
     if (Now() >= limit || (lost() && replaced())) break;
-    absl::Status why = services_.cluster.membership.AwaitChange(seen, limit, client_.stop());
-    if (!why.ok()) return why;
+    RETURN_IF_ERROR(services_.cluster.membership.AwaitChange(seen, limit, client_.stop()));
   }
   asked_.clear();
   return AwaitWorkers(place);
@@ -236,8 +233,7 @@ absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
                            services_.limits.settings.recovery_timeout.count(),
                            " ms: ", sizes.status().message()));
         }
-        absl::Status why = services_.cluster.membership.AwaitChange(seen, enough, client_.stop());
-        if (!why.ok()) return why;
+        RETURN_IF_ERROR(services_.cluster.membership.AwaitChange(seen, enough, client_.stop()));
         continue;
       }
       place.WaitAgain(*std::move(sizes), LeftOut());

@@ -48,7 +48,6 @@ class ServedJob {
   Clock::time_point Now() const { return services_.observers.time.Now(); }
   absl::Status Open();
   absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;
-  absl::Status OpenRows();
   absl::Status CheckRowSizes() const;
   absl::Status RunJob();
   absl::Status ReserveQuota();
@@ -84,7 +83,6 @@ class ServedJob {
   std::unique_ptr<JobRows> rows_;
   JobCourse course_;
   std::optional<Quotas::Share> quota_;
-  std::optional<JobMemory::Reservation> result_memory_;
   Members asked_;      // live when the job was sized; empty: sizes are due again
   int position_ = -1;  // in the queue; the client has it
   Grant grant_;
@@ -98,7 +96,6 @@ class ServedJob {
   std::optional<JobRecord> job_;  // after admission
   JobSeconds seconds_;
   v1::Report report_;
-  const Clock::time_point opened_;
 };
 
 }  // namespace hilbert_ring::server

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "server/job/client_rows.h"
 #include "server/job/encode_work.h"
 #include "server/job/job_open.h"
 #include "server/job/named_files.h"
@@ -25,9 +24,7 @@ int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
 }  // namespace
 
 SpecLimits LimitsOf(const CoordinatorSettings& settings) {
-  return {
-      .max_tokens = settings.max_tokens,
-  };
+  return {.max_tokens = settings.max_tokens};
 }
 
 absl::Status ServedJob::Open() {
@@ -36,10 +33,6 @@ absl::Status ServedJob::Open() {
   ASSIGN_OR_RETURN(work_, MakeWork());
   open_.clear_what();
   RETURN_IF_ERROR(CheckRowSizes());
-  return OpenRows();
-}
-
-absl::Status ServedJob::OpenRows() {
   if (open_.files_size() == 0) {
     rows_ = std::make_unique<ClientRows>(client_, open_);
   } else {
@@ -90,34 +83,31 @@ absl::Status ServedJob::CheckRowSizes() const {
 }
 
 absl::Status ServedJob::ReserveQuota() {
-  auto share = services_.limits.quotas.Reserve(
-      caller_,
-      {.tokens = spec().tokens, .bytes = std::min(work_->client_bytes(), kMostQuotaBytes + 1)});
-  if (!share.ok()) return share.status();
-  quota_.emplace(*std::move(share));
+  const int64_t bytes = std::min(work_->client_bytes(), kMostQuotaBytes + 1);
+  ASSIGN_OR_RETURN(auto share, services_.limits.quotas.Reserve(
+                                   caller_, {.tokens = spec().tokens, .bytes = bytes}));
+  quota_.emplace(std::move(share));
   return absl::OkStatus();
 }
 
+// A job has coordinates to order, or an encoder's pooled results, or neither.
 absl::Status ServedJob::ReserveOrder() {
   JobMemory& memory = services_.memory.order_memory;
-  const auto reserve = [&memory](const std::string& what, int64_t bytes,
-                                 std::optional<JobMemory::Reservation>& to) {
-    auto reserved = memory.Reserve(bytes);
-    if (!reserved.ok()) {
-      return wire::ErrorOf(
-          wire::reason::kWaitingMemory,
-          absl::StrCat(what, " take ", bytes, " bytes, jobs that run or wait have ", memory.used(),
-                       " of ", memory.limit(), " (--total-order-memory-limit)"));
-    }
-    to = *std::move(reserved);
-    return absl::OkStatus();
-  };
-  if (work_->result_bytes() > 0) {
-    RETURN_IF_ERROR(reserve("states: pooled results", work_->result_bytes(), result_memory_));
+  const bool ordered = work_->has_coordinates();
+  const int64_t bytes = ordered ? Coordinates::MemoryBytes(spec()) : work_->result_bytes();
+  if (bytes == 0) return absl::OkStatus();
+  auto reserved = memory.Reserve(bytes);
+  if (!reserved.ok()) {
+    const std::string what =
+        ordered ? absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens")
+                : "states: pooled results";
+    return wire::ErrorOf(
+        wire::reason::kWaitingMemory,
+        absl::StrCat(what, " take ", bytes, " bytes, jobs that run or wait have ", memory.used(),
+                     " of ", memory.limit(), " (--total-order-memory-limit)"));
   }
-  if (!work_->has_coordinates()) return absl::OkStatus();
-  return reserve(absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens"),
-                 Coordinates::MemoryBytes(spec()), job_->order_memory);
+  job_->order_memory = *std::move(reserved);
+  return absl::OkStatus();
 }
 
 Planner ServedJob::MakePlanner() const {
@@ -147,11 +137,9 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   const Members there = services_.cluster.membership.Live();
   Members live = there;
   std::erase_if(live, [&](const auto& member) {
-    return std::find(without.begin(), without.end(), member) != without.end();
+    return std::ranges::find(without, member) != without.end();
   });
-  if (live.empty()) {
-    return wire::ErrorOf(wire::reason::kNoWorkers, "no worker is there");
-  }
+  if (live.empty()) return wire::ErrorOf(wire::reason::kNoWorkers, "no worker is there");
   std::erase_if(live, [this](const auto& member) { return !CanRunOn(*member); });
   if (live.empty()) {
     RETURN_IF_ERROR(rows_->CheckReachable(there));
@@ -162,10 +150,8 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   if (asked > 0) workers = std::min(asked, workers);
   PlanGate::Turn turn;
   if (!PlansFast(spec(), workers)) {
-    auto awaited = services_.limits.plans.Await(caller_.turns, client_.stop(),
-                                                services_.limits.settings.queue_timeout);
-    if (!awaited.ok()) return awaited.status();
-    turn = *std::move(awaited);
+    ASSIGN_OR_RETURN(turn, services_.limits.plans.Await(caller_.turns, client_.stop(),
+                                                        services_.limits.settings.queue_timeout));
   }
   const Planner planner = MakePlanner();
   auto sizes =

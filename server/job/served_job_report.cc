@@ -1,7 +1,6 @@
 // The end of a job: report, metrics and log.
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +9,6 @@
 #include "server/job/served_job.h"
 #include "server/process/logging.h"
 #include "wire/status.h"
-#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -41,7 +39,7 @@ void ServedJob::CompleteReport() {
   seconds_.receive = report.receive_seconds();
   seconds_.compute = report.compute_seconds();
   seconds_.send = report.send_seconds();
-  seconds_.total = SecondsBetween(opened_, Now());
+  seconds_.total = SecondsBetween(course_.opened(), Now());
   report.set_job_id(open_.job_id());
   report.set_tokens(spec().tokens);
   report.set_tokens_per_second(static_cast<double>(spec().tokens) / seconds_.total);
@@ -74,7 +72,7 @@ void ServedJob::CompleteReport() {
 }
 
 void ServedJob::NoteEnd(const absl::Status& status) {
-  seconds_.total = SecondsBetween(opened_, Now());
+  seconds_.total = SecondsBetween(course_.opened(), Now());
   const int workers = static_cast<int>(grant_.members.size());  // in the last execution
   services_.observers.jobs.NoteEnded({.caller = caller_.name,
                                       .job_id = open_.job_id(),

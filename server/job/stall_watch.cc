@@ -33,7 +33,7 @@ void StallWatch::Waits(int rank, int64_t step, Clock::time_point now) {
   workers_[rank].moved_at = now;
 }
 
-bool StallWatch::Progressed(int rank, const v1::RunProgress& progress, Does does,
+bool StallWatch::Progressed(int rank, const v1::RunProgress& progress, bool computes,
                             Clock::time_point now) {
   Worker& worker = workers_[rank];
   v1::RunProgress& furthest = worker.furthest;
@@ -45,7 +45,6 @@ bool StallWatch::Progressed(int rank, const v1::RunProgress& progress, Does does
   furthest.set_layer(std::max(progress.layer(), furthest.layer()));
   furthest.set_file_bytes(std::max(progress.file_bytes(), furthest.file_bytes()));
   furthest.set_waiting_step(progress.waiting_step());
-  const bool computes = does == Does::kComputes;
   if (!(computes && further) && !(disk_limit_ && now - worker.bytes_at < *disk_limit_))
     return false;
   Waits(rank, computes ? progress.waiting_step() : 0, now);

@@ -4,7 +4,6 @@
 // time of a slow disk while it reads or writes files. The watch neither waits nor locks.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -16,11 +15,6 @@ namespace hilbert_ring::server {
 
 class StallWatch {
  public:
-  enum class Does {
-    kReads,  // rows from files
-    kComputes,
-    kHandsOver,  // sends outputs and figures
-  };
   struct Stall {
     int rank = 0;
     int64_t waiting_step = 0;  // of the exchange; 0: waits for no peer
@@ -37,8 +31,9 @@ class StallWatch {
   // step: of the exchange; 0: the worker computes.
   void Waits(int rank, int64_t step, Clock::time_point now);
 
-  // Returns whether the worker moved.
-  bool Progressed(int rank, const v1::RunProgress& progress, Does does, Clock::time_point now);
+  // computes: it does not read files, or send outputs and figures. Returns whether the worker
+  // moved.
+  bool Progressed(int rank, const v1::RunProgress& progress, bool computes, Clock::time_point now);
 
   void Forwarding(int rank, bool forwarding, Clock::time_point now);  // the worker moved
 

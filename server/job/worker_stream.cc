@@ -1,12 +1,11 @@
 #include "server/job/worker_stream.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/return_if_error.h"
 #include "server/job/failure_policy.h"
+#include "server/job/job_run.h"
 #include "server/process/tokens.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -24,14 +23,13 @@ constexpr char kMethod[] = "/hilbert_ring.v1.WorkerService/Run";
 
 }  // namespace
 
-WorkerStream::WorkerStream(const RunParts& parts, int rank, Listener& listener, JobStop& stop)
+WorkerStream::WorkerStream(const RunParts& parts, int rank, JobRun& run, JobStop& stop)
     : parts_(parts),
       rank_(rank),
-      listener_(listener),
+      run_(run),
       stop_(stop),
       cancel_(stop.token(), [this] { context_.TryCancel(); }),
       pool_(MostPayloadBytes(parts.plan.rows, parts.plan.spec.tokens)),
-      shard_(parts, rank),
       replies_({.read = !parts.job.rows.InFiles()}),
       departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
 
@@ -43,22 +41,15 @@ void WorkerStream::NoteDeparted() {
 
 absl::Status WorkerStream::Make() {
   sent_at_ = Now();
-  if (absl::Status status = shard_.Make(); !status.ok()) {
+  if (absl::Status status = MakeShard(); !status.ok()) {
     return wire::WithReason(status, wire::reason::kHeldRowsMemory);
   }
-  if (shard_.offered() && !parts_.job.rows.InFiles()) {
-    forwarder_.emplace(
-        OutputRows(parts_.plan, rank_, SourceOf(shard_.rows()), parts_.job.open.want_lse(),
-                   parts_.job.delivered),
-        shard_.memory(), parts_.services.memory.threads,
-        [this](const v1::OutputChunk& chunk, std::string_view payload,
-               const std::shared_ptr<const void>& owner, int64_t first_slot,
-               Clock::duration patience) {
-          return listener_.Output(rank_, chunk, payload, owner, first_slot, patience);
-        },
-        stop_);
-  } else if (!shard_.offered()) {
-    route_ = RowRoute::kMessages;
+  if (offered() && !parts_.job.rows.InFiles()) {
+    forwarder_.emplace(OutputRows(parts_.plan, rank_, SourceOf(rows()), parts_.job.open.want_lse(),
+                                  parts_.job.delivered),
+                       shard_.memory, parts_.services.memory.threads, run_, rank_, stop_);
+  } else if (!offered()) {
+    shares_ = false;
   }
   return absl::OkStatus();
 }
@@ -93,7 +84,7 @@ v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivere
   open.set_run(run);
   open.set_compute_timeout_ms(parts_.settings().job_timeout.count());
   parts_.job.rows.AddTo(open);
-  if (shard_.offered()) *open.mutable_shared_memory() = shard_.memory()->offer();
+  if (offered()) *open.mutable_shared_memory() = shard_.memory->offer();
   // Also for an offered shard, which the worker may turn down.
   for (const TensorKind tensor : kOutputKinds) {
     if (delivered.of(tensor).count() == 0) continue;
@@ -119,7 +110,6 @@ void WorkerStream::Open(uint64_t run, const Delivered& delivered) {
 void WorkerStream::OpenWithRows(uint64_t run) {
   Begin();
   NoteFinished();
-  opened_with_rows_ = true;
   v1::RunRequest request = OpenRequest(run, parts_.job.delivered);
   request.mutable_open()->set_rows_there(true);
   polled_.emplace(*member().channel, kMethod, context_);
@@ -127,9 +117,7 @@ void WorkerStream::OpenWithRows(uint64_t run) {
 }
 
 void WorkerStream::Settle() {
-  if (route_ != RowRoute::kUnsettled) return;
-  const MutexLock lock(mutex_);
-  route_ = replies_.shares ? RowRoute::kSharedMemory : RowRoute::kMessages;
+  if (!shares_) shares_ = replies().shares;
 }
 
 bool WorkerStream::WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
@@ -149,14 +137,14 @@ absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOpt
   if (WriteNow(message, options)) return absl::OkStatus();
   // The reader finds the reason, unless the worker ended the stream well.
   parts_.time().AwaitStop(stop_.token(), Now() + kReasonLimit);
-  listener_.Misbehaved(rank_,
-                       LostWorker(member().address, "its stream ended while rows were sent"));
+  run_.Fail(FailureKind::kWorker, rank_,
+            LostWorker(member().address, "its stream ended while rows were sent"));
   return stop_.why();
 }
 
 absl::Status WorkerStream::SendOrder(const RowRouter& router) {
   if (!takes_messages()) {
-    router.WriteOrder(rank_, shard_.rows().tokens());
+    router.WriteOrder(rank_, rows().tokens());
     return absl::OkStatus();
   }
   absl::Status status;
@@ -169,9 +157,9 @@ absl::Status WorkerStream::SendOrder(const RowRouter& router) {
 
 // Not before Settle: the worker may turn the memory down. FinishRows reports all rows then.
 absl::Status WorkerStream::SendArrived() {
-  if (route_ != RowRoute::kSharedMemory || shard_.prefix() == sent_prefix_) return absl::OkStatus();
-  sent_prefix_ = shard_.prefix();
-  if (sent_prefix_ == shard_.rows().rows()) return absl::OkStatus();  // FinishRows reports it
+  if (shares_ != true || arrived_->prefix() == sent_prefix_) return absl::OkStatus();
+  sent_prefix_ = arrived_->prefix();
+  if (sent_prefix_ == rows().rows()) return absl::OkStatus();  // FinishRows reports it
   v1::RunRequest request;
   request.mutable_arrived()->set_rows(sent_prefix_);
   return Write(wire::Serialize(request));
@@ -190,7 +178,7 @@ void WorkerStream::NoteFinished() {
 }
 
 absl::Status WorkerStream::FinishRows() {
-  if (opened_with_rows_ && !takes_messages()) return absl::OkStatus();
+  if (polled_ && !takes_messages()) return absl::OkStatus();
   NoteFinished();
   v1::RunRequest request;
   request.mutable_done();
@@ -208,7 +196,7 @@ void WorkerStream::Join() {
 
 HeldShard WorkerStream::Release() {
   forwarder_.reset();
-  return shard_.Release();
+  return std::move(shard_);
 }
 
 void WorkerStream::Note(absl::FunctionRef<void(WorkerReplies&)> change) {
@@ -216,7 +204,7 @@ void WorkerStream::Note(absl::FunctionRef<void(WorkerReplies&)> change) {
     const MutexLock lock(mutex_);
     change(replies_);
   }
-  listener_.Changed();
+  run_.Changed();
 }
 
 void WorkerStream::Read() {
@@ -245,16 +233,13 @@ void WorkerStream::Poll(std::chrono::system_clock::time_point until) {
 void WorkerStream::EndReading(const absl::Status& status) {
   if (!status.ok()) {
     // Other errors have requested the stop themselves.
-    if (absl::IsInternal(status)) listener_.Misbehaved(rank_, status);
+    if (absl::IsInternal(status)) run_.Fail(FailureKind::kWorker, rank_, status);
     stop_.Request(status);
     context_.TryCancel();
   }
   const grpc::Status ended = polled_ ? polled_->Finish() : call_->Finish();
-  if (!ended.ok() || !replies().reported) listener_.Failed(rank_, ended);
-  if (forwarder_) {
-    listener_.Forwarding(rank_, true);  // its silence is no stall
-    forwarder_->End();
-  }
+  if (!ended.ok() || !replies().reported) run_.Failed(rank_, ended);
+  if (forwarder_) forwarder_->End();
   Note([](WorkerReplies& replies) { replies.ended = true; });
 }
 
@@ -269,12 +254,12 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
       HandleReady(response.ready().shares_memory());
       break;
     case v1::RunResponse::kProgress:
-      listener_.Progressed(rank_, response.progress());
+      run_.Progressed(rank_, response.progress());
       break;
     case v1::RunResponse::kOutput:
       return HandleOutput(message);
     case v1::RunResponse::kFinal:
-      return HandleFinal(response.final().rows());
+      return forwarder_->Forward(response.final().rows());
     case v1::RunResponse::kRead:
       Note([](WorkerReplies& replies) { replies.read = true; });
       break;
@@ -282,11 +267,12 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
       HandleComputed(response.computed());
       break;
     case v1::RunResponse::kFailed:
-      listener_.Failed(rank_, StatusOf(response.failed()));
+      run_.Failed(rank_, StatusOf(response.failed()));
       return stop_.why();
     case v1::RunResponse::kPooled:
-      listener_.Forwarding(rank_, false);
-      return parts_.job.work.TakePooled(rank_, response.pooled());
+      run_.Forwarding(rank_, false);
+      parts_.job.work.TakePooled(rank_, response.pooled());
+      break;
     case v1::RunResponse::kFigures:
       TakeFigures(*response.mutable_figures());
       break;
@@ -317,7 +303,7 @@ absl::Status WorkerStream::HandleWhole(v1::RunWhole& whole) {
   HandleReady(true);
   HandleComputed(whole.computed());
   TakeFigures(*whole.mutable_figures());
-  return HandleFinal(parts_.plan.shards.Rows(rank_));
+  return forwarder_->Forward(parts_.plan.shards.Rows(rank_));
 }
 
 // Copies the payload to memory of its own: the one before may still be on its way to the client.
@@ -339,19 +325,11 @@ absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& messa
                                             absl::Hex(chunk.crc32c(), absl::kZeroPad8),
                                             ", theirs is ", absl::Hex(crc, absl::kZeroPad8)));
   }
-  listener_.Forwarding(rank_, true);
+  run_.Forwarding(rank_, true);
   const absl::StatusOr<bool> handed =
-      listener_.Output(rank_, chunk, payload, buffer, message.fields.first_slot(), kAnyPatience);
-  listener_.Forwarding(rank_, false);
+      run_.Output(rank_, chunk, payload, buffer, message.fields.first_slot(), kAnyPatience);
+  run_.Forwarding(rank_, false);
   return handed.status();
-}
-
-absl::Status WorkerStream::HandleFinal(int64_t rows) {
-  if (!forwarder_->IsNews(rows)) return absl::OkStatus();
-  listener_.Forwarding(rank_, true);
-  absl::Status status = forwarder_->Forward(rows);
-  listener_.Forwarding(rank_, false);
-  return status;
 }
 
 void WorkerStream::HandleComputed(const v1::RunComputed& computed) {

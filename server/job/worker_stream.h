@@ -3,7 +3,7 @@
 //   stream.Make();                    // its shard
 //   stream.Open(run, delivered);      // starts its reader
 //   stream.Settle();                  // all workers are ready: who shares memory is known
-//   stream.SendOrder(router);         // then rows by Write, or by shard().Keep and SendArrived
+//   stream.SendOrder(router);         // then rows by Write, or by Keep and SendArrived
 //   stream.FinishRows();
 //   stream.Join();                    // before the destructor
 //
@@ -11,7 +11,7 @@
 // shared shard a third thread may do it (output_forwarder.h). A worker that is lost before its end,
 // and a failed write, stop the job.
 //
-// The listener is called without mutex_, and may lock before it asks the stream: a run's lock comes
+// The run is called without mutex_, and may lock before it asks the stream: a run's lock comes
 // before a stream's.
 //
 // A small job, whose rows are in its shard already, needs no reader to wake its thread: it calls
@@ -24,7 +24,6 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string_view>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -35,10 +34,12 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/job/job_record.h"
 #include "server/job/output_forwarder.h"
-#include "server/job/worker_shard.h"
 #include "server/process/job_stop.h"
+#include "server/rows/held_rows.h"
 #include "server/rows/row_router.h"
+#include "server/shard/arrived_rows.h"
 #include "server/shard/run_message.h"
+#include "wire/payload.h"
 #include "wire/polled_stream.h"
 #include "wire/raw_stream.h"
 #include "wire/slice_pool.h"
@@ -55,28 +56,12 @@ struct WorkerReplies {
   double compute_seconds = 0;  // since the last row, by its clock, at most the time of the wait
 };
 
+class JobRun;
+
 class WorkerStream {
  public:
-  class Listener {
-   public:
-    virtual ~Listener() = default;
-
-    virtual void Changed() = 0;  // the worker is ready, has computed or has ended
-    virtual void Progressed(int rank, const v1::RunProgress& progress) = 0;
-    // Whether the reader waits for the client. The worker moved.
-    virtual void Forwarding(int rank, bool forwarding) = 0;
-    virtual absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk,
-                                        std::string_view payload,
-                                        const std::shared_ptr<const void>& owner,
-                                        int64_t first_slot, Clock::duration patience) = 0;
-    // An invalid message, or an early end. Both functions request the stop before they return.
-    virtual void Misbehaved(int rank, const absl::Status& how) = 0;
-    // An error that the worker reported, or that ended its stream; OK: without figures.
-    virtual void Failed(int rank, const grpc::Status& status) = 0;
-  };
-
   // References outlive the stream.
-  WorkerStream(const RunParts& parts, int rank, Listener& listener, JobStop& stop);
+  WorkerStream(const RunParts& parts, int rank, JobRun& run, JobStop& stop);
 
   // The job's thread calls the following:
 
@@ -94,13 +79,22 @@ class WorkerStream {
   void Settle();  // the worker is ready: fixes whether it shares its shard
 
   // Rows go by messages. False until Settle for a worker that was offered memory.
-  bool takes_messages() const { return route_ == RowRoute::kMessages; }
+  bool takes_messages() const { return shares_ == false; }
 
-  bool held() const { return shard_.held(); }
-  bool turned_down() const { return shard_.offered() && takes_messages(); }
+  // The shard: in memory that both processes share, a copy of the rows, or not held. An offered
+  // shard stays until the worker turns it down, because another thread may read outputs from it.
+  bool held() const { return shard_.rows.has_value(); }
+  bool offered() const { return arrived_.has_value(); }  // to the worker as its own
+  bool turned_down() const { return offered() && takes_messages(); }
+  const HostShard& rows() const { return *shard_.rows; }  // if held
+  const std::shared_ptr<SharedMemory>& memory() const { return shard_.memory; }
 
-  WorkerShard& shard() { return shard_; }
-  const WorkerShard& shard() const { return shard_; }
+  // Takes the run's rows from the payload, also if not held.
+  absl::Status Keep(TensorKind tensor, const RowRun& run, wire::PayloadReader& payload);
+
+  void NoteArrived(const RowRun& run) { arrived_->Add(run.local_row, run.rows); }
+
+  void BecomeCopy();  // the worker has its own shard: keeps this one as a copy if there is memory
 
   // Errors here and below: the stop's reason. message: a RunRequest (server/shard/run_message.h).
   absl::Status Write(const grpc::ByteBuffer& message, grpc::WriteOptions options = {});
@@ -133,10 +127,12 @@ class WorkerStream {
   Clock::duration ComputingFor(Clock::time_point now) const;  // since the last row; 0 before
 
  private:
-  enum class RowRoute { kUnsettled, kSharedMemory, kMessages };
-
   const Member& member() const { return parts_.member(rank_); }
   Clock::time_point Now() const { return parts_.time().Now(); }
+  // Without memory rows are sent and not held; but if that lost held rows it is an error, as of
+  // HeldRows::Carry.
+  absl::Status MakeShard();
+  std::unique_ptr<JobMemory::Reservation> ReserveCopy(int64_t bytes) const;  // null: no memory
   void Begin();
   v1::RunRequest OpenRequest(uint64_t run, const Delivered& delivered) const;
   bool WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options);
@@ -150,14 +146,13 @@ class WorkerStream {
   absl::Status Handle(RunMessage<v1::RunResponse>& message);
   void HandleReady(bool shares_memory);
   absl::Status HandleOutput(const RunMessage<v1::RunResponse>& message);
-  absl::Status HandleFinal(int64_t rows);
   void HandleComputed(const v1::RunComputed& computed);
   void TakeFigures(v1::WorkerReport& figures);
   absl::Status HandleWhole(v1::RunWhole& whole);
 
   const RunParts& parts_;
   const int rank_;
-  Listener& listener_;
+  JobRun& run_;
   JobStop& stop_;
   grpc::ClientContext context_;
   const std::stop_callback<std::function<void()>> cancel_;
@@ -167,10 +162,10 @@ class WorkerStream {
   wire::SlicePool pool_;
 
   // The job's thread's:
-  WorkerShard shard_;
-  RowRoute route_ = RowRoute::kUnsettled;
+  HeldShard shard_;
+  std::optional<ArrivedRows> arrived_;  // of an offered shard
+  std::optional<bool> shares_;          // the worker its shard; empty: unsettled
   int64_t sent_prefix_ = 0;
-  bool opened_with_rows_ = false;
   Clock::time_point sent_at_;  // the last message
   static constexpr Clock::duration kNoWrite = Clock::duration::min();
   std::atomic<Clock::duration> writing_since_ = kNoWrite;  // for any thread

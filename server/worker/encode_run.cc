@@ -1,5 +1,4 @@
-#include "server/worker/encode_run.h"
-
+// The RunWork of an encoder's job.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -11,7 +10,7 @@
 #include "engine/model/files/encode_job.h"
 #include "server/models/encode_spec.h"
 #include "server/worker/file_rows.h"
-#include "wire/status.h"
+#include "server/worker/model_store.h"
 
 namespace hilbert_ring::server {
 namespace {

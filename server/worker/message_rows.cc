@@ -143,10 +143,8 @@ absl::Status MessageWay::FinishInput() {
 Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens) {
   Delivered delivered(tokens);
   for (const v1::DeliveredRows& rows : open.delivered()) {
-    const auto tensor = wire::TensorKindOf(rows.tensor());
-    for (const v1::SlotRange& range : rows.slots()) {
-      if (tensor) delivered.of(*tensor).Add(range.begin(), range.end());
-    }
+    RowSet& slots = delivered.of(*wire::TensorKindOf(rows.tensor()));
+    for (const v1::SlotRange& range : rows.slots()) slots.Add(range.begin(), range.end());
   }
   return delivered;
 }

@@ -8,14 +8,45 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "engine/base/mutex.h"
+#include "grpcpp/server_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/process/grpc_endpoint.h"
-#include "server/worker/coordinator_secret.h"
+#include "server/process/tokens.h"
 
 namespace hilbert_ring::server {
+
+// The secret that authenticates the coordinator's calls to this worker. Thread-safe.
+class CoordinatorSecret {
+ public:
+  void Set(std::string secret) {  // empty: a registration begins, the earlier one is void
+    const MutexLock lock(mutex_);
+    secret_ = std::move(secret);
+    changed_.notify_all();
+  }
+
+  // UNAUTHENTICATED (JOIN_TOKEN), also before the first Set.
+  absl::Status Check(const grpc::ServerContextBase& context, absl::string_view call) const {
+    const MutexLock lock(mutex_);
+    return CheckCallToken(context, secret_, call);
+  }
+
+  void Await(std::chrono::milliseconds limit) const {
+    MutexLock lock(mutex_);
+    changed_.wait_for(lock, limit,
+                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !secret_.empty(); });
+  }
+
+ private:
+  mutable Mutex mutex_;
+  mutable ConditionVariable changed_;
+  std::string secret_ ABSL_GUARDED_BY(mutex_);  // empty: not registered
+};
 
 class Registration {
  public:

@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -106,9 +105,7 @@ absl::Status RunCall::AwaitLane() {
 absl::Status RunCall::Allocate() {
   idle_bytes_ = ResidentBytes();
   RETURN_IF_ERROR(Reserve());
-  ASSIGN_OR_RETURN(RunShard shard,
-                   MakeRunShard(state_, open_, *work_, lane_->device(), files_, course_));
-  shard_.emplace(std::move(shard));
+  RETURN_IF_ERROR(MakeShard());
   const absl::Status prepared =
       work_->Prepare(lane_->device(), [this] { return course_.IsStopped(); });
   if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);

@@ -43,12 +43,6 @@ struct RunShard {
   void ClearOutputs();  // before compute: removes outputs of an earlier run
 };
 
-// run_shard.cc: chooses the way. References outlive it. RESOURCE_EXHAUSTED (WORKER_MEMORY),
-// FAILED_PRECONDITION (RING_LEASED).
-absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
-                                      const RunWork& work, Device& device, const RunFiles& files,
-                                      RunCourse& course);
-
 class RunCall {
  public:
   RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream)
@@ -64,6 +58,7 @@ class RunCall {
   absl::Status AwaitLane();
   absl::Status Allocate();
   absl::Status Reserve();
+  absl::Status MakeShard();  // run_shard.cc
   bool IsShort() const;
   void RunAlone();
   void RunInThreads();

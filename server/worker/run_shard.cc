@@ -49,35 +49,33 @@ void RunShard::ClearOutputs() {
   std::memset(store->Row(TensorKind::kOut, 0), 0, static_cast<size_t>(bytes));
 }
 
-absl::StatusOr<RunShard> MakeRunShard(WorkerState& state, const v1::RunOpen& open,
-                                      const RunWork& work, Device& device, const RunFiles& files,
-                                      RunCourse& course) {
-  RunShard shard;
-  if (work.plan().costs.steps > 0) {
-    ASSIGN_OR_RETURN(auto ring, state.rings.Take(open.ring_id(), open.generation()));
+absl::Status RunCall::MakeShard() {
+  RunShard& shard = shard_.emplace();
+  if (work_->plan().costs.steps > 0) {
+    ASSIGN_OR_RETURN(auto ring, state_.rings.Take(open_.ring_id(), open_.generation()));
     shard.ring.emplace(std::move(ring));
     shard.transport = shard.ring->communicator()->name();
   }
-  const ShardLayout layout(work.plan(), work.rank());
-  if (state.share_memory) shard.shared = OpenShared(open, layout);
+  const ShardLayout layout(work_->plan(), work_->rank());
+  if (state_.share_memory) shard.shared = OpenShared(open_, layout);
   if (shard.shared != nullptr) {
     shard.store = ShardStore::Over(HostShard(shard.shared->data(), layout));
-    shard.used = open.shared_memory().used();
+    shard.used = open_.shared_memory().used();
   } else {
-    auto store = ShardStore::Make(device, work.plan(), work.rank());
+    auto store = ShardStore::Make(lane_->device(), work_->plan(), work_->rank());
     if (!store.ok()) return wire::WithReason(store.status(), wire::reason::kWorkerMemory);
     shard.store = *std::move(store);
   }
-  if (!files.inputs.empty()) {
-    shard.way = std::make_unique<FileWay>(files, work, *shard.store, course);
+  if (!files_.inputs.empty()) {
+    shard.way = std::make_unique<FileWay>(files_, *work_, *shard.store, course_);
   } else if (shard.shared != nullptr) {
     shard.in_place = true;
     shard.way = std::make_unique<SharedWay>();
   } else {
-    shard.way =
-        std::make_unique<MessageWay>(work.shape(), work.plan(), work.rank(), *shard.store, open);
+    shard.way = std::make_unique<MessageWay>(work_->shape(), work_->plan(), work_->rank(),
+                                             *shard.store, open_);
   }
-  return shard;
+  return absl::OkStatus();
 }
 
 }  // namespace hilbert_ring::server

@@ -1,4 +1,4 @@
-// The computation of a run: attention (here) or an encoder (encode_run.h).
+// The computation of a run: attention, or an encoder (encode_run.cc).
 #pragma once
 
 #include <cstdint>
@@ -65,5 +65,11 @@ Shards ShardsOf(const v1::RunOpen& open);
 
 // INVALID_ARGUMENT and OUT_OF_RANGE for a wrong spec, shards or rank.
 absl::StatusOr<std::unique_ptr<RunWork>> MakeAttentionRun(const v1::RunOpen& open);
+
+// threads: of the device. The store outlives the run. Errors: those of ModelCatalog::Open,
+// DecodeEncodeSpec and MakeEncoderPlan.
+class ModelStore;
+absl::StatusOr<std::unique_ptr<RunWork>> MakeEncodeRun(const v1::RunOpen& open, ModelStore& models,
+                                                       int threads);
 
 }  // namespace hilbert_ring::server

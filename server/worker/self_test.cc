@@ -1,7 +1,6 @@
 // The self-test of worker_device.h.
 #include <cstdint>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

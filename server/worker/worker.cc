@@ -16,7 +16,6 @@
 #include "server/process/tls.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
-#include "server/worker/encode_run.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -55,6 +54,11 @@ absl::Status CheckSettings(const WorkerSettings& settings) {
 std::string WeightFolder(const WorkerSettings& settings, const Device& device) {
   const bool shares = settings.share_memory && !settings.model_dir.empty() && device.host_memory();
   return shares ? "/dev/shm" : "";
+}
+
+std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {
+  if (device.host_memory()) return std::nullopt;
+  return GpuOrdinal(settings.device.device).value_or(0);
 }
 
 }  // namespace

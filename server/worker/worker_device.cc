@@ -60,11 +60,6 @@ absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings) 
   return devices;
 }
 
-std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {
-  if (device.host_memory()) return std::nullopt;
-  return GpuOrdinal(settings.device.device).value_or(0);
-}
-
 absl::Status CanEncode(Device& device) {
   return device.host_memory() ? absl::OkStatus() : device.row_math().status();
 }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,8 +20,6 @@ struct WorkerDevices {
 
 // "auto" takes a GPU, or logs why not and takes the CPU. Errors of MakeDevice.
 absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings);
-
-std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device);
 
 absl::Status CanEncode(Device& device);  // OK, or why the GPU does not compute encoders
 

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/base/return_if_error.h"
@@ -11,18 +10,12 @@
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
-namespace {
-
-// A greeting may overtake the secret that authenticates it.
-constexpr std::chrono::milliseconds kSecretLimit{1000};
-
-}  // namespace
 
 template <typename Handler>
 grpc::Status WorkerService::Serve(const char* method, const grpc::ServerContext& context,
-                                  std::chrono::milliseconds secret_limit, const Handler& handler) {
+                                  const Handler& handler) {
   return state_.metrics.requests().Count(method, [&] {
-    absl::Status status = state_.secret.Check(context, method, secret_limit);
+    absl::Status status = state_.secret.Check(context, method);
     if (status.ok()) status = handler();
     return wire::ToGrpc(status);
   });
@@ -41,7 +34,7 @@ WorkerService::WorkerService(WorkerState& state) : state_(state) {
   MarkMethodStreamed(run,
                      new Handler(
                          [](WorkerService* service, grpc::ServerContext* context, auto* stream) {
-                           return service->Serve("Run", *context, {}, [&] {
+                           return service->Serve("Run", *context, [&] {
                              return RunCall(service->state_, *context, *stream).Serve();
                            });
                          },
@@ -50,13 +43,14 @@ WorkerService::WorkerService(WorkerState& state) : state_(state) {
 
 grpc::Status WorkerService::Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
                                   v1::GreetResponse* response) {
-  return Serve("Greet", *context, kSecretLimit, [] { return absl::OkStatus(); });
+  state_.secret.Await(std::chrono::seconds(1));  // which the greeting may overtake
+  return Serve("Greet", *context, [] { return absl::OkStatus(); });
 }
 
 grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
                                         const v1::PrepareRingRequest* request,
                                         v1::PrepareRingResponse* response) {
-  return Serve("PrepareRing", *context, {}, [&]() -> absl::Status {
+  return Serve("PrepareRing", *context, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(
         *response->mutable_blob(),
         state_.rings.Prepare({.ring_id = request->ring_id(),
@@ -71,7 +65,7 @@ grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
 grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
                                         const v1::ConnectRingRequest* request,
                                         v1::ConnectRingResponse* response) {
-  return Serve("ConnectRing", *context, {}, [&] {
+  return Serve("ConnectRing", *context, [&] {
     return state_.rings.Connect(
         request->ring_id(), request->generation(),
         std::vector<std::string>(request->blobs().begin(), request->blobs().end()));
@@ -81,7 +75,7 @@ grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
 grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
                                       const v1::CloseRingRequest* request,
                                       v1::CloseRingResponse* response) {
-  return Serve("CloseRing", *context, {}, [&] {
+  return Serve("CloseRing", *context, [&] {
     state_.rings.Close(request->ring_id(), request->generation());
     return absl::OkStatus();
   });

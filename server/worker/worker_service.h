@@ -20,10 +20,10 @@ class WorkerService : public v1::WorkerService::Service {
                          v1::CloseRingResponse* response) override;
 
  private:
-  // Counts and authenticates a call. secret_limit: of CoordinatorSecret::Check.
+  // Counts and authenticates a call.
   template <typename Handler>
   grpc::Status Serve(const char* method, const grpc::ServerContext& context,
-                     std::chrono::milliseconds secret_limit, const Handler& handler);
+                     const Handler& handler);
 
   WorkerState& state_;
 };

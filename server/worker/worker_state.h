@@ -16,7 +16,7 @@
 #include "server/process/kept_threads.h"
 #include "server/shard/job_memory.h"
 #include "server/worker/active_calls.h"
-#include "server/worker/coordinator_secret.h"
+#include "server/worker/registration.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/run_work.h"
 

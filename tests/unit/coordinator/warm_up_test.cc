@@ -22,7 +22,7 @@ bool Logged(const JobRig& rig, const std::string& words) {
 TEST(WarmUp, IsTriedAgainWhileItsRingCannotBeFormed) {
   JobRig rig;
   for (const int worker : {0, 1}) {
-    rig.worker(worker).AtEachRing([](const v1::PrepareRingRequest&) {
+    rig.worker(worker).AtEachRing([](auto&, auto&) {
       return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no way to its peers");
     });
   }

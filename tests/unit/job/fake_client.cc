@@ -126,30 +126,9 @@ void FakeClient::Keep(const v1::OutputChunk& chunk) {
   }
 }
 
-bool FakeClient::ended() const {
-  const std::lock_guard lock(mutex_);
-  return ended_;
-}
-
 absl::Status FakeClient::Await() {
   if (!Eventually([this] { return ended(); })) return absl::InternalError("the job does not end");
-  const std::lock_guard lock(mutex_);
-  return status_;
-}
-
-v1::Report FakeClient::report() const {
-  const std::lock_guard lock(mutex_);
-  return report_;
-}
-
-int FakeClient::resends() const {
-  const std::lock_guard lock(mutex_);
-  return resends_;
-}
-
-std::optional<int> FakeClient::admitted() const {
-  const std::lock_guard lock(mutex_);
-  return admitted_;
+  return Get(status_);
 }
 
 int64_t FakeClient::WrongRows() const {
@@ -166,11 +145,6 @@ int64_t FakeClient::WrongRows() const {
 int64_t FakeClient::RepeatedRows() const {
   const std::lock_guard lock(mutex_);
   return std::count_if(came_.begin(), came_.end(), [](int times) { return times > 1; });
-}
-
-int FakeClient::messages() const {
-  const std::lock_guard lock(mutex_);
-  return messages_;
 }
 
 int64_t FakeClient::rows() const {

@@ -46,20 +46,25 @@ class FakeClient {
   void Read();
   void Cancel() { context_.TryCancel(); }
 
-  bool ended() const;
+  bool ended() const { return Get(ended_); }
   absl::Status Await();  // the end; returns the call's status
 
   // After the end:
-  v1::Report report() const;
-  int resends() const;
-  int64_t WrongRows() const;            // missing rows of OUT, and rows that differ from V's
-  int64_t RepeatedRows() const;         // rows that came twice
-  std::optional<int> admitted() const;  // workers
+  v1::Report report() const { return Get(report_); }
+  int resends() const { return Get(resends_); }
+  int64_t WrongRows() const;     // missing rows of OUT, and rows that differ from V's
+  int64_t RepeatedRows() const;  // rows that came twice
 
-  int64_t rows() const;  // received rows of OUT
-  int messages() const;
+  std::optional<int> admitted() const { return Get(admitted_); }  // workers
+  int64_t rows() const;                                           // received rows of OUT
+  int messages() const { return Get(messages_); }
 
  private:
+  template <typename Value>
+  Value Get(const Value& guarded) const {
+    const std::lock_guard lock(mutex_);
+    return guarded;
+  }
   void Receive();
   void Keep(const v1::OutputChunk& chunk);
 

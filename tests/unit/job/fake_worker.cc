@@ -10,6 +10,7 @@
 #include "grpcpp/server_builder.h"
 #include "server/shard/output_rows.h"
 #include "server/shard/shared_memory.h"
+#include "server/worker/message_rows.h"
 #include "tests/support/manual_time.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -17,19 +18,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
-using server::Delivered;
 using server::OutputRows;
-using server::RowSet;
 using server::SharedMemory;
-
-Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens) {
-  Delivered delivered(tokens);
-  for (const v1::DeliveredRows& rows : open.delivered()) {
-    RowSet& slots = delivered.of(*wire::TensorKindOf(rows.tensor()));
-    for (const v1::SlotRange& range : rows.slots()) slots.Add(range.begin(), range.end());
-  }
-  return delivered;
-}
 
 void Place(const v1::ShardRows& rows, const HostShard& shard) {
   const TensorKind tensor = *wire::TensorKindOf(rows.tensor());
@@ -73,23 +63,17 @@ void FakeWorker::AtEach(Moment moment, Action action) {
   each_[moment] = std::move(action);
 }
 
-void FakeWorker::set_ring_status(grpc::Status status) {
-  const std::lock_guard lock(mutex_);
-  ring_status_ = std::move(status);
-}
-
 std::vector<v1::RunOpen> FakeWorker::opens() const {
   const std::lock_guard lock(mutex_);
   return opens_;
 }
 
-void FakeWorker::AtEachRing(
-    std::function<grpc::Status(const v1::PrepareRingRequest& request)> action) {
+void FakeWorker::AtEachRing(RingAction action) {
   const std::lock_guard lock(mutex_);
   at_each_ring_ = std::move(action);
 }
 
-void FakeWorker::AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action) {
+void FakeWorker::AtRing(RingAction action) {
   const std::lock_guard lock(mutex_);
   at_ring_ = std::move(action);
 }
@@ -98,14 +82,13 @@ grpc::Status FakeWorker::PrepareRing(grpc::ServerContext* context,
                                      const v1::PrepareRingRequest* request,
                                      v1::PrepareRingResponse* response) {
   response->set_blob(absl::StrCat(request->ring_id(), "/", request->generation()) + '\0');
-  std::function<grpc::Status(grpc::ServerContext&)> action;
+  RingAction action;
   {
     const std::lock_guard lock(mutex_);
     action = std::exchange(at_ring_, nullptr);
-    if (action == nullptr && at_each_ring_ != nullptr) return at_each_ring_(*request);
-    if (action == nullptr) return std::exchange(ring_status_, grpc::Status::OK);
+    if (action == nullptr) action = at_each_ring_;
   }
-  return action(*context);
+  return action == nullptr ? grpc::Status::OK : action(*context, *request);
 }
 
 grpc::Status FakeWorker::ConnectRing(grpc::ServerContext*, const v1::ConnectRingRequest*,
@@ -182,7 +165,7 @@ grpc::Status FakeWorker::Run(grpc::ServerContext* context, Stream* stream) {
   Compute(shard, error_);
 
   OutputRows outputs(plan, open.rank(), server::SourceOf(shard), open.want_lse(),
-                     DeliveredOf(open, plan.spec.tokens));
+                     server::DeliveredOf(open, plan.spec.tokens));
   for (const auto& [rows, moment] :
        {std::pair(shard.rows() / 2, Moment::kHalfOut), std::pair(shard.rows(), Moment::kAllOut)}) {
     if (shared != nullptr) {
@@ -223,8 +206,8 @@ FakeWorker::Action Hold::action() {
   return [state = state_](const FakeWorker::Here& here) { return state->Wait(here.context); };
 }
 
-std::function<grpc::Status(grpc::ServerContext&)> Hold::ring_action() {
-  return [state = state_](grpc::ServerContext& context) {
+FakeWorker::RingAction Hold::ring_action() {
+  return [state = state_](grpc::ServerContext& context, const v1::PrepareRingRequest&) {
     return state->Wait(context).value_or(grpc::Status::OK);
   };
 }

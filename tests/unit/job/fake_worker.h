@@ -63,9 +63,10 @@ class FakeWorker : public v1::WorkerService::Service {
   void AnswerWhole() { whole_ = true; }
   void TurnMemoryDown() { turns_down_ = true; }
   void set_error(float error) { error_ = error; }
-  void set_ring_status(grpc::Status status);
-  void AtEachRing(std::function<grpc::Status(const v1::PrepareRingRequest& request)> action);
-  void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
+  using RingAction =
+      std::function<grpc::Status(grpc::ServerContext& context, const v1::PrepareRingRequest&)>;
+  void AtRing(RingAction action);      // once
+  void AtEachRing(RingAction action);  // otherwise
 
   int runs() const { return runs_; }
   int64_t arrived() const { return arrived_; }  // rows of the last `arrived`
@@ -89,11 +90,9 @@ class FakeWorker : public v1::WorkerService::Service {
   std::atomic<int> runs_ = 0, rings_ = 0;
   std::atomic<int64_t> arrived_ = 0;
   mutable std::mutex mutex_;
-  std::map<Moment, Action> actions_, each_;                                  // guarded by mutex_
-  std::vector<v1::RunOpen> opens_;                                           // guarded by mutex_
-  grpc::Status ring_status_;                                                 // guarded by mutex_
-  std::function<grpc::Status(grpc::ServerContext&)> at_ring_;                // guarded by mutex_
-  std::function<grpc::Status(const v1::PrepareRingRequest&)> at_each_ring_;  // guarded by mutex_
+  std::map<Moment, Action> actions_, each_;  // guarded by mutex_
+  std::vector<v1::RunOpen> opens_;           // guarded by mutex_
+  RingAction at_ring_, at_each_ring_;        // guarded by mutex_
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -101,7 +100,7 @@ class FakeWorker : public v1::WorkerService::Service {
 class Hold {
  public:
   FakeWorker::Action action();
-  std::function<grpc::Status(grpc::ServerContext&)> ring_action();
+  FakeWorker::RingAction ring_action();
   bool AwaitHeld();
   bool held() const;
   void Release(std::optional<grpc::Status> end = std::nullopt);

@@ -214,6 +214,23 @@ TEST(JobClock, AWorkerThatTakesNoRowsIsLost) {
                                           HasSubstr("took no rows for 20000 ms"))));
 }
 
+TEST(JobClock, AWorkerWithoutRowsHearsEveryTenSecondsThatOthersGetThem) {
+  JobRig rig({.local = false});
+  Hold fed[2];
+  for (const int i : {0, 1}) rig.worker(i).At(Moment::kFed, fed[i].action());
+  auto client = rig.Open(JobRig::Spec(kManyTokens));
+  client->Send(v1::TENSOR_Q, 0, 8);
+  ASSERT_TRUE(Eventually([&] { return fed[0].held() || fed[1].held(); }));
+  const int first = fed[0].held() ? 0 : 1;
+  fed[first].Release();
+  rig.time().Advance(seconds(10) - milliseconds(1));
+  client->Send(v1::TENSOR_Q, 8, 8);
+  EXPECT_FALSE(fed[1 - first].held());
+  rig.time().Advance(milliseconds(1));
+  client->Send(v1::TENSOR_Q, 16, 8);
+  EXPECT_TRUE(fed[1 - first].AwaitHeld());
+}
+
 TEST(JobClock, AWorkerWhoseOutputsWaitForTheClientIsNoStall) {
   JobRig rig({.workers = 1,
               .local = false,

@@ -294,6 +294,17 @@ TEST(JobLoss, AnErrorOfTheOnlyWorkerEndsTheJobAtOnce) {
   }
 }
 
+TEST(JobLoss, AFailureArrivesBeforeAllRowsHaveCome) {
+  JobRig rig({.workers = 1});
+  rig.worker(0).At(Moment::kReady, Write([](v1::RunResponse& response) {
+                     v1::RunFailed& failed = *response.mutable_failed();
+                     failed.set_code(static_cast<int>(absl::StatusCode::kInternal));
+                     failed.set_reason("CHUNK_MISSHAPEN");
+                   }));
+  auto client = rig.Open(JobRig::Spec(kManyTokens));
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "CHUNK_MISSHAPEN");
+}
+
 TEST(JobLoss, AWorkerAloneThatReportsALossIsExcluded) {
   JobRig rig({.workers = 2, .settings = {.job_workers = 1}});
   rig.worker(0).AtEach(Moment::kRowsDone, Say(absl::AbortedError("lost"), "WORKER_LOST"));

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "server/job/client_stream.h"
@@ -220,15 +219,6 @@ int JobRig::failures(int index) const {
   const std::lock_guard lock(failures_mutex_);
   const auto found = failures_.find(workers_[index]->address());
   return found == failures_.end() ? 0 : found->second;
-}
-
-std::vector<std::string> JobRig::Phases(const std::string& job_id) const {
-  std::vector<std::string> phases;
-  for (const std::string& transition : log_.transitions(job_id)) {
-    const std::vector<std::string> ends = absl::StrSplit(transition, " -> ");
-    phases.push_back(ends.back());
-  }
-  return phases;
 }
 
 }  // namespace hilbert_ring::testing

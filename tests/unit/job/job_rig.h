@@ -74,8 +74,11 @@ class JobRig {
   bool backs_off(int index) const;  // since its last job failed, whatever time has passed
 
   // Phases of the job in order without the first: "validating", "sizing", ...
-  std::vector<std::string> Phases(const std::string& job_id = "job") const;
-  std::vector<std::string> errors() const { return log_.errors(); }
+  std::vector<std::string> Phases(const std::string& job_id = "job") const {
+    return log_.phases(job_id);
+  }
+  // Lines logged as errors, such as an unknown transition.
+  std::vector<std::string> errors() const { return log_.lines(spdlog::level::err); }
   std::vector<std::string> lines() const { return log_.lines(); }  // of the log
 
   server::JobServices services();

@@ -43,7 +43,7 @@ TEST(FormingRing, ThatLosesAWorkerIsGivenUpAndTheJobEndsOnTheOther) {
 TEST(FormingRing, ExcludesAPeerThatOthersDoNotReach) {
   JobRig rig({.workers = 3});
   const absl::Status error = absl::UnavailableError("connecting to rank 1: refused");
-  rig.worker(0).AtEachRing([&error](const v1::PrepareRingRequest& request) {
+  rig.worker(0).AtEachRing([&error](auto&, const v1::PrepareRingRequest& request) {
     return request.size() < 3 ? grpc::Status::OK : wire::ToGrpc(WithPeer(error, 1));
   });
   auto client = rig.Send(SpanningSpec());
@@ -61,7 +61,7 @@ TEST(FormingRing, ExcludesAWorkerThatAloneFailsTwice) {
   for (const absl::Status& error :
        {absl::UnavailableError("a peer is gone"), absl::InternalError("no socket")}) {
     JobRig rig;
-    rig.worker(0).AtEachRing([&error](const auto&) { return wire::ToGrpc(error); });
+    rig.worker(0).AtEachRing([&error](auto&, auto&) { return wire::ToGrpc(error); });
     auto client = rig.Send(SpanningSpec());
     const absl::Status status = rig.Await(*client);
     ASSERT_TRUE(status.ok()) << status;

@@ -162,9 +162,10 @@ TEST_F(NamedFilesTest, EachTensorHasItsPath) {
   lse.set_tensor(v1::TENSOR_LSE);
   *twice.add_files() = lse;
   twice.set_want_lse(true);
+  const auto work = MakeAttentionWork(spec_, true);
   for (const auto& [open, message] :
        {std::pair(missing, "Q is missing"), std::pair(twice, "two outputs are out")}) {
-    const auto files = NamedFiles::Open(root_.get(), {}, open, *work_);
+    const auto files = NamedFiles::Open(root_.get(), {}, open, *work);
     EXPECT_EQ(wire::ReasonOf(files.status()), "INVALID_OPEN");
     EXPECT_THAT(std::string(files.status().message()), HasSubstr(message));
   }

@@ -30,30 +30,25 @@ class PhaseLog {
   PhaseLog(const PhaseLog&) = delete;
   PhaseLog& operator=(const PhaseLog&) = delete;
 
-  std::vector<std::string> transitions(const std::string& job_id) const {
+  std::vector<std::string> phases(const std::string& job_id) const {
     const std::string prefix = absl::StrCat("job ", job_id, ": ");
-    std::vector<std::string> transitions;
-    for (const Line& line : Lines()) {
-      if (line.level == spdlog::level::debug && absl::StartsWith(line.text, prefix)) {
-        transitions.push_back(line.text.substr(prefix.size()));
+    std::vector<std::string> phases;
+    for (const std::string& line : lines()) {
+      const size_t arrow = line.find(" -> ");
+      if (absl::StartsWith(line, prefix) && arrow != std::string::npos) {
+        phases.push_back(line.substr(arrow + 4));
       }
     }
-    return transitions;
+    return phases;
   }
 
-  std::vector<std::string> lines() const {
+  std::vector<std::string> lines(spdlog::level::level_enum least = spdlog::level::trace) const {
+    const std::lock_guard lock(sink_->mutex);
     std::vector<std::string> lines;
-    for (const Line& line : Lines()) lines.push_back(line.text);
-    return lines;
-  }
-
-  // Lines logged as errors, such as an unknown transition.
-  std::vector<std::string> errors() const {
-    std::vector<std::string> errors;
-    for (const Line& line : Lines()) {
-      if (line.level >= spdlog::level::err) errors.push_back(line.text);
+    for (const auto& [level, text] : sink_->lines) {
+      if (level >= least) lines.push_back(text);
     }
-    return errors;
+    return lines;
   }
 
   void HoldAt(const std::string& transition) {
@@ -72,16 +67,13 @@ class PhaseLog {
   }
 
  private:
-  struct Line {
-    spdlog::level::level_enum level;
-    std::string text;
-  };
   // Has a mutex of its own: a held job may not keep other jobs from logging.
   struct Sink : spdlog::sinks::base_sink<spdlog::details::null_mutex> {
     void sink_it_(const spdlog::details::log_msg& message) override {
       std::unique_lock lock(mutex);
-      lines.push_back({message.level, std::string(message.payload.data(), message.payload.size())});
-      if (hold_at.empty() || !absl::EndsWith(lines.back().text, hold_at)) return;
+      lines.emplace_back(message.level,
+                         std::string(message.payload.data(), message.payload.size()));
+      if (hold_at.empty() || !absl::EndsWith(lines.back().second, hold_at)) return;
       held = true;
       released.wait(lock, [this] { return hold_at.empty(); });
     }
@@ -89,15 +81,11 @@ class PhaseLog {
 
     std::mutex mutex;
     std::condition_variable released;
-    std::vector<Line> lines;  // guarded by mutex, like the fields below
+    // Guarded by mutex:
+    std::vector<std::pair<spdlog::level::level_enum, std::string>> lines;
     std::string hold_at;
     bool held = false;
   };
-
-  std::vector<Line> Lines() const {
-    const std::lock_guard lock(sink_->mutex);
-    return sink_->lines;
-  }
 
   const std::shared_ptr<Sink> sink_;
   const std::shared_ptr<spdlog::logger> before_;

@@ -90,7 +90,8 @@ TEST(ServedJob, ARingOfAJobThatFailedIsFormedAnew) {
 
 TEST(ServedJob, ARingThatCannotBeFormedIsALostWorker) {
   JobRig rig;
-  rig.worker(1).set_ring_status({grpc::StatusCode::UNAVAILABLE, "Socket closed"});
+  rig.worker(1).AtRing(
+      [](auto&, auto&) { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"); });
   auto client = rig.Send(PlainSpec({.segment = 64}));
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);

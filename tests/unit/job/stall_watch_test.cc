@@ -5,7 +5,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-using Does = StallWatch::Does;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
@@ -95,7 +94,7 @@ TEST(StallWatch, AWaitBeginsAnew) {
 TEST(StallWatch, WhoComputesMovesWhenItComesFurther) {
   StallWatch watch(kTimeout, {0});
   const auto moves = [&](const Replies& said) {
-    return watch.Progressed(0, Progress(said), Does::kComputes, kStart);
+    return watch.Progressed(0, Progress(said), true, kStart);
   };
   EXPECT_TRUE(moves({.fraction = 0.5}));
   EXPECT_FALSE(moves({.fraction = 0.5}));
@@ -112,39 +111,34 @@ TEST(StallWatch, WhoComputesMovesWhenItComesFurther) {
 
 TEST(StallWatch, WhoHasComputedDoesNotMoveByWords) {
   StallWatch watch(kTimeout, {0});
-  EXPECT_FALSE(watch.Progressed(0,
-                                Progress({.fraction = 0.5, .step = 3, .layer = 1, .file_bytes = 7}),
-                                Does::kHandsOver, kStart));
+  EXPECT_FALSE(watch.Progressed(
+      0, Progress({.fraction = 0.5, .step = 3, .layer = 1, .file_bytes = 7}), false, kStart));
 }
 
 // The worker reports no progress while the disk takes its outputs.
 TEST(StallWatch, WhoHasFilesMayRepeatItselfForAsLongAsADiskTakes) {
-  for (const Does does : {Does::kReads, Does::kHandsOver}) {
-    StallWatch watch(kTimeout, {0}, 60'000'000'000);  // 100 minutes at 10 MB/s
-    watch.Begin(kStart);
-    const auto moves_at = [&](Clock::duration after, int64_t bytes) {
-      return watch.Progressed(0, Progress({.fraction = 0.5, .file_bytes = bytes}), does,
-                              kStart + after);
-    };
-    EXPECT_TRUE(moves_at(minutes(109), 0));
-    EXPECT_TRUE(moves_at(minutes(109), 1));
-    EXPECT_TRUE(moves_at(minutes(218), 1));
-    EXPECT_FALSE(moves_at(minutes(219), 1));
-    EXPECT_FALSE(moves_at(minutes(219) + seconds(1), 0));
-    EXPECT_TRUE(moves_at(minutes(300), 2));
-    watch.Begin(kStart + minutes(500));
-    EXPECT_TRUE(moves_at(minutes(501), 2)) << "another wait";
-  }
+  StallWatch watch(kTimeout, {0}, 60'000'000'000);  // 100 minutes at 10 MB/s
+  watch.Begin(kStart);
+  const auto moves_at = [&](Clock::duration after, int64_t bytes) {
+    return watch.Progressed(0, Progress({.fraction = 0.5, .file_bytes = bytes}), false,
+                            kStart + after);
+  };
+  EXPECT_TRUE(moves_at(minutes(109), 0));
+  EXPECT_TRUE(moves_at(minutes(109), 1));
+  EXPECT_TRUE(moves_at(minutes(218), 1));
+  EXPECT_FALSE(moves_at(minutes(219), 1));
+  EXPECT_FALSE(moves_at(minutes(219) + seconds(1), 0));
+  EXPECT_TRUE(moves_at(minutes(300), 2));
+  watch.Begin(kStart + minutes(500));
+  EXPECT_TRUE(moves_at(minutes(501), 2)) << "another wait";
 }
 
 TEST(StallWatch, OfFilesWordsOfComputeCountWhileItComputes) {
   StallWatch watch(kTimeout, {0}, 0);
   watch.Begin(kStart);
   const Clock::time_point later = kStart + minutes(11);
-  EXPECT_TRUE(watch.Progressed(0, Progress({.fraction = 0.5}), Does::kComputes, later));
-  EXPECT_FALSE(watch.Progressed(0, Progress({.fraction = 0.6}), Does::kReads, later));
-  EXPECT_FALSE(
-      watch.Progressed(0, Progress({.fraction = 0.7, .step = 1}), Does::kHandsOver, later));
+  EXPECT_TRUE(watch.Progressed(0, Progress({.fraction = 0.5}), true, later));
+  EXPECT_FALSE(watch.Progressed(0, Progress({.fraction = 0.6, .step = 1}), false, later));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "server/worker/encode_run.h"
-
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +10,8 @@
 #include "engine/device/device.h"
 #include "engine/run/shard_store.h"
 #include "gtest/gtest.h"
+#include "server/worker/model_store.h"
+#include "server/worker/run_work.h"
 #include "tests/golden/encoder_case.h"
 
 namespace hilbert_ring::server {

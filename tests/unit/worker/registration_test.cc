@@ -5,13 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <optional>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -43,14 +41,12 @@ class FakeCoordinator : public v1::MembershipService::Service {
       grpc::ServerContext*,
       grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) override {
     v1::Heartbeat beat;
+    if (Note({}, refusals_)) {
+      return {grpc::StatusCode::UNAUTHENTICATED, "the join token is another one"};
+    }
     while (stream->Read(&beat)) {
+      Note(beat);
       v1::HeartbeatReply reply;
-      {
-        const std::lock_guard lock(mutex_);
-        beats_.push_back({std::exchange(beat, {}), Clock::now()});
-        changed_.notify_all();
-        if (static_cast<int>(beats_.size()) <= refusals_) return grpc::Status::CANCELLED;
-      }
       reply.set_interval_ms(milliseconds(kLong).count());
       reply.set_up(true);
       if (!stream->Write(reply)) break;
@@ -69,6 +65,14 @@ class FakeCoordinator : public v1::MembershipService::Service {
   }
 
  private:
+  bool Note(const v1::Heartbeat& beat, int most = std::numeric_limits<int>::max()) {
+    const std::lock_guard lock(mutex_);
+    if (std::ssize(beats_) >= most) return false;
+    beats_.push_back({beat, Clock::now()});
+    changed_.notify_all();
+    return true;
+  }
+
   const int refusals_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -150,33 +154,11 @@ TEST_F(RegistrationTest, NewsDoesNotWaitForTheNextBeat) {
   EXPECT_LT(beats[1].came - beats[0].came, kLong);
 }
 
-class RefusingCoordinator : public v1::MembershipService::Service {
- public:
-  grpc::Status Register(grpc::ServerContext*,
-                        grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>*) override {
-    ++calls;
-    return {grpc::StatusCode::UNAUTHENTICATED, "the join token is another one"};
-  }
-  std::atomic<int> calls = 0;
-};
-
-TEST(Registration, ARefusalIsLoggedWithTheCoordinatorsText) {
+TEST_F(RegistrationTest, ARefusalIsLoggedWithTheCoordinatorsText) {
   const testing::CapturedLog log;
-  RefusingCoordinator coordinator;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&coordinator);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  {
-    CoordinatorSecret secret;
-    const Registration registration(absl::StrCat("127.0.0.1:", port), "", secret, kNoHooks);
-    for (int i = 0; i < 1000 && coordinator.calls < 4; ++i) {
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-  }
-  server->Shutdown(std::chrono::system_clock::now());
-  ASSERT_GE(coordinator.calls, 4);
+  Start(100);
+  ASSERT_GE(coordinator_->Await(4).size(), 4u);
+  registration_.reset();
   EXPECT_THAT(log.text(), ::testing::HasSubstr("the join token is another one"));
   EXPECT_THAT(log.text(), ::testing::Not(::testing::HasSubstr("CANCELLED")));
 }

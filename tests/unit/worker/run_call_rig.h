@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -48,10 +49,19 @@ inline v1::RunRequest OpenOf(const JobSpec& spec) {
   return request;
 }
 
+inline std::unique_ptr<Device> CpuDevice() { return *MakeDevice({.threads = 1}); }
+
 struct OneWorker {
-  explicit OneWorker(Device& device, bool shares = true) : share_memory(shares) {
-    state.lanes.emplace_back(device);
+  explicit OneWorker(std::unique_ptr<Device> its_device = CpuDevice(), bool shares = true)
+      : device(std::move(its_device)), share_memory(shares) {
+    state.lanes.emplace_back(*device);
   }
+  absl::Status Serve(RunStream& stream) {
+    grpc::ServerContext context;
+    return RunCall(state, context, stream).Serve();
+  }
+
+  const std::unique_ptr<Device> device;
   const bool share_memory;
   WorkerState state{.memory = JobMemory(int64_t{64} << 20),
                     .rings = RingTable(MakeRingTransport("127.0.0.1")),

@@ -10,19 +10,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/device/device.h"
-#include "engine/plan/plan.h"
 #include "gtest/gtest.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
 #include "tests/support/plain_spec.h"
 #include "tests/unit/device/forwarding_device.h"
-#include "wire/checksum.h"
-#include "wire/codec.h"
+#include "tests/unit/worker/run_call_rig.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
+using run_call_rig::OpenOf;
+using run_call_rig::Rows;
 using std::chrono::milliseconds;
 
 constexpr int64_t kMemoryLimit = int64_t{64} << 20;
@@ -69,23 +69,8 @@ class WorkerServiceTest : public ::testing::Test {
     return context;
   }
 
-  static v1::RunRequest OpenRequest(const JobSpec& spec = PlainSpec()) {
-    const Plan plan = *MakePlan(spec, 1);
-    v1::RunRequest request;
-    v1::RunOpen& open = *request.mutable_open();
-    open.set_job_id("job");
-    *open.mutable_spec() = wire::EncodeJobSpec(spec);
-    open.set_workers(1);
-    for (const ShardRange& range : plan.shards.ranges()) {
-      v1::ShardRange& shard = *open.add_shards();
-      shard.set_begin(range.begin);
-      shard.set_end(range.end);
-    }
-    return request;
-  }
-
   absl::Status OpenAndSendNothing(const std::string& secret,
-                                  const v1::RunRequest& open = OpenRequest()) {
+                                  const v1::RunRequest& open = OpenOf(PlainSpec())) {
     const auto context = Context(secret, "Run");
     const auto run = stub_->Run(context.get());
     run->Write(open);
@@ -111,7 +96,6 @@ void ExpectRefused(const absl::Status& status) {
 TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
   Start(milliseconds(60'000));
   ExpectRefused(OpenAndSendNothing(secret_));  // it is not registered
-  state_->secret.Expect();
   state_->secret.Set(secret_);
   for (const std::string& stranger : {std::string(), *DrawSecret()}) {
     ExpectRefused(OpenAndSendNothing(stranger));
@@ -132,7 +116,7 @@ TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
   v1::CloseRingResponse closed;
   EXPECT_TRUE(stub_->CloseRing(Context(secret_, "CloseRing").get(), {}, &closed).ok());
   EXPECT_EQ(state_->memory.used(), 0);
-  state_->secret.Expect();  // registers anew
+  state_->secret.Set("");  // registers anew
   ExpectRefused(OpenAndSendNothing(secret_));
 }
 
@@ -148,7 +132,6 @@ TEST_F(WorkerServiceTest, AnUnauthenticatedRunEndsBeforeItsFirstMessage) {
 
 TEST_F(WorkerServiceTest, AGreetingMayComeBeforeTheSecret) {
   Start(milliseconds(60'000));
-  state_->secret.Expect();
   std::jthread teller([&] {
     std::this_thread::sleep_for(milliseconds(50));
     state_->secret.Set(secret_);
@@ -178,15 +161,9 @@ TEST_F(WorkerServiceTest, AFailedRunWithoutFeedEnds) {
       PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   const auto context = Context(secret_, "Run");
   const auto run = stub_->Run(context.get());
-  ASSERT_TRUE(run->Write(OpenRequest(spec)));
+  ASSERT_TRUE(run->Write(OpenOf(spec)));
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    v1::RunRequest request;
-    v1::ShardRows& rows = *request.mutable_rows();
-    rows.set_tensor(tensor);
-    rows.set_rows(spec.tokens / 2);
-    rows.set_payload(std::string(rows.rows() * wire::TensorRowBytes(spec, tensor), '\0'));
-    rows.set_crc32c(wire::Crc32c(rows.payload()));
-    ASSERT_TRUE(run->Write(request));
+    ASSERT_TRUE(run->Write(Rows(spec, tensor, spec.tokens / 2)));
   }
   v1::RunResponse response;
   bool failed = false;
@@ -202,7 +179,7 @@ TEST_F(WorkerServiceTest, AShortRunWithoutFeedEnds) {
   state_->secret.Set(secret_);
   const auto memory = SharedMemory::Create(ShardLayout(*MakePlan(PlainSpec(), 1), 0).bytes());
   ASSERT_TRUE(memory.ok()) << memory.status();
-  v1::RunRequest open = OpenRequest();
+  v1::RunRequest open = OpenOf(PlainSpec());
   *open.mutable_open()->mutable_shared_memory() = (*memory)->offer();
   EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret_, open)));
   EXPECT_EQ(state_->threads.count(), 0);
@@ -215,7 +192,7 @@ TEST_F(WorkerServiceTest, RunsOnSeveralLanesRunAtOnce) {
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::RunRequest, v1::RunResponse>>> runs;
   for (int lane = 0; lane < kLanes; ++lane) {
-    v1::RunRequest open = OpenRequest();
+    v1::RunRequest open = OpenOf(PlainSpec());
     open.mutable_open()->set_lane(lane);
     runs.push_back(stub_->Run(contexts.emplace_back(Context(secret_, "Run")).get()));
     ASSERT_TRUE(runs.back()->Write(open));
@@ -235,7 +212,7 @@ TEST_F(WorkerServiceTest, WordOfRowsElsewhereKeepsARunAlive) {
   state_->secret.Set(secret_);
   const auto context = Context(secret_, "Run");
   const auto run = stub_->Run(context.get());
-  ASSERT_TRUE(run->Write(OpenRequest()));
+  ASSERT_TRUE(run->Write(OpenOf(PlainSpec())));
   v1::RunRequest elsewhere;
   elsewhere.mutable_elsewhere();
   for (int i = 0; i < 30; ++i) {

@@ -1,4 +1,4 @@
-#include "server/job/client_rows.h"
+#include "server/job/job_rows.h"
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
