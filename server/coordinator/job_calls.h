@@ -24,10 +24,10 @@
 #include "server/coordinator/call_threads.h"
 #include "server/job/job_services.h"
 #include "server/job/served_job.h"
-#include "server/job/stream_memory.h"
 #include "server/process/call_gate.h"
 #include "server/schedule/plan_gate.h"
 #include "server/shard/job_memory.h"
+#include "server/stream/stream_memory.h"
 
 namespace hilbert_ring::server {
 

@@ -123,7 +123,7 @@ class EncodeWork : public JobWork {
     PooledPart part{.first_slide = pooled.first_slide(),
                     .rows = {pooled.rows().begin(), pooled.rows().end()}};
     part.sums.resize(pooled.sums().size() / sizeof(double));
-    std::memcpy(part.sums.data(), pooled.sums().data(), pooled.sums().size());
+    std::memcpy(part.sums.data(), pooled.sums().data(), part.sums.size() * sizeof(double));
     const MutexLock lock(mutex_);
     parts_[{pooled.state(), rank}].push_back(std::move(part));
   }

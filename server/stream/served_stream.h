@@ -22,9 +22,9 @@
 #include "server/job/job_course.h"
 #include "server/job/job_services.h"
 #include "server/job/job_table.h"
-#include "server/job/stream_memory.h"
 #include "server/stream/epoch_outputs.h"
 #include "server/stream/epochs.h"
+#include "server/stream/stream_memory.h"
 #include "server/stream/stream_rows.h"
 
 namespace hilbert_ring::server {

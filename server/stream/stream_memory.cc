@@ -1,4 +1,4 @@
-#include "server/job/stream_memory.h"
+#include "server/stream/stream_memory.h"
 
 #include "absl/strings/str_cat.h"
 #include "wire/status.h"

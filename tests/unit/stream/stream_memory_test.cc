@@ -1,4 +1,4 @@
-#include "server/job/stream_memory.h"
+#include "server/stream/stream_memory.h"
 
 #include <optional>
 #include <string>
