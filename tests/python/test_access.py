@@ -117,7 +117,7 @@ def test_a_client_is_pickled_as_its_arguments(server, tmp_path):
         done = subprocess.run([sys.executable, "-c", code], input=pickled, capture_output=True, check=True)
     assert done.stdout == b"[]\n" and listener.shown() == "Bearer secret-7"
     assert b"secret-7" not in pickled
-    assert vars(pickle.loads(pickled))["_data_root"] == tmp_path
+    assert pickle.loads(pickled)._calls._data_root == tmp_path
 
     async def run():
         async with pickle.loads(pickle.dumps(hilbert_ring.aio.connect(address, token_file=file, **options))) as client:

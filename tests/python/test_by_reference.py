@@ -10,6 +10,7 @@ import pytest
 
 import golden_cases
 import hilbert_ring
+from hilbert_ring._connection import run
 from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -22,7 +23,7 @@ def await_root(client, workers):
     """Waits until `workers` workers have found the data root's mark."""
     end = time.monotonic() + UNTIL
     while True:
-        root = client._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
+        root = run(client._calls._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse))
         if root.workers == workers:
             return
         assert time.monotonic() < end

@@ -337,10 +337,12 @@ def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio
 
 def test_a_full_queue_is_waited_for(monkeypatch):
     waits = []
-    sleep = time.sleep
-    # The retry-after may be a minute, so the test notes it and waits less.
-    monkeypatch.setattr(hilbert_ring._connection.Connection, "pause", lambda self, seconds: (
-        waits.append(seconds), sleep(min(seconds, 0.2))))
+
+    async def pause(_, seconds):  # the retry-after may be a minute, so the test notes it and waits less
+        waits.append(seconds)
+        time.sleep(min(seconds, 0.2))
+
+    monkeypatch.setattr(hilbert_ring._connection.Connection, "pause", pause)
     with hilbert_ring.local(workers=1, max_queue=1) as client:
         running = threading.Event()
         ends = []

@@ -17,7 +17,9 @@ import pytest
 import golden_cases
 import hilbert_ring
 from hilbert_ring import _by_reference, _scratch
+from hilbert_ring._connection import run
 from hilbert_ring.v1 import attention_pb2 as pb
+from test_by_reference import await_root
 
 SHAPE = (300, 4, 16)
 PATTERN = {"segments": [128, 300], "dilations": [1, 4], "mixing": "lse", "progress": False}
@@ -33,11 +35,7 @@ def started(**settings):
     """Yields a service whose workers see its data root."""
     service = hilbert_ring.local(workers=2, job_workers=2, **settings)
     with service as client:
-        end = time.monotonic() + UNTIL
-        while client._connection.short("GetDataRoot", pb.GetDataRootRequest(),
-                                       pb.GetDataRootResponse).workers < 2:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        await_root(client, 2)
         yield service, client
 
 
@@ -320,8 +318,8 @@ def test_a_full_disk_in_memory_falls_back_to_sending(local, client, monkeypatch,
     else:
         def refuse(*_, **__):
             raise hilbert_ring.errors.error_class("RESOURCE_EXHAUSTED")("out: full", reason="FILE_NO_SPACE")
-        run = client._run
-        monkeypatch.setattr(client, "_run", lambda call, *rest: refuse() if call.named else run(call, *rest))
+        calls, send = client._calls, client._calls._run
+        monkeypatch.setattr(calls, "_run", lambda call, *rest: refuse() if call.named else send(call, *rest))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         result = client.attend(*values, **PATTERN)
@@ -346,4 +344,4 @@ def test_a_service_of_ones_own_removes_its_root():
     assert not root.exists()
     with hilbert_ring.local(workers=1, data_root="") as none:
         with pytest.raises(hilbert_ring.FailedPreconditionError):
-            none._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
+            run(none._calls._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse))

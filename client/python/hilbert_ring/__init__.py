@@ -25,8 +25,7 @@ from hilbert_ring._default_client import use
 from hilbert_ring._encode import EncodeResult
 from hilbert_ring._job import AttendResult
 from hilbert_ring._stream import StreamedBlock
-from hilbert_ring._stream_blocking import AttendStream
-from hilbert_ring.client import Client, connect
+from hilbert_ring.client import AttendStream, Client, connect
 from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
                                  DeadlineExceededError, FailedPreconditionError, HilbertRingError,
                                  InternalError, InvalidArgumentError, NotFoundError,

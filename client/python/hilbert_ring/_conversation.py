@@ -1,6 +1,6 @@
 """The client's side of one call of a job: makes each request and handles each response.
 
-A carrier (_carrier_aio.py, _carrier_blocking.py) reads, writes and waits. client/cpp/conversation.h does the same.
+A carrier (_carrier.py) reads, writes and waits. client/cpp/conversation.h does the same.
 """
 from dataclasses import dataclass, field, replace
 from threading import Lock
