@@ -115,13 +115,13 @@ class AnyConnection(ABC):
     async def call_with_retries(
             self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
             final: Final = never_final, on_retry: OnRetry = ignore_retry) -> R:
-        """Makes a call until it succeeds or decide_retry gives up: the only loop of retries in this client.
+        """Makes a call until it succeeds or Retries gives up: the only loop of retries in this client.
 
         client/cpp/call_with_retries.h does the same.
 
         Args:
             make: makes one attempt; takes the seconds until the deadline, None without one.
-            final: whether a failure ends the call at once, without decide_retry.
+            final: whether a failure ends the call at once, without Retries.
             on_retry: called before each wait.
 
         Raises:
