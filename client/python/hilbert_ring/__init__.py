@@ -21,9 +21,9 @@ except ImportError as error:
 
 from hilbert_ring import aio
 from hilbert_ring._conversation import Progress
-from hilbert_ring._default_client import use
 from hilbert_ring._encode import EncodeResult
 from hilbert_ring._job import AttendResult
+from hilbert_ring._model_tensors import use
 from hilbert_ring._stream import StreamedBlock
 from hilbert_ring.client import AttendStream, Client, connect
 from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,

@@ -1,4 +1,5 @@
 """Makes a job of the arguments of `encode`, and a result of its report."""
+import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -11,12 +12,11 @@ from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, is_path, opened
 from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._mapped_rows import blocks_of, rows_of
-from hilbert_ring._model import check_model, tile_size
-from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, boolean, choice, integer, integers
+from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, boolean, check_text, choice, integer, integers
 from hilbert_ring._tensors import Output, read_tensor
 from hilbert_ring._tile_coords import check_places, coordinate_array, places_of
 from hilbert_ring._warn import warn_of_notes, warn_of_rows, warn_of_slides
-from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
+from hilbert_ring.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from hilbert_ring.slides import SlideFile
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -59,6 +59,23 @@ class Wanted:
     attention_map: Union[bool, int] = False
     attention_map_heads: bool = False
     attention_map_out: Any = None
+
+
+def model_request(name: str) -> encoder_pb.GetModelRequest:
+    """Raises InvalidArgumentError if no model can have the name."""
+    check_text("model", name)
+    return encoder_pb.GetModelRequest(name=name)
+
+
+def check_model(model: encoder_pb.Model) -> None:
+    """Raises FailedPreconditionError if the model cannot be used."""
+    if model.error:
+        raise FailedPreconditionError(f"the model cannot be used: {model.error}")
+
+
+def tile_size(model: encoder_pb.Model) -> int:
+    """Returns the side of a tile in pixels. The model must have positions."""
+    return int(json.loads(model.config)["position"]["tile_size"])
 
 
 def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: Any = None,

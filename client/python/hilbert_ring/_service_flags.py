@@ -5,7 +5,7 @@ import re
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
-from hilbert_ring._flag_values import workers as workers_of_a_job
+from hilbert_ring._command_line import workers as workers_of_a_job
 from hilbert_ring.client import Client, connect
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.local_service import local

@@ -66,19 +66,6 @@ LAYOUTS = (
 NAMES = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A tile in the unit of its coordinates.
-
-    Attributes:
-        side: sides in x and in y.
-        overlap: overlap of neighbours; None: the step between neighbours is unknown.
-    """
-
-    side: "NDArray[np.float64]"
-    overlap: Optional[float]
-
-
 def fits_any(attributes: Attributes) -> bool:
     return any(layout.fits(attributes) for layout in LAYOUTS)
 
@@ -102,10 +89,10 @@ def layout_of(attributes: Attributes, columns: int, wanted: Optional[str], scale
         f"attributes {sorted(attributes)} and {columns} columns", field="layout")
 
 
-def tile_of(layout: Layout, attributes: Attributes) -> Tile:
-    """
-    Raises:
-        InvalidArgumentError: an attribute is no valid number.
+def tile_of(layout: Layout, attributes: Attributes) -> "Tuple[NDArray[np.float64], Optional[float]]":
+    """Returns a tile's sides in x and y, and the overlap of neighbours, in the unit of its coordinates.
+
+    The overlap is None if the step between neighbours is unknown.
     """
     side = _numbers(attributes, layout.side)
     if layout.times:
@@ -113,7 +100,7 @@ def tile_of(layout: Layout, attributes: Attributes) -> Tile:
         whole = np.rint(times)
         side = side * np.where(np.abs(times - whole) <= _NEAR_WHOLE * whole, whole, times)
     if not layout.one_grid:
-        return Tile(side, None)
+        return side, None
     overlap = 0.0
     if layout.overlap:
         cut = _numbers(attributes, layout.overlap[1])[0]
@@ -122,7 +109,7 @@ def tile_of(layout: Layout, attributes: Attributes) -> Tile:
             raise InvalidArgumentError(f"attribute {layout.overlap[0]} is {pixels:g}, must be below "
                                        f"{layout.overlap[1]}, {cut:g}", field=layout.overlap[0])
         overlap = float(pixels / cut * side[0])
-    return Tile(side, overlap)
+    return side, overlap
 
 
 def _numbers(attributes: Attributes, name: str, least: Optional[float] = None) -> "NDArray[np.float64]":

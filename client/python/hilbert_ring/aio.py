@@ -25,12 +25,11 @@ from hilbert_ring._connection import AnyConnection
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._conversation import JobCall, JobConversations, Progress
 from hilbert_ring._distinct import check_shown
-from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
+from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, model_request, prepare_encode, prepare_plan
 from hilbert_ring._files import checked_path
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request, curve_request, pattern_of,
                                prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
-from hilbert_ring._model import model_request
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import Retries, is_reachable, is_plan_pushed_back
 from hilbert_ring._spec import integer, make_spec

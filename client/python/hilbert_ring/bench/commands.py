@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Dict, List
 
 from hilbert_ring._distinct import check_distinct
-from hilbert_ring._flag_values import whole_number
+from hilbert_ring._command_line import whole_number
 from hilbert_ring._service_flags import add_service_flags, files_shown
 from hilbert_ring.bench import ablate, dilation, load, order, project, sweep
 

@@ -3,7 +3,7 @@ import argparse
 from contextlib import ExitStack
 from typing import Any, Dict, List
 
-from hilbert_ring._flag_values import whole_number
+from hilbert_ring._command_line import whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, job
 from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds
