@@ -32,19 +32,11 @@ def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> Seen:
         mask: 4 axes, each as long as that of the shape or 1: bool, True if a query sees a key, or
             numbers that are added to the scores: 0, or -10000 and below.
         shape: of attention: [batch, heads, queries, keys].
-
-    Raises:
-        InvalidArgumentError: the mask has another shape or type, or is neither causal nor padding.
     """
     return _pattern(_by_row(mask, shape), shape[2])
 
 
 def check_seen(seen: Seen, shape: Tuple[int, int, int, int]) -> None:
-    """
-    Raises:
-        InvalidArgumentError: the number of keys differs, a causal mask has more queries than keys, or a row of the
-            batch has no key though its mask is not causal.
-    """
     batch, _, queries, keys = shape
     if seen.keys.shape != (batch, keys):
         raise _refused(f"is of {seen.keys.shape}, must be of {(batch, keys)}, rows and keys")

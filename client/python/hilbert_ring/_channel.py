@@ -133,23 +133,14 @@ def _trace() -> Tuple[Tuple[str, str], ...]:
 
 
 def default_server() -> str:
-    """Returns HILBERT_RING_SERVER, or localhost:8001.
-
-    Raises:
-        InvalidArgumentError: it holds no address.
-    """
+    """Returns HILBERT_RING_SERVER, or localhost:8001."""
     return checked_server("HILBERT_RING_SERVER", os.environ.get("HILBERT_RING_SERVER") or "localhost:8001")
 
 
 def address_of(server: Optional[str], *, token: Optional[str], token_file: Optional[PathLike],
                tls: Optional[bool], ca: Optional[Pem], cert: Optional[Pem], key: Optional[Pem],
                server_name: Optional[str], insecure: bool, keepalive_interval: Optional[float] = None) -> Address:
-    """Checks the arguments of hilbert_ring.connect.
-
-    Raises:
-        InvalidArgumentError: the server is no address, arguments contradict each other, a file cannot be read or
-            holds no certificate or key, a token is no header or would go to another host in clear text.
-    """
+    """Checks the arguments of hilbert_ring.connect."""
     server = default_server() if server is None else checked_server("server", server)
     if (cert is None) != (key is None):
         raise InvalidArgumentError("cert and key go together", field="cert" if key else "key")

@@ -47,9 +47,6 @@ def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) 
     Args:
         inputs: the given values, each with its array.
         outputs: the given values; values other than paths and arrays are ignored.
-
-    Raises:
-        InvalidArgumentError: names both.
     """
     written = _written(outputs)
     taken = [(f"input {name}", extents) for name, extents in _read(inputs, _in_files([written])).items()] \

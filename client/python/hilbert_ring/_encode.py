@@ -265,12 +265,7 @@ def _read_slide(model: encoder_pb.Model, tiles: Any, coords: Any,
 
 def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int,
                       slides: Sequence[int]) -> Reader:
-    """Returns a reader of coordinates: float64 [count, 2].
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: coordinates have another shape or type, lie outside of the grid, or in
-            few distinct places.
-    """
+    """Returns a reader of coordinates: float64 [count, 2]."""
     if coords is None:
         raise InvalidArgumentError(f"coords are missing: model {model.name} has positions",
                                    field="coords")

@@ -27,10 +27,6 @@ def is_path(value: Any) -> bool:
 
 
 def checked_path(name: str, value: Any) -> str:
-    """
-    Raises:
-        InvalidArgumentError: it is no path, is empty, or has a NUL, where the system would cut it.
-    """
     if not is_path(value):
         raise InvalidArgumentError(f"{name} is of type {type(value).__name__}, must be a path", field=name)
     path = os.fsdecode(value)
@@ -42,11 +38,7 @@ def checked_path(name: str, value: Any) -> str:
 
 
 def opened(name: str, value: Any) -> Any:
-    """Returns the mapped array of a .npy file if `value` is its path, else `value`.
-
-    Raises:
-        InvalidArgumentError: the file holds no array that can be mapped.
-    """
+    """Returns the mapped array of a .npy file if `value` is its path, else `value`."""
     if not is_path(value):
         return value
     path = checked_path(name, value)

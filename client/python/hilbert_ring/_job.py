@@ -108,11 +108,7 @@ def _seconds(field: str, value: Any, least: float) -> float:
 def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
             options: AttendOptions, ordering: Optional[Ordering],
             pattern: Dict[str, Any]) -> JobCall:
-    """Checks the arguments and makes room for the outputs, without a call to the service.
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: names the argument.
-    """
+    """Checks the arguments and makes room for the outputs, without a call to the service."""
     given = [opened(name, value) for name, value in zip("qkv", (q, k, v))]
     tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", given)]
     for tensor in tensors:

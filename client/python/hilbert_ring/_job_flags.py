@@ -43,11 +43,7 @@ class Job:
                                            field=name)
 
     def plan_arguments(self) -> Dict[str, Any]:
-        """Returns the arguments of Client.plan.
-
-        Raises:
-            InvalidArgumentError: the shape is incomplete.
-        """
+        """Returns the arguments of Client.plan."""
         self.need("tokens", "heads", "head_dim")
         return {**self.shape, **self.pattern, "ordering": self.ordering}
 
@@ -113,11 +109,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
 
 
 def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
-    """Checks numbers with the errors of engine/spec/job_spec.cc.
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: no job can have such a number, or such a count of them.
-    """
+    """Checks numbers with the errors of engine/spec/job_spec.cc."""
     segments, dilations = fields["segments"], fields.get("dilations")
     lengths, tokens, heads = fields.get("sequence_lengths"), fields.get("tokens"), fields.get("heads")
     numbers: List[Tuple[str, Any, Optional[int], Optional[int]]] = [

@@ -45,10 +45,6 @@ _OTHERS: Dict[str, Any] = {"ordering": None, "dtype": None, "lse": True, "out": 
 
 class PreparedJob:
     def __init__(self, values: Mapping[str, Any], chunk_bytes: int) -> None:
-        """
-        Raises:
-            InvalidArgumentError, OutOfRangeError: names the argument.
-        """
         for name in values:
             if name not in ("q", "k", "v") and name not in _PATTERN and name not in _OTHERS:
                 raise InvalidArgumentError(f"{name} is no argument of a small job", field=name)
@@ -120,11 +116,7 @@ class ManyCall:
 
     def __init__(self, jobs: Sequence[SmallJob], options: AttendOptions, common: Dict[str, Any],
                  timing: CallTiming) -> None:
-        """common: default arguments of jobs.
-
-        Raises:
-            InvalidArgumentError, OutOfRangeError: about the call. An error about a job is the job's result.
-        """
+        """common: default arguments of jobs. An error about a job is the job's result."""
         self._options, self._timing, self._begun = options, timing, timing.now()
         self._errors: List[Optional[HilbertRingError]] = []
         self._jobs: List[Optional[PreparedJob]] = []

@@ -36,11 +36,6 @@ def client_or_default(client: Optional[Client]) -> Any:
 
 
 def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str]) -> None:
-    """
-    Raises:
-        InvalidArgumentError: they are no PyTorch tensors with these axes and one type of a job, or their shapes do
-            not agree.
-    """
     torch = torch_if_loaded()
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if torch is None or not isinstance(tensor, torch.Tensor):

@@ -25,11 +25,7 @@ class OutputPlace:
 
 
 def find_output(path: "Union[str, os.PathLike[str]]") -> OutputPlace:
-    """Follows links to the place of an output. Opens no file.
-
-    Raises:
-        InvalidArgumentError: links lead to each other, or a name or path is too long for the system.
-    """
+    """Follows links to the place of an output. Opens no file."""
     at = os.fspath(path)
     for _ in range(_MOST_LINKS + 1):
         descriptor = _descriptor_of(at)

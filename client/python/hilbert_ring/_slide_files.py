@@ -52,10 +52,6 @@ class View:
 
 
 def opened_slide(path: PathLike) -> ContextManager[View]:
-    """
-    Raises:
-        InvalidArgumentError: the file cannot be read, or needs a package that is not installed.
-    """
     if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for its writer
         raise InvalidArgumentError(f"{os.fspath(path)}: is not a file", field="path")
     suffix = Path(path).suffix.lower()

@@ -72,11 +72,7 @@ def fits_any(attributes: Attributes) -> bool:
 
 def layout_of(attributes: Attributes, columns: int, wanted: Optional[str], scale_given: bool,
               of: str) -> Optional[Layout]:
-    """Returns the layout of a file with these attributes and columns of coordinates; None: no layout fits.
-
-    Raises:
-        InvalidArgumentError: the wanted layout does not fit.
-    """
+    """Returns the layout of a file with these attributes and columns of coordinates; None: no layout fits."""
     named = [layout for layout in LAYOUTS if wanted in (None, layout.name)]
     found = [layout for layout in named if layout.columns == columns
              and (layout.fits(attributes) or scale_given and wanted is not None)]
@@ -124,11 +120,7 @@ def _numbers(attributes: Attributes, name: str, least: Optional[float] = None) -
 
 
 def features_of(view: View, wanted: Optional[str]) -> str:
-    """Returns the name of the data set of features. wanted: the name, with or without its group.
-
-    Raises:
-        InvalidArgumentError: the file has no such data set, or several.
-    """
+    """Returns the name of the data set of features. wanted: the name, with or without its group."""
     if wanted is not None:
         return _named(view, "features", [wanted, *(f"{group}/{wanted}" for group in _FEATURES)], wanted)
     for name in _FEATURES:
@@ -145,11 +137,7 @@ def features_of(view: View, wanted: Optional[str]) -> str:
 
 
 def coords_of(view: View, wanted: Optional[str]) -> Optional[Sequence[str]]:
-    """Returns the name of the data set of coordinates, or the names of x and y; None: the file has no coordinates.
-
-    Raises:
-        InvalidArgumentError: the wanted data set is missing.
-    """
+    """Returns the name of the data set of coordinates, or the names of x and y; None: the file has no coordinates."""
     if wanted is not None:
         return [_named(view, "coords", [wanted], wanted)]
     found = [name for name in _COORDS if name in view.arrays][:1]

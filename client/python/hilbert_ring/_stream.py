@@ -55,11 +55,7 @@ class StreamCall:
     streams: CallerStreams
 
     def block(self, value: Any) -> Tensors:
-        """Reads the caller's (q, k, v).
-
-        Raises:
-            InvalidArgumentError: they differ from the first block in type or in shape, apart from rows.
-        """
+        """Reads the caller's (q, k, v)."""
         block = read_block(value, self.dtype, self.streams)
         for new, first in zip(block, self.first):
             if new.dtype != first.dtype or new.shape[1:] != first.shape[1:]:
@@ -78,11 +74,7 @@ class StreamState:
 
 
 def read_block(value: Any, dtype: Optional[str], streams: CallerStreams) -> Tensors:
-    """Reads a caller's (q, k, v), the next rows.
-
-    Raises:
-        InvalidArgumentError: they are no tensors with the same number of rows.
-    """
+    """Reads a caller's (q, k, v), the next rows."""
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise InvalidArgumentError("a block must be a tuple (q, k, v)", field="blocks")
     q, k, v = (read_tensor(name, given, dtype, streams) for name, given in zip("qkv", value))
@@ -93,11 +85,7 @@ def read_block(value: Any, dtype: Optional[str], streams: CallerStreams) -> Tens
 def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens: Optional[int],
                    options: AttendOptions, ordering: Optional[Ordering],
                    pattern: Dict[str, Any], streams: CallerStreams) -> StreamCall:
-    """Checks the arguments and the first block, without a call to the service. streams: the caller's.
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: names the argument.
-    """
+    """Checks the arguments and the first block, without a call to the service. streams: the caller's."""
     if ordering is not None and ordering.curve == "auto":
         raise InvalidArgumentError("ordering: a stream has Hilbert(...) or Morton(...), not Auto",
                                    field="ordering")

@@ -13,11 +13,7 @@ _PLACES_PER_SIDE = 8
 
 
 def coordinate_array(value: Any, of: str = "coords") -> "NDArray[Any]":
-    """Returns an array of integers, or floats of at least 32 bits. of: their name in errors.
-
-    Raises:
-        InvalidArgumentError: the array is masked, or has another type.
-    """
+    """Returns an array of integers, or floats of at least 32 bits. of: their name in errors."""
     refuse_masked("coords", value)
     array = coordinate_values("coords", value, "integers, float32 or float64")
     found = array.dtype
@@ -36,12 +32,7 @@ def places_of(coords: "NDArray[Any]", tile_size: float) -> "NDArray[np.int64]":
 
 def check_places(tiles_places: "NDArray[np.int64]", tile_size: float, slides: Sequence[int],
                  of: str = "coords") -> None:
-    """Checks that tiles do not share few places. tiles_places: from places_of; slides: number of tiles of each.
-
-    Raises:
-        InvalidArgumentError: a slide has fewer distinct places than half of its tiles, as with coordinates that are
-            normalised to [0, 1].
-    """
+    """Checks that tiles do not share few places. tiles_places: from places_of; slides: number of tiles of each."""
     first = 0
     for slide, tiles in enumerate(slides):
         places = len(np.unique(tiles_places[first:first + tiles]))
