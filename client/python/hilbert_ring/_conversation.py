@@ -65,18 +65,13 @@ class ProgressReporter:
         self._lock = Lock()
         self._progress = start
 
-    def update(self, **changes: Any) -> None:
-        if self._show is not None:
-            with self._lock:
-                self._progress = replace(self._progress, **changes)
-                self._show(self._progress)
-
-    def add(self, *, sent: int = 0, to_send: int = 0) -> None:
+    def update(self, *, sent: int = 0, to_send: int = 0, **changes: Any) -> None:
+        """sent, to_send: further bytes; changes: new values of fields."""
         if self._show is not None:
             with self._lock:
                 self._progress = replace(
                     self._progress, bytes_sent=self._progress.bytes_sent + sent,
-                    bytes_to_send=self._progress.bytes_to_send + to_send)
+                    bytes_to_send=self._progress.bytes_to_send + to_send, **changes)
                 self._show(self._progress)
 
 
@@ -187,7 +182,7 @@ class JobConversation:
         return self._call.inputs.chunk(rows)
 
     def sent(self, rows: Rows) -> None:
-        self._progress.add(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
+        self._progress.update(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
 
     def handle(self, response: pb.AttendResponse) -> Tuple[()]:
         """Takes a message of the service. Returns no results, which a job has at its end.
@@ -212,7 +207,7 @@ class JobConversation:
                 self._place(output)
             self._report = response.report
         elif kind == "resend" and self._queue is not None:
-            self._progress.add(to_send=self._queue.resend(response.resend))
+            self._progress.update(to_send=self._queue.resend(response.resend))
         return ()
 
     def _admit(self, admitted: pb.Admitted) -> None:

@@ -7,8 +7,7 @@ name. No file is opened. client/cpp/distinct_files.cc does the same.
 """
 import os
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any, DefaultDict, Dict, List, Optional, Sequence, Tuple
+from typing import Any, DefaultDict, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ _MEMORY = ("memory",)
 _END_OF_FILE = 1 << 63
 
 
-@dataclass(frozen=True)
-class _Extent:
+class _Extent(NamedTuple):
     """Bytes of a file or of this process's memory."""
 
     where: Tuple[Any, ...]
@@ -61,12 +59,7 @@ def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) 
         taken.append((f"output {name}", extents))
 
 
-@dataclass(frozen=True)
-class Places:
-    """The tensors of a job, in the form of check_distinct."""
-
-    inputs: Dict[str, Tuple[Any, Any]]
-    outputs: Dict[str, Any]
+Places = Tuple[Dict[str, Tuple[Any, Any]], Dict[str, Any]]  # the arguments of check_distinct for a job
 
 
 def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidArgumentError]]:
@@ -74,7 +67,7 @@ def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidAr
 
     Jobs with an error do not count as earlier ones. Each job must be distinct in itself.
     """
-    written = [{} if job is None else _written(job.outputs) for job in jobs]
+    written = [{} if job is None else _written(job[1]) for job in jobs]
     errors: List[Optional[InvalidArgumentError]] = [None] * len(jobs)
     if not any(written):
         return errors
@@ -83,7 +76,7 @@ def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidAr
     for number, (job, outputs) in enumerate(zip(jobs, written)):
         if job is None:
             continue
-        inputs = _read(job.inputs, files)
+        inputs = _read(job[0], files)
         for name, extents in {**outputs, **inputs}.items():
             if all_written.meet(extents) or name in outputs and all_read.meet(extents):
                 what = "an input or output" if name in outputs else "an output"

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilbert_ring._npy import map_npy, read_npy_header
-from hilbert_ring._output_place import find_output
-from hilbert_ring._pending import open_pending, pending_path, sync_folder, take_name
+from hilbert_ring._pending import find_output, open_pending, pending_path, sync_folder, take_name
 from hilbert_ring.errors import (DataLossError, HilbertRingError, InvalidArgumentError, NotFoundError,
                                  ResourceExhaustedError)
 

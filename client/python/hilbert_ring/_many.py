@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._conversation import JobCall
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Reader, tensor_name
-from hilbert_ring._distinct import Places, later_that_meet
+from hilbert_ring._distinct import later_that_meet
 from hilbert_ring._files import is_path
 from hilbert_ring._job import AttendOptions, AttendResult, attention_inputs, pattern_of, prepare, result_of
 from hilbert_ring._retry import CallTiming, Retries
@@ -67,7 +67,7 @@ class PreparedJob:
                   zip("qkv", (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V))}
         if self.ordering is not None and pb.TENSOR_COORDS in arrays:
             inputs["ordering.coords"] = self.ordering.coords, arrays[pb.TENSOR_COORDS]
-        self.places = Places(inputs, {name: values[name] for name in ("out", "lse")})
+        self.places = inputs, {name: values[name] for name in ("out", "lse")}
         spec = self.call.open.spec
         self.bytes = max(self.call.inputs.total_bytes(), sum(output.nbytes for output in self.call.outputs.values()))
         if self.bytes > MAX_PAYLOAD_BYTES:
@@ -121,9 +121,12 @@ class ManyCall:
         self._errors: List[Optional[HilbertRingError]] = []
         self._jobs: List[Optional[PreparedJob]] = []
         for given in jobs:
-            job, error = _prepared(given, {**_PATTERN, **_OTHERS, **common}, options.chunk_bytes)
-            self._jobs.append(job)
-            self._errors.append(error)
+            try:
+                self._jobs.append(PreparedJob({**_PATTERN, **_OTHERS, **common, **_by_name(given)}, options.chunk_bytes))
+                self._errors.append(None)
+            except HilbertRingError as error:
+                self._jobs.append(None)
+                self._errors.append(error)
         for number, met in enumerate(later_that_meet([None if job is None else job.places for job in self._jobs])):
             self._errors[number] = met or self._errors[number]
         self._waiting = self._packs()
@@ -244,14 +247,10 @@ def _reader(rows: memoryview, row_bytes: int) -> Reader:
     return lambda first, count: rows[first * row_bytes:(first + count) * row_bytes]
 
 
-def _prepared(given: SmallJob, common: Dict[str, Any], chunk_bytes: int
-              ) -> Tuple[Optional[PreparedJob], Optional[HilbertRingError]]:
+def _by_name(given: SmallJob) -> Mapping[str, Any]:
     if isinstance(given, (tuple, list)) and len(given) == 3:
-        given = dict(zip("qkv", given))
-    try:
-        if not isinstance(given, Mapping):
-            raise InvalidArgumentError("a small job must be a tuple (q, k, v), or the arguments of attend by name",
-                                       field="jobs")
-        return PreparedJob({**common, **given}, chunk_bytes), None
-    except HilbertRingError as error:
-        return None, error
+        return dict(zip("qkv", given))
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError("a small job must be a tuple (q, k, v), or the arguments of attend by name",
+                                   field="jobs")
+    return given

@@ -16,7 +16,7 @@ from typing import Any, ContextManager, Dict, Iterator, Mapping, Optional
 import numpy as np
 from numpy.typing import NDArray
 
-from hilbert_ring._channel import PathLike
+from hilbert_ring._files import PathLike
 from hilbert_ring.errors import InvalidArgumentError
 
 # Paths of the file of coordinates, relative to the parent of the features' folder, in pipelines.

@@ -86,10 +86,7 @@ def layout_of(attributes: Attributes, columns: int, wanted: Optional[str], scale
 
 
 def tile_of(layout: Layout, attributes: Attributes) -> "Tuple[NDArray[np.float64], Optional[float]]":
-    """Returns a tile's sides in x and y, and the overlap of neighbours, in the unit of its coordinates.
-
-    The overlap is None if the step between neighbours is unknown.
-    """
+    """Returns a tile's sides in x and y, and the overlap of neighbours (None: unknown), in its coordinates' unit."""
     side = _numbers(attributes, layout.side)
     if layout.times:
         times = _numbers(attributes, layout.times)

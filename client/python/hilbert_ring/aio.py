@@ -19,14 +19,14 @@ from google.protobuf.message import Message
 
 from hilbert_ring._by_reference import ASK_SECONDS, Naming, naming_of, warn_of_sending
 from hilbert_ring._carrier import carry
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem,
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, Pem,
                                    address_of, closed_error)
 from hilbert_ring._connection import AnyConnection
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._conversation import JobCall, JobConversations, Progress
 from hilbert_ring._distinct import check_shown
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, model_request, prepare_encode, prepare_plan
-from hilbert_ring._files import checked_path
+from hilbert_ring._files import PathLike, checked_path
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request, curve_request, pattern_of,
                                prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob

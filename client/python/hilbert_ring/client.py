@@ -6,8 +6,9 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional, TypeVar
 
 from hilbert_ring import aio
-from hilbert_ring._channel import Address, PathLike
+from hilbert_ring._channel import Address
 from hilbert_ring._connection import Connection, run
+from hilbert_ring._files import PathLike
 from hilbert_ring._stream import StreamedBlock
 from hilbert_ring.v1 import attention_pb2 as pb
 

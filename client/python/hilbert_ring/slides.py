@@ -10,8 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hilbert_ring._channel import PathLike
-from hilbert_ring._files import checked_path
+from hilbert_ring._files import PathLike, checked_path
 from hilbert_ring._slide_files import View, opened_slide, patches_beside
 from hilbert_ring._slide_layouts import NAMES, Layout, coords_of, features_of, fits_any, layout_of, tile_of
 from hilbert_ring._spec import check_text, choice, integer

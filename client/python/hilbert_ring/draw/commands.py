@@ -7,8 +7,7 @@ from typing import Any
 
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._job_flags import add_job_flags, coords_path_of, job_of, read_json
-from hilbert_ring._output_place import find_output
-from hilbert_ring._pending import write_text
+from hilbert_ring._pending import find_output, write_text
 from hilbert_ring._service_flags import add_service_flags, files_shown, service_of
 from hilbert_ring.draw.order import draw_order
 from hilbert_ring.draw.pattern import draw_pattern
