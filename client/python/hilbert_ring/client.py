@@ -26,7 +26,7 @@ def _blocking(method: Callable[Concatenate[aio.Client, P], Coroutine[Any, Any, T
     function: Any = inspect.unwrap(method)  # runs at the call, in the thread whose streams are the caller's
 
     @wraps(function, _SHOWN)
-    def called(self: Client, *arguments: P.args, **options: P.kwargs) -> T:
+    def called(self: Client, /, *arguments: P.args, **options: P.kwargs) -> T:
         result: T = run(function(self._calls, *arguments, **options))
         return result
 
@@ -45,7 +45,7 @@ def _connecting(function: Callable[P, aio.Client]) -> Callable[P, Client]:
 def _streaming(method: Callable[Concatenate[aio.Client, P], aio.AttendStream]
                ) -> Callable[Concatenate[Client, P], AttendStream]:
     @wraps(method, _SHOWN)
-    def called(self: Client, *arguments: P.args, **options: P.kwargs) -> AttendStream:
+    def called(self: Client, /, *arguments: P.args, **options: P.kwargs) -> AttendStream:
         return AttendStream(method(self._calls, *arguments, **options))
 
     return called
@@ -114,7 +114,7 @@ class Client:
     close = _blocking(aio.Client.close)
     attend = _blocking(aio.Client.attend)
     attend_stream = _streaming(aio.Client.attend_stream)
-    attend_many = _blocking(aio.Client.attend_many)
+    attend_many = _blocking(aio.Client.attend_many)  # type: ignore[arg-type]  # its **common may hold "self"
     encode = _blocking(aio.Client.encode)
     plan_encode = _blocking(aio.Client.plan_encode)
     models = _blocking(aio.Client.models)
