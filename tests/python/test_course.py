@@ -3,7 +3,6 @@ import asyncio
 import functools
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,28 +12,17 @@ import numpy as np
 import pytest
 
 import hilbert_ring
-from asyncio_client import ByAsyncio
+from helpers import NO_SERVICE, UNTIL, ByAsyncio, free_ports, no_jobs, normal, until
 
-UNTIL = 120  # seconds, far above the expected wait
 LONG = {"segments": [400_000], "progress": False}  # would take many minutes
 
 
-def tensors(tokens, heads=1, dim=16):
-    random = np.random.default_rng(3)
-    return tuple(random.standard_normal((tokens, heads, dim), dtype="f4") for _ in "qkv")
+def tensors(tokens):
+    return normal(tokens, 1, 16)
 
 
 def long_tensors():
-    return tensors(400_000, dim=8)
-
-
-def await_that(condition):
-    deadline = time.monotonic() + UNTIL
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
+    return normal(400_000, 1, 8)
 
 
 def workers_of(coordinator):
@@ -71,7 +59,7 @@ def test_a_job_that_another_client_cancels(client):
     with pytest.raises(hilbert_ring.CancelledError) as raised:
         client.attend(*long_tensors(), job_id="doomed", **{**LONG, "progress": cancel})
     assert raised.value.reason == "CANCELLED_BY_CALLER" and raised.value.attempts == 1
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def test_ctrl_c_ends_the_job(client):
@@ -87,7 +75,7 @@ def test_ctrl_c_ends_the_job(client):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=UNTIL)
     assert "KeyboardInterrupt" in said
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def test_a_task_that_is_cancelled_ends_its_job(client):
@@ -103,7 +91,7 @@ def test_a_task_that_is_cancelled_ends_its_job(client):
             with pytest.raises(asyncio.CancelledError):
                 await task
     asyncio.run(run())
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def test_a_deadline(client):
@@ -111,7 +99,7 @@ def test_a_deadline(client):
         with pytest.raises(hilbert_ring.DeadlineExceededError, match="deadline of 2 s") as raised:
             made.attend(*long_tensors(), deadline=2, **LONG)
         assert isinstance(raised.value, TimeoutError)
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def small_stream(client):
@@ -135,7 +123,7 @@ def await_call(server, find):
     """Waits until a call runs. find: on `server`, else it has no service."""
     if find:
         with hilbert_ring.connect(server) as looker:
-            assert await_that(lambda: [job.job_id for job in looker.jobs()] == ["closed"])
+            assert until(lambda: [job.job_id for job in looker.jobs()] == ["closed"])
     else:
         time.sleep(1)  # some of its attempts have failed
 
@@ -149,42 +137,40 @@ def quickly_closed(error, since):
 
 @pytest.mark.parametrize("call, find, further", zip(CALLS, (True, False, False), ({}, {}, {"deadline": UNTIL})))
 def test_a_client_that_is_closed_ends_its_calls(client, capfd, call, find, further):
-    with socket.socket() as taken:  # a port without a listener
-        taken.bind(("127.0.0.1", 0))
-        server = client.server if find else f"127.0.0.1:{taken.getsockname()[1]}"
-        closing, ends = hilbert_ring.connect(server), []
+    server = client.server if find else NO_SERVICE
+    closing, ends = hilbert_ring.connect(server), []
+    for name in ("attend", "encode"):
+        setattr(closing, name, functools.partial(getattr(closing, name), **further))
+
+    def run():
+        try:
+            call(closing)
+        except Exception as error:
+            ends.append(error)
+
+    caller = threading.Thread(target=run)
+    caller.start()
+    await_call(server, find)
+    since = time.monotonic()
+    closing.close()
+    caller.join(UNTIL)
+    quickly_closed(ends[0], since)
+
+    async def run_by_asyncio():
+        closing = hilbert_ring.aio.connect(server)
         for name in ("attend", "encode"):
             setattr(closing, name, functools.partial(getattr(closing, name), **further))
-
-        def run():
-            try:
-                call(closing)
-            except Exception as error:
-                ends.append(error)
-
-        caller = threading.Thread(target=run)
-        caller.start()
-        await_call(server, find)
+        task = asyncio.ensure_future(call(closing))
+        await asyncio.to_thread(await_call, server, find)
         since = time.monotonic()
-        closing.close()
-        caller.join(UNTIL)
-        quickly_closed(ends[0], since)
+        await closing.close()
+        with pytest.raises(hilbert_ring.CancelledError) as raised:
+            await task
+        quickly_closed(raised.value, since)
 
-        async def run_by_asyncio():
-            closing = hilbert_ring.aio.connect(server)
-            for name in ("attend", "encode"):
-                setattr(closing, name, functools.partial(getattr(closing, name), **further))
-            task = asyncio.ensure_future(call(closing))
-            await asyncio.to_thread(await_call, server, find)
-            since = time.monotonic()
-            await closing.close()
-            with pytest.raises(hilbert_ring.CancelledError) as raised:
-                await task
-            quickly_closed(raised.value, since)
-
-        assert await_that(lambda: client.jobs() == [])
-        asyncio.run(run_by_asyncio())
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
+    asyncio.run(run_by_asyncio())
+    assert no_jobs(client)
     assert "Traceback" not in capfd.readouterr().err  # gRPC's threads print there
 
 
@@ -210,9 +196,9 @@ def test_a_client_that_is_closed_ends_its_streams(client):
                 pass
         quickly_closed(raised.value, since)
 
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
     asyncio.run(run())
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def test_a_client_that_was_closed_makes_no_calls(client):
@@ -259,17 +245,14 @@ def test_a_client_of_asyncio_in_a_second_loop_is_refused(client):
 
 
 def test_a_missing_service():
-    with socket.socket() as taken:  # a port without a listener
-        taken.bind(("127.0.0.1", 0))
-        server = f"127.0.0.1:{taken.getsockname()[1]}"
-        with hilbert_ring.connect(server) as client:
-            for made in (client, ByAsyncio(server)):
-                with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
-                    made.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
-            with pytest.raises(hilbert_ring.UnavailableError):
-                client.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
-            with pytest.raises(hilbert_ring.UnavailableError):
-                client.status()
+    with hilbert_ring.connect(NO_SERVICE) as client:
+        for made in (client, ByAsyncio(NO_SERVICE)):
+            with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
+                made.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
+        with pytest.raises(hilbert_ring.UnavailableError):
+            client.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
+        with pytest.raises(hilbert_ring.UnavailableError):
+            client.status()
 
 
 JOB = {"segments": [2000, 20_000], "dilations": [1, 2], "mixing": "lse", "chunk_bytes": 16 << 10}
@@ -285,15 +268,9 @@ def undisturbed(client):
     return client.attend(*tensors(20_000), progress=False, **JOB)
 
 
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
 @pytest.mark.parametrize("by_asyncio", [False, True])
 def test_a_service_that_is_killed_and_started_again(undisturbed, by_asyncio):
-    port = free_port()
+    (port,) = free_ports(1)
     first = hilbert_ring.local(workers=2, grpc_port=port)
     second = hilbert_ring.local(workers=1, grpc_port=port)
     killed = Once(lambda progress: progress.bytes_sent > 100_000,
@@ -361,7 +338,7 @@ def test_a_full_queue_is_waited_for(monkeypatch):
         threads = [block("runs", lambda progress: progress.admitted and running.set())]
         assert running.wait(UNTIL)
         threads.append(block("waits", lambda progress: None))
-        assert await_that(lambda: len(client.jobs()) == 2)
+        assert until(lambda: len(client.jobs()) == 2)
         with pytest.raises(hilbert_ring.ResourceExhaustedError) as raised:
             client.attend(*long_tensors(), max_attempts=1, **LONG)
         assert raised.value.reason == "QUEUE_FULL" and raised.value.retry_after > 0

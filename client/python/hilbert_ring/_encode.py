@@ -14,10 +14,9 @@ from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._mapped_rows import blocks_of, rows_of
 from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, boolean, check_text, choice, integer, integers
 from hilbert_ring._tensors import Output, read_tensor
-from hilbert_ring._tile_coords import check_places, coordinate_array, places_of
 from hilbert_ring._warn import warn_of_notes, warn_of_rows, warn_of_slides
 from hilbert_ring.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from hilbert_ring.slides import SlideFile
+from hilbert_ring.slides import SlideFile, check_places, coordinate_array, places_of
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 

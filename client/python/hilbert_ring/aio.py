@@ -23,7 +23,7 @@ from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS,
                                    address_of, closed_error)
 from hilbert_ring._connection import AnyConnection
 from hilbert_ring._connection_aio import AioConnection
-from hilbert_ring._conversation import JobCall, JobConversations, Progress
+from hilbert_ring._conversation import JobCall, JobConversation, Progress, ProgressReporter
 from hilbert_ring._distinct import check_shown
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, model_request, prepare_encode, prepare_plan
 from hilbert_ring._files import PathLike, checked_path
@@ -407,10 +407,16 @@ class Client:
             self, call: JobCall, retries: Retries, show: Optional[Callable[[Progress], None]],
             final: FrozenSet[str] = frozenset()) -> pb.Report:
         await self._connection.to_its_end(lambda: None, call.make_room)
-        conversations = JobConversations(call, show)
+        progress = ProgressReporter(show, call.progress(0))
+
+        def failed(error: HilbertRingError, wait: float) -> None:
+            nonlocal progress
+            progress = ProgressReporter(show, call.progress(progress.attempt + 1, error, wait))
+            progress.update()
+
         return await self._connection.call_with_retries(
-            retries, lambda seconds: carry(self._connection, conversations.begin(), seconds),
-            lambda failure: failure.error.reason in final, conversations.failed)
+            retries, lambda seconds: carry(self._connection, JobConversation(call, progress), seconds),
+            lambda failure: failure.error.reason in final, failed)
 
     async def _ask(self, name: str, request: Any, response: Type[T], retries: Retries, service: str = SERVICE) -> T:
         """Makes a short call for a job, and waits for a service that is away like the job's call does."""

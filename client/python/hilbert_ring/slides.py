@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hilbert_ring._files import PathLike, checked_path
 from hilbert_ring._slide_files import View, opened_slide, patches_beside
 from hilbert_ring._slide_layouts import NAMES, Layout, coords_of, features_of, fits_any, layout_of, tile_of
-from hilbert_ring._spec import check_text, choice, integer
-from hilbert_ring._tile_coords import check_places, coordinate_array, places_of
+from hilbert_ring._spec import check_text, choice, coordinate_values, integer
+from hilbert_ring._tensors import refuse_masked
 from hilbert_ring._warn import warn
 from hilbert_ring.errors import InvalidArgumentError
 
@@ -22,6 +22,8 @@ COORDS_ARE = ("tiles", "pixels")
 TILE_SIZE = 256
 _MOST_TILE_SIZE = 1 << 24  # of engine/model/files/encoder_config.h
 _ROWS_AT_ONCE = 1 << 14
+# Tiles that overlap by seven eighths still have different places.
+_PLACES_PER_SIDE = 8
 _SAME = 1e-4       # steps within which floats are of the same column
 # Pipelines round sides and overlaps to pixels. A gap may differ from n steps by n * _OFF_A_STEP steps, at least by
 # _OFF_PIXELS pixels, at most by _MOST_OFF steps.
@@ -273,3 +275,36 @@ def _warn_of_duplicates(coords: "NDArray[Any]", of: str) -> None:
         row = int(later.min())
         warn(f"{of}: {len(later)} of {len(coords)} tiles lie at the place of another, the first in row {row}, at "
              f"{coords[row].tolist()}", UserWarning)
+
+
+def coordinate_array(value: Any, of: str = "coords") -> "NDArray[Any]":
+    """Returns an array of integers, or floats of at least 32 bits. of: their name in errors."""
+    refuse_masked("coords", value)
+    array = coordinate_values("coords", value, "integers, float32 or float64")
+    found = array.dtype
+    if found.kind not in "iuf" or found.kind == "f" and found.itemsize < 4:
+        raise InvalidArgumentError(f"{of} is {found}, must be integers, float32 or float64: floats of 16 bits "
+                                   "round coordinates", field="coords")
+    return array
+
+
+def places_of(coords: "NDArray[Any]", tile_size: float) -> "NDArray[np.int64]":
+    """Numbers the place of each tile, an eighth of a side wide. coords: [tiles, 2] in the model's grid."""
+    cells = np.floor(coords * (_PLACES_PER_SIDE / tile_size)).astype(np.int64)
+    places: "NDArray[np.int64]" = cells[:, 0] * (1 << 32) + cells[:, 1]
+    return places
+
+
+def check_places(tiles_places: "NDArray[np.int64]", tile_size: float, slides: Sequence[int],
+                 of: str = "coords") -> None:
+    """Checks that tiles do not share few places. tiles_places: from places_of; slides: number of tiles of each."""
+    first = 0
+    for slide, tiles in enumerate(slides):
+        places = len(np.unique(tiles_places[first:first + tiles]))
+        first += tiles
+        if 2 * places < tiles:
+            which = f"{of} of slide {slide}" if len(slides) > 1 else of
+            raise InvalidArgumentError(
+                f"{which} has {places} distinct places, must have at least {(tiles + 1) // 2} for {tiles} tiles: "
+                f"coordinates that are normalised or in another unit lie too close for tiles of {tile_size:g} pixels",
+                field="coords", limit=(tiles + 1) // 2)
