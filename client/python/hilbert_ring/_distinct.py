@@ -1,13 +1,13 @@
 """Checks that no output of a job overwrites one of its inputs, or another output.
 
-    check_distinct({"q": (path, mapped)}, {"out": path})
+    check_distinct({"q": path, "k": mapped}, {"out": path})
 
 Files are compared by device and inode, which finds other spellings, links and memory maps; future files by folder and
 name. No file is opened. client/cpp/distinct_files.cc does the same.
 """
 import os
 from collections import defaultdict
-from typing import Any, DefaultDict, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, DefaultDict, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -34,18 +34,8 @@ class _Extent(NamedTuple):
 _Named = Dict[str, List[_Extent]]  # by arguments' names
 
 
-def check_shown(files: Dict[str, PathLike], outputs: Dict[str, Any]) -> None:
-    """Checks that outputs do not overwrite the files of the caller's credentials. files: by argument's name."""
-    check_distinct({name: (path, None) for name, path in files.items()}, outputs)
-
-
-def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) -> None:
-    """Checks the tensors of a job, by arguments' names.
-
-    Args:
-        inputs: the given values, each with its array.
-        outputs: the given values; values other than paths and arrays are ignored.
-    """
+def check_distinct(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Checks the given values, by arguments' names. Values other than paths and arrays are ignored."""
     written = _written(outputs)
     taken = [(f"input {name}", extents) for name, extents in _read(inputs, _in_files([written])).items()] \
         if written else []
@@ -59,7 +49,7 @@ def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) 
         taken.append((f"output {name}", extents))
 
 
-Places = Tuple[Dict[str, Tuple[Any, Any]], Dict[str, Any]]  # the arguments of check_distinct for a job
+Places = Tuple[Mapping[str, Any], Mapping[str, Any]]  # the arguments of check_distinct for a job
 
 
 def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidArgumentError]]:
@@ -105,15 +95,14 @@ class _Bytes:
                 self._ranges[extent.where].add(extent.begin, extent.end - extent.begin)
 
 
-def _written(outputs: Dict[str, Any]) -> _Named:
+def _written(outputs: Mapping[str, Any]) -> _Named:
     """Returns the extents of the outputs that the caller gave."""
     return {name: _extents(value, files=True) for name, value in outputs.items()
             if value is not None and not isinstance(value, bool)}
 
 
-def _read(inputs: Dict[str, Tuple[Any, Any]], files: bool) -> _Named:
-    return {name: _extents(given if is_path(given) else array, files)
-            for name, (given, array) in inputs.items()}
+def _read(inputs: Mapping[str, Any], files: bool) -> _Named:
+    return {name: _extents(value, files) for name, value in inputs.items()}
 
 
 def _in_files(written: Sequence[_Named]) -> bool:

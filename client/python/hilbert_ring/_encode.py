@@ -102,10 +102,9 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
     spec = _spec_of(model, tensor.shape[0], tensor.dtype, wanted)
     readers: Dict[Any, Reader] = {pb.TENSOR_TILES: tensor.rows}
     row_bytes = {pb.TENSOR_TILES: model.tile_dim * ELEMENT_BYTES[tensor.dtype]}
-    given_coords = coords
     if model.positions:
-        coords = arrays[pb.TENSOR_TILE_COORDS] = opened("coords", coords)
-        readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, coords, tensor.shape[0],
+        arrays[pb.TENSOR_TILE_COORDS] = opened("coords", coords)
+        readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, arrays[pb.TENSOR_TILE_COORDS], tensor.shape[0],
                                                             spec.slide_tiles)
         row_bytes[pb.TENSOR_TILE_COORDS] = _COORDINATE_BYTES
     elif coords is not None:
@@ -124,8 +123,7 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
     elif wanted.attention_map_out is not None:
         raise InvalidArgumentError("attention_map_out goes with attention_map",
                                    field="attention_map_out")
-    check_distinct({**files, "tiles": (tiles, arrays[pb.TENSOR_TILES]),
-                    "coords": (given_coords, arrays.get(pb.TENSOR_TILE_COORDS))},
+    check_distinct({**files, "tiles": tiles, "coords": coords},
                    {"out": out, "attention_map_out": wanted.attention_map_out})
     return JobCall(ENCODER_SERVICE + "Encode", pb.Open(encode=spec), inputs, outputs,
                    {**dict.fromkeys(outputs, pb.DATA_TYPE_FLOAT32), pb.TENSOR_TILES: spec.dtype},

@@ -210,7 +210,7 @@ class FileOutput:
         self._shape = shape
         self._dtype = dtype
         self._pending: Optional[Path] = None
-        self._ours = False  # this process writes it, not the service's workers
+        self._map: Optional["np.memmap[Any, Any]"] = None  # None: the service's workers write the file
         self._before = _version_of(self.path)
 
     @property
@@ -245,7 +245,6 @@ class FileOutput:
             pending.unlink(missing_ok=True)
             raise
         self._pending = pending
-        self._ours = True
         self._map = made
         rows: "NDArray[np.uint8]" = np.asarray(made).reshape(-1).view(np.uint8).reshape(
             self._shape[0], -1)
@@ -258,7 +257,7 @@ class FileOutput:
             HilbertRingError: the file cannot be written to the disk, or read.
             DataLossError: the service's workers have not written it.
         """
-        if not self._ours:
+        if self._map is None:
             return self._written()
         try:
             if self._pending is not None:

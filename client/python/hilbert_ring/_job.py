@@ -48,7 +48,7 @@ class AttendResult:
     ordering_why: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class AttendOptions:
     """The arguments of Client.attend about the call; see there."""
 
@@ -70,13 +70,13 @@ class AttendOptions:
             given = integer(field, getattr(self, field))
             if given < 1:
                 raise InvalidArgumentError(f"{field} is {given}, must be at least 1", field=field, limit=1)
-            object.__setattr__(self, field, given)
+            setattr(self, field, given)
         if self.max_attempts > _MOST_ATTEMPTS:
             raise InvalidArgumentError(f"max_attempts is {self.max_attempts}, must be at most {_MOST_ATTEMPTS}",
                                        field="max_attempts", limit=_MOST_ATTEMPTS)
         for field, least in (("deadline", 0.001), ("outage_timeout", 0)):
             if getattr(self, field) is not None:
-                object.__setattr__(self, field, _seconds(field, getattr(self, field), least))
+                setattr(self, field, _seconds(field, getattr(self, field), least))
 
     def name(self) -> str:
         """Returns the given job_id, or a random one."""
@@ -132,10 +132,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     if lse is not False:
         outputs[pb.TENSOR_LSE] = output_of("lse", None if lse is True else lse, tensors[0],
                                            out_shape[:2], "float32")
-    named: Dict[str, Any] = dict(zip("qkv", zip((q, k, v), given)))
-    if pb.TENSOR_COORDS in arrays:
-        named["ordering.coords"] = ordering and ordering.coords, arrays[pb.TENSOR_COORDS]
-    check_distinct(named, {"out": out, "lse": lse})
+    check_distinct({"q": q, "k": k, "v": v, "ordering.coords": ordering and ordering.coords}, {"out": out, "lse": lse})
     warn_of_spec(spec)
     return JobCall(SERVICE + "Attend", pb.Open(spec=spec, want_lse=pb.TENSOR_LSE in outputs),
                    inputs, outputs,

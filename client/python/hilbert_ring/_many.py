@@ -62,12 +62,8 @@ class PreparedJob:
             *(values.get(name) for name in "qkv"), dtype=values["dtype"], lse=values["lse"], out=values["out"],
             options=AttendOptions(values["job_id"], chunk_bytes=chunk_bytes, by_reference="never"),
             ordering=self.ordering, pattern=pattern_of(*(values[name] for name in _PATTERN)))
-        arrays = self.call.arrays
-        inputs = {name: (values[name], arrays[tensor]) for name, tensor in
-                  zip("qkv", (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V))}
-        if self.ordering is not None and pb.TENSOR_COORDS in arrays:
-            inputs["ordering.coords"] = self.ordering.coords, arrays[pb.TENSOR_COORDS]
-        self.places = inputs, {name: values[name] for name in ("out", "lse")}
+        self.places = ({**{name: values[name] for name in "qkv"}, "ordering.coords": self.ordering and self.ordering.coords},
+                       {name: values[name] for name in ("out", "lse")})
         spec = self.call.open.spec
         self.bytes = max(self.call.inputs.total_bytes(), sum(output.nbytes for output in self.call.outputs.values()))
         if self.bytes > MAX_PAYLOAD_BYTES:
@@ -97,9 +93,9 @@ class PreparedJob:
             self.report.rows_not_finite = out.rows_not_finite
             self.report.first_row_not_finite = out.first_not_finite
 
-    def result(self) -> AttendResult:
-        assert self.report is not None
-        return result_of(self.call, self.report, self.ordering)
+    def result(self) -> Optional[AttendResult]:
+        """Returns the job's result; None: it was not computed."""
+        return None if self.report is None else result_of(self.call, self.report, self.ordering)
 
 
 @dataclass(frozen=True)
@@ -118,17 +114,14 @@ class ManyCall:
                  timing: CallTiming) -> None:
         """common: default arguments of jobs. An error about a job is the job's result."""
         self._options, self._timing, self._begun = options, timing, timing.now()
-        self._errors: List[Optional[HilbertRingError]] = []
-        self._jobs: List[Optional[PreparedJob]] = []
+        self._jobs: List[Union[PreparedJob, HilbertRingError]] = []
         for given in jobs:
             try:
                 self._jobs.append(PreparedJob({**_PATTERN, **_OTHERS, **common, **_by_name(given)}, options.chunk_bytes))
-                self._errors.append(None)
             except HilbertRingError as error:
-                self._jobs.append(None)
-                self._errors.append(error)
-        for number, met in enumerate(later_that_meet([None if job is None else job.places for job in self._jobs])):
-            self._errors[number] = met or self._errors[number]
+                self._jobs.append(error)
+        places = [job.places if isinstance(job, PreparedJob) else None for job in self._jobs]
+        self._jobs = [met or job for job, met in zip(self._jobs, later_that_meet(places))]
         self._waiting = self._packs()
         self._over: Optional[HilbertRingError] = None  # why no other call is made
         self._lock = Lock()
@@ -140,7 +133,7 @@ class ManyCall:
         packs: Deque[List[int]] = deque()
         last: Dict[bytes, Tuple[List[int], int, int]] = {}  # by `alike`: the newest pack, its bytes and sequences
         for number, job in enumerate(self._jobs):
-            if job is None or self._errors[number] is not None:
+            if isinstance(job, HilbertRingError):
                 continue
             pack, size, sequences = last.get(job.alike, ([], 0, 0))
             if not (job.alike and pack and size + job.bytes <= limit
@@ -169,13 +162,13 @@ class ManyCall:
             with self._reading:
                 for number in numbers:
                     job = self._jobs[number]
-                    assert job is not None
+                    assert isinstance(job, PreparedJob)
                     inputs = job.call.inputs
                     try:
                         rows.append({tensor: read(0, inputs.rows) for tensor, read in inputs.readers.items()})
                         jobs[number] = job
                     except HilbertRingError as error:
-                        self._errors[number] = error
+                        self._jobs[number] = error
             if jobs:
                 return Pack(jobs, _joined(list(jobs.values()), rows), final)
 
@@ -201,7 +194,7 @@ class ManyCall:
                 self._waiting.extendleft([numbers[middle:], numbers[:middle]])
                 return True
             for number in numbers:
-                self._errors[number] = error
+                self._jobs[number] = error
             if error.code in _OF_ALL:
                 self._over = error
             return True
@@ -213,13 +206,10 @@ class ManyCall:
     def ended(self) -> List[ManyResult]:
         """Returns all results after the last lane has ended."""
         results: List[ManyResult] = []
-        for job, error in zip(self._jobs, self._errors):
-            if error is not None or job is None or job.report is None:
-                error = error or self._over
-                assert error is not None
-                results.append(error)
-            else:
-                results.append(job.result())
+        for job in self._jobs:
+            result = job.result() or self._over if isinstance(job, PreparedJob) else job
+            assert result is not None
+            results.append(result)
         return results
 
 

@@ -69,7 +69,7 @@ def _add_file(parser: argparse.ArgumentParser, flag: str, meaning: str) -> None:
 def files_shown(arguments: argparse.Namespace) -> Dict[str, str]:
     """Returns the paths of the caller's credentials, by flag."""
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in ("ca", "cert", "key", "token-file")}
-    return {name: path for name, path in given.items() if path}
+    return {f"--{name}": path for name, path in given.items() if path}
 
 
 @contextmanager

@@ -47,8 +47,7 @@ def slide(arguments: argparse.Namespace) -> int:
                if path is not None}
     file = SlideFile(arguments.file, arguments.features, arguments.coordinates, arguments.layout, arguments.patches,
                      arguments.coord_scale, arguments.coords_are)
-    shown: Dict[str, Any] = {f"--{name}": (path, None) for name, path in files_shown(arguments).items()}
-    check_distinct({**file.files(), **shown}, outputs)
+    check_distinct({**file.files(), **files_shown(arguments)}, outputs)
     size = TILE_SIZE if arguments.coords is None else _tile_size(arguments)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -24,7 +24,7 @@ from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS,
 from hilbert_ring._connection import AnyConnection
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._conversation import JobCall, JobConversation, Progress, ProgressReporter
-from hilbert_ring._distinct import check_shown
+from hilbert_ring._distinct import check_distinct
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, model_request, prepare_encode, prepare_plan
 from hilbert_ring._files import PathLike, checked_path
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request, curve_request, pattern_of,
@@ -192,7 +192,7 @@ class Client:
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
-        check_shown(self._shown, {"out": out, "lse": lse})
+        check_distinct(self._shown, {"out": out, "lse": lse})
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering, pattern=pattern)
         retries = options.retries(self._connection.timing)
         request, why = curve_request(call), ""
@@ -328,7 +328,7 @@ class Client:
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads,
                         attention_map_out)
         retries = options.retries(self._connection.timing)
-        check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
+        check_distinct(self._shown, {"out": out, "attention_map_out": attention_map_out})
         found = await self._model_of(model, retries)
         # In a thread, because it reads and checks files.
         call = await self._connection.in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,

@@ -74,10 +74,10 @@ class SlideFile:
             raise InvalidArgumentError(f"coord_scale is {self.coord_scale!r}, must be a number above 0",
                                        field="coord_scale")
 
-    def files(self) -> Dict[str, Tuple[PathLike, None]]:
-        """Returns the given paths in the form of check_distinct's inputs."""
+    def files(self) -> Dict[str, PathLike]:
+        """Returns the given paths."""
         named = {"slide": self.path, "patches": self.patches}
-        return {name: (path, None) for name, path in named.items() if path is not None}
+        return {name: path for name, path in named.items() if path is not None}
 
     def read_tiles(self) -> "NDArray[Any]":
         """Reads the tiles. The file need not have coordinates."""

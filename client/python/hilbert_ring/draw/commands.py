@@ -54,10 +54,8 @@ def _check_out(arguments: argparse.Namespace) -> None:
     given = {f"--{name}": getattr(arguments, name, None) for name in ("spec", "trace")}
     given["the trace"] = given.pop("--trace")
     given["coords_file"] = coords_path_of(arguments) if given["--spec"] is not None else None
-    inputs = {name: (path, None) for name, path in given.items() if path is not None}
-    inputs.update({f"--{name}": (path, None) for name, path in files_shown(arguments).items()})
     if str(arguments.out) != "-":
-        check_distinct(inputs, {"--out": arguments.out})
+        check_distinct({**given, **files_shown(arguments)}, {"--out": arguments.out})
 
 
 def _plan(arguments: argparse.Namespace) -> Svg:
