@@ -1,6 +1,7 @@
 """Jobs that are cancelled, late, refused or retried, and rows that are sent again."""
 import asyncio
 import functools
+import inspect
 import os
 import signal
 import subprocess
@@ -174,58 +175,42 @@ def test_a_client_that_is_closed_ends_its_calls(client, capfd, call, find, furth
     assert "Traceback" not in capfd.readouterr().err  # gRPC's threads print there
 
 
-def test_a_client_that_is_closed_ends_its_streams(client):
-    closing = hilbert_ring.connect(client.server)
+def looped(connect, server):
+    """Returns a client, and a function that awaits what its calls return. Blocking calls return no coroutines."""
+    loop = asyncio.new_event_loop()
+    return connect(server), lambda made: loop.run_until_complete(made) if inspect.isawaitable(made) else made
+
+
+def following(stream):
+    return stream.__anext__() if hasattr(stream, "__anext__") else next(stream)
+
+
+@pytest.mark.parametrize("connect", [hilbert_ring.connect, hilbert_ring.aio.connect])
+def test_a_client_that_is_closed_ends_its_streams(client, connect):
+    closing, ended = looped(connect, client.server)
     stream = small_stream(closing)
-    next(stream)
-    closing.close()
+    ended(following(stream))
+    ended(closing.close())
     since = time.monotonic()
     with pytest.raises(hilbert_ring.CancelledError) as raised:
-        for _ in stream:
-            pass
+        while True:
+            ended(following(stream))
     quickly_closed(raised.value, since)
-
-    async def run():
-        closing = hilbert_ring.aio.connect(client.server)
-        stream = small_stream(closing)
-        await stream.__anext__()
-        await closing.close()
-        since = time.monotonic()
-        with pytest.raises(hilbert_ring.CancelledError) as raised:
-            async for _ in stream:
-                pass
-        quickly_closed(raised.value, since)
-
-    assert no_jobs(client)
-    asyncio.run(run())
     assert no_jobs(client)
 
 
-def test_a_client_that_was_closed_makes_no_calls(client):
-    closed = hilbert_ring.connect(client.server)
-    closed.close()
-    closed.close()
-    for call in [*ALL_CALLS, lambda closed: next(small_stream(closed))]:
-        since = time.monotonic()
+@pytest.mark.parametrize("connect", [hilbert_ring.connect, hilbert_ring.aio.connect])
+def test_a_client_that_was_closed_makes_no_calls(client, connect):
+    closed, ended = looped(connect, client.server)
+    ended(closed.close())
+    ended(closed.close())
+    since = time.monotonic()
+    for call in [*ALL_CALLS, lambda closed: following(small_stream(closed))]:
         with pytest.raises(hilbert_ring.CancelledError) as raised:
-            call(closed)
+            ended(call(closed))
         quickly_closed(raised.value, since)
-    many = [tensors(10)] * 2
-    for error in closed.attend_many(many, segments=[10]):  # errors are results of that call
+    for error in ended(closed.attend_many([tensors(10)] * 2, segments=[10])):  # errors are results of that call
         quickly_closed(error, since)
-
-    async def run():
-        closed = hilbert_ring.aio.connect(client.server)
-        await closed.close()
-        await closed.close()
-        for call in [*ALL_CALLS, lambda closed: small_stream(closed).__anext__()]:
-            with pytest.raises(hilbert_ring.CancelledError) as raised:
-                await call(closed)
-            quickly_closed(raised.value, time.monotonic())
-        for error in await closed.attend_many(many, segments=[10]):
-            quickly_closed(error, time.monotonic())
-
-    asyncio.run(run())
 
 
 def test_a_client_of_asyncio_in_a_second_loop_is_refused(client):
