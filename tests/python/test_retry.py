@@ -4,7 +4,7 @@ import math
 import pytest
 
 from hilbert_ring import errors
-from hilbert_ring._retry import AttemptFailure, CallTiming, Retries
+from hilbert_ring._retry import AttemptFailure, Retries
 
 
 def failure(kind, reason="", **more):
@@ -20,8 +20,7 @@ class Clock:
         self.seconds = 1000.0
 
     def retries(self, deadline=math.inf, outage_timeout=None, max_attempts=10, draw=1.0):
-        return Retries(CallTiming(now=lambda: self.seconds, random=lambda: draw), max_attempts, deadline,
-                       outage_timeout=outage_timeout)
+        return Retries(max_attempts, deadline, outage_timeout=outage_timeout, now=lambda: self.seconds, draw=lambda: draw)
 
 
 DAMAGED = failure(errors.DataLossError, output_damaged=True)

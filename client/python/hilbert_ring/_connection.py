@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
 from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
-from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, OnRetry, never_final, ignore_retry
+from hilbert_ring._retry import AttemptFailure, Final, OnRetry, Retries
 from hilbert_ring.v1 import attention_pb2 as pb
 
 R = TypeVar("R")
@@ -53,7 +53,6 @@ class AnyConnection(ABC):
     changed: Type[Changed]
 
     def __init__(self, address: Address) -> None:
-        self.timing = CallTiming()
         self._address = address
         keep_buffers()
 
@@ -114,7 +113,7 @@ class AnyConnection(ABC):
 
     async def call_with_retries(
             self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
-            final: Final = never_final, on_retry: OnRetry = ignore_retry) -> R:
+            final: Final = lambda _: False, on_retry: OnRetry = lambda _error, _wait: None) -> R:
         """Makes a call until it succeeds or Retries gives up: the only loop of retries in this client.
 
         client/cpp/call_with_retries.h does the same.

@@ -12,7 +12,7 @@ from hilbert_ring._by_reference import CHOICES
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, checked_path, given_file, is_path, opened
-from hilbert_ring._retry import CallTiming, Retries
+from hilbert_ring._retry import Retries
 from hilbert_ring._spec import boolean, check_text, choice, integer, make_spec, number, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
@@ -82,10 +82,9 @@ class AttendOptions:
         """Returns the given job_id, or a random one."""
         return f"job-{secrets.token_hex(8)}" if self.job_id is None else self.job_id
 
-    def retries(self, timing: CallTiming, begun: Optional[float] = None) -> Retries:
+    def retries(self, begun: Optional[float] = None) -> Retries:
         """Returns the retries of a call that starts now. Its deadline counts from `begun`, by default now."""
-        return Retries(timing, self.max_attempts, math.inf if self.deadline is None else self.deadline, begun,
-                       self.outage_timeout)
+        return Retries(self.max_attempts, math.inf if self.deadline is None else self.deadline, begun, self.outage_timeout)
 
 
 def cancel_request(job_id: str, caller: Optional[str]) -> pb.CancelJobRequest:

@@ -1,12 +1,13 @@
 """Packs many small jobs into few calls, and collects their results.
 
-    call = ManyCall(jobs, options, common, timing)
+    call = ManyCall(jobs, options, common)
     pack = call.next()                     # jobs joined as packed sequences; None: no jobs are left
     call.done(pack, report)                # or call.failed(pack, error)
     call.ended()                           # the jobs' results
 
 This module does not wait. The client (blocking or asyncio) runs call.lanes lanes: tasks that send packs in parallel.
 """
+import time
 from collections import deque
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -21,7 +22,7 @@ from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Reader, tensor_name
 from hilbert_ring._distinct import later_that_meet
 from hilbert_ring._files import is_path
 from hilbert_ring._job import AttendOptions, AttendResult, attention_inputs, pattern_of, prepare, result_of
-from hilbert_ring._retry import CallTiming, Retries
+from hilbert_ring._retry import Retries
 from hilbert_ring._tensors import Output
 from hilbert_ring.errors import HilbertRingError, InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Ordering
@@ -110,10 +111,9 @@ class Pack:
 class ManyCall:
     """The jobs of a call, and their results. Thread-safe."""
 
-    def __init__(self, jobs: Sequence[SmallJob], options: AttendOptions, common: Dict[str, Any],
-                 timing: CallTiming) -> None:
+    def __init__(self, jobs: Sequence[SmallJob], options: AttendOptions, common: Dict[str, Any]) -> None:
         """common: default arguments of jobs. An error about a job is the job's result."""
-        self._options, self._timing, self._begun = options, timing, timing.now()
+        self._options, self._begun = options, time.monotonic()
         self._jobs: List[Union[PreparedJob, HilbertRingError]] = []
         for given in jobs:
             try:
@@ -146,7 +146,7 @@ class ManyCall:
 
     def retries(self) -> Retries:
         """Returns the retries of a pack that is called now."""
-        return self._options.retries(self._timing, self._begun)
+        return self._options.retries(self._begun)
 
     def next(self) -> Optional[Pack]:
         """Reads the rows of the lane's next pack; None: the lane ends. Errors of the caller's arrays pass through."""

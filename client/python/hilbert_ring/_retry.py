@@ -46,24 +46,8 @@ class AttemptFailure:
     retry_after: Optional[float] = None  # seconds; below 0: the failure is final
 
 
-@dataclass
-class CallTiming:
-    """The clock and random numbers of a call, which tests replace."""
-
-    now: Callable[[], float] = time.monotonic
-    random: Callable[[], float] = random
-
-
 Final = Callable[[AttemptFailure], bool]             # whether a failure ends the call without Retries
 OnRetry = Callable[[HilbertRingError, float], None]  # takes a failure, and the seconds until the next attempt
-
-
-def never_final(_: AttemptFailure) -> bool:
-    return False
-
-
-def ignore_retry(_error: HilbertRingError, _wait: float) -> None:
-    pass
 
 
 def is_reachable(failure: AttemptFailure) -> bool:
@@ -79,19 +63,21 @@ def is_plan_pushed_back(name: str, failure: AttemptFailure) -> bool:
 class Retries:
     """The retries of one call, or of several calls for a job."""
 
-    def __init__(self, timing: CallTiming, max_attempts: int, deadline: float = math.inf, begun: Optional[float] = None,
-                 outage_timeout: Optional[float] = None) -> None:
+    def __init__(self, max_attempts: int, deadline: float = math.inf, begun: Optional[float] = None,
+                 outage_timeout: Optional[float] = None, now: Callable[[], float] = time.monotonic,
+                 draw: Callable[[], float] = random) -> None:
         """
         Args:
             max_attempts: 1: a failure is final. Attempts that find the service away do not count. With a deadline,
                 attempts that find it full do not count either.
             deadline: seconds from `begun`; None: from now.
             outage_timeout: seconds of one outage; None: until the deadline, or OUTAGE_SECONDS without a deadline.
+            now, draw: clock, and random numbers in [0, 1), which tests replace.
         """
-        self._timing = timing
+        self._now, self._draw = now, draw
         self._max_attempts = max_attempts
         self._deadline = deadline
-        self._end = (timing.now() if begun is None else begun) + deadline
+        self._end = (now() if begun is None else begun) + deadline
         if outage_timeout is None:
             outage_timeout = OUTAGE_SECONDS if deadline == math.inf else math.inf
         self._outage_seconds = outage_timeout
@@ -104,16 +90,16 @@ class Retries:
 
     def deadline_left(self) -> Optional[float]:
         """Returns the seconds until the deadline; None: no deadline."""
-        return None if self._end == math.inf else max(0.0, self._end - self._timing.now())
+        return None if self._end == math.inf else max(0.0, self._end - self._now())
 
     def time_left(self) -> float:
         """Returns the seconds until the deadline or the outage's limit."""
-        return min(self._end, self._outage_end) - self._timing.now()
+        return min(self._end, self._outage_end) - self._now()
 
     def wait_after(self, failure: AttemptFailure) -> float:
         """Returns the seconds before the next attempt. Raises HilbertRingError if the failure is final."""
         self._note(failure)
-        wait = self._wait_after(failure, self._timing.random())
+        wait = self._wait_after(failure, self._draw())
         if wait is None or self._counted >= self._max_attempts:
             raise self._gave_up(failure, "")
         if wait >= self.time_left():
@@ -138,7 +124,7 @@ class Retries:
         if not away:
             self._outage_end = math.inf
         elif self._outage_end == math.inf or failure.admitted:
-            self._outage_end = self._timing.now() + self._outage_seconds
+            self._outage_end = self._now() + self._outage_seconds
         full = code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
         self._attempts += 1
         self._counted += (failure.admitted or self._max_attempts == 1
@@ -179,7 +165,7 @@ class Retries:
         error, made = failure.error, self._attempts
         message = error.message
         own = error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE")  # the call's deadline, not a limit of the service
-        if own and self._timing.now() + _DEADLINE_EARLY >= self._end:
+        if own and self._now() + _DEADLINE_EARLY >= self._end:
             message = f"the job's deadline of {self._deadline:g} s passed: {message}"
         if made > 1 or why:
             message += f" (after {made} attempt{'s' if made > 1 else ''}{why})"

@@ -294,7 +294,7 @@ async def run_stream(connection: AnyConnection, blocks: Blocks, streams: CallerS
         return carrier
 
     try:
-        carrier = await connection.call_with_retries(call.options.retries(connection.timing), begin)
+        carrier = await connection.call_with_retries(call.options.retries(), begin)
         while (results := await carrier.receive()) is not None:
             for block in results:
                 yield block

@@ -114,7 +114,6 @@ class Client:
                  kind: Type[AnyConnection] = AioConnection) -> None:
         self.server = address.server
         self._address = address
-        self._shown = address.files
         self._data_root = None if data_root is None else Path(checked_path("data_root", data_root))
         self._connection = kind(address)
 
@@ -192,9 +191,9 @@ class Client:
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
-        check_distinct(self._shown, {"out": out, "lse": lse})
+        check_distinct(self._address.files, {"out": out, "lse": lse})
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering, pattern=pattern)
-        retries = options.retries(self._connection.timing)
+        retries = options.retries()
         request, why = curve_request(call), ""
         if request is not None:
             plan = await self._ask("Plan", request, pb.PlanResponse, retries)
@@ -264,7 +263,7 @@ class Client:
             InvalidArgumentError, OutOfRangeError: an argument of the call is wrong.
         """
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
-        call = ManyCall(list(jobs), options, common, self._connection.timing)
+        call = ManyCall(list(jobs), options, common)
         await self._connection.side_by_side(call.lanes, partial(self._run_packs, call))
         return call.ended()
 
@@ -327,8 +326,8 @@ class Client:
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads,
                         attention_map_out)
-        retries = options.retries(self._connection.timing)
-        check_distinct(self._shown, {"out": out, "attention_map_out": attention_map_out})
+        retries = options.retries()
+        check_distinct(self._address.files, {"out": out, "attention_map_out": attention_map_out})
         found = await self._model_of(model, retries)
         # In a thread, because it reads and checks files.
         call = await self._connection.in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
@@ -355,7 +354,7 @@ class Client:
             message PlanResponse of proto/hilbert_ring/v1/attention.proto, which covers all layers.
         """
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads)
-        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries(self._connection.timing)
+        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries()
         found = await self._model_of(model, retries)
         request = prepare_plan(found, tiles, dtype=dtype, wanted=wanted, workers=workers)
         return await self._planned("PlanEncode", request, retries, ENCODER_SERVICE)
@@ -455,7 +454,7 @@ class Client:
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim,
                          dtype=dtype, ordering=ordering, **pattern)
         request = pb.PlanRequest(spec=spec, workers=integer("workers", workers, 32))
-        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries(self._connection.timing)
+        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries()
         return await self._planned("Plan", request, retries)
 
     async def jobs(self) -> List[pb.Job]:
