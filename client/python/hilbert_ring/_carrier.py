@@ -39,23 +39,21 @@ class Carrier:
 
     async def receive(self) -> Optional[Sequence[Any]]:
         """Takes a message and returns the results of a stream that it completes; None: the call is over."""
-        with self._connection.reading():
-            try:
-                message = await self._connection.message(self._stream)
-                if message is None:
-                    self.outcome = self._conversation.finish()
-                    return None
-                with self._changed:
-                    results: Sequence[Any] = self._conversation.handle(message)
-                    self._changed.notify()
-                return results
-            except asyncio.CancelledError:
-                if self._broken is None:
-                    raise
-                raise self._broken from None  # gRPC cancelled the call after this error
-            except (grpc.RpcError, HilbertRingError) as ended:
-                self.outcome = failure_or_raise(ended, self._conversation.admitted, self._broken,
-                                                self._connection.closed)
+        try:
+            message = await self._connection.message(self._stream)
+            if message is None:
+                self.outcome = self._conversation.finish()
+                return None
+            with self._changed:
+                results: Sequence[Any] = self._conversation.handle(message)
+                self._changed.notify()
+            return results
+        except asyncio.CancelledError:
+            if self._broken is None:
+                raise
+            raise self._broken from None  # gRPC cancelled the call after this error
+        except (grpc.RpcError, HilbertRingError) as ended:
+            self.outcome = failure_or_raise(ended, self._conversation.admitted, self._broken, self._connection.closed)
         return None
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from typing import (Any, AsyncIterator, Awaitable, Callable, ContextManager, Coroutine, Iterator, Optional, Set,
+from typing import (Any, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Optional, Set,
                     Type, TypeVar, Union)
 
 import grpc
@@ -135,10 +135,6 @@ class AnyConnection(ABC):
             if not await self._connected_within(retries.time_left()):
                 raise retries.too_late(outcome)
         return outcome
-
-    def reading(self) -> ContextManager[None]:
-        """Guards waits for a call."""
-        return contextlib.nullcontext()
 
 
 def run(coroutine: Awaitable[R]) -> R:

@@ -80,7 +80,7 @@ class AioConnection(AnyConnection):
         return self._channel, self._ending
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
+    def _reading(self) -> Iterator[None]:
         """After `close` cancels a call, gRPC raises the same error as for a cancelled task."""
         try:
             yield
@@ -109,15 +109,16 @@ class AioConnection(AnyConnection):
         return self._noted(begin(requests, timeout=seconds, metadata=self._address.metadata()))
 
     async def message(self, stream: Any) -> Optional[pb.AttendResponse]:
-        message = await stream.read()
-        return None if message is grpc.aio.EOF else message
+        with self._reading():
+            message = await stream.read()
+            return None if message is grpc.aio.EOF else message
 
     async def ask(self, name: str, request: Any, response: Type[T], seconds: Optional[float],
                   service: str) -> Union[T, AttemptFailure]:
         call = self._ready()[0].unary_unary(service + name, request_serializer=type(request).SerializeToString,
                                             response_deserializer=response.FromString)
         try:
-            with self.reading():
+            with self._reading():
                 answer: T = await self._noted(call(request, timeout=seconds, metadata=self._address.metadata()))
                 return answer
         except grpc.aio.AioRpcError as ended:
