@@ -16,6 +16,7 @@ import numpy as np
 
 import hilbert_ring
 from hilbert_ring import _by_reference
+from hilbert_ring._connection import run
 from hilbert_ring.v1 import attention_pb2 as pb
 from python_client import PATTERN, processor
 
@@ -25,8 +26,8 @@ WAYS = {"sent": "never", "shared": "auto"}
 
 def await_root(client, workers):
     end = time.monotonic() + 30
-    while client._connection.short("GetDataRoot", pb.GetDataRootRequest(),
-                                   pb.GetDataRootResponse).workers < workers:
+    while run(client._calls._connection.short("GetDataRoot", pb.GetDataRootRequest(),
+                                              pb.GetDataRootResponse)).workers < workers:
         assert time.monotonic() < end, "the workers do not see the data root"
         time.sleep(0.01)
 

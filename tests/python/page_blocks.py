@@ -33,28 +33,21 @@ class Block:
 
 def blocks(page):
     """Returns a page's blocks. page: path below the repository."""
-    return blocks_of(str(page), (ROOT / page).read_text())
-
-
-def blocks_of(name, text):
-    return list(_blocks_of(name, text))
-
-
-def _blocks_of(name, text):
-    opened = None
-    for number, line in enumerate(text.splitlines(), 1):
+    found, opened = [], None
+    for number, line in enumerate((ROOT / page).read_text().splitlines(), 1):
         fence = re.match(r"( *)```(.*)$", line)
         if fence and opened is None:
             language, _, tag = fence[2].strip().partition(" ")
             opened = (number, len(fence[1]), language, tag, [])
         elif fence:
             first, _, language, tag, lines = opened
-            yield Block(name, first, language, tag, "".join(lines))
+            found.append(Block(str(page), first, language, tag, "".join(lines)))
             opened = None
         elif opened is not None:
             opened[4].append(line[min(opened[1], len(line) - len(line.lstrip())):] + "\n")
     if opened is not None:
-        raise ValueError(f"{name}:{opened[0]}: a fence that does not end")
+        raise ValueError(f"{page}:{opened[0]}: a fence that does not end")
+    return found
 
 
 def all_blocks():

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 import hilbert_ring
-from asyncio_client import ByAsyncio
+from helpers import ByAsyncio, certificate
 import hilbert_ring.aio
 from hilbert_ring._channel import address_of
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -40,11 +40,7 @@ class Listener(grpc.GenericRpcHandler):
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pem")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                    "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=ring.test", "-days",
-                    "1", "-addext", "subjectAltName=DNS:ring.test", "-keyout",
-                    str(folder / "key.pem"), "-out", str(folder / "ca.pem")],
-                   check=True, capture_output=True)
+    certificate(folder / "ca.pem", folder / "key.pem", "-subj", "/CN=ring.test", "-addext", "subjectAltName=DNS:ring.test")
     return folder
 
 
@@ -55,10 +51,10 @@ def server(request, pem):
     if request.param == "plain":
         port = made.add_insecure_port("127.0.0.1:0")
     else:
-        key, certificate = ((pem / name).read_bytes() for name in ("key.pem", "ca.pem"))
+        key, chain = ((pem / name).read_bytes() for name in ("key.pem", "ca.pem"))
         mutual = request.param == "mutual"
         port = made.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(
-            [(key, certificate)], certificate if mutual else None, mutual))
+            [(key, chain)], chain if mutual else None, mutual))
     made.start()
     options = {"plain": {}, "tls": {"ca": pem / "ca.pem", "server_name": "ring.test"},
                "mutual": {"ca": (pem / "ca.pem").read_bytes(), "server_name": "ring.test",
@@ -117,7 +113,7 @@ def test_a_client_is_pickled_as_its_arguments(server, tmp_path):
         done = subprocess.run([sys.executable, "-c", code], input=pickled, capture_output=True, check=True)
     assert done.stdout == b"[]\n" and listener.shown() == "Bearer secret-7"
     assert b"secret-7" not in pickled
-    assert vars(pickle.loads(pickled))["_data_root"] == tmp_path
+    assert pickle.loads(pickled)._calls._data_root == tmp_path
 
     async def run():
         async with pickle.loads(pickle.dumps(hilbert_ring.aio.connect(address, token_file=file, **options))) as client:
@@ -128,9 +124,9 @@ def test_a_client_is_pickled_as_its_arguments(server, tmp_path):
 
 @pytest.mark.parametrize("connect", [hilbert_ring.connect, hilbert_ring.aio.connect])
 def test_a_client_with_a_secret_in_memory_is_not_pickled(connect, pem):
-    certificate, key = ((pem / name).read_bytes() for name in ("ca.pem", "key.pem"))
+    chain, key = ((pem / name).read_bytes() for name in ("ca.pem", "key.pem"))
     for secret, fault in (({"token": "secret-8"}, r"token is a secret in memory, must be in a file \(token_file\)"),
-                          ({"cert": certificate, "key": key}, r"key is a secret in memory, must be in a file \(key as a path\)")):
+                          ({"cert": chain, "key": key}, r"key is a secret in memory, must be in a file \(key as a path\)")):
         with pytest.raises(pickle.PicklingError, match=fault):
             pickle.dumps(connect("localhost:1", **secret))
 

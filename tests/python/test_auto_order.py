@@ -1,10 +1,8 @@
 """Orders that the service chooses."""
-
 import numpy as np
-import pytest
 
 import hilbert_ring
-from asyncio_client import ByAsyncio
+from helpers import normal
 from hilbert_ring.v1 import attention_pb2 as pb
 
 SIDE = 32
@@ -13,19 +11,9 @@ PATTERN = {"segments": [64], "progress": False}
 GRID = {"grid": (SIDE, SIDE)}
 
 
-def tensors():
-    drawn = np.random.default_rng(3)
-    return [drawn.standard_normal((TOKENS, 2, 8), np.float32) for _ in range(3)]
-
-
-@pytest.fixture(params=[False, True], ids=["blocking", "asyncio"])
-def made(client, request):
-    return ByAsyncio(client.server) if request.param else client
-
-
-def test_the_curve_that_suits_the_job_is_taken_and_named(client, made):
-    given = tensors()
-    result = made.attend(*given, ordering=hilbert_ring.Auto(scope="kv", **GRID), **PATTERN)
+def test_the_curve_that_suits_the_job_is_taken_and_named(client):
+    given = normal(TOKENS, 2, 8)
+    result = client.attend(*given, ordering=hilbert_ring.Auto(scope="kv", **GRID), **PATTERN)
     assert type(result.ordering) is hilbert_ring.Hilbert
     assert (result.ordering.grid, result.ordering.scope) == ((SIDE, SIDE), "kv")
     assert "the most compact" in result.ordering_why
@@ -34,10 +22,10 @@ def test_the_curve_that_suits_the_job_is_taken_and_named(client, made):
     assert same.ordering == result.ordering and same.ordering_why == ""
 
 
-def test_tokens_stay_as_they_come_where_no_curve_suits_the_job(client, made):
-    given = tensors()
+def test_tokens_stay_as_they_come_where_no_curve_suits_the_job(client):
+    given = normal(TOKENS, 2, 8)
     causal = {**PATTERN, "causal": True}
-    result = made.attend(*given, ordering=hilbert_ring.Auto(**GRID), **causal)
+    result = client.attend(*given, ordering=hilbert_ring.Auto(**GRID), **causal)
     assert result.ordering is None
     assert "their own order" in result.ordering_why
     same = client.attend(*given, **causal)

@@ -1,8 +1,6 @@
 """Jobs whose tensors lie in files that client and service both see."""
 import json
 import os
-import subprocess
-import time
 import warnings
 
 import numpy as np
@@ -10,23 +8,18 @@ import pytest
 
 import golden_cases
 import hilbert_ring
-from hilbert_ring.local_service import find_program
+from helpers import normal, program, until
+from hilbert_ring._connection import run
 from hilbert_ring.v1 import attention_pb2 as pb
 
 SHAPE = (300, 4, 16)
 PATTERN = {"segments": [128, 300], "dilations": [1, 4], "mixing": "lse", "progress": False}
-UNTIL = 60  # seconds, far above the expected wait
 
 
 def await_root(client, workers):
     """Waits until `workers` workers have found the data root's mark."""
-    end = time.monotonic() + UNTIL
-    while True:
-        root = client._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
-        if root.workers == workers:
-            return
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert until(lambda: run(client._calls._connection.short(
+        "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)).workers == workers)
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +50,8 @@ def saved(folder, arrays):
     return maps
 
 
-def tensors(dtype="f4"):
-    random = np.random.default_rng(3)
-    return [random.standard_normal(SHAPE).astype(dtype) for _ in "qkv"]
+def tensors():
+    return normal(*SHAPE)
 
 
 def file_bytes(result):
@@ -207,12 +199,6 @@ def test_a_job_that_fails_leaves_no_file(service, folder):
     np.testing.assert_array_equal(np.load(folder / "out.npy"), np.ones(3))
 
 
-def test_a_choice_that_is_none(service):
-    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
-        service.attend(*tensors(), by_reference="sometimes", **PATTERN)
-    assert raised.value.field == "by_reference"
-
-
 def test_where_this_machine_sees_the_root(service, root, folder):
     maps = saved(folder, tensors())
     with hilbert_ring.connect(service.server, data_root=folder) as client:
@@ -225,16 +211,11 @@ def test_where_this_machine_sees_the_root(service, root, folder):
 
 
 def test_a_service_without_a_root(tmp_path):
-    with hilbert_ring.local(workers=1, data_root="") as client:
-        refuse_by_reference(client, tmp_path)
-
-
-def refuse_by_reference(client, tmp_path):
     maps = saved(tmp_path, tensors())
-    with pytest.raises(hilbert_ring.FailedPreconditionError) as raised:
-        client.attend(*maps, out=tmp_path / "out.npy", by_reference="always", **PATTERN)
-    assert raised.value.reason == "NO_DATA_ROOT"
-    with warnings.catch_warnings():
+    with hilbert_ring.local(workers=1, data_root="") as client, warnings.catch_warnings():
+        with pytest.raises(hilbert_ring.FailedPreconditionError) as raised:
+            client.attend(*maps, out=tmp_path / "out.npy", by_reference="always", **PATTERN)
+        assert raised.value.reason == "NO_DATA_ROOT"
         warnings.simplefilter("error")
         assert file_bytes(client.attend(*maps, out=tmp_path / "out.npy", **PATTERN)) == 0
 
@@ -310,17 +291,14 @@ def test_what_of_an_encoder_is_sent(encoders, folder):
 
 
 def test_the_command_line(encoders, folder):
-    pool = "none"
     (tiles, coords), given = slides("slides_packed", folder)
-    sent = encoders.encode(np.load(tiles), np.load(coords), pool=pool, attention_map=True, **given)
+    sent = encoders.encode(np.load(tiles), np.load(coords), pool="none", attention_map=True, **given)
 
     def run(how, *more):
-        return subprocess.run(
-            [find_program("hilbert-ring"), "encode", "--server", encoders.server, "--model",
-             "slides_packed", "--tiles", tiles, "--coords", coords, "--out", folder / "e.npy",
-             "--pool", pool, "--attention-map", folder / "m.npy", "--sequence-lengths",
-             ",".join(map(str, given["sequence_lengths"])), "--by-reference", how, "--report",
-             folder / "r.json", *more], capture_output=True, text=True, timeout=120)
+        return program(
+            "encode", "--server", encoders.server, "--model", "slides_packed", "--tiles", tiles, "--coords", coords,
+            "--out", folder / "e.npy", "--pool", "none", "--attention-map", folder / "m.npy", "--sequence-lengths",
+            ",".join(map(str, given["sequence_lengths"])), "--by-reference", how, "--report", folder / "r.json", *more)
 
     for how in ("always", "auto", "never"):
         done = run(how)

@@ -29,10 +29,6 @@ def inputs_of(tokens=100, heads=2, kv_heads=1, dim=8, axes=0):
     return attention_inputs(spec, readers), arrays
 
 
-def inputs_bytes(arrays, tensor, count):
-    return count * arrays[tensor][0].nbytes
-
-
 def drain(queue):
     while (rows := queue.next()) is not None:
         yield rows
@@ -46,7 +42,7 @@ def test_each_row_is_sent_once_and_coordinates_first(chunk_bytes, axes):
     kinds = []
     queue = SendQueue(inputs, chunk_bytes, 4 << 20)
     for tensor, first, count in drain(queue):
-        assert inputs_bytes(arrays, tensor, count) <= max(64, chunk_bytes)  # 64: a row of Q
+        assert count * arrays[tensor][0].nbytes <= max(64, chunk_bytes)  # 64: a row of Q
         seen[tensor] += range(first, first + count)
         kinds.append(tensor == pb.TENSOR_COORDS)
     assert all(sorted(rows) == list(range(100)) for rows in seen.values())

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from helpers import program
 from hilbert_ring.__main__ import _parser, main
 from hilbert_ring._files import FileOutput
-from hilbert_ring.local_service import find_program
 
 SPEC = {"segments": [16], "dilations": [1], "tokens": 32, "heads": 2, "head_dim": 8}
 PATTERN = ["--segments", "16", "--dilations", "1", "--tokens", "32"]
@@ -169,8 +169,7 @@ def test_a_slide_that_cannot_be_written_replaces_nothing(slide, tmp_path, monkey
 
 
 def test_completion_has_the_options_of_the_packages_commands():
-    script = subprocess.run([find_program("hilbert-ring"), "completion", "bash"], check=True, stdout=subprocess.PIPE,
-                            text=True).stdout
+    script = program("completion", "bash").stdout
     listed = {name: set(options.split()) for name, options in
               re.findall(r'^    (draw|bench|slide)\) options="([^"]*)"', script, re.MULTILINE)}
     everywhere = set(re.search(r'-W "(--help[^$]*)\$options"', script).group(1).split())

@@ -1,9 +1,9 @@
 """Jobs that are cancelled, late, refused or retried, and rows that are sent again."""
 import asyncio
 import functools
+import inspect
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,28 +13,17 @@ import numpy as np
 import pytest
 
 import hilbert_ring
-from asyncio_client import ByAsyncio
+from helpers import NO_SERVICE, UNTIL, ByAsyncio, free_ports, no_jobs, normal, until
 
-UNTIL = 120  # seconds, far above the expected wait
 LONG = {"segments": [400_000], "progress": False}  # would take many minutes
 
 
-def tensors(tokens, heads=1, dim=16):
-    random = np.random.default_rng(3)
-    return tuple(random.standard_normal((tokens, heads, dim), dtype="f4") for _ in "qkv")
+def tensors(tokens):
+    return normal(tokens, 1, 16)
 
 
 def long_tensors():
-    return tensors(400_000, dim=8)
-
-
-def await_that(condition):
-    deadline = time.monotonic() + UNTIL
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
+    return normal(400_000, 1, 8)
 
 
 def workers_of(coordinator):
@@ -71,7 +60,7 @@ def test_a_job_that_another_client_cancels(client):
     with pytest.raises(hilbert_ring.CancelledError) as raised:
         client.attend(*long_tensors(), job_id="doomed", **{**LONG, "progress": cancel})
     assert raised.value.reason == "CANCELLED_BY_CALLER" and raised.value.attempts == 1
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def test_ctrl_c_ends_the_job(client):
@@ -87,7 +76,7 @@ def test_ctrl_c_ends_the_job(client):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=UNTIL)
     assert "KeyboardInterrupt" in said
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def test_a_task_that_is_cancelled_ends_its_job(client):
@@ -103,7 +92,7 @@ def test_a_task_that_is_cancelled_ends_its_job(client):
             with pytest.raises(asyncio.CancelledError):
                 await task
     asyncio.run(run())
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def test_a_deadline(client):
@@ -111,7 +100,7 @@ def test_a_deadline(client):
         with pytest.raises(hilbert_ring.DeadlineExceededError, match="deadline of 2 s") as raised:
             made.attend(*long_tensors(), deadline=2, **LONG)
         assert isinstance(raised.value, TimeoutError)
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def small_stream(client):
@@ -135,7 +124,7 @@ def await_call(server, find):
     """Waits until a call runs. find: on `server`, else it has no service."""
     if find:
         with hilbert_ring.connect(server) as looker:
-            assert await_that(lambda: [job.job_id for job in looker.jobs()] == ["closed"])
+            assert until(lambda: [job.job_id for job in looker.jobs()] == ["closed"])
     else:
         time.sleep(1)  # some of its attempts have failed
 
@@ -149,97 +138,79 @@ def quickly_closed(error, since):
 
 @pytest.mark.parametrize("call, find, further", zip(CALLS, (True, False, False), ({}, {}, {"deadline": UNTIL})))
 def test_a_client_that_is_closed_ends_its_calls(client, capfd, call, find, further):
-    with socket.socket() as taken:  # a port without a listener
-        taken.bind(("127.0.0.1", 0))
-        server = client.server if find else f"127.0.0.1:{taken.getsockname()[1]}"
-        closing, ends = hilbert_ring.connect(server), []
+    server = client.server if find else NO_SERVICE
+    closing, ends = hilbert_ring.connect(server), []
+    for name in ("attend", "encode"):
+        setattr(closing, name, functools.partial(getattr(closing, name), **further))
+
+    def run():
+        try:
+            call(closing)
+        except Exception as error:
+            ends.append(error)
+
+    caller = threading.Thread(target=run)
+    caller.start()
+    await_call(server, find)
+    since = time.monotonic()
+    closing.close()
+    caller.join(UNTIL)
+    quickly_closed(ends[0], since)
+
+    async def run_by_asyncio():
+        closing = hilbert_ring.aio.connect(server)
         for name in ("attend", "encode"):
             setattr(closing, name, functools.partial(getattr(closing, name), **further))
-
-        def run():
-            try:
-                call(closing)
-            except Exception as error:
-                ends.append(error)
-
-        caller = threading.Thread(target=run)
-        caller.start()
-        await_call(server, find)
+        task = asyncio.ensure_future(call(closing))
+        await asyncio.to_thread(await_call, server, find)
         since = time.monotonic()
-        closing.close()
-        caller.join(UNTIL)
-        quickly_closed(ends[0], since)
+        await closing.close()
+        with pytest.raises(hilbert_ring.CancelledError) as raised:
+            await task
+        quickly_closed(raised.value, since)
 
-        async def run_by_asyncio():
-            closing = hilbert_ring.aio.connect(server)
-            for name in ("attend", "encode"):
-                setattr(closing, name, functools.partial(getattr(closing, name), **further))
-            task = asyncio.ensure_future(call(closing))
-            await asyncio.to_thread(await_call, server, find)
-            since = time.monotonic()
-            await closing.close()
-            with pytest.raises(hilbert_ring.CancelledError) as raised:
-                await task
-            quickly_closed(raised.value, since)
-
-        assert await_that(lambda: client.jobs() == [])
-        asyncio.run(run_by_asyncio())
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
+    asyncio.run(run_by_asyncio())
+    assert no_jobs(client)
     assert "Traceback" not in capfd.readouterr().err  # gRPC's threads print there
 
 
-def test_a_client_that_is_closed_ends_its_streams(client):
-    closing = hilbert_ring.connect(client.server)
+def looped(connect, server):
+    """Returns a client, and a function that awaits what its calls return. Blocking calls return no coroutines."""
+    loop = asyncio.new_event_loop()
+    return connect(server), lambda made: loop.run_until_complete(made) if inspect.isawaitable(made) else made
+
+
+def following(stream):
+    return stream.__anext__() if hasattr(stream, "__anext__") else next(stream)
+
+
+@pytest.mark.parametrize("connect", [hilbert_ring.connect, hilbert_ring.aio.connect])
+def test_a_client_that_is_closed_ends_its_streams(client, connect):
+    closing, ended = looped(connect, client.server)
     stream = small_stream(closing)
-    next(stream)
-    closing.close()
+    ended(following(stream))
+    ended(closing.close())
     since = time.monotonic()
     with pytest.raises(hilbert_ring.CancelledError) as raised:
-        for _ in stream:
-            pass
+        while True:
+            ended(following(stream))
     quickly_closed(raised.value, since)
+    assert no_jobs(client)
 
-    async def run():
-        closing = hilbert_ring.aio.connect(client.server)
-        stream = small_stream(closing)
-        await stream.__anext__()
-        await closing.close()
-        since = time.monotonic()
+
+@pytest.mark.parametrize("connect", [hilbert_ring.connect, hilbert_ring.aio.connect])
+def test_a_client_that_was_closed_makes_no_calls(client, connect):
+    closed, ended = looped(connect, client.server)
+    ended(closed.close())
+    ended(closed.close())
+    since = time.monotonic()
+    for call in [*ALL_CALLS, lambda closed: following(small_stream(closed))]:
         with pytest.raises(hilbert_ring.CancelledError) as raised:
-            async for _ in stream:
-                pass
+            ended(call(closed))
         quickly_closed(raised.value, since)
-
-    assert await_that(lambda: client.jobs() == [])
-    asyncio.run(run())
-    assert await_that(lambda: client.jobs() == [])
-
-
-def test_a_client_that_was_closed_makes_no_calls(client):
-    closed = hilbert_ring.connect(client.server)
-    closed.close()
-    closed.close()
-    for call in [*ALL_CALLS, lambda closed: next(small_stream(closed))]:
-        since = time.monotonic()
-        with pytest.raises(hilbert_ring.CancelledError) as raised:
-            call(closed)
-        quickly_closed(raised.value, since)
-    many = [tensors(10)] * 2
-    for error in closed.attend_many(many, segments=[10]):  # errors are results of that call
+    for error in ended(closed.attend_many([tensors(10)] * 2, segments=[10])):  # errors are results of that call
         quickly_closed(error, since)
-
-    async def run():
-        closed = hilbert_ring.aio.connect(client.server)
-        await closed.close()
-        await closed.close()
-        for call in [*ALL_CALLS, lambda closed: small_stream(closed).__anext__()]:
-            with pytest.raises(hilbert_ring.CancelledError) as raised:
-                await call(closed)
-            quickly_closed(raised.value, time.monotonic())
-        for error in await closed.attend_many(many, segments=[10]):
-            quickly_closed(error, time.monotonic())
-
-    asyncio.run(run())
 
 
 def test_a_client_of_asyncio_in_a_second_loop_is_refused(client):
@@ -259,17 +230,14 @@ def test_a_client_of_asyncio_in_a_second_loop_is_refused(client):
 
 
 def test_a_missing_service():
-    with socket.socket() as taken:  # a port without a listener
-        taken.bind(("127.0.0.1", 0))
-        server = f"127.0.0.1:{taken.getsockname()[1]}"
-        with hilbert_ring.connect(server) as client:
-            for made in (client, ByAsyncio(server)):
-                with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
-                    made.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
-            with pytest.raises(hilbert_ring.UnavailableError):
-                client.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
-            with pytest.raises(hilbert_ring.UnavailableError):
-                client.status()
+    with hilbert_ring.connect(NO_SERVICE) as client:
+        for made in (client, ByAsyncio(NO_SERVICE)):
+            with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
+                made.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
+        with pytest.raises(hilbert_ring.UnavailableError):
+            client.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
+        with pytest.raises(hilbert_ring.UnavailableError):
+            client.status()
 
 
 JOB = {"segments": [2000, 20_000], "dilations": [1, 2], "mixing": "lse", "chunk_bytes": 16 << 10}
@@ -285,15 +253,9 @@ def undisturbed(client):
     return client.attend(*tensors(20_000), progress=False, **JOB)
 
 
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
 @pytest.mark.parametrize("by_asyncio", [False, True])
 def test_a_service_that_is_killed_and_started_again(undisturbed, by_asyncio):
-    port = free_port()
+    (port,) = free_ports(1)
     first = hilbert_ring.local(workers=2, grpc_port=port)
     second = hilbert_ring.local(workers=1, grpc_port=port)
     killed = Once(lambda progress: progress.bytes_sent > 100_000,
@@ -337,10 +299,12 @@ def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio
 
 def test_a_full_queue_is_waited_for(monkeypatch):
     waits = []
-    sleep = time.sleep
-    # The retry-after may be a minute, so the test notes it and waits less.
-    monkeypatch.setattr(hilbert_ring._connection.Connection, "pause", lambda self, seconds: (
-        waits.append(seconds), sleep(min(seconds, 0.2))))
+
+    async def pause(_, seconds):  # the retry-after may be a minute, so the test notes it and waits less
+        waits.append(seconds)
+        time.sleep(min(seconds, 0.2))
+
+    monkeypatch.setattr(hilbert_ring._connection.Connection, "pause", pause)
     with hilbert_ring.local(workers=1, max_queue=1) as client:
         running = threading.Event()
         ends = []
@@ -359,7 +323,7 @@ def test_a_full_queue_is_waited_for(monkeypatch):
         threads = [block("runs", lambda progress: progress.admitted and running.set())]
         assert running.wait(UNTIL)
         threads.append(block("waits", lambda progress: None))
-        assert await_that(lambda: len(client.jobs()) == 2)
+        assert until(lambda: len(client.jobs()) == 2)
         with pytest.raises(hilbert_ring.ResourceExhaustedError) as raised:
             client.attend(*long_tensors(), max_attempts=1, **LONG)
         assert raised.value.reason == "QUEUE_FULL" and raised.value.retry_after > 0

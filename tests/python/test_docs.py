@@ -2,13 +2,13 @@
 import importlib.util
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hilbert_ring
+from helpers import certificate
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 EXAMPLES = [(PAGE.read_text().count("\n", 0, match.start(2)), match[1] or "", match[2]) for match in
@@ -37,10 +37,7 @@ def names(tmp_path_factory):
     """The variables of the page's program, which has a folder and a service of its own."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "token").write_text("secret-of-the-test\n")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                    "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test", "-days", "1",
-                    "-keyout", folder / "key.pem", "-out", folder / "ca.pem"], check=True,
-                   capture_output=True)
+    certificate(folder / "ca.pem", folder / "key.pem", "-subj", "/CN=test")
     service = hilbert_ring.local(workers=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -1,7 +1,6 @@
 """Pictures, compared with the definition of a pattern, with a plan, and with a trace's spans."""
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,10 +9,10 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from helpers import program
 from hilbert_ring.__main__ import main
 from hilbert_ring.draw.curves import phases, seen, token_order
 from hilbert_ring.draw.plot import Axis, Series, plot
-from hilbert_ring.local_service import find_program
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
@@ -139,24 +138,18 @@ def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):
 def test_the_command_line_draws_the_same(capsys, tmp_path):
     line = ["draw", "order", "--grid", "8,8", "--segments", "16", "--curve", "hilbert", "--out"]
     assert main([*line, str(tmp_path / "own.svg")]) == 0
-    program = [find_program("hilbert-ring"), *line, str(tmp_path / "by_program.svg")]
-    environment = {**os.environ, "HILBERT_RING_PYTHON": sys.executable}
-    done = subprocess.run(program, capture_output=True, text=True, timeout=120, env=environment,
-                          check=False)
+    done = program(*line, tmp_path / "by_program.svg")
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'by_program.svg'}\n"), done.stderr
     assert (tmp_path / "own.svg").read_bytes() == (tmp_path / "by_program.svg").read_bytes()
-    done = subprocess.run([*program, "--tokens", "9"], capture_output=True, text=True, timeout=120,
-                          env=environment, check=False)
+    done = program(*line, tmp_path / "by_program.svg", "--tokens", "9")
     assert done.returncode == 2 and done.stderr.startswith("hilbert-ring: ")
 
 
 def test_the_command_line_runs_no_module_of_the_current_folder(tmp_path):
     for name in ("json", "types", "argparse", "runpy", "hilbert_ring"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the current folder')\n")
-    done = subprocess.run([find_program("hilbert-ring"), "draw", "pattern", "--tokens", "64", "--segments", "16",
-                           "--out", "picture.svg"], capture_output=True, text=True, timeout=120, check=False,
-                          cwd=tmp_path, env={**os.environ, "HILBERT_RING_PYTHON": sys.executable,
-                                             "PYTHONPATH": ":" + os.environ.get("PYTHONPATH", "")})
+    done = program("draw", "pattern", "--tokens", "64", "--segments", "16", "--out", "picture.svg", cwd=tmp_path,
+                   environment={"PYTHONPATH": ":" + os.environ.get("PYTHONPATH", "")})
     assert (done.returncode, done.stdout) == (0, "picture.svg\n"), done.stderr
 
 

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 import hilbert_ring
-from asyncio_client import ByAsyncio
+from helpers import ByAsyncio
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb

@@ -3,14 +3,12 @@ import array
 import gzip
 import io
 import os
-import subprocess
 
 import numpy as np
 import pytest
 
 import hilbert_ring
-from asyncio_client import ByAsyncio
-from hilbert_ring.local_service import find_program
+from helpers import ByAsyncio, program
 
 SHAPE = (96, 2, 8)
 PATTERN = {"segments": [32, 96], "dilations": [1, 2], "mixing": "lse", "progress": False}
@@ -88,9 +86,8 @@ def test_files_that_are_no_npy_are_refused_in_the_command_lines_words(client, tm
     good = np.zeros((16, 2, 8), "f4")
     np.save(tmp_path / "good.npy", good)
     files = {"q": path, "k": tmp_path / "good.npy", "v": tmp_path / "good.npy", "out": tmp_path / "out.npy"}
-    done = subprocess.run([find_program("hilbert-ring"), "attend", "--server", client.server, "--segments=8",
-                           "--dilations=1", *(f"--{flag}={file}" for flag, file in files.items())],
-                          capture_output=True, text=True, timeout=60, check=False)
+    done = program("attend", "--server", client.server, "--segments=8", "--dilations=1",
+                   *(f"--{flag}={file}" for flag, file in files.items()))
     assert done.returncode == 2 and str(path) in done.stderr
     for given in (str(path), path):
         with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
@@ -161,7 +158,7 @@ def test_arrays_of_any_strides_and_byte_order(client, expected, change):
 
 @pytest.mark.parametrize("which, kind, how", [
     ("qkv", np.asarray, "attend"), ("q", Dataset, "attend"), ("kv", np.asarray, "attend_many"),
-    ("qkv", Dataset, "attend_stream"), ("kv", Dataset, "asyncio")])
+    ("qkv", Dataset, "attend_stream")])
 def test_big_endian_rows_give_results_of_this_machine(client, expected, which, kind, how):
     """Inputs of a float32 job, and raw inputs of 16 bits."""
     given = [kind(x.astype(">f4")) if name in which else x for name, x in zip("qkv", tensors())]
@@ -172,20 +169,17 @@ def test_big_endian_rows_give_results_of_this_machine(client, expected, which, k
             return client.attend(*values, **PATTERN, **more)
         if how == "attend_many":
             return client.attend_many([values], **pattern, **more)[0]
-        if how == "attend_stream":
-            return list(client.attend_stream([values], lse=True, **pattern, **more))[0]
-        return ByAsyncio(client.server).attend(*values, **PATTERN)
+        return list(client.attend_stream([values], lse=True, **pattern, **more))[0]
 
     result = run(given)
     assert result.out.dtype == np.dtype("f4") and result.out.dtype.isnative
     assert result.lse.dtype == np.dtype("f4") and result.lse.dtype.isnative
     np.testing.assert_allclose(result.out, expected.out, atol=1e-5)
     np.testing.assert_allclose(result.lse, expected.lse, atol=1e-5)
-    if how != "asyncio":
-        bits = [(x.view("u4") >> 16).astype("u2") for x in tensors()]
-        raw = run([kind(x.astype(">u2")) if name in which else x for name, x in zip("qkv", bits)], dtype="bfloat16")
-        assert raw.out.dtype == np.dtype("u2") and raw.out.dtype.isnative
-        np.testing.assert_allclose((raw.out.astype("u4") << 16).view("f4"), expected.out, rtol=0.02, atol=0.02)
+    bits = [(x.view("u4") >> 16).astype("u2") for x in tensors()]
+    raw = run([kind(x.astype(">u2")) if name in which else x for name, x in zip("qkv", bits)], dtype="bfloat16")
+    assert raw.out.dtype == np.dtype("u2") and raw.out.dtype.isnative
+    np.testing.assert_allclose((raw.out.astype("u4") << 16).view("f4"), expected.out, rtol=0.02, atol=0.02)
 
 
 def test_buffers_give_buffers(client, expected):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from test_course import UNTIL, await_that
+from helpers import UNTIL, no_jobs
 
 MOST_SECONDS = 5  # from Ctrl-C to the end of the process; below 1 on an idle machine
 
@@ -83,7 +83,7 @@ def test_ctrl_c_ends_calls_of_other_threads(client, shape):
         process.kill()
     assert time.monotonic() - start < MOST_SECONDS
     assert process.returncode == -signal.SIGINT and "KeyboardInterrupt" in said
-    assert await_that(lambda: client.jobs() == [])
+    assert no_jobs(client)
 
 
 def test_calls_of_a_program_that_ends_are_waited_for(client):

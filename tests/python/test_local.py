@@ -4,23 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import hilbert_ring
-
-UNTIL = 60  # seconds, far above the expected wait
-
-
-def until(condition):
-    deadline = time.monotonic() + UNTIL
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+from helpers import until
 
 
 def gone(pid):

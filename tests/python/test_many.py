@@ -2,7 +2,6 @@
 import asyncio
 import json
 import socket
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +11,12 @@ import numpy as np
 import pytest
 
 import hilbert_ring
-from asyncio_client import ByAsyncio
+from helpers import UNTIL, ByAsyncio, program
 from hilbert_ring.local_service import find_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from running_service import ListeningService
 
-UNTIL = 60  # seconds, far above the expected wait
 
 
 def rows(tokens, seed=1, heads=2, dim=16):
@@ -214,9 +212,7 @@ class Lines:
 
     def run(self, *flags):
         (self.folder / "jobs.jsonl").write_text("\n".join(map(json.dumps, self.lines)) + "\n\n")
-        return subprocess.run(
-            [str(find_program("hilbert-ring")), "--server", self.client.server, *flags],
-            cwd=self.folder, capture_output=True, text=True, timeout=UNTIL)
+        return program("--server", self.client.server, *flags, cwd=self.folder)
 
     def assert_right(self, number, tokens, **spec):
         expected = alone(self.client, rows(tokens, number), **spec)

@@ -3,7 +3,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import slide_files
 
 import hilbert_ring
+from helpers import free_ports
 from hilbert_ring import convert
 from hilbert_ring.local_service import find_program
 from page_blocks import LANGUAGES, RUN, ROOT, all_blocks, blocks
@@ -170,20 +170,12 @@ def test_the_first_job_of_the_command_line(tmp_path):
     assert said[1].rstrip().endswith("ok")
 
 
-def free_ports(number):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [str(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def run_elsewhere(block, folder, waits=True):
     """Runs a block that starts processes in the background, with the test's own ports and folders.
 
     waits: the first foreground command waits until the service is ready.
     """
-    ports = dict(zip(("8001", "8002", "8003", "8101", "8102"), free_ports(5)))
+    ports = dict(zip(("8001", "8002", "8003", "8101", "8102"), map(str, free_ports(5))))
     code = block.code.replace("\\\n", " ").replace("COORDINATOR", "localhost").replace("ADDRESS", "127.0.0.1")
     code = code.replace("/srv/tensors", str(folder / "tensors"))
     for written, free in ports.items():

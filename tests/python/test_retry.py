@@ -4,7 +4,7 @@ import math
 import pytest
 
 from hilbert_ring import errors
-from hilbert_ring._retry import AttemptFailure, CallTiming, Retries, RetryHistory, RetryPolicy, decide_retry
+from hilbert_ring._retry import AttemptFailure, Retries
 
 
 def failure(kind, reason="", **more):
@@ -20,32 +20,22 @@ class Clock:
         self.seconds = 1000.0
 
     def retries(self, deadline=math.inf, outage_timeout=None, max_attempts=10, draw=1.0):
-        return Retries(RetryPolicy(max_attempts, deadline, self.seconds + deadline, outage_timeout),
-                       CallTiming(now=lambda: self.seconds, random=lambda: draw))
+        return Retries(max_attempts, deadline, outage_timeout=outage_timeout, now=lambda: self.seconds, draw=lambda: draw)
 
 
-class Schedule:
-    """The decisions on a series of failures, at the same moment."""
-
-    def __init__(self, drawn):
-        self.drawn, self.history = drawn, RetryHistory()
-
-    def wait_after(self, failure):
-        decision = decide_retry(RetryPolicy(1000), self.history, failure, 0.0, self.drawn)
-        assert (decision.wait is None) != (decision.error is None)
-        self.history = decision.history
-        return decision.wait
+DAMAGED = failure(errors.DataLossError, output_damaged=True)
+FULL = failure(errors.ResourceExhaustedError, "QUEUE_FULL", retry_after=2)
+NO_MEMORY = "Received RST_STREAM with error code 11"  # of the service's transport
 
 
-def test_backoff_doubles_to_its_limit():
-    schedule = Schedule(1.0)
-    waits = [schedule.wait_after(LOST) for _ in range(8)]
-    assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
-
-
-def test_a_service_that_is_away_is_looked_for_within_a_second():
-    schedule = Schedule(1.0)
-    assert max(schedule.wait_after(AWAY) for _ in range(8)) == pytest.approx(0.4)
+@pytest.mark.parametrize("failures, drawn, waits", [
+    ([LOST] * 8, 1.0, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]), ([AWAY] * 8, 1.0, [0.1, 0.2] + [0.4] * 6),
+    ([FULL], 0.0, [2.0]), ([FULL], 1.0, [2.5]), ([DAMAGED] * 2, 1.0, [0.1, 0.2]),
+    ([AttemptFailure(errors.ResourceExhaustedError(NO_MEMORY))], 1.0, [0.1]),
+    ([AWAY, failure(errors.AlreadyExistsError, "JOB_RUNNING")], 1.0, [0.1, 0.2])])
+def test_waits(failures, drawn, waits):
+    retries = Clock().retries(draw=drawn)
+    assert [retries.wait_after(failure) for failure in failures] == pytest.approx(waits)
 
 
 @pytest.mark.parametrize("final", [
@@ -54,35 +44,19 @@ def test_a_service_that_is_away_is_looked_for_within_a_second():
     failure(errors.ResourceExhaustedError, "WORKER_MEMORY"),
     failure(errors.DataLossError, "ROW_MISMATCH"), failure(errors.AlreadyExistsError),
     failure(errors.FailedPreconditionError, "DOES_NOT_FIT"), failure(errors.InternalError),
-    failure(errors.UnavailableError, "DRAINING", retry_after=-0.001)])
+    failure(errors.UnavailableError, "DRAINING", retry_after=-0.001),
+    AttemptFailure(errors.ResourceExhaustedError(NO_MEMORY, reason="OVER_LIMIT"))])
 def test_what_is_final(final):
-    assert Schedule(1.0).wait_after(final) is None
-
-
-def test_a_call_that_the_transport_had_no_memory_for_is_tried_again():
-    words = "Received RST_STREAM with error code 11"
-    ended = AttemptFailure(errors.ResourceExhaustedError(words))
-    assert Schedule(1.0).wait_after(ended) == pytest.approx(0.1)
-    refused = AttemptFailure(errors.ResourceExhaustedError(words, reason="OVER_LIMIT"))
-    assert Schedule(1.0).wait_after(refused) is None
-
-
-def test_retry_after_is_waited_for_and_up_to_a_quarter_more():
-    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", retry_after=2)
-    assert Schedule(0.0).wait_after(full) == 2.0
-    assert Schedule(1.0).wait_after(full) == 2.5
-
-
-def test_an_attempt_that_still_runs_is_waited_for_after_a_lost_connection():
-    schedule = Schedule(1.0)
-    schedule.wait_after(AWAY)
-    assert schedule.wait_after(failure(errors.AlreadyExistsError, "JOB_RUNNING")) is not None
+    with pytest.raises(type(final.error)):
+        Clock().retries().wait_after(final)
 
 
 def test_damaged_output_is_fetched_again_twice():
-    schedule = Schedule(1.0)
-    damaged = failure(errors.DataLossError, output_damaged=True)
-    assert [schedule.wait_after(damaged) is None for _ in range(3)] == [False, False, True]
+    retries = Clock().retries()
+    retries.wait_after(DAMAGED)
+    retries.wait_after(DAMAGED)
+    with pytest.raises(errors.DataLossError):
+        retries.wait_after(DAMAGED)
 
 
 def test_max_attempts_counts_those_that_the_service_took():

@@ -1,14 +1,12 @@
 """A service with TLS and tokens."""
 import json
-import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import hilbert_ring
-from hilbert_ring.local_service import find_program
+from helpers import certificate, program
 
 TOKENS, HEADS, DIM = 64, 2, 16
 SECRETS = {name: f"token-of-{name}-0123456789" for name in ("lab", "small", "eye", "root")}
@@ -22,11 +20,8 @@ def line(name, role, **quota):
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("secured")
     for name in ("service", "stranger"):
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                        "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}", "-days",
-                        "1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
-                        str(made / f"{name}.key"), "-out", str(made / f"{name}.pem")],
-                       check=True, capture_output=True)
+        certificate(made / f"{name}.pem", made / f"{name}.key", "-subj", f"/CN={name}", "-addext",
+                    "subjectAltName=IP:127.0.0.1")
     (made / "tokens").write_text(line("lab", "submit") + line("small", "submit", tokens=TOKENS - 1)
                                  + line("eye", "observe") + line("root", "admin"))
     return made
@@ -137,13 +132,11 @@ def test_roles(connected):
 
 def test_a_benchmark_of_the_command_line_shows_the_callers_token(service, folder, tmp_path):
     (folder / "token").write_text(SECRETS["lab"] + "\n")
-    program, ca = find_program("hilbert-ring"), ["--ca", folder / "service.pem"]
+    ca = ["--ca", folder / "service.pem"]
     load = ["bench", "load", "--callers", "1", "--seconds", "0.1", "--of-capacity", "--out", tmp_path]
-    before = [program, "--server", service.server, *ca, "--token-file", folder / "token", *load]
-    behind = [program, *load, "--server", service.server, *ca]
+    before = ["--server", service.server, *ca, "--token-file", folder / "token", *load]
+    behind = [*load, "--server", service.server, *ca]
     for line, token, code in ((before, "", 0), (behind, SECRETS["lab"], 0), (behind, "", 1)):
-        done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False,
-                              env={**os.environ, "HILBERT_RING_PYTHON": sys.executable,
-                                   "HILBERT_RING_TOKEN": token})
+        done = program(*line, environment={"HILBERT_RING_TOKEN": token})
         assert done.returncode == code, done.stderr
     assert "UNAUTHENTICATED: the service takes calls with a token alone" in done.stderr

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 import warnings
 from pathlib import Path
@@ -16,13 +15,15 @@ import pytest
 
 import golden_cases
 import hilbert_ring
+from helpers import UNTIL, no_jobs, normal, until
 from hilbert_ring import _by_reference, _scratch
+from hilbert_ring._connection import run
 from hilbert_ring.v1 import attention_pb2 as pb
+from test_by_reference import await_root
 
 SHAPE = (300, 4, 16)
 PATTERN = {"segments": [128, 300], "dilations": [1, 4], "mixing": "lse", "progress": False}
 CASES = golden_cases.FOLDER.parent / "encoder_cases"
-UNTIL = 60  # seconds, far above the expected wait
 
 pytestmark = pytest.mark.skipif(not _scratch.lies_in_memory("/dev/shm") or not os.access("/dev/shm", os.W_OK),
                                 reason="/dev/shm is no file system in memory that can be written to")
@@ -33,11 +34,7 @@ def started(**settings):
     """Yields a service whose workers see its data root."""
     service = hilbert_ring.local(workers=2, job_workers=2, **settings)
     with service as client:
-        end = time.monotonic() + UNTIL
-        while client._connection.short("GetDataRoot", pb.GetDataRootRequest(),
-                                       pb.GetDataRootResponse).workers < 2:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        await_root(client, 2)
         yield service, client
 
 
@@ -54,9 +51,8 @@ def client(local, monkeypatch):
     return local._client
 
 
-def tensors(shape=SHAPE, dtype="f4"):
-    random = np.random.default_rng(3)
-    return [random.standard_normal(shape).astype(dtype) for _ in "qkv"]
+def tensors(shape=SHAPE):
+    return normal(*shape)
 
 
 def root_of(service):
@@ -68,25 +64,12 @@ def left(service):
     return [path for path in root_of(service).rglob("*") if not path.name.endswith(".root")]
 
 
-def await_nothing_left(service):
-    end = time.monotonic() + UNTIL
-    while left(service):
-        assert time.monotonic() < end, left(service)
-        time.sleep(0.01)
-
-
-def metric(service, name):
-    return metrics(service, [name])[0]
-
-
-def metrics(service, names):
+def bytes_of_rows(service):
+    """Returns the bytes that the service has received and sent."""
     with urllib.request.urlopen(f"http://127.0.0.1:{service.ready['http_port']}/metrics") as page:
         text = page.read().decode()
-    return [sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.M)) for name in names]
-
-
-def bytes_of_rows(service):
-    return metrics(service, ["hilbert_ring_received_bytes_total", "hilbert_ring_sent_bytes_total"])
+    return [sum(float(value) for value in re.findall(rf"^hilbert_ring_{way}_bytes_total(?:{{.*}})? (\S+)$", text, re.M))
+            for way in ("received", "sent")]
 
 
 def same(result, sent):
@@ -153,9 +136,9 @@ def test_files_of_the_root_are_named_and_others_are_sent(local, client, tmp_path
     values = tensors()
     sent = client.attend(*values, by_reference="never", **PATTERN)
     np.save(root_of(local) / "q.npy", values[0])
-    before = metric(local, "hilbert_ring_received_bytes_total")
+    before = bytes_of_rows(local)
     same(client.attend(root_of(local) / "q.npy", *values[1:], **PATTERN), sent)
-    assert metric(local, "hilbert_ring_received_bytes_total") == before
+    assert bytes_of_rows(local) == before
     assert [path.name for path in left(local)] == ["q.npy"]
     (root_of(local) / "q.npy").unlink()
     np.save(tmp_path / "q.npy", values[0])
@@ -210,7 +193,7 @@ def test_a_job_that_fails_leaves_nothing(local, client):
 
     with pytest.raises(KeyboardInterrupt):
         client.attend(*values, **{**PATTERN, "progress": stop})
-    await_nothing_left(local)
+    assert until(lambda: not left(local))
 
     class Unreadable(np.ndarray):
         def __getitem__(self, _):
@@ -218,7 +201,7 @@ def test_a_job_that_fails_leaves_nothing(local, client):
 
     with pytest.raises(KeyboardInterrupt):
         client.attend(values[0].view(Unreadable), *values[1:], **PATTERN)
-    await_nothing_left(local)
+    assert until(lambda: not left(local))
 
 
 def test_a_job_that_is_cancelled_leaves_nothing(local, client):
@@ -235,7 +218,7 @@ def test_a_job_that_is_cancelled_leaves_nothing(local, client):
                     await job
 
     asyncio.run(run())
-    await_nothing_left(local)
+    assert until(lambda: not left(local))
     same(client.attend(*tensors(), **PATTERN), before)
 
 
@@ -254,10 +237,7 @@ hilbert_ring.connect({client.server!r}).attend(values, values, values, segments=
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.returncode == -signal.SIGKILL
     assert {"q", "k", "v"} <= {path.name for path in left(local)}
-    end = time.monotonic() + UNTIL
-    while client.jobs():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert no_jobs(client)
     result = client.attend(*tensors(), **PATTERN)
     assert result.report.by_reference and left(local) == []
 
@@ -320,8 +300,8 @@ def test_a_full_disk_in_memory_falls_back_to_sending(local, client, monkeypatch,
     else:
         def refuse(*_, **__):
             raise hilbert_ring.errors.error_class("RESOURCE_EXHAUSTED")("out: full", reason="FILE_NO_SPACE")
-        run = client._run
-        monkeypatch.setattr(client, "_run", lambda call, *rest: refuse() if call.named else run(call, *rest))
+        calls, send = client._calls, client._calls._run
+        monkeypatch.setattr(calls, "_run", lambda call, *rest: refuse() if call.named else send(call, *rest))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         result = client.attend(*values, **PATTERN)
@@ -346,4 +326,4 @@ def test_a_service_of_ones_own_removes_its_root():
     assert not root.exists()
     with hilbert_ring.local(workers=1, data_root="") as none:
         with pytest.raises(hilbert_ring.FailedPreconditionError):
-            none._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
+            run(none._calls._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse))

@@ -1,7 +1,6 @@
 """Slides of pipelines: tiles and coordinates of each layout, refusals and warnings."""
 import json
 import os
-import subprocess
 import sys
 import warnings
 
@@ -12,8 +11,8 @@ from slide_files import CLAM, LAYOUTS, TRIDENT, hdf5, torch_file, write
 from test_encode import Encoder, small
 
 import hilbert_ring
+from helpers import program
 from hilbert_ring.__main__ import main
-from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
 
 CELLS = np.array([[1, 2], [2, 2], [4, 2], [2, 3], [7, 9], [21, 13]])
@@ -286,10 +285,8 @@ def test_a_slide_on_the_command_line(tmp_path):
     (tmp_path / "temporary").mkdir()
     with small_service() as client:
         def encode(*more):
-            return subprocess.run(
-                [find_program("hilbert-ring"), "encode", "--server", client.server, "--model", "small", "--slide", path,
-                 "--out", tmp_path / "e.npy", *more], capture_output=True, text=True, timeout=60, check=False,
-                env={**os.environ, "HILBERT_RING_PYTHON": sys.executable, "TMPDIR": str(tmp_path / "temporary")})
+            return program("encode", "--server", client.server, "--model", "small", "--slide", path, "--out",
+                           tmp_path / "e.npy", *more, environment={"TMPDIR": str(tmp_path / "temporary")})
         done = encode("--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["tokens"] == 7

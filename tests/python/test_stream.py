@@ -4,7 +4,6 @@ import itertools
 import os
 import re
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from helpers import UNTIL, free_ports, no_jobs, normal, program, until
 from hilbert_ring._channel import STREAM_AHEAD_BYTES
 from hilbert_ring.local_service import find_program
 
@@ -21,7 +21,6 @@ TOKENS, HEADS, DIM = 3000, 2, 16
 SPEC = {"segments": [64, 128], "dilations": [1, 2]}
 FLAGS = ["--heads", str(HEADS), "--head-dim", str(DIM), "--segments", "64,128", "--dilations", "1,2",
          "--epoch", "256"]
-UNTIL = 60  # seconds, far above the expected wait
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +32,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def rows():
-    random = np.random.default_rng(5)
-    return tuple(random.standard_normal((TOKENS, HEADS, DIM), dtype="f4") for _ in "qkv")
+    return normal(TOKENS, HEADS, DIM)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +81,6 @@ def test_results_come_while_blocks_do(client, rows):
         assert len(list(stream)) == -(-TOKENS // 128) - 1
 
 
-ROWS_OF_BLOCKS = [[0], [0, 100, 0], [300, 0, 10, 0, 0, 500, 0]]
-
-
 def of_rows(rows, counts):
     first = 0
     for count in counts:
@@ -93,19 +88,10 @@ def of_rows(rows, counts):
         first += count
 
 
-@pytest.mark.parametrize("counts", ROWS_OF_BLOCKS)
-@pytest.mark.parametrize("by_asyncio", [False, True])
-def test_a_block_without_rows_has_its_result_in_its_turn(client, rows, counts, by_asyncio):
-    async def run():
-        async with hilbert_ring.aio.connect(client.server) as near:
-            stream = near.attend_stream(of_rows(rows, counts), lse=True, epoch_tokens=256, **SPEC)
-            return [block async for block in stream], stream.report
-
-    if by_asyncio:
-        results, report = asyncio.run(run())
-    else:
-        stream = client.attend_stream(of_rows(rows, counts), lse=True, epoch_tokens=256, **SPEC)
-        results, report = list(stream), stream.report
+@pytest.mark.parametrize("counts", [[0], [0, 100, 0], [300, 0, 10, 0, 0, 500, 0]])
+def test_a_block_without_rows_has_its_result_in_its_turn(client, rows, counts):
+    stream = client.attend_stream(of_rows(rows, counts), lse=True, epoch_tokens=256, **SPEC)
+    results, report = list(stream), stream.report
     assert [block.out.shape for block in results] == [(count, HEADS, DIM) for count in counts]
     assert [block.lse.shape for block in results] == [(count, HEADS) for count in counts]
     assert [block.first_token for block in results] == [sum(counts[:i]) for i in range(len(counts))]
@@ -123,7 +109,7 @@ def test_what_the_blocks_raise_is_raised(client, rows):
 
     with pytest.raises(KeyError, match="mine"):
         list(client.attend_stream(blocks(), **SPEC))
-    assert gone(client)
+    assert no_jobs(client)
 
 
 def test_blocks_of_another_shape_are_refused(client, rows):
@@ -147,7 +133,7 @@ def test_a_stream_that_is_closed_leaves_nothing(client, rows):
         next(stream)
         (job,) = client.jobs()
         assert job.job_id == "endless" and job.stream and job.epochs >= 1
-    assert gone(client)
+    assert no_jobs(client)
     with pytest.raises(hilbert_ring.CancelledError) as raised:
         for block in client.attend_stream(blocks(), epoch_tokens=256, job_id="endless", **SPEC):
             if block.first_token == 1000:
@@ -155,17 +141,9 @@ def test_a_stream_that_is_closed_leaves_nothing(client, rows):
     assert raised.value.reason == "CANCELLED_BY_CALLER"
 
 
-def gone(client):
-    end = time.monotonic() + UNTIL
-    while client.jobs() and time.monotonic() < end:
-        time.sleep(0.02)
-    return client.jobs() == []
-
-
 def test_what_is_not_read_takes_a_fixed_memory():
     """Unread results take a bounded memory, even after fast reading."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    (port,) = free_ports(1)
     kernel = 16 << 20  # bytes in its sockets, and of a block that is being assembled
     block = tuple(np.zeros((16_384, HEADS, DIM), "f4") for _ in "qkv")
     with hilbert_ring.local(workers=1, http_port=port) as client:
@@ -219,14 +197,17 @@ def test_asyncio_errors(client, rows):
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="multiple of 128"):
         asyncio.run(run(cut(rows, 100), epoch_tokens=100))
     assert asyncio.run(run(iter(()))) == []
-    assert gone(client)
+    assert no_jobs(client)
 
 
 # ---------------------------------------------------------------- the command line
 
-def command(client, *flags):
-    return [str(find_program("hilbert-ring")), "attend", "--stream", "--server", client.server,
-            *FLAGS, *map(str, flags)]
+def words(client, *flags):
+    return ["attend", "--stream", "--server", client.server, *FLAGS, *map(str, flags)]
+
+
+def attend(client, *flags, **options):
+    return program(*words(client, *flags), **options)
 
 
 def packed(rows):
@@ -241,8 +222,7 @@ def as_rows(path_or_bytes):
 
 def test_from_stdin_to_stdout(client, rows, whole, tmp_path):
     files = ["--lse", tmp_path / "lse.raw", "--report", tmp_path / "report.json"]
-    done = subprocess.run(command(client, "--qkv", "-", "--out", "-", *files), input=packed(rows).tobytes(),
-                          capture_output=True, timeout=UNTIL)
+    done = attend(client, "--qkv", "-", "--out", "-", *files, input=packed(rows).tobytes(), text=False)
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(as_rows(done.stdout), whole.out)
     np.testing.assert_array_equal(np.fromfile(tmp_path / "lse.raw", "f4").reshape(TOKENS, HEADS), whole.lse)
@@ -290,27 +270,18 @@ def test_files_that_grow_until_an_interrupt(client, rows, whole, tmp_path):
     for path, tensor in zip(paths, rows):
         path.write_bytes(tensor[:half].tobytes())
     flags = [word for name, path in zip("qkv", paths) for word in (f"--{name}", path)]
-    process = subprocess.Popen(command(client, "--follow", *flags, "--out", out),
+    process = subprocess.Popen([find_program("hilbert-ring"), *words(client, "--follow", *flags, "--out", out)],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    await_rows(out, half // 256 * 256)
+    assert until(lambda: out.exists() and out.stat().st_size >= half // 256 * 256 * HEADS * DIM * 4)
     for path, tensor in zip(paths, rows):
         with path.open("ab") as file:
             file.write(tensor[half:].tobytes() + b"a part of a row")
-    await_rows(out, TOKENS // 256 * 256)
+    assert until(lambda: out.stat().st_size >= TOKENS // 256 * 256 * HEADS * DIM * 4)
     process.send_signal(signal.SIGINT)
     said, errors = process.communicate(timeout=UNTIL)
     assert process.returncode == 0, errors
     assert "3,000 tokens in 12 epochs" in said
     np.testing.assert_array_equal(as_rows(out), whole.out)
-
-
-def await_rows(path, count):
-    end = time.monotonic() + UNTIL
-    while time.monotonic() < end:
-        if path.exists() and path.stat().st_size >= count * HEADS * DIM * 4:
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{path} has no {count} rows")
 
 
 @pytest.mark.parametrize("change, code, message", [
@@ -321,11 +292,9 @@ def test_files_that_end_apart(client, rows, tmp_path, change, code, message):
     for name, tensor in zip("qkv", rows):
         (tmp_path / f"{name}.raw").write_bytes(tensor.tobytes())
     (tmp_path / "q.raw").write_bytes(change(rows))
-    done = subprocess.run(
-        command(client, "--q", "q.raw", "--k", "k.raw", "--v", "v.raw", "--out", "out.raw"),
-        cwd=tmp_path, capture_output=True, text=True, timeout=UNTIL)
+    done = attend(client, "--q", "q.raw", "--k", "k.raw", "--v", "v.raw", "--out", "out.raw", cwd=tmp_path)
     assert done.returncode == code and message in done.stderr
-    assert gone(client)
+    assert no_jobs(client)
 
 
 @pytest.mark.parametrize("flags, message", [
@@ -339,8 +308,7 @@ def test_files_that_end_apart(client, rows, tmp_path, change, code, message):
     (["--qkv", "absent", "--out", "o"], "absent: cannot open"),
 ])
 def test_command_lines_that_are_wrong(client, tmp_path, flags, message):
-    done = subprocess.run(command(client, *flags), cwd=tmp_path, input="", capture_output=True,
-                          text=True, timeout=UNTIL)
+    done = attend(client, *flags, cwd=tmp_path, input="")
     assert done.returncode == 2 and message in done.stderr, done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -350,8 +318,8 @@ def test_an_output_is_replaced_by_a_stream_that_the_service_takes(client, rows, 
     out.write_bytes(old)
 
     def run(rows, epoch="256"):
-        words = [epoch if word == "256" else word for word in command(client, "--qkv", "-", "--out", out)]
-        return subprocess.run(words, input=packed(rows).tobytes(), capture_output=True, timeout=UNTIL).returncode
+        line = [epoch if word == "256" else word for word in words(client, "--qkv", "-", "--out", out)]
+        return program(*line, input=packed(rows).tobytes(), text=False).returncode
     assert run(rows, epoch="5") == 1    # the service requires a multiple of the segment
     assert out.read_bytes() == old
     assert run(rows) == 0

@@ -10,6 +10,7 @@ import pytest
 
 import hilbert_ring
 from fake_torch import FakeTorch
+from helpers import normal
 from test_encode import Encoder, small
 
 SHAPE = (96, 2, 8)
@@ -18,8 +19,7 @@ GPU = 1  # a new thread's current device is 0
 
 
 def tensors():
-    random = np.random.default_rng(7)
-    return tuple(random.standard_normal(SHAPE, dtype="f4") for _ in "qkv")
+    return normal(*SHAPE)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hilbert_ring
+from helpers import normal
 from hilbert_ring._warn import notes_on
 from hilbert_ring._spec import make_spec
 
@@ -13,8 +14,7 @@ SHAPE = (64, 2, 8)
 
 
 def tensors():
-    random = np.random.default_rng(5)
-    return [random.standard_normal(SHAPE).astype("f4") for _ in "qkv"]
+    return normal(*SHAPE)
 
 
 def warnings_of(call):

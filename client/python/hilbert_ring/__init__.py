@@ -21,12 +21,11 @@ except ImportError as error:
 
 from hilbert_ring import aio
 from hilbert_ring._conversation import Progress
-from hilbert_ring._default_client import use
 from hilbert_ring._encode import EncodeResult
 from hilbert_ring._job import AttendResult
+from hilbert_ring._model_tensors import use
 from hilbert_ring._stream import StreamedBlock
-from hilbert_ring._stream_blocking import AttendStream
-from hilbert_ring.client import Client, connect
+from hilbert_ring.client import AttendStream, Client, connect
 from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
                                  DeadlineExceededError, FailedPreconditionError, HilbertRingError,
                                  InternalError, InvalidArgumentError, NotFoundError,

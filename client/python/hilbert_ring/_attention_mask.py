@@ -32,19 +32,23 @@ def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> Seen:
         mask: 4 axes, each as long as that of the shape or 1: bool, True if a query sees a key, or
             numbers that are added to the scores: 0, or -10000 and below.
         shape: of attention: [batch, heads, queries, keys].
-
-    Raises:
-        InvalidArgumentError: the mask has another shape or type, or is neither causal nor padding.
     """
-    return _pattern(_by_row(mask, shape), shape[2])
+    sees, queries = _by_row(mask, shape), shape[2]
+    keys: NDArray[np.bool_] = np.array(sees[:, -1])
+    if (sees == keys[:, None]).all():
+        return Seen(False, keys)
+    before = sees.shape[2] - queries  # keys of tokens without a query
+    if before >= 0:
+        upto = np.tri(queries, sees.shape[2], before, dtype=np.bool_)
+        causal = (sees == (upto & keys[:, None])).all(2)
+        # The row of padding means nothing; models make it empty or full.
+        nothing = sees.all(2) | ~sees.any(2)
+        if np.where(keys[:, before:], causal, nothing).all():
+            return Seen(True, keys)
+    raise _refused("is neither causal nor padding, must be a mask of these")
 
 
 def check_seen(seen: Seen, shape: Tuple[int, int, int, int]) -> None:
-    """
-    Raises:
-        InvalidArgumentError: the number of keys differs, a causal mask has more queries than keys, or a row of the
-            batch has no key though its mask is not causal.
-    """
     batch, _, queries, keys = shape
     if seen.keys.shape != (batch, keys):
         raise _refused(f"is of {seen.keys.shape}, must be of {(batch, keys)}, rows and keys")
@@ -68,21 +72,6 @@ def _by_row(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> NDArray[np.
     if not (sees == sees[:, :1]).all():
         raise _refused("differs between heads, must be the same for all")
     return np.broadcast_to(sees[:, 0], (shape[0], *sees.shape[2:]))
-
-
-def _pattern(sees: NDArray[np.bool_], queries: int) -> Seen:
-    keys: NDArray[np.bool_] = np.array(sees[:, -1])
-    if (sees == keys[:, None]).all():
-        return Seen(False, keys)
-    before = sees.shape[2] - queries  # keys of tokens without a query
-    if before >= 0:
-        upto = np.tri(queries, sees.shape[2], before, dtype=np.bool_)
-        causal = (sees == (upto & keys[:, None])).all(2)
-        # The row of padding means nothing; models make it empty or full.
-        nothing = sees.all(2) | ~sees.any(2)
-        if np.where(keys[:, before:], causal, nothing).all():
-            return Seen(True, keys)
-    raise _refused("is neither causal nor padding, must be a mask of these")
 
 
 def _refused(what: str) -> InvalidArgumentError:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 import grpc
 
-from hilbert_ring._files import checked_path
+from hilbert_ring._files import PathLike, checked_path, is_path
 from hilbert_ring._interrupt import interrupted
 from hilbert_ring._pem import PemText, check_tls
 from hilbert_ring._retry import AttemptFailure
@@ -26,7 +26,6 @@ SHORT_CALL_SECONDS = 60.0
 # (github.com/grpc/grpc/issues/36066).
 _NEVER_BEGAN = "Internal error from Core"
 
-PathLike = Union[str, "os.PathLike[str]"]
 Pem = Union[PathLike, bytes]  # a path of a file, or its content
 
 _MAX_MESSAGE_BYTES = 4 << 20
@@ -83,14 +82,19 @@ def keep_buffers() -> None:
 class Address:
     """The service's address and the caller's credentials."""
 
-    server: str
     credentials: Optional[grpc.ChannelCredentials]
     options: List[Tuple[str, Union[int, str]]]
-    token: Optional[str] = field(repr=False)
-    token_file: Optional[Path]
-    files: Dict[str, PathLike] = field(default_factory=dict)  # paths given as token_file, ca, cert, key
-    keepalive_interval: Optional[float] = None  # seconds
-    arguments: Dict[str, Any] = field(default_factory=dict, repr=False)  # of address_of
+    arguments: Dict[str, Any] = field(repr=False)  # of address_of, checked
+
+    @property
+    def server(self) -> str:
+        server: str = self.arguments["server"]
+        return server
+
+    @property
+    def files(self) -> Dict[str, PathLike]:
+        """The paths given as token_file, ca, cert and key."""
+        return {name: self.arguments[name] for name in ("token_file", "ca", "cert", "key") if is_path(self.arguments[name])}
 
     def pickled(self) -> Dict[str, Any]:
         """Returns the arguments for a client of another process.
@@ -112,16 +116,16 @@ class Address:
 
     def channel_options(self, endless: bool = False) -> List[Tuple[str, Union[int, str]]]:
         """endless: the channel carries streams without end."""
-        silence = _IDLE_KEEPALIVE_SECONDS if endless else _KEEPALIVE_SECONDS
-        if self.keepalive_interval is not None:
-            silence = self.keepalive_interval
+        silence = self.arguments["keepalive_interval"]
+        if silence is None:
+            silence = _IDLE_KEEPALIVE_SECONDS if endless else _KEEPALIVE_SECONDS
         return [*self.options, *(STREAM_OPTIONS if endless else ()), ("grpc.keepalive_time_ms", round(silence * 1000))]
 
     def metadata(self) -> Tuple[Tuple[str, str], ...]:
         """Returns the metadata of a call. Reads a token's file each time, so that it can be replaced."""
-        token = self.token
-        if self.token_file is not None:
-            token = _token_of(self.token_file)
+        token, file = self.arguments["token"], self.arguments["token_file"]
+        if file is not None:
+            token = _token_of(file)
         shown = () if token is None else (("authorization", f"Bearer {token}"),)
         return (*shown, *_trace())
 
@@ -133,23 +137,14 @@ def _trace() -> Tuple[Tuple[str, str], ...]:
 
 
 def default_server() -> str:
-    """Returns HILBERT_RING_SERVER, or localhost:8001.
-
-    Raises:
-        InvalidArgumentError: it holds no address.
-    """
+    """Returns HILBERT_RING_SERVER, or localhost:8001."""
     return checked_server("HILBERT_RING_SERVER", os.environ.get("HILBERT_RING_SERVER") or "localhost:8001")
 
 
 def address_of(server: Optional[str], *, token: Optional[str], token_file: Optional[PathLike],
                tls: Optional[bool], ca: Optional[Pem], cert: Optional[Pem], key: Optional[Pem],
                server_name: Optional[str], insecure: bool, keepalive_interval: Optional[float] = None) -> Address:
-    """Checks the arguments of hilbert_ring.connect.
-
-    Raises:
-        InvalidArgumentError: the server is no address, arguments contradict each other, a file cannot be read or
-            holds no certificate or key, a token is no header or would go to another host in clear text.
-    """
+    """Checks the arguments of hilbert_ring.connect."""
     server = default_server() if server is None else checked_server("server", server)
     if (cert is None) != (key is None):
         raise InvalidArgumentError("cert and key go together", field="cert" if key else "key")
@@ -181,16 +176,14 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
     credentials = grpc.ssl_channel_credentials(
         root_certificates=roots and roots.text, private_key=private_key and private_key.text,
         certificate_chain=chain and chain.text) if encrypted else None
-    shown_files = _paths(token_file=token_file, ca=ca, cert=cert, key=key)
     # A pipe, as of <(...), can be read once.
     if token_file is not None and Path(checked_path("token_file", token_file)).is_fifo():
         token, token_file = _token_of(token_file), None
-    address = Address(server, credentials, options,
-                      None if token is None else _checked("token", token),
-                      None if token_file is None else Path(token_file), shown_files, keepalive_interval,
-                      {"server": server, "token": token, "token_file": token_file, "tls": encrypted, "ca": ca, "cert": cert,
-                       "key": key, "server_name": server_name, "insecure": insecure,
-                       "keepalive_interval": keepalive_interval})
+    if token is not None:
+        _check_token("token", token)
+    address = Address(credentials, options, {
+        "server": server, "token": token, "token_file": token_file, "tls": encrypted, "ca": ca, "cert": cert, "key": key,
+        "server_name": server_name, "insecure": insecure, "keepalive_interval": keepalive_interval})
     address.metadata()  # raises if the token's file cannot be read
     return address
 
@@ -203,19 +196,15 @@ def _on_this_host(server: str) -> bool:
         return server.startswith("unix:")
 
 
-def _paths(**given: Any) -> Dict[str, PathLike]:
-    return {name: value for name, value in given.items() if isinstance(value, (str, os.PathLike))}
-
-
-def _checked(name: str, token: str) -> str:
+def _check_token(name: str, token: Any) -> None:
     if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
-        raise InvalidArgumentError(f"{name} must hold one token of printable ASCII characters",
-                                   field=name)
-    return token
+        raise InvalidArgumentError(f"{name} must hold one token of printable ASCII characters", field=name)
 
 
 def _token_of(path: PathLike) -> str:
-    return _checked("token_file", _read("token_file", path).decode("ascii", "replace").strip())
+    token = _read("token_file", path).decode("ascii", "replace").strip()
+    _check_token("token_file", token)
+    return token
 
 
 def _read(name: str, path: PathLike) -> bytes:

@@ -122,11 +122,7 @@ class RowRanges:
 
 class SendQueue:
     def __init__(self, inputs: Inputs, chunk_bytes: int, limit: int) -> None:
-        """limit: the most bytes of a payload; chunk_bytes: the wanted bytes, which a long row exceeds.
-
-        Raises:
-            OutOfRangeError: a row is longer than `limit`.
-        """
+        """limit: the most bytes of a payload; chunk_bytes: the wanted bytes, which a long row exceeds."""
         self._inputs = inputs
         widest = max(inputs.bands, key=inputs.row_bytes.__getitem__)
         longest = inputs.row_bytes[widest]

@@ -3,14 +3,15 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Any, AsyncIterator, Awaitable, Callable, Iterator, Optional, Set, Tuple, Type, TypeVar, Union
+from typing import Any, AsyncIterator, Callable, Coroutine, Iterator, Optional, Set, Tuple, Type, TypeVar, Union
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from hilbert_ring._channel import SERVICE, SHORT_CALL_SECONDS, Address, closed_error, failure_of, keep_buffers
-from hilbert_ring._retry import AttemptFailure, CallTiming, Final, Retries, OnRetry, never_final, ignore_retry
+from hilbert_ring._channel import Address, closed_error, failure_of
+from hilbert_ring._connection import AnyConnection, Changed
+from hilbert_ring._retry import AttemptFailure
 from hilbert_ring.v1 import attention_pb2 as pb
 
 R = TypeVar("R")
@@ -23,13 +24,25 @@ def _task_is_cancelled() -> bool:
     return cancelling is not None and cancelling() > 0
 
 
-class AioConnection:
-    """The asyncio Connection. It belongs to the event loop of its first call, which opens the channel."""
+class _Event(Changed):
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    async def wait(self) -> None:
+        self._event.clear()
+        await self._event.wait()
+
+    def notify(self) -> None:
+        self._event.set()
+
+
+class AioConnection(AnyConnection):
+    """The connection for asyncio. It belongs to the event loop of its first call, which opens the channel."""
+
+    changed = _Event
 
     def __init__(self, address: Address) -> None:
-        self.timing = CallTiming()
-        self._address = address
-        keep_buffers()
+        super().__init__(address)
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._channel: Optional[grpc.aio.Channel] = None
         self._unbounded: Optional[grpc.aio.Channel] = None  # for calls without end, once there is one
@@ -67,8 +80,8 @@ class AioConnection:
         return self._channel, self._ending
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """Guards waits for a call: after `close` cancels it, gRPC raises the same error as for a cancelled task."""
+    def _reading(self) -> Iterator[None]:
+        """After `close` cancels a call, gRPC raises the same error as for a cancelled task."""
         try:
             yield
         except asyncio.CancelledError:
@@ -88,44 +101,50 @@ class AioConnection:
         call.add_done_callback(self._calls.discard)
         return call
 
-    def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float],
-               endless: bool = False) -> Any:
+    def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float], endless: bool) -> Any:
         channel = self._ready()[0]
         if endless:
             channel = self._unbounded = self._unbounded or self._address.channel(grpc.aio, endless)
         begin = channel.stream_stream(method, response_deserializer=pb.AttendResponse.FromString)
         return self._noted(begin(requests, timeout=seconds, metadata=self._address.metadata()))
 
-    async def short(self, name: str, request: Any, response: Type[T], seconds: Optional[float] = SHORT_CALL_SECONDS,
-                    service: str = SERVICE) -> T:
-        answer = await self.ask(name, request, response, seconds, service)
-        if isinstance(answer, AttemptFailure):
-            raise answer.error
-        return answer
+    async def message(self, stream: Any) -> Optional[pb.AttendResponse]:
+        with self._reading():
+            message = await stream.read()
+            return None if message is grpc.aio.EOF else message
 
     async def ask(self, name: str, request: Any, response: Type[T], seconds: Optional[float],
                   service: str) -> Union[T, AttemptFailure]:
         call = self._ready()[0].unary_unary(service + name, request_serializer=type(request).SerializeToString,
                                             response_deserializer=response.FromString)
         try:
-            with self.reading():
+            with self._reading():
                 answer: T = await self._noted(call(request, timeout=seconds, metadata=self._address.metadata()))
                 return answer
         except grpc.aio.AioRpcError as ended:
             return failure_of(ended, False, self.closed)
 
-    async def call_with_retries(
-            self, retries: Retries, make: Callable[[Optional[float]], Awaitable[Union[R, AttemptFailure]]],
-            final: Final = never_final, on_retry: OnRetry = ignore_retry) -> R:
-        while isinstance(outcome := await make(retries.deadline_left()), AttemptFailure):
-            if final(outcome):
-                raise outcome.error
-            wait = retries.wait_after(outcome)
-            on_retry(outcome.error, wait)
-            await self.pause(wait)
-            if not await self._connected_within(retries.time_left()):
-                raise retries.too_late(outcome)
-        return outcome
+    async def in_thread(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R:
+        return await asyncio.to_thread(function, *arguments, **options)
+
+    async def to_its_end(self, stop: Callable[[], None], function: Callable[..., R], *arguments: Any) -> R:
+        thread = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            stop()
+            await asyncio.wait([thread])
+            raise
+
+    async def side_by_side(self, lanes: int, lane: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A failed task cancels the others."""
+        tasks = [asyncio.ensure_future(lane()) for _ in range(lanes)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connected_within(self, seconds: float) -> bool:
         end = time.monotonic() + seconds

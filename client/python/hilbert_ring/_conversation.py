@@ -1,6 +1,6 @@
 """The client's side of one call of a job: makes each request and handles each response.
 
-A carrier (_carrier_aio.py, _carrier_blocking.py) reads, writes and waits. client/cpp/conversation.h does the same.
+A carrier (_carrier.py) reads, writes and waits. client/cpp/conversation.h does the same.
 """
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -10,7 +10,7 @@ from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue, pay
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._files import FileOutput
 from hilbert_ring._tensors import Output
-from hilbert_ring.errors import HilbertRingError, InternalError
+from hilbert_ring.errors import InternalError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 # Input up to this size follows its Open at once: the service reads this much ahead.
@@ -58,25 +58,21 @@ class Progress:
 
 
 class ProgressReporter:
-    """Joins the progress of sender and receiver, and passes it to the caller's function. Thread-safe."""
+    """Joins the progress of an attempt's sender and receiver, and passes it to the caller's function. Thread-safe."""
 
     def __init__(self, show: Optional[Callable[[Progress], None]], start: Progress) -> None:
+        self.attempt = start.attempt
         self._show = show
         self._lock = Lock()
         self._progress = start
 
-    def update(self, **changes: Any) -> None:
-        if self._show is not None:
-            with self._lock:
-                self._progress = replace(self._progress, **changes)
-                self._show(self._progress)
-
-    def add(self, *, sent: int = 0, to_send: int = 0) -> None:
+    def update(self, *, sent: int = 0, to_send: int = 0, **changes: Any) -> None:
+        """sent, to_send: further bytes; changes: new values of fields."""
         if self._show is not None:
             with self._lock:
                 self._progress = replace(
                     self._progress, bytes_sent=self._progress.bytes_sent + sent,
-                    bytes_to_send=self._progress.bytes_to_send + to_send)
+                    bytes_to_send=self._progress.bytes_to_send + to_send, **changes)
                 self._show(self._progress)
 
 
@@ -146,9 +142,9 @@ class JobConversation:
 
     wants_block = False
 
-    def __init__(self, call: JobCall, number: int, progress: ProgressReporter) -> None:
+    def __init__(self, call: JobCall, progress: ProgressReporter) -> None:
+        """progress: of this attempt."""
         self._call = call
-        self._number = number
         self._progress = progress
         self._outputs = {
             tensor: AssembledRows(tensor_name(tensor), output.bytes, call.dtypes[tensor])
@@ -167,7 +163,7 @@ class JobConversation:
     def open(self) -> bytes:
         request = pb.AttendRequest(open=self._call.open)
         request.open.job_id = self._call.job_id
-        request.open.attempt = self._number
+        request.open.attempt = self._progress.attempt
         request.open.can_resend = True
         request.open.input_follows = self._eager
         request.open.one_answer = self._eager
@@ -187,7 +183,7 @@ class JobConversation:
         return self._call.inputs.chunk(rows)
 
     def sent(self, rows: Rows) -> None:
-        self._progress.add(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
+        self._progress.update(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
 
     def handle(self, response: pb.AttendResponse) -> Tuple[()]:
         """Takes a message of the service. Returns no results, which a job has at its end.
@@ -212,7 +208,7 @@ class JobConversation:
                 self._place(output)
             self._report = response.report
         elif kind == "resend" and self._queue is not None:
-            self._progress.add(to_send=self._queue.resend(response.resend))
+            self._progress.update(to_send=self._queue.resend(response.resend))
         return ()
 
     def _admit(self, admitted: pb.Admitted) -> None:
@@ -247,22 +243,3 @@ class JobConversation:
         self._report.rows_not_finite = first.rows_not_finite
         self._report.first_row_not_finite = first.first_not_finite
         return self._report
-
-
-class JobConversations:
-    """The conversations of a job's attempts, and their progress."""
-
-    def __init__(self, call: JobCall, show: Optional[Callable[[Progress], None]]) -> None:
-        self._call = call
-        self._show = show
-        self._number = 0
-        self._progress = ProgressReporter(show, call.progress(0))
-
-    def begin(self) -> JobConversation:
-        return JobConversation(self._call, self._number, self._progress)
-
-    def failed(self, error: HilbertRingError, wait: float) -> None:
-        """Reports a failure that another attempt follows."""
-        self._number += 1
-        self._progress = ProgressReporter(self._show, self._call.progress(self._number, error, wait))
-        self._progress.update()

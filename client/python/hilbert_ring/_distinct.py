@@ -1,14 +1,13 @@
 """Checks that no output of a job overwrites one of its inputs, or another output.
 
-    check_distinct({"q": (path, mapped)}, {"out": path})
+    check_distinct({"q": path, "k": mapped}, {"out": path})
 
 Files are compared by device and inode, which finds other spellings, links and memory maps; future files by folder and
 name. No file is opened. client/cpp/distinct_files.cc does the same.
 """
 import os
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any, DefaultDict, Dict, List, Optional, Sequence, Tuple
+from typing import Any, DefaultDict, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ _MEMORY = ("memory",)
 _END_OF_FILE = 1 << 63
 
 
-@dataclass(frozen=True)
-class _Extent:
+class _Extent(NamedTuple):
     """Bytes of a file or of this process's memory."""
 
     where: Tuple[Any, ...]
@@ -36,21 +34,8 @@ class _Extent:
 _Named = Dict[str, List[_Extent]]  # by arguments' names
 
 
-def check_shown(files: Dict[str, PathLike], outputs: Dict[str, Any]) -> None:
-    """Checks that outputs do not overwrite the files of the caller's credentials. files: by argument's name."""
-    check_distinct({name: (path, None) for name, path in files.items()}, outputs)
-
-
-def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) -> None:
-    """Checks the tensors of a job, by arguments' names.
-
-    Args:
-        inputs: the given values, each with its array.
-        outputs: the given values; values other than paths and arrays are ignored.
-
-    Raises:
-        InvalidArgumentError: names both.
-    """
+def check_distinct(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Checks the given values, by arguments' names. Values other than paths and arrays are ignored."""
     written = _written(outputs)
     taken = [(f"input {name}", extents) for name, extents in _read(inputs, _in_files([written])).items()] \
         if written else []
@@ -64,12 +49,7 @@ def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) 
         taken.append((f"output {name}", extents))
 
 
-@dataclass(frozen=True)
-class Places:
-    """The tensors of a job, in the form of check_distinct."""
-
-    inputs: Dict[str, Tuple[Any, Any]]
-    outputs: Dict[str, Any]
+Places = Tuple[Mapping[str, Any], Mapping[str, Any]]  # the arguments of check_distinct for a job
 
 
 def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidArgumentError]]:
@@ -77,7 +57,7 @@ def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidAr
 
     Jobs with an error do not count as earlier ones. Each job must be distinct in itself.
     """
-    written = [{} if job is None else _written(job.outputs) for job in jobs]
+    written = [{} if job is None else _written(job[1]) for job in jobs]
     errors: List[Optional[InvalidArgumentError]] = [None] * len(jobs)
     if not any(written):
         return errors
@@ -86,7 +66,7 @@ def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidAr
     for number, (job, outputs) in enumerate(zip(jobs, written)):
         if job is None:
             continue
-        inputs = _read(job.inputs, files)
+        inputs = _read(job[0], files)
         for name, extents in {**outputs, **inputs}.items():
             if all_written.meet(extents) or name in outputs and all_read.meet(extents):
                 what = "an input or output" if name in outputs else "an output"
@@ -115,15 +95,14 @@ class _Bytes:
                 self._ranges[extent.where].add(extent.begin, extent.end - extent.begin)
 
 
-def _written(outputs: Dict[str, Any]) -> _Named:
+def _written(outputs: Mapping[str, Any]) -> _Named:
     """Returns the extents of the outputs that the caller gave."""
     return {name: _extents(value, files=True) for name, value in outputs.items()
             if value is not None and not isinstance(value, bool)}
 
 
-def _read(inputs: Dict[str, Tuple[Any, Any]], files: bool) -> _Named:
-    return {name: _extents(given if is_path(given) else array, files)
-            for name, (given, array) in inputs.items()}
+def _read(inputs: Mapping[str, Any], files: bool) -> _Named:
+    return {name: _extents(value, files) for name, value in inputs.items()}
 
 
 def _in_files(written: Sequence[_Named]) -> bool:

@@ -1,4 +1,5 @@
 """Makes a job of the arguments of `encode`, and a result of its report."""
+import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -11,13 +12,11 @@ from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, is_path, opened
 from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._mapped_rows import blocks_of, rows_of
-from hilbert_ring._model import check_model, tile_size
-from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, boolean, choice, integer, integers
+from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, boolean, check_text, choice, integer, integers
 from hilbert_ring._tensors import Output, read_tensor
-from hilbert_ring._tile_coords import check_places, coordinate_array, places_of
 from hilbert_ring._warn import warn_of_notes, warn_of_rows, warn_of_slides
-from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
-from hilbert_ring.slides import SlideFile
+from hilbert_ring.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from hilbert_ring.slides import SlideFile, check_places, coordinate_array, places_of
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
@@ -61,6 +60,23 @@ class Wanted:
     attention_map_out: Any = None
 
 
+def model_request(name: str) -> encoder_pb.GetModelRequest:
+    """Raises InvalidArgumentError if no model can have the name."""
+    check_text("model", name)
+    return encoder_pb.GetModelRequest(name=name)
+
+
+def check_model(model: encoder_pb.Model) -> None:
+    """Raises FailedPreconditionError if the model cannot be used."""
+    if model.error:
+        raise FailedPreconditionError(f"the model cannot be used: {model.error}")
+
+
+def tile_size(model: encoder_pb.Model) -> int:
+    """Returns the side of a tile in pixels. The model must have positions."""
+    return int(json.loads(model.config)["position"]["tile_size"])
+
+
 def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: Any = None,
                    dtype: Optional[str], out: Any, wanted: Wanted,
                    options: AttendOptions) -> JobCall:
@@ -86,10 +102,9 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
     spec = _spec_of(model, tensor.shape[0], tensor.dtype, wanted)
     readers: Dict[Any, Reader] = {pb.TENSOR_TILES: tensor.rows}
     row_bytes = {pb.TENSOR_TILES: model.tile_dim * ELEMENT_BYTES[tensor.dtype]}
-    given_coords = coords
     if model.positions:
-        coords = arrays[pb.TENSOR_TILE_COORDS] = opened("coords", coords)
-        readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, coords, tensor.shape[0],
+        arrays[pb.TENSOR_TILE_COORDS] = opened("coords", coords)
+        readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, arrays[pb.TENSOR_TILE_COORDS], tensor.shape[0],
                                                             spec.slide_tiles)
         row_bytes[pb.TENSOR_TILE_COORDS] = _COORDINATE_BYTES
     elif coords is not None:
@@ -108,8 +123,7 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
     elif wanted.attention_map_out is not None:
         raise InvalidArgumentError("attention_map_out goes with attention_map",
                                    field="attention_map_out")
-    check_distinct({**files, "tiles": (tiles, arrays[pb.TENSOR_TILES]),
-                    "coords": (given_coords, arrays.get(pb.TENSOR_TILE_COORDS))},
+    check_distinct({**files, "tiles": tiles, "coords": coords},
                    {"out": out, "attention_map_out": wanted.attention_map_out})
     return JobCall(ENCODER_SERVICE + "Encode", pb.Open(encode=spec), inputs, outputs,
                    {**dict.fromkeys(outputs, pb.DATA_TYPE_FLOAT32), pb.TENSOR_TILES: spec.dtype},
@@ -248,12 +262,7 @@ def _read_slide(model: encoder_pb.Model, tiles: Any, coords: Any,
 
 def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int,
                       slides: Sequence[int]) -> Reader:
-    """Returns a reader of coordinates: float64 [count, 2].
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: coordinates have another shape or type, lie outside of the grid, or in
-            few distinct places.
-    """
+    """Returns a reader of coordinates: float64 [count, 2]."""
     if coords is None:
         raise InvalidArgumentError(f"coords are missing: model {model.name} has positions",
                                    field="coords")

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilbert_ring._npy import map_npy, read_npy_header
-from hilbert_ring._output_place import find_output
-from hilbert_ring._pending import open_pending, pending_path, sync_folder, take_name
+from hilbert_ring._pending import find_output, open_pending, pending_path, sync_folder, take_name
 from hilbert_ring.errors import (DataLossError, HilbertRingError, InvalidArgumentError, NotFoundError,
                                  ResourceExhaustedError)
 
@@ -27,10 +26,6 @@ def is_path(value: Any) -> bool:
 
 
 def checked_path(name: str, value: Any) -> str:
-    """
-    Raises:
-        InvalidArgumentError: it is no path, is empty, or has a NUL, where the system would cut it.
-    """
     if not is_path(value):
         raise InvalidArgumentError(f"{name} is of type {type(value).__name__}, must be a path", field=name)
     path = os.fsdecode(value)
@@ -42,11 +37,7 @@ def checked_path(name: str, value: Any) -> str:
 
 
 def opened(name: str, value: Any) -> Any:
-    """Returns the mapped array of a .npy file if `value` is its path, else `value`.
-
-    Raises:
-        InvalidArgumentError: the file holds no array that can be mapped.
-    """
+    """Returns the mapped array of a .npy file if `value` is its path, else `value`."""
     if not is_path(value):
         return value
     path = checked_path(name, value)
@@ -219,7 +210,7 @@ class FileOutput:
         self._shape = shape
         self._dtype = dtype
         self._pending: Optional[Path] = None
-        self._ours = False  # this process writes it, not the service's workers
+        self._map: Optional["np.memmap[Any, Any]"] = None  # None: the service's workers write the file
         self._before = _version_of(self.path)
 
     @property
@@ -254,7 +245,6 @@ class FileOutput:
             pending.unlink(missing_ok=True)
             raise
         self._pending = pending
-        self._ours = True
         self._map = made
         rows: "NDArray[np.uint8]" = np.asarray(made).reshape(-1).view(np.uint8).reshape(
             self._shape[0], -1)
@@ -267,7 +257,7 @@ class FileOutput:
             HilbertRingError: the file cannot be written to the disk, or read.
             DataLossError: the service's workers have not written it.
         """
-        if not self._ours:
+        if self._map is None:
             return self._written()
         try:
             if self._pending is not None:

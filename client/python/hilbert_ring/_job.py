@@ -12,7 +12,7 @@ from hilbert_ring._by_reference import CHOICES
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, checked_path, given_file, is_path, opened
-from hilbert_ring._retry import CallTiming, Retries, RetryPolicy
+from hilbert_ring._retry import Retries
 from hilbert_ring._spec import boolean, check_text, choice, integer, make_spec, number, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
@@ -48,7 +48,7 @@ class AttendResult:
     ordering_why: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class AttendOptions:
     """The arguments of Client.attend about the call; see there."""
 
@@ -70,23 +70,21 @@ class AttendOptions:
             given = integer(field, getattr(self, field))
             if given < 1:
                 raise InvalidArgumentError(f"{field} is {given}, must be at least 1", field=field, limit=1)
-            object.__setattr__(self, field, given)
+            setattr(self, field, given)
         if self.max_attempts > _MOST_ATTEMPTS:
             raise InvalidArgumentError(f"max_attempts is {self.max_attempts}, must be at most {_MOST_ATTEMPTS}",
                                        field="max_attempts", limit=_MOST_ATTEMPTS)
         for field, least in (("deadline", 0.001), ("outage_timeout", 0)):
             if getattr(self, field) is not None:
-                object.__setattr__(self, field, _seconds(field, getattr(self, field), least))
+                setattr(self, field, _seconds(field, getattr(self, field), least))
 
     def name(self) -> str:
         """Returns the given job_id, or a random one."""
         return f"job-{secrets.token_hex(8)}" if self.job_id is None else self.job_id
 
-    def retries(self, timing: CallTiming, begun: Optional[float] = None) -> Retries:
+    def retries(self, begun: Optional[float] = None) -> Retries:
         """Returns the retries of a call that starts now. Its deadline counts from `begun`, by default now."""
-        deadline = math.inf if self.deadline is None else self.deadline
-        end = (timing.now() if begun is None else begun) + deadline
-        return Retries(RetryPolicy(self.max_attempts, deadline, end, self.outage_timeout), timing)
+        return Retries(self.max_attempts, math.inf if self.deadline is None else self.deadline, begun, self.outage_timeout)
 
 
 def cancel_request(job_id: str, caller: Optional[str]) -> pb.CancelJobRequest:
@@ -109,11 +107,7 @@ def _seconds(field: str, value: Any, least: float) -> float:
 def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
             options: AttendOptions, ordering: Optional[Ordering],
             pattern: Dict[str, Any]) -> JobCall:
-    """Checks the arguments and makes room for the outputs, without a call to the service.
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: names the argument.
-    """
+    """Checks the arguments and makes room for the outputs, without a call to the service."""
     given = [opened(name, value) for name, value in zip("qkv", (q, k, v))]
     tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", given)]
     for tensor in tensors:
@@ -137,10 +131,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     if lse is not False:
         outputs[pb.TENSOR_LSE] = output_of("lse", None if lse is True else lse, tensors[0],
                                            out_shape[:2], "float32")
-    named: Dict[str, Any] = dict(zip("qkv", zip((q, k, v), given)))
-    if pb.TENSOR_COORDS in arrays:
-        named["ordering.coords"] = ordering and ordering.coords, arrays[pb.TENSOR_COORDS]
-    check_distinct(named, {"out": out, "lse": lse})
+    check_distinct({"q": q, "k": k, "v": v, "ordering.coords": ordering and ordering.coords}, {"out": out, "lse": lse})
     warn_of_spec(spec)
     return JobCall(SERVICE + "Attend", pb.Open(spec=spec, want_lse=pb.TENSOR_LSE in outputs),
                    inputs, outputs,

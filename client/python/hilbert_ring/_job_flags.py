@@ -1,14 +1,14 @@
 """Reads a job of a command line: a spec's file in the form of `hilbert-ring`, and flags that replace its fields."""
 import argparse
+import json
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from hilbert_ring._files import checked_path, opened
-from hilbert_ring._flag_values import whole_number, whole_numbers
+from hilbert_ring._command_line import whole_number, whole_numbers
 from hilbert_ring._spec import coordinate_values
-from hilbert_ring._strict_json import read_json
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 
@@ -43,11 +43,7 @@ class Job:
                                            field=name)
 
     def plan_arguments(self) -> Dict[str, Any]:
-        """Returns the arguments of Client.plan.
-
-        Raises:
-            InvalidArgumentError: the shape is incomplete.
-        """
+        """Returns the arguments of Client.plan."""
         self.need("tokens", "heads", "head_dim")
         return {**self.shape, **self.pattern, "ordering": self.ordering}
 
@@ -113,11 +109,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
 
 
 def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
-    """Checks numbers with the errors of engine/spec/job_spec.cc.
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: no job can have such a number, or such a count of them.
-    """
+    """Checks numbers with the errors of engine/spec/job_spec.cc."""
     segments, dilations = fields["segments"], fields.get("dilations")
     lengths, tokens, heads = fields.get("sequence_lengths"), fields.get("tokens"), fields.get("heads")
     numbers: List[Tuple[str, Any, Optional[int], Optional[int]]] = [
@@ -200,3 +192,28 @@ def _ordering(fields: Dict[str, Any], folder: Path) -> Optional[Ordering]:
               if name in ("grid", "window", "scope")}
     ordering: Ordering = _CURVES[curve](coords=coords, **fields)
     return ordering
+
+
+def read_json(path: Path) -> Any:
+    """Reads a user's JSON as strictly as the C++ programs do.
+
+    Raises:
+        ValueError, OSError: it is no JSON, an object has a key twice, or a number is not finite.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_object, parse_constant=_not_finite)
+    except RecursionError:
+        raise ValueError("nests too deep") from None
+
+
+def _object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    fields: Dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise ValueError(f'field "{name}" is given more than once')
+        fields[name] = value
+    return fields
+
+
+def _not_finite(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")

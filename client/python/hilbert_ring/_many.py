@@ -1,12 +1,13 @@
 """Packs many small jobs into few calls, and collects their results.
 
-    call = ManyCall(jobs, options, common, timing)
+    call = ManyCall(jobs, options, common)
     pack = call.next()                     # jobs joined as packed sequences; None: no jobs are left
     call.done(pack, report)                # or call.failed(pack, error)
     call.ended()                           # the jobs' results
 
 This module does not wait. The client (blocking or asyncio) runs call.lanes lanes: tasks that send packs in parallel.
 """
+import time
 from collections import deque
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -18,10 +19,10 @@ from numpy.typing import NDArray
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._conversation import JobCall
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Reader, tensor_name
-from hilbert_ring._distinct import Places, later_that_meet
+from hilbert_ring._distinct import later_that_meet
 from hilbert_ring._files import is_path
 from hilbert_ring._job import AttendOptions, AttendResult, attention_inputs, pattern_of, prepare, result_of
-from hilbert_ring._retry import CallTiming, Retries
+from hilbert_ring._retry import Retries
 from hilbert_ring._tensors import Output
 from hilbert_ring.errors import HilbertRingError, InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Ordering
@@ -45,10 +46,6 @@ _OTHERS: Dict[str, Any] = {"ordering": None, "dtype": None, "lse": True, "out": 
 
 class PreparedJob:
     def __init__(self, values: Mapping[str, Any], chunk_bytes: int) -> None:
-        """
-        Raises:
-            InvalidArgumentError, OutOfRangeError: names the argument.
-        """
         for name in values:
             if name not in ("q", "k", "v") and name not in _PATTERN and name not in _OTHERS:
                 raise InvalidArgumentError(f"{name} is no argument of a small job", field=name)
@@ -66,12 +63,8 @@ class PreparedJob:
             *(values.get(name) for name in "qkv"), dtype=values["dtype"], lse=values["lse"], out=values["out"],
             options=AttendOptions(values["job_id"], chunk_bytes=chunk_bytes, by_reference="never"),
             ordering=self.ordering, pattern=pattern_of(*(values[name] for name in _PATTERN)))
-        arrays = self.call.arrays
-        inputs = {name: (values[name], arrays[tensor]) for name, tensor in
-                  zip("qkv", (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V))}
-        if self.ordering is not None and pb.TENSOR_COORDS in arrays:
-            inputs["ordering.coords"] = self.ordering.coords, arrays[pb.TENSOR_COORDS]
-        self.places = Places(inputs, {name: values[name] for name in ("out", "lse")})
+        self.places = ({**{name: values[name] for name in "qkv"}, "ordering.coords": self.ordering and self.ordering.coords},
+                       {name: values[name] for name in ("out", "lse")})
         spec = self.call.open.spec
         self.bytes = max(self.call.inputs.total_bytes(), sum(output.nbytes for output in self.call.outputs.values()))
         if self.bytes > MAX_PAYLOAD_BYTES:
@@ -101,9 +94,9 @@ class PreparedJob:
             self.report.rows_not_finite = out.rows_not_finite
             self.report.first_row_not_finite = out.first_not_finite
 
-    def result(self) -> AttendResult:
-        assert self.report is not None
-        return result_of(self.call, self.report, self.ordering)
+    def result(self) -> Optional[AttendResult]:
+        """Returns the job's result; None: it was not computed."""
+        return None if self.report is None else result_of(self.call, self.report, self.ordering)
 
 
 @dataclass(frozen=True)
@@ -118,22 +111,17 @@ class Pack:
 class ManyCall:
     """The jobs of a call, and their results. Thread-safe."""
 
-    def __init__(self, jobs: Sequence[SmallJob], options: AttendOptions, common: Dict[str, Any],
-                 timing: CallTiming) -> None:
-        """common: default arguments of jobs.
-
-        Raises:
-            InvalidArgumentError, OutOfRangeError: about the call. An error about a job is the job's result.
-        """
-        self._options, self._timing, self._begun = options, timing, timing.now()
-        self._errors: List[Optional[HilbertRingError]] = []
-        self._jobs: List[Optional[PreparedJob]] = []
+    def __init__(self, jobs: Sequence[SmallJob], options: AttendOptions, common: Dict[str, Any]) -> None:
+        """common: default arguments of jobs. An error about a job is the job's result."""
+        self._options, self._begun = options, time.monotonic()
+        self._jobs: List[Union[PreparedJob, HilbertRingError]] = []
         for given in jobs:
-            job, error = _prepared(given, {**_PATTERN, **_OTHERS, **common}, options.chunk_bytes)
-            self._jobs.append(job)
-            self._errors.append(error)
-        for number, met in enumerate(later_that_meet([None if job is None else job.places for job in self._jobs])):
-            self._errors[number] = met or self._errors[number]
+            try:
+                self._jobs.append(PreparedJob({**_PATTERN, **_OTHERS, **common, **_by_name(given)}, options.chunk_bytes))
+            except HilbertRingError as error:
+                self._jobs.append(error)
+        places = [job.places if isinstance(job, PreparedJob) else None for job in self._jobs]
+        self._jobs = [met or job for job, met in zip(self._jobs, later_that_meet(places))]
         self._waiting = self._packs()
         self._over: Optional[HilbertRingError] = None  # why no other call is made
         self._lock = Lock()
@@ -145,7 +133,7 @@ class ManyCall:
         packs: Deque[List[int]] = deque()
         last: Dict[bytes, Tuple[List[int], int, int]] = {}  # by `alike`: the newest pack, its bytes and sequences
         for number, job in enumerate(self._jobs):
-            if job is None or self._errors[number] is not None:
+            if isinstance(job, HilbertRingError):
                 continue
             pack, size, sequences = last.get(job.alike, ([], 0, 0))
             if not (job.alike and pack and size + job.bytes <= limit
@@ -158,7 +146,7 @@ class ManyCall:
 
     def retries(self) -> Retries:
         """Returns the retries of a pack that is called now."""
-        return self._options.retries(self._timing, self._begun)
+        return self._options.retries(self._begun)
 
     def next(self) -> Optional[Pack]:
         """Reads the rows of the lane's next pack; None: the lane ends. Errors of the caller's arrays pass through."""
@@ -174,13 +162,13 @@ class ManyCall:
             with self._reading:
                 for number in numbers:
                     job = self._jobs[number]
-                    assert job is not None
+                    assert isinstance(job, PreparedJob)
                     inputs = job.call.inputs
                     try:
                         rows.append({tensor: read(0, inputs.rows) for tensor, read in inputs.readers.items()})
                         jobs[number] = job
                     except HilbertRingError as error:
-                        self._errors[number] = error
+                        self._jobs[number] = error
             if jobs:
                 return Pack(jobs, _joined(list(jobs.values()), rows), final)
 
@@ -206,7 +194,7 @@ class ManyCall:
                 self._waiting.extendleft([numbers[middle:], numbers[:middle]])
                 return True
             for number in numbers:
-                self._errors[number] = error
+                self._jobs[number] = error
             if error.code in _OF_ALL:
                 self._over = error
             return True
@@ -218,13 +206,10 @@ class ManyCall:
     def ended(self) -> List[ManyResult]:
         """Returns all results after the last lane has ended."""
         results: List[ManyResult] = []
-        for job, error in zip(self._jobs, self._errors):
-            if error is not None or job is None or job.report is None:
-                error = error or self._over
-                assert error is not None
-                results.append(error)
-            else:
-                results.append(job.result())
+        for job in self._jobs:
+            result = job.result() or self._over if isinstance(job, PreparedJob) else job
+            assert result is not None
+            results.append(result)
         return results
 
 
@@ -252,14 +237,10 @@ def _reader(rows: memoryview, row_bytes: int) -> Reader:
     return lambda first, count: rows[first * row_bytes:(first + count) * row_bytes]
 
 
-def _prepared(given: SmallJob, common: Dict[str, Any], chunk_bytes: int
-              ) -> Tuple[Optional[PreparedJob], Optional[HilbertRingError]]:
+def _by_name(given: SmallJob) -> Mapping[str, Any]:
     if isinstance(given, (tuple, list)) and len(given) == 3:
-        given = dict(zip("qkv", given))
-    try:
-        if not isinstance(given, Mapping):
-            raise InvalidArgumentError("a small job must be a tuple (q, k, v), or the arguments of attend by name",
-                                       field="jobs")
-        return PreparedJob({**common, **given}, chunk_bytes), None
-    except HilbertRingError as error:
-        return None, error
+        return dict(zip("qkv", given))
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError("a small job must be a tuple (q, k, v), or the arguments of attend by name",
+                                   field="jobs")
+    return given

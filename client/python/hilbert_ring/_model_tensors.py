@@ -1,22 +1,41 @@
-"""Attention over a model's PyTorch tensors in functions that replace another library's."""
+"""Attention over a model's PyTorch tensors in functions that replace another library's, and their default client."""
+import threading
 from typing import Any, Optional, Sequence, Tuple
 
-from hilbert_ring._default_client import client_or_default
 from hilbert_ring._spec import ELEMENT_BYTES
 from hilbert_ring._torch_streams import torch_if_loaded
-from hilbert_ring.client import Client
+from hilbert_ring.client import Client, connect
 from hilbert_ring.errors import InvalidArgumentError
 
 _MOST_DIM = 256
 _DIM_STEP = 8  # the service computes multiples of it
+_lock = threading.Lock()
+_client: Optional[Client] = None
+
+
+def use(client: Optional[Client]) -> None:
+    """Sets the default client of flash_attn_func, hilbert_ring.transformers and hilbert_ring.longnet.
+
+    Args:
+        client: None: the first call connects one with connect().
+    """
+    global _client
+    with _lock:
+        _client = client
+
+
+def client_or_default(client: Optional[Client]) -> Any:
+    """Returns the given client, or the default one, which is connected now if `use` has set none."""
+    global _client
+    if client is not None:
+        return client
+    with _lock:
+        if _client is None:
+            _client = connect()
+        return _client
 
 
 def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str]) -> None:
-    """
-    Raises:
-        InvalidArgumentError: they are no PyTorch tensors with these axes and one type of a job, or their shapes do
-            not agree.
-    """
     torch = torch_if_loaded()
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if torch is None or not isinstance(tensor, torch.Tensor):

@@ -21,12 +21,7 @@ class PemText:
 
 
 def check_tls(ca: Optional[PemText], cert: Optional[PemText], key: Optional[PemText]) -> None:
-    """Checks the texts. cert and key must be given together.
-
-    Raises:
-        InvalidArgumentError: a certificate is missing or damaged, a key is missing or has a passphrase, or the key
-            belongs to another certificate.
-    """
+    """Checks the texts. cert and key must be given together."""
     if ca is not None:
         _check_certificates(ca)
     if cert is None or key is None:

@@ -1,4 +1,4 @@
-"""decide_retry decides whether and when a failed call is made again; Connection.call_with_retries runs the loop.
+"""Retries decides whether and when a failed call is made again; AnyConnection.call_with_retries runs the loop.
 
 client/cpp/retry.h does the same. These failures are tried again:
 
@@ -19,9 +19,9 @@ retry-after).
 """
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import random
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional
 
 from hilbert_ring.errors import HilbertRingError, error_class
 
@@ -46,24 +46,8 @@ class AttemptFailure:
     retry_after: Optional[float] = None  # seconds; below 0: the failure is final
 
 
-@dataclass
-class CallTiming:
-    """The clock and random numbers of a call, which tests replace."""
-
-    now: Callable[[], float] = time.monotonic
-    random: Callable[[], float] = random
-
-
-Final = Callable[[AttemptFailure], bool]             # whether a failure ends the call without decide_retry
+Final = Callable[[AttemptFailure], bool]             # whether a failure ends the call without Retries
 OnRetry = Callable[[HilbertRingError, float], None]  # takes a failure, and the seconds until the next attempt
-
-
-def never_final(_: AttemptFailure) -> bool:
-    return False
-
-
-def ignore_retry(_error: HilbertRingError, _wait: float) -> None:
-    pass
 
 
 def is_reachable(failure: AttemptFailure) -> bool:
@@ -76,114 +60,119 @@ def is_plan_pushed_back(name: str, failure: AttemptFailure) -> bool:
     return name in ("Plan", "PlanEncode") and failure.retry_after is not None
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """The bounds of a call's attempts.
+class Retries:
+    """The retries of one call, or of several calls for a job."""
 
-    Attributes:
-        max_attempts: 1: a failure is final. Attempts that find the service away do not count. With a deadline,
-            attempts that find it full do not count either.
-        deadline: seconds, shown in messages.
-        end: time of the deadline.
-        outage_timeout: seconds of one outage; None: until the deadline, or OUTAGE_SECONDS without a deadline.
-    """
+    def __init__(self, max_attempts: int, deadline: float = math.inf, begun: Optional[float] = None,
+                 outage_timeout: Optional[float] = None, now: Callable[[], float] = time.monotonic,
+                 draw: Callable[[], float] = random) -> None:
+        """
+        Args:
+            max_attempts: 1: a failure is final. Attempts that find the service away do not count. With a deadline,
+                attempts that find it full do not count either.
+            deadline: seconds from `begun`; None: from now.
+            outage_timeout: seconds of one outage; None: until the deadline, or OUTAGE_SECONDS without a deadline.
+            now, draw: clock, and random numbers in [0, 1), which tests replace.
+        """
+        self._now, self._draw = now, draw
+        self._max_attempts = max_attempts
+        self._deadline = deadline
+        self._end = (now() if begun is None else begun) + deadline
+        if outage_timeout is None:
+            outage_timeout = OUTAGE_SECONDS if deadline == math.inf else math.inf
+        self._outage_seconds = outage_timeout
+        self._attempts = 0             # failed attempts
+        self._counted = 0              # those that count towards max_attempts
+        self._backoffs = 0             # in a row
+        self._damaged_outputs = 0      # attempts that gave damaged output
+        self._connection_lost = False  # in some attempt
+        self._outage_end = math.inf    # finite: the service is away
 
-    max_attempts: int
-    deadline: float = math.inf
-    end: float = math.inf
-    outage_timeout: Optional[float] = None
+    def deadline_left(self) -> Optional[float]:
+        """Returns the seconds until the deadline; None: no deadline."""
+        return None if self._end == math.inf else max(0.0, self._end - self._now())
 
-    @property
-    def outage_seconds(self) -> float:
-        if self.outage_timeout is not None:
-            return self.outage_timeout
-        return OUTAGE_SECONDS if self.deadline == math.inf else math.inf
+    def time_left(self) -> float:
+        """Returns the seconds until the deadline or the outage's limit."""
+        return min(self._end, self._outage_end) - self._now()
 
+    def wait_after(self, failure: AttemptFailure) -> float:
+        """Returns the seconds before the next attempt. Raises HilbertRingError if the failure is final."""
+        self._note(failure)
+        wait = self._wait_after(failure, self._draw())
+        if wait is None or self._counted >= self._max_attempts:
+            raise self._gave_up(failure, "")
+        if wait >= self.time_left():
+            raise self.too_late(failure, wait)
+        return wait
 
-@dataclass(frozen=True)
-class RetryHistory:
-    """The failures of a call up to now."""
+    def too_late(self, failure: AttemptFailure, wait: float = math.inf) -> HilbertRingError:
+        """Returns the error of a call whose next attempt would start too late.
 
-    attempts: int = 0              # failed attempts
-    counted: int = 0               # failed attempts that count towards max_attempts
-    backoffs: int = 0              # in a row
-    damaged_outputs: int = 0       # attempts that gave damaged output
-    connection_lost: bool = False  # in some attempt
-    outage_end: float = math.inf   # finite: the service is away
+        wait: seconds until that attempt; infinite: no connection came in time.
+        """
+        if self._outage_end < self._end:
+            why = f"; the service was away for its limit of {self._outage_seconds:g} s"
+        elif wait == math.inf:
+            why = f"; the service was away until the deadline of {self._deadline:g} s"
+        else:
+            why = f"; the next would start in {wait:.3g} s, the deadline is in {self.time_left():.3g} s"
+        return self._gave_up(failure, why)
 
+    def _note(self, failure: AttemptFailure) -> None:
+        code, away = failure.error.code, _away(failure)
+        if not away:
+            self._outage_end = math.inf
+        elif self._outage_end == math.inf or failure.admitted:
+            self._outage_end = self._now() + self._outage_seconds
+        full = code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+        self._attempts += 1
+        self._counted += (failure.admitted or self._max_attempts == 1
+                          or not away and (not full or self._deadline == math.inf))
+        self._damaged_outputs += code == "DATA_LOSS" and failure.output_damaged
+        self._connection_lost |= code == "UNAVAILABLE"
 
-@dataclass(frozen=True)
-class RetryDecision:
-    history: RetryHistory                     # the failure included
-    wait: Optional[float] = None              # seconds before another attempt; None: the failure is final
-    error: Optional[HilbertRingError] = None  # the call's error, if the failure is final
+    def _wait_after(self, failure: AttemptFailure, drawn: float) -> Optional[float]:
+        """Returns the seconds to wait; None: the failure is final. drawn: a random number in [0, 1)."""
+        longest = _LONGEST_AWAY if failure.error.code == "UNAVAILABLE" else _LONGEST_BACKOFF
+        backoff: float = drawn * min(longest, _FIRST_BACKOFF * 2 ** min(self._backoffs, _BACKOFF_DOUBLINGS))
+        retry_after = failure.retry_after
+        if not self._may_help(failure) or (retry_after is not None and retry_after < 0):
+            return None
+        self._backoffs += 1
+        if retry_after is None:
+            return backoff
+        wait = retry_after * (1 + _RETRY_AFTER_JITTER * drawn)
+        if retry_after < _LEAST_RETRY_AFTER:
+            return max(wait, backoff)
+        self._backoffs = 0
+        return wait
 
+    def _may_help(self, failure: AttemptFailure) -> bool:
+        code = failure.error.code
+        if code == "ABORTED":
+            return failure.error.reason == "WORKER_LOST"
+        if code == "RESOURCE_EXHAUSTED":
+            return failure.retry_after is not None or _ended_by_transport(failure.error)
+        if code == "ALREADY_EXISTS":
+            return self._connection_lost
+        if code == "DATA_LOSS":
+            return failure.output_damaged and self._damaged_outputs <= _RETRIES_OF_DAMAGED_OUTPUT
+        return code == "UNAVAILABLE"
 
-def decide_retry(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
-                 drawn: float) -> RetryDecision:
-    """drawn: a random number in [0, 1)."""
-    code = failure.error.code
-    outage_end = math.inf
-    if _away(failure):
-        goes_on = history.outage_end < math.inf and not failure.admitted
-        outage_end = history.outage_end if goes_on else now + policy.outage_seconds
-    history = replace(
-        history, attempts=history.attempts + 1, counted=history.counted + _counts(policy, failure),
-        damaged_outputs=history.damaged_outputs + (code == "DATA_LOSS" and failure.output_damaged),
-        connection_lost=history.connection_lost or code == "UNAVAILABLE", outage_end=outage_end)
-    wait, backoffs = _wait_after(failure, history, drawn)
-    history = replace(history, backoffs=backoffs)
-    if wait is None or history.counted >= policy.max_attempts:
-        return RetryDecision(history, error=_gave_up(policy, history, failure, now, ""))
-    if now + wait >= retry_end(policy, history):
-        return RetryDecision(history, error=too_late(policy, history, failure, now, wait))
-    return RetryDecision(history, wait)
-
-
-def retry_end(policy: RetryPolicy, history: RetryHistory) -> float:
-    """Returns the time when the deadline or the outage's limit passes."""
-    return min(policy.end, history.outage_end)
-
-
-def too_late(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
-             wait: float = math.inf) -> HilbertRingError:
-    """Returns the error of a call whose next attempt would start after retry_end.
-
-    wait: seconds until that attempt; infinite: no connection came before retry_end.
-    """
-    if history.outage_end < policy.end:
-        why = f"; the service was away for its limit of {policy.outage_seconds:g} s"
-    elif wait == math.inf:
-        why = f"; the service was away until the deadline of {policy.deadline:g} s"
-    else:
-        why = f"; the next would start in {wait:.3g} s, the deadline is in {policy.end - now:.3g} s"
-    return _gave_up(policy, history, failure, now, why)
-
-
-def _wait_after(failure: AttemptFailure, history: RetryHistory, drawn: float) -> Tuple[Optional[float], int]:
-    """Returns the seconds to wait, None if the failure is final, and the new number of backoffs in a row."""
-    longest = _LONGEST_AWAY if failure.error.code == "UNAVAILABLE" else _LONGEST_BACKOFF
-    backoff: float = drawn * min(longest, _FIRST_BACKOFF * 2 ** min(history.backoffs, _BACKOFF_DOUBLINGS))
-    retry_after = failure.retry_after
-    if not _may_help(failure, history) or (retry_after is not None and retry_after < 0):
-        return None, history.backoffs
-    if retry_after is None:
-        return backoff, history.backoffs + 1
-    wait = retry_after * (1 + _RETRY_AFTER_JITTER * drawn)
-    return (max(wait, backoff), history.backoffs + 1) if retry_after < _LEAST_RETRY_AFTER else (wait, 0)
-
-
-def _may_help(failure: AttemptFailure, history: RetryHistory) -> bool:
-    code = failure.error.code
-    if code == "ABORTED":
-        return failure.error.reason == "WORKER_LOST"
-    if code == "RESOURCE_EXHAUSTED":
-        return failure.retry_after is not None or _ended_by_transport(failure.error)
-    if code == "ALREADY_EXISTS":
-        return history.connection_lost
-    if code == "DATA_LOSS":
-        return failure.output_damaged and history.damaged_outputs <= _RETRIES_OF_DAMAGED_OUTPUT
-    return code == "UNAVAILABLE"
+    def _gave_up(self, failure: AttemptFailure, why: str) -> HilbertRingError:
+        """Returns the last error with the number of attempts."""
+        error, made = failure.error, self._attempts
+        message = error.message
+        own = error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE")  # the call's deadline, not a limit of the service
+        if own and self._now() + _DEADLINE_EARLY >= self._end:
+            message = f"the job's deadline of {self._deadline:g} s passed: {message}"
+        if made > 1 or why:
+            message += f" (after {made} attempt{'s' if made > 1 else ''}{why})"
+        final = error_class(error.code)(message, reason=error.reason, field=error.field, limit=error.limit,
+                                        retry_after=error.retry_after, attempts=made)
+        final.code = error.code
+        return final
 
 
 def _ended_by_transport(error: HilbertRingError) -> bool:
@@ -197,55 +186,3 @@ def _ended_by_transport(error: HilbertRingError) -> bool:
 def _away(failure: AttemptFailure) -> bool:
     """Returns whether the service is away: UNAVAILABLE without a retry-after."""
     return failure.error.code == "UNAVAILABLE" and failure.retry_after is None
-
-
-def _counts(policy: RetryPolicy, failure: AttemptFailure) -> bool:
-    if failure.admitted or policy.max_attempts == 1:
-        return True
-    full = failure.error.code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
-    return not _away(failure) and (not full or policy.deadline == math.inf)
-
-
-def _gave_up(policy: RetryPolicy, history: RetryHistory, failure: AttemptFailure, now: float,
-             why: str) -> HilbertRingError:
-    """Returns the last error with the number of attempts."""
-    error, made = failure.error, history.attempts
-    message = error.message
-    own = error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE")  # the call's deadline, not a limit of the service
-    if own and now + _DEADLINE_EARLY >= policy.end:
-        message = f"the job's deadline of {policy.deadline:g} s passed: {message}"
-    if made > 1 or why:
-        message += f" (after {made} attempt{'s' if made > 1 else ''}{why})"
-    final = error_class(error.code)(message, reason=error.reason, field=error.field, limit=error.limit,
-                                    retry_after=error.retry_after, attempts=made)
-    final.code = error.code
-    return final
-
-
-class Retries:
-    """The retries of one call, or of several calls for a job."""
-
-    def __init__(self, policy: RetryPolicy, timing: CallTiming) -> None:
-        self.policy = policy
-        self.history = RetryHistory()
-        self._timing = timing
-
-    def deadline_left(self) -> Optional[float]:
-        """Returns the seconds until the deadline; None: no deadline."""
-        return None if self.policy.end == math.inf else max(0.0, self.policy.end - self._timing.now())
-
-    def time_left(self) -> float:
-        """Returns the seconds until the deadline or the outage's limit."""
-        return retry_end(self.policy, self.history) - self._timing.now()
-
-    def wait_after(self, failure: AttemptFailure) -> float:
-        """Returns the seconds before the next attempt. Raises HilbertRingError if the failure is final."""
-        decision = decide_retry(self.policy, self.history, failure, self._timing.now(), self._timing.random())
-        self.history = decision.history
-        if decision.error is not None:
-            raise decision.error
-        assert decision.wait is not None
-        return decision.wait
-
-    def too_late(self, failure: AttemptFailure) -> HilbertRingError:
-        return too_late(self.policy, self.history, failure, self._timing.now())

@@ -12,9 +12,6 @@ def checked_server(name: str, address: object) -> str:
     """Returns the address if it is "host:port", "[IPv6]:port" or of another kind that gRPC supports.
 
     gRPC itself takes a port modulo 65,536, and https's port if it is missing.
-
-    Raises:
-        InvalidArgumentError: the address has another form.
     """
     if not isinstance(address, str):
         raise InvalidArgumentError(f"{name} is {address!r}, must be a str HOST:PORT", field=name)

@@ -5,7 +5,7 @@ import re
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
-from hilbert_ring._flag_values import workers as workers_of_a_job
+from hilbert_ring._command_line import workers as workers_of_a_job
 from hilbert_ring.client import Client, connect
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.local_service import local
@@ -69,7 +69,7 @@ def _add_file(parser: argparse.ArgumentParser, flag: str, meaning: str) -> None:
 def files_shown(arguments: argparse.Namespace) -> Dict[str, str]:
     """Returns the paths of the caller's credentials, by flag."""
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in ("ca", "cert", "key", "token-file")}
-    return {name: path for name, path in given.items() if path}
+    return {f"--{name}": path for name, path in given.items() if path}
 
 
 @contextmanager

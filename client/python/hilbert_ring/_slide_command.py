@@ -7,11 +7,10 @@ from typing import Any, Dict
 
 import numpy as np
 
-from hilbert_ring._command_line import warned
+from hilbert_ring._command_line import number, warned, whole_number
 from hilbert_ring._distinct import check_distinct
+from hilbert_ring._encode import check_model, tile_size
 from hilbert_ring._files import output_path
-from hilbert_ring._flag_values import number, whole_number
-from hilbert_ring._model import check_model, tile_size
 from hilbert_ring._pending import pending_files
 from hilbert_ring._service_flags import add_access_flags, connected, files_shown
 from hilbert_ring._slide_layouts import NAMES
@@ -48,8 +47,7 @@ def slide(arguments: argparse.Namespace) -> int:
                if path is not None}
     file = SlideFile(arguments.file, arguments.features, arguments.coordinates, arguments.layout, arguments.patches,
                      arguments.coord_scale, arguments.coords_are)
-    shown: Dict[str, Any] = {f"--{name}": (path, None) for name, path in files_shown(arguments).items()}
-    check_distinct({**file.files(), **shown}, outputs)
+    check_distinct({**file.files(), **files_shown(arguments)}, outputs)
     size = TILE_SIZE if arguments.coords is None else _tile_size(arguments)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -16,7 +16,7 @@ from typing import Any, ContextManager, Dict, Iterator, Mapping, Optional
 import numpy as np
 from numpy.typing import NDArray
 
-from hilbert_ring._channel import PathLike
+from hilbert_ring._files import PathLike
 from hilbert_ring.errors import InvalidArgumentError
 
 # Paths of the file of coordinates, relative to the parent of the features' folder, in pipelines.
@@ -52,10 +52,6 @@ class View:
 
 
 def opened_slide(path: PathLike) -> ContextManager[View]:
-    """
-    Raises:
-        InvalidArgumentError: the file cannot be read, or needs a package that is not installed.
-    """
     if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for its writer
         raise InvalidArgumentError(f"{os.fspath(path)}: is not a file", field="path")
     suffix = Path(path).suffix.lower()

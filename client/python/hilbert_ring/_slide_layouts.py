@@ -66,30 +66,13 @@ LAYOUTS = (
 NAMES = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A tile in the unit of its coordinates.
-
-    Attributes:
-        side: sides in x and in y.
-        overlap: overlap of neighbours; None: the step between neighbours is unknown.
-    """
-
-    side: "NDArray[np.float64]"
-    overlap: Optional[float]
-
-
 def fits_any(attributes: Attributes) -> bool:
     return any(layout.fits(attributes) for layout in LAYOUTS)
 
 
 def layout_of(attributes: Attributes, columns: int, wanted: Optional[str], scale_given: bool,
               of: str) -> Optional[Layout]:
-    """Returns the layout of a file with these attributes and columns of coordinates; None: no layout fits.
-
-    Raises:
-        InvalidArgumentError: the wanted layout does not fit.
-    """
+    """Returns the layout of a file with these attributes and columns of coordinates; None: no layout fits."""
     named = [layout for layout in LAYOUTS if wanted in (None, layout.name)]
     found = [layout for layout in named if layout.columns == columns
              and (layout.fits(attributes) or scale_given and wanted is not None)]
@@ -102,18 +85,15 @@ def layout_of(attributes: Attributes, columns: int, wanted: Optional[str], scale
         f"attributes {sorted(attributes)} and {columns} columns", field="layout")
 
 
-def tile_of(layout: Layout, attributes: Attributes) -> Tile:
-    """
-    Raises:
-        InvalidArgumentError: an attribute is no valid number.
-    """
+def tile_of(layout: Layout, attributes: Attributes) -> "Tuple[NDArray[np.float64], Optional[float]]":
+    """Returns a tile's sides in x and y, and the overlap of neighbours (None: unknown), in its coordinates' unit."""
     side = _numbers(attributes, layout.side)
     if layout.times:
         times = _numbers(attributes, layout.times)
         whole = np.rint(times)
         side = side * np.where(np.abs(times - whole) <= _NEAR_WHOLE * whole, whole, times)
     if not layout.one_grid:
-        return Tile(side, None)
+        return side, None
     overlap = 0.0
     if layout.overlap:
         cut = _numbers(attributes, layout.overlap[1])[0]
@@ -122,7 +102,7 @@ def tile_of(layout: Layout, attributes: Attributes) -> Tile:
             raise InvalidArgumentError(f"attribute {layout.overlap[0]} is {pixels:g}, must be below "
                                        f"{layout.overlap[1]}, {cut:g}", field=layout.overlap[0])
         overlap = float(pixels / cut * side[0])
-    return Tile(side, overlap)
+    return side, overlap
 
 
 def _numbers(attributes: Attributes, name: str, least: Optional[float] = None) -> "NDArray[np.float64]":
@@ -137,11 +117,7 @@ def _numbers(attributes: Attributes, name: str, least: Optional[float] = None) -
 
 
 def features_of(view: View, wanted: Optional[str]) -> str:
-    """Returns the name of the data set of features. wanted: the name, with or without its group.
-
-    Raises:
-        InvalidArgumentError: the file has no such data set, or several.
-    """
+    """Returns the name of the data set of features. wanted: the name, with or without its group."""
     if wanted is not None:
         return _named(view, "features", [wanted, *(f"{group}/{wanted}" for group in _FEATURES)], wanted)
     for name in _FEATURES:
@@ -158,11 +134,7 @@ def features_of(view: View, wanted: Optional[str]) -> str:
 
 
 def coords_of(view: View, wanted: Optional[str]) -> Optional[Sequence[str]]:
-    """Returns the name of the data set of coordinates, or the names of x and y; None: the file has no coordinates.
-
-    Raises:
-        InvalidArgumentError: the wanted data set is missing.
-    """
+    """Returns the name of the data set of coordinates, or the names of x and y; None: the file has no coordinates."""
     if wanted is not None:
         return [_named(view, "coords", [wanted], wanted)]
     found = [name for name in _COORDS if name in view.arrays][:1]

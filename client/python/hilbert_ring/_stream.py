@@ -1,17 +1,20 @@
 """The client's side of a stream without end: blocks of rows in, blocks of results out.
 
-A carrier (_carrier_aio.py, _carrier_blocking.py) reads, writes and waits.
+A carrier (_carrier.py) reads, writes and waits.
 """
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Deque, Dict, List, Optional, Tuple
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Deque, Dict, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 from crc32c import crc32c
 
+from hilbert_ring._carrier import Carrier
 from hilbert_ring._channel import SERVICE
 from hilbert_ring._chunks import Inputs, Rows, payload_limit, tensor_name
+from hilbert_ring._connection import AnyConnection
 from hilbert_ring._job import AttendOptions, shape_of
+from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._spec import boolean, integer, make_spec, row_bytes
 from hilbert_ring._tensors import Output, Tensor, read_tensor
 from hilbert_ring._torch_streams import CallerStreams
@@ -19,7 +22,10 @@ from hilbert_ring.errors import DataLossError, InternalError, InvalidArgumentErr
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 
+Blocks = Union[Iterable[Tuple[Any, Any, Any]], AsyncIterable[Tuple[Any, Any, Any]]]
+_END: Any = object()
 _INPUTS = (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V)
+Tensors = Tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,35 +44,20 @@ class StreamedBlock:
 
 
 @dataclass(frozen=True)
-class InputBlock:
-    """The next rows of q, k and v."""
-
-    tensors: Tuple[Tensor, Tensor, Tensor]
-
-    @property
-    def rows(self) -> int:
-        return self.tensors[0].shape[0]
-
-
-@dataclass(frozen=True)
 class StreamCall:
     """A checked stream with its first block, and its call."""
 
     open: pb.Open  # without the fields of an attempt
-    first: InputBlock
+    first: Tensors
     dtype: Optional[str]  # type of raw 16-bit numbers
     options: AttendOptions
     job_id: str
     streams: CallerStreams
 
-    def block(self, value: Any) -> InputBlock:
-        """Reads the caller's (q, k, v).
-
-        Raises:
-            InvalidArgumentError: they differ from the first block in type or in shape, apart from rows.
-        """
+    def block(self, value: Any) -> Tensors:
+        """Reads the caller's (q, k, v)."""
         block = read_block(value, self.dtype, self.streams)
-        for new, first in zip(block.tensors, self.first.tensors):
+        for new, first in zip(block, self.first):
             if new.dtype != first.dtype or new.shape[1:] != first.shape[1:]:
                 raise InvalidArgumentError(
                     f"{new.name} of a block is {new.dtype} {new.shape}, must be like the first block's "
@@ -82,48 +73,25 @@ class StreamState:
     epoch: Optional[pb.Epoch] = None
 
 
-class StreamFigures:
-    """The figures that blocking and asyncio streams offer to the caller."""
-
-    def __init__(self, state: StreamState) -> None:
-        self._state = state
-
-    @property
-    def report(self) -> Optional[pb.Report]:
-        return self._state.report
-
-    @property
-    def epoch(self) -> Optional[pb.Epoch]:
-        return self._state.epoch
-
-
-def read_block(value: Any, dtype: Optional[str], streams: CallerStreams) -> InputBlock:
-    """Reads a caller's (q, k, v).
-
-    Raises:
-        InvalidArgumentError: they are no tensors with the same number of rows.
-    """
+def read_block(value: Any, dtype: Optional[str], streams: CallerStreams) -> Tensors:
+    """Reads a caller's (q, k, v), the next rows."""
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise InvalidArgumentError("a block must be a tuple (q, k, v)", field="blocks")
     q, k, v = (read_tensor(name, given, dtype, streams) for name, given in zip("qkv", value))
     shape_of(q, k, v)
-    return InputBlock((q, k, v))
+    return q, k, v
 
 
 def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens: Optional[int],
                    options: AttendOptions, ordering: Optional[Ordering],
                    pattern: Dict[str, Any], streams: CallerStreams) -> StreamCall:
-    """Checks the arguments and the first block, without a call to the service. streams: the caller's.
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: names the argument.
-    """
+    """Checks the arguments and the first block, without a call to the service. streams: the caller's."""
     if ordering is not None and ordering.curve == "auto":
         raise InvalidArgumentError("ordering: a stream has Hilbert(...) or Morton(...), not Auto",
                                    field="ordering")
     first = read_block(value, dtype, streams)
-    shape = {**shape_of(*first.tensors), "tokens": 0}
-    spec = make_spec(dtype=first.tensors[0].dtype, ordering=ordering, **shape, **pattern)
+    shape = {**shape_of(*first), "tokens": 0}
+    spec = make_spec(dtype=first[0].dtype, ordering=ordering, **shape, **pattern)
     epoch = 0 if epoch_tokens is None else integer("epoch_tokens", epoch_tokens)
     return StreamCall(pb.Open(spec=spec, want_lse=boolean("lse", lse), epoch_tokens=epoch), first, dtype,
                       options, options.name(), streams)
@@ -193,14 +161,13 @@ class StreamConversation:
         """Queues the caller's next block. Raises InvalidArgumentError: see StreamCall.block."""
         self._add(self._call.block(value))
 
-    def _add(self, block: InputBlock) -> None:
-        base = self._rows_sent
-        self._rows_sent += block.rows
-        self._sent.append((base, block.rows))
-        self._inputs = Inputs(block.rows, self._sizes, {
+    def _add(self, block: Tensors) -> None:
+        base, rows = self._rows_sent, block[0].shape[0]
+        end = self._rows_sent = base + rows
+        self._sent.append((base, rows))
+        self._inputs = Inputs(rows, self._sizes, {
             tensor: lambda first, count, read=read: read.rows(first - base, count)  # type: ignore
-            for tensor, read in zip(_INPUTS, block.tensors)})
-        end = base + block.rows
+            for tensor, read in zip(_INPUTS, block)})
         self._queue.extend((tensor, first, min(self._rows_per_chunk, end - first))
                            for first in range(base, end, self._rows_per_chunk) for tensor in _INPUTS)
 
@@ -278,7 +245,7 @@ class StreamConversation:
         return self._open[-1]
 
     def _outputs(self, rows: int) -> Dict[Any, Output]:
-        like, spec = self._call.first.tensors[0], self._spec
+        like, spec = self._call.first[0], self._spec
         outputs = {pb.TENSOR_OUT: like.like((rows, spec.heads, spec.value_dim), like.dtype)}
         if pb.TENSOR_LSE in self._come:
             outputs[pb.TENSOR_LSE] = like.like((rows, spec.heads), "float32")
@@ -298,3 +265,52 @@ class StreamConversation:
         if self._open or self._sent:
             raise DataLossError(f"{self._come[pb.TENSOR_OUT]} of {self._rows_sent} rows came back")
         return self._state.report
+
+
+async def run_stream(connection: AnyConnection, blocks: Blocks, streams: CallerStreams,
+                     prepare: Callable[[Any], StreamCall], state: StreamState) -> AsyncIterator[StreamedBlock]:
+    """Yields the results. prepare: makes the stream's call of its first block.
+
+    The call is tried again like a job's until the service admits the stream, and never after that.
+    """
+    rest = _each(connection, blocks, streams)
+    try:
+        first = await rest.__anext__()
+    except StopAsyncIteration:
+        return
+    call = prepare(first)
+
+    carriers: List[Carrier] = []  # of the attempts
+
+    async def begin(seconds: Optional[float]) -> Union[Carrier, AttemptFailure]:
+        conversation = StreamConversation(call, len(carriers), state)
+        carrier = Carrier(connection, conversation, seconds, rest)
+        carriers.append(carrier)
+        while not conversation.admitted:
+            if await carrier.receive() is None:
+                carrier.close()
+                assert isinstance(carrier.outcome, AttemptFailure)  # its input has not ended
+                return carrier.outcome
+        return carrier
+
+    try:
+        carrier = await connection.call_with_retries(call.options.retries(), begin)
+        while (results := await carrier.receive()) is not None:
+            for block in results:
+                yield block
+    finally:
+        for made in carriers:
+            made.close()
+    if isinstance(carrier.outcome, AttemptFailure):
+        raise carrier.outcome.error
+
+
+async def _each(connection: AnyConnection, blocks: Blocks, streams: CallerStreams) -> AsyncIterator[Any]:
+    """Yields the caller's blocks. A plain iterator may wait."""
+    if isinstance(blocks, AsyncIterable):
+        async for block in blocks:
+            yield block
+        return
+    rest = streams.iterate(blocks)
+    while (block := await connection.in_thread(next, rest, _END)) is not _END:
+        yield block

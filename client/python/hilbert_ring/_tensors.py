@@ -71,9 +71,6 @@ def read_tensor(name: str, value: Any, dtype: Optional[str] = None,
     Args:
         dtype: the job's type; an array of raw 16-bit numbers needs it.
         streams: CUDA streams that write the value; default: those current at the call.
-
-    Raises:
-        InvalidArgumentError: the value is no tensor, or no job has its type.
     """
     torch = torch_if_loaded()
     if torch is not None and isinstance(value, torch.Tensor):
@@ -247,11 +244,7 @@ def _torch_output(tensor: Any, torch: Any, finish: Callable[[Any], Any]) -> Outp
 
 
 def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Output:
-    """Checks a caller's own array or tensor for an output.
-
-    Raises:
-        InvalidArgumentError: it has another shape or type, or is not contiguous or not writable.
-    """
+    """Checks a caller's own array or tensor for an output."""
     refuse_masked(name, value)
     torch = torch_if_loaded()
     array: Optional["NDArray[Any]"] = None
@@ -284,11 +277,7 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
 
 
 def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryview]:
-    """Returns a function of first and count that gives the bytes of coordinates: uint32 [count, axes].
-
-    Raises:
-        InvalidArgumentError, OutOfRangeError: the shape or type is wrong, or a number is out of range.
-    """
+    """Returns a function of first and count that gives the bytes of coordinates: uint32 [count, axes]."""
     refuse_masked("ordering.coords", coords)
     array = coordinate_values("ordering.coords", coords, "integers")
     if array.dtype.kind not in "iu":

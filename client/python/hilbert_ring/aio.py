@@ -7,35 +7,34 @@
 Cancelling a task that awaits a call ends its job. All calls must be made in the event loop of the first call. Threads
 of the loop's executor read rows. The blocks of a stream may be an asynchronous iterator; its results are one.
 
-tools/unasync.py makes the blocking client, client.py, from this file.
+client.py runs these coroutines for the blocking client.
 """
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import (Any, AsyncIterator, Callable, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple, Type,
+                    TypeVar, Union)
 
 from google.protobuf.message import Message
 
 from hilbert_ring._by_reference import ASK_SECONDS, Naming, naming_of, warn_of_sending
-from hilbert_ring._carrier_aio import carry
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem,
+from hilbert_ring._carrier import carry
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, Pem,
                                    address_of, closed_error)
+from hilbert_ring._connection import AnyConnection
 from hilbert_ring._connection_aio import AioConnection
-from hilbert_ring._conversation import JobCall, JobConversations, Progress
-from hilbert_ring._distinct import check_shown
-from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
-from hilbert_ring._files import checked_path
+from hilbert_ring._conversation import JobCall, JobConversation, Progress, ProgressReporter
+from hilbert_ring._distinct import check_distinct
+from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, model_request, prepare_encode, prepare_plan
+from hilbert_ring._files import PathLike, checked_path
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request, curve_request, pattern_of,
                                prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
-from hilbert_ring._model import model_request
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import Retries, is_reachable, is_plan_pushed_back
 from hilbert_ring._spec import integer, make_spec
-from hilbert_ring._stream import StreamState, prepare_stream
-from hilbert_ring._stream_aio import AttendStream, Blocks, run_stream
-from hilbert_ring._threads_aio import in_thread, side_by_side, to_its_end, with_streams_of_call
-from hilbert_ring._torch_streams import CallerStreams
+from hilbert_ring._stream import Blocks, StreamedBlock, StreamState, prepare_stream, run_stream
+from hilbert_ring._torch_streams import CallerStreams, with_streams_of_call
 from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -76,19 +75,54 @@ def connect(
                   data_root)
 
 
+class AttendStream:
+    """The asyncio variant of hilbert_ring.AttendStream, with `async for`, `aclose` and `async with`."""
+
+    def __init__(self, results: AsyncIterator[StreamedBlock], state: StreamState) -> None:
+        self._results = results
+        self._state = state
+
+    @property
+    def report(self) -> Optional[pb.Report]:
+        return self._state.report
+
+    @property
+    def epoch(self) -> Optional[pb.Epoch]:
+        return self._state.epoch
+
+    def __aiter__(self) -> "AttendStream":
+        return self
+
+    async def __anext__(self) -> StreamedBlock:
+        return await self._results.__anext__()
+
+    async def aclose(self) -> None:
+        """Ends the stream before its end."""
+        await self._results.aclose()  # type: ignore[attr-defined]
+
+    async def __aenter__(self) -> "AttendStream":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
 class Client:
     """A connection to a service, bound to one event loop; `close` or an `async with` block ends it."""
 
-    def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
+    def __init__(self, address: Address, data_root: Optional[PathLike] = None,
+                 kind: Type[AnyConnection] = AioConnection) -> None:
         self.server = address.server
         self._address = address
-        self._shown = address.files
         self._data_root = None if data_root is None else Path(checked_path("data_root", data_root))
-        self._connection = AioConnection(address)
+        self._connection = kind(address)
 
     def __reduce__(self) -> Any:
         """Pickles the client's arguments: another process makes its own connection."""
-        return partial(connect, **self._address.pickled(), data_root=self._data_root), ()
+        return partial(connect, **self.pickled()), ()
+
+    def pickled(self) -> Dict[str, Any]:
+        return {**self._address.pickled(), "data_root": self._data_root}
 
     async def __aenter__(self) -> "Client":
         return self
@@ -157,9 +191,9 @@ class Client:
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
-        check_shown(self._shown, {"out": out, "lse": lse})
+        check_distinct(self._address.files, {"out": out, "lse": lse})
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering, pattern=pattern)
-        retries = options.retries(self._connection.timing)
+        retries = options.retries()
         request, why = curve_request(call), ""
         if request is not None:
             plan = await self._ask("Plan", request, pb.PlanResponse, retries)
@@ -229,13 +263,13 @@ class Client:
             InvalidArgumentError, OutOfRangeError: an argument of the call is wrong.
         """
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
-        call = ManyCall(list(jobs), options, common, self._connection.timing)
-        await side_by_side(call.lanes, partial(self._run_packs, call))
+        call = ManyCall(list(jobs), options, common)
+        await self._connection.side_by_side(call.lanes, partial(self._run_packs, call))
         return call.ended()
 
     async def _run_packs(self, call: ManyCall) -> None:
         try:
-            while (pack := await in_thread(call.next)) is not None:
+            while (pack := await self._connection.in_thread(call.next)) is not None:
                 try:
                     call.done(pack, await self._run(pack.call, call.retries(), None, pack.final))
                 except HilbertRingError as error:
@@ -292,11 +326,11 @@ class Client:
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads,
                         attention_map_out)
-        retries = options.retries(self._connection.timing)
-        check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
+        retries = options.retries()
+        check_distinct(self._address.files, {"out": out, "attention_map_out": attention_map_out})
         found = await self._model_of(model, retries)
         # In a thread, because it reads and checks files.
-        call = await in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
+        call = await self._connection.in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
                                wanted=wanted, options=options)
         with shown(progress) as show, closing(call):
             call, report = await self._run_job(call, retries, show)
@@ -320,7 +354,7 @@ class Client:
             message PlanResponse of proto/hilbert_ring/v1/attention.proto, which covers all layers.
         """
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map, attention_map_heads)
-        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries(self._connection.timing)
+        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries()
         found = await self._model_of(model, retries)
         request = prepare_plan(found, tiles, dtype=dtype, wanted=wanted, workers=workers)
         return await self._planned("PlanEncode", request, retries, ENCODER_SERVICE)
@@ -349,7 +383,7 @@ class Client:
                 if named is not None:
                     try:
                         report = await self._run(named, retries, show, naming.may_send)
-                        return await to_its_end(naming.stop, naming.take, named), report
+                        return await self._connection.to_its_end(naming.stop, naming.take, named), report
                     except HilbertRingError as error:
                         warn_of_sending(error, naming.may_send)
         return call, await self._run(call, retries, show)
@@ -366,16 +400,22 @@ class Client:
             if call.by_reference == "always":
                 raise
             return None
-        return await to_its_end(naming.stop, naming.name, root, self._data_root)
+        return await self._connection.to_its_end(naming.stop, naming.name, root, self._data_root)
 
     async def _run(
             self, call: JobCall, retries: Retries, show: Optional[Callable[[Progress], None]],
             final: FrozenSet[str] = frozenset()) -> pb.Report:
-        await to_its_end(lambda: None, call.make_room)
-        conversations = JobConversations(call, show)
+        await self._connection.to_its_end(lambda: None, call.make_room)
+        progress = ProgressReporter(show, call.progress(0))
+
+        def failed(error: HilbertRingError, wait: float) -> None:
+            nonlocal progress
+            progress = ProgressReporter(show, call.progress(progress.attempt + 1, error, wait))
+            progress.update()
+
         return await self._connection.call_with_retries(
-            retries, lambda seconds: carry(self._connection, conversations.begin(), seconds),
-            lambda failure: failure.error.reason in final, conversations.failed)
+            retries, lambda seconds: carry(self._connection, JobConversation(call, progress), seconds),
+            lambda failure: failure.error.reason in final, failed)
 
     async def _ask(self, name: str, request: Any, response: Type[T], retries: Retries, service: str = SERVICE) -> T:
         """Makes a short call for a job, and waits for a service that is away like the job's call does."""
@@ -414,7 +454,7 @@ class Client:
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim,
                          dtype=dtype, ordering=ordering, **pattern)
         request = pb.PlanRequest(spec=spec, workers=integer("workers", workers, 32))
-        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries(self._connection.timing)
+        retries = AttendOptions(max_attempts=1000, deadline=deadline).retries()
         return await self._planned("Plan", request, retries)
 
     async def jobs(self) -> List[pb.Job]:

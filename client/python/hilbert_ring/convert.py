@@ -18,7 +18,7 @@ import json
 import pickle
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Union
 
@@ -57,13 +57,7 @@ class Tensor:
     data: bytes
 
 
-@dataclass(frozen=True)
-class Unusable:
-    """An entry of a checkpoint that cannot be a weight, but may be dropped."""
-    why: str
-
-
-Entry = Union[Tensor, Unusable]
+Entry = Union[Tensor, str]  # a text: why the entry cannot be a weight; it may be dropped
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class Settings:
     max_slide_size: int = 262144  # pixels
     tile_size: int = 256
     grid: int = 1000
-    drop: tuple[str, ...] = ()
+    drop: Sequence[str] = ()
     segments: Optional[tuple[int, ...]] = None   # None: from max_slide_size
     dilations: Optional[tuple[int, ...]] = None  # None: DILATIONS
     eps: float = 1e-5  # of all norms except the norm after pooling
@@ -224,9 +218,9 @@ def convert(weights: Mapping[str, Entry],
     dropped = sorted(name for name in weights if name.startswith(beginnings))
     kept = {name: tensor for name, tensor in weights.items()
             if isinstance(tensor, Tensor) and not name.startswith(beginnings)}
-    unusable = [f"{name} {entry.why} (--drop excludes names by their beginning)"
+    unusable = [f"{name} {entry} (--drop excludes names by their beginning)"
                 for name, entry in weights.items()
-                if isinstance(entry, Unusable) and not name.startswith(beginnings)]
+                if isinstance(entry, str) and not name.startswith(beginnings)]
     if unusable:
         raise ConvertError("; ".join(unusable))
     config = make_config(kept, settings)
@@ -289,9 +283,9 @@ def load_checkpoint(path: Path) -> dict[str, Entry]:
     weights: dict[str, Entry] = {}
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
-            weights[str(name)] = Unusable("is no tensor")
+            weights[str(name)] = "is no tensor"
         elif value.dtype not in dtypes:
-            weights[str(name)] = Unusable(f"is of {value.dtype}, must be float32, float16 or bfloat16")
+            weights[str(name)] = f"is of {value.dtype}, must be float32, float16 or bfloat16"
         else:
             raw = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
             weights[str(name)] = Tensor(dtypes[value.dtype], tuple(value.shape), raw)
@@ -320,9 +314,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--drop", action="append", default=[], metavar="NAME",
                         help="beginning of names to exclude; may be repeated")
     options = parser.parse_args(arguments)
-    settings = Settings(heads=options.heads, max_slide_size=options.max_slide_size,
-                        tile_size=options.tile_size, grid=options.grid, drop=tuple(options.drop),
-                        segments=options.segments, dilations=options.dilations, eps=options.eps)
+    settings = Settings(**{field.name: getattr(options, field.name) for field in fields(Settings)})
     try:
         config, weights, dropped = convert(load_checkpoint(options.checkpoint), settings)
         write_model(options.folder, config, weights)

@@ -3,7 +3,7 @@ import argparse
 from contextlib import ExitStack
 from typing import Any, Dict, List, Tuple
 
-from hilbert_ring._flag_values import whole_number
+from hilbert_ring._command_line import whole_number
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
 from hilbert_ring.bench.report import Report, count, milliseconds, percent
 from hilbert_ring.draw.plot import Axis, Series, plot

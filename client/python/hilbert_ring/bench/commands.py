@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Dict, List
 
 from hilbert_ring._distinct import check_distinct
-from hilbert_ring._flag_values import whole_number
+from hilbert_ring._command_line import whole_number
 from hilbert_ring._service_flags import add_service_flags, files_shown
 from hilbert_ring.bench import ablate, dilation, load, order, project, sweep
 
@@ -32,7 +32,7 @@ def bench(arguments: argparse.Namespace, line: List[str]) -> int:
     if arguments.rounds < 1 or arguments.workers < 1:
         raise ValueError("--rounds and --workers must be at least 1")
     name = arguments.benchmark
-    check_distinct({f"--{flag}": (path, None) for flag, path in files_shown(arguments).items()},
+    check_distinct(files_shown(arguments),
                    {f"--out: {name}.{kind}": arguments.out / f"{name}.{kind}" for kind in ("md", "json", "svg")})
     report = BENCHMARKS[arguments.benchmark].run(arguments)
     report.save(arguments.out, line)

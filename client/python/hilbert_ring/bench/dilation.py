@@ -2,7 +2,7 @@
 import argparse
 from typing import List, Tuple
 
-from hilbert_ring._flag_values import whole_number
+from hilbert_ring._command_line import whole_number
 from hilbert_ring._job_flags import Job
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job

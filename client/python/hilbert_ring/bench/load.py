@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, Sequence
 
-from hilbert_ring._flag_values import number, whole_number
+from hilbert_ring._command_line import number, whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import RepeatedRows
 from hilbert_ring.bench.report import Report, count, milliseconds

@@ -1,13 +1,16 @@
 """Curves against row-major order: compactness of segments, memory that they touch, and time."""
 import argparse
-from typing import Any, Dict, List, Sequence, Tuple
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hilbert_ring._flag_values import whole_number
+from hilbert_ring._command_line import whole_number
 from hilbert_ring._service_flags import service_of
-from hilbert_ring.bench.cache_misses import count_misses, own_workers
 from hilbert_ring.bench.jobs import JobRun, alternate, job
 from hilbert_ring.bench.report import Report, count, milliseconds
 from hilbert_ring.client import Client
@@ -18,6 +21,8 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 PAGE = 4096    # bytes
 LINE = 64      # bytes, of a processor's caches
+_WORKER = "hilbert-ring-worker"[:15]  # the kernel's limit of names
+_LIMIT_SECONDS = 30.0
 WINDOW = 33    # tokens, side of the square that a reader reads from the ordered rows
 
 
@@ -153,3 +158,48 @@ def segment_radii(order: "NDArray[np.int64]", cols: int, segment: int
 
 def _radius(tokens: "NDArray[np.int64]", cols: int) -> float:
     return float(np.sqrt((tokens // cols).var() + (tokens % cols).var()))
+
+
+def own_workers() -> List[int]:
+    """Returns the process ids of the workers that descend from this process."""
+    parents: Dict[int, List[int]] = {}
+    names: Dict[int, str] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = status.read_text()
+        except OSError:  # it has ended
+            continue
+        pid, name = int(status.parent.name), text[text.index("(") + 1:text.rindex(")")]
+        parents.setdefault(int(text[text.rindex(")") + 2:].split()[1]), []).append(pid)
+        names[pid] = name
+    found, level = [], [os.getpid()]
+    while level:
+        level = [child for pid in level for child in parents.get(pid, [])]
+        found += [pid for pid in level if names[pid] == _WORKER]
+    return sorted(found)
+
+
+def count_misses(run: Callable[[], Any], workers: List[int]) -> Optional[int]:
+    """Returns the workers' cache misses during `run`, by `perf`; None: perf is absent, not permitted, or has no such counter."""
+    perf = shutil.which("perf")
+    if perf is None or not workers:
+        return None
+    counting = subprocess.Popen(  # runs as long as cat, which echoes a line after perf has begun to count
+        [perf, "stat", "-x", ",", "-e", "cache-misses", "-p", ",".join(map(str, workers)), "--", "cat"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert counting.stdin is not None and counting.stdout is not None
+    try:
+        print(file=counting.stdin, flush=True)
+        if counting.stdout.readline():
+            run()
+        _, counts = counting.communicate(timeout=_LIMIT_SECONDS)
+    except (BrokenPipeError, subprocess.TimeoutExpired):
+        return None
+    finally:
+        counting.kill()
+        counting.wait()
+    for line in counts.splitlines():
+        fields = line.split(",")
+        if len(fields) > 2 and fields[2].startswith("cache-misses") and fields[0].isdigit():
+            return int(fields[0])
+    return None

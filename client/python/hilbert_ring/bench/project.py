@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hilbert_ring._flag_values import number, whole_number
+from hilbert_ring._command_line import number, whole_number
 from hilbert_ring._job_flags import Job
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job

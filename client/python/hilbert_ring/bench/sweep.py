@@ -1,9 +1,9 @@
 """Lengths doubling until the service refuses: memory and speed of a job."""
 import argparse
-from contextlib import ExitStack
-from typing import Any, Dict, List
+from itertools import groupby
+from typing import Any, Dict
 
-from hilbert_ring._flag_values import whole_number
+from hilbert_ring._command_line import whole_number
 from hilbert_ring._service_flags import service_of
 from hilbert_ring.bench.jobs import JobRun, alternate, job
 from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds
@@ -29,10 +29,8 @@ def run(arguments: argparse.Namespace) -> Report:
     report = Report("sweep", "Lengths doubling until the service refuses", COLUMNS)
     for workers in ([arguments.workers] if arguments.server
                     else range(1, arguments.workers + 1)):
-        with ExitStack() as stack:
-            client = stack.enter_context(service_of(
-                arguments, workers=workers, job_workers=workers,
-                memory_limit=arguments.memory_limit))
+        with service_of(arguments, workers=workers, job_workers=workers,
+                        memory_limit=arguments.memory_limit) as client:
             tokens = arguments.first
             while tokens <= arguments.last:
                 try:
@@ -48,7 +46,7 @@ def run(arguments: argparse.Namespace) -> Report:
         report.title, Axis("tokens", log=2), Axis("tokens a second"),
         [Series(f"{workers} workers", [(r["tokens"], r["tokens_a_second"]) for r in rows],
                 [(r["tokens"] / r["total_most"], r["tokens"] / r["total_least"]) for r in rows])
-         for workers, rows in by_workers(report.rows).items()])
+         for workers, found in groupby(report.rows, lambda r: r["workers"]) for rows in [list(found)]])
     return report
 
 
@@ -59,10 +57,3 @@ def row(tokens: int, times: Any) -> Dict[str, Any]:
     return {"workers": len(times.report.workers), "tokens": tokens, "memory": memory,
             "memory_a_token": sum(w.memory_peak_bytes for w in times.report.workers) / tokens,
             "tokens_a_second": tokens / spread["total_seconds"], **spread}
-
-
-def by_workers(rows: List[Dict[str, Any]]) -> Dict[int, List[Dict[str, Any]]]:
-    result: Dict[int, List[Dict[str, Any]]] = {}
-    for one in rows:
-        result.setdefault(one["workers"], []).append(one)
-    return result

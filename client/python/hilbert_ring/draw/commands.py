@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from hilbert_ring._distinct import check_distinct
-from hilbert_ring._job_flags import add_job_flags, coords_path_of, job_of
-from hilbert_ring._output_place import find_output
-from hilbert_ring._pending import write_text
+from hilbert_ring._job_flags import add_job_flags, coords_path_of, job_of, read_json
+from hilbert_ring._pending import find_output, write_text
 from hilbert_ring._service_flags import add_service_flags, files_shown, service_of
-from hilbert_ring._strict_json import read_json
 from hilbert_ring.draw.order import draw_order
 from hilbert_ring.draw.pattern import draw_pattern
 from hilbert_ring.draw.plan import draw_plan
@@ -56,10 +54,8 @@ def _check_out(arguments: argparse.Namespace) -> None:
     given = {f"--{name}": getattr(arguments, name, None) for name in ("spec", "trace")}
     given["the trace"] = given.pop("--trace")
     given["coords_file"] = coords_path_of(arguments) if given["--spec"] is not None else None
-    inputs = {name: (path, None) for name, path in given.items() if path is not None}
-    inputs.update({f"--{name}": (path, None) for name, path in files_shown(arguments).items()})
     if str(arguments.out) != "-":
-        check_distinct(inputs, {"--out": arguments.out})
+        check_distinct({**given, **files_shown(arguments)}, {"--out": arguments.out})
 
 
 def _plan(arguments: argparse.Namespace) -> Svg:

@@ -12,12 +12,7 @@ _SIDE, _GAP, _TOP = 480.0, 28.0, 64.0
 
 
 def draw_order(job: Job) -> Svg:
-    """Draws cells in the colour of their segment, and the curve through them.
-
-    Raises:
-        OutOfRangeError: there are too many tokens to see.
-        InvalidArgumentError: the grid does not have two axes.
-    """
+    """Draws cells in the colour of their segment, and the curve through them."""
     grid = list(job.ordering.grid or ()) if job.ordering else []
     tokens = int(job.shape.get("tokens") or (int(np.prod(grid)) if grid else 0))
     if not 1 <= tokens <= MOST_TOKENS:

@@ -15,11 +15,7 @@ _GAP, _TOP, _CAPTION = 28.0, 64.0, 20.0
 
 
 def draw_pattern(job: Job) -> Svg:
-    """Draws a row of panels for each branch, and a panel for each set of heads that see the same keys.
-
-    Raises:
-        OutOfRangeError: there are too many tokens to see.
-    """
+    """Draws a row of panels for each branch, and a panel for each set of heads that see the same keys."""
     tokens = int(job.shape["tokens"])
     if not 1 <= tokens <= MOST_TOKENS:
         raise OutOfRangeError(f"tokens is {tokens}, a picture of the pattern shows 1 to "

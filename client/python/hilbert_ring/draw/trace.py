@@ -12,11 +12,7 @@ _COLORS = dict(zip(_KINDS, (color_of(i) for i in (7, 6, 5, 4, 0, 0, 2, 1, 3, 5))
 
 
 def draw_trace(trace: Any) -> Svg:
-    """Draws a trace. trace: the file's JSON.
-
-    Raises:
-        InvalidArgumentError: the JSON is no trace of a job.
-    """
+    """Draws a trace. trace: the file's JSON."""
     try:
         names, tracks, spans = _read(trace["traceEvents"])
         job = trace["otherData"]

@@ -1,4 +1,4 @@
-"""The demo of context lengths, on small texts."""
+"""The demos, on small texts and a small picture."""
 import gzip
 import json
 import subprocess
@@ -54,3 +54,21 @@ def test_fasta_is_read_for_its_bases(tmp_path, name):
     assert bytes(text.alphabet[i] for i in text.symbols) == b"ACGTACGTTN"
     codes = next_symbol.codes(5)
     assert np.allclose(codes @ codes.T, np.eye(5) * 1.25 - 0.25)
+
+
+def test_embeddings_and_map_of_a_picture(tmp_path):
+    Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    picture = np.random.default_rng(1).integers(0, 256, (256, 240), np.uint8)
+    Image.fromarray(picture).save(tmp_path / "picture.png")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "demo" / "encode.py"), "--photograph",
+         str(tmp_path / "picture.png"), "--tile", "16", "--layers", "2", "--out", str(tmp_path)],
+        capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "240 tiles of 16 x 16 pixels" in done.stdout
+    assert "Their results have no medical meaning" in done.stdout
+    assert np.load(tmp_path / "embeddings.npy").shape == (241, 192)
+    received = np.load(tmp_path / "attention_map.npy")
+    assert received.shape == (241, 6)
+    assert received.sum(axis=0) == pytest.approx(np.ones(6), abs=1e-5)
+    assert Image.open(tmp_path / "encode.png").size[0] > 3 * 240
