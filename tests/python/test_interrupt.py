@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from helpers import UNTIL, no_jobs
+from client_rig import UNTIL, no_jobs
 
 MOST_SECONDS = 5  # from Ctrl-C to the end of the process; below 1 on an idle machine
 

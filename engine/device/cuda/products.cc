@@ -127,7 +127,8 @@ class LtProducts : public Products {
         library_.heuristic(handle_, product, plan.weights.get(), plan.from.get(), plan.to.get(),
                            plan.to.get(), preference.get(), 1, &result, &found),
         "choosing an algorithm"));
-    if (found == 0) return absl::InternalError("cuBLASLt, choosing an algorithm: the library offers 0");
+    if (found == 0)
+      return absl::InternalError("cuBLASLt, choosing an algorithm: the library offers 0");
     RETURN_IF_ERROR(StatusOf(result.state, "choosing an algorithm"));
     plan.algorithm = result.algo;
     return absl::OkStatus();

@@ -1,4 +1,4 @@
-"""Helpers of several tests."""
+"""Clients, programs, waits and inputs of several tests."""
 import asyncio
 import os
 import socket
