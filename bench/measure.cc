@@ -23,6 +23,7 @@ double SecondsOnThreads(int threads, const std::function<void(int)>& work) {
   std::barrier ready(threads);
   std::vector<Clock::time_point> starts(threads), ends(threads);
   std::vector<std::thread> running;
+  running.reserve(threads);
   for (int i = 0; i < threads; ++i) {
     running.emplace_back([&, i] {
       ready.arrive_and_wait();

@@ -17,7 +17,7 @@
 #include "client/cpp/npy.h"
 #include "engine/base/return_if_error.h"
 #include "engine/spec/numbers.h"
-#include "tests/service/encode_files.h"
+#include "tests/service/by_reference.h"
 
 namespace hilbert_ring::bench {
 namespace {

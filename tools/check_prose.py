@@ -20,7 +20,7 @@ BAD_WORDS = re.compile(
     r"|\bwhere (there|nothing|no|neither|it (is|has|was|can)|they (are|have|can))\b", re.I)
 
 ROOT = Path(__file__).resolve().parents[1]
-SKIP = re.compile(r"LICENSE|CHANGELOG|bench/results/|tests/(golden|fuzz)/.*(cases|corpus)/|docs/(reference|protocol)\.md"
+SKIP = re.compile(r"LICENSE|bench/results/|tests/(golden|fuzz)/.*(cases|corpus)/|docs/(reference|protocol)\.md"
                   r"|tools/check_prose\.py|.*\.(json|npy|npz|svg|png|safetensors|txt|csv)$")
 CODE = re.compile(r".*\.(h|cc|cu|cuh|proto)$")
 C_STRINGS = re.compile(r'"((?:[^"\\\n]|\\.)*)"(?:\s*"((?:[^"\\\n]|\\.)*)")*')

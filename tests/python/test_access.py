@@ -12,8 +12,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from client_rig import ByAsyncio, certificate
 import hilbert_ring
+from client_rig import ByAsyncio, certificate
 import hilbert_ring.aio
 from hilbert_ring._channel import address_of
 from hilbert_ring.v1 import attention_pb2 as pb

@@ -1,8 +1,8 @@
 """Orders that the service chooses."""
 import numpy as np
 
-from client_rig import normal
 import hilbert_ring
+from client_rig import normal
 from hilbert_ring.v1 import attention_pb2 as pb
 
 SIDE = 32

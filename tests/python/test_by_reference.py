@@ -6,9 +6,9 @@ import warnings
 import numpy as np
 import pytest
 
-from client_rig import normal, program, until
 import golden_cases
 import hilbert_ring
+from client_rig import normal, program, until
 from hilbert_ring._connection import run
 from hilbert_ring.v1 import attention_pb2 as pb
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client_rig import program
 import hilbert_ring
+from client_rig import program
 from hilbert_ring.__main__ import _parser, main
 from hilbert_ring._files import FileOutput
 

@@ -12,8 +12,8 @@ import time
 import numpy as np
 import pytest
 
-from client_rig import NO_SERVICE, UNTIL, ByAsyncio, free_ports, no_jobs, normal, until
 import hilbert_ring
+from client_rig import NO_SERVICE, UNTIL, ByAsyncio, free_ports, no_jobs, normal, until
 
 LONG = {"segments": [400_000], "progress": False}  # would take many minutes
 

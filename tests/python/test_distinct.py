@@ -4,8 +4,8 @@ import os
 import numpy as np
 import pytest
 
-from client_rig import normal
 import hilbert_ring
+from client_rig import normal
 from hilbert_ring._files import FileOutput
 
 SHAPE = (32, 2, 8)

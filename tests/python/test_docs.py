@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client_rig import certificate
 import hilbert_ring
+from client_rig import certificate
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 EXAMPLES = [(PAGE.read_text().count("\n", 0, match.start(2)), match[1] or "", match[2]) for match in

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from client_rig import program
 import hilbert_ring
+from client_rig import program
 from hilbert_ring.__main__ import main
 from hilbert_ring.draw.curves import phases, seen, token_order
 from hilbert_ring.draw.plot import Axis, Series, plot

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from crc32c import crc32c
 
-from client_rig import ByAsyncio
 import hilbert_ring
+from client_rig import ByAsyncio
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb

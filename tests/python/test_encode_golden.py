@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client_rig import program
 import hilbert_ring
+from client_rig import program
 
 CASES = Path(__file__).resolve().parent.parent / "golden" / "encoder_cases"
 NAMES = sorted(path.name for path in CASES.iterdir())

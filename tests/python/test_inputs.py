@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from client_rig import ByAsyncio, program
 import hilbert_ring
+from client_rig import ByAsyncio, program
 
 SHAPE = (96, 2, 8)
 PATTERN = {"segments": [32, 96], "dilations": [1, 2], "mixing": "lse", "progress": False}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from client_rig import until
 import hilbert_ring
+from client_rig import until
 
 
 def gone(pid):

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client_rig import UNTIL, ByAsyncio, program
 import hilbert_ring
+from client_rig import UNTIL, ByAsyncio, program
 from hilbert_ring.local_service import find_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))

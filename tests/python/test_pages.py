@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import slide_files
 
-from client_rig import free_ports
 import hilbert_ring
+from client_rig import free_ports
 from hilbert_ring import convert
 from hilbert_ring.local_service import find_program
 from page_blocks import LANGUAGES, RUN, ROOT, all_blocks, blocks

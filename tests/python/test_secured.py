@@ -5,8 +5,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from client_rig import certificate, program
 import hilbert_ring
+from client_rig import certificate, program
 
 TOKENS, HEADS, DIM = 64, 2, 16
 SECRETS = {name: f"token-of-{name}-0123456789" for name in ("lab", "small", "eye", "root")}

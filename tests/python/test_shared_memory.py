@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client_rig import UNTIL, no_jobs, normal, until
 import golden_cases
 import hilbert_ring
+from client_rig import UNTIL, no_jobs, normal, until
 from hilbert_ring import _by_reference, _scratch
 from hilbert_ring._connection import run
 from hilbert_ring.v1 import attention_pb2 as pb

@@ -10,8 +10,8 @@ import slide_files
 from slide_files import CLAM, LAYOUTS, TRIDENT, hdf5, torch_file, write
 from test_encode import Encoder, small
 
-from client_rig import program
 import hilbert_ring
+from client_rig import program
 from hilbert_ring.__main__ import main
 from hilbert_ring.v1 import attention_pb2 as pb
 

@@ -12,8 +12,8 @@ import urllib.request
 import numpy as np
 import pytest
 
-from client_rig import UNTIL, free_ports, no_jobs, normal, program, until
 import hilbert_ring
+from client_rig import UNTIL, free_ports, no_jobs, normal, program, until
 from hilbert_ring._channel import STREAM_AHEAD_BYTES
 from hilbert_ring.local_service import find_program
 

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from client_rig import normal
 import hilbert_ring
 from fake_torch import FakeTorch
+from client_rig import normal
 from test_encode import Encoder, small
 
 SHAPE = (96, 2, 8)

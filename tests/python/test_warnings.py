@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from client_rig import normal
 import hilbert_ring
+from client_rig import normal
 from hilbert_ring._warn import notes_on
 from hilbert_ring._spec import make_spec
 
