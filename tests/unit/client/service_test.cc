@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/internal/sysinfo.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
