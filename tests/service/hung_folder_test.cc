@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/service/by_reference.h"
+#include "tests/support/await.h"
 #include "tests/support/plain_spec.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -51,13 +53,19 @@ TEST_F(HungFolderTest, HoldsOnlyTheJobsWithFilesThere) {
 
 TEST_F(HungFolderTest, DelaysAStopToItsLimitAtMost) {
   std::filesystem::create_directories(folder_ / "root/hung");
+  if (const auto probe = HungFolder::Mount(folder_ / "root/hung"); !probe.ok()) {
+    GTEST_SKIP() << probe.status();
+  }
   Start({"--exit-timeout=0.1"});
   const JobSpec spec = PlainSpec();
   v1::Open open = Write(spec, RandomInputs(spec, 1));
   FileOf(open, v1::TENSOR_OUT).set_path("hung/out.npy");
-  const auto hung = HungFolder::Mount(folder_ / "root/hung");
-  if (!hung.ok()) GTEST_SKIP() << hung.status();
+  const auto hung = HungFolder::Mount(folder_ / "root/hung").value();
   const auto held = Call(open);
+  ASSERT_TRUE(Await([&] {
+    return cluster_->Metric("hilbert_ring_requests_in_flight{method=\"Attend\"}").value_or(0) == 1;
+  }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until the job opens its files
   EXPECT_THAT(cluster_->Stop().ToString(), ::testing::HasSubstr("exit status 4"));
 }
 
