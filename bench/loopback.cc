@@ -13,13 +13,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/return_if_error.h"
-#include "server/files/descriptor.h"
 
 namespace hilbert_ring::bench {
 namespace {
-
-using server::Descriptor;
 
 constexpr int64_t kBlockBytes = 1 << 20;  // like a client's chunks
 

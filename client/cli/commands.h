@@ -63,7 +63,7 @@ struct AttendCommand {
 struct ManyCommand {
   std::string jobs;  // path of lines of JSON; "-": stdin
   JobFlags job;      // defaults of all jobs, without tensors
-  CallFlags call;    // of all jobs; without report, trace and job_id
+  CallFlags call;    // shared by all jobs; report, trace and job_id are unused
 };
 
 inline constexpr char kPatchesFlag[] = "--patches";
@@ -85,7 +85,7 @@ struct EncodeCommand {
   std::optional<int64_t> attention_map_layer;
   bool attention_map_heads = false;
   bool plan = false;  // sends nothing; out may be empty
-  int workers = 0;    // of the plan; 0: all that have the model
+  int workers = 0;    // the number to plan for; 0: all that have the model
 };
 
 struct PlanCommand {

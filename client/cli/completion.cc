@@ -19,7 +19,7 @@ struct Word {
   std::string name;  // "attend", "--spec"
   std::string help;
   bool takes_value = false;
-  std::vector<std::string> values;  // of an option or an argument, if they are known
+  std::vector<std::string> values;  // choices, if they are known
 };
 
 struct Command {

@@ -22,7 +22,7 @@ struct GlobalOptions;
 
 struct JobFlags {
   std::string spec, coords, q, k, v;                 // paths; empty: not given
-  nlohmann::json fields = nlohmann::json::object();  // of the spec, as given by flags
+  nlohmann::json fields = nlohmann::json::object();  // the flags' part of the spec
 };
 
 enum class Tensors { kRequired, kOptional };

@@ -22,8 +22,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "client/cli/failure.h"
-#include "client/cpp/descriptor.h"
 #include "client/cpp/steady_clock.h"
+#include "engine/base/descriptor.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -138,7 +138,7 @@ std::vector<char*> PointersTo(std::vector<std::string>& words) {
 std::string WhyNot(const std::string& interpreter) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::strerror(errno);
-  const client::Descriptor output(ends[0]);
+  const Descriptor output(ends[0]);
   pid_t child = 0;
   const int failed = Spawn(
       interpreter,

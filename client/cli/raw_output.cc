@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "client/cpp/pending_file.h"
 #include "client/cpp/steady_clock.h"
+#include "client/cpp/write_all.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -24,11 +25,10 @@ bool IsPipe(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
 }
 
-absl::StatusOr<client::Descriptor> OpenToWrite(const client::OutputPlace& place,
-                                               const ReaderWait& wait) {
+absl::StatusOr<Descriptor> OpenToWrite(const client::OutputPlace& place, const ReaderWait& wait) {
   const std::string& path = place.path;
   if (place.descriptor >= 0) {
-    client::Descriptor own(fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0));
+    Descriptor own(fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0));
     if (own.number() >= 0) return own;
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
   }
@@ -39,7 +39,7 @@ absl::StatusOr<client::Descriptor> OpenToWrite(const client::OutputPlace& place,
     const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | how, 0666);
     if (fd >= 0) {
       fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-      return client::Descriptor(fd);
+      return Descriptor(fd);
     }
     if (errno != ENXIO || !IsPipe(path)) {
       return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
@@ -63,7 +63,7 @@ absl::StatusOr<RawOutput> RawOutput::Open(const std::string& path, const ReaderW
         absl::StrCat(path, ": --stream writes raw rows; give another name"));
   }
   ASSIGN_OR_RETURN(const client::OutputPlace place, client::FindOutput(path));
-  ASSIGN_OR_RETURN(client::Descriptor fd, OpenToWrite(place, wait));
+  ASSIGN_OR_RETURN(Descriptor fd, OpenToWrite(place, wait));
   return RawOutput(path, std::move(fd), place.in_place);
 }
 

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cpp/descriptor.h"
+#include "engine/base/descriptor.h"
 
 namespace hilbert_ring::cli {
 
@@ -39,13 +39,13 @@ class RawOutput {
   absl::Status End();
 
  private:
-  RawOutput(std::string path, client::Descriptor fd, bool in_place)
+  RawOutput(std::string path, Descriptor fd, bool in_place)
       : path_(std::move(path)), fd_(std::move(fd)), begun_(in_place) {}
 
   absl::Status Begin();
 
   std::string path_;
-  client::Descriptor fd_;
+  Descriptor fd_;
   bool begun_;  // the file was emptied, or its bytes must stay
 };
 

@@ -47,9 +47,8 @@ absl::StatusOr<RawRows> RawRows::Open(const RawPaths& paths, const JobSpec& spec
     }
     Input input{.path = path, .row_bytes = row_bytes};
     // A pipe without a writer opens at once, and has no bytes yet.
-    input.fd =
-        client::Descriptor(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                                       : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    input.fd = Descriptor(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                      : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (input.fd.number() < 0)
       return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
     struct stat file = {};

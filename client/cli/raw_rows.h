@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cpp/attend_stream.h"
-#include "client/cpp/descriptor.h"
+#include "engine/base/descriptor.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring::cli {
@@ -42,7 +42,7 @@ class RawRows {
  private:
   struct Input {
     std::string path;
-    client::Descriptor fd;
+    Descriptor fd;
     int64_t row_bytes = 0;
     std::vector<std::byte> bytes;  // the first `there` of them were read
     size_t there = 0;

@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/conversation.h"
-#include "client/cpp/descriptor.h"
 #include "client/cpp/errors.h"
 #include "client/cpp/job_request.h"
 #include "client/cpp/pending_file.h"
 #include "client/cpp/service.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/return_if_error.h"
 #include "nlohmann/json.hpp"
 #include "wire/status.h"

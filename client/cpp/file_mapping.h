@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "client/cpp/descriptor.h"
+#include "engine/base/descriptor.h"
 
 namespace hilbert_ring::client {
 

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/descriptor.h"
 #include "client/cpp/errors.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cpp/errors.h"
+#include "client/cpp/write_all.h"
 #include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
 

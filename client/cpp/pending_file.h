@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cpp/descriptor.h"
+#include "engine/base/descriptor.h"
 
 namespace hilbert_ring::client {
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/write_all.h"
 #include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 

@@ -6,8 +6,8 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/descriptor.h"
 #include "client/cpp/errors.h"
+#include "engine/base/descriptor.h"
 
 namespace hilbert_ring::client {
 

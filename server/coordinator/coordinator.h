@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/mutex.h"
 #include "server/access/callers.h"
 #include "server/access/quotas.h"
@@ -20,7 +21,6 @@
 #include "server/coordinator/job_calls.h"
 #include "server/coordinator/warm_up.h"
 #include "server/files/data_root.h"
-#include "server/files/descriptor.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
 #include "server/process/certificate_watch.h"

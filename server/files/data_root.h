@@ -15,8 +15,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/mutex.h"
-#include "server/files/descriptor.h"
 #include "server/files/open_beneath.h"
 
 namespace hilbert_ring::server {

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/files/descriptor.h"
+#include "engine/base/descriptor.h"
 
 namespace hilbert_ring::server {
 

@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/descriptor.h"
 #include "server/files/data_root.h"
-#include "server/files/descriptor.h"
 
 namespace hilbert_ring::server {
 

@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/descriptor.h"
 #include "engine/run/shard_store.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/files/descriptor.h"
 #include "server/files/row_transfer.h"
 #include "server/worker/run_course.h"
 #include "server/worker/run_work.h"

@@ -8,9 +8,9 @@
 #include <random>
 #include <string>
 
+#include "engine/base/descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/files/descriptor.h"
 #include "tests/support/test_folder.h"
 #include "wire/status.h"
 

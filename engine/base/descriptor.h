@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace hilbert_ring::server {
+namespace hilbert_ring {
 
 class Descriptor {
  public:
@@ -28,4 +28,4 @@ class Descriptor {
   int number_ = -1;  // -1: empty
 };
 
-}  // namespace hilbert_ring::server
+}  // namespace hilbert_ring

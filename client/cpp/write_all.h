@@ -1,4 +1,3 @@
-// Owns a file descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -7,31 +6,12 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/descriptor.h"
 
 namespace hilbert_ring::client {
-
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-
-  int number() const { return number_; }
-
- private:
-  int number_ = -1;  // -1: empty
-};
 
 // Writes all bytes. The code follows errno; the message begins with `name`.
 inline absl::Status WriteAll(const Descriptor& file, std::span<const std::byte> bytes,
