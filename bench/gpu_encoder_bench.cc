@@ -105,7 +105,7 @@ void WriteModel(const std::string& folder, const nlohmann::json& config) {
 }
 
 struct Measured {
-  double seconds = 0;  // of the median run
+  double seconds = 0;  // median of the runs
   EncoderFigures figures;
 };
 

@@ -17,7 +17,7 @@ namespace hilbert_ring::bench {
 namespace {
 
 constexpr int64_t kValues = 262'139;
-constexpr int64_t kRepeats = 32;       // of the numbers in a copy to the device
+constexpr int64_t kRepeats = 32;       // copies of the numbers on the device
 constexpr int64_t kCheckedTokens = 4;  // compared with float64
 
 std::vector<float> JobNumbers() {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kValues = 262'139;
 constexpr int64_t kFirstOf = 7919;   // first number of a tensor, times its index
-constexpr int64_t kRepeats = 32;     // of the numbers in a copy to the device
+constexpr int64_t kRepeats = 32;     // copies of the numbers on the device
 constexpr int64_t kCheckedRows = 4;  // compared with float64
 
 std::vector<float> LayerValues() {

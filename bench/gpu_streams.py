@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 STREAMS = Path(__file__).resolve().parents[1] / "client" / "python" / "hilbert_ring" / "_torch_streams.py"
-CYCLES = 400_000_000  # of a waiting kernel: about a fifth of a second
+CYCLES = 400_000_000  # length of the waiting kernel, about a fifth of a second
 ROWS = 1 << 20
 
 

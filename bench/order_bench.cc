@@ -110,8 +110,8 @@ void Placing(const Options& options) {
   PrintTable(table);
 }
 
-// Reads all tokens of square windows anywhere on the grid from their slots. Also measures the share
-// of a window in one segment of slots.
+// Reads all tokens of square windows anywhere on the grid from their slots. Also measures which
+// share of a window lies in one segment of slots.
 void Windows(const Options& options) {
   constexpr int64_t kWindow = 33;
   constexpr int64_t kSegment = 2048;

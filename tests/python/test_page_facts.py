@@ -30,6 +30,15 @@ def test_links_between_files_lead_somewhere():
     assert broken == []
 
 
+def test_files_of_code_in_pages_exist():
+    folders = ("bench", "client", "engine", "examples", "server", "tests", "wire")
+    code = {path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("*.*")}
+    code.add("cublasLt.h")  # of CUDA
+    found = {name for page in PAGES for name in re.findall(r"`([\w/]+\.(?:h|cc|cu|cuh))`", page.read_text())}
+    assert len(found) > 50
+    assert [name for name in sorted(found) if not any(path == name or path.endswith("/" + name) for path in code)] == []
+
+
 def table():
     """Fields as the table writes them, those of the ordering with `ordering.` before them."""
     rows = (ROOT / "docs/job_spec.md").read_text().split("## Fields\n")[1].strip().split("\n\n")[0].splitlines()[2:]
