@@ -72,8 +72,11 @@ class Install(unittest.TestCase):
         self.assertIn("include/hilbert_ring/hilbert_ring/v1/attention.pb.h", headers)
         folders = {str(Path(header).parent) for header in headers}
         self.assertEqual(folders, {
-            "include/hilbert_ring/client/cpp", "include/hilbert_ring/engine/model/files",
-            "include/hilbert_ring/engine/spec", "include/hilbert_ring/wire", "include/hilbert_ring/hilbert_ring/v1"})
+            "include/hilbert_ring/client/cpp", "include/hilbert_ring/engine/base",
+            "include/hilbert_ring/engine/model/files", "include/hilbert_ring/engine/spec", "include/hilbert_ring/wire",
+            "include/hilbert_ring/hilbert_ring/v1"})
+        self.assertEqual(self.installed("include/hilbert_ring/engine/base/*"),
+                         ["include/hilbert_ring/engine/base/descriptor.h"])
         internal = [name for name in headers if "worker" in name or "conversation.h" in name]
         self.assertEqual(internal, [])
         self.assertEqual(self.installed("share/hilbert_ring/proto/**/*"), [
