@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "engine/device/view.h"
 #include "engine/spec/job_spec.h"
@@ -11,8 +12,25 @@ namespace hilbert_ring {
 
 enum class Mask {
   kNone,
-  kDiagonal,   // key row j is seen by query row i iff j <= i + diagonal_shift
+  // Key row j is seen by query row i iff it is at most `left` rows before key row
+  // i + diagonal_shift, and at most `right` rows after it.
+  kDiagonal,
   kPositions,  // iff key_positions[j] <= query_positions[i]
+};
+
+inline constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+
+// What is done to a score s = scale * q . k before the mask: first the cap, then the bias.
+struct ScoreChange {
+  float softcap = 0;  // > 0: s becomes softcap * tanh(s / softcap)
+
+  // [heads], in device memory; s becomes s - slope * distance; null: no bias. The distance is that
+  // of query_positions and key_positions if the task has them, else row_distance times the rows
+  // from key row i + diagonal_shift to key row j.
+  const float* slopes = nullptr;
+  int64_t row_distance = 1;
+
+  bool changes() const { return softcap > 0 || slopes != nullptr; }
 };
 
 enum class Result {
@@ -53,10 +71,16 @@ struct AttentionTask {
   StateView state;  // [batch, query_rows, heads]; kMerge only
   float scale = 1.0f;
   float out_scale = 1.0f;  // kWrite only
+  ScoreChange change;
   Mask mask = Mask::kNone;
-  int64_t diagonal_shift = 0;
+  int64_t diagonal_shift = 0;  // of kDiagonal, and of a bias without positions
+  int64_t left = kUnbounded;   // kDiagonal only; >= 0
+  int64_t right = 0;           // kDiagonal only; >= 0
   PositionsView query_positions;
   PositionsView key_positions;
+
+  // The scale of state.max: it holds changed scores as they are, others before the scale.
+  float StateScale() const { return change.changes() ? 1.0f : scale; }
 };
 
 // Merges `count` zero keys, each of score 0, with zero values into float32 out and state. Tasks of
@@ -65,12 +89,13 @@ struct ZeroKeysTask {
   int64_t batch = 1, rows = 0, heads = 0, value_dim = 0;
   MutableView out;  // float32
   StateView state;
-  float scale = 1.0f;  // of the scores
+  float scale = 1.0f;  // AttentionTask::StateScale()
   int64_t count = 0;
 };
 
 // Makes results of merged rows: to = from * scale, from float32, rounded to nearest even; lse =
-// score_scale * max + log(sum). Each is in place if all rows and heads begin at the same addresses:
+// score_scale * max + log(sum). A sink is a score of weight without value, which is added to the
+// softmax first. Each is in place if all rows and heads begin at the same addresses:
 // `to` at those of `from`, `lse` at those of `state.max`.
 struct FinalizeTask {
   int64_t batch = 1, rows = 0, heads = 0, value_dim = 0;
@@ -79,8 +104,9 @@ struct FinalizeTask {
   MutableView to;  // null data: out stays as it is
   float scale = 1.0f;
   StateView state;
-  LseView lse;               // null data: not made
-  float score_scale = 1.0f;  // AttentionTask.scale, its sign ignored
+  LseView lse;                   // null data: not made
+  float score_scale = 1.0f;      // AttentionTask::StateScale(), its sign ignored
+  const float* sinks = nullptr;  // [heads], in device memory; null: no sinks
 };
 
 // Copies rows x heads pieces to a dense [rows, heads, head_bytes] block. Strides are in bytes.

@@ -124,7 +124,7 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
           SaturatingMultiply(worker.tokens, spec.heads * spec.value_dim * kFloatBytes);
     }
     if (spec.ordering) worker.order_bytes = worker.tokens * static_cast<int64_t>(sizeof(int64_t));
-    if (MaskNeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv) {
+    if (NeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv) {
       worker.order_bytes += worker.tokens * static_cast<int64_t>(sizeof(int64_t));
     }
   }

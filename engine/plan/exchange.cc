@@ -134,7 +134,7 @@ std::vector<int> PhaseExchange::Route(const Block& block) const {
 }
 
 int64_t BlockRowBytes(const JobSpec& spec, const Phase& phase) {
-  const int64_t positions = MaskNeedsPositions(spec) ? sizeof(int64_t) : 0;
+  const int64_t positions = NeedsPositions(spec) ? sizeof(int64_t) : 0;
   return phase.kv_heads() * (spec.head_dim + spec.value_dim) * ElementBytes(spec.dtype) + positions;
 }
 

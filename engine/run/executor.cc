@@ -150,7 +150,7 @@ class Executor {
 
   absl::Status Prepare() {
     const JobSpec& spec = plan_.spec;
-    const bool slots = MaskNeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv;
+    const bool slots = NeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv;
     const int64_t slot_bytes = slots ? store_.rows() * static_cast<int64_t>(sizeof(int64_t)) : 0;
     RETURN_IF_ERROR(AllocateTo(workspace_.query_slots, slot_bytes));
     RETURN_IF_ERROR(AllocateTo(workspace_.arena, schedule_.arena_bytes));
@@ -213,7 +213,7 @@ class Executor {
                          .to = to});
         to += rows.rows.count * phase.kv_heads() * view.head_stride * element;
       }
-      if (MaskNeedsPositions(spec)) {
+      if (NeedsPositions(spec)) {
         const PositionsView view = views.KeyPositions(rows);
         tasks.push_back({.from = view.data,
                          .rows = rows.rows.count,

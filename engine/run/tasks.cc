@@ -63,7 +63,7 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
   task.k.data = static_cast<const std::byte*>(keys.k.data) + ahead * keys.k.head_stride * element;
   task.v.data = static_cast<const std::byte*>(keys.v.data) + ahead * keys.v.head_stride * element;
   task.scale = static_cast<float>(spec.Scale());
-  if (MaskNeedsPositions(spec)) {
+  if (NeedsPositions(spec)) {
     task.mask = Mask::kPositions;
     task.query_positions = views_.QueryPositions(queries);
     task.key_positions = keys.positions;
@@ -89,7 +89,7 @@ Rounds TaskBuilder::Local(const Stretch& stretch) const {
       const KeyBlock keys{.rows = rows.rows,
                           .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
                           .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-                          .positions = MaskNeedsPositions(plan_.spec) ? views_.KeyPositions(rows)
+                          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows)
                                                                       : PositionsView{}};
       for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
         AttentionTask task = TaskShape(rows, keys, phase, kv_head);
@@ -121,7 +121,7 @@ KeyBlock TaskBuilder::OwnKeys(const RankExchange& exchange, const Block& block) 
       .rows = block.rows,
       .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
       .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-      .positions = MaskNeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{}};
+      .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{}};
 }
 
 KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* arena) const {
@@ -141,7 +141,7 @@ KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* aren
                 .v = {.data = v,
                       .row_stride = phase.kv_heads() * spec.value_dim,
                       .head_stride = spec.value_dim}};
-  if (MaskNeedsPositions(spec)) {
+  if (NeedsPositions(spec)) {
     keys.positions = {.data = reinterpret_cast<const int64_t*>(positions), .row_stride = 1};
   }
   return keys;

@@ -52,6 +52,19 @@ struct Branch {
   bool operator==(const Branch&) const = default;
 };
 
+// Keys that a query sees, by the distance of their original positions. Absent: without a bound.
+struct Window {
+  std::optional<int64_t> left;   // a query at p sees keys from p - left on; >= 0
+  std::optional<int64_t> right;  // up to p + right; >= 0
+  bool operator==(const Window&) const = default;
+};
+
+// A bias of scores: minus the head's slope times the distance of the two original positions.
+struct Alibi {
+  std::vector<double> slopes;  // [heads]
+  bool operator==(const Alibi&) const = default;
+};
+
 struct JobSpec {
   int64_t tokens = 0;  // of all sequences together
   int64_t heads = 0;
@@ -67,6 +80,16 @@ struct JobSpec {
   bool average_groups = true;  // kHeadGroups: outputs are divided by the number of branches
   std::optional<Ordering> ordering;
   std::vector<int64_t> sequence_lengths;  // empty: one sequence of `tokens`
+
+  // What is done to a score, in this order: softcap, alibi, causal mask and window.
+  std::optional<double> softcap;  // c > 0: a score s becomes c * tanh(s / c)
+  std::optional<Alibi> alibi;
+  std::optional<Window> window;
+
+  // [heads], or empty. A logit that takes part in the softmax of each of the head's rows, once,
+  // with a value of 0.
+  std::vector<double> sinks;
+
   bool operator==(const JobSpec&) const = default;
 
   double Scale() const;
@@ -91,9 +114,17 @@ struct Sequence {
 
 std::vector<Sequence> Sequences(const JobSpec& spec);
 
-// Returns whether the mask compares original positions, because slots are in another order.
-inline bool MaskNeedsPositions(const JobSpec& spec) {
-  return spec.causal && spec.ordering.has_value();
+// Returns whether kernels compare original positions, because slots are in another order.
+inline bool NeedsPositions(const JobSpec& spec) {
+  return (spec.causal || spec.alibi) && spec.ordering.has_value();
+}
+
+// Returns whether scores change between their scale and their mask.
+inline bool ChangesScores(const JobSpec& spec) { return spec.softcap || spec.alibi; }
+
+// Returns whether the window hides a key of some length.
+inline bool HasWindow(const JobSpec& spec) {
+  return spec.window && (spec.window->left || spec.window->right);
 }
 
 // Returns whether a row and head has partial results of several branches.
