@@ -39,7 +39,8 @@ struct Expected {
   std::vector<double> magnitude;  // sum of weight * |value|, over all weights
   double lse = -kInfinity;
   double max_score = 0;
-  double max_terms = 0;  // sum of |scale * q * k| over the dims of one score
+  double max_terms = 0;     // sum of |scale * q * k| over the dims of one score
+  double change_error = 0;  // of a changed score
 };
 
 // The expected row and head, merged with the row before.
@@ -51,7 +52,8 @@ Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
              .magnitude = row.magnitude,
              .lse = row.lse,
              .max_score = row.max_score,
-             .max_terms = row.terms};
+             .max_terms = row.terms,
+             .change_error = row.change_error};
   const double factor = s.result == Result::kWrite ? double{s.out_scale} : 1.0;
   const double old_lse = s.result == Result::kMerge ? c.OldLse(b, i, h) : -kInfinity;
   const double greatest = std::max(old_lse, row.lse);
@@ -77,7 +79,8 @@ Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
 std::string CaseShape::Describe() const {
   return absl::StrCat("dtype ", static_cast<int>(dtype), " out ", static_cast<int>(out_dtype),
                       " result ", static_cast<int>(result), " mask ", static_cast<int>(mask),
-                      " shift ", diagonal_shift, " batch ", batch, " heads ", heads, " queries ",
+                      " shift ", diagonal_shift, " left ", left, " right ", right, " softcap ",
+                      softcap, " bias ", bias, " batch ", batch, " heads ", heads, " queries ",
                       query_rows, " keys ", key_rows, " dims ", head_dim, " ", value_dim, " scale ",
                       scale, " out_scale ", out_scale, " deviation ", deviation, " gap unit ",
                       gap_unit);
@@ -122,7 +125,13 @@ CaseShape RandomShape(std::mt19937_64& random) {
   s.out_scale = kOutScales[random() % 4];
   s.gap_unit = random() % 2 == 0 ? 8 : 1;
   s.deviation = random() % 4 == 0 ? 4.0f : 1.0f;
-  s.position_step = random() % 2 == 0 ? 1 : int64_t{1} << 40;
+  s.position_step = random() % 2 == 0 ? 1 : int64_t{1} << 30;
+  if (random() % 3 == 0) s.left = Between(random, 0, 90);
+  if (random() % 3 == 0) s.right = random() % 2 == 0 ? kUnbounded : Between(random, 0, 90);
+  if (random() % 4 == 0) s.softcap = random() % 2 == 0 ? 0.5f : 30.0f;
+  if (random() % 4 == 0) s.bias = random() % 2 == 0 ? 8.0f : -1000.0f;
+  s.row_distance = random() % 2 == 0 ? 1 : 5;
+  if (s.bias != 0) s.diagonal_shift = std::clamp<int64_t>(s.diagonal_shift, -1000, 1000);
   return s;
 }
 
@@ -140,7 +149,8 @@ AttentionCase::AttentionCase(const CaseShape& s, std::mt19937_64& random)
   v.FillNormal(1.0f, random);
   if (s.result == Result::kMerge) {
     out.FillNormal(1.0f, random);
-    row_max.FillNormal(5.0f / std::max(0.01f, std::abs(s.scale)), random);
+    const bool changes = s.softcap > 0 || s.bias != 0;
+    row_max.FillNormal(5.0f / (changes ? 1 : std::max(0.01f, std::abs(s.scale))), random);
     row_sum.Fill(1.0f);
     // Some rows hold the identity, like all rows at first.
     for (int64_t b = 0; b < s.batch; ++b) {
@@ -164,6 +174,17 @@ AttentionCase::AttentionCase(const CaseShape& s, std::mt19937_64& random)
   for (int64_t j = 0; j < s.batch * s.key_rows; ++j) {
     key_positions.push_back(Between(random, -most, most) * s.position_step);
   }
+  if (s.bias != 0) {
+    // Distances without positions are taken from a shift that may be far away.
+    const double greatest =
+        s.mask == Mask::kPositions
+            ? static_cast<double>(2 * most) * static_cast<double>(s.position_step)
+            : (std::abs(static_cast<double>(s.diagonal_shift)) + static_cast<double>(2 * most)) *
+                  static_cast<double>(s.row_distance);
+    for (int64_t h = 0; h < s.heads; ++h) {
+      slopes.push_back(static_cast<float>(s.bias / (greatest + 1) / static_cast<double>(h + 1)));
+    }
+  }
   if (random() % 2 == 0) {  // like without an ordering: many tiles are wholly masked
     std::sort(query_positions.begin(), query_positions.end());
     std::sort(key_positions.begin(), key_positions.end());
@@ -171,40 +192,60 @@ AttentionCase::AttentionCase(const CaseShape& s, std::mt19937_64& random)
 }
 
 AttentionTask AttentionCase::Task(int64_t begin, int64_t end) {
-  return {.dtype = shape.dtype,
-          .batch = shape.batch,
-          .heads = shape.heads,
-          .query_rows = shape.query_rows,
-          .key_rows = end - begin,
-          .head_dim = shape.head_dim,
-          .value_dim = shape.value_dim,
-          .q = q.ViewFrom(0),
-          .k = k.ViewFrom(begin),
-          .v = v.ViewFrom(begin),
-          .result = shape.result,
-          .out_dtype = shape.out_dtype,
-          .out = out.View(),
-          .lse = shape.result == Result::kWrite ? lse.Lse() : LseView{},
-          .state = shape.result == Result::kMerge ? row_max.StateWith(row_sum) : StateView{},
-          .scale = shape.scale,
-          .out_scale = shape.out_scale,
-          .mask = shape.mask,
-          .diagonal_shift = begin == 0 ? shape.diagonal_shift : shape.diagonal_shift - begin,
-          .query_positions = {query_positions.data(), shape.query_rows, 1},
-          .key_positions = {key_positions.data() + begin, shape.key_rows, 1}};
+  AttentionTask task{
+      .dtype = shape.dtype,
+      .batch = shape.batch,
+      .heads = shape.heads,
+      .query_rows = shape.query_rows,
+      .key_rows = end - begin,
+      .head_dim = shape.head_dim,
+      .value_dim = shape.value_dim,
+      .q = q.ViewFrom(0),
+      .k = k.ViewFrom(begin),
+      .v = v.ViewFrom(begin),
+      .result = shape.result,
+      .out_dtype = shape.out_dtype,
+      .out = out.View(),
+      .lse = shape.result == Result::kWrite ? lse.Lse() : LseView{},
+      .state = shape.result == Result::kMerge ? row_max.StateWith(row_sum) : StateView{},
+      .scale = shape.scale,
+      .out_scale = shape.out_scale,
+      .change = {.softcap = shape.softcap,
+                 .slopes = slopes.empty() ? nullptr : slopes.data(),
+                 .row_distance = shape.row_distance},
+      .mask = shape.mask,
+      .diagonal_shift = begin == 0 ? shape.diagonal_shift : shape.diagonal_shift - begin,
+      .left = shape.left,
+      .right = shape.right};
+  if (shape.mask == Mask::kPositions) {
+    task.query_positions = {query_positions.data(), shape.query_rows, 1};
+    task.key_positions = {key_positions.data() + begin, shape.key_rows, 1};
+  }
+  return task;
 }
 
 bool AttentionCase::Sees(int64_t batch, int64_t query, int64_t key) const {
   switch (shape.mask) {
     case Mask::kNone:
       return true;
-    case Mask::kDiagonal:
-      return key - query <= shape.diagonal_shift;
+    case Mask::kDiagonal: {
+      const __int128 ahead = __int128{key} - query - shape.diagonal_shift;
+      return -ahead <= shape.left && ahead <= shape.right;
+    }
     case Mask::kPositions:
       return key_positions[batch * shape.key_rows + key] <=
              query_positions[batch * shape.query_rows + query];
   }
   return false;
+}
+
+double AttentionCase::Bias(int64_t batch, int64_t query, int64_t key, int64_t head) const {
+  if (slopes.empty()) return 0;
+  const int64_t apart = shape.mask == Mask::kPositions
+                            ? key_positions[batch * shape.key_rows + key] -
+                                  query_positions[batch * shape.query_rows + query]
+                            : (key - query - shape.diagonal_shift) * shape.row_distance;
+  return double{slopes[head]} * std::abs(static_cast<double>(apart));
 }
 
 double AttentionCase::Lse(int64_t batch, int64_t query, int64_t head) const {
@@ -219,7 +260,8 @@ double AttentionCase::OldLse(int64_t batch, int64_t query, int64_t head) const {
 double AttentionCase::StateLse(const StridedArray& max, const StridedArray& sum, int64_t batch,
                                int64_t query, int64_t head) const {
   if (sum.Get(batch, query, head, 0) == 0) return -kInfinity;
-  return std::abs(double{shape.scale}) * max.Get(batch, query, head, 0) +
+  const bool changes = shape.softcap > 0 || !slopes.empty();
+  return (changes ? 1 : std::abs(double{shape.scale})) * max.Get(batch, query, head, 0) +
          std::log(sum.Get(batch, query, head, 0));
 }
 
@@ -232,12 +274,13 @@ std::vector<std::byte> AttentionCase::Written() const {
 }
 
 DefinedRow AttentionCase::Define(int64_t batch, int64_t query, int64_t head) const {
-  RowInputs inputs{.scale = shape.scale, .value_dim = shape.value_dim};
+  RowInputs inputs{.scale = shape.scale, .softcap = shape.softcap, .value_dim = shape.value_dim};
   for (int64_t x = 0; x < shape.head_dim; ++x) {
     inputs.query.push_back(q.Get(batch, query, head, x));
   }
   for (int64_t j = 0; j < shape.key_rows; ++j) {
     if (!Sees(batch, query, j)) continue;
+    if (!slopes.empty()) inputs.biases.push_back(Bias(batch, query, j, head));
     for (int64_t x = 0; x < shape.head_dim; ++x) inputs.keys.push_back(k.Get(batch, j, 0, x));
     for (int64_t x = 0; x < shape.value_dim; ++x) inputs.values.push_back(v.Get(batch, j, 0, x));
   }
@@ -263,7 +306,7 @@ std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by) {
         const std::string where = absl::StrCat(" at batch ", b, " row ", i, " head ", h);
         const double lse = c.Lse(b, i, h);
         const double dot_rounding =
-            4 * std::sqrt(static_cast<double>(s.head_dim)) * 0x1p-24 * e.max_terms;
+            4 * std::sqrt(static_cast<double>(s.head_dim)) * 0x1p-24 * e.max_terms + e.change_error;
         const double lse_allowed =
             1e-6 * (1 + std::abs(e.lse)) + 0x1p-23 * e.max_score + dot_rounding;
         if (!(lse == e.lse || std::abs(lse - e.lse) <= lse_allowed)) {

@@ -20,6 +20,10 @@ struct CaseShape {
   Result result = Result::kWrite;
   Mask mask = Mask::kNone;
   int64_t diagonal_shift = 0;
+  int64_t left = kUnbounded, right = 0;
+  float softcap = 0;
+  float bias = 0;  // of the greatest distance under the greatest slope; 0: no slopes
+  int64_t row_distance = 1;
   int64_t batch = 1, heads = 1, query_rows = 1, key_rows = 1, head_dim = 8, value_dim = 8;
   float scale = 1.0f;
   float out_scale = 1.0f;
@@ -44,6 +48,9 @@ struct AttentionCase {
 
   bool Sees(int64_t batch, int64_t query, int64_t key) const;
 
+  // The slope of the head times the distance.
+  double Bias(int64_t batch, int64_t query, int64_t key, int64_t head) const;
+
   // The lse of the task or of the state, now or before the task.
   double Lse(int64_t batch, int64_t query, int64_t head) const;
   double OldLse(int64_t batch, int64_t query, int64_t head) const;
@@ -60,6 +67,7 @@ struct AttentionCase {
   StridedArray row_max, row_sum;                        // the state, if results are merged
   StridedArray old_out, old_max, old_sum;               // copies from before the task
   std::vector<int64_t> query_positions, key_positions;  // [batch, rows] dense
+  std::vector<float> slopes;                            // [heads], or empty
 
  private:
   double StateLse(const StridedArray& max, const StridedArray& sum, int64_t batch, int64_t query,
@@ -72,10 +80,11 @@ struct AttentionCase {
 // once in thousands (Higham and Mary 2019, lambda = 4). Merges add no error that grows with the
 // scores. A weight errs by as much, relatively, and by 4e-7 by its exponential and argument. out
 // errs by twice that of the values' differences from their average. Sums err by 2e-6 of their
-// terms, lse by a score's error and the rounding of itself and of the scaled maximum. Kernels on
-// pairs of bfloat16 may round weights by 2^-8, of which differences from the average count. A GPU's
-// tensor cores round 16-bit tasks' weights by 2^-8 or 2^-11, and divide by the sum before rounding.
-// cuDNN rounds before and after scaling.
+// terms, lse by a score's error and the rounding of itself and of the scaled maximum. A changed
+// score errs by 8 roundings of its cap, and by 4 of its bias and of itself. Kernels on pairs of
+// bfloat16 may round weights by 2^-8, of which differences from the average count. A GPU's tensor
+// cores round 16-bit tasks' weights by 2^-8 or 2^-11, and divide by the sum before rounding. cuDNN
+// rounds before and after scaling.
 std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by);
 
 }  // namespace hilbert_ring

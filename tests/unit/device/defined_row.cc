@@ -21,6 +21,16 @@ std::vector<double> Scores(const RowInputs& inputs, int64_t seen, DefinedRow& ro
       terms += std::abs(term * inputs.scale);
     }
     scores[j] = dot * inputs.scale;
+    double error = 0;
+    if (inputs.softcap > 0) {
+      scores[j] = inputs.softcap * std::tanh(scores[j] / inputs.softcap);
+      error += 8 * std::abs(scores[j]);
+    }
+    if (!inputs.biases.empty()) {
+      scores[j] -= inputs.biases[j];
+      error += 4 * (std::abs(inputs.biases[j]) + std::abs(scores[j]));
+    }
+    row.change_error = std::max(row.change_error, 0x1p-24 * error);
     row.terms = std::max(row.terms, terms);
     row.max_score = std::max(row.max_score, std::abs(scores[j]));
     row.most = std::max(row.most, scores[j]);
