@@ -22,6 +22,7 @@
 #include "engine/device/cpu/key_tile.h"
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/product-inl.h"
+#include "engine/device/cpu/score_change-inl.h"
 #include "engine/device/cpu/tile_layout.h"
 #include "engine/device/cpu/weights-inl.h"
 #include "hwy/highway.h"
@@ -159,6 +160,7 @@ class BlockSequence<TilesProduct<Tiles>> {
   void WeighVectors(TileProducts<Tiles>& products) {
     const LaneBlock block = now_->block;
     const KeyTile& tile = now_->tile;
+    ChangeScores(block, tile, kVectors * hn::Lanes(LaneTag()));
     if (!tile.non_finite.empty()) AddNonFiniteValues(block, tile, kVectors * hn::Lanes(LaneTag()));
     // All steps between the pairs of the first vector: over both it was 2 % slower.
     const int64_t pairs = tile.count / 2;

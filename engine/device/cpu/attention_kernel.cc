@@ -20,6 +20,7 @@
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
+#include "engine/device/cpu/score_change-inl.h"
 #include "engine/device/cpu/tile_pass-inl.h"
 // clang-format on
 

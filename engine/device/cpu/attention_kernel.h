@@ -39,7 +39,7 @@ struct LaneState {
   alignas(64) float out[kMaxTileFloats];        // [lane blocks][value_dim][lanes of the block]
 };
 
-// Memory of one thread: 1,376 KiB at most, resident as far as it is used. Queries, keys and values
+// Memory of one thread: 1,390 KiB at most, resident as far as it is used. Queries, keys and values
 // take half of their part as pairs of bfloat16.
 struct AttentionScratch {
   alignas(64) float queries[kMaxTileFloats];      // [lane blocks][head_dim][lanes of the block]
@@ -50,6 +50,12 @@ struct AttentionScratch {
   alignas(64) float values[(kMaxKeyTile + 2) * kMaxDim];  // in the product's layout
   alignas(64) float scores[kMaxScores];                   // of a block, or of 3 smaller ones
   alignas(64) float limits[kMaxLaneTile];
+  alignas(64) float starts[kMaxLaneTile];
+  alignas(64) float slopes[kMaxLaneTile];  // with positions of lanes and keys: biases
+  alignas(64) float lane_high[kMaxLaneTile];
+  alignas(64) float lane_low[kMaxLaneTile];
+  alignas(64) float key_high[kMaxKeyTile];
+  alignas(64) float key_low[kMaxKeyTile];
   alignas(64) float rescale[kMaxLaneBlock];
   alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs, in the task's layout
 };

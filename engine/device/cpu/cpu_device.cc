@@ -124,6 +124,8 @@ class CpuDevice : public Device {
   }
 
  private:
+  void FinalizeRow(const FinalizeTask& task, int64_t batch, int64_t row) const;
+
   CpuKernels kernels_;
   int64_t cache_bytes_;  // of one core's second-level cache
   ThreadPool pool_;
@@ -238,18 +240,6 @@ absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
   return absl::OkStatus();
 }
 
-void FinalizeLse(const FinalizeTask& task, int64_t batch, int64_t row) {
-  const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
-  const int64_t lse = batch * task.lse.batch_stride + row * task.lse.row_stride;
-  for (int64_t head = 0; head < task.heads; ++head) {
-    const int64_t at = state + head * task.state.head_stride;
-    const LaneEnd end{.row_max = task.state.max[at],
-                      .sum = task.state.sum[at],
-                      .scale = std::abs(task.score_scale)};
-    task.lse.data[lse + head * task.lse.head_stride] = end.Lse(end.Seen());
-  }
-}
-
 absl::Status CpuDevice::Finalize(std::span<const FinalizeTask> tasks) {
   WorkList work(tasks.size());
   int64_t bytes = 0;
@@ -260,24 +250,37 @@ absl::Status CpuDevice::Finalize(std::span<const FinalizeTask> tasks) {
   pool_.Run(work.total(), kBytesPerChunk / (bytes + 1), [&](int, int64_t begin, int64_t end) {
     return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
       const FinalizeTask& task = tasks[index];
-      const int64_t batch = piece / task.rows;
-      const int64_t row = piece % task.rows;
-      if (task.lse.data != nullptr) FinalizeLse(task, batch, row);
-      if (task.to.data == nullptr) return true;
-      const float* from = static_cast<const float*>(task.from.data) +
-                          batch * task.from.batch_stride + row * task.from.row_stride;
-      std::byte* to =
-          static_cast<std::byte*>(task.to.data) +
-          (batch * task.to.batch_stride + row * task.to.row_stride) * ElementBytes(task.to_dtype);
-      for (int64_t head = 0; head < task.heads; ++head) {
-        kernels_.store_row(from + head * task.from.head_stride, task.value_dim, task.scale,
-                           task.to_dtype,
-                           to + head * task.to.head_stride * ElementBytes(task.to_dtype));
-      }
+      FinalizeRow(task, piece / task.rows, piece % task.rows);
       return true;
     });
   });
   return absl::OkStatus();
+}
+
+void CpuDevice::FinalizeRow(const FinalizeTask& task, int64_t batch, int64_t row) const {
+  const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
+  const int64_t lse = batch * task.lse.batch_stride + row * task.lse.row_stride;
+  const int64_t from = batch * task.from.batch_stride + row * task.from.row_stride;
+  const int64_t to = batch * task.to.batch_stride + row * task.to.row_stride;
+  for (int64_t head = 0; head < task.heads; ++head) {
+    double share = 1;
+    if (task.state.max != nullptr) {
+      const int64_t at = state + head * task.state.head_stride;
+      const LaneEnd end{.row_max = task.state.max[at],
+                        .sum = task.state.sum[at],
+                        .scale = std::abs(task.score_scale)};
+      const SunkEnd sunk = task.sinks == nullptr ? SunkEnd{.lse = end.Lse(end.Seen())}
+                                                 : WithSink(end, task.sinks[head]);
+      if (task.lse.data != nullptr) task.lse.data[lse + head * task.lse.head_stride] = sunk.lse;
+      share = sunk.share;
+    }
+    if (task.to.data == nullptr) continue;
+    kernels_.store_row(
+        static_cast<const float*>(task.from.data) + from + head * task.from.head_stride,
+        task.value_dim, static_cast<float>(task.scale * share), task.to_dtype,
+        static_cast<std::byte*>(task.to.data) +
+            (to + head * task.to.head_stride) * ElementBytes(task.to_dtype));
+  }
 }
 
 absl::Status CpuDevice::Pack(std::span<const PackTask> tasks) {

@@ -9,18 +9,35 @@
 
 namespace hilbert_ring {
 
+// Slopes and positions of a block's lanes.
+struct LaneDistances {
+  const float* slopes = nullptr;  // [lanes]; null: no bias
+  const float* high = nullptr;    // [lanes], of SplitPosition
+  const float* low = nullptr;     // [lanes]
+};
+
+// What is done to the scores of a tile.
+struct TileChange {
+  float scale;        // > 0
+  float softcap;      // 0: none
+  const float* high;  // [count], of the keys' SplitPosition; read with slopes alone
+  const float* low;   // [count]
+};
+
 // Pointers to a lane block's parts of the scratch; lanes = vectors * Lanes(LaneTag). Queries, keys,
 // values and weights are elements of the product, each kTerms numbers.
 struct LaneBlock {
   const float* queries;  // [RowElements(head_dim)][lanes]
   const float* limits;   // [lanes]
-  float* row_max;        // [lanes], of scores times the unit's factor
-  float* sum;            // [lanes]
-  float* rounded_sum;    // [lanes]
-  float* out;            // [value_dim][lanes]
-  float* scores;         // [kKeyTile][lanes], then weights [kKeyTile / kTerms][lanes]
-  float* rescale;        // [lanes]
-  float* non_finite;     // [value_dim][lanes]
+  const float* starts;   // [lanes], the first seen keys of the tile; null: no key is before them
+  LaneDistances distances;
+  float* row_max;      // [lanes], of scores times the unit's factor
+  float* sum;          // [lanes]
+  float* rounded_sum;  // [lanes]
+  float* out;          // [value_dim][lanes]
+  float* scores;       // [kKeyTile][lanes], then weights [kKeyTile / kTerms][lanes]
+  float* rescale;      // [lanes]
+  float* non_finite;   // [value_dim][lanes]
 };
 
 // A value that is not finite: element x of key j of a tile.
@@ -37,8 +54,9 @@ struct KeyTile {
   int64_t count;
   int64_t head_dim;
   int64_t value_dim;
-  float scale;                                 // > 0
+  float scale;                                 // > 0; of scores that are changed: 1
   ScoreUnit unit;                              // of the scale
+  const TileChange* change;                    // null: none
   int64_t halvings;                            // weights are 2^-halvings of themselves
   bool exact_scores;                           // no product of a score may be treated as 0
   std::span<const NonFiniteValue> non_finite;  // `values` has 0 in their place

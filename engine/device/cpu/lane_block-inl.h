@@ -18,6 +18,7 @@
 #include "engine/device/cpu/key_tile.h"
 #include "engine/device/cpu/key_visibility.h"
 #include "engine/device/cpu/product-inl.h"
+#include "engine/device/cpu/score_change-inl.h"
 #include "engine/device/cpu/weights-inl.h"
 #include "engine/device/score_unit.h"
 #include "hwy/highway.h"
@@ -134,6 +135,7 @@ HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
     if (exact) Scores<Exact, kVectors, kAtOnce>(block, tile);
   }
   if (!exact) Scores<Product, kVectors, kAtOnce>(block, tile);
+  ChangeScores(block, tile, kVectors * hn::Lanes(LaneTag()));
   if (!tile.non_finite.empty()) AddNonFiniteValues(block, tile, kVectors * hn::Lanes(LaneTag()));
   Weights<Product, kVectors>(block, tile);
   AddValues<Product, kVectors, kAtOnce>(block, tile);

@@ -12,6 +12,17 @@ constexpr double kLeastShare = std::numeric_limits<double>::min();
 
 }  // namespace
 
+SunkEnd WithSink(const LaneEnd& end, float sink) {
+  const SeenScores seen = end.Seen();
+  if (seen == SeenScores::kNothing) return {.lse = sink};
+  if (seen == SeenScores::kNotFinite) return {.lse = end.Lse(seen)};
+  const double greatest = double{end.row_max} * end.scale;
+  const double top = std::max(greatest, double{sink});
+  const double keys = end.sum * std::exp(greatest - top);
+  const double all = keys + std::exp(sink - top);
+  return {.lse = static_cast<float>(top + std::log(all)), .share = keys / all};
+}
+
 MergeShares MergeKeys(const LaneEnd& end, float& state_max, float& state_sum) {
   const double scale = end.scale;
   const float top = std::max(state_max, end.row_max);

@@ -37,6 +37,15 @@ struct LaneEnd {
   }
 };
 
+// A row's result after its sink: out is the average of its keys times the share.
+struct SunkEnd {
+  float lse = 0;
+  double share = 1;
+};
+
+// sink: a score, with a value of 0.
+SunkEnd WithSink(const LaneEnd& end, float sink);
+
 // out = out * before + average * now, in float64: an element is rounded once a merge.
 struct MergeShares {
   double before = 1;

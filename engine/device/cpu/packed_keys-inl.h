@@ -102,8 +102,8 @@ class PackedKeys {
             .count = count * (part + 1) / parts - first};
   }
 
-  bool HasNonFiniteValues(int64_t batch, int64_t end) const {
-    for (int64_t j = 0; j < end; ++j) {
+  bool HasNonFiniteValues(int64_t batch, int64_t begin, int64_t end) const {
+    for (int64_t j = begin; j < end; ++j) {
       const int64_t row = batch * task_.v.batch_stride + j * task_.v.row_stride;
       for (int64_t x = 0; x < task_.value_dim; ++x) {
         if (!std::isfinite(LoadElement(task_.dtype, task_.v.data, row + x))) return true;

@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "engine/device/cpu/attention_kernel.h"
+#include "engine/device/cpu/distances.h"
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/lane_end.h"
 #include "engine/device/cpu/packed_keys-inl.h"
@@ -65,10 +66,11 @@ class TilePass {
 
   void Attend(const std::function<bool(int64_t)>& report) {
     PackQueries();
+    if (task_.change.slopes != nullptr) PlaceLanes();
     if (!Run(report) || FinishLanes()) return;
     const auto told = [&](int64_t) { return report(0); };  // the same scores again
     std::fill_n(scratch_.non_finite, AllLanes() * task_.value_dim, 0.0f);
-    if (keys_.HasNonFiniteValues(tile_.batch, visibility_.key_end())) {
+    if (keys_.HasNonFiniteValues(tile_.batch, visibility_.key_begin(), visibility_.key_end())) {
       sum_mode_ = SumMode::kNonFiniteApart;
       if (!Run(told) || FinishLanes()) return;
     }
@@ -89,13 +91,14 @@ class TilePass {
     int64_t scores = 0;    // since the last report
     int64_t products = 0;  // also; hidden tiles count as one lane's
     const int64_t dims = task_.head_dim + task_.value_dim;
-    int64_t tiles = 0;
-    for (int64_t begin = 0; begin < visibility_.key_end(); begin += kKeyTile) {
+    // Tiles and folds begin at the same keys for all lanes.
+    const int64_t first = visibility_.key_begin() / kKeyTile * kKeyTile;
+    for (int64_t begin = first; begin < visibility_.key_end(); begin += kKeyTile) {
       const KeyRange keys{tile_.batch, begin, std::min(kKeyTile, visibility_.key_end() - begin)};
       const int64_t computed = AttendKeys(keys);
       scores += computed;
       products += (computed + keys.count) * dims;
-      if (++tiles % (kKeysPerFold / kKeyTile) == 0) Fold();
+      if ((begin + kKeyTile) % kKeysPerFold == 0) Fold();
       if (products >= kProductsPerReport) {
         if (!report(scores)) return false;
         scores = products = 0;
@@ -184,6 +187,8 @@ class TilePass {
   LaneBlock Block(LaneState& state, int64_t first_lane) const {
     return {.queries = scratch_.queries + first_lane * QueryElements(),
             .limits = scratch_.limits + first_lane,
+            .starts = nullptr,
+            .distances = Distances(first_lane),
             .row_max = state.row_max + first_lane,
             .sum = state.sum + first_lane,
             .rounded_sum = state.rounded_sum + first_lane,
@@ -191,6 +196,30 @@ class TilePass {
             .scores = scratch_.scores,
             .rescale = scratch_.rescale,
             .non_finite = scratch_.non_finite + first_lane * task_.value_dim};
+  }
+
+  LaneDistances Distances(int64_t first_lane) const {
+    if (task_.change.slopes == nullptr) return {};
+    return {.slopes = scratch_.slopes + first_lane,
+            .high = scratch_.lane_high + first_lane,
+            .low = scratch_.lane_low + first_lane};
+  }
+
+  void PlaceLanes() {
+    for (int64_t lane = 0; lane < AllLanes(); ++lane) {
+      const int64_t row = (tile_.begin + std::min(lane, lanes_ - 1)) / task_.heads;
+      SplitPosition(QueryPosition(task_, tile_.batch, row), scratch_.lane_high[lane],
+                    scratch_.lane_low[lane]);
+      const int64_t head = (tile_.begin + lane) % task_.heads;
+      scratch_.slopes[lane] = lane < lanes_ ? task_.change.slopes[head] : 0.0f;
+    }
+  }
+
+  void PlaceKeys(const KeyRange& keys) {
+    for (int64_t j = 0; j < keys.count; ++j) {
+      SplitPosition(KeyPosition(task_, keys.batch, keys.begin + j), scratch_.key_high[j],
+                    scratch_.key_low[j]);
+    }
   }
 
   template <typename View>
@@ -251,15 +280,19 @@ class TilePass {
     if (visible == Visible::kSome) {
       int64_t row = tile_.begin / task_.heads;
       int64_t head = tile_.begin % task_.heads;
-      float limit = static_cast<float>(visibility_.Limit(row));
+      auto limit = static_cast<float>(visibility_.Limit(row));
+      auto start = static_cast<float>(visibility_.Start(row));
       for (int64_t lane = 0; lane < AllLanes(); ++lane) {
         scratch_.limits[lane] = lane < lanes_ ? limit : 0.0f;
+        scratch_.starts[lane] = lane < lanes_ ? start : 0.0f;
         if (++head == task_.heads && lane + 1 < lanes_) {
           head = 0;
           limit = static_cast<float>(visibility_.Limit(++row));
+          start = static_cast<float>(visibility_.Start(row));
         }
       }
     }
+    if (task_.change.slopes != nullptr) PlaceKeys(keys);
     keys_.Pack(keys, sum_mode_ != SumMode::kNone);
     run_is_empty_ = false;
     int64_t scores = 0;
@@ -276,19 +309,24 @@ class TilePass {
           .value_dim = task_.value_dim,
           .scale = Scale(),
           .unit = unit_,
+          .change = task_.change.changes() ? &change_ : nullptr,
           .halvings = halvings_,
           .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
           .non_finite = sum_mode_ == SumMode::kNonFiniteApart ? keys_.non_finite()
                                                               : std::span<const NonFiniteValue>(),
           .coming = keys_.Coming(keys, visibility_.key_end(), first / FullBlock(), blocks)};
+      LaneBlock block = Block(scratch_.run, first);
       if (visible == Visible::kSome) {
         const float* limits = scratch_.limits + first;
         const auto [least, greatest] = std::minmax_element(limits, limits + lanes);
-        if (*greatest == 0.0f) continue;
+        const float* starts = scratch_.starts + first;
+        const auto [first_start, last_start] = std::minmax_element(starts, starts + lanes);
+        if (*greatest <= *first_start) continue;
+        if (*last_start > 0.0f) block.starts = starts;
         if (*least < static_cast<float>(keys.count)) tile.ranks = visibility_.ranks();
         if (visibility_.RanksAreIndices()) tile.count = static_cast<int64_t>(*greatest);
       }
-      blocks_.Next(Block(scratch_.run, first), vectors, tile);
+      blocks_.Next(block, vectors, tile);
       scores += lanes * tile.count;
     }
     blocks_.End();
@@ -307,8 +345,11 @@ class TilePass {
     run_is_empty_ = true;
   }
 
-  // Packed scores' scale, > 0: queries have the sign.
-  float Scale() const { return task_.scale == 0 ? 1.0f : std::abs(task_.scale); }
+  // The scale of scores in the scratch, > 0: queries have the sign.
+  float Scale() const {
+    const float scale = task_.StateScale();
+    return scale == 0 ? 1.0f : std::abs(scale);
+  }
 
   // Returns whether all nonzero factors and products of scores, and sums of them, are normal
   // numbers: an instruction that treats others as 0 is then exact.
@@ -326,7 +367,7 @@ class TilePass {
     const auto index = [&](const auto& view) { return Index(view, lane); };
     const LaneEnd end{.row_max = state.row_max[lane] / unit_.factor,
                       .sum = state.sum[lane] * doubling_,
-                      .scale = std::abs(task_.scale)};
+                      .scale = std::abs(task_.StateScale())};
     const SeenScores seen = end.Seen();
     // Rounded weights are divided by their own sum, to an average; `lse` is of the weights
     // themselves.
@@ -399,6 +440,10 @@ class TilePass {
   SumMode sum_mode_ = SumMode::kNone;
   std::bitset<kMaxLaneTile> finished_;
   const ScoreUnit unit_ = ScoreUnitOf(Scale());
+  const TileChange change_ = {.scale = std::abs(task_.scale),
+                              .softcap = task_.change.softcap,
+                              .high = scratch_.key_high,
+                              .low = scratch_.key_low};
   int64_t halvings_ = 0;
   double doubling_ = 1;  // 2^halvings_
   uint16_t least_query_ = kNoBFloat16;

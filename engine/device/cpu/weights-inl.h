@@ -190,6 +190,10 @@ inline void AddNonFiniteValues(const LaneBlock& block, const KeyTile& tile, int6
             hn::Lt(hn::Set(d, tile.ranks[non_finite.j]), hn::Load(d, block.limits + b));
         added = hn::IfThenElseZero(seen, added);
       }
+      if (block.starts != nullptr) {
+        const auto j = hn::Set(d, static_cast<float>(non_finite.j));
+        added = hn::IfThenElseZero(hn::Ge(j, hn::Load(d, block.starts + b)), added);
+      }
       float* at = block.non_finite + non_finite.x * lanes + b;
       hn::Store(hn::Add(hn::Load(d, at), added), d, at);
     }

@@ -130,6 +130,47 @@ TEST_P(DeviceStateTest, FinalizeMakesLseOfTheStateInPlace) {
   }
 }
 
+TEST_P(DeviceStateTest, FinalizeAddsSinks) {
+  std::mt19937_64 random(4);
+  const float sinks[] = {-300.0f, 0.5f, 4.0f};
+  StridedArray out(DataType::kFloat32, {2, kStateRows, 3, 8}, random);
+  out.FillNormal(1.0f, random);
+  StridedArray max(DataType::kFloat32, {2, kStateRows, 3, 1}, random);
+  StridedArray sum = max;
+  FillStates(max, sum, out, 8);
+  const StridedArray before = out;
+  const FinalizeTask task{.batch = 2,
+                          .rows = kStateRows,
+                          .heads = 3,
+                          .value_dim = 8,
+                          .from = std::as_const(out).View(),
+                          .to = out.View(),
+                          .scale = 0.5f,
+                          .state = max.StateWith(sum),
+                          .lse = max.Lse(),
+                          .score_scale = -0.3f,
+                          .sinks = sinks};
+  ASSERT_TRUE(device_->Finalize({&task, 1}).ok());
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t i = 0; i < kStateRows; ++i)
+      for (int64_t h = 0; h < 3; ++h) {
+        const double lse = max.Get(b, i, h, 0);
+        if (std::isnan(kStates[i].sum)) {
+          EXPECT_TRUE(std::isnan(lse));
+          continue;
+        }
+        const double keys = kStates[i].Lse(-0.3f), sink = sinks[h];
+        const double most = std::max(keys, sink);
+        const double expected = most + std::log(std::exp(keys - most) + std::exp(sink - most));
+        EXPECT_NEAR(lse, expected, 1e-6 * (1 + std::abs(expected))) << i;
+        for (int64_t x = 0; x < 8; ++x) {
+          EXPECT_NEAR(out.Get(b, i, h, x), 0.5 * before.Get(b, i, h, x) * std::exp(keys - expected),
+                      1e-6)
+              << i;
+        }
+      }
+}
+
 // Every pair of upper bits, with the lower bits that decide the rounding, compared bit by bit.
 TEST_P(DeviceStateTest, FinalizeRoundsAsNumbersDo) {
   std::vector<float> from;
