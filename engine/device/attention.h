@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "engine/device/view.h"
 #include "engine/spec/job_spec.h"
@@ -17,8 +16,6 @@ enum class Mask {
   kDiagonal,
   kPositions,  // iff key_positions[j] <= query_positions[i]
 };
-
-inline constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
 // What is done to a score s = scale * q . k before the mask: first the cap, then the bias.
 struct ScoreChange {

@@ -19,7 +19,7 @@ double FlopsPerPair(const JobSpec& spec) {
 
 void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segments& segments,
               Costs& costs, Cancellation& cancellation) {
-  const bool triangle = spec.causal && !spec.ordering;
+  const Reach reach = ReachOf(spec);
   for (const LocalSegments& run : segments.local) {
     if (cancellation.Step()) return;
     costs.branches[run.branch].segments_local += run.count;
@@ -29,7 +29,7 @@ void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segme
       const Progression rows = Selected(run.begin, phase.offset, spec.branches[run.branch].dilation,
                                         run.begin, run.begin + run.length);
       costs.workers[run.rank].flops += FlopsPerPair(spec) * static_cast<double>(phase.heads()) *
-                                       static_cast<double>(run.count) * Pairs(rows, rows, triangle);
+                                       static_cast<double>(run.count) * Pairs(rows, rows, reach);
     }
   }
 }
@@ -50,7 +50,7 @@ void AddExchange(const JobSpec& spec, const SpanningSegment& segment, const Phas
                  StepBytes& step_bytes, std::vector<bool>& merges, Transfers& transfers,
                  Costs& costs) {
   const PhaseExchange exchange(spec, segment, phase);
-  const bool triangle = spec.causal && !spec.ordering;
+  const Reach reach = ReachOf(spec);
   const Progression all =
       Selected(segment.begin, phase.offset, spec.branches[phase.branch].dilation, segment.begin,
                segment.end);
@@ -59,7 +59,7 @@ void AddExchange(const JobSpec& spec, const SpanningSegment& segment, const Phas
     WorkerCost& owner = costs.workers[block.rank];
     merges[block.rank] = true;
     owner.flops +=
-        FlopsPerPair(spec) * static_cast<double>(phase.heads()) * Pairs(block.rows, all, triangle);
+        FlopsPerPair(spec) * static_cast<double>(phase.heads()) * Pairs(block.rows, all, reach);
     if (!AccumulatesWholeShard(spec) && spec.dtype != DataType::kFloat32) {
       owner.accumulator_bytes = SaturatingAdd(
           owner.accumulator_bytes,
@@ -89,7 +89,12 @@ void AddExchange(const JobSpec& spec, const SpanningSegment& segment, const Phas
 }  // namespace
 
 bool AccumulatesWholeShard(const JobSpec& spec) {
-  return MixesBranches(spec) || AddsZeroKeys(spec);
+  return MixesBranches(spec) || AddsZeroKeys(spec) || !spec.sinks.empty();
+}
+
+int64_t HeadNumberBytes(const JobSpec& spec) {
+  const size_t slopes = spec.alibi ? spec.alibi->slopes.size() : 0;
+  return static_cast<int64_t>(slopes + spec.sinks.size()) * kFloatBytes;
 }
 
 void StepBytes::Add(int rank, int64_t step, int64_t bytes) {
@@ -153,6 +158,7 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
       worker.accumulator_bytes =
           SaturatingAdd(worker.accumulator_bytes, SaturatingMultiply(worker.tokens, lse_row));
     }
+    worker.accumulator_bytes = SaturatingAdd(worker.accumulator_bytes, HeadNumberBytes(spec));
     costs.flops += worker.flops;
     busiest = std::max(busiest, worker.flops);
     costs.bytes_exchanged = SaturatingAdd(costs.bytes_exchanged, worker.bytes_received);

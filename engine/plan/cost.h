@@ -18,7 +18,8 @@ struct WorkerCost {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t shard_bytes = 0;  // Q, K, V, out, lse
-  // Merged rows: float32 out in a 16-bit job, and softmax sums [tokens, heads].
+  // Merged rows: float32 out in a 16-bit job, and softmax sums [tokens, heads]; then the slopes and
+  // sinks of heads.
   int64_t accumulator_bytes = 0;
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;
@@ -68,5 +69,8 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
 // Returns whether a rank accumulates its whole shard in float32, or only pieces of spanning
 // segments.
 bool AccumulatesWholeShard(const JobSpec& spec);
+
+// Bytes of slopes and sinks on each worker.
+int64_t HeadNumberBytes(const JobSpec& spec);
 
 }  // namespace hilbert_ring

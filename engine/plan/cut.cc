@@ -77,13 +77,27 @@ class Cutter {
       const auto last =
           static_cast<double>(std::min(length, sequence.length - before * length)) / r;
       double pairs = static_cast<double>(before) * whole * whole + part * last;
-      if (spec_.causal) {
+      if (HasWindow(spec_)) {
+        const double of_last = PairsOfFirst(last, last);
+        pairs = static_cast<double>(before) * PairsOfFirst(whole, whole) +
+                (mirror_ > 0 ? of_last * part / last : PairsOfFirst(part, last));
+      } else if (spec_.causal) {
         pairs = static_cast<double>(before) * whole * whole / 2 +
                 (mirror_ > 0 ? part * last / 2 : part * part / 2);
       }
       work += pairs * static_cast<double>(branch_heads_[i]);
     }
     return work;
+  }
+
+  // Pairs of the first x rows of a windowed segment.
+  double PairsOfFirst(double x, double length) const {
+    // The sum of min(y, bound) over the first `rows` numbers y.
+    const auto sum = [](double rows, int64_t bound) {
+      const double most = std::min(rows, static_cast<double>(bound) + 1);
+      return most * (most - 1) / 2 + (rows - most) * static_cast<double>(bound);
+    };
+    return x + sum(x, reach_.left) + sum(length, reach_.right) - sum(length - x, reach_.right);
   }
 
   double WorkBefore(int64_t place) const {
@@ -200,6 +214,7 @@ class Cutter {
   }
 
   const JobSpec& spec_;
+  const Reach reach_ = ReachOf(spec_);
   const int workers_;
   const int64_t mirror_;
   const std::vector<Sequence> sequences_;

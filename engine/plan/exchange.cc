@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/saturating.h"
+
 namespace hilbert_ring {
 namespace {
 
@@ -80,6 +82,22 @@ class SegmentFinder {
   std::vector<ShardRange>::const_iterator first_, last_;
 };
 
+// Ends of a piece's blocks: where the rows that another piece sees begin or end, and its own end.
+std::vector<int64_t> CutsOf(const SpanningSegment& segment, size_t index, const Reach& reach) {
+  const Piece& piece = segment.pieces[index];
+  std::vector<int64_t> cuts = {piece.end};
+  const auto cut = [&](int64_t slot) {
+    if (slot > piece.begin && slot < piece.end) cuts.push_back(slot);
+  };
+  for (const Piece& other : segment.pieces) {
+    if (reach.left != kUnbounded) cut(other.begin - reach.left);
+    if (reach.right != kUnbounded) cut(SaturatingAdd(other.end, reach.right));
+  }
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  return cuts;
+}
+
 }  // namespace
 
 Segments FindSegments(const JobSpec& spec, const Shards& shards) {
@@ -96,20 +114,30 @@ Segments FindSegments(const JobSpec& spec, const Shards& shards) {
 
 PhaseExchange::PhaseExchange(const JobSpec& spec, const SpanningSegment& segment,
                              const Phase& phase)
-    : triangle_(spec.causal && !spec.ordering) {
+    : reach_(ReachOf(spec)) {
   const int64_t dilation = spec.branches[phase.branch].dilation;
-  for (size_t i = 0; i < segment.pieces.size(); ++i) {
-    const Piece& piece = segment.pieces[i];
-    const Progression rows =
-        Selected(segment.begin, phase.offset, dilation, piece.begin, piece.end);
-    if (rows.count == 0) continue;
-    blocks_.push_back({.piece = static_cast<int>(i), .rank = piece.rank, .rows = rows});
-    ranks_.push_back(piece.rank);
+  const auto selected = [&](int64_t begin, int64_t end) {
+    return Selected(segment.begin, phase.offset, dilation, begin, end);
+  };
+  for (const Piece& piece : segment.pieces) {
+    if (selected(piece.begin, piece.end).count > 0) ranks_.push_back(piece.rank);
   }
   std::sort(ranks_.begin(), ranks_.end());
   ranks_.erase(std::unique(ranks_.begin(), ranks_.end()), ranks_.end());
-  last_slot_.assign(ranks_.size(), -1);
-  for (const Block& block : blocks_) last_slot_[IndexOf(block.rank)] = block.rows.last();
+  queries_.resize(ranks_.size());
+  for (size_t i = 0; i < segment.pieces.size(); ++i) {
+    const Piece& piece = segment.pieces[i];
+    const Progression rows = selected(piece.begin, piece.end);
+    if (rows.count == 0) continue;
+    queries_[IndexOf(piece.rank)].push_back(rows);
+    int64_t begin = piece.begin;
+    for (const int64_t end : CutsOf(segment, i, reach_)) {
+      const Progression part = selected(begin, end);
+      begin = end;
+      if (part.count == 0) continue;
+      blocks_.push_back({.piece = static_cast<int>(i), .rank = piece.rank, .rows = part});
+    }
+  }
 }
 
 int PhaseExchange::IndexOf(int rank) const {
@@ -118,7 +146,9 @@ int PhaseExchange::IndexOf(int rank) const {
 }
 
 bool PhaseExchange::Needs(int index, const Block& block) const {
-  return !triangle_ || last_slot_[index] >= block.rows.first;
+  return std::ranges::any_of(queries_[index], [&](const Progression& queries) {
+    return Sees(reach_, queries, block.rows);
+  });
 }
 
 std::vector<int> PhaseExchange::Route(const Block& block) const {

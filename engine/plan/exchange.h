@@ -1,7 +1,8 @@
 // Segments that lie over several ranges (spanning), and how their keys and values travel. In each
-// phase, every range with selected rows holds one block: keys [rows, kv heads, head_dim], then
-// values [rows, kv heads, value_dim], then positions [rows] if the mask needs them. A block travels
-// along a route through the ranks that need it. Hop h of every block is in step h.
+// phase, every range with selected rows holds one block, or several if a window lets other ranks
+// see only some rows: keys [rows, kv heads, head_dim], then values [rows, kv heads, value_dim],
+// then positions [rows] if the mask needs them. A block travels along a route through the ranks
+// that need it. Hop h of every block is in step h.
 #pragma once
 
 #include <cstdint>
@@ -66,10 +67,10 @@ class PhaseExchange {
   // Returns whether a query of the rank sees a key of the block.
   bool Needs(int index, const Block& block) const;
 
-  bool triangle_ = false;
+  Reach reach_;
   std::vector<Block> blocks_;
   std::vector<int> ranks_;
-  std::vector<int64_t> last_slot_;  // by index of ranks_: last selected slot
+  std::vector<std::vector<Progression>> queries_;  // by index of ranks_: a range's selected rows
 };
 
 int64_t BlockRowBytes(const JobSpec& spec, const Phase& phase);

@@ -15,6 +15,24 @@ Phase MakePhase(const JobSpec& spec, int branch, int64_t offset, int64_t head_be
           .kv_end = (head_end - 1) * spec.kv_heads / spec.heads + 1};
 }
 
+// Returns the number of pairs with a key at most `ahead` slots after its query.
+double PairsUpTo(const Progression& queries, const Progression& keys, int64_t ahead) {
+  const auto key_count = static_cast<double>(keys.count);
+  if (ahead == kUnbounded) return static_cast<double>(queries.count) * key_count;
+  if (queries.count == 0 || keys.count == 0) return 0;
+  // Query i sees the first clamp(i + seen, 0, keys.count) keys.
+  const int64_t distance = queries.first - keys.first + ahead;
+  const int64_t step = queries.step;
+  const int64_t shift = distance >= 0 ? distance / step : -((-distance + step - 1) / step);
+  const int64_t seen = shift + 1;
+  const int64_t rising_begin = std::clamp<int64_t>(-seen, 0, queries.count);
+  const int64_t rising_end = std::clamp<int64_t>(keys.count - seen, rising_begin, queries.count);
+  const auto rising = static_cast<double>(rising_end - rising_begin);
+  const auto first = static_cast<double>(rising_begin + seen);
+  return rising * first + rising * (rising - 1) / 2 +
+         static_cast<double>(queries.count - rising_end) * key_count;
+}
+
 }  // namespace
 
 std::vector<Phase> Phases(const JobSpec& spec) {
@@ -66,21 +84,25 @@ int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_leng
   return (segment_length - 1) / branch.dilation + 1 - rows;
 }
 
-double Pairs(const Progression& queries, const Progression& keys, bool triangle) {
-  const auto key_count = static_cast<double>(keys.count);
-  if (!triangle) return static_cast<double>(queries.count) * key_count;
-  if (queries.count == 0 || keys.count == 0) return 0;
-  // Query i sees the first clamp(i + seen, 0, keys.count) keys.
-  const int64_t distance = queries.first - keys.first;
-  const int64_t step = queries.step;
-  const int64_t shift = distance >= 0 ? distance / step : -((-distance + step - 1) / step);
-  const int64_t seen = shift + 1;
-  const int64_t rising_begin = std::clamp<int64_t>(-seen, 0, queries.count);
-  const int64_t rising_end = std::clamp<int64_t>(keys.count - seen, rising_begin, queries.count);
-  const auto rising = static_cast<double>(rising_end - rising_begin);
-  const auto first = static_cast<double>(rising_begin + seen);
-  return rising * first + rising * (rising - 1) / 2 +
-         static_cast<double>(queries.count - rising_end) * key_count;
+Reach ReachOf(const JobSpec& spec) {
+  if (spec.ordering) return {};
+  Reach reach;
+  if (spec.window) {
+    reach.left = spec.window->left.value_or(kUnbounded);
+    reach.right = spec.window->right.value_or(kUnbounded);
+  }
+  if (spec.causal) reach.right = 0;
+  return reach;
+}
+
+bool Sees(const Reach& reach, const Progression& queries, const Progression& keys) {
+  return keys.first - queries.last() <= reach.right && queries.first - keys.last() <= reach.left;
+}
+
+double Pairs(const Progression& queries, const Progression& keys, const Reach& reach) {
+  double pairs = PairsUpTo(queries, keys, reach.right);
+  if (reach.left != kUnbounded) pairs -= PairsUpTo(queries, keys, -reach.left - 1);
+  return pairs;
 }
 
 }  // namespace hilbert_ring

@@ -3,7 +3,7 @@
 //   for (const Phase& phase : Phases(spec)) {
 //     const int64_t dilation = spec.branches[phase.branch].dilation;
 //     const Progression rows = Selected(begin, phase.offset, dilation, begin, end);
-//     pairs += phase.heads() * Pairs(rows, rows, causal);
+//     pairs += phase.heads() * Pairs(rows, rows, ReachOf(spec));
 //   }
 #pragma once
 
@@ -58,9 +58,21 @@ inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
 // Returns the number of zero keys that the tail adds to a segment of `rows` selected rows.
 int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length, int64_t rows);
 
-// Returns the number of unmasked (query, key) pairs. triangle: a key after its query in slot order
-// is masked. The number is a double, because two progressions of 2^40 slots have 2^80 pairs. It is
-// exact below 2^53.
-double Pairs(const Progression& queries, const Progression& keys, bool triangle);
+// A query at slot p sees keys at slots p - left to p + right.
+struct Reach {
+  int64_t left = kUnbounded, right = kUnbounded;
+  bool bounded() const { return left != kUnbounded || right != kUnbounded; }
+};
+
+// Returns the reach of the causal mask and the window. It is unbounded with an ordering, because
+// the mask then depends on the order.
+Reach ReachOf(const JobSpec& spec);
+
+// Returns whether a query sees a key. Both are progressions of one phase with rows.
+bool Sees(const Reach& reach, const Progression& queries, const Progression& keys);
+
+// Returns the number of unmasked (query, key) pairs. The number is a double, because two
+// progressions of 2^40 slots have 2^80 pairs. It is exact below 2^53.
+double Pairs(const Progression& queries, const Progression& keys, const Reach& reach);
 
 }  // namespace hilbert_ring

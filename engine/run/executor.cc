@@ -168,8 +168,25 @@ class Executor {
       workspace_.host_arena.resize(static_cast<size_t>(schedule_.arena_bytes));
     }
     if (workspace_.accumulators->bytes() > 0) PlaceAccumulators();
+    RETURN_IF_ERROR(CopyHeadNumbers());
     return device_.FillFloats(reinterpret_cast<float*>(store_.Row(TensorKind::kLse, 0)),
                               store_.rows() * spec.heads, -std::numeric_limits<float>::infinity());
+  }
+
+  // Slopes and sinks are the end of the accumulators' memory.
+  absl::Status CopyHeadNumbers() {
+    const JobSpec& spec = plan_.spec;
+    std::vector<float> numbers;
+    if (spec.alibi) numbers.assign(spec.alibi->slopes.begin(), spec.alibi->slopes.end());
+    const size_t slopes = numbers.size();
+    numbers.insert(numbers.end(), spec.sinks.begin(), spec.sinks.end());
+    if (numbers.empty()) return absl::OkStatus();
+    Buffer& memory = *workspace_.accumulators;
+    std::byte* const at = memory.data() + memory.bytes() - HeadNumberBytes(spec);
+    const auto* placed = reinterpret_cast<const float*>(at);
+    if (slopes > 0) workspace_.accumulator_memory.slopes = placed;
+    if (!spec.sinks.empty()) workspace_.accumulator_memory.sinks = placed + slopes;
+    return device_.CopyIn(at, numbers.data(), HeadNumberBytes(spec));
   }
 
   void PlaceAccumulators() {

@@ -69,6 +69,14 @@ Accumulator RankViews::PieceAccumulator(const LocalRows& rows, float* block, con
           .state = State(rows, head)};
 }
 
+const float* RankViews::Slopes(int64_t head) const {
+  return accumulators_.slopes == nullptr ? nullptr : accumulators_.slopes + head;
+}
+
+const float* RankViews::Sinks(int64_t head) const {
+  return accumulators_.sinks == nullptr ? nullptr : accumulators_.sinks + head;
+}
+
 PositionsView RankViews::Positions(const int64_t* data, const LocalRows& rows) const {
   return {.data = data + LocalRow(rows.rows.first),
           .batch_stride = rows.batch_slots,

@@ -27,6 +27,8 @@ struct Accumulator {
 struct AccumulatorMemory {
   float* sums = nullptr;  // [rows, heads]; maxima lie in lse
   float* out = nullptr;   // [rows, heads, value_dim] of 16-bit jobs that accumulate the whole shard
+  const float* slopes = nullptr;  // [heads], of the spec; null: none
+  const float* sinks = nullptr;
 };
 
 class RankViews {
@@ -47,6 +49,10 @@ class RankViews {
   // The accumulator of a piece: a dense float32 block [rows, heads of the phase, value_dim].
   Accumulator PieceAccumulator(const LocalRows& rows, float* block, const Phase& phase,
                                int64_t head) const;
+
+  // From `head` on; null: the job has none.
+  const float* Slopes(int64_t head) const;
+  const float* Sinks(int64_t head) const;
 
   PositionsView QueryPositions(const LocalRows& rows) const;
   PositionsView KeyPositions(const LocalRows& rows) const;

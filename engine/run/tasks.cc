@@ -36,6 +36,10 @@ float TaskBuilder::OutScale() const {
   return static_cast<float>(1.0 / static_cast<double>(spec.branches.size()));
 }
 
+float TaskBuilder::StateScale() const {
+  return ChangesScores(plan_.spec) ? 1.0f : static_cast<float>(plan_.spec.Scale());
+}
+
 Accumulator TaskBuilder::AccumulatorOf(const LocalRows& rows, int exchange, int block,
                                        int64_t head) const {
   if (piece_accumulators_.empty()) return views_.WholeAccumulator(rows, head);
@@ -63,14 +67,19 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
   task.k.data = static_cast<const std::byte*>(keys.k.data) + ahead * keys.k.head_stride * element;
   task.v.data = static_cast<const std::byte*>(keys.v.data) + ahead * keys.v.head_stride * element;
   task.scale = static_cast<float>(spec.Scale());
+  task.change = {.softcap = static_cast<float>(spec.softcap.value_or(0)),
+                 .slopes = views_.Slopes(heads.begin),
+                 .row_distance = queries.rows.step};
+  // Both progressions have the same phase, so the distance is a multiple of the step.
+  task.diagonal_shift = (queries.rows.first - keys.rows.first) / queries.rows.step;
   if (NeedsPositions(spec)) {
-    task.mask = Mask::kPositions;
+    task.mask = spec.causal ? Mask::kPositions : Mask::kNone;
     task.query_positions = views_.QueryPositions(queries);
     task.key_positions = keys.positions;
-  } else if (spec.causal) {
+  } else if (const Reach reach = ReachOf(spec); reach.bounded()) {
     task.mask = Mask::kDiagonal;
-    // Both progressions have the same phase, so the distance is a multiple of the step.
-    task.diagonal_shift = (queries.rows.first - keys.rows.first) / queries.rows.step;
+    task.left = reach.left;
+    task.right = reach.right;
   }
   return task;
 }
@@ -86,11 +95,11 @@ Rounds TaskBuilder::Local(const Stretch& stretch) const {
       if (phase.branch != run.branch) continue;
       const LocalRows rows = RunRows(plan_, run, phase);
       if (rows.rows.count == 0) continue;
-      const KeyBlock keys{.rows = rows.rows,
-                          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
-                          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-                          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows)
-                                                                      : PositionsView{}};
+      const KeyBlock keys{
+          .rows = rows.rows,
+          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
+          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
+          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{}};
       for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
         AttentionTask task = TaskShape(rows, keys, phase, kv_head);
         const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
@@ -117,11 +126,10 @@ Rounds TaskBuilder::Local(const Stretch& stretch) const {
 KeyBlock TaskBuilder::OwnKeys(const RankExchange& exchange, const Block& block) const {
   const Phase& phase = plan_.phases[exchange.phase];
   const LocalRows rows = BlockRows(block);
-  return {
-      .rows = block.rows,
-      .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
-      .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-      .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{}};
+  return {.rows = block.rows,
+          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
+          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
+          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{}};
 }
 
 KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* arena) const {
@@ -151,13 +159,13 @@ void TaskBuilder::AddKeys(int exchange_index, const KeyBlock& keys, Rounds& roun
                           std::vector<std::vector<size_t>>& used) const {
   const RankExchange& exchange = schedule_.exchanges[exchange_index];
   const Phase& phase = plan_.phases[exchange.phase];
-  const bool triangle = plan_.spec.causal && !plan_.spec.ordering;
+  const Reach reach = ReachOf(plan_.spec);
   const std::vector<Block>& blocks = exchange.all.blocks();
   used.resize(schedule_.exchanges.size());
   used[exchange_index].resize(blocks.size(), 0);
   for (size_t b = 0; b < blocks.size(); ++b) {
     if (blocks[b].rank != rank_) continue;
-    if (triangle && blocks[b].rows.last() < keys.rows.first) continue;
+    if (!Sees(reach, blocks[b].rows, keys.rows)) continue;
     const LocalRows queries = BlockRows(blocks[b]);
     // Tasks on the same rows go to successive rounds. Mixed branches share rows, so each has its
     // own.
@@ -208,7 +216,7 @@ void TaskBuilder::AddZeroKeys(const LocalRows& rows, const Phase& phase, int64_t
                                  .value_dim = plan_.spec.value_dim,
                                  .out = accumulator.out,
                                  .state = accumulator.state,
-                                 .scale = static_cast<float>(plan_.spec.Scale()),
+                                 .scale = StateScale(),
                                  .count = zeros});
 }
 
@@ -251,7 +259,7 @@ TaskBuilder::ZeroKeys TaskBuilder::SpanningZeroKeys() const {
 }
 
 bool TaskBuilder::OutNeedsFinalizing() const {
-  return plan_.spec.dtype != DataType::kFloat32 || OutScale() != 1.0f;
+  return plan_.spec.dtype != DataType::kFloat32 || OutScale() != 1.0f || !plan_.spec.sinks.empty();
 }
 
 FinalizeTask TaskBuilder::FinalizeOf(const LocalRows& rows, const Accumulator& from, int64_t head,
@@ -268,7 +276,8 @@ FinalizeTask TaskBuilder::FinalizeOf(const LocalRows& rows, const Accumulator& f
           .scale = OutScale(),
           .state = from.state,
           .lse = views_.Lse(rows, head),
-          .score_scale = static_cast<float>(plan_.spec.Scale())};
+          .score_scale = StateScale(),
+          .sinks = views_.Sinks(head)};
 }
 
 std::vector<FinalizeTask> TaskBuilder::FinalizeRows(int64_t begin, int64_t end) const {

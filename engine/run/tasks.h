@@ -53,6 +53,7 @@ class TaskBuilder {
                           int64_t heads) const;
   bool OutNeedsFinalizing() const;
   float OutScale() const;
+  float StateScale() const;  // AttentionTask::StateScale()
   Accumulator AccumulatorOf(const LocalRows& rows, int exchange, int block, int64_t head) const;
   KeyBlock OwnKeys(const RankExchange& exchange, const Block& block) const;
   KeyBlock ArenaKeys(const ArenaBlock& block, const std::byte* arena) const;

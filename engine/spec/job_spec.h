@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct Branch {
   int64_t dilation = 1;  // r >= 1
   bool operator==(const Branch&) const = default;
 };
+
+inline constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
 // Keys that a query sees, by the distance of their original positions. Absent: without a bound.
 struct Window {

@@ -14,7 +14,7 @@ absl::Status Wrong(const std::string& what) { return absl::InternalError(what); 
 std::set<Pair> PairsByDefinition(const JobSpec& spec) {
   std::set<Pair> pairs;
   const auto branches = static_cast<int64_t>(spec.branches.size());
-  const bool triangle = spec.causal && !spec.ordering;
+  const Reach reach = ReachOf(spec);
   for (const Sequence& sequence : Sequences(spec)) {
     for (int64_t branch = 0, group_begin = 0; branch < branches; ++branch) {
       const Branch& b = spec.branches[branch];
@@ -35,7 +35,9 @@ std::set<Pair> PairsByDefinition(const JobSpec& spec) {
           }
           for (const int64_t q : rows) {
             for (const int64_t k : rows) {
-              if (!triangle || k <= q) pairs.insert({static_cast<int>(branch), head, q, k});
+              if (k - q <= reach.right && q - k <= reach.left) {
+                pairs.insert({static_cast<int>(branch), head, q, k});
+              }
             }
           }
         }
@@ -70,7 +72,7 @@ absl::Status PlanSimulation::Run() {
 
 absl::Status PlanSimulation::Compute(int rank, const Phase& phase, const Progression& queries,
                                      const Progression& keys) {
-  const bool triangle = plan_.spec.causal && !plan_.spec.ordering;
+  const Reach reach = ReachOf(plan_.spec);
   for (int64_t i = 0; i < queries.count; ++i) {
     const int64_t q = queries.first + i * queries.step;
     if (plan_.shards.Find(q).rank != rank) {
@@ -78,7 +80,7 @@ absl::Status PlanSimulation::Compute(int rank, const Phase& phase, const Progres
     }
     for (int64_t j = 0; j < keys.count; ++j) {
       const int64_t k = keys.first + j * keys.step;
-      if (triangle && k > q) continue;
+      if (k - q > reach.right || q - k > reach.left) continue;
       for (int64_t head = phase.head_begin; head < phase.head_end; ++head) {
         if (!pairs_.insert({phase.branch, head, q, k}).second) {
           return Wrong(absl::StrCat("query ", q, " and key ", k, " are computed twice"));
@@ -182,12 +184,13 @@ absl::Status PlanSimulation::Step(int64_t step) {
 // Every row of the block must be seen by a query of the rank.
 absl::Status PlanSimulation::CheckNeeded(int rank, const RankExchange& exchange,
                                          const Block& keys) const {
-  int64_t last_query = -1;
-  for (const Block& queries : exchange.all.blocks()) {
-    if (queries.rank == rank) last_query = std::max(last_query, queries.rows.last());
-  }
-  const bool triangle = plan_.spec.causal && !plan_.spec.ordering;
-  if (last_query < 0 || (triangle && last_query < keys.rows.last())) {
+  const Reach reach = ReachOf(plan_.spec);
+  const auto seen = [&](int64_t key) {
+    return std::ranges::any_of(exchange.all.blocks(), [&](const Block& queries) {
+      return queries.rank == rank && Sees(reach, queries.rows, {.first = key, .count = 1});
+    });
+  };
+  if (!seen(keys.rows.first) || !seen(keys.rows.last())) {
     return Wrong(absl::StrCat("rank ", rank, " receives rows that its queries do not see"));
   }
   return absl::OkStatus();

@@ -60,5 +60,20 @@ TEST(Route, GoesUpForSharedKeysAndDownForMirroredEnds) {
   EXPECT_EQ(exchange.Route(exchange.blocks()[6]), (std::vector<int>{}));
 }
 
+// Of each neighbour a rank receives the rows within the window, whatever the length.
+TEST(Window, BringsItsRowsAlone) {
+  JobSpec spec = PlainSpec({.tokens = 40000, .heads = 1, .dim = 8});
+  spec.window = Window{.left = 100, .right = 7};
+  const auto plan = MakePlan(spec, 4);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_FALSE(plan->mirrored);
+  const int64_t row = 2 * 8 * 4;
+  EXPECT_EQ(plan->costs.workers[0].bytes_received, 7 * row);
+  EXPECT_EQ(plan->costs.workers[1].bytes_received, 107 * row);
+  EXPECT_EQ(plan->costs.workers[3].bytes_received, 100 * row);
+  EXPECT_EQ(plan->costs.steps, 1);
+  EXPECT_LT(plan->costs.busiest_over_mean, 1.01);
+}
+
 }  // namespace
 }  // namespace hilbert_ring
