@@ -28,6 +28,8 @@ namespace hilbert_ring::bench {
 namespace {
 
 constexpr int64_t kHeads = 8;
+constexpr int64_t kWindow = 1024;
+constexpr int64_t kWindowRows = 8;  // times the rows of other patterns
 
 struct Options {
   int rounds = 5;
@@ -40,6 +42,8 @@ struct Case {
   int64_t dim = 64;
   int64_t dilation = 1;
   bool causal = false;
+  bool window = false;  // causal too
+  float softcap = 0;
   int threads = 1;
   double best_gflops = 0;
 
@@ -49,7 +53,15 @@ struct Case {
                                           : "float16";
   }
   std::string Pattern() const {
+    if (window) return absl::StrCat("window-", kWindow);
+    if (softcap > 0) return "softcap";
     return causal ? "causal" : dilation == 1 ? "dense" : absl::StrCat("dilation-", dilation);
+  }
+  int64_t Rows(int64_t rows) const { return window ? rows * kWindowRows : rows; }
+  double Scores(int64_t rows) const {
+    const auto n = static_cast<double>(Rows(rows)), w = static_cast<double>(kWindow);
+    if (window && n > w) return kHeads * (0.5 * w * (w + 1) + (n - w) * w);
+    return kHeads * (causal ? 0.5 * n * (n + 1) : n * n);
   }
   bool Has(const std::string& word) const {
     return word == Type() || word == absl::StrCat(dim) || word == Pattern() ||
@@ -75,6 +87,7 @@ class Tensors {
     lse_.resize(elements / 64);
   }
 
+  // rows: times shape.dilation, up to the elements.
   std::vector<AttentionTask> Tasks(const Case& shape, int64_t rows) {
     std::vector<AttentionTask> tasks(kHeads);
     const int64_t row_stride = shape.dilation * kHeads * shape.dim;
@@ -93,6 +106,8 @@ class Tensors {
       task.lse = {.data = lse_.data() + head, .row_stride = shape.dilation * kHeads};
       task.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
       if (shape.causal) task.mask = Mask::kDiagonal;
+      if (shape.window) task.left = kWindow - 1;
+      task.change.softcap = shape.softcap;
     }
     return tasks;
   }
@@ -111,7 +126,9 @@ std::vector<Case> Cases(const Options& options, int all_threads) {
       for (const int count : threads) {
         std::vector<Case> patterns;
         for (const int64_t dilation : {1, 2, 4, 8}) patterns.push_back({.dilation = dilation});
-        patterns.insert(patterns.begin() + 1, Case{.causal = true});
+        patterns.insert(
+            patterns.begin() + 1,
+            {Case{.causal = true}, Case{.causal = true, .window = true}, Case{.softcap = 30}});
         for (Case& one : patterns) {
           one.dtype = dtype;
           one.dim = dim;
@@ -135,16 +152,14 @@ void Raise(double& best, double value) { best = std::max(best, value); }
 
 void MeasureOnce(Case& one, Device& device, Tensors& tensors, int64_t rows, Limits& limits) {
   Raise(limits.multiply_add[one.threads], MultiplyAddGflops(one.threads));
-  const std::vector<AttentionTask> tasks = tensors.Tasks(one, rows);
-  const double scores = kHeads * (one.causal ? 0.5 * static_cast<double>(rows) * (rows + 1.0)
-                                             : static_cast<double>(rows) * rows);
+  const std::vector<AttentionTask> tasks = tensors.Tasks(one, one.Rows(rows));
   const double seconds = SecondsOf([&] {
     if (const auto figures = device.Attend(tasks, {}); !figures.ok()) {
       std::fprintf(stderr, "%s\n", figures.status().ToString().c_str());
       std::exit(1);
     }
   });
-  Raise(one.best_gflops, 4.0 * one.dim * scores / seconds * 1e-9);
+  Raise(one.best_gflops, 4.0 * one.dim * one.Scores(rows) / seconds * 1e-9);
 }
 
 void Attention(const Options& options) {
@@ -152,7 +167,10 @@ void Attention(const Options& options) {
   std::vector<Case> cases = Cases(options, all_threads);
   if (cases.empty()) return;
   int64_t width = 0;
-  for (const Case& one : cases) width = std::max(width, one.dilation * kHeads * one.dim);
+  for (const Case& one : cases) {
+    const int64_t rows = one.Rows(one.dilation);
+    width = std::max(width, rows * kHeads * one.dim);
+  }
   std::map<int, std::unique_ptr<Device>> devices;
   std::map<DataType, std::unique_ptr<Tensors>> tensors;
   for (const Case& one : cases) {

@@ -17,7 +17,7 @@ enum class Mask {
   kPositions,  // iff key_positions[j] <= query_positions[i]
 };
 
-// What is done to a score s = scale * q . k before the mask: first the cap, then the bias.
+// Changes of a score s = scale * q . k before the mask: first the cap, then the bias.
 struct ScoreChange {
   float softcap = 0;  // > 0: s becomes softcap * tanh(s / softcap)
 

@@ -84,7 +84,7 @@ struct JobSpec {
   std::optional<Ordering> ordering;
   std::vector<int64_t> sequence_lengths;  // empty: one sequence of `tokens`
 
-  // What is done to a score, in this order: softcap, alibi, causal mask and window.
+  // Changes of a score, in this order: softcap, alibi, causal mask and window.
   std::optional<double> softcap;  // c > 0: a score s becomes c * tanh(s / c)
   std::optional<Alibi> alibi;
   std::optional<Window> window;

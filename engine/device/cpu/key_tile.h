@@ -16,7 +16,7 @@ struct LaneDistances {
   const float* low = nullptr;     // [lanes]
 };
 
-// What is done to the scores of a tile.
+// Changes of the scores of a tile.
 struct TileChange {
   float scale;        // > 0
   float softcap;      // 0: none

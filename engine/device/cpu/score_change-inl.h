@@ -1,4 +1,4 @@
-// What is done to the scores of one lane block and key tile before their softmax.
+// Changes of the scores of one lane block and key tile before their softmax.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_SCORE_CHANGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
