@@ -77,6 +77,8 @@ class RowReference {
   RowReference(const JobSpec& spec, const Permutation& order, int64_t token, const RowSource& q,
                const RowSource& k, const RowSource& v)
       : spec_(spec),
+        token_(token),
+        compared_scale_(ComparesScores(spec) ? 1 : spec.Scale()),
         seen_(spec, order, token),
         k_(k),
         v_(v),
@@ -95,8 +97,13 @@ class RowReference {
  private:
   void ComputeHead(int64_t head) {
     // Branches are merged by their denominators.
-    Softmax merged(spec_.Scale(), spec_.value_dim);
+    Softmax merged(compared_scale_, spec_.value_dim);
     for (const int64_t branch : BranchesOf(spec_, head)) merged.Merge(AttendBranch(branch, head));
+    if (!spec_.sinks.empty()) {
+      Softmax sink(compared_scale_, spec_.value_dim);
+      sink.Add(spec_.sinks[head], nullptr, ReferenceRow::kSink);
+      merged.Merge(sink);
+    }
     const double share = OutShare(spec_);
     for (int64_t i = 0; i < spec_.value_dim; ++i) {
       result_.out[head * spec_.value_dim + i] = merged.Out(i) * share;
@@ -106,7 +113,7 @@ class RowReference {
   }
 
   Softmax AttendBranch(int64_t branch, int64_t head) {
-    Softmax softmax(spec_.Scale(), spec_.value_dim);
+    Softmax softmax(compared_scale_, spec_.value_dim);
     const int64_t kv_head = head * spec_.kv_heads / spec_.heads;
     const int64_t zeros = seen_.Visit(branch, head, [&](int64_t token) {
       k_.Read(token, kv_head * spec_.head_dim, key_);
@@ -115,13 +122,20 @@ class RowReference {
       for (int64_t i = 0; i < spec_.head_dim; ++i) {
         product += q_row_[head * spec_.head_dim + i] * key_[i];
       }
-      softmax.Add(product, value_.data(), token);
+      softmax.Add(ComparesScores(spec_) ? Score(head, token, product) : product, value_.data(),
+                  token);
     });
     if (zeros > 0) softmax.Add(0, nullptr, ReferenceRow::kZeroKey, static_cast<double>(zeros));
     return softmax;
   }
 
+  double Score(int64_t head, int64_t token, double product) const {
+    return Capped(spec_, product * spec_.Scale()) - Bias(spec_, head, std::abs(token - token_));
+  }
+
   const JobSpec& spec_;
+  const int64_t token_;
+  const double compared_scale_;
   const SeenKeys seen_;
   const RowSource& k_;
   const RowSource& v_;
@@ -130,6 +144,14 @@ class RowReference {
 };
 
 }  // namespace
+
+double Capped(const JobSpec& spec, double score) {
+  return spec.softcap ? *spec.softcap * std::tanh(score / *spec.softcap) : score;
+}
+
+double Bias(const JobSpec& spec, int64_t head, int64_t distance) {
+  return spec.alibi ? spec.alibi->slopes[head] * static_cast<double>(distance) : 0;
+}
 
 double OutShare(const JobSpec& spec) {
   const bool averages = spec.mixing == Mixing::kHeadGroups && spec.average_groups;

@@ -25,15 +25,26 @@ struct ReferenceRow {
   std::vector<double> out;  // [heads, value_dim]
   std::vector<double> lse;  // [heads]
 
-  static constexpr int64_t kZeroKey = -1;
-  // The key with the greatest score, and the weights relative to it.
+  static constexpr int64_t kZeroKey = -1, kSink = -2;
+  // The key or sink with the greatest score, and the weights relative to it.
   struct Top {
-    double product = 0;        // q . k, not scaled
-    int64_t token = kZeroKey;  // or kZeroKey
+    double product = 0;        // q . k, not scaled; the score if ComparesScores(spec)
+    int64_t token = kZeroKey;  // or kZeroKey or kSink
     double weights = 0;        // sum of exp(score - greatest score); 0: no key was seen
   };
   std::vector<Top> top;  // [heads]
 };
+
+// Returns whether softmaxes compare scores. Others compare products, times one scale.
+inline bool ComparesScores(const JobSpec& spec) {
+  return ChangesScores(spec) || !spec.sinks.empty();
+}
+
+// The score after the softcap; the score itself without one.
+double Capped(const JobSpec& spec, double score);
+
+// The part of a score that alibi takes away at a distance of positions; 0 without alibi.
+double Bias(const JobSpec& spec, int64_t head, int64_t distance);
 
 // The factor of a softmax: 1 / branches if branches are averaged, else 1.
 double OutShare(const JobSpec& spec);

@@ -37,6 +37,16 @@ bool IsPowerOfTwo(double value) {
   return std::abs(std::frexp(value, &exponent)) == 0.5;
 }
 
+double FloatError(double value) {
+  return std::abs(static_cast<double>(static_cast<float>(value)) - value);
+}
+
+struct Scale {
+  double value;
+  double error;  // of its float32
+  bool rounds;   // scaled numbers
+};
+
 class LogSum {
  public:
   void Add(double exponent, double count) {
@@ -56,13 +66,19 @@ class LogSum {
 // A head of a row. Numbers in comments are those of the header.
 class HeadTolerance {
  public:
-  HeadTolerance(const JobSpec& spec, std::span<const double> query, const ReferenceRow::Top& top,
-                std::span<const double> out)
+  HeadTolerance(const JobSpec& spec, int64_t head, int64_t token, std::span<const double> query,
+                const ReferenceRow::Top& top, std::span<const double> out)
       : spec_(spec),
+        head_(head),
+        token_(token),
         query_(query),
-        scale_(spec.Scale()),
-        scale_error_(std::abs(static_cast<double>(static_cast<float>(scale_)) - scale_)),
-        rounds_scores_(!IsPowerOfTwo(scale_) && scale_ != 0),
+        scale_{.value = spec.Scale(),
+               .error = FloatError(spec.Scale()),
+               .rounds = !IsPowerOfTwo(spec.Scale()) && spec.Scale() != 0},
+        compared_scale_(
+            ComparesScores(spec)
+                ? Scale{.value = 1, .error = 0, .rounds = ChangesScores(spec) || scale_.rounds}
+                : scale_),
         flushes_(spec.dtype == DataType::kBFloat16),
         top_(top),
         out_(out),
@@ -72,28 +88,24 @@ class HeadTolerance {
 
   bool judged() const { return judged_; }
 
-  // Called before Add.
-  void SetTop(std::span<const double> key) {
-    const Score score = ScoreOf(key);
-    top_error_ = ErrorOf(score.product, score.error);
-  }
-  void SetTopOfZeroKey() { top_error_ = ErrorOf(0, 0); }
+  // Called before keys are added. `key` is empty if no token has the greatest score.
+  void SetTop(std::span<const double> key) { top_error_ = ErrorOf(ScoreOf(top_.token, key)); }
 
   void Add(int64_t token, std::span<const double> key, std::span<const double> value) {
-    const Score score = ScoreOf(key);
     for (const double v : value) judged_ = judged_ && std::isfinite(v);
-    AddKey(token, score.product, ErrorOf(score.product, score.error), value, 1);
+    AddKey(token, ScoreOf(token, key), value, 1);
   }
 
-  void AddZeroKeys(int64_t count) {
-    AddKey(ReferenceRow::kZeroKey, 0, ErrorOf(0, 0), {}, static_cast<double>(count));
+  // Adds zero keys or a sink.
+  void AddWithoutValue(int64_t token, int64_t count) {
+    AddKey(token, ScoreOf(token, {}), {}, static_cast<double>(count));
   }
 
   void Finish(std::span<double> out, double& lse) const {
     if (keys_ == 0) return;  // exactly 0 and -infinity
     const double roundings = Roundings() * kUnit;
     const double weights = top_.weights;
-    const double greatest = top_.product * scale_;
+    const double greatest = top_.product * compared_scale_.value;
     const double share = OutShare(spec_);
     // 7.
     const bool twice = spec_.dtype != DataType::kFloat32 && share != 1 && !IsPowerOfTwo(share);
@@ -110,14 +122,14 @@ class HeadTolerance {
     }
     const double log_sum = std::log(weights);
     const double off = std::max(above_.value() - log_sum, log_sum - below_.value()) + roundings +
-                       scale_error_ * std::abs(top_.product) +
+                       compared_scale_.error * std::abs(top_.product) +
                        6 * kUnit * (std::abs(greatest) + std::abs(log_sum));
     lse = off + Spacing(DataType::kFloat32, std::abs(greatest + log_sum) + off) / 2;
   }
 
  private:
   struct Score {
-    double product = 0;
+    double value = 0;  // the product, or the score if ComparesScores
     double error = 0;  // e_j
   };
 
@@ -135,7 +147,7 @@ class HeadTolerance {
   }
 
   // 1.
-  Score ScoreOf(std::span<const double> key) {
+  Score ProductOf(std::span<const double> key) {
     double product = 0, sizes = 0, flushed = 0;
     int grain = kNoGrain;
     for (size_t i = 0; i < key.size(); ++i) {
@@ -150,29 +162,56 @@ class HeadTolerance {
       }
     }
     constexpr double kMost = kGreatestFloat / 2;
-    judged_ = judged_ && sizes <= kMost && sizes * std::abs(scale_) * kLog2E <= kMost;
+    judged_ = judged_ && sizes <= kMost && sizes * std::abs(scale_.value) * kLog2E <= kMost;
     const double least = flushes_ ? kLeastNormal : kLeastFloat;
     if (sizes == 0) return {};
     if (flushed == 0 && std::ldexp(1.0, grain) >= least && sizes <= std::ldexp(1.0, grain + 24)) {
-      return {.product = product};
+      return {.value = product};
     }
     const auto dim = static_cast<double>(key.size());
     const double cut = spec_.dtype == DataType::kFloat32 ? 1 : 2;
-    return {.product = product, .error = cut * (dim + 2) * kUnit * sizes + dim * least + flushed};
+    return {.value = product, .error = cut * (dim + 2) * kUnit * sizes + dim * least + flushed};
+  }
+
+  // 8.
+  Score ScoreOf(int64_t token, std::span<const double> key) {
+    if (token == ReferenceRow::kSink) {
+      const double sink = spec_.sinks[head_];
+      return {.value = sink, .error = FloatError(sink)};
+    }
+    const Score product = ProductOf(key);
+    if (!ComparesScores(spec_)) return product;
+    Score score{.value = scale_.value * product.value};
+    score.error = std::abs(scale_.value) * product.error + scale_.error * std::abs(product.value) +
+                  (scale_.rounds ? kUnit * std::abs(score.value) : 0);
+    if (spec_.softcap) {
+      const double size = std::abs(score.value), capped = Capped(spec_, size);
+      score.error = capped - Capped(spec_, size - score.error) + 11 * kUnit * capped +
+                    *spec_.softcap * kLeastNormal;
+      score.value = std::copysign(capped, score.value);
+    }
+    if (spec_.alibi && token != ReferenceRow::kZeroKey) {
+      const double bias = Bias(spec_, head_, std::abs(token - token_));
+      judged_ = judged_ && (std::abs(score.value) + std::abs(bias)) * kLog2E <= kGreatestFloat / 2;
+      score.value -= bias;
+      score.error += kUnit * (3 * std::abs(bias) + std::abs(score.value));
+    }
+    return score;
   }
 
   // 2.
-  double ErrorOf(double product, double product_error) const {
-    const double behind = std::abs(product - top_.product);
-    return std::abs(scale_) * product_error +
-           (rounds_scores_ ? 2 * kUnit * std::abs(scale_ * product) : 0) + scale_error_ * behind +
-           4 * kUnit * std::abs(scale_) * behind + 4 * kUnit;
+  double ErrorOf(const Score& score) const {
+    const auto& [scale, scale_error, rounds] = compared_scale_;
+    const double behind = std::abs(score.value - top_.product);
+    return std::abs(scale) * score.error +
+           (rounds ? 2 * kUnit * std::abs(scale * score.value) : 0) + scale_error * behind +
+           4 * kUnit * std::abs(scale) * behind + 4 * kUnit;
   }
 
-  void AddKey(int64_t token, double product, double error, std::span<const double> value,
-              double count) {
+  void AddKey(int64_t token, const Score& score, std::span<const double> value, double count) {
     keys_ += count;
-    const double exponent = std::min(0.0, (product - top_.product) * scale_);
+    const double error = ErrorOf(score);
+    const double exponent = std::min(0.0, (score.value - top_.product) * compared_scale_.value);
     const double weight = count * std::exp(exponent);
     const double of_both = error + top_error_;
     double apart = count;  // of the key t
@@ -188,7 +227,8 @@ class HeadTolerance {
     above_.Add(exponent + error, count);
     below_.Add(exponent - error, count);
     const double rounded = RoundedBy(weight, count);
-    const bool has_weight = exponent + of_both >= kNoWeightExponent;
+    const bool has_weight =
+        exponent + of_both >= kNoWeightExponent || top_.token == ReferenceRow::kSink;
     const bool missing = exponent < kLeastExponent;
     const double share = OutShare(spec_);
     for (size_t i = 0; i < sums_.size(); ++i) {
@@ -226,9 +266,9 @@ class HeadTolerance {
   }
 
   const JobSpec& spec_;
+  const int64_t head_, token_;
   const std::span<const double> query_;
-  const double scale_, scale_error_;
-  const bool rounds_scores_;
+  const Scale scale_, compared_scale_;
   const bool flushes_;
   const ReferenceRow::Top top_;
   const std::span<const double> out_;
@@ -275,15 +315,11 @@ RowTolerance ToleranceOfRow(const JobSpec& spec, const Permutation& order, int64
     const int64_t kv_head = head * spec.kv_heads / spec.heads;
     q.Read(token, head * spec.head_dim, query);
     const ReferenceRow::Top& top = row.top[head];
-    HeadTolerance of_head(spec, query, top,
+    HeadTolerance of_head(spec, head, token, query, top,
                           std::span(row.out).subspan(head * spec.value_dim, spec.value_dim));
     bool judged = AllFinite(query) && std::isfinite(top.weights);
-    if (judged && top.token != ReferenceRow::kZeroKey) {
-      k.Read(top.token, kv_head * spec.head_dim, key);
-      of_head.SetTop(key);
-    } else if (judged) {
-      of_head.SetTopOfZeroKey();
-    }
+    if (judged && top.token >= 0) k.Read(top.token, kv_head * spec.head_dim, key);
+    if (judged) of_head.SetTop(top.token >= 0 ? std::span(key) : std::span<double>());
     for (const int64_t branch : BranchesOf(spec, head)) {
       if (!judged) break;
       const int64_t zeros = seen.Visit(branch, head, [&](int64_t seen_token) {
@@ -294,8 +330,9 @@ RowTolerance ToleranceOfRow(const JobSpec& spec, const Permutation& order, int64
         if (judged) of_head.Add(seen_token, key, value);
         judged = judged && of_head.judged();
       });
-      if (zeros > 0 && judged) of_head.AddZeroKeys(zeros);
+      if (zeros > 0 && judged) of_head.AddWithoutValue(ReferenceRow::kZeroKey, zeros);
     }
+    if (!spec.sinks.empty() && judged) of_head.AddWithoutValue(ReferenceRow::kSink, 1);
     tolerance.judged.push_back(judged ? 1 : 0);
     if (judged) {
       of_head.Finish(std::span(tolerance.out).subspan(head * spec.value_dim, spec.value_dim),

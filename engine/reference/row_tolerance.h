@@ -40,12 +40,26 @@
 // 7. The result is rounded by half its type's spacing, also among subnormal numbers. A 16-bit
 //    result that is averaged over branches is rounded before and after, unless by a power of two.
 //
+// 8. With softcap, alibi or sinks, scores s_j are compared in place of products. In 2. and for the
+//    log-sum-exp, s_j then stands for p_j, 1 for scale, and the error of s_j for e_j. The term
+//    2 u |s_j| stays if scores change. The error of s_j is the sum of these steps:
+//      The score before a change is off by
+//        f_j = |scale| e_j + |scale' - scale| |p_j| + u |scale p_j| (0 if scale is a power of two).
+//      Softcap c makes f_j, with g(s) = c tanh(s / c),
+//        g(|s|) - g(|s| - f_j) + 11 u |g(s)| + 2^-126 c,
+//        because g's derivative is at most 1 and falls with |s|. Roundings of c, of the quotient
+//        and of the result move g by u each, the tangent moves it by 8 u. A quotient below
+//        float32's normal numbers may be missing.
+//      Alibi adds 3 u |slope distance| + u |s_j|: from slope, distance, product and subtraction.
+//    A sink is a key with a value of 0. Its error is its rounding to float32. Kernels merge it in
+//    float64: all keys can have a weight in C if a sink is t.
+//
 // The log-sum-exp is the greatest score s plus the logarithm of the sum of weights. It is off by
 //   max(log(sum w_j e^h_j / sum w_j), log(sum w_j / sum w_j e^-h_j)) + m u
 //   + |scale' - scale| |greatest p| + 6 u (|s| + |log sum w_j|) + half the spacing of float32.
 //
 // A head of a row is judged if all numbers that it sees are finite. Sums of |q_i k_ji|, scaled or
-// not, must also be at most half of float32's greatest number.
+// not, and |s_j| + |slope distance| must also be at most half of float32's greatest number.
 #pragma once
 
 #include <cstdint>

@@ -47,10 +47,15 @@ int64_t SeenKeys::Visit(int64_t branch, int64_t head,
   const int64_t length = std::min(pattern.segment, sequence_.length);
   const int64_t place = slot_ - sequence_.begin;
   const int64_t start = place / length * length;
-  const int64_t end = std::min(start + length, sequence_.length);
-  const int64_t offset = OffsetOf(spec_, branch, head);
+  int64_t end = std::min(start + length, sequence_.length);
+  int64_t offset = OffsetOf(spec_, branch, head);
   const int64_t ahead = place - start - offset;
   if (ahead < 0 || ahead % pattern.dilation != 0) return 0;
+  if (spec_.window) {  // slots are positions: Validate refuses it with a dilation or an ordering
+    const Window& window = *spec_.window;
+    if (window.left) offset = std::max<int64_t>(0, ahead - *window.left);
+    if (window.right) end = place + 1 + std::min(*window.right, end - 1 - place);
+  }
   int64_t selected = 0;
   std::vector<int64_t> tokens;
   int64_t run_begin = -1;

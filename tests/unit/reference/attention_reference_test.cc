@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -19,7 +20,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
+using ::testing::Pointwise;
 
 class WatchedRows final : public RowSource {
  public:
@@ -136,6 +139,109 @@ TEST(ReferenceAttentionRow, ReadsOnlyTheRowsThatItSees) {
   EXPECT_THAT(v.read(), ElementsAre(8, 10, 12, 14));
 }
 
+TEST(ReferenceAttentionRow, AWindowIsCutBySegmentsAndSequences) {
+  JobSpec spec = SmallSpec();
+  spec.tokens = 40;
+  spec.sequence_lengths = {20, 20};
+  spec.branches = {{16, 1}};  // segments begin at tokens 0, 16, 20, 36
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const auto seen = [&](int64_t token, Window window) {
+    spec.window = window;
+    const NumberedRows one(1.0);
+    const WatchedRows k(std::vector<double>(40 * 8, 1.0), 8);
+    RowOf(spec, token, one, k, one);
+    return k.read();
+  };
+  EXPECT_THAT(seen(25, {.left = 3, .right = 1}), ElementsAre(22, 23, 24, 25, 26));
+  EXPECT_THAT(seen(25, {.left = 0, .right = 0}), ElementsAre(25));
+  EXPECT_THAT(seen(21, {.left = 3, .right = 1}), ElementsAre(20, 21, 22));
+  EXPECT_THAT(seen(17, {.left = 3}), ElementsAre(16, 17, 18, 19));
+  EXPECT_THAT(seen(38, {.right = kMost}), ElementsAre(36, 37, 38, 39));
+  EXPECT_THAT(seen(38, {.left = kMost, .right = 0}), ElementsAre(36, 37, 38));
+  spec.causal = true;
+  EXPECT_THAT(seen(25, {.left = 1, .right = 7}), ElementsAre(24, 25));
+}
+
+std::vector<double> Drawn(std::mt19937_64& random, int64_t numbers) {
+  std::normal_distribution<double> normal;
+  std::vector<double> values(numbers);
+  for (double& value : values) value = normal(random);
+  return values;
+}
+
+// A dense job with as many kv heads as heads and dims of 8, key by key.
+ReferenceResult ByDoubleLoop(const JobSpec& spec, const std::vector<double>& q,
+                             const std::vector<double>& k, const std::vector<double>& v) {
+  ReferenceResult result{.out = std::vector<double>(q.size()), .lse = {}};
+  for (int64_t row = 0; row < spec.tokens * spec.heads; ++row) {
+    const int64_t i = row / spec.heads, head = row % spec.heads;
+    double sum = spec.sinks.empty() ? 0 : std::exp(spec.sinks[head]);
+    for (int64_t j = 0; j < (spec.causal ? i + 1 : spec.tokens); ++j) {
+      const double* const key = k.data() + (j * spec.heads + head) * 8;
+      double score = spec.Scale() * std::inner_product(key, key + 8, q.data() + row * 8, 0.0);
+      if (spec.softcap) score = *spec.softcap * std::tanh(score / *spec.softcap);
+      if (spec.alibi) {
+        score -= spec.alibi->slopes[head] * static_cast<double>(i > j ? i - j : j - i);
+      }
+      sum += std::exp(score);
+      for (int64_t x = 0; x < 8; ++x) {
+        result.out[row * 8 + x] += std::exp(score) * v[(j * spec.heads + head) * 8 + x];
+      }
+    }
+    for (int64_t x = 0; x < 8; ++x) result.out[row * 8 + x] /= sum;
+    result.lse.push_back(std::log(sum));
+  }
+  return result;
+}
+
+// Positions, not slots, decide the distance.
+TEST(ReferenceAttention, ChangesScoresByTheirDefinition) {
+  std::mt19937_64 random(4);
+  for (int kind = 0; kind < 32; ++kind) {
+    JobSpec spec = SmallSpec();
+    spec.tokens = 30;
+    spec.heads = spec.kv_heads = 2;
+    spec.branches = {{30, 1}};
+    spec.mixing = Mixing::kLse;
+    if ((kind & 1) != 0) spec.softcap = 0.8;
+    if ((kind & 2) != 0) spec.alibi = Alibi{{0.25, -0.125}};
+    if ((kind & 4) != 0) spec.sinks = {-1.0, 3.0};
+    spec.causal = (kind & 8) != 0;
+    if ((kind & 16) != 0) spec.ordering = Ordering{};
+    const std::vector<double> q = Drawn(random, 480), k = Drawn(random, 480),
+                              v = Drawn(random, 480);
+    const auto actual = ReferenceAttention(spec, q, k, v, {});
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    const ReferenceResult expected = ByDoubleLoop(spec, q, k, v);
+    EXPECT_THAT(actual->out, Pointwise(DoubleNear(1e-12), expected.out)) << kind;
+    EXPECT_THAT(actual->lse, Pointwise(DoubleNear(1e-12), expected.lse)) << kind;
+  }
+}
+
+// A sink counts once for a row of several branches, and before outputs are averaged. Even tokens of
+// the second head are in no branch if heads are grouped.
+TEST(ReferenceAttention, ASinkIsALastKeyWithoutValue) {
+  std::mt19937_64 random(5);
+  const std::vector<double> q = Drawn(random, 128), k = Drawn(random, 128), v = Drawn(random, 128);
+  JobSpec spec = SmallSpec();
+  spec.heads = spec.kv_heads = 2;
+  for (const Mixing mixing : {Mixing::kHeadGroups, Mixing::kLse}) {
+    spec.mixing = mixing;
+    spec.branches = {{8, 1}, {8, 2}};
+    spec.sinks.clear();
+    const auto without = ReferenceAttention(spec, q, k, v, {});
+    ASSERT_TRUE(without.ok()) << without.status();
+    spec.sinks = {0.5, 40.0};
+    const auto with = ReferenceAttention(spec, q, k, v, {});
+    ASSERT_TRUE(with.ok()) << with.status();
+    for (size_t row = 0; row < with->lse.size(); ++row) {
+      const double keys = std::exp(without->lse[row]), sink = std::exp(spec.sinks[row % 2]);
+      EXPECT_NEAR(with->lse[row], std::log(keys + sink), 1e-12) << row;
+      EXPECT_NEAR(with->out[row * 8], without->out[row * 8] * keys / (keys + sink), 1e-12) << row;
+    }
+  }
+}
+
 TEST(ReferenceAttentionRow, ZeroKeysStayStableBesideHugeScores) {
   JobSpec spec = SmallSpec();
   spec.branches = {{6, 1}};
@@ -213,6 +319,22 @@ TEST(ReferenceAttention, MergesLeaveOutWhatHasNoWeight) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->out[2], 1.0);
   EXPECT_EQ(result->out[7 * 8 + 2], kInfinity);
+  spec.sinks = {1e6};
+  const auto sunk = ReferenceAttention(spec, ones, keys, RowsWith(8, 1, 7, 2, kInfinity), {});
+  ASSERT_TRUE(sunk.ok());
+  EXPECT_EQ(sunk->out[7 * 8 + 2], 0.0);
+  EXPECT_EQ(sunk->lse[7], 1e6);
+}
+
+TEST(ReferenceAttention, ASoftcapMakesInfiniteScoresFinite) {
+  JobSpec spec = SmallSpec();
+  spec.softcap = 4.0;
+  const std::vector<double> ones(8 * 8, 1.0);
+  for (const double infinity : {kInfinity, -kInfinity}) {
+    const auto result = ReferenceAttention(spec, ones, RowsWith(8, 0, 3, 0, infinity), ones, {});
+    ASSERT_TRUE(result.ok());
+    EXPECT_DOUBLE_EQ(result->lse[0], std::log(7 + std::exp(infinity > 0 ? 4 : -4)));
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engine/reference/row_tolerance.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -55,20 +56,37 @@ struct RowCase {
     return ExpectRow(spec, **Permutation::Make(spec, {}), 0, q, k, v);
   }
 
-  // Plain float32 code sums scores, subtracts the greatest, and sums weights one by one.
+  void Draw(std::mt19937_64& random, double query_size) {
+    std::normal_distribution<double> normal;
+    for (OneRow* rows : {&q, &k, &v}) {
+      const double size = rows == &q ? query_size : 1;
+      for (auto& row : rows->rows) {
+        for (double& x : row) x = Rounded(spec.dtype, size * normal(random));
+      }
+    }
+  }
+
+  // Plain float32 code sums scores, changes them, subtracts the greatest, and sums weights one by
+  // one. The sink is merged last, in float64, with the exact scale of the greatest product.
   struct Plain {
     std::vector<double> out;
     double lse = 0;
   };
   Plain Compute() const {
     const auto scale = static_cast<float>(spec.Scale());
+    const auto cap = static_cast<float>(spec.softcap.value_or(0));
+    const auto slope = static_cast<float>(spec.alibi ? spec.alibi->slopes[0] : 0);
     std::vector<float> scores;
-    for (const auto& key : k.rows) {
-      float score = 0;
-      for (size_t i = 0; i < key.size(); ++i) {
-        score += static_cast<float>(q.rows[0][i]) * static_cast<float>(key[i]);
+    float most = -std::numeric_limits<float>::infinity();
+    for (size_t j = 0; j < k.rows.size(); ++j) {
+      float product = 0;
+      for (size_t i = 0; i < k.rows[j].size(); ++i) {
+        product += static_cast<float>(q.rows[0][i]) * static_cast<float>(k.rows[j][i]);
       }
-      scores.push_back(score * scale);
+      most = std::max(most, product);
+      float score = product * scale;
+      if (spec.softcap) score = cap * std::tanh(score / cap);
+      scores.push_back(score - slope * static_cast<float>(j));
     }
     const float top = *std::ranges::max_element(scores);
     float sum = 0;
@@ -79,7 +97,19 @@ struct RowCase {
       for (size_t i = 0; i < out.size(); ++i) out[i] += weight * static_cast<float>(v.rows[j][i]);
     }
     Plain plain{.lse = static_cast<double>(static_cast<float>(top + std::log(sum)))};
-    for (const float value : out) plain.out.push_back(Rounded(spec.dtype, value / sum));
+    double share = 1;
+    if (!spec.sinks.empty()) {
+      const double score = ChangesScores(spec) ? top : static_cast<double>(scale) * most;
+      const double greater = std::max(score, spec.sinks[0]);
+      const double part = sum * std::exp(score - greater);
+      const double total = part + std::exp(spec.sinks[0] - greater);
+      share = part / total;
+      plain.lse = static_cast<double>(static_cast<float>(greater + std::log(total)));
+    }
+    for (const float value : out) {
+      const float average = value / sum;
+      plain.out.push_back(Rounded(spec.dtype, average * share));
+    }
     return plain;
   }
 
@@ -212,14 +242,9 @@ TEST(RowTolerance, LseFollowsTheProducts) {
 // The tolerance of doubled values is doubled.
 TEST(RowTolerance, ScalesWithTheValues) {
   std::mt19937_64 random(3);
-  std::normal_distribution<double> normal;
   for (const DataType dtype : kTypes) {
     RowCase c(dtype, 40, 16, 8);
-    for (OneRow* rows : {&c.q, &c.k, &c.v}) {
-      for (auto& row : rows->rows) {
-        for (double& x : row) x = Rounded(dtype, normal(random));
-      }
-    }
+    c.Draw(random, 1);
     const RowTolerance before = c.Expect().tolerance;
     for (auto& row : c.v.rows) {
       for (double& x : row) x *= 64;
@@ -229,6 +254,74 @@ TEST(RowTolerance, ScalesWithTheValues) {
       EXPECT_NEAR(after.out[i], 64 * before.out[i], 1e-12 * after.out[i]);
     }
     EXPECT_EQ(after.lse, before.lse);
+  }
+}
+
+// Kinds: a softcap (1), alibi (2) and a sink (4) together.
+TEST(RowTolerance, CoversFloat32OfChangedScores) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  for (int kind = 1; kind < 8; ++kind) {
+    double most_out = 0, most_lse = 0;  // of ordinary scores
+    for (int trial = 0; trial < 150 && !HasFailure(); ++trial) {
+      const double size = std::array{0.25, 1.0, 16.0, 1024.0, 65536.0}[trial % 5];
+      RowCase c(DataType::kFloat32, 1 + static_cast<int64_t>(random() % 300), 32, 8);
+      c.Draw(random, size);
+      if ((kind & 1) != 0) c.spec.softcap = std::array{0.7, 3.0, 30.0, 1000.0}[trial % 4];
+      if ((kind & 2) != 0) c.spec.alibi = Alibi{{normal(random) * std::exp2(-(trial % 8))}};
+      if ((kind & 4) != 0) c.spec.sinks = {normal(random) * std::array{1.0, 10.0, size}[trial % 3]};
+      const ExpectedRow expected = c.Expect();
+      ASSERT_TRUE(expected.tolerance.AllJudged());
+      const RowCase::Plain plain = c.Compute();
+      const double out = c.OutExcess(expected, plain.out);
+      const double lse = RowCase::LseExcess(expected, plain.lse);
+      EXPECT_LT(std::max(out, lse), 0.5) << kind << " " << trial;
+      if (size > 16) continue;
+      most_out = std::max(most_out, out);
+      most_lse = std::max(most_lse, lse);
+    }
+    EXPECT_GT(most_out, 0.02) << kind;
+    EXPECT_GT(most_lse, 0.02) << kind;
+  }
+}
+
+// A cap that all scores are far above loses no more than small scores do.
+TEST(RowTolerance, IsSmallWhereTheCapSaturates) {
+  std::mt19937_64 random(6);
+  RowCase c(DataType::kFloat32, 64, 32, 8);
+  c.Draw(random, 1e9);
+  EXPECT_GT(c.Expect().tolerance.lse[0], 1e3);
+  c.spec.softcap = 3.0;
+  const RowTolerance tolerance = c.Expect().tolerance;
+  EXPECT_LT(tolerance.lse[0], 3e-5);
+  for (const double out : tolerance.out) EXPECT_LT(out, 3e-5);
+}
+
+TEST(RowTolerance, RefusesOtherChangesOfScores) {
+  std::mt19937_64 random(7);
+  RowCase c(DataType::kFloat32, 50, 16, 8);
+  c.Draw(random, 4.0);
+  c.spec.softcap = 5.0;
+  c.spec.alibi = Alibi{{0.125}};
+  c.spec.sinks = {2.0};
+  c.spec.window = Window{.right = 30};
+  const ExpectedRow expected = c.Expect();
+  EXPECT_LE(RowCase::LseExcess(expected, expected.row.lse[0]), 1);
+  const std::vector<void (*)(JobSpec&)> changes = {
+      [](JobSpec& spec) { spec.softcap.reset(); },
+      [](JobSpec& spec) { *spec.softcap *= 1 + 1e-4; },
+      [](JobSpec& spec) { spec.alibi.reset(); },
+      [](JobSpec& spec) { spec.alibi->slopes[0] *= 1 + 1e-4; },
+      [](JobSpec& spec) { spec.sinks.clear(); },
+      [](JobSpec& spec) { spec.sinks[0] += 1e-3; },
+      [](JobSpec& spec) { spec.window.reset(); },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    RowCase other = c;
+    changes[i](other.spec);
+    const ReferenceRow row = other.Expect().row;
+    EXPECT_GT(RowCase::LseExcess(expected, row.lse[0]), 1) << i;
+    EXPECT_GT(c.OutExcess(expected, row.out), 1) << i;
   }
 }
 
@@ -258,6 +351,12 @@ TEST(RowTolerance, DoesNotJudgeWhatIsNotFinite) {
   EXPECT_TRUE(c.Expect().tolerance.AllJudged());
   c.spec.scale = 1e9;
   EXPECT_FALSE(c.Expect().tolerance.AllJudged());
+  // Biases leave it at three keys of distance.
+  c.spec.scale.reset();
+  c.spec.alibi = Alibi{{3e37}};
+  EXPECT_TRUE(c.Expect().tolerance.AllJudged());
+  c.spec.alibi = Alibi{{5e37}};
+  EXPECT_FALSE(c.Expect().tolerance.AllJudged());
 }
 
 TEST(RowTolerance, IsNothingWhereNothingIsSeen) {
@@ -276,6 +375,12 @@ TEST(RowTolerance, IsNothingWhereNothingIsSeen) {
   EXPECT_EQ(OutDeviation(c.spec, 0, expected, out).worst.excess, 0);
   out[9] = 1e-30;
   EXPECT_GT(OutDeviation(c.spec, 0, expected, out).worst.excess, 1);
+  // A sink is the whole softmax of such a row.
+  c.spec.sinks = {0, 50};
+  const ExpectedRow sunk = c.Expect();
+  EXPECT_EQ(sunk.row.lse[1], 50);
+  EXPECT_LT(sunk.tolerance.lse[1], 1e-4);
+  EXPECT_GT(OutDeviation(c.spec, 0, sunk, out).worst.excess, 1);
 }
 
 }  // namespace
