@@ -50,7 +50,7 @@ class RankViews {
   Accumulator PieceAccumulator(const LocalRows& rows, float* block, const Phase& phase,
                                int64_t head) const;
 
-  // From `head` on; null: the job has none.
+  // Numbers from `head` on; null: the job has no such numbers.
   const float* Slopes(int64_t head) const;
   const float* Sinks(int64_t head) const;
 

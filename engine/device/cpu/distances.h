@@ -17,7 +17,7 @@ inline void SplitPosition(int64_t position, float& high, float& low) {
   low = static_cast<float>(position & ((int64_t{1} << 20) - 1));
 }
 
-// The position of a query row or key row of a task, for its bias.
+// Positions of a query row and of a key row, as a bias measures them.
 inline int64_t QueryPosition(const AttentionTask& task, int64_t batch, int64_t row) {
   const PositionsView& view = task.query_positions;
   if (view.data != nullptr) return view.data[batch * view.batch_stride + row * view.row_stride];

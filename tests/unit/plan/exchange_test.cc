@@ -60,7 +60,7 @@ TEST(Route, GoesUpForSharedKeysAndDownForMirroredEnds) {
   EXPECT_EQ(exchange.Route(exchange.blocks()[6]), (std::vector<int>{}));
 }
 
-// Of each neighbour a rank receives the rows within the window, whatever the length.
+// A rank receives a neighbour's rows within the window, at any length.
 TEST(Window, BringsItsRowsAlone) {
   JobSpec spec = PlainSpec({.tokens = 40000, .heads = 1, .dim = 8});
   spec.window = Window{.left = 100, .right = 7};
