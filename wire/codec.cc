@@ -47,6 +47,13 @@ absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {
   return ordering;
 }
 
+absl::StatusOr<Alibi> DecodeAlibi(const v1::Alibi& message) {
+  if (message.distance() != v1::ALIBI_DISTANCE_TOKENS) {
+    return BadField("alibi.distance", "is unspecified or unknown");
+  }
+  return Alibi{.slopes = {message.slopes().begin(), message.slopes().end()}};
+}
+
 nlohmann::ordered_json PlanJson(const Plan& plan, const PlanSeconds& time) {
   nlohmann::ordered_json json;
   const Costs& costs = plan.costs;
@@ -170,6 +177,17 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message) {
   }
   spec.sequence_lengths.assign(message.sequence_lengths().begin(),
                                message.sequence_lengths().end());
+  if (message.has_window()) {
+    const v1::Window& from = message.window();
+    Window& to = spec.window.emplace();
+    if (from.has_left()) to.left = from.left();
+    if (from.has_right()) to.right = from.right();
+  }
+  if (message.has_softcap()) spec.softcap = message.softcap();
+  spec.sinks.assign(message.sinks().begin(), message.sinks().end());
+  if (message.has_alibi()) {
+    ASSIGN_OR_RETURN(spec.alibi, DecodeAlibi(message.alibi()));
+  }
   return spec;
 }
 
@@ -204,6 +222,18 @@ v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
     to->set_coordinate_axes(from.coordinate_axes);
   }
   for (const int64_t length : spec.sequence_lengths) message.add_sequence_lengths(length);
+  if (spec.window) {
+    v1::Window* to = message.mutable_window();
+    if (spec.window->left) to->set_left(*spec.window->left);
+    if (spec.window->right) to->set_right(*spec.window->right);
+  }
+  if (spec.softcap) message.set_softcap(*spec.softcap);
+  message.mutable_sinks()->Add(spec.sinks.begin(), spec.sinks.end());
+  if (spec.alibi) {
+    v1::Alibi* to = message.mutable_alibi();
+    to->mutable_slopes()->Add(spec.alibi->slopes.begin(), spec.alibi->slopes.end());
+    to->set_distance(v1::ALIBI_DISTANCE_TOKENS);
+  }
   return message;
 }
 

@@ -1,7 +1,10 @@
 #include "engine/spec/job_spec.h"
 
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -44,6 +47,13 @@ absl::Status AtMost(absl::string_view field, int64_t value, int64_t limit) {
 absl::Status InRange(absl::string_view field, int64_t value, int64_t least, int64_t limit) {
   RETURN_IF_ERROR(AtLeast(field, value, least));
   return AtMost(field, value, limit);
+}
+
+absl::Status IsFloat(absl::string_view field, double value) {
+  if (std::isfinite(static_cast<float>(value))) return absl::OkStatus();
+  return Wrong(field, absl::StrCat(field, " is ", value,
+                                   ", must be a finite number of float32, from -3.40282e+38 to "
+                                   "3.40282e+38"));
 }
 
 absl::Status ValidateDim(absl::string_view field, int64_t value) {
@@ -165,6 +175,60 @@ absl::Status ValidateOrdering(const JobSpec& spec) {
   return ordering.grid.empty() ? absl::OkStatus() : ValidateGrid(spec, ordering.grid);
 }
 
+absl::Status ValidateWindow(const JobSpec& spec) {
+  if (!HasWindow(spec)) return absl::OkStatus();
+  std::vector<std::string> sides;
+  for (const std::optional<int64_t>& side : {spec.window->left, spec.window->right}) {
+    if (side) {
+      RETURN_IF_ERROR(AtLeast(absl::StrCat("window[", sides.size(), "]"), *side, 0));
+    }
+    sides.push_back(side ? absl::StrCat(*side) : "null");
+  }
+  const auto excluded = [&](const std::string& by) {
+    return Wrong("window", absl::StrCat("window is [", absl::StrJoin(sides, ", "),
+                                        "], must be absent with ", by));
+  };
+  for (size_t b = 0; b < spec.branches.size(); ++b) {
+    const int64_t dilation = spec.branches[b].dilation;
+    if (dilation > 1) return excluded(absl::StrCat("dilations[", b, "] ", dilation));
+  }
+  if (spec.ordering) return excluded("ordering");
+  return spec.tail == Tail::kZero ? excluded("tail zero") : absl::OkStatus();
+}
+
+absl::Status ValidatePerHead(const std::string& field, const std::vector<double>& values,
+                             int64_t heads) {
+  if (std::ssize(values) != heads) {
+    return Wrong(field, absl::StrCat(field, " has ", values.size(), " entries, must have ", heads,
+                                     ", one for each of the heads"));
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    RETURN_IF_ERROR(IsFloat(absl::StrCat(field, "[", i, "]"), values[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateScores(const JobSpec& spec) {
+  if (spec.scale) RETURN_IF_ERROR(IsFloat("scale", *spec.scale));
+  if (spec.softcap) {
+    RETURN_IF_ERROR(IsFloat("softcap", *spec.softcap));
+    if (static_cast<float>(*spec.softcap) <= 0) {
+      return Wrong("softcap", absl::StrCat("softcap is ", *spec.softcap,
+                                           ", must be above 0 as a number of float32"));
+    }
+  }
+  if (spec.alibi) {
+    RETURN_IF_ERROR(ValidatePerHead("alibi.slopes", spec.alibi->slopes, spec.heads));
+    if (spec.tail == Tail::kZero) {
+      return Wrong("alibi", "alibi is given, must be absent with tail zero");
+    }
+  }
+  if (!spec.sinks.empty()) {
+    RETURN_IF_ERROR(ValidatePerHead("sinks", spec.sinks, spec.heads));
+  }
+  return ValidateWindow(spec);
+}
+
 }  // namespace
 
 int64_t ElementBytes(DataType dtype) { return dtype == DataType::kFloat32 ? 4 : 2; }
@@ -177,13 +241,9 @@ absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
   RETURN_IF_ERROR(InRange("tokens", spec.tokens, 1, limits.max_tokens));
   RETURN_IF_ERROR(ValidateHeads(spec, limits));
   RETURN_IF_ERROR(ValidateBranches(spec, limits));
-  if (spec.scale.has_value() && !std::isfinite(static_cast<float>(*spec.scale))) {
-    return Wrong("scale", absl::StrCat("scale is ", *spec.scale,
-                                       ", must be a finite number of float32, from -3.40282e+38 to "
-                                       "3.40282e+38"));
-  }
   RETURN_IF_ERROR(ValidateSequences(spec, limits));
-  return ValidateOrdering(spec);
+  RETURN_IF_ERROR(ValidateOrdering(spec));
+  return ValidateScores(spec);
 }
 
 std::vector<Sequence> Sequences(const JobSpec& spec) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,18 +22,25 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kWhat[] = "the job spec";
+constexpr char kAlibiDistance[] = "tokens";
 
 std::span<const std::string> SpecFields() {
   static const std::vector<std::string> fields = {
       "tokens", "heads",    "kv_heads",       "head_dim", "value_dim",
       "dtype",  "segments", "dilations",      "mixing",   "causal",
-      "scale",  "tail",     "average_groups", "ordering", "sequence_lengths"};
+      "scale",  "tail",     "average_groups", "ordering", "sequence_lengths",
+      "window", "softcap",  "alibi",          "sinks"};
   return fields;
 }
 
 std::span<const std::string> OrderingFields() {
   static const std::vector<std::string> fields = {"curve",  "scope",       "window",     "grid",
                                                   "coords", "coords_file", "coords_axes"};
+  return fields;
+}
+
+std::span<const std::string> AlibiFields() {
+  static const std::vector<std::string> fields = {"slopes", "distance"};
   return fields;
 }
 
@@ -160,6 +168,32 @@ absl::Status ReadOrdering(const Json& value, JobSpecDocument& document) {
   return absl::OkStatus();
 }
 
+absl::Status ReadWindow(const Json& value, JobSpec& spec) {
+  if (!value.is_array() || value.size() != 2) {
+    return WrongType("window", "[left, right], each an integer or null", value);
+  }
+  Window& window = spec.window.emplace();
+  for (size_t i = 0; i < 2; ++i) {
+    if (value[i].is_null()) continue;
+    RETURN_IF_ERROR(ReadInteger(absl::StrCat("window[", i, "]"), value[i],
+                                (i == 0 ? window.left : window.right).emplace()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadAlibi(const Json& value, JobSpec& spec) {
+  if (!value.is_object()) return WrongType("alibi", "an object or null", value);
+  RETURN_IF_ERROR(CheckFields(value, "alibi", AlibiFields()));
+  ObjectReader reader(value, "alibi");
+  reader.Require({"slopes"});
+  reader.Numbers("slopes", spec.alibi.emplace().slopes);
+  const Json* distance = reader.Find("distance");
+  if (distance != nullptr && *distance != kAlibiDistance) {
+    return WrongType("alibi.distance", "\"tokens\"", *distance);
+  }
+  return reader.status();
+}
+
 enum class Shape { kRequired, kOptional };
 
 absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
@@ -190,6 +224,10 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   if (const Json* ordering = reader.Find("ordering")) {
     RETURN_IF_ERROR(ReadOrdering(*ordering, document));
   }
+  if (const Json* window = reader.Find("window")) RETURN_IF_ERROR(ReadWindow(*window, spec));
+  reader.Number("softcap", spec.softcap);
+  if (const Json* alibi = reader.Find("alibi")) RETURN_IF_ERROR(ReadAlibi(*alibi, spec));
+  reader.Numbers("sinks", spec.sinks);
   RETURN_IF_ERROR(reader.status());
   return document;
 }
@@ -274,6 +312,20 @@ std::string FormatJobSpec(const JobSpec& spec) {
   }
   json["sequence_lengths"] = nullptr;
   if (!spec.sequence_lengths.empty()) json["sequence_lengths"] = spec.sequence_lengths;
+  const auto side = [](const std::optional<int64_t>& bound) {
+    return bound ? nlohmann::ordered_json(*bound) : nullptr;
+  };
+  json["window"] = nullptr;
+  if (spec.window) json["window"] = {side(spec.window->left), side(spec.window->right)};
+  json["softcap"] = nullptr;
+  if (spec.softcap) json["softcap"] = *spec.softcap;
+  json["alibi"] = nullptr;
+  if (spec.alibi) {
+    json["alibi"]["slopes"] = spec.alibi->slopes;
+    json["alibi"]["distance"] = kAlibiDistance;
+  }
+  json["sinks"] = nullptr;
+  if (!spec.sinks.empty()) json["sinks"] = spec.sinks;
   return json.dump();
 }
 

@@ -4,10 +4,14 @@
 //    "dtype": "float32",
 //    "segments": [1024, 4096], "dilations": [1, 2], "mixing": "head_groups", "causal": false,
 //    "scale": null, "tail": "mask", "average_groups": true, "sequence_lengths": null,
-//    "ordering": {"curve": "hilbert", "scope": "qkv", "window": 0, "grid": [64, 64]}}
+//    "ordering": {"curve": "hilbert", "scope": "qkv", "window": 0, "grid": [64, 64]},
+//    "window": null, "softcap": null, "alibi": null, "sinks": null}
 //
 // tokens, heads, head_dim, segments and dilations are required. kv_heads defaults to heads,
 // value_dim to head_dim, dtype to "float32", the rest to the values above; null means the default.
+// "window" is [left, right], each an integer or null; "alibi" is {"slopes": [...], "distance":
+// "tokens"}; "slopes" and "sinks" have a number for each head.
+//
 // "coords" (a list of rows) or "coords_file" in "ordering" announces coordinates, (x, y) or
 // (x, y, z). This reader does not open the file; it assumes two axes unless "coords_axes" is 3.
 #pragma once

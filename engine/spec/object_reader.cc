@@ -16,6 +16,13 @@ std::string Shown(const Json& value) {
   return value.dump();
 }
 
+}  // namespace
+
+absl::Status WrongType(const std::string& field, const char* wanted, const Json& value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", Shown(value), ", must be ", wanted));
+}
+
 absl::Status ReadInteger(const std::string& field, const Json& value, int64_t& into) {
   constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   if (!value.is_number()) return WrongType(field, "an integer", value);
@@ -24,13 +31,6 @@ absl::Status ReadInteger(const std::string& field, const Json& value, int64_t& i
   }
   into = value.get<int64_t>();
   return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::Status WrongType(const std::string& field, const char* wanted, const Json& value) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", Shown(value), ", must be ", wanted));
 }
 
 absl::Status ReadIntegers(const std::string& field, const Json& value, std::vector<int64_t>& into) {
@@ -87,6 +87,25 @@ void ObjectReader::Number(const char* name, std::optional<double>& into) {
     return;
   }
   into = value->get<double>();
+}
+
+void ObjectReader::Numbers(const char* name, std::vector<double>& into) {
+  const Json* value = Find(name);
+  if (value == nullptr) return;
+  if (!value->is_array()) {
+    status_ = WrongType(FieldName(name), "a list of numbers", *value);
+    return;
+  }
+  if (value->empty())
+    return Fail(absl::StrCat(FieldName(name), " has 0 entries, must have one for each head"));
+  for (size_t i = 0; i < value->size(); ++i) {
+    const Json& entry = (*value)[i];
+    if (!entry.is_number()) {
+      status_ = WrongType(absl::StrCat(FieldName(name), "[", i, "]"), "a number", entry);
+      return;
+    }
+    into.push_back(entry.get<double>());
+  }
 }
 
 void ObjectReader::Branches(std::vector<Branch>& into) {

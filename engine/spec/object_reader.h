@@ -29,7 +29,10 @@ struct EnumName {
 // INVALID_ARGUMENT: "FIELD is VALUE, must be WANTED".
 absl::Status WrongType(const std::string& field, const char* wanted, const nlohmann::json& value);
 
-// Appends a list of 64-bit integers. Errors: INVALID_ARGUMENT.
+// Reads a 64-bit integer. Errors: INVALID_ARGUMENT, also below.
+absl::Status ReadInteger(const std::string& field, const nlohmann::json& value, int64_t& into);
+
+// Appends a list of 64-bit integers.
 absl::Status ReadIntegers(const std::string& field, const nlohmann::json& value,
                           std::vector<int64_t>& into);
 
@@ -51,6 +54,9 @@ class ObjectReader {
   void Integers(const char* name, std::vector<int64_t>& into);
   void Boolean(const char* name, bool& into);
   void Number(const char* name, std::optional<double>& into);
+
+  // Reads a list that is not empty.
+  void Numbers(const char* name, std::vector<double>& into);
 
   // Reads "segments" and "dilations", whose lengths must agree.
   void Branches(std::vector<Branch>& into);

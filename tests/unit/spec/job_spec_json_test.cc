@@ -54,12 +54,28 @@ TEST(ParseJobSpec, ReadsEveryField) {
   EXPECT_TRUE(Validate(document->spec).ok());
 }
 
+TEST(ParseJobSpec, ReadsWhatChangesScores) {
+  const auto document = ParseJobSpec(With(R"("window": [3, null], "softcap": 30, "sinks": [1, -2.5],
+                           "alibi": {"slopes": [0.5, -1], "distance": "tokens"})"));
+  ASSERT_TRUE(document.ok()) << document.status();
+  EXPECT_EQ(document->spec.window, Window{.left = 3});
+  EXPECT_EQ(document->spec.softcap, 30);
+  EXPECT_THAT(document->spec.sinks, ElementsAre(1, -2.5));
+  EXPECT_EQ(document->spec.alibi, (Alibi{.slopes = {0.5, -1}}));
+  const auto right =
+      ParseJobSpec(With(R"("window": [null, 0], "alibi": {"distance": null, "slopes": [0, 0]})"));
+  ASSERT_TRUE(right.ok()) << right.status();
+  EXPECT_EQ(right->spec.window, Window{.right = 0});
+  EXPECT_TRUE(right->spec.alibi.has_value());
+}
+
 TEST(ParseJobSpec, NullAndAbsentMeanTheDefault) {
   const auto absent = ParseJobSpec(With(R"("causal": false)"));
   const auto nulls = ParseJobSpec(
       With(R"("kv_heads": null, "value_dim": null, "dtype": null, "mixing": null, "causal": null,
               "scale": null, "tail": null, "average_groups": null, "sequence_lengths": null,
-              "ordering": null)"));
+              "ordering": null, "window": null, "softcap": null, "alibi": null,
+              "sinks": null)"));
   ASSERT_TRUE(absent.ok()) << absent.status();
   ASSERT_TRUE(nulls.ok()) << nulls.status();
   EXPECT_EQ(absent->spec, nulls->spec);
@@ -150,6 +166,27 @@ TEST(BadDocuments, OfWrongFields) {
         "segments has 2 entries, but dilations has 1"}});
 }
 
+TEST(BadDocuments, OfWrongScores) {
+  ExpectRefused({
+      {With(R"("window": 3)"), "window is 3, must be [left, right], each an integer or null"},
+      {With(R"("window": [3])"), "window is an array, must be [left, right]"},
+      {With(R"("window": [1, 2, 3])"), "window is an array, must be [left, right]"},
+      {With(R"("window": [null, 2.0])"), "window[1] is 2.0, must be an integer"},
+      {With(R"("window": [true, 2])"), "window[0] is true, must be an integer"},
+      {With(R"("softcap": "30")"), "softcap is \"30\", must be a number"},
+      {With(R"("sinks": 1)"), "sinks is 1, must be a list of numbers"},
+      {With(R"("sinks": [])"), "sinks has 0 entries, must have one for each head"},
+      {With(R"("sinks": [0, null])"), "sinks[1] is null, must be a number"},
+      {With(R"("alibi": [0, 0])"), "alibi is an array, must be an object"},
+      {With(R"("alibi": {"distance": "tokens"})"), "alibi.slopes is required"},
+      {With(R"("alibi": {"slopes": [0, true]})"), "alibi.slopes[1] is true, must be a number"},
+      {With(R"("alibi": {"slopes": [0, 0], "distance": "coords"})"),
+       "alibi.distance is \"coords\", must be \"tokens\""},
+      {With(R"("alibi": {"slopes": [0, 0], "distence": "tokens"})"),
+       "unknown field \"distence\" in alibi; the nearest known one is distance"},
+  });
+}
+
 TEST(BadDocuments, OfWrongOrderings) {
   ExpectRefused({
       {With(R"("ordering": "hilbert")"), R"(ordering is "hilbert")"},
@@ -179,6 +216,20 @@ TEST(FormatJobSpec, KeepsExtremeNumbers) {
   spec.branches = {{int64_t{1} << 62, 1}};
   for (const double scale : {0.1, 1e-308, 4.9e-324, 1.7976931348623157e308, -1.0 / 3.0, 0.0}) {
     spec.scale = scale;
+    const auto document = ParseJobSpec(FormatJobSpec(spec));
+    ASSERT_TRUE(document.ok()) << document.status();
+    EXPECT_EQ(document->spec, spec);
+  }
+}
+
+TEST(FormatJobSpec, KeepsWhatChangesScores) {
+  JobSpec spec;
+  spec.branches = {{8, 1}};
+  spec.softcap = 0.1;
+  spec.sinks = {-1.0 / 3.0, 1e-308};
+  spec.alibi = Alibi{.slopes = {0.1, -0.0}};
+  for (const Window& window : {Window{}, Window{.left = 0}, Window{.right = 7}}) {
+    spec.window = window;
     const auto document = ParseJobSpec(FormatJobSpec(spec));
     ASSERT_TRUE(document.ok()) << document.status();
     EXPECT_EQ(document->spec, spec);

@@ -124,6 +124,44 @@ TEST(BadSpecs, OfOrderingsAreRefused) {
   ExpectRefused(Ordered({.grid = {(1 << 21) + 1, 1, 1}}), kOver, "ordering.grid[0] is 2097153");
 }
 
+JobSpec Windowed(Window window) {
+  JobSpec spec = With(&JobSpec::window, window);
+  spec.branches = {{16, 1}, {64, 1}};
+  return spec;
+}
+
+TEST(BadSpecs, OfWindowsAreRefused) {
+  ExpectRefused(Windowed({.left = -1}), kInvalid, "window[0] is -1, must be at least 0");
+  ExpectRefused(Windowed({.left = 0, .right = kLeast}), kInvalid, "window[1] is -9223372036854775");
+  ExpectRefused(With(&JobSpec::window, Window{.left = 3}), kInvalid,
+                "window is [3, null], must be absent with dilations[1] 4");
+  JobSpec ordered = Windowed({.right = 0});
+  ordered.ordering.emplace();
+  ExpectRefused(ordered, kInvalid, "window is [null, 0], must be absent with ordering");
+  JobSpec zero = Windowed({.left = 3, .right = 5});
+  zero.tail = Tail::kZero;
+  zero.causal = true;  // has no zero keys
+  ExpectRefused(zero, kInvalid, "window is [3, 5], must be absent with tail zero");
+}
+
+TEST(BadSpecs, OfScoresAreRefused) {
+  for (const double cap : {0.0, -1.0, 1e-50, 1e39, std::nan(""), HUGE_VAL}) {
+    ExpectRefused(With(&JobSpec::softcap, cap), kInvalid, "softcap is ");
+  }
+  const auto sinks = &JobSpec::sinks;
+  ExpectRefused(With(sinks, {0}), kInvalid, "sinks has 1 entries, must have 8");
+  ExpectRefused(With(sinks, {0, 0, 0, 0, 0, 0, 0, -HUGE_VAL}), kInvalid, "sinks[7] is -inf");
+  const auto alibi = [](std::vector<double> slopes) {
+    return With(&JobSpec::alibi, Alibi{std::move(slopes)});
+  };
+  ExpectRefused(alibi({}), kInvalid, "alibi.slopes has 0 entries, must have 8");
+  ExpectRefused(alibi(std::vector<double>(9)), kInvalid, "alibi.slopes has 9 entries");
+  ExpectRefused(alibi({1, 1e39, 0, 0, 0, 0, 0, 0}), kInvalid, "alibi.slopes[1] is 1e+39");
+  JobSpec zero = alibi(std::vector<double>(8));
+  zero.tail = Tail::kZero;
+  ExpectRefused(zero, kInvalid, "alibi is given, must be absent with tail zero");
+}
+
 // Values at the limits.
 TEST(ValidSpecs, AreAccepted) {
   std::vector<JobSpec> specs = {ValidSpec(),
@@ -136,6 +174,10 @@ TEST(ValidSpecs, AreAccepted) {
                                 With(&JobSpec::head_dim, 8),
                                 With(&JobSpec::head_dim, 256),
                                 With(&JobSpec::sequence_lengths, {1, 62, 1}),
+                                Windowed({.left = 0, .right = kMost}),
+                                With(&JobSpec::softcap, 1e-40),
+                                With(&JobSpec::sinks, {-1, 0, 1, 3e38, 0, 0, 0, 0}),
+                                With(&JobSpec::alibi, Alibi{{-1, 0, 1, 3e38, 0, 0, 0, 0}}),
                                 Ordered({}),
                                 Ordered({.window = kMost}),
                                 Ordered({.grid = {1, 64}}),
@@ -146,6 +188,10 @@ TEST(ValidSpecs, AreAccepted) {
                                 Ordered({.grid = {2, int64_t{1} << 32}})};
   specs.end()[-2].tokens = int64_t{1} << 21;
   specs.end()[-1].tokens = int64_t{1} << 33;
+  JobSpec unbounded = Ordered({});
+  unbounded.tail = Tail::kZero;
+  unbounded.window.emplace();
+  specs.push_back(unbounded);
   for (const JobSpec& spec : specs) EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
 }
 

@@ -56,6 +56,14 @@ TEST(ParsePartialJobSpec, PatchesReplaceFields) {
   EXPECT_FALSE(document.spec.scale.has_value());
 }
 
+TEST(ParsePartialJobSpec, PatchesReplaceListsAsAWhole) {
+  const JobSpecDocument document = Parsed(R"({"segments": [4], "dilations": [1], "window": [3, 5],
+                 "alibi": {"slopes": [1, 2], "distance": "tokens"}})",
+                                          R"({"window": [null, 1], "alibi": {"slopes": [0.5]}})");
+  EXPECT_EQ(document.spec.window, Window{.right = 1});
+  EXPECT_EQ(document.spec.alibi, Alibi{.slopes = {0.5}});
+}
+
 TEST(ParsePartialJobSpec, WhereTokensLieIsReplacedAsAWhole) {
   const std::string grid = Ordered(R"({"curve": "morton", "scope": "kv", "grid": [2, 2]})");
   const JobSpecDocument window = Parsed(grid, R"({"ordering": {"window": 8}})");

@@ -33,6 +33,23 @@ TEST(Codec, NamesTheFieldThatIsWrong) {
   expect("ordering.curve", [](v1::JobSpec& s) { s.mutable_ordering()->clear_curve(); });
   expect("ordering.scope", [](v1::JobSpec& s) { s.mutable_ordering()->clear_scope(); });
   expect("dilations", [](v1::JobSpec& s) { s.add_dilations(2); });
+  expect("alibi.distance", [](v1::JobSpec& s) { s.mutable_alibi()->add_slopes(1); });
+  expect("alibi.distance", [](v1::JobSpec& s) {
+    s.mutable_alibi()->set_distance(static_cast<v1::AlibiDistance>(99));
+  });
+}
+
+TEST(Codec, KeepsWhatChangesScores) {
+  JobSpec spec;
+  spec.branches = {{16, 1}};
+  EXPECT_EQ(*DecodeJobSpec(EncodeJobSpec(spec)), spec);
+  spec.softcap = 0.1;
+  spec.sinks = {-1, 0.1, 0};
+  spec.alibi = Alibi{.slopes = {0.1, 0, -2}};
+  for (const Window& window : {Window{}, Window{.left = 0}, Window{.right = 0}}) {
+    spec.window = window;
+    EXPECT_EQ(*DecodeJobSpec(EncodeJobSpec(spec)), spec);
+  }
 }
 
 TEST(Codec, PlanSaysTheSameInBothForms) {
