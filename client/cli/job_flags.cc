@@ -7,18 +7,19 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/flags.h"
 #include "engine/base/return_if_error.h"
 #include "engine/plan/choose_order.h"
 #include "engine/spec/nearest_name.h"
+#include "wire/flag_values.h"
 
 namespace hilbert_ring::cli {
 namespace {
-
-using Integers = std::vector<int64_t>;
 
 // A path may not be UTF-8; JobSource::coords has its bytes.
 std::string Dump(const nlohmann::json& fields) {
@@ -33,22 +34,60 @@ std::optional<std::string> CurveOf(const nlohmann::json& ordering) {
   return ordering["curve"].get<std::string>();
 }
 
+// Reads "LEFT,RIGHT", each a whole number or "none". Returns nothing for another text.
+std::optional<nlohmann::json> WindowOf(const std::string& text) {
+  const std::vector<std::string> sides = absl::StrSplit(text, ',');
+  if (sides.size() != 2) return std::nullopt;
+  auto window = nlohmann::json::array();
+  for (std::string side : sides) {
+    int64_t bound = 0;
+    if (side == "none") {
+      window.push_back(nullptr);
+    } else if (wire::WrongWholeNumber(side).empty() && absl::SimpleAtoi(side, &bound)) {
+      window.push_back(bound);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return window;
+}
+
+std::string WrongWindow(const std::string& text) {
+  if (WindowOf(text)) return "";
+  return absl::StrCat(text,
+                      ", must be LEFT,RIGHT, each a whole number or none; an ordering has "
+                      "--ordering-window");
+}
+
 class FieldFlags {
  public:
   FieldFlags(CLI::App& app, nlohmann::json& object) : app_(app), object_(object) {}
 
-  // type: shown by --help; "a|b" lists the only values. field: empty: the flag's name with '_' for
-  // '-'.
+  // type: shown by --help; "a|b" lists the only values. field: with '/' between an object and its
+  // field; empty: the flag's name with '_' for '-'.
   template <typename T>
   CLI::Option* Add(const std::string& flag, const char* type, const char* help,
                    std::string field = "") {
     if (field.empty()) field = FieldOf(flag);
-    const auto set = [&object = object_, field](const T& value) { object[field] = value; };
+    const nlohmann::json::json_pointer place("/" + field);
+    const auto set = [&object = object_, place](const T& value) { object[place] = value; };
     return app_.add_option_function<T>(flag, set, help)->type_name(type)->group(kGroup);
   }
 
-  void AddList(const std::string& flag, const char* type, const char* help) {
-    Add<Integers>(flag, type, help)->delimiter(',');
+  template <typename T = int64_t>
+  void AddList(const std::string& flag, const char* type, const char* help,
+               const std::string& field = "") {
+    Add<std::vector<T>>(flag, type, help, field)->delimiter(',');
+  }
+
+  void AddWindow(const char* help) {
+    const auto set = [&object = object_](const std::string& text) {
+      object["window"] = *WindowOf(text);
+    };
+    app_.add_option_function<std::string>("--window", set, help)
+        ->type_name("LEFT,RIGHT")
+        ->check(CLI::Validator(WrongWindow, ""))
+        ->group(kGroup);
   }
 
   void AddSwitch(const std::string& flag, const char* help) {
@@ -115,6 +154,18 @@ void AddFields(CLI::App& app, JobFlags& job) {
                         "keys of a short segment: masked, or zero (default: mask)");
   spec.AddSwitch("--average-groups", "with head_groups: outputs divided by the number of branches");
   spec.AddList("--sequence-lengths", "N", "tokens of each packed sequence: 100,200");
+  spec.AddWindow(
+      "tokens before and after its own that a query sees: 1023,0; none: no bound (default: "
+      "none,none)");
+  spec.Add<double>("--softcap", "X", "cap c of a score s: c * tanh(s / c) (default: no cap)");
+  spec.AddList<double>(
+      "--alibi-slopes", "X",
+      "slope of each head, which a score loses for each token of distance: 0.5,0.25 "
+      "(default: no bias)",
+      "alibi/slopes");
+  spec.AddList<double>("--sinks", "X",
+                       "logit of each head that takes part in its softmax: 1.5,-2 (default: no "
+                       "sinks)");
 
   FieldFlags ordering(app, job.fields["ordering"]);
   ordering.Add<std::string>(
@@ -124,7 +175,8 @@ void AddFields(CLI::App& app, JobFlags& job) {
       "curve");
   ordering.Add<std::string>("--scope", "qkv|kv",
                             "tensors that the ordering permutes (default: qkv)");
-  ordering.Add<int64_t>("--window", "N", "tokens of the ordering's window (default: no window)");
+  ordering.Add<int64_t>("--ordering-window", "N",
+                        "tokens of the ordering's window (default: no window)", "window");
   ordering.AddList("--grid", "N", "grid of the ordering: rows,cols or planes,rows,cols");
 
   for (const auto& [flag, help] :
@@ -181,7 +233,8 @@ absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const Jo
   } else if (curve == "none") {
     if (ordering.size() > 1) {
       return absl::InvalidArgumentError(
-          "--curve none takes the ordering away: omit --scope, --window, --grid and --coords");
+          "--curve none takes the ordering away: omit --scope, --ordering-window, --grid and "
+          "--coords");
     }
     ordering = nullptr;
   }

@@ -47,7 +47,8 @@ constexpr PackageCommand kCommands[] = {
      "--spec FILE, --tokens N, --heads N, --kv-heads N, --head-dim N, --value-dim N, "
      "--dtype float32|bfloat16|float16, --segments N,..., --dilations N,..., "
      "--sequence-lengths N,..., --grid N,..., --mixing head_groups|lse, --causal, "
-     "--curve hilbert|morton|auto|none, --scope qkv|kv, --window N, --workers N, --out FILE"},
+     "--curve hilbert|morton|auto|none, --scope qkv|kv, --ordering-window N, --window LEFT,RIGHT, "
+     "--workers N, --out FILE"},
     {"slide", "write a slide's file as .npy files (by the Python package)", "file", "FILE",
      "--tiles FILE, --coords FILE, --layout atlaspatch|trident|raw2features|stamp|slide2vec|clam, "
      "--features NAME, --coordinates NAME, --patches FILE, --coord-scale NUMBER, --coords-are "

@@ -55,6 +55,19 @@ def test_the_spec_is_what_was_asked_for():
         ordering=pb.Ordering(curve=pb.CURVE_MORTON, scope=pb.ORDER_SCOPE_KV, grid=[4, 4]))
 
 
+@pytest.mark.parametrize("lists", [list, tuple, np.array, lambda values: array.array("d", values)])
+def test_what_changes_scores(lists):
+    spec = call(window=(3, None), softcap=np.float32(30), alibi={"slopes": lists([0.5, 0.25, 0, -1]), "distance": "tokens"},
+                sinks=lists([1, -2.5, 0, 7])).open.spec
+    expected = call().open.spec
+    expected.window.left, expected.softcap = 3, 30
+    expected.sinks.extend([1, -2.5, 0, 7])
+    expected.alibi.CopyFrom(pb.Alibi(slopes=[0.5, 0.25, 0, -1], distance=pb.ALIBI_DISTANCE_TOKENS))
+    assert spec == expected
+    assert call(alibi=lists([0.5, 0.25, 0, -1])).open.spec.alibi == expected.alibi
+    assert call(window=np.array([0, 5])).open.spec.window == pb.Window(left=0, right=5)
+
+
 def test_bytes_of_a_row():
     spec = call().open.spec
     spec.ordering.coordinate_axes = 3
@@ -109,7 +122,16 @@ def test_bytes_of_a_row():
     *((name, {"options": {name: value}}) for name in ("chunk_bytes", "max_attempts")
       for value in (1024.0, "3", float("nan"), True, None, 2**63)),
     ("job_id", {"options": {"job_id": 5}}),
-    *(("scale", {"scale": value}) for value in ("0.5", [1], True, 1j)),
+    *((name, {name: value}) for name in ("scale", "softcap") for value in ("0.5", [1], True, 1j)),
+    *(("window", {"window": value}) for value in (3, "33", (3,), (1, 2, 3), {3, 5}, {0: 3, 1: 5}, np.array(3))),
+    *(("window[1]", {"window": (3, value)}) for value in (True, 5.0, "5", 2**63)),
+    *((field, {argument: value}) for field, argument in (("sinks", "sinks"), ("alibi.slopes", "alibi"))
+      for value in (1.0, "1234", (), np.array(1.0), iter([1.0]), np.zeros(0))),
+    *((f"{field}[0]", {argument: value}) for field, argument in (("sinks", "sinks"), ("alibi.slopes", "alibi"))
+      for value in ([True], ["1"], [None], np.ones((4, 1)), np.ones(4, bool), np.ma.masked_array([1.0], True))),
+    ("alibi", {"alibi": {"slopes": [1.0], "distence": "tokens"}}),
+    ("alibi.slopes", {"alibi": {"distance": "tokens"}}),
+    *(("alibi.distance", {"alibi": {"slopes": [1.0], "distance": value}}) for value in ("coords", 1, [1])),
     *((name, {name: value}) for name in ("out", "lse") for value in ([[1.0]], {}, "", "a\0b", array.array("f", [1]))),
     *((name, {name: np.zeros(shape, "f4")}) for name in "qkv" for shape in ((0, 2, 8), (16, 0, 8), (16, 2, 0))),
     ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=[[1, 2], [3]])}),
@@ -177,6 +199,14 @@ def test_an_output_that_cannot_be_written_to():
 
 def test_names_that_the_service_refuses_come_back_as_fields(client):
     q, k, v = arrays()
+    for field, arguments in (("window[0]", {"window": (-1, 0)}), ("softcap", {"softcap": 0}), ("sinks", {"sinks": [1]}),
+                             ("alibi.slopes", {"alibi": [1]}), ("window", {"window": (1, 0), "dilations": [2]})):
+        for refusing in (lambda: client.attend(q, k, v, segments=[8], progress=False, **arguments),
+                         lambda: client.plan(tokens=16, heads=4, head_dim=8, segments=[8], **arguments),
+                         lambda: list(client.attend_stream([(q, k, v)], segments=[8], **arguments))):
+            with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+                refusing()
+            assert raised.value.field == field
     with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
         client.attend(q, k, v, segments=[0], progress=False)
     assert raised.value.reason == "INVALID_SPEC"

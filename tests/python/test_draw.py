@@ -68,6 +68,16 @@ def test_a_query_is_drawn_to_see_what_moves_its_output(mixing, causal, ordering,
     assert np.array_equal(drawn, out.transpose(1, 0, 2) > 0)
 
 
+def test_a_window_is_drawn(tmp_path):
+    ahead = np.arange(8) - np.arange(8)[:, None]
+    phase, = phases(1, [8], [1], "lse")
+    pattern = {"segments": [8], "dilations": [1], "causal": False, "ordering": None}
+    assert np.array_equal(seen(8, phase, window=(3, 1), **pattern), (ahead >= -3) & (ahead <= 1))
+    assert np.array_equal(seen(8, phase, window=(None, 0), **pattern), ahead <= 0)
+    (tmp_path / "spec.json").write_text('{"segments": [64], "dilations": [1], "window": [3, null], "softcap": 2}')
+    assert "mixing head_groups, window 3, none" in words(drawn(tmp_path, "pattern", "--spec", str(tmp_path / "spec.json")))
+
+
 def drawn(tmp_path, *line):
     out = tmp_path / "picture.svg"
     assert main(["draw", *line, "--out", str(out)]) == 0
@@ -126,7 +136,11 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
         (["--tokens", "0"], "INVALID_ARGUMENT: tokens is 0, must be at least 1\n"),
         (["--head-dim", "12"], "head_dim is 12, must be 8 to 256 in steps of 8\n"),
         (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, must be at least 1\n"),
-        (["--curve", "hilbert", "--grid", "8,8", "--window", "8"], "ordering.window is 8, must be 0 with ordering.grid\n"),
+        (["--curve", "hilbert", "--grid", "8,8", "--ordering-window", "8"],
+         "ordering.window is 8, must be 0 with ordering.grid\n"),
+        (["--window", "8"], "--window: 8, must be LEFT,RIGHT, each a whole number or none; an ordering has --ordering-window;"),
+        (["--window", "-1,none"], "window[0] is -1, must be at least 0\n"),
+        (["--window", "8,none", "--dilations", "2"], "window is [8, null], must be absent with dilations[0] 2\n"),
         (["--curve", "hilbert", "--grid", "4,9"], "ordering.grid [4, 9] has 36 cells, but tokens is 64: a grid must hold ")]),
     (["plan", "--segments", "16", "--workers", "0"], "--workers: Value 0 not in range 1 to 4096;")])
 def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):

@@ -251,8 +251,12 @@ def test_torch_gradients_are_refused(client):
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="gradient") as raised:
         client.attend(q, k, v, **PATTERN)
     assert raised.value.field == "q"
+    sinks = torch.nn.Parameter(torch.zeros(q.shape[1]))
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="gradient") as raised:
+        client.attend(q.detach(), k, v, sinks=sinks, **PATTERN)
+    assert raised.value.field == "sinks"
     with torch.no_grad():
-        client.attend(q, k, v, **PATTERN)
+        client.attend(q, k, v, sinks=sinks, **PATTERN)
 
 
 def test_outputs_into_arrays_of_the_caller(client, expected):

@@ -79,6 +79,14 @@ def test_jobs_that_are_alike_are_computed_together(client):
     assert len({result.report.job_id for result in results}) == 2  # 1,024 and 6
 
 
+def test_jobs_with_other_scores_are_computed_separately(client):
+    jobs = [dict(zip("qkv", rows(5, i)), **more) for i, more in enumerate(
+        [{}, {"sinks": np.zeros(2)}, {"sinks": [0, 0]}, {"sinks": [0, 1]}, {"softcap": 1}, {"alibi": [0, 1]},
+         {"alibi": {"slopes": [0, 1]}}, {"window": (1, None)}, {"window": [1, None]}, {"window": (1, 1)}])]
+    ids = [result.report.job_id for result in client.attend_many(jobs, segments=[16])]
+    assert len(set(ids)) == 7 and ids[1] == ids[2] and ids[5] == ids[6] and ids[7] == ids[8]
+
+
 def test_sequences_that_do_not_add_up_fail_their_own_job(client):
     q, k, v = rows(10)
     lengths = [[9], [11], [4, 6], [-1, 11]]  # all together they add up to the tokens of four jobs

@@ -101,6 +101,18 @@ def whole_numbers(text: str) -> List[int]:
     return [whole_number(part) for part in text.split(",")]
 
 
+def sides(text: str) -> List[Optional[int]]:
+    """Reads the two sides of a window."""
+    try:
+        found = [None if part == "none" else whole_number(part) for part in text.split(",")]
+    except argparse.ArgumentTypeError:
+        found = []
+    if len(found) != 2:
+        raise argparse.ArgumentTypeError(f"{text}, must be LEFT,RIGHT, each a whole number or none; an ordering has "
+                                         "--ordering-window")
+    return found
+
+
 def number(text: str) -> float:
     """Reads a finite number."""
     try:

@@ -13,7 +13,7 @@ from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, checked_path, given_file, is_path, opened
 from hilbert_ring._retry import Retries
-from hilbert_ring._spec import boolean, check_text, choice, integer, make_spec, number, row_bytes
+from hilbert_ring._spec import Window, boolean, check_text, choice, integer, make_spec, number, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
 from hilbert_ring._warn import warn_of_rows, warn_of_spec
@@ -212,7 +212,9 @@ def result_of(call: JobCall, report: pb.Report, ordering: Optional[Ordering] = N
 
 def pattern_of(segments: Sequence[int], dilations: Optional[Sequence[int]], mixing: str,
                causal: bool, scale: Optional[float], tail: str, average_groups: bool,
-               sequence_lengths: Optional[Sequence[int]]) -> Dict[str, Any]:
+               sequence_lengths: Optional[Sequence[int]], window: Optional[Window], softcap: Optional[float],
+               alibi: Any, sinks: Any) -> Dict[str, Any]:
     return {"segments": segments, "dilations": dilations, "mixing": mixing, "causal": causal,
             "scale": scale, "tail": tail, "average_groups": average_groups,
-            "sequence_lengths": sequence_lengths}
+            "sequence_lengths": sequence_lengths, "window": window, "softcap": softcap, "alibi": alibi,
+            "sinks": sinks}

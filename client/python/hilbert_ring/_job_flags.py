@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from hilbert_ring._files import checked_path, opened
-from hilbert_ring._command_line import whole_number, whole_numbers
+from hilbert_ring._command_line import sides, whole_number, whole_numbers
 from hilbert_ring._spec import coordinate_values
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 
 _SHAPE = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
 _PATTERN = ("segments", "dilations", "mixing", "causal", "scale", "tail", "average_groups",
-            "sequence_lengths")
+            "sequence_lengths", "window", "softcap", "alibi", "sinks")
 _DIMS = ("head_dim", "value_dim")
 _MOST_HEADS = 4096  # as a service's limit
 _MOST_TOKENS = 1 << 40
@@ -65,7 +65,9 @@ def add_job_flags(parser: argparse.ArgumentParser, **defaults: Any) -> None:
     parser.add_argument("--curve", choices=("hilbert", "morton", "auto", "none"),
                         help="of the ordering; auto: as the service finds")
     parser.add_argument("--scope", choices=("qkv", "kv"))
-    parser.add_argument("--window", type=whole_number, metavar="N", help="of the ordering, tokens")
+    parser.add_argument("--ordering-window", type=whole_number, metavar="N", help="of the ordering, tokens")
+    parser.add_argument("--window", type=sides, metavar="LEFT,RIGHT",
+                        help="tokens before and after its own that a query sees: 1023,0; none: no bound")
     parser.set_defaults(job_defaults=defaults)
 
 
@@ -98,12 +100,14 @@ def job_of(arguments: argparse.Namespace) -> Job:
     if ordering_given is not None and not isinstance(ordering_given, dict):
         raise InvalidArgumentError(f"ordering is {ordering_given!r}, must be an object", field="ordering")
     order = {**(ordering_given or {}), **{
-        name: getattr(arguments, name) for name in ("curve", "scope", "window", "grid")
-        if getattr(arguments, name) is not None}}
+        name: getattr(arguments, flag) for name, flag in (("curve", "curve"), ("scope", "scope"),
+                                                          ("window", "ordering_window"), ("grid", "grid"))
+        if getattr(arguments, flag) is not None}}
     if not fields.get("segments"):
         raise InvalidArgumentError("segments are missing: --segments 2048,16384", field="segments")
     _check_numbers(fields, order)
     ordering = _ordering(order, folder)
+    _check_window(fields, ordering)
     return Job({name: fields[name] for name in _SHAPE if fields.get(name) is not None},
                {name: fields[name] for name in _PATTERN if fields.get(name) is not None}, ordering)
 
@@ -147,6 +151,22 @@ def _check_grid(grid: List[int], window: Optional[int], lengths: List[int], pack
             what, of = (f"sequence_lengths[{place}]", " of every sequence a") if packed else ("tokens", " per")
             raise InvalidArgumentError(f"ordering.grid {grid} has {cells} cells, but {what} is {length}: a grid must hold "
                                        f"exactly one token{of} cell", field="ordering.grid")
+
+
+def _check_window(fields: Dict[str, Any], ordering: Optional[Ordering]) -> None:
+    window = fields.get("window")
+    if window is None:
+        return
+    if not isinstance(window, list) or len(window) != 2:
+        raise InvalidArgumentError(f"window is {window!r}, must be [left, right], each an integer or null", field="window")
+    for place, side in enumerate(window):
+        _check_number(f"window[{place}]", side, 0, None)
+    excluding = [f"dilations[{place}] {value}" for place, value in enumerate(fields.get("dilations") or ()) if value > 1]
+    excluding += ["ordering"] if ordering is not None else []
+    excluding += ["tail zero"] if fields.get("tail") == "zero" else []
+    if excluding and window != [None, None]:
+        shown = ", ".join("null" if side is None else str(side) for side in window)
+        raise InvalidArgumentError(f"window is [{shown}], must be absent with {excluding[0]}", field="window")
 
 
 def _check_number(name: str, value: Any, least: Optional[int], limit: Optional[int]) -> None:

@@ -40,7 +40,8 @@ SmallJob = Union[Tuple[Any, Any, Any], Mapping[str, Any]]
 ManyResult = Union[AttendResult, HilbertRingError]
 
 _PATTERN: Dict[str, Any] = {"segments": None, "dilations": None, "mixing": "head_groups", "causal": False,
-                            "scale": None, "tail": "mask", "average_groups": True, "sequence_lengths": None}
+                            "scale": None, "tail": "mask", "average_groups": True, "sequence_lengths": None,
+                            "window": None, "softcap": None, "alibi": None, "sinks": None}
 _OTHERS: Dict[str, Any] = {"ordering": None, "dtype": None, "lse": True, "out": None, "job_id": None}
 
 

@@ -4,8 +4,9 @@ This module checks names and kinds of values, which the proto cannot express. Th
 and refuses a job before the client sends any row.
 """
 import operator
+import sys
 from numbers import Real
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,10 @@ _TAILS: Dict[str, Any] = {"mask": pb.TAIL_MASK, "zero": pb.TAIL_ZERO}
 _SCOPES: Dict[str, Any] = {"qkv": pb.ORDER_SCOPE_QKV, "kv": pb.ORDER_SCOPE_KV}
 _CURVES: Dict[str, Any] = {"hilbert": pb.CURVE_HILBERT, "morton": pb.CURVE_MORTON,
                            "auto": pb.CURVE_AUTO}
+_DISTANCES: Dict[str, Any] = {"tokens": pb.ALIBI_DISTANCE_TOKENS}
 DTYPES: Dict[str, Any] = {"float32": pb.DATA_TYPE_FLOAT32, "bfloat16": pb.DATA_TYPE_BFLOAT16,
                           "float16": pb.DATA_TYPE_FLOAT16}
+Window = Tuple[Optional[int], Optional[int]]
 ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -89,13 +92,32 @@ def integer(field: str, value: Any, bits: int = 64) -> int:
 
 def integers(field: str, values: Any) -> List[int]:
     """Returns the values of a repeated 64-bit field. values: a list, a tuple, or another sequence, as a 1-d array."""
+    return [integer(f"{field}[{i}]", value) for i, value in enumerate(_listed(field, values, "a list of integers"))]
+
+
+def numbers(field: str, values: Any) -> List[float]:
+    """Returns the values of a repeated field of numbers. values: as of `integers`, or a tensor; not empty."""
+    torch = sys.modules.get("torch")
+    if torch is not None and getattr(values, "requires_grad", False) and torch.is_grad_enabled():
+        raise InvalidArgumentError(f"{field} requires a gradient, and there are no backward passes: call under "
+                                   "torch.no_grad(), or detach it", field=field)
+    if hasattr(values, "tolist"):  # an array or a tensor
+        values = values.tolist()
+    found = [number(f"{field}[{i}]", value) for i, value in enumerate(_listed(field, values, "a list of numbers"))]
+    if not found:
+        raise InvalidArgumentError(f"{field} has 0 entries, must have one for each head", field=field)
+    return found
+
+
+def _listed(field: str, values: Any, kind: str) -> Any:
+    """Returns a list, a tuple, or another sequence, as a 1-d array. kind: what it must be, in errors."""
     try:
         listed = hasattr(values, "__getitem__") and len(values) >= 0
     except TypeError:  # an array without axes
         listed = False
     if not listed or isinstance(values, (str, bytes, bytearray, Mapping)):
-        raise InvalidArgumentError(f"{field} is {values!r}, must be a list of integers", field=field)
-    return [integer(f"{field}[{i}]", value) for i, value in enumerate(values)]
+        raise InvalidArgumentError(f"{field} is {values!r}, must be {kind}", field=field)
+    return values
 
 
 def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int,
@@ -103,7 +125,8 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
               dilations: Optional[Sequence[int]], mixing: str, causal: bool,
               scale: Optional[float], tail: str, average_groups: bool,
               ordering: Optional[Ordering],
-              sequence_lengths: Optional[Sequence[int]]) -> pb.JobSpec:
+              sequence_lengths: Optional[Sequence[int]], window: Optional[Window] = None,
+              softcap: Optional[float] = None, alibi: Any = None, sinks: Any = None) -> pb.JobSpec:
     """Makes a job's message of the arguments of Client.plan."""
     lengths = integers("segments", segments)
     rates = [1] * len(lengths) if dilations is None else integers("dilations", dilations)
@@ -124,9 +147,36 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
                                   () if sequence_lengths is None else sequence_lengths))
     if scale is not None:
         spec.scale = number("scale", scale)
+    if window is not None:
+        spec.window.CopyFrom(_window(window))
+    if softcap is not None:
+        spec.softcap = number("softcap", softcap)
+    if alibi is not None:
+        spec.alibi.CopyFrom(_alibi(alibi))
+    if sinks is not None:
+        spec.sinks.extend(numbers("sinks", sinks))
     if ordering is not None:
         spec.ordering.CopyFrom(_ordering(ordering))
     return spec
+
+
+def _window(window: Any) -> pb.Window:
+    sides = _listed("window", window, "(left, right), each an integer or None")
+    if len(sides) != 2:
+        raise InvalidArgumentError(f"window has {len(sides)} entries, must be (left, right)", field="window")
+    left, right = (None if side is None else integer(f"window[{i}]", side) for i, side in enumerate(sides))
+    return pb.Window(left=left, right=right)
+
+
+def _alibi(alibi: Any) -> pb.Alibi:
+    if not isinstance(alibi, Mapping):
+        alibi = {"slopes": alibi}
+    for name in alibi:
+        if name not in ("slopes", "distance"):
+            raise InvalidArgumentError(f"alibi has the unknown field {name!r}, must have slopes and distance", field="alibi")
+    distance = alibi.get("distance")
+    return pb.Alibi(slopes=numbers("alibi.slopes", alibi.get("slopes")),
+                    distance=choice("alibi.distance", "tokens" if distance is None else distance, _DISTANCES))
 
 
 def _ordering(ordering: Ordering) -> pb.Ordering:

@@ -32,7 +32,7 @@ from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, canc
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import Retries, is_reachable, is_plan_pushed_back
-from hilbert_ring._spec import integer, make_spec
+from hilbert_ring._spec import Window, integer, make_spec
 from hilbert_ring._stream import Blocks, StreamedBlock, StreamState, prepare_stream, run_stream
 from hilbert_ring._torch_streams import CallerStreams, with_streams_of_call
 from hilbert_ring.errors import HilbertRingError
@@ -139,8 +139,9 @@ class Client:
             self, q: Any, k: Any, v: Any, *, segments: Sequence[int], dilations: Optional[Sequence[int]] = None,
             mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
             average_groups: bool = True, ordering: Optional[Ordering] = None,
-            sequence_lengths: Optional[Sequence[int]] = None, dtype: Optional[str] = None, lse: Any = None,
-            out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
+            sequence_lengths: Optional[Sequence[int]] = None, window: Optional[Window] = None,
+            softcap: Optional[float] = None, alibi: Any = None, sinks: Any = None, dtype: Optional[str] = None,
+            lse: Any = None, out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
             deadline: Optional[float] = None, outage_timeout: Optional[float] = None, max_attempts: int = 10,
             chunk_bytes: int = 4 << 20, progress: ProgressOption = None) -> AttendResult:
         """Computes attention and returns after all rows have come.
@@ -166,6 +167,13 @@ class Client:
             average_groups: with "head_groups": whether outputs are divided by the number of branches.
             ordering: Hilbert(...), Morton(...) or Auto(...), which selects a curve; None: the given order of tokens.
             sequence_lengths: tokens of packed sequences; None: one sequence.
+            window: (left, right): a query sees keys of at most `left` earlier and `right` later tokens; None as a
+                side: no bound.
+            softcap: c: a score s becomes c * tanh(s / c); None: no cap.
+            alibi: a slope for each head, in a list or array, or {"slopes": [...], "distance": "tokens"}: a score loses
+                the slope times the distance of query and key.
+            sinks: a logit for each head, in a list or array. It takes part in the softmax of each row, with a value
+                of 0.
             dtype: "bfloat16" if numbers are its raw 16 bits.
             lse: True, False, an array float32 [tokens, heads] to write to, or a path; None: True, or False if `out` is
                 a path.
@@ -190,7 +198,8 @@ class Client:
             HilbertRingError: a subclass for each status of the service.
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
-        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
+                             window, softcap, alibi, sinks)
         check_distinct(self._address.files, {"out": out, "lse": lse})
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering, pattern=pattern)
         retries = options.retries()
@@ -206,9 +215,10 @@ class Client:
             self, blocks: Blocks, *, segments: Sequence[int], dilations: Optional[Sequence[int]] = None,
             mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
             average_groups: bool = True, ordering: Optional[Ordering] = None,
-            sequence_lengths: Optional[Sequence[int]] = None, dtype: Optional[str] = None, lse: bool = False,
-            epoch_tokens: Optional[int] = None, job_id: Optional[str] = None, deadline: Optional[float] = None,
-            outage_timeout: Optional[float] = None, max_attempts: int = 10,
+            sequence_lengths: Optional[Sequence[int]] = None, window: Optional[Window] = None,
+            softcap: Optional[float] = None, alibi: Any = None, sinks: Any = None, dtype: Optional[str] = None,
+            lse: bool = False, epoch_tokens: Optional[int] = None, job_id: Optional[str] = None,
+            deadline: Optional[float] = None, outage_timeout: Optional[float] = None, max_attempts: int = 10,
             chunk_bytes: int = 1 << 20) -> AttendStream:
         """Computes attention over rows without end, from an iterator of blocks to an iterator of results.
 
@@ -232,7 +242,8 @@ class Client:
             InvalidArgumentError, OutOfRangeError: an option from job_id on is wrong. The iterator raises other errors.
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes)
-        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
+                             window, softcap, alibi, sinks)
         state, streams = StreamState(), CallerStreams()
         prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens, options=options,
                            ordering=ordering, pattern=pattern, streams=streams)
@@ -438,7 +449,8 @@ class Client:
             dilations: Optional[Sequence[int]] = None, kv_heads: Optional[int] = None, value_dim: Optional[int] = None,
             dtype: str = "float32", mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None,
             tail: str = "mask", average_groups: bool = True, ordering: Optional[Ordering] = None,
-            sequence_lengths: Optional[Sequence[int]] = None, workers: int = 0,
+            sequence_lengths: Optional[Sequence[int]] = None, window: Optional[Window] = None,
+            softcap: Optional[float] = None, alibi: Any = None, sinks: Any = None, workers: int = 0,
             deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
         """Plans the compute, memory, bytes and seconds of a job, without running it.
 
@@ -450,7 +462,8 @@ class Client:
         Returns:
             message PlanResponse of proto/hilbert_ring/v1/attention.proto.
         """
-        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
+                             window, softcap, alibi, sinks)
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim,
                          dtype=dtype, ordering=ordering, **pattern)
         request = pb.PlanRequest(spec=spec, workers=integer("workers", workers, 32))

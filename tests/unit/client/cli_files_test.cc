@@ -266,6 +266,18 @@ TEST(CliSpec, FlagsAloneAreAJob) {
   EXPECT_GT(spec.heads, 0);
 }
 
+TEST(CliSpec, FlagsChangeScores) {
+  const std::string job = GoldenTensors("dense") + " --segments 16 --dilations 1";
+  const JobSpec spec =
+      SpecOf(job + " --window 7,none --softcap 30 --sinks -1,0.5 --alibi-slopes 0.5,0.25");
+  EXPECT_EQ(spec.window, Window{.left = 7});
+  EXPECT_EQ(spec.softcap, 30);
+  EXPECT_EQ(spec.sinks, (std::vector<double>{-1, 0.5}));
+  EXPECT_EQ(spec.alibi, (Alibi{.slopes = {0.5, 0.25}}));
+  EXPECT_EQ(SpecOf(job + " --window none,08").window, Window{.right = 8});
+  EXPECT_EQ(SpecOf(job + " --curve hilbert --ordering-window 8").ordering->window, 8);
+}
+
 TEST(CliSpec, TheSpecComesFromStdin) {
   const std::string spec = GoldenPath("dense", "case.json");
   EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(GoldenTensors("dense"), " --spec - <", spec))),
@@ -296,6 +308,12 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
         {" --grid 8,16", "no ordering: name its curve"},
         {" --curve none --grid 8,16", "--curve none takes the ordering away"},
         {" --scale nan", "--scale: nan, must be a finite number"},
+        {" --sinks 1,nan", "--sinks: nan, must be a finite number"},
+        {" --sinks 1", "sinks has 1 entries, must have 2"},
+        {" --window 8", "--window: 8, must be LEFT,RIGHT, each a whole number or none"},
+        {" --window 8,", "--window: 8,, must be LEFT,RIGHT"},
+        {" --window -1,0", "window[0] is -1, must be at least 0"},
+        {" --window 8,8 --curve hilbert", "window is [8, 8], must be absent with ordering"},
         {" --curve hilbert --coords $(printf '\\377').npy", "\xff.npy: cannot open"},
         {" --tokens 100", "tokens of Q is 128"},
         {" --dtype float16", "with dtype float16 of the command line"}}) {

@@ -122,7 +122,8 @@ def phases(heads: int, segments: Sequence[int], dilations: Sequence[int], mixing
 
 def seen(tokens: int, phase: Phase, *, segments: Sequence[int], dilations: Sequence[int],
          causal: bool, ordering: Optional[Ordering],
-         sequence_lengths: Optional[Sequence[int]] = None) -> "NDArray[np.bool_]":
+         sequence_lengths: Optional[Sequence[int]] = None,
+         window: Optional[Sequence[Optional[int]]] = None) -> "NDArray[np.bool_]":
     """Returns [query token, key token]: whether the query sees the key in the phase's heads."""
     result = np.zeros((tokens, tokens), bool)
     dilation = dilations[phase.branch]
@@ -142,4 +143,10 @@ def seen(tokens: int, phase: Phase, *, segments: Sequence[int], dilations: Seque
         begin += length
     if causal:
         result &= np.tri(tokens, dtype=bool)
+    left, right = window or (None, None)
+    ahead = np.arange(tokens) - np.arange(tokens)[:, None]
+    if left is not None:
+        result &= ahead >= -left
+    if right is not None:
+        result &= ahead <= right
     return result

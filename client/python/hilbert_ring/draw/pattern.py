@@ -35,6 +35,8 @@ def draw_pattern(job: Job) -> Svg:
                  size=15, bold=True)
     words = [f"mixing {job.pattern.get('mixing', 'head_groups')}"]
     words += ["causal"] if job.pattern.get("causal") else []
+    if job.pattern.get("window"):
+        words.append("window " + ", ".join("none" if side is None else str(side) for side in job.pattern["window"]))
     if job.ordering is not None:
         words.append(f"{job.ordering.curve} order of {job.ordering.scope}")
     picture.text(_GAP, 42, ", ".join(words))
@@ -49,7 +51,8 @@ def draw_pattern(job: Job) -> Svg:
             picture.rect(left, top, _SIDE, _SIDE, stroke=FAINT)
             cells = seen(tokens, phase, segments=segments, dilations=dilations,
                          causal=bool(job.pattern.get("causal")), ordering=job.ordering,
-                         sequence_lengths=job.pattern.get("sequence_lengths"))
+                         sequence_lengths=job.pattern.get("sequence_lengths"),
+                         window=job.pattern.get("window"))
             picture.path(cell_path(cells, left, top, _SIDE / tokens), fill=color_of(branch))
     return picture
 
