@@ -80,14 +80,16 @@ struct AttentionTask {
   float StateScale() const { return change.changes() ? 1.0f : scale; }
 };
 
-// Merges `count` zero keys, each of score 0, with zero values into float32 out and state. Tasks of
-// one call never write the same element.
-struct ZeroKeysTask {
+// Merges a part into float32 out and state: another float32 result with its state, or `count` keys
+// of score 0 with zero values. Tasks of one call never write the same element.
+struct MergeTask {
   int64_t batch = 1, rows = 0, heads = 0, value_dim = 0;
   MutableView out;  // float32
   StateView state;
   float scale = 1.0f;  // AttentionTask::StateScale()
-  int64_t count = 0;
+  ConstView values;    // float32; null data: zero keys
+  StateView part;
+  int64_t count = 0;  // of zero keys
 };
 
 // Makes results of merged rows: to = from * scale, from float32, rounded to nearest even; lse =

@@ -92,7 +92,7 @@ class Device {
   virtual absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                                const AttendControl& control) = 0;
 
-  virtual absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) = 0;
+  virtual absl::Status Merge(std::span<const MergeTask> tasks) = 0;
   virtual absl::Status Finalize(std::span<const FinalizeTask> tasks) = 0;
   virtual absl::Status Pack(std::span<const PackTask> tasks) = 0;
 

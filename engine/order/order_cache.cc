@@ -21,9 +21,9 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
   if (!spec.ordering.has_value() || spec.ordering->coordinate_axes > 0 || !coords.empty()) {
     return Permutation::Make(spec, coords);
   }
-  Entry wanted = {*spec.ordering, spec.sequence_lengths, nullptr};
+  Entry wanted = {*spec.ordering, {}, nullptr};
   wanted.ordering.scope = OrderScope::kQkv;  // the scope does not affect the order
-  if (wanted.lengths.empty()) wanted.lengths = {spec.tokens};
+  for (const Sequence& keys : Sequences(spec)) wanted.lengths.push_back(keys.length);
   const auto find = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
       return e.ordering == wanted.ordering && e.lengths == wanted.lengths;

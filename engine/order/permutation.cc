@@ -29,7 +29,7 @@ class Identity : public Permutation {
 class ManyRuns : public Permutation {
  public:
   ManyRuns(const JobSpec& spec, int64_t max_stored_tokens)
-      : ordering_(*spec.ordering), tokens_(spec.tokens), storable_tokens_(max_stored_tokens) {
+      : ordering_(*spec.ordering), tokens_(KeyTokens(spec)), storable_tokens_(max_stored_tokens) {
     const std::vector<Sequence> sequences = Sequences(spec);
     sequences_.reserve(sequences.size());
     for (const Sequence& sequence : sequences) {
@@ -114,10 +114,11 @@ absl::StatusOr<std::shared_ptr<const Permutation>> Permutation::Make(
     const JobSpec& spec, std::span<const int64_t> coords, int64_t max_stored_tokens) {
   const int axes = spec.ordering.has_value() ? spec.ordering->coordinate_axes : 0;
   const auto given = static_cast<int64_t>(coords.size());
-  if (given != spec.tokens * axes) {
+  const int64_t tokens = KeyTokens(spec);
+  if (given != tokens * axes) {
     return absl::InvalidArgumentError(absl::StrCat("ordering.coords has ", given,
-                                                   " numbers, must have ", spec.tokens * axes, ": ",
-                                                   axes, " for each of ", spec.tokens, " tokens"));
+                                                   " numbers, must have ", tokens * axes, ": ",
+                                                   axes, " for each of ", tokens, " tokens"));
   }
   if (!spec.ordering.has_value()) return std::make_shared<const Identity>();
   if (axes == 0) return std::make_shared<const ManyRuns>(spec, max_stored_tokens);

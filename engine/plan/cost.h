@@ -58,6 +58,9 @@ struct Costs {
   std::vector<StepTransfer> transfers;  // by step, from, to; up to kMostWorkersWithTransfers
 };
 
+// The busiest worker's time in flops, exchange included.
+double BusiestFinish(const Costs& costs);
+
 // Adds widened_bytes to each worker's memory, if workers lack bfloat16 products.
 void CountWidened(Costs& costs);
 

@@ -1,6 +1,7 @@
 #include "engine/plan/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
@@ -9,23 +10,9 @@
 namespace hilbert_ring {
 namespace {
 
-// Flops in the time of an exchanged byte: about 100 GFLOP/s at 1 GB/s on CPU workers, 500 TFLOP/s
-// at 5 to 400 GB/s on GPU workers.
-constexpr double kFlopsPerByte = 100;
-
 constexpr double kMirrorGain = 0.98;  // mirroring must save at least 2% to be worth two ranges
 
 constexpr size_t kMaxMirrorLengths = 4;  // tried at most
-
-double BusiestFinish(const Costs& costs) {
-  double latest = 0;
-  for (const WorkerCost& worker : costs.workers) {
-    latest = std::max(
-        latest, worker.flops + kFlopsPerByte * static_cast<double>(std::max(worker.bytes_received,
-                                                                            worker.bytes_sent)));
-  }
-  return latest;
-}
 
 absl::Status Cancelled() { return absl::CancelledError("planning was cancelled"); }
 
@@ -35,6 +22,12 @@ absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored,
   Plan plan{
       .spec = spec, .rows = RowSizes(spec), .shards = std::move(shards), .mirrored = mirrored};
   plan.phases = Phases(spec);
+  if (IsRectangular(spec)) {
+    RectanglePlan rectangle = PlanRectangle(spec, plan.shards, plan.phases);
+    plan.rectangle = std::move(rectangle.rectangle);
+    plan.costs = std::move(rectangle.costs);
+    return plan;
+  }
   plan.segments = FindSegments(spec, plan.shards);
   if (cancellation.Ask()) return Cancelled();
   RETURN_IF_ERROR(CheckPlanSize(spec, plan.phases, plan.segments));
@@ -76,6 +69,9 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers, std::function<bo
   }
   RETURN_IF_ERROR(CheckSequences(spec));
   Cancellation cancellation(std::move(cancelled));
+  if (IsRectangular(spec)) {
+    return PlanOf(spec, EvenShards(KeyTokens(spec), workers), false, cancellation);
+  }
   absl::StatusOr<Plan> best = PlanOf(spec, CutShards(spec, workers, 0), false, cancellation);
   RETURN_IF_ERROR(best.status());
   for (const int64_t length : MirrorLengths(spec, workers)) {

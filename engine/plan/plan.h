@@ -11,12 +11,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/plan/cost.h"
 #include "engine/plan/exchange.h"
 #include "engine/plan/pattern.h"
+#include "engine/plan/rectangle.h"
 #include "engine/plan/shards.h"
 #include "engine/spec/job_spec.h"
 #include "engine/spec/tensor.h"
@@ -28,9 +30,16 @@ struct Plan {
   RowSizes rows;  // of the tensors in a shard; an encoder's job sets its own
   Shards shards;
   bool mirrored = false;
+  std::optional<Rectangle> rectangle;  // of a rectangular job, whose shards are those of keys
   std::vector<Phase> phases;
   Segments segments;
   Costs costs;
+
+  // The ranges of a tensor's rows: slots, or numbers of a rectangular job's queries.
+  const Shards& ShardsOf(TensorKind tensor) const {
+    const bool keys = tensor == TensorKind::kK || tensor == TensorKind::kV;
+    return rectangle && !keys ? rectangle->queries : shards;
+  }
 };
 
 inline constexpr int kMaxWorkers = 4096;

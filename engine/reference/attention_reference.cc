@@ -77,7 +77,6 @@ class RowReference {
   RowReference(const JobSpec& spec, const Permutation& order, int64_t token, const RowSource& q,
                const RowSource& k, const RowSource& v)
       : spec_(spec),
-        token_(token),
         compared_scale_(ComparesScores(spec) ? 1 : spec.Scale()),
         seen_(spec, order, token),
         k_(k),
@@ -130,11 +129,11 @@ class RowReference {
   }
 
   double Score(int64_t head, int64_t token, double product) const {
-    return Capped(spec_, product * spec_.Scale()) - Bias(spec_, head, std::abs(token - token_));
+    return Capped(spec_, product * spec_.Scale()) -
+           Bias(spec_, head, std::abs(token - seen_.position()));
   }
 
   const JobSpec& spec_;
-  const int64_t token_;
   const double compared_scale_;
   const SeenKeys seen_;
   const RowSource& k_;

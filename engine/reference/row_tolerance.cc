@@ -66,11 +66,11 @@ class LogSum {
 // A head of a row. Numbers in comments are those of the header.
 class HeadTolerance {
  public:
-  HeadTolerance(const JobSpec& spec, int64_t head, int64_t token, std::span<const double> query,
+  HeadTolerance(const JobSpec& spec, int64_t head, int64_t position, std::span<const double> query,
                 const ReferenceRow::Top& top, std::span<const double> out)
       : spec_(spec),
         head_(head),
-        token_(token),
+        position_(position),
         query_(query),
         scale_{.value = spec.Scale(),
                .error = FloatError(spec.Scale()),
@@ -191,7 +191,7 @@ class HeadTolerance {
       score.value = std::copysign(capped, score.value);
     }
     if (spec_.alibi && token != ReferenceRow::kZeroKey) {
-      const double bias = Bias(spec_, head_, std::abs(token - token_));
+      const double bias = Bias(spec_, head_, std::abs(token - position_));
       judged_ = judged_ && (std::abs(score.value) + std::abs(bias)) * kLog2E <= kGreatestFloat / 2;
       score.value -= bias;
       score.error += kUnit * (3 * std::abs(bias) + std::abs(score.value));
@@ -266,7 +266,7 @@ class HeadTolerance {
   }
 
   const JobSpec& spec_;
-  const int64_t head_, token_;
+  const int64_t head_, position_;  // position_: SeenKeys::position()
   const std::span<const double> query_;
   const Scale scale_, compared_scale_;
   const bool flushes_;
@@ -315,7 +315,7 @@ RowTolerance ToleranceOfRow(const JobSpec& spec, const Permutation& order, int64
     const int64_t kv_head = head * spec.kv_heads / spec.heads;
     q.Read(token, head * spec.head_dim, query);
     const ReferenceRow::Top& top = row.top[head];
-    HeadTolerance of_head(spec, head, token, query, top,
+    HeadTolerance of_head(spec, head, seen.position(), query, top,
                           std::span(row.out).subspan(head * spec.value_dim, spec.value_dim));
     bool judged = AllFinite(query) && std::isfinite(top.weights);
     if (judged && top.token >= 0) k.Read(top.token, kv_head * spec.head_dim, key);

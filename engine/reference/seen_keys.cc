@@ -32,29 +32,34 @@ std::vector<int64_t> BranchesOf(const JobSpec& spec, int64_t head) {
 }
 
 SeenKeys::SeenKeys(const JobSpec& spec, const Permutation& order, int64_t token)
-    : spec_(spec), order_(order), token_(token), slot_(token) {
-  if (spec.ordering && spec.ordering->scope == OrderScope::kQkv) {
-    order.Slots(token, std::span<int64_t>(&slot_, 1));
+    : spec_(spec), order_(order) {
+  for (const SequencePair& pair : SequencePairs(spec)) {
+    const int64_t row = token - pair.queries.begin;
+    if (row < 0 || row >= pair.queries.length) continue;
+    sequence_ = pair.keys;
+    position_ = slot_ = pair.keys.begin + row + pair.shift;
   }
-  for (const Sequence& sequence : Sequences(spec)) {
-    if (slot_ >= sequence.begin && slot_ < sequence.begin + sequence.length) sequence_ = sequence;
+  if (spec.ordering && spec.ordering->scope == OrderScope::kQkv && sequence_.length > 0) {
+    order.Slots(position_, std::span<int64_t>(&slot_, 1));
   }
 }
 
 int64_t SeenKeys::Visit(int64_t branch, int64_t head,
                         const std::function<void(int64_t)>& key) const {
+  if (sequence_.length == 0) return 0;
   const Branch& pattern = spec_.branches[branch];
   const int64_t length = std::min(pattern.segment, sequence_.length);
+  const bool dense = length == sequence_.length && pattern.dilation == 1;
   const int64_t place = slot_ - sequence_.begin;
-  const int64_t start = place / length * length;
+  const int64_t start = dense ? 0 : place / length * length;
   int64_t end = std::min(start + length, sequence_.length);
   int64_t offset = OffsetOf(spec_, branch, head);
   const int64_t ahead = place - start - offset;
-  if (ahead < 0 || ahead % pattern.dilation != 0) return 0;
+  if (!dense && (ahead < 0 || ahead % pattern.dilation != 0)) return 0;
   if (spec_.window) {  // slots are positions: Validate refuses it with a dilation or an ordering
     const Window& window = *spec_.window;
     if (window.left) offset = std::max<int64_t>(0, ahead - *window.left);
-    if (window.right) end = place + 1 + std::min(*window.right, end - 1 - place);
+    if (window.right && *window.right < end - place) end = place + *window.right + 1;
   }
   int64_t selected = 0;
   std::vector<int64_t> tokens;
@@ -66,7 +71,7 @@ int64_t SeenKeys::Visit(int64_t branch, int64_t head,
       order_.Tokens(sequence_.begin + row, tokens);
     }
     const int64_t token = tokens[row - run_begin];
-    if (!spec_.causal || token <= token_) key(token);
+    if (!spec_.causal || token <= position_) key(token);
     if (pattern.dilation >= end - row) {
       ++selected;
       break;

@@ -119,8 +119,8 @@ class Executor {
   absl::Status Finish(const TaskBuilder& builder, const TaskBuilder::ZeroKeys& zero_keys,
                       int64_t rows_final) {
     const Clock::time_point start = Clock::now();
-    for (const std::vector<ZeroKeysTask>& of_branch : zero_keys) {
-      RETURN_IF_ERROR(device_.AddZeroKeys(of_branch));
+    for (const std::vector<MergeTask>& of_branch : zero_keys) {
+      RETURN_IF_ERROR(device_.Merge(of_branch));
     }
     figures_.compute_seconds += SecondsSince(start);
     if (!zero_keys.empty()) Report(SpanKind::kMerge, step_, start);

@@ -39,7 +39,7 @@ class TaskBuilder {
 
   // Zero keys of the tail, once for each local segment of the stretch, or spanning segment. By
   // branch, because branches share rows.
-  using ZeroKeys = std::vector<std::vector<ZeroKeysTask>>;
+  using ZeroKeys = std::vector<std::vector<MergeTask>>;
   ZeroKeys LocalZeroKeys(const Stretch& stretch) const;
   ZeroKeys SpanningZeroKeys() const;
 

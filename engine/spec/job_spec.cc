@@ -90,28 +90,71 @@ absl::Status ValidateBranches(const JobSpec& spec, const SpecLimits& limits) {
   return absl::OkStatus();
 }
 
-absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
-  const auto count = static_cast<int64_t>(spec.sequence_lengths.size());
-  if (count == 0) return absl::OkStatus();
-  if (absl::Status s = AtMost("the number of sequence_lengths", count, limits.max_sequences);
+absl::Status ValidateLengths(absl::string_view name, const std::vector<int64_t>& lengths,
+                             absl::string_view total_name, int64_t total,
+                             const SpecLimits& limits) {
+  const auto count = static_cast<int64_t>(lengths.size());
+  if (absl::Status s = AtMost(absl::StrCat("the number of ", name), count, limits.max_sequences);
       !s.ok()) {
-    return WithField(s, "sequence_lengths");
+    return WithField(s, name);
   }
-  int64_t rest = spec.tokens;
+  int64_t rest = total;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t length = spec.sequence_lengths[i];
-    const std::string field = absl::StrCat("sequence_lengths[", i, "]");
-    RETURN_IF_ERROR(AtLeast(field, length, 1));
-    if (length > rest) {
+    const std::string field = absl::StrCat(name, "[", i, "]");
+    RETURN_IF_ERROR(AtLeast(field, lengths[i], 0));
+    if (lengths[i] > rest) {
       return Wrong(field,
-                   absl::StrCat(field, " is ", length, ", but only ", rest, " of ", spec.tokens,
-                                " tokens are left: sequence_lengths must add up to tokens"));
+                   absl::StrCat(field, " is ", lengths[i], ", but only ", rest, " of ", total,
+                                " tokens are left: ", name, " must add up to ", total_name));
     }
-    rest -= length;
+    rest -= lengths[i];
   }
-  if (rest != 0) {
-    return Wrong("sequence_lengths", absl::StrCat("sequence_lengths add up to ", spec.tokens - rest,
-                                                  ", but tokens is ", spec.tokens));
+  if (rest == 0) return absl::OkStatus();
+  return Wrong(
+      name, absl::StrCat(name, " add up to ", total - rest, ", but ", total_name, " is ", total));
+}
+
+absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
+  const size_t count = spec.sequence_lengths.size();
+  const size_t of_keys = spec.key_sequence_lengths.size();
+  if (count > 0) {
+    RETURN_IF_ERROR(
+        ValidateLengths("sequence_lengths", spec.sequence_lengths, "tokens", spec.tokens, limits));
+  }
+  if (of_keys > 0) {
+    RETURN_IF_ERROR(ValidateLengths("key_sequence_lengths", spec.key_sequence_lengths, "key_tokens",
+                                    KeyTokens(spec), limits));
+  }
+  const bool same = KeyTokens(spec) == spec.tokens && of_keys == 0;
+  if (same || std::max<size_t>(count, 1) == std::max<size_t>(of_keys, 1)) return absl::OkStatus();
+  return Wrong("key_sequence_lengths",
+               absl::StrCat("key_sequence_lengths has ", of_keys,
+                            " entries, must have as many as sequence_lengths: ", count));
+}
+
+// The pattern of keys that are not as many as the queries.
+absl::Status ValidateRectangle(const JobSpec& spec) {
+  for (const SequencePair& pair : SequencePairs(spec)) {
+    const int64_t queries = pair.queries.length, keys = pair.keys.length;
+    if (queries == 0 || keys == 0 || queries == keys) continue;
+    if (queries < keys && spec.align == Align::kEnd) continue;
+    const std::string what =
+        spec.align == Align::kStart
+            ? absl::StrCat("align is start with ", queries, " queries and ", keys, " keys")
+            : absl::StrCat("tokens is ", queries, " with key_tokens ", keys);
+    const char* const field = spec.align == Align::kStart ? "align" : "key_tokens";
+    if (spec.ordering) return Wrong(field, absl::StrCat(what, ", ordering must be absent"));
+    for (size_t b = 0; b < spec.branches.size(); ++b) {
+      const Branch& branch = spec.branches[b];
+      if (branch.dilation > 1) {
+        return Wrong(
+            field, absl::StrCat(what, ", dilations[", b, "] is ", branch.dilation, ", must be 1"));
+      }
+      if (branch.segment < keys) {
+        return Wrong(field, absl::StrCat(what, ", segments[", b, "] is ", branch.segment,
+                                         ", must be at least the keys"));
+      }
+    }
   }
   return absl::OkStatus();
 }
@@ -129,22 +172,28 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
     overflows = __builtin_mul_overflow(cells, grid[i], &cells) || overflows;
   }
   const std::string sides = absl::StrJoin(grid, ", ");
+  const int64_t tokens = KeyTokens(spec);
   if (overflows) {
     return Wrong("ordering.grid",
-                 absl::StrCat("ordering.grid [", sides, "] has more cells than the ", spec.tokens,
+                 absl::StrCat("ordering.grid [", sides, "] has more cells than the ", tokens,
                               " tokens of the job"));
   }
-  if (spec.sequence_lengths.empty()) {
-    if (cells == spec.tokens) return absl::OkStatus();
+  const char* const total = spec.key_tokens ? "key_tokens" : "tokens";
+  const std::vector<int64_t>& lengths =
+      spec.key_sequence_lengths.empty() ? spec.sequence_lengths : spec.key_sequence_lengths;
+  if (lengths.empty()) {
+    if (cells == tokens) return absl::OkStatus();
     return Wrong("ordering.grid",
-                 absl::StrCat("ordering.grid [", sides, "] has ", cells, " cells, but tokens is ",
-                              spec.tokens, ": a grid must hold exactly one token per cell"));
+                 absl::StrCat("ordering.grid [", sides, "] has ", cells, " cells, but ", total,
+                              " is ", tokens, ": a grid must hold exactly one token per cell"));
   }
-  for (size_t i = 0; i < spec.sequence_lengths.size(); ++i) {
-    if (spec.sequence_lengths[i] == cells) continue;
+  const char* const name =
+      spec.key_sequence_lengths.empty() ? "sequence_lengths" : "key_sequence_lengths";
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] == cells || lengths[i] == 0) continue;
     return Wrong("ordering.grid",
-                 absl::StrCat("ordering.grid [", sides, "] has ", cells,
-                              " cells, but sequence_lengths[", i, "] is ", spec.sequence_lengths[i],
+                 absl::StrCat("ordering.grid [", sides, "] has ", cells, " cells, but ", name, "[",
+                              i, "] is ", lengths[i],
                               ": a grid must hold exactly one token of every sequence a cell"));
   }
   return absl::OkStatus();
@@ -239,23 +288,50 @@ double JobSpec::Scale() const {
 
 absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
   RETURN_IF_ERROR(InRange("tokens", spec.tokens, 1, limits.max_tokens));
+  RETURN_IF_ERROR(InRange("key_tokens", KeyTokens(spec), 0, limits.max_tokens));
   RETURN_IF_ERROR(ValidateHeads(spec, limits));
   RETURN_IF_ERROR(ValidateBranches(spec, limits));
   RETURN_IF_ERROR(ValidateSequences(spec, limits));
+  RETURN_IF_ERROR(ValidateRectangle(spec));
   RETURN_IF_ERROR(ValidateOrdering(spec));
   return ValidateScores(spec);
 }
 
 std::vector<Sequence> Sequences(const JobSpec& spec) {
-  if (spec.sequence_lengths.empty()) return {{0, spec.tokens}};
   std::vector<Sequence> sequences;
-  sequences.reserve(spec.sequence_lengths.size());
-  int64_t begin = 0;
-  for (const int64_t length : spec.sequence_lengths) {
-    sequences.push_back({begin, length});
-    begin += length;
+  for (const SequencePair& pair : SequencePairs(spec)) {
+    if (pair.keys.length > 0) sequences.push_back(pair.keys);
   }
   return sequences;
+}
+
+std::vector<SequencePair> SequencePairs(const JobSpec& spec) {
+  const std::vector<int64_t> whole = {spec.tokens}, all_keys = {KeyTokens(spec)};
+  const std::vector<int64_t>& queries =
+      spec.sequence_lengths.empty() ? whole : spec.sequence_lengths;
+  const std::vector<int64_t>& keys = !spec.key_sequence_lengths.empty() ? spec.key_sequence_lengths
+                                     : KeyTokens(spec) == spec.tokens   ? queries
+                                                                        : all_keys;
+  std::vector<SequencePair> pairs;
+  pairs.reserve(queries.size());
+  int64_t query = 0, key = 0;
+  for (size_t i = 0; i < queries.size(); ++i) {
+    pairs.push_back({.queries = {query, queries[i]},
+                     .keys = {key, keys[i]},
+                     .shift = spec.align == Align::kEnd ? keys[i] - queries[i] : 0});
+    query += queries[i];
+    key += keys[i];
+  }
+  return pairs;
+}
+
+bool IsRectangular(const JobSpec& spec) {
+  if (!spec.key_tokens && spec.key_sequence_lengths.empty()) return false;
+  if (KeyTokens(spec) != spec.tokens) return true;
+  return !spec.key_sequence_lengths.empty() &&
+         spec.key_sequence_lengths != (spec.sequence_lengths.empty()
+                                           ? std::vector<int64_t>{spec.tokens}
+                                           : spec.sequence_lengths);
 }
 
 }  // namespace hilbert_ring

@@ -68,8 +68,15 @@ struct Alibi {
   bool operator==(const Alibi&) const = default;
 };
 
+// The position of query i of a sequence of n queries and m keys.
+enum class Align {
+  kEnd,    // i + m - n: fewer queries are the last rows of the job with as many queries as keys
+  kStart,  // i
+};
+
 struct JobSpec {
-  int64_t tokens = 0;  // of all sequences together
+  int64_t tokens = 0;                 // queries of all sequences together
+  std::optional<int64_t> key_tokens;  // keys of all sequences; absent: as many as queries
   int64_t heads = 0;
   int64_t kv_heads = 0;   // divides heads; query head h reads kv head h * kv_heads / heads
   int64_t head_dim = 0;   // of queries and keys: 8 to 256 in steps of 8
@@ -82,7 +89,9 @@ struct JobSpec {
   Tail tail = Tail::kMask;
   bool average_groups = true;  // kHeadGroups: outputs are divided by the number of branches
   std::optional<Ordering> ordering;
-  std::vector<int64_t> sequence_lengths;  // empty: one sequence of `tokens`
+  std::vector<int64_t> sequence_lengths;      // of queries; empty: one sequence of `tokens`
+  std::vector<int64_t> key_sequence_lengths;  // empty: those of queries, or one of `key_tokens`
+  Align align = Align::kEnd;
 
   // Changes of a score, in this order: softcap, alibi, causal mask and window.
   std::optional<double> softcap;  // c > 0: a score s becomes c * tanh(s / c)
@@ -109,13 +118,29 @@ struct SpecLimits {
 // OK, INVALID_ARGUMENT, or OUT_OF_RANGE (over a limit). The message names field, value and limit.
 absl::Status Validate(const JobSpec& spec, const SpecLimits& limits = {});
 
+inline int64_t KeyTokens(const JobSpec& spec) { return spec.key_tokens.value_or(spec.tokens); }
+
 // Slots and tokens [begin, begin + length) of the job.
 struct Sequence {
   int64_t begin = 0;
   int64_t length = 0;
+  bool operator==(const Sequence&) const = default;
 };
 
+// Keys of the sequences that have some: slots are those of keys.
 std::vector<Sequence> Sequences(const JobSpec& spec);
+
+// Queries and keys of one sequence; either may be empty. Query i of the sequence has the position
+// i + shift among its keys.
+struct SequencePair {
+  Sequence queries, keys;
+  int64_t shift = 0;
+};
+
+std::vector<SequencePair> SequencePairs(const JobSpec& spec);
+
+// Returns whether a sequence has another number of queries than of keys.
+bool IsRectangular(const JobSpec& spec);
 
 // Returns whether kernels compare original positions, because slots are in another order.
 inline bool NeedsPositions(const JobSpec& spec) {

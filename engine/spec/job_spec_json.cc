@@ -29,7 +29,8 @@ std::span<const std::string> SpecFields() {
       "tokens", "heads",    "kv_heads",       "head_dim", "value_dim",
       "dtype",  "segments", "dilations",      "mixing",   "causal",
       "scale",  "tail",     "average_groups", "ordering", "sequence_lengths",
-      "window", "softcap",  "alibi",          "sinks"};
+      "window", "softcap",  "alibi",          "sinks",    "key_tokens",
+      "key_sequence_lengths", "align"};
   return fields;
 }
 
@@ -52,6 +53,8 @@ constexpr std::array<EnumName<Mixing>, 2> kMixings{
 constexpr std::array<EnumName<Tail>, 2> kTails{{{"mask", Tail::kMask}, {"zero", Tail::kZero}}};
 constexpr std::array<EnumName<Curve>, 2> kCurves{
     {{"hilbert", Curve::kHilbert}, {"morton", Curve::kMorton}}};
+constexpr std::array<EnumName<Align>, 2> kAligns{
+    {{"end", Align::kEnd}, {"start", Align::kStart}}};
 constexpr std::array<EnumName<OrderScope>, 2> kScopes{
     {{"qkv", OrderScope::kQkv}, {"kv", OrderScope::kKv}}};
 
@@ -206,6 +209,7 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   if (shape == Shape::kRequired) reader.Require({"tokens", "heads", "head_dim"});
   reader.Require({"segments", "dilations"});
   reader.Integer("tokens", given.tokens);
+  reader.Integer("key_tokens", given.key_tokens);
   reader.Integer("heads", given.heads);
   reader.Integer("kv_heads", given.kv_heads);
   reader.Integer("head_dim", given.head_dim);
@@ -220,6 +224,8 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   reader.Choice("tail", kTails, spec.tail);
   reader.Boolean("average_groups", spec.average_groups);
   reader.Integers("sequence_lengths", spec.sequence_lengths);
+  reader.Integers("key_sequence_lengths", spec.key_sequence_lengths);
+  reader.Choice("align", kAligns, spec.align);
   reader.Branches(spec.branches);
   if (const Json* ordering = reader.Find("ordering")) {
     RETURN_IF_ERROR(ReadOrdering(*ordering, document));
@@ -270,6 +276,8 @@ absl::StatusOr<JobSpecDocument> ParsePartialJobSpec(std::string_view json, std::
 
 void FillIn(const SpecShape& shape, JobSpec& spec) {
   spec.tokens = shape.tokens.value_or(0);
+  spec.key_tokens.reset();
+  if (shape.key_tokens && *shape.key_tokens != spec.tokens) spec.key_tokens = shape.key_tokens;
   spec.heads = shape.heads.value_or(0);
   spec.kv_heads = shape.kv_heads.value_or(spec.heads);
   spec.head_dim = shape.head_dim.value_or(0);
@@ -280,6 +288,8 @@ void FillIn(const SpecShape& shape, JobSpec& spec) {
 std::string FormatJobSpec(const JobSpec& spec) {
   nlohmann::ordered_json json;
   json["tokens"] = spec.tokens;
+  json["key_tokens"] = nullptr;
+  if (spec.key_tokens) json["key_tokens"] = *spec.key_tokens;
   json["heads"] = spec.heads;
   json["kv_heads"] = spec.kv_heads;
   json["head_dim"] = spec.head_dim;
@@ -312,6 +322,9 @@ std::string FormatJobSpec(const JobSpec& spec) {
   }
   json["sequence_lengths"] = nullptr;
   if (!spec.sequence_lengths.empty()) json["sequence_lengths"] = spec.sequence_lengths;
+  json["key_sequence_lengths"] = nullptr;
+  if (!spec.key_sequence_lengths.empty()) json["key_sequence_lengths"] = spec.key_sequence_lengths;
+  json["align"] = NameOf(kAligns, spec.align);
   const auto side = [](const std::optional<int64_t>& bound) {
     return bound ? nlohmann::ordered_json(*bound) : nullptr;
   };

@@ -28,7 +28,7 @@ namespace hilbert_ring {
 
 // The fields that the files of a job's tensors define too. Empty: not given.
 struct SpecShape {
-  std::optional<int64_t> tokens, heads, kv_heads, head_dim, value_dim;
+  std::optional<int64_t> tokens, key_tokens, heads, kv_heads, head_dim, value_dim;
   std::optional<DataType> dtype;
 };
 

@@ -60,15 +60,15 @@ class WatchedDevice : public ForwardingDevice {
     return ForwardingDevice::Attend(tasks, control);
   }
 
-  absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override {
+  absl::Status Merge(std::span<const MergeTask> tasks) override {
     Written out, state;
-    for (const ZeroKeysTask& task : tasks) {
+    for (const MergeTask& task : tasks) {
       const bool fresh =
           out.Add(task.out, task.out.data, sizeof(float), task.batch, task.rows, task.heads) &&
           state.Add(task.state, task.state.sum, sizeof(float), task.batch, task.rows, task.heads);
       if (!fresh) return absl::InternalError("zero keys of one call are added to the same element");
     }
-    return ForwardingDevice::AddZeroKeys(tasks);
+    return ForwardingDevice::Merge(tasks);
   }
 
   absl::Status Finalize(std::span<const FinalizeTask> tasks) override {

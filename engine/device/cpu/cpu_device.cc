@@ -115,7 +115,7 @@ class CpuDevice : public Device {
 
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                        const AttendControl& control) override;
-  absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override;
+  absl::Status Merge(std::span<const MergeTask> tasks) override;
   absl::Status Finalize(std::span<const FinalizeTask> tasks) override;
   absl::Status Pack(std::span<const PackTask> tasks) override;
   absl::StatusOr<RowMath*> row_math() override {
@@ -208,31 +208,53 @@ absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> t
   return AttendFigures{.scores = all_scores};
 }
 
-absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
+// values: null: zeros.
+void MergeRow(const LaneEnd& end, float& max, float& sum, int64_t count, const float* values,
+              float* out) {
+  if (std::isnan(sum) || end.sum == 0) return;
+  MergeShares shares{.before = 0, .now = 1};
+  if (std::isnan(end.sum)) {
+    sum = std::numeric_limits<float>::quiet_NaN();
+  } else {
+    shares = MergeKeys(end, max, sum);
+  }
+  for (int64_t x = 0; x < count; ++x) {
+    const float value = values == nullptr ? 0.0f : values[x];
+    const double merged = out[x] * shares.before + value * (values == nullptr ? 0 : shares.now);
+    out[x] = static_cast<float>(NotBeyond(std::max(std::abs(out[x]), std::abs(value)), merged));
+  }
+}
+
+absl::Status CpuDevice::Merge(std::span<const MergeTask> tasks) {
   WorkList work(tasks.size());
   int64_t bytes = 0;
-  for (const ZeroKeysTask& task : tasks) {
-    work.Add(task.count == 0 ? 0 : task.batch * task.rows);
+  for (const MergeTask& task : tasks) {
+    work.Add(task.values.data == nullptr && task.count == 0 ? 0 : task.batch * task.rows);
     bytes = std::max(bytes, task.heads * task.value_dim * ElementBytes(DataType::kFloat32));
   }
   pool_.Run(work.total(), kBytesPerChunk / (bytes + 1), [&](int, int64_t begin, int64_t end) {
     return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
-      const ZeroKeysTask& task = tasks[index];
+      const MergeTask& task = tasks[index];
       const int64_t batch = piece / task.rows;
       const int64_t row = piece % task.rows;
       float* out = static_cast<float*>(task.out.data) + batch * task.out.batch_stride +
                    row * task.out.row_stride;
+      const auto* values = static_cast<const float*>(task.values.data);
+      if (values != nullptr) {
+        values += batch * task.values.batch_stride + row * task.values.row_stride;
+      }
       const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
-      const LaneEnd zeros{
-          .row_max = 0, .sum = static_cast<double>(task.count), .scale = std::abs(task.scale)};
+      const int64_t part = batch * task.part.batch_stride + row * task.part.row_stride;
+      LaneEnd end{.sum = static_cast<double>(task.count), .scale = std::abs(task.scale)};
       for (int64_t head = 0; head < task.heads; ++head) {
-        const int64_t at = state + head * task.state.head_stride;
-        if (std::isnan(task.state.sum[at])) continue;
-        const MergeShares shares = MergeKeys(zeros, task.state.max[at], task.state.sum[at]);
-        float* values = out + head * task.out.head_stride;
-        for (int64_t x = 0; x < task.value_dim; ++x) {
-          values[x] = static_cast<float>(values[x] * shares.before);
+        if (values != nullptr) {
+          end.row_max = task.part.max[part + head * task.part.head_stride];
+          end.sum = task.part.sum[part + head * task.part.head_stride];
         }
+        const int64_t at = state + head * task.state.head_stride;
+        MergeRow(end, task.state.max[at], task.state.sum[at], task.value_dim,
+                 values == nullptr ? nullptr : values + head * task.values.head_stride,
+                 out + head * task.out.head_stride);
       }
       return true;
     });

@@ -60,7 +60,7 @@ class CudaDevice : public Device {
   }
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                        const AttendControl& control) override;
-  absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override;
+  absl::Status Merge(std::span<const MergeTask> tasks) override;
   absl::Status Finalize(std::span<const FinalizeTask> tasks) override;
   absl::Status Pack(std::span<const PackTask> tasks) override;
   absl::StatusOr<RowMath*> row_math() override;
@@ -232,8 +232,8 @@ absl::Status CudaDevice::ComputeAll(absl::string_view what, std::span<const Task
   });
 }
 
-absl::Status CudaDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
-  return ComputeAll("adding zero keys", tasks, LaunchZeroKeys);
+absl::Status CudaDevice::Merge(std::span<const MergeTask> tasks) {
+  return ComputeAll("merging results", tasks, LaunchMerge);
 }
 
 absl::Status CudaDevice::Finalize(std::span<const FinalizeTask> tasks) {

@@ -57,7 +57,7 @@ TEST_P(DeviceStateTest, ZeroKeys) {
     out.FillNormal(1.0f, random);
     FillStates(max, sum, out, 16);
     const StridedArray before = out;
-    const ZeroKeysTask task{.batch = 2,
+    const MergeTask task{.batch = 2,
                             .rows = kStateRows,
                             .heads = 3,
                             .value_dim = 16,
@@ -65,7 +65,7 @@ TEST_P(DeviceStateTest, ZeroKeys) {
                             .state = max.StateWith(sum),
                             .scale = scale,
                             .count = count};
-    ASSERT_TRUE(device_->AddZeroKeys({&task, 1}).ok());
+    ASSERT_TRUE(device_->Merge({&task, 1}).ok());
     for (int64_t b = 0; b < 2; ++b)
       for (int64_t i = 0; i < kStateRows; ++i)
         for (int64_t h = 0; h < 3; ++h) {

@@ -35,8 +35,8 @@ class ForwardingDevice : public Device {
                                        const AttendControl& control) override {
     return device_->Attend(tasks, control);
   }
-  absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override {
-    return device_->AddZeroKeys(tasks);
+  absl::Status Merge(std::span<const MergeTask> tasks) override {
+    return device_->Merge(tasks);
   }
   absl::Status Finalize(std::span<const FinalizeTask> tasks) override {
     return device_->Finalize(tasks);

@@ -109,10 +109,14 @@ void Parts(AttentionTask& t, const At& at) {
   at(t.state.sum, Extent(t.state, t.batch, t.query_rows, t.heads, 1, sizeof(float)));
   at(t.query_positions.data, Extent(t.query_positions, t.batch, t.query_rows));
   at(t.key_positions.data, Extent(t.key_positions, t.batch, t.key_rows));
+  at(t.change.slopes, t.heads * static_cast<int64_t>(sizeof(float)));
 }
 
 template <typename At>
-void Parts(ZeroKeysTask& t, const At& at) {
+void Parts(MergeTask& t, const At& at) {
+  at(t.values.data, Extent(t.values, t.batch, t.rows, t.heads, t.value_dim, sizeof(float)));
+  at(t.part.max, Extent(t.part, t.batch, t.rows, t.heads, 1, sizeof(float)));
+  at(t.part.sum, Extent(t.part, t.batch, t.rows, t.heads, 1, sizeof(float)));
   at(t.out.data, Extent(t.out, t.batch, t.rows, t.heads, t.value_dim, sizeof(float)));
   at(t.state.max, Extent(t.state, t.batch, t.rows, t.heads, 1, sizeof(float)));
   at(t.state.sum, Extent(t.state, t.batch, t.rows, t.heads, 1, sizeof(float)));
@@ -125,6 +129,7 @@ void Parts(FinalizeTask& t, const At& at) {
   at(t.state.max, Extent(t.state, t.batch, t.rows, t.heads, 1, sizeof(float)));
   at(t.state.sum, Extent(t.state, t.batch, t.rows, t.heads, 1, sizeof(float)));
   at(t.lse.data, Extent(t.lse, t.batch, t.rows, t.heads, 1, sizeof(float)));
+  at(t.sinks, t.heads * static_cast<int64_t>(sizeof(float)));
 }
 
 template <typename At>
@@ -160,8 +165,8 @@ class MirroredDevice : public ForwardingDevice {
     return figures;
   }
 
-  absl::Status AddZeroKeys(std::span<const ZeroKeysTask> given) override {
-    return OnMirror(given, [&](const auto& tasks) { return device().AddZeroKeys(tasks); });
+  absl::Status Merge(std::span<const MergeTask> given) override {
+    return OnMirror(given, [&](const auto& tasks) { return device().Merge(tasks); });
   }
 
   absl::Status Finalize(std::span<const FinalizeTask> given) override {

@@ -59,7 +59,7 @@ cudaError_t MakeTensorMaps(std::span<const AttentionWork> works, TensorMap* maps
 cudaError_t LaunchCareful(NativeKernel kernel, const AttendLaunch& launch, int multiprocessors,
                           cudaStream_t stream);
 
-cudaError_t LaunchZeroKeys(const ZeroKeysTask& task, cudaStream_t stream);
+cudaError_t LaunchMerge(const MergeTask& task, cudaStream_t stream);
 cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream);
 // Multiplies a 16-bit task's results by its out_scale, in place, and rounds them again.
 cudaError_t LaunchScaleRows(const AttentionTask& task, cudaStream_t stream);

@@ -38,26 +38,34 @@ struct PieceAt {
 __device__ int64_t ThisThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ int64_t AllThreads() { return int64_t{gridDim.x} * blockDim.x; }
 
-__global__ void AddZeroKeysKernel(ZeroKeysTask task) {
+__global__ void MergeKernel(MergeTask task) {
   const Pieces pieces{task.batch, task.rows, task.heads};
   const int thread = threadIdx.x % kWarp;
   const double scale = fabs(double{task.scale});
+  const bool zeros = task.values.data == nullptr;
   for (int64_t i = ThisThread() / kWarp; i < pieces.count(); i += AllThreads() / kWarp) {
     const PieceAt at(pieces, i);
-    const int64_t state = at.In(task.state);
+    const int64_t state = at.In(task.state), part = zeros ? 0 : at.In(task.part);
     const float max = task.state.max[state], sum = task.state.sum[state];
+    const float part_max = zeros ? 0.0f : task.part.max[part];
+    const double part_sum = zeros ? static_cast<double>(task.count) : task.part.sum[part];
     __syncwarp();  // all have read before one writes
-    const float top = fmaxf(max, 0.0f);
+    if (part_sum == 0) continue;
+    const float top = fmaxf(max, part_max);
     const double before = sum == 0 ? 0 : sum * exp(scale * (double{max} - top));
-    const double all = before + static_cast<double>(task.count) * exp(-scale * top);
-    const float factor = static_cast<float>(before / all);
+    const double now = part_sum * exp(scale * (double{part_max} - top));
+    const double all = before + now;
+    const float own = static_cast<float>(before / all), other = static_cast<float>(now / all);
     if (thread == 0) {
       task.state.max[state] = top;
       task.state.sum[state] = static_cast<float>(all);
     }
     float* const out = static_cast<float*>(task.out.data) + at.In(task.out);
+    const float* const values =
+        zeros ? nullptr : static_cast<const float*>(task.values.data) + at.In(task.values);
     for (int64_t x = thread; x < task.value_dim; x += kWarp) {
-      out[x] = sum == 0 ? 0.0f : Share(out[x], factor);
+      const float kept = sum == 0 ? 0.0f : Share(out[x], own);
+      out[x] = zeros ? kept : kept + Share(values[x], other);
     }
   }
 }
@@ -186,11 +194,11 @@ cudaError_t InUnits(std::initializer_list<int64_t> numbers, const Launch& launch
 
 }  // namespace
 
-cudaError_t LaunchZeroKeys(const ZeroKeysTask& task, cudaStream_t stream) {
+cudaError_t LaunchMerge(const MergeTask& task, cudaStream_t stream) {
   const int64_t pieces = task.batch * task.rows * task.heads;
-  if (pieces == 0 || task.count == 0) return cudaSuccess;
+  if (pieces == 0 || (task.values.data == nullptr && task.count == 0)) return cudaSuccess;
   const cudaLaunchConfig_t config = ForThreads(pieces * kWarp, stream);
-  return cudaLaunchKernelEx(&config, AddZeroKeysKernel, task);
+  return cudaLaunchKernelEx(&config, MergeKernel, task);
 }
 
 cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream) {
