@@ -156,7 +156,8 @@ class RectangleCosts {
     }
     worker.accumulator_bytes =
         SaturatingAdd(SaturatingMultiply(queries, accumulator_row), HeadNumberBytes(spec_));
-    if (spec_.ordering) worker.order_bytes = (queries + keys) * kNumberBytes;
+    if (spec_.ordering) worker.order_bytes = keys * kNumberBytes;
+    if (QueriesCarrySlots(spec_)) worker.order_bytes += queries * kNumberBytes;
     if (NeedsPositions(spec_)) worker.order_bytes += queries * kNumberBytes;
     worker.exchange_buffer_bytes = RoundBuffersOf(spec_, rectangle_, keys_, rank, 0).bytes;
   }

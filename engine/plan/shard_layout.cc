@@ -15,14 +15,20 @@ ShardLayout::ShardLayout(const Plan& plan, int rank)
     : rows_(plan.shards.Rows(rank)),
       tokens_(plan.spec.ordering ? rows_ : 0),
       row_sizes_(plan.rows) {
+  if (plan.rectangle && QueriesCarrySlots(plan.spec)) {
+    tokens_ += plan.rectangle->queries.Rows(rank);
+  }
   for (int i = 0; i < kTensorKinds; ++i) {
-    begin_[i + 1] = begin_[i] + Aligned(rows_ * RowBytes(static_cast<TensorKind>(i)));
+    const auto tensor = static_cast<TensorKind>(i);
+    tensor_rows_[i] = plan.ShardsOf(tensor).Rows(rank);
+    begin_[i + 1] = begin_[i] + Aligned(tensor_rows_[i] * RowBytes(tensor));
   }
 }
 
 int64_t ShardLayout::net_bytes() const {
   int64_t bytes = tokens_ * static_cast<int64_t>(sizeof(int64_t));
-  for (int i = 0; i < kTensorKinds; ++i) bytes += rows_ * RowBytes(static_cast<TensorKind>(i));
+  for (int i = 0; i < kTensorKinds; ++i)
+    bytes += tensor_rows_[i] * RowBytes(static_cast<TensorKind>(i));
   return bytes;
 }
 

@@ -1,5 +1,6 @@
 // The layout of one rank's shard in one piece of host memory: the rows of each tensor, then the
-// tokens of its slots if the job has an ordering. Processes that share the memory agree on it.
+// tokens of its slots if the job has an ordering, and the slots of its queries if they are not
+// those of its keys. Processes that share the memory agree on it.
 //
 //   auto memory = ...;                                   // ShardLayout(plan, rank).bytes()
 //   HostShard shard(memory, ShardLayout(plan, rank));
@@ -19,8 +20,9 @@ class ShardLayout {
  public:
   ShardLayout(const Plan& plan, int rank);
 
-  int64_t rows() const { return rows_; }
-  int64_t tokens() const { return tokens_; }  // rows(), or 0 without an ordering
+  int64_t rows() const { return rows_; }  // slots
+  int64_t rows(TensorKind tensor) const { return tensor_rows_[static_cast<int>(tensor)]; }
+  int64_t tokens() const { return tokens_; }  // numbers of the order; 0 without an ordering
   int64_t RowBytes(TensorKind tensor) const { return row_sizes_[tensor]; }
 
   // Bytes of rows and tokens, without the padding between tensors.
@@ -29,7 +31,8 @@ class ShardLayout {
   // Bytes of the piece of memory, which is aligned to 64 bytes or more.
   int64_t bytes() const;
 
-  // Offset in the piece of a row's first byte, and of the first token. local_row in [0, rows()].
+  // Offset in the piece of a row's first byte, and of the first token. local_row: up to the
+  // tensor's rows.
   int64_t Offset(TensorKind tensor, int64_t local_row) const {
     return begin_[static_cast<int>(tensor)] + local_row * RowBytes(tensor);
   }
@@ -38,6 +41,7 @@ class ShardLayout {
  private:
   int64_t rows_ = 0;
   int64_t tokens_ = 0;
+  int64_t tensor_rows_[kTensorKinds] = {};
   RowSizes row_sizes_;
   int64_t begin_[kTensorKinds + 1] = {};  // tensors, then tokens
 };
@@ -50,8 +54,9 @@ class HostShard {
 
   const ShardLayout& layout() const { return layout_; }
   int64_t rows() const { return layout_.rows(); }
+  int64_t rows(TensorKind tensor) const { return layout_.rows(tensor); }
 
-  // Rows are contiguous; local_row in [0, rows()].
+  // Rows are contiguous; local_row: up to the tensor's rows.
   std::byte* Row(TensorKind tensor, int64_t local_row) const {
     return memory_ + layout_.Offset(tensor, local_row);
   }

@@ -16,7 +16,8 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Make(Device& device, con
     return absl::OkStatus();
   };
   for (int i = 0; i < kTensorKinds; ++i) {
-    const int64_t bytes = layout.rows() * layout.RowBytes(static_cast<TensorKind>(i));
+    const int64_t bytes =
+        layout.rows(static_cast<TensorKind>(i)) * layout.RowBytes(static_cast<TensorKind>(i));
     if (bytes > 0) RETURN_IF_ERROR(allocate(bytes, store->tensors_[i]));
   }
   std::byte* tokens = nullptr;

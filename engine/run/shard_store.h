@@ -38,13 +38,14 @@ class ShardStore {
   static std::unique_ptr<ShardStore> Over(const HostShard& shard);
 
   const ShardLayout& layout() const { return layout_; }
-  int64_t rows() const { return layout_.rows(); }
+  int64_t rows() const { return layout_.rows(); }  // slots
+  int64_t rows(TensorKind tensor) const { return layout_.rows(tensor); }
   int64_t bytes() const { return layout_.net_bytes(); }
 
   // Returns whether Row() is a host address.
   bool host_memory() const { return device_ == nullptr; }
 
-  // Rows are contiguous; local_row in [0, rows()). An address of the device.
+  // Rows are contiguous; local_row: up to the tensor's rows. An address of the device.
   std::byte* Row(TensorKind tensor, int64_t local_row);
   const std::byte* Row(TensorKind tensor, int64_t local_row) const;
 
@@ -53,7 +54,8 @@ class ShardStore {
   absl::Status WriteRows(TensorKind tensor, std::span<const int64_t> local_rows, const void* from);
   absl::Status Read(TensorKind tensor, int64_t local_row, int64_t rows, void* to) const;
 
-  // Host memory with the tokens of the shard's slots; empty without an ordering. Write through the
+  // Host memory with the numbers of the order: the tokens of the shard's slots, then the slots of
+  // a rectangle's queries (ShardLayout); empty without an ordering. Write through the
   // span only if host_memory(), and before rows are computed. `from`: unaligned int64.
   std::span<int64_t> tokens();
   std::span<const int64_t> tokens() const;

@@ -21,6 +21,15 @@ void AddToRound(Rounds& rounds, size_t round, AttentionTask task) {
 
 }  // namespace
 
+float OutScale(const JobSpec& spec) {
+  if (spec.mixing != Mixing::kHeadGroups || !spec.average_groups) return 1.0f;
+  return static_cast<float>(1.0 / static_cast<double>(spec.branches.size()));
+}
+
+float StateScale(const JobSpec& spec) {
+  return ChangesScores(spec) ? 1.0f : static_cast<float>(spec.Scale());
+}
+
 TaskBuilder::TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule,
                          const RankViews& views,
                          const std::vector<std::vector<float*>>& piece_accumulators)
@@ -29,16 +38,6 @@ TaskBuilder::TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedul
       schedule_(schedule),
       views_(views),
       piece_accumulators_(piece_accumulators) {}
-
-float TaskBuilder::OutScale() const {
-  const JobSpec& spec = plan_.spec;
-  if (spec.mixing != Mixing::kHeadGroups || !spec.average_groups) return 1.0f;
-  return static_cast<float>(1.0 / static_cast<double>(spec.branches.size()));
-}
-
-float TaskBuilder::StateScale() const {
-  return ChangesScores(plan_.spec) ? 1.0f : static_cast<float>(plan_.spec.Scale());
-}
 
 Accumulator TaskBuilder::AccumulatorOf(const LocalRows& rows, int exchange, int block,
                                        int64_t head) const {
@@ -113,7 +112,7 @@ Rounds TaskBuilder::Local(const Stretch& stretch) const {
           task.out_dtype = plan_.spec.dtype;
           task.out = views_.Out(rows, head);
           task.lse = views_.Lse(rows, head);
-          task.out_scale = OutScale();
+          task.out_scale = OutScale(plan_.spec);
         }
         // Mixed branches write the same rows; head groups write different heads.
         AddToRound(rounds, accumulates ? run.branch : 0, task);
@@ -216,7 +215,7 @@ void TaskBuilder::AddZeroKeys(const LocalRows& rows, const Phase& phase, int64_t
                                  .value_dim = plan_.spec.value_dim,
                                  .out = accumulator.out,
                                  .state = accumulator.state,
-                                 .scale = StateScale(),
+                                 .scale = StateScale(plan_.spec),
                                  .count = zeros});
 }
 
@@ -259,7 +258,8 @@ TaskBuilder::ZeroKeys TaskBuilder::SpanningZeroKeys() const {
 }
 
 bool TaskBuilder::OutNeedsFinalizing() const {
-  return plan_.spec.dtype != DataType::kFloat32 || OutScale() != 1.0f || !plan_.spec.sinks.empty();
+  return plan_.spec.dtype != DataType::kFloat32 || OutScale(plan_.spec) != 1.0f ||
+         !plan_.spec.sinks.empty();
 }
 
 FinalizeTask TaskBuilder::FinalizeOf(const LocalRows& rows, const Accumulator& from, int64_t head,
@@ -273,10 +273,10 @@ FinalizeTask TaskBuilder::FinalizeOf(const LocalRows& rows, const Accumulator& f
                    .head_stride = from.out.head_stride},
           .to_dtype = plan_.spec.dtype,
           .to = OutNeedsFinalizing() ? views_.Out(rows, head) : MutableView{},
-          .scale = OutScale(),
+          .scale = OutScale(plan_.spec),
           .state = from.state,
           .lse = views_.Lse(rows, head),
-          .score_scale = StateScale(),
+          .score_scale = StateScale(plan_.spec),
           .sinks = views_.Sinks(head)};
 }
 

@@ -14,6 +14,10 @@ namespace hilbert_ring {
 
 using Rounds = std::vector<std::vector<AttentionTask>>;
 
+// The factor of a job's outputs, and AttentionTask::StateScale() of its tasks.
+float OutScale(const JobSpec& spec);
+float StateScale(const JobSpec& spec);
+
 // Keys and values of a block, in the shard or the arena.
 struct KeyBlock {
   Progression rows;
@@ -52,8 +56,6 @@ class TaskBuilder {
   FinalizeTask FinalizeOf(const LocalRows& rows, const Accumulator& from, int64_t head,
                           int64_t heads) const;
   bool OutNeedsFinalizing() const;
-  float OutScale() const;
-  float StateScale() const;  // AttentionTask::StateScale()
   Accumulator AccumulatorOf(const LocalRows& rows, int exchange, int block, int64_t head) const;
   KeyBlock OwnKeys(const RankExchange& exchange, const Block& block) const;
   KeyBlock ArenaKeys(const ArenaBlock& block, const std::byte* arena) const;

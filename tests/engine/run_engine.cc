@@ -95,10 +95,14 @@ class Runner {
 
   template <typename F>
   void ForEachRow(int rank, bool queries, const F& visit) const {
-    const bool in_place = !spec_.ordering || (queries && spec_.ordering->scope == OrderScope::kKv);
-    for (const ShardRange& range : result_.plan.shards.OfRank(rank)) {
+    const Plan& plan = result_.plan;
+    const bool in_place =
+        !spec_.ordering ||
+        (queries && (spec_.ordering->scope == OrderScope::kKv || plan.rectangle.has_value()));
+    const Shards& shards = plan.ShardsOf(queries ? TensorKind::kQ : TensorKind::kK);
+    for (const ShardRange& range : shards.OfRank(rank)) {
       std::vector<int64_t> tokens(range.size());
-      order_->Tokens(range.begin, tokens);
+      if (!in_place) order_->Tokens(range.begin, tokens);
       for (int64_t i = 0; i < range.size(); ++i) {
         visit(range.local_begin + i, in_place ? range.begin + i : tokens[i]);
       }
@@ -107,7 +111,7 @@ class Runner {
 
   absl::Status PlaceAll(int rank, ShardStore& store) const {
     std::vector<int64_t> tokens(store.tokens().size());
-    std::vector<std::byte> q(store.rows() * RowBytes(spec_, TensorKind::kQ));
+    std::vector<std::byte> q(store.rows(TensorKind::kQ) * RowBytes(spec_, TensorKind::kQ));
     std::vector<std::byte> k(store.rows() * RowBytes(spec_, TensorKind::kK));
     std::vector<std::byte> v(store.rows() * RowBytes(spec_, TensorKind::kV));
     ForEachRow(rank, false, [&](int64_t local, int64_t token) {
@@ -117,12 +121,26 @@ class Runner {
     });
     ForEachRow(rank, true, [&](int64_t local, int64_t token) {
       Place(q, TensorKind::kQ, local, inputs_.q, token);
+      if (result_.plan.rectangle && QueriesCarrySlots(spec_)) {
+        tokens[store.rows() + local] = SlotOf(token);
+      }
     });
     absl::Status status = store.WriteTokens(0, static_cast<int64_t>(tokens.size()), tokens.data());
-    status.Update(store.Write(TensorKind::kQ, 0, store.rows(), q.data()));
+    status.Update(store.Write(TensorKind::kQ, 0, store.rows(TensorKind::kQ), q.data()));
     status.Update(store.Write(TensorKind::kK, 0, store.rows(), k.data()));
     status.Update(store.Write(TensorKind::kV, 0, store.rows(), v.data()));
     return status;
+  }
+
+  // The slot of a rectangle's query; 0 if its sequence has no keys.
+  int64_t SlotOf(int64_t query) const {
+    int64_t slot = 0;
+    for (const SequencePair& pair : result_.plan.rectangle->pairs) {
+      const int64_t row = query - pair.queries.begin;
+      if (row < 0 || row >= pair.queries.length || pair.keys.length == 0) continue;
+      order_->Slots(pair.keys.begin + pair.shift + row, std::span<int64_t>(&slot, 1));
+    }
+    return slot;
   }
 
   void Place(std::vector<std::byte>& rows, TensorKind tensor, int64_t local,
@@ -135,10 +153,11 @@ class Runner {
 
   absl::Status TakeAll(int rank, const ShardStore& store) {
     const int64_t width = spec_.heads * spec_.value_dim;
-    std::vector<std::byte> out(store.rows() * RowBytes(spec_, TensorKind::kOut));
-    std::vector<float> lse(store.rows() * spec_.heads);
-    absl::Status status = store.Read(TensorKind::kOut, 0, store.rows(), out.data());
-    status.Update(store.Read(TensorKind::kLse, 0, store.rows(), lse.data()));
+    const int64_t rows = store.rows(TensorKind::kOut);
+    std::vector<std::byte> out(rows * RowBytes(spec_, TensorKind::kOut));
+    std::vector<float> lse(rows * spec_.heads);
+    absl::Status status = store.Read(TensorKind::kOut, 0, rows, out.data());
+    status.Update(store.Read(TensorKind::kLse, 0, rows, lse.data()));
     if (!status.ok()) return status;
     ForEachRow(rank, true, [&](int64_t local, int64_t token) {
       for (int64_t i = 0; i < width; ++i) {
@@ -184,8 +203,8 @@ EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
   std::mt19937_64 random(seed);
   EngineInputs inputs;
   inputs.q = RandomValues(spec.tokens * spec.heads * spec.head_dim, random);
-  inputs.k = RandomValues(spec.tokens * spec.kv_heads * spec.head_dim, random);
-  inputs.v = RandomValues(spec.tokens * spec.kv_heads * spec.value_dim, random);
+  inputs.k = RandomValues(KeyTokens(spec) * spec.kv_heads * spec.head_dim, random);
+  inputs.v = RandomValues(KeyTokens(spec) * spec.kv_heads * spec.value_dim, random);
   inputs.coords = RandomCoords(spec, random);
   return inputs;
 }

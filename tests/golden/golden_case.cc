@@ -29,7 +29,7 @@ std::vector<double> GreatestFiniteScores(const GoldenCase& golden) {
     for (int64_t head = 0; head < spec.heads; ++head) {
       const float* const q = golden.q.data() + (token * spec.heads + head) * spec.head_dim;
       const int64_t kv_head = head * spec.kv_heads / spec.heads;
-      for (int64_t key = 0; key < spec.tokens; ++key) {
+      for (int64_t key = 0; key < KeyTokens(spec); ++key) {
         const float* const k = golden.k.data() + (key * spec.kv_heads + kv_head) * spec.head_dim;
         const double score =
             std::abs(std::inner_product(q, q + spec.head_dim, k, 0.0)) * std::abs(spec.Scale());
@@ -77,7 +77,7 @@ absl::StatusOr<GoldenCase> LoadGoldenCase(const std::string& name) {
     if (!coords.ok()) return coords.status();
     golden.coords.assign(coords->begin(), coords->end());
     golden.spec.ordering->coordinate_axes =
-        static_cast<int>(static_cast<int64_t>(golden.coords.size()) / golden.spec.tokens);
+        static_cast<int>(static_cast<int64_t>(golden.coords.size()) / KeyTokens(golden.spec));
   }
   // Python writes infinities, which are not JSON.
   const auto bounds = nlohmann::json::parse(
