@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace hilbert_ring::fuzz {
 namespace {
@@ -40,9 +41,33 @@ void ReadSequences(InputBytes& input, JobSpec& spec) {
   if (!spec.sequence_lengths.empty()) spec.sequence_lengths.push_back(left);
 }
 
+// fields: a bit for each; 0 reads no byte.
+void ReadScores(InputBytes& input, int fields, JobSpec& spec) {
+  const auto of_heads = [&] {
+    std::vector<double> values;
+    for (int64_t head = 0; head < spec.heads; ++head) values.push_back(0.125 * input.Byte() - 16);
+    return values;
+  };
+  if ((fields & 1) != 0) spec.softcap = 0.25 * (1 + input.Byte());
+  if ((fields & 2) != 0) spec.sinks = of_heads();
+  if ((fields & 4) != 0) {
+    spec.alibi = Alibi{.slopes = of_heads()};
+    spec.tail = Tail::kMask;
+  }
+  if ((fields & 8) != 0) {
+    spec.window.emplace();
+    if ((fields & 16) != 0) spec.window->left = input.Byte();
+    if ((fields & 32) != 0) spec.window->right = input.Byte();
+    if (!HasWindow(spec)) return;
+    for (Branch& branch : spec.branches) branch.dilation = 1;
+    spec.tail = Tail::kMask;
+    spec.ordering.reset();
+  }
+}
+
 void ReadOdd(InputBytes& input, JobSpec& spec) {
   for (int changes = 1 + input.Below(6); changes > 0; --changes) {
-    const int place = input.Below(13);
+    const int place = input.Below(16);
     if (place < 5) {
       *std::array{&spec.tokens, &spec.heads, &spec.kv_heads, &spec.head_dim,
                   &spec.value_dim}[place] = input.Integer();
@@ -59,6 +84,12 @@ void ReadOdd(InputBytes& input, JobSpec& spec) {
       if (place == 9) spec.ordering->window = number;
       if (place == 10) spec.ordering->coordinate_axes = static_cast<int>(number);
       if (place == 11) spec.ordering->grid.push_back(number);
+    } else if (place == 13) {
+      spec.window = Window{.left = input.Integer(), .right = input.Integer()};
+    } else if (place == 14) {
+      spec.softcap = static_cast<double>(input.Integer());
+    } else if (place == 15) {
+      spec.sinks.push_back(static_cast<double>(input.Integer()));
     } else {
       // large, and valid
       spec.tokens = (int64_t{1} << (input.Byte() % 41)) - input.Below(8);
@@ -78,7 +109,8 @@ JobSpec InputSpec(InputBytes& input, int max_tokens) {
   spec.heads = spec.kv_heads * (1 + input.Below(3));
   spec.head_dim = 8 * (1 + input.Below(3));
   spec.value_dim = 8 * (1 + input.Below(3));
-  spec.dtype = static_cast<DataType>(input.Below(3));
+  const uint8_t type = input.Byte();
+  spec.dtype = static_cast<DataType>(type % 3);
   spec.mixing = (flags & 1) != 0 ? Mixing::kHeadGroups : Mixing::kLse;
   spec.causal = (flags & 2) != 0;
   spec.tail = (flags & 4) != 0 ? Tail::kMask : Tail::kZero;
@@ -89,6 +121,7 @@ JobSpec InputSpec(InputBytes& input, int max_tokens) {
   }
   if ((flags & 32) != 0) ReadSequences(input, spec);
   if ((flags & 64) != 0) ReadOrdering(input, spec);
+  ReadScores(input, type / 3, spec);
   if ((flags & 128) != 0) ReadOdd(input, spec);
   return spec;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace hilbert_ring::testing {
 namespace {
@@ -52,6 +53,35 @@ void AddOrdering(JobSpec& spec, std::mt19937_64& random) {
   spec.ordering = ordering;
 }
 
+// A window takes what excludes it away.
+void AddScores(JobSpec& spec, std::mt19937_64& random) {
+  const auto quarters = [&](int64_t low, int64_t high) {
+    return 0.25 * static_cast<double>(Uniform(random, low, high));
+  };
+  if (Chance(random, 15)) spec.softcap = quarters(1, 80);
+  if (Chance(random, 15)) {
+    for (int64_t head = 0; head < spec.heads; ++head) spec.sinks.push_back(quarters(-40, 40));
+  }
+  if (Chance(random, 15)) {
+    spec.alibi.emplace();
+    for (int64_t head = 0; head < spec.heads; ++head) {
+      spec.alibi->slopes.push_back(std::ldexp(quarters(-1, 4), -static_cast<int>(head)));
+    }
+    spec.tail = Tail::kMask;
+  }
+  if (Chance(random, 20)) {
+    const auto side = [&]() -> std::optional<int64_t> {
+      if (Chance(random, 25)) return std::nullopt;
+      return Length(random, spec.tokens + 5) - 1;
+    };
+    spec.window = Window{.left = side(), .right = side()};
+    if (!HasWindow(spec)) return;
+    spec.ordering.reset();
+    spec.tail = Tail::kMask;
+    for (Branch& branch : spec.branches) branch.dilation = 1;
+  }
+}
+
 }  // namespace
 
 JobSpec RandomSpec(std::mt19937_64& random, const RandomSpecOptions& options) {
@@ -75,6 +105,7 @@ JobSpec RandomSpec(std::mt19937_64& random, const RandomSpecOptions& options) {
     if (Chance(random, 3)) branch = {.segment = int64_t{1} << 61, .dilation = int64_t{1} << 61};
     spec.branches.push_back(branch);
   }
+  AddScores(spec, random);
   return spec;
 }
 

@@ -55,6 +55,13 @@ std::vector<Case> Cases() {
     one.job.ordering->scope = OrderScope::kKv;
     one.job.causal = true;
   });
+  add("scores", 192, [](Case& one) {
+    one.job.branches = {{32, 1}, {64, 1}, {96, 1}};
+    one.job.window = Window{.left = 40, .right = 3};
+    one.job.softcap = 2;
+    one.job.alibi = Alibi{std::vector<double>(one.job.heads, 0.125)};
+    one.job.sinks.assign(one.job.heads, 1.5);
+  });
   // Each segment lies on one worker at any cut.
   add("local", 256, [](Case& one) { one.job.branches = {{4, 1}, {8, 2}}; });
   add("packed", 120, [](Case& one) {
