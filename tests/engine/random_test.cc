@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <utility>
 
 #include "engine/reference/sample_tokens.h"
@@ -64,6 +65,18 @@ TEST_P(RandomJobs, AgreeWithTheReference) {
   }
 }
 
+TEST_P(RandomJobs, OfOtherNumbersOfKeysAgreeWithTheReference) {
+  std::mt19937_64 random(9000 + static_cast<int>(GetParam()));
+  for (int trial = 0; trial < AtDepth(60, 200, 600); ++trial) {
+    JobSpec spec = RandomSpec(random);
+    MakeRectangular(spec, random);
+    ASSERT_TRUE(Validate(spec).ok()) << Validate(spec) << " " << FormatJobSpec(spec);
+    spec.dtype = GetParam();
+    CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 7));
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(RandomJobs, AgreeWithTheReferenceOnAllKernels) {
   const std::vector<std::string> kernels = KernelsUnderTest();
   ASSERT_FALSE(kernels.empty()) << "no device for HILBERT_RING_TEST_KERNEL";
@@ -98,6 +111,22 @@ TEST(RandomJobs, LongJobsAgreeWithTheReference) {
                               SampleTokens(spec.tokens, AtDepth(500, 1000, 30'000), 8));
       }
     }
+  }
+}
+
+// Rows so wide that they travel in several rounds, of queries and of keys.
+TEST(RandomJobs, RoundsOfOtherNumbersOfKeysAgreeWithTheReference) {
+  for (const auto& [queries, keys, travels] :
+       {std::tuple{250, 400, Travels::kQueries}, std::tuple{700, 200, Travels::kKeys}}) {
+    JobSpec spec = PlainSpec({.tokens = keys, .heads = 64, .dim = 256});
+    spec.tokens = queries;
+    spec.key_tokens = keys;
+    spec.causal = true;
+    const auto plan = MakePlan(spec, 7);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(plan->rectangle->travels, travels) << plan->rectangle->why;
+    EXPECT_GT(plan->rectangle->rounds, 2);
+    CheckAgainstReference(spec, 3, 7, "", SampleTokens(queries, 20, 8));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 namespace hilbert_ring::testing {
@@ -109,11 +110,34 @@ JobSpec RandomSpec(std::mt19937_64& random, const RandomSpecOptions& options) {
   return spec;
 }
 
+void MakeRectangular(JobSpec& spec, std::mt19937_64& random) {
+  std::vector<int64_t> keys = spec.sequence_lengths;
+  if (keys.empty()) keys = {spec.tokens};
+  const bool dense = Chance(random, 40);
+  if (dense) {
+    spec.branches = {{.segment = Chance(random, 50) ? spec.tokens : int64_t{1} << 40}};
+    spec.ordering.reset();
+    spec.align = Chance(random, 50) ? Align::kStart : Align::kEnd;
+    if (Chance(random, 20)) keys[0] = 0;
+  }
+  std::vector<int64_t> queries;
+  for (const int64_t length : keys) {
+    queries.push_back(dense ? Uniform(random, 0, 2 * length + 3) : Uniform(random, 0, length));
+  }
+  if (std::accumulate(queries.begin(), queries.end(), int64_t{0}) == 0) queries[0] = 1;
+  spec.tokens = std::accumulate(queries.begin(), queries.end(), int64_t{0});
+  spec.key_tokens = std::accumulate(keys.begin(), keys.end(), int64_t{0});
+  spec.sequence_lengths.clear();
+  if (keys.size() == 1) return;
+  spec.sequence_lengths = queries;
+  spec.key_sequence_lengths = keys;
+}
+
 std::vector<int64_t> RandomCoords(const JobSpec& spec, std::mt19937_64& random) {
   std::vector<int64_t> coords;
   if (!spec.ordering || spec.ordering->coordinate_axes == 0) return coords;
   const int64_t bound = Chance(random, 20) ? (int64_t{1} << 21) - 1 : Uniform(random, 0, 40);
-  for (int64_t i = 0; i < spec.tokens * spec.ordering->coordinate_axes; ++i) {
+  for (int64_t i = 0; i < KeyTokens(spec) * spec.ordering->coordinate_axes; ++i) {
     coords.push_back(Uniform(random, 0, bound));
   }
   return coords;

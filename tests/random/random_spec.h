@@ -17,7 +17,11 @@ struct RandomSpecOptions {
 
 JobSpec RandomSpec(std::mt19937_64& random, const RandomSpecOptions& options = {});
 
-// Coordinates [tokens, axes] with collisions if the spec needs them, else empty.
+// Gives the spec another number of queries than of keys, which keep the spec's sequences; with a
+// dense pattern perhaps more queries.
+void MakeRectangular(JobSpec& spec, std::mt19937_64& random);
+
+// Coordinates [key tokens, axes] with collisions if the spec needs them, else empty.
 std::vector<int64_t> RandomCoords(const JobSpec& spec, std::mt19937_64& random);
 
 // Normal values that are exact in bfloat16 and float16.
