@@ -58,10 +58,15 @@ nlohmann::ordered_json PlanJson(const Plan& plan, const PlanSeconds& time) {
   nlohmann::ordered_json json;
   const Costs& costs = plan.costs;
   json["tokens"] = plan.spec.tokens;
+  json["key_tokens"] = KeyTokens(plan.spec);
   json["notes"] = NotesOn(plan.spec);
   json["seconds"] = time.seconds > 0 ? nlohmann::ordered_json(time.seconds) : nullptr;
   json["seconds_basis"] = time.basis;
   json["mirrored"] = plan.mirrored;
+  if (plan.rectangle) {
+    json["travels"] = plan.rectangle->travels == Travels::kKeys ? "keys" : "queries";
+    json["travels_why"] = plan.rectangle->why;
+  }
   json["ring_steps"] = costs.steps;
   json["flops"] = costs.flops;
   json["busiest_over_mean"] = costs.busiest_over_mean;
@@ -177,6 +182,21 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message) {
   }
   spec.sequence_lengths.assign(message.sequence_lengths().begin(),
                                message.sequence_lengths().end());
+  if (message.has_key_tokens() && message.key_tokens() != spec.tokens) {
+    spec.key_tokens = message.key_tokens();
+  }
+  spec.key_sequence_lengths.assign(message.key_sequence_lengths().begin(),
+                                   message.key_sequence_lengths().end());
+  switch (message.align()) {
+    case v1::ALIGN_UNSPECIFIED:
+    case v1::ALIGN_END:
+      break;
+    case v1::ALIGN_START:
+      spec.align = Align::kStart;
+      break;
+    default:
+      return BadField("align", "is unknown");
+  }
   if (message.has_window()) {
     const v1::Window& from = message.window();
     Window& to = spec.window.emplace();
@@ -222,6 +242,9 @@ v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
     to->set_coordinate_axes(from.coordinate_axes);
   }
   for (const int64_t length : spec.sequence_lengths) message.add_sequence_lengths(length);
+  if (spec.key_tokens) message.set_key_tokens(*spec.key_tokens);
+  for (const int64_t length : spec.key_sequence_lengths) message.add_key_sequence_lengths(length);
+  message.set_align(spec.align == Align::kStart ? v1::ALIGN_START : v1::ALIGN_END);
   if (spec.window) {
     v1::Window* to = message.mutable_window();
     if (spec.window->left) to->set_left(*spec.window->left);
@@ -272,6 +295,11 @@ v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time) {
   response.set_bytes_exchanged(costs.bytes_exchanged);
   response.set_bytes_exchanged_naive(costs.bytes_exchanged_naive);
   response.set_mirrored(plan.mirrored);
+  if (plan.rectangle) {
+    response.set_travels(plan.rectangle->travels == Travels::kKeys ? v1::TRAVELS_KEYS
+                                                                   : v1::TRAVELS_QUERIES);
+    response.set_travels_why(plan.rectangle->why);
+  }
   for (std::string& note : NotesOn(plan.spec)) response.add_notes(std::move(note));
   response.set_seconds(time.seconds);
   response.set_seconds_basis(time.basis);

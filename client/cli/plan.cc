@@ -68,6 +68,11 @@ void PrintTables(int64_t tokens, const v1::PlanResponse& plan) {
   PrintWorkers(plan);
   std::printf("\n");
   PrintBranches(plan);
+  if (plan.travels() != v1::TRAVELS_UNSPECIFIED) {
+    std::printf("\n%s travel: %s\n",
+                plan.travels() == v1::TRAVELS_KEYS ? "keys and values" : "queries",
+                wire::EscapeControls(plan.travels_why()).c_str());
+  }
   const double exchanged = static_cast<double>(plan.bytes_exchanged());
   const double naive = static_cast<double>(plan.bytes_exchanged_naive());
   std::printf("\nexchanged in %s ring steps: %s\n", FormatCount(plan.ring_steps()).c_str(),

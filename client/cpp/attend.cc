@@ -21,7 +21,7 @@ bool HasCoordinates(const JobSpec& spec) {
 
 InputTensor Input(const JobSpec& spec, v1::Tensor tensor, std::span<const std::byte> bytes) {
   return {.tensor = tensor,
-          .rows = spec.tokens,
+          .rows = tensor == v1::TENSOR_Q ? spec.tokens : KeyTokens(spec),
           .row_bytes = wire::TensorRowBytes(spec, tensor),
           .bytes = bytes,
           .type = spec.dtype,
@@ -51,9 +51,9 @@ JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
   JobTensors tensors;
   if (HasCoordinates(spec)) {
     InputTensor coordinates{.tensor = v1::TENSOR_COORDS,
-                            .rows = spec.tokens,
+                            .rows = KeyTokens(spec),
                             .row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_COORDS),
-                            .shape = {spec.tokens, spec.ordering->coordinate_axes}};
+                            .shape = {KeyTokens(spec), spec.ordering->coordinate_axes}};
     coordinates.read = [&inputs](int64_t first_row, std::span<std::byte> to) {
       // Aligned, because each chunk has its own memory.
       inputs.coordinates(first_row,

@@ -37,6 +37,8 @@ std::string AlikeOf(const SmallJob& job) {
   v1::JobSpec common = wire::EncodeJobSpec(spec);
   common.clear_tokens();
   common.clear_sequence_lengths();
+  common.clear_key_tokens();
+  common.clear_key_sequence_lengths();
   return common.SerializeAsString() + (job.outputs.lse.empty() ? "" : "lse");
 }
 
@@ -207,15 +209,19 @@ class ManyJobs {
                                  v = Joined(pack, &AttendInputs::v);
     AttendInputs inputs{.spec = jobs_[pack.front()].inputs.spec, .q = q, .k = k, .v = v};
     inputs.spec.tokens = 0;
+    inputs.spec.key_tokens = 0;
     inputs.spec.sequence_lengths.clear();
+    inputs.spec.key_sequence_lengths.clear();
     size_t out_bytes = 0, lse_bytes = 0;
     for (const size_t number : pack) {
       const SmallJob& job = jobs_[number];
       out_bytes += job.outputs.out.size();
       lse_bytes += job.outputs.lse.size();
       inputs.spec.tokens += job.inputs.spec.tokens;
-      for (const Sequence& sequence : Sequences(job.inputs.spec)) {
-        inputs.spec.sequence_lengths.push_back(sequence.length);
+      *inputs.spec.key_tokens += KeyTokens(job.inputs.spec);
+      for (const SequencePair& pair : SequencePairs(job.inputs.spec)) {
+        inputs.spec.sequence_lengths.push_back(pair.queries.length);
+        inputs.spec.key_sequence_lengths.push_back(pair.keys.length);
       }
     }
     std::vector<std::byte> out(out_bytes), lse(lse_bytes);

@@ -63,7 +63,7 @@ absl::StatusOr<std::optional<CoordinateInput>> OpenCoordinates(const std::string
   }
   RETURN_IF_ERROR(file.status());
   ASSIGN_OR_RETURN(CoordinateInput coordinates,
-                   CoordinateInput::FromFile(*std::move(file), document.spec.tokens));
+                   CoordinateInput::FromFile(*std::move(file), KeyTokens(document.spec)));
   if (document.coords_axes && *document.coords_axes != coordinates.axes()) {
     return AtPath(path, absl::InvalidArgumentError(
                             absl::StrCat("has ", coordinates.axes(), " axes, must have ",
@@ -90,7 +90,7 @@ absl::StatusOr<std::optional<CoordinateInput>> FindCoordinates(const JobSpecDocu
   if (!path.empty()) return OpenCoordinates(path, document, source, use);
   if (document.coords.empty()) return std::nullopt;
   absl::StatusOr<CoordinateInput> coordinates =
-      CoordinateInput::FromRows(document.coords, document.spec.tokens, ordering->coordinate_axes);
+      CoordinateInput::FromRows(document.coords, KeyTokens(document.spec), ordering->coordinate_axes);
   if (!coordinates.ok()) return AtSpec(source, coordinates.status());
   return *std::move(coordinates);
 }
@@ -126,6 +126,8 @@ absl::StatusOr<std::map<v1::Tensor, NpyFile>> OpenNamed(const JobSource& source,
 
 absl::StatusOr<NamedFiles> ReadFiles(const JobSource& source, CoordinatesUse use) {
   ASSIGN_OR_RETURN(JobSpecDocument document, ReadDocument(source));
+  // A document that counts its queries alone has as many keys.
+  if (!document.given.key_tokens) document.given.key_tokens = document.given.tokens;
   JobShape shape(document.given, source.spec.empty() ? "the command line" : "the spec");
   ASSIGN_OR_RETURN(auto tensors, OpenNamed(source, shape));
   JobSpec& spec = document.spec;

@@ -33,7 +33,7 @@ struct Axis {
 std::vector<Axis> AxesOf(v1::Tensor tensor) {
   const bool of_kv = tensor == v1::TENSOR_K || tensor == v1::TENSOR_V;
   std::vector<Axis> axes = {
-      {"tokens", &SpecShape::tokens},
+      of_kv ? Axis{"key_tokens", &SpecShape::key_tokens} : Axis{"tokens", &SpecShape::tokens},
       of_kv ? Axis{"kv_heads", &SpecShape::kv_heads} : Axis{"heads", &SpecShape::heads}};
   if (tensor == v1::TENSOR_LSE) return axes;
   const bool wide = tensor == v1::TENSOR_V || tensor == v1::TENSOR_OUT;
@@ -44,6 +44,7 @@ std::vector<Axis> AxesOf(v1::Tensor tensor) {
 
 SpecShape ShapeOf(const JobSpec& spec) {
   return {.tokens = spec.tokens,
+          .key_tokens = KeyTokens(spec),
           .heads = spec.heads,
           .kv_heads = spec.kv_heads,
           .head_dim = spec.head_dim,

@@ -72,7 +72,7 @@ Rows KeysThatAreSeen(const JobSpec& spec, const SequencePair& pair, const Rows& 
   return seen.count() == 0 ? Rows{} : seen;
 }
 
-int64_t MostRows(const Shards& shards) {
+int64_t MostOfRank(const Shards& shards) {
   int64_t most = 0;
   for (int rank = 0; rank < shards.workers(); ++rank) most = std::max(most, shards.Rows(rank));
   return most;
@@ -223,7 +223,7 @@ Rectangle MakeRectangle(const JobSpec& spec, const Shards& keys, Travels travels
                                         : QueriesThatSee(spec, pair, part));
     }
   }
-  const int64_t most_keys = MostRows(keys);
+  const int64_t most_keys = MostOfRank(keys);
   const int64_t budget =
       std::max(kLeastRoundBytes,
                SaturatingMultiply(most_keys, KeyRowBytes(spec)) / kShardBytesOverRoundBytes);
@@ -231,7 +231,7 @@ Rectangle MakeRectangle(const JobSpec& spec, const Shards& keys, Travels travels
   // a query, its partial result there, and that result on its way back.
   const int64_t row =
       keys_travel ? 2 * KeyRowBytes(spec) : QueryRowBytes(spec) + 2 * PartialRowBytes(spec);
-  const int64_t most = keys_travel ? most_keys : MostRows(rectangle.queries);
+  const int64_t most = keys_travel ? most_keys : MostOfRank(rectangle.queries);
   rectangle.round_rows =
       std::clamp<int64_t>(budget / SaturatingMultiply(workers, row), 1, std::max<int64_t>(most, 1));
   rectangle.rounds = (most + rectangle.round_rows - 1) / rectangle.round_rows;

@@ -1,5 +1,7 @@
 #include "engine/plan/shard_layout.h"
 
+#include <algorithm>
+
 namespace hilbert_ring {
 namespace {
 
@@ -11,18 +13,28 @@ int64_t Aligned(int64_t bytes) {
 
 }  // namespace
 
-ShardLayout::ShardLayout(const Plan& plan, int rank)
-    : rows_(plan.shards.Rows(rank)),
-      tokens_(plan.spec.ordering ? rows_ : 0),
-      row_sizes_(plan.rows) {
-  if (plan.rectangle && QueriesCarrySlots(plan.spec)) {
-    tokens_ += plan.rectangle->queries.Rows(rank);
+ShardLayout::ShardLayout(const Plan& plan, int rank) : row_sizes_(plan.rows) {
+  const int64_t slots = plan.shards.Rows(rank);
+  if (plan.spec.ordering) tokens_ = slots;
+  rows_ = slots;
+  if (plan.rectangle) {
+    const int64_t queries = plan.rectangle->queries.Rows(rank);
+    if (QueriesCarrySlots(plan.spec)) tokens_ += queries;
+    rows_ = std::max(slots, queries);
   }
   for (int i = 0; i < kTensorKinds; ++i) {
     const auto tensor = static_cast<TensorKind>(i);
     tensor_rows_[i] = plan.ShardsOf(tensor).Rows(rank);
     begin_[i + 1] = begin_[i] + Aligned(tensor_rows_[i] * RowBytes(tensor));
   }
+}
+
+std::vector<int64_t> ShardLayout::input_rows() const {
+  std::vector<int64_t> rows;
+  for (const TensorKind tensor : kInputKinds) {
+    if (row_sizes_.Has(tensor)) rows.push_back(this->rows(tensor));
+  }
+  return rows;
 }
 
 int64_t ShardLayout::net_bytes() const {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/plan/plan.h"
 #include "engine/spec/tensor.h"
@@ -20,8 +21,9 @@ class ShardLayout {
  public:
   ShardLayout(const Plan& plan, int rank);
 
-  int64_t rows() const { return rows_; }  // slots
+  int64_t rows() const { return rows_; }  // of the tensor with the most
   int64_t rows(TensorKind tensor) const { return tensor_rows_[static_cast<int>(tensor)]; }
+  std::vector<int64_t> input_rows() const;    // of each input tensor that the job has
   int64_t tokens() const { return tokens_; }  // numbers of the order; 0 without an ordering
   int64_t RowBytes(TensorKind tensor) const { return row_sizes_[tensor]; }
 

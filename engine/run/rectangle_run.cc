@@ -40,7 +40,7 @@ class RectangleRun {
     const int64_t queries = run_.store().rows(TensorKind::kQ);
     const int64_t keys = run_.store().rows(TensorKind::kK);
     RETURN_IF_ERROR(run_.Prepare(NeedsPositions(spec_) ? queries * kNumberBytes : 0));
-    RETURN_IF_ERROR(run_.AwaitRows(std::max(queries, keys)));
+    RETURN_IF_ERROR(run_.AwaitRows(run_.store().rows()));
     const std::span<const int64_t> numbers = run_.store().tokens();
     float* const sums = run_.accumulators();
     own_queries_ = {.rows = rectangle_.QueriesOf(run_.rank()),

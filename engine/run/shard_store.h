@@ -38,7 +38,7 @@ class ShardStore {
   static std::unique_ptr<ShardStore> Over(const HostShard& shard);
 
   const ShardLayout& layout() const { return layout_; }
-  int64_t rows() const { return layout_.rows(); }  // slots
+  int64_t rows() const { return layout_.rows(); }  // of the tensor with the most
   int64_t rows(TensorKind tensor) const { return layout_.rows(tensor); }
   int64_t bytes() const { return layout_.net_bytes(); }
 

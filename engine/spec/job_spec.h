@@ -119,6 +119,9 @@ struct SpecLimits {
 absl::Status Validate(const JobSpec& spec, const SpecLimits& limits = {});
 
 inline int64_t KeyTokens(const JobSpec& spec) { return spec.key_tokens.value_or(spec.tokens); }
+inline int64_t MostRows(const JobSpec& spec) {
+  return KeyTokens(spec) > spec.tokens ? KeyTokens(spec) : spec.tokens;
+}
 
 // Slots and tokens [begin, begin + length) of the job.
 struct Sequence {

@@ -173,7 +173,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
 }
 
 absl::Status JobExecution::PlaceRows(JobRun& run) {
-  router_.emplace(job_.work.shape(), parts_.plan.shards, job_.input.order());
+  router_.emplace(job_.work.shape(), parts_.plan, job_.input.order());
   RETURN_IF_ERROR(run.SendOrder(*router_));
   return run.SendHeld(*router_, job_.input);
 }

@@ -41,7 +41,7 @@ HeldRows JobRun::End() {
   CancelAndJoin();
   std::vector<HeldShard> shards;
   for (const auto& stream : streams_) shards.push_back(stream->Release());
-  return HeldRows(parts_.plan.shards, members(), std::move(shards), parts_.grant.lane);
+  return HeldRows(parts_.plan, members(), std::move(shards), parts_.grant.lane);
 }
 
 void JobRun::Make() {

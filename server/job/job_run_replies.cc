@@ -203,7 +203,7 @@ absl::Status JobRun::CheckAllOut() {
     if (slots.count() == slots.size()) continue;
     const RowSpan gap = slots.GapFrom(0);
     const int64_t rows = slots.size(), missing = rows - slots.count();
-    const int rank = parts_.plan.shards.Find(gap.begin).rank;
+    const int rank = parts_.plan.ShardsOf(tensor).Find(gap.begin).rank;
     lock.unlock();
     Fail(FailureKind::kWorker, rank,
          absl::InternalError(absl::StrCat("worker ", address(rank), " ended without all rows of ",

@@ -31,9 +31,9 @@ class AttentionWork : public JobWork {
       case v1::TENSOR_Q:
         return of_job({s.tokens, s.heads, s.head_dim});
       case v1::TENSOR_K:
-        return of_job({s.tokens, s.kv_heads, s.head_dim});
+        return of_job({KeyTokens(s), s.kv_heads, s.head_dim});
       case v1::TENSOR_V:
-        return of_job({s.tokens, s.kv_heads, s.value_dim});
+        return of_job({KeyTokens(s), s.kv_heads, s.value_dim});
       case v1::TENSOR_OUT:
         return of_job({s.tokens, s.heads, s.value_dim});
       case v1::TENSOR_LSE:
@@ -41,7 +41,7 @@ class AttentionWork : public JobWork {
         return {.shape = {s.tokens, s.heads}};
       case v1::TENSOR_COORDS:
         if (!has_coordinates()) return {};
-        return {.shape = {s.tokens, s.ordering->coordinate_axes},
+        return {.shape = {KeyTokens(s), s.ordering->coordinate_axes},
                 .numbers = JobArray::Numbers::kIntegers};
       default:
         return {};
@@ -61,7 +61,7 @@ class AttentionWork : public JobWork {
 
 int64_t JobWork::client_bytes() const {
   int64_t bytes =
-      SaturatingMultiply(spec().tokens, wire::TensorRowBytes(spec(), v1::TENSOR_COORDS));
+      SaturatingMultiply(KeyTokens(spec()), wire::TensorRowBytes(spec(), v1::TENSOR_COORDS));
   for (int i = 0; i < kTensorKinds; ++i) {
     const auto kind = static_cast<TensorKind>(i);
     if (ArrayOf(wire::TensorOf(kind)).shape.empty()) continue;

@@ -75,7 +75,7 @@ absl::Status ServedJob::CheckRowSizes() const {
   if (work_->has_coordinates() && Coordinates::MemoryBytes(spec()) > OrderMemoryLimit(settings)) {
     return wire::ErrorOf(
         wire::reason::kDoesNotFit,
-        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
+        absl::StrCat("ordering: coordinates of ", KeyTokens(spec()), " tokens take ",
                      Coordinates::MemoryBytes(spec()), " bytes at the coordinator, whose limit is ",
                      OrderMemoryLimit(settings), " (a quarter of --total-order-memory-limit)"));
   }
@@ -85,7 +85,7 @@ absl::Status ServedJob::CheckRowSizes() const {
 absl::Status ServedJob::ReserveQuota() {
   const int64_t bytes = std::min(work_->client_bytes(), kMostQuotaBytes + 1);
   ASSIGN_OR_RETURN(auto share, services_.limits.quotas.Reserve(
-                                   caller_, {.tokens = spec().tokens, .bytes = bytes}));
+                                   caller_, {.tokens = MostRows(spec()), .bytes = bytes}));
   quota_.emplace(std::move(share));
   return absl::OkStatus();
 }
@@ -99,7 +99,7 @@ absl::Status ServedJob::ReserveOrder() {
   auto reserved = memory.Reserve(bytes);
   if (!reserved.ok()) {
     const std::string what =
-        ordered ? absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens")
+        ordered ? absl::StrCat("ordering: coordinates of ", KeyTokens(spec()), " tokens")
                 : "states: pooled results";
     return wire::ErrorOf(
         wire::reason::kWaitingMemory,

@@ -29,7 +29,7 @@ WorkerStream::WorkerStream(const RunParts& parts, int rank, JobRun& run, JobStop
       run_(run),
       stop_(stop),
       cancel_(stop.token(), [this] { context_.TryCancel(); }),
-      pool_(MostPayloadBytes(parts.plan.rows, parts.plan.spec.tokens)),
+      pool_(MostPayloadBytes(parts.plan.rows, MostRows(parts.plan.spec))),
       replies_({.read = !parts.job.rows.InFiles()}),
       departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
 
@@ -303,12 +303,12 @@ absl::Status WorkerStream::HandleWhole(v1::RunWhole& whole) {
   HandleReady(true);
   HandleComputed(whole.computed());
   TakeFigures(*whole.mutable_figures());
-  return forwarder_->Forward(parts_.plan.shards.Rows(rank_));
+  return forwarder_->Forward(parts_.plan.ShardsOf(TensorKind::kOut).Rows(rank_));
 }
 
 // Copies the payload to memory of its own: the one before may still be on its way to the client.
 absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& message) {
-  const auto most = MostPayloadBytes(parts_.plan.rows, parts_.plan.spec.tokens);
+  const auto most = MostPayloadBytes(parts_.plan.rows, MostRows(parts_.plan.spec));
   if (message.payload.bytes() > most) {
     return absl::InternalError(absl::StrCat("worker ", member().address, " sent ",
                                             message.payload.bytes(),

@@ -31,7 +31,7 @@ absl::Status WorkerStream::MakeShard() {
   shard_.copy = std::move(copy);
   if (offer) {
     const JobShape& shape = parts_.job.work.shape();
-    arrived_.emplace(shard_.rows->rows(), shape.rows.inputs(),
+    arrived_.emplace(shard_.rows->layout().input_rows(),
                      shape.UnsentRows(plan.shards, rank_));
   }
   return absl::OkStatus();

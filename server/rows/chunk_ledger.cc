@@ -22,7 +22,7 @@ bool IsOfTiles(v1::Tensor tensor) {
 ChunkLedger::ChunkLedger(const JobShape& shape) {
   if (shape.spec.ordering && shape.spec.ordering->coordinate_axes > 0) {
     tensors_.emplace(v1::TENSOR_COORDS,
-                     Taken{.rows = RowSet(shape.spec.tokens),
+                     Taken{.rows = RowSet(KeyTokens(shape.spec)),
                            .row_bytes = wire::TensorRowBytes(shape.spec, v1::TENSOR_COORDS)});
   }
   for (const TensorKind tensor : kInputKinds) {

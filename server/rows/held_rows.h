@@ -29,23 +29,29 @@ class HeldRows {
  public:
   HeldRows() = default;  // before the first execution
   // lane: of the workers.
-  HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, int lane);
+  HeldRows(const Plan& plan, Members members, std::vector<HeldShard> by_rank, int lane);
 
   bool empty() const { return by_rank_.empty(); }
 
-  const std::vector<RowSpan>& lost() const { return lost_; }  // slots of shards that were not held
+  const LostRows& lost() const { return lost_; }  // of shards that were not held
 
   absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member, int lane,
                                   SharedMemoryPool& pool);
 
  private:
-  absl::Status Copy(const Plan& plan, const ShardRange& range, HeldShard& to);
+  // Copies the tensor's rows of one range.
+  absl::Status Copy(const Plan& plan, TensorKind tensor, const ShardRange& range, HeldShard& to);
 
-  Shards shards_;
+  // The ranges of a tensor's rows in by_rank_.
+  const Shards& ShardsOf(TensorKind tensor) const {
+    return tensor == TensorKind::kQ ? queries_ : slots_;
+  }
+
+  Shards slots_, queries_;
   Members members_;                 // by rank
   std::vector<HeldShard> by_rank_;  // empty: no execution before
   int lane_ = 0;
-  std::vector<RowSpan> lost_;
+  LostRows lost_;
 };
 
 }  // namespace hilbert_ring::server

@@ -24,15 +24,15 @@ void AddCommon(const RowSet& rows, RowSpan wanted, std::vector<RowSpan>& common)
 
 int64_t Coordinates::MemoryBytes(const JobSpec& spec) {
   // 8 bytes a coordinate, the order, and 32 a token for sorting.
-  return OrderBytes(spec) + spec.tokens * (8 * int64_t{spec.ordering->coordinate_axes} + 32);
+  return OrderBytes(spec) + KeyTokens(spec) * (8 * int64_t{spec.ordering->coordinate_axes} + 32);
 }
 
 int64_t Coordinates::OrderBytes(const JobSpec& spec) {
-  return 16 * spec.tokens;  // 8 to 16 a token
+  return 16 * KeyTokens(spec);  // 8 to 16 a token
 }
 
 Coordinates::Coordinates(const JobSpec& spec)
-    : axes_(spec.ordering->coordinate_axes), values_(spec.tokens * axes_) {}
+    : axes_(spec.ordering->coordinate_axes), values_(KeyTokens(spec) * axes_) {}
 
 void Coordinates::Place(const v1::Chunk& chunk, const wire::Payload& payload) {
   int64_t* to = values_.data() + chunk.first_row() * axes_;
@@ -73,12 +73,14 @@ absl::Status JobInput::Accept(const v1::Chunk& chunk, const wire::Payload& paylo
   return status;
 }
 
-std::vector<JobInput::Missing> JobInput::Forget(std::span<const RowSpan> slots) {
+std::vector<JobInput::Missing> JobInput::Forget(const LostRows& lost) {
   std::vector<Missing> missing;
-  if (slots.empty()) return missing;
   for (const TensorKind kind : kInputKinds) {
     if (!shape_.rows.Has(kind)) continue;
     const v1::Tensor tensor = wire::TensorOf(kind);
+    const bool queries = kind == TensorKind::kQ && IsRectangular(shape_.spec);
+    const std::vector<RowSpan>& slots = queries ? lost.queries : lost.slots;
+    if (slots.empty()) continue;
     const RowSet& come = ledger_.Rows(tensor);
     std::vector<RowSpan> rows;
     if (shape_.slides != nullptr) {

@@ -51,13 +51,13 @@ class JobInput {
   double fraction() const { return ledger_.fraction(); }
   absl::Status CheckComplete() const { return ledger_.CheckComplete(); }
 
-  // Forgets the rows in these slots, and returns the tokens that must come again, by tensor: all
+  // Forgets the rows in these places, and returns the tokens that must come again, by tensor: all
   // of them if an ordering scatters them over the slots.
   struct Missing {
     v1::Tensor tensor;
     std::vector<RowSpan> tokens;
   };
-  std::vector<Missing> Forget(std::span<const RowSpan> slots);
+  std::vector<Missing> Forget(const LostRows& lost);
 
  private:
   absl::Status MakeOrder(std::span<const int64_t> coords);

@@ -23,27 +23,32 @@ void AddRun(const RowRun& run, std::vector<RowRun>& runs) {
   }
 }
 
-}  // namespace
-
-void RowRouter::AddSlots(int64_t begin, int64_t end, std::vector<RowRun>& runs) const {
+void AddSlots(const Shards& shards, int64_t begin, int64_t end, std::vector<RowRun>& runs) {
   for (int64_t slot = begin; slot < end;) {
-    const ShardRange& range = shards_.Find(slot);
+    const ShardRange& range = shards.Find(slot);
     const int64_t count = std::min(end, range.end) - slot;
     AddRun({.rank = range.rank, .local_row = range.LocalRow(slot), .rows = count}, runs);
     slot += count;
   }
 }
 
+}  // namespace
+
+const Shards& RowRouter::ShardsOf(v1::Tensor tensor) const {
+  return plan_.ShardsOf(*wire::TensorKindOf(tensor));
+}
+
 std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const {
+  const Shards& shards = ShardsOf(tensor);
   std::vector<RowRun> runs;
   if (shape_.slides != nullptr) {
     for (const TileSpan& tiles : shape_.slides->RunsOf(first_row, rows)) {
-      AddSlots(tiles.first_token, tiles.first_token + tiles.tiles, runs);
+      AddSlots(shards, tiles.first_token, tiles.first_token + tiles.tiles, runs);
     }
     return runs;
   }
   if (shape_.InOrder(*wire::TensorKindOf(tensor))) {
-    AddSlots(first_row, first_row + rows, runs);
+    AddSlots(shards, first_row, first_row + rows, runs);
     return runs;
   }
   std::vector<int64_t> slots(rows);
@@ -51,7 +56,7 @@ std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_
   const ShardRange* range = nullptr;
   for (const int64_t slot : slots) {
     // Neighbours along a curve are mostly in the same range.
-    if (range == nullptr || slot < range->begin || slot >= range->end) range = &shards_.Find(slot);
+    if (range == nullptr || slot < range->begin || slot >= range->end) range = &shards.Find(slot);
     AddRun({.rank = range->rank, .local_row = range->LocalRow(slot), .rows = 1}, runs);
   }
   return runs;
@@ -60,36 +65,57 @@ std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_
 RowRun RowRouter::Find(v1::Tensor tensor, int64_t row) const {
   int64_t slot = row;
   if (!shape_.InOrder(*wire::TensorKindOf(tensor))) order_->Slots(row, std::span(&slot, 1));
-  const ShardRange& range = shards_.Find(slot);
+  const ShardRange& range = ShardsOf(tensor).Find(slot);
   return {.rank = range.rank, .local_row = range.LocalRow(slot), .rows = 1};
 }
 
-void RowRouter::WriteOrder(int rank, std::span<int64_t> tokens) const {
-  if (!shape_.spec.ordering) return;
-  for (const ShardRange& range : shards_.OfRank(rank)) {
-    order_->Tokens(range.begin, tokens.subspan(range.local_begin, range.size()));
+bool RowRouter::VisitOrder(
+    int rank, int64_t most,
+    const std::function<bool(int64_t first, int64_t count, const Fill&)>& visit) const {
+  if (!shape_.spec.ordering) return true;
+  for (const ShardRange& range : plan_.shards.OfRank(rank)) {
+    for (int64_t slot = range.begin; slot < range.end; slot += most) {
+      const auto fill = [&](std::span<int64_t> tokens) { order_->Tokens(slot, tokens); };
+      if (!visit(range.LocalRow(slot), std::min(most, range.end - slot), fill)) return false;
+    }
   }
+  if (!plan_.rectangle || !QueriesCarrySlots(shape_.spec)) return true;
+  const int64_t keys = plan_.shards.Rows(rank);
+  const Rows queries = plan_.rectangle->QueriesOf(rank);
+  for (const SequencePair& pair : plan_.rectangle->pairs) {
+    if (pair.keys.length == 0) continue;  // the slots of its queries are never read
+    const Rows rows =
+        Overlap(queries, {pair.queries.begin, pair.queries.begin + pair.queries.length});
+    for (int64_t query = rows.begin; query < rows.end; query += most) {
+      const int64_t position = pair.keys.begin + pair.shift + query - pair.queries.begin;
+      const auto fill = [&](std::span<int64_t> slots) { order_->Slots(position, slots); };
+      if (!visit(keys + query - queries.begin, std::min(most, rows.end - query), fill)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void RowRouter::WriteOrder(int rank, std::span<int64_t> tokens) const {
+  VisitOrder(rank, std::ssize(tokens), [&](int64_t first, int64_t count, const Fill& fill) {
+    fill(tokens.subspan(first, count));
+    return true;
+  });
 }
 
 bool RowRouter::SendOrder(int rank, wire::SlicePool& pool,
                           const std::function<bool(const grpc::ByteBuffer&)>& send) const {
-  if (!shape_.spec.ordering) return true;
   constexpr int64_t kMostTokens = wire::kMaxPayloadBytes / static_cast<int64_t>(sizeof(int64_t));
-  for (const ShardRange& range : shards_.OfRank(rank)) {
-    for (int64_t slot = range.begin; slot < range.end;) {
-      const std::shared_ptr<char[]> buffer = pool.Take();
-      const std::span<int64_t> tokens(reinterpret_cast<int64_t*>(buffer.get()),
-                                      static_cast<size_t>(std::min(kMostTokens, range.end - slot)));
-      order_->Tokens(slot, tokens);
-      v1::OrderPart part;
-      part.set_first_local_row(range.LocalRow(slot));
-      if (!send(JoinOrder(part, wire::SliceOf({buffer.get(), tokens.size_bytes()}, buffer)))) {
-        return false;
-      }
-      slot += std::ssize(tokens);
-    }
-  }
-  return true;
+  return VisitOrder(rank, kMostTokens, [&](int64_t first, int64_t count, const Fill& fill) {
+    const std::shared_ptr<char[]> buffer = pool.Take();
+    const std::span<int64_t> tokens(reinterpret_cast<int64_t*>(buffer.get()),
+                                    static_cast<size_t>(count));
+    fill(tokens);
+    v1::OrderPart part;
+    part.set_first_local_row(first);
+    return send(JoinOrder(part, wire::SliceOf({buffer.get(), tokens.size_bytes()}, buffer)));
+  });
 }
 
 absl::Status VisitPlaces(const RowRouter& router, v1::Tensor tensor, const RowSet& rows,

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "engine/order/permutation.h"
-#include "engine/plan/shards.h"
+#include "engine/plan/plan.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
@@ -27,26 +27,32 @@ struct RowRun {  // rows that follow each other in a chunk and in a worker's sha
 
 class RowRouter {
  public:
-  // `shards` outlives the router.
-  RowRouter(JobShape shape, const Shards& shards, std::shared_ptr<const Permutation> order)
-      : shape_(std::move(shape)), shards_(shards), order_(std::move(order)) {}
+  // The plan outlives the router.
+  RowRouter(JobShape shape, const Plan& plan, std::shared_ptr<const Permutation> order)
+      : shape_(std::move(shape)), plan_(plan), order_(std::move(order)) {}
 
   // Places of rows [first_row, first_row + rows), in their order.
   std::vector<RowRun> Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const;
 
   RowRun Find(v1::Tensor tensor, int64_t row) const;
 
-  // The tokens of a rank's slots, by local row, in memory or as RunRequests; nothing without an
+  // The numbers of a rank's order (ShardLayout), in memory or as RunRequests; nothing without an
   // ordering. SendOrder returns false when `send` does. pool: of the job's MostPayloadBytes.
   void WriteOrder(int rank, std::span<int64_t> tokens) const;
   bool SendOrder(int rank, wire::SlicePool& pool,
                  const std::function<bool(const grpc::ByteBuffer&)>& send) const;
 
  private:
-  void AddSlots(int64_t begin, int64_t end, std::vector<RowRun>& runs) const;
+  const Shards& ShardsOf(v1::Tensor tensor) const;
+
+  // Visits the order's numbers in the order of places: at most `most` at once, from place `first`
+  // on. Ends when `visit` returns false.
+  using Fill = std::function<void(std::span<int64_t>)>;
+  bool VisitOrder(int rank, int64_t most,
+                  const std::function<bool(int64_t first, int64_t count, const Fill&)>& visit) const;
 
   const JobShape shape_;
-  const Shards& shards_;
+  const Plan& plan_;
   const std::shared_ptr<const Permutation> order_;  // the cache shares it
 };
 

@@ -9,11 +9,15 @@ constexpr int64_t kBlockRows = 1024;
 
 }  // namespace
 
-ArrivedRows::ArrivedRows(int64_t rows, int tensors, std::span<const int64_t> unsent) : rows_(rows) {
-  for (int64_t begin = 0; begin < rows; begin += kBlockRows) {
-    missing_.push_back(static_cast<int32_t>(std::min(kBlockRows, rows - begin)) * tensors);
+ArrivedRows::ArrivedRows(std::span<const int64_t> rows, std::span<const int64_t> unsent)
+    : rows_(*std::ranges::max_element(rows)) {
+  for (int64_t begin = 0; begin < rows_; begin += kBlockRows) {
+    int32_t& missing = missing_.emplace_back(0);
+    for (const int64_t of_tensor : rows) {
+      missing += static_cast<int32_t>(std::clamp<int64_t>(of_tensor - begin, 0, kBlockRows));
+    }
   }
-  for (const int64_t row : unsent) missing_[row / kBlockRows] -= tensors;
+  for (const int64_t row : unsent) missing_[row / kBlockRows] -= static_cast<int32_t>(rows.size());
   Add(0, 0);
 }
 

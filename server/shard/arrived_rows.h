@@ -9,13 +9,14 @@ namespace hilbert_ring::server {
 
 class ArrivedRows {  // rows may come in any order: counts them by blocks of local rows
  public:
-  // tensors: to wait for; 1 to 16. unsent: local rows that count as arrived.
-  ArrivedRows(int64_t rows, int tensors, std::span<const int64_t> unsent = {});
+  // rows: of each of 1 to 16 tensors. unsent: local rows that count as arrived, of all of them.
+  explicit ArrivedRows(std::span<const int64_t> rows, std::span<const int64_t> unsent = {});
 
   // Local rows [first, first + count) of a tensor have come, each once.
   void Add(int64_t first, int64_t count);
 
-  // Local rows [0, prefix()) of all tensors are there, in whole blocks.
+  // Local rows [0, prefix()) of all tensors are there, as far as they have so many, in whole
+  // blocks.
   int64_t prefix() const { return prefix_; }
 
  private:

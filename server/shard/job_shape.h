@@ -25,7 +25,9 @@ struct JobShape {
 
   int64_t RowsOf(TensorKind tensor) const {
     const bool tiles = tensor == TensorKind::kTiles || tensor == TensorKind::kTileCoords;
-    return tiles && slides != nullptr ? slides->tiles() : spec.tokens;
+    if (tiles && slides != nullptr) return slides->tiles();
+    const bool keys = tensor == TensorKind::kK || tensor == TensorKind::kV;
+    return keys ? KeyTokens(spec) : spec.tokens;
   }
 
   int64_t BytesOf(std::span<const TensorKind> tensors) const {
@@ -34,9 +36,12 @@ struct JobShape {
     return bytes;
   }
 
-  // Returns whether row i of the tensor has slot i. Without slides.
+  // Returns whether row i of the tensor has slot i, or is query i of a rectangular job. Without
+  // slides. Outputs are as Q.
   bool InOrder(TensorKind tensor) const {
-    return !spec.ordering || (tensor == TensorKind::kQ && spec.ordering->scope == OrderScope::kKv);
+    return !spec.ordering ||
+           (tensor == TensorKind::kQ &&
+            (spec.ordering->scope == OrderScope::kKv || IsRectangular(spec)));
   }
 
   // Local rows that no client sends (class tokens), rising.

@@ -10,9 +10,9 @@ namespace {
 
 constexpr int64_t kListedTokenBytes = 6;  // 7 bits a byte; tokens are below 2^40
 
-// Outputs have the slots of queries.
-bool SlotsAreTokens(const JobSpec& spec) {
-  return !spec.ordering || spec.ordering->scope == OrderScope::kKv;
+// Outputs have the places of queries.
+bool SlotsAreTokens(const Plan& plan) {
+  return !plan.spec.ordering || plan.spec.ordering->scope == OrderScope::kKv || plan.rectangle;
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ bool OutputRows::Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_vi
 // slots from there on.
 bool OutputRows::SkipDelivered(const RowSet& delivered, Cursor& cursor, int64_t rows_final,
                                RowSpan& undelivered) const {
-  const std::vector<ShardRange>& ranges = plan_.shards.OfRank(rank_);
+  const std::vector<ShardRange>& ranges = plan_.ShardsOf(TensorKind::kOut).OfRank(rank_);
   while (cursor.row < rows_final) {
     const ShardRange& range = ranges[cursor.range];
     const int64_t slot = range.begin + cursor.row - range.local_begin;
@@ -60,7 +60,7 @@ bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1:
   RowSpan slots;
   if (!SkipDelivered(delivered_.of(tensor), cursor, rows_final, slots)) return false;
   const int64_t row_bytes = plan_.rows[tensor];
-  const bool listed = !SlotsAreTokens(plan_.spec);
+  const bool listed = !SlotsAreTokens(plan_);
   const int64_t most =
       std::max<int64_t>(1, wire::kMaxPayloadBytes / (row_bytes + (listed ? kListedTokenBytes : 0)));
   const int64_t rows = std::min(most, slots.end - slots.begin);
@@ -82,7 +82,7 @@ bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1:
   chunk.set_crc32c(wire::Crc32c(payload));
   first_slot_ = slots.begin;
   cursor.row += rows;
-  if (slots.begin + rows == plan_.shards.OfRank(rank_)[cursor.range].end) ++cursor.range;
+  if (slots.begin + rows == plan_.ShardsOf(TensorKind::kOut).OfRank(rank_)[cursor.range].end) ++cursor.range;
   return true;
 }
 

@@ -4,12 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace hilbert_ring::server {
 
 struct RowSpan {
   int64_t begin = 0, end = 0;
   bool operator==(const RowSpan&) const = default;
+};
+
+// Rows of lost shards: slots, and numbers of a rectangular job's queries.
+struct LostRows {
+  std::vector<RowSpan> slots, queries;
 };
 
 class RowSet {

@@ -86,6 +86,11 @@ absl::StatusOr<Epochs> Epochs::Make(const JobSpec& spec, const EpochLimits& limi
                                     "out"),
                        "tokens");
   }
+  if (spec.key_tokens || !spec.key_sequence_lengths.empty()) {
+    const char* const field = spec.key_tokens ? "key_tokens" : "key_sequence_lengths";
+    return InvalidSpec(absl::StrCat(field, " is given, must be absent in a stream without end"),
+                       field);
+  }
   RETURN_IF_ERROR(CheckOrder(spec));
   // Checks all but the tokens: any number does, except that sequences must add up to it.
   JobSpec any = spec;

@@ -70,6 +70,8 @@ absl::StatusOr<RunFiles> OpenRunFiles(const std::string& root, const v1::RunOpen
 std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tokens,
                                TensorKind tensor, int64_t begin, int64_t end) {
   const JobShape& shape = work.shape();
+  const Shards& shards = work.plan().ShardsOf(tensor);
+  end = std::min(end, shards.Rows(work.rank()));
   std::vector<RowPiece> pieces;
   if (!shape.InOrder(IsInput(tensor) ? tensor : TensorKind::kQ)) {  // outputs as Q
     for (int64_t row = begin; row < end; ++row) {
@@ -79,7 +81,7 @@ std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tok
     return pieces;
   }
   const bool tiles = shape.slides != nullptr && IsInput(tensor);
-  for (const ShardRange& range : work.plan().shards.OfRank(work.rank())) {
+  for (const ShardRange& range : shards.OfRank(work.rank())) {
     const int64_t first = std::max(begin, range.local_begin);
     const int64_t last = std::min(end, range.local_begin + range.size());
     if (first >= last) continue;
@@ -122,11 +124,13 @@ absl::Status FileWay::Read(Block& block) {
     if (store_.host_memory()) {
       RETURN_IF_ERROR(ReadRows(file, pieces, store_.Row(tensor, 0)));
     } else {
-      staging_in_.resize(static_cast<size_t>((block.end - block.begin) * row_bytes));
+      const int64_t end = std::min(block.end, store_.rows(tensor));
+      if (end <= block.begin) continue;
+      staging_in_.resize(static_cast<size_t>((end - block.begin) * row_bytes));
       for (RowPiece& piece : pieces) piece.memory_row -= block.begin;
       RETURN_IF_ERROR(ReadRows(file, pieces, staging_in_.data()));
       RETURN_IF_ERROR(
-          store_.Write(tensor, block.begin, block.end - block.begin, staging_in_.data()));
+          store_.Write(tensor, block.begin, end - block.begin, staging_in_.data()));
     }
     int64_t bytes = 0;
     for (const RowPiece& piece : pieces) bytes += piece.rows * row_bytes;

@@ -55,7 +55,7 @@ MessageWay::MessageWay(const JobShape& shape, const Plan& plan, int rank, ShardS
                        const v1::RunOpen& open)
     : rows_(shape.rows),
       store_(store),
-      arrived_(store.rows(), rows_.inputs(), shape.UnsentRows(plan.shards, rank)),
+      arrived_(store.layout().input_rows(), shape.UnsentRows(plan.shards, rank)),
       outputs_(plan, rank, SourceOf(store), open.want_lse(), DeliveredOf(open, plan.spec.tokens)),
       pool_(MostPayloadBytes(plan.rows, store.rows())) {}
 
@@ -81,7 +81,8 @@ absl::StatusOr<int64_t> PlaceOrder(const v1::OrderPart& part, const wire::Payloa
 absl::Status MessageWay::Place(const v1::ShardRows& rows, const wire::Payload& payload) {
   const std::optional<TensorKind> kind = wire::TensorKindOf(rows.tensor());
   const bool listed = rows.local_rows_size() > 0;
-  const auto outside = [this](int64_t row) { return row < 0 || row >= store_.rows(); };
+  const int64_t size = kind ? store_.rows(*kind) : 0;
+  const auto outside = [size](int64_t row) { return row < 0 || row >= size; };
   if (!kind || !rows_.Has(*kind) || rows.rows() < 1 ||
       payload.bytes() != rows.rows() * rows_[*kind] ||
       (listed ? rows.local_rows_size() != rows.rows() ||
@@ -91,7 +92,7 @@ absl::Status MessageWay::Place(const v1::ShardRows& rows, const wire::Payload& p
     return Misshapen(absl::StrCat(rows.rows(), " rows of ", wire::TensorName(rows.tensor()),
                                   " from row ", rows.first_local_row(), " on, ",
                                   rows.local_rows_size(), " of them listed, in ", payload.bytes(),
-                                  " bytes; the shard has ", store_.rows(), " rows"));
+                                  " bytes; the shard has ", size, " rows"));
   }
   if (payload.Crc32c() != rows.crc32c()) {
     return wire::ErrorOf(wire::reason::kChecksumMismatch,

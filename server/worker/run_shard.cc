@@ -45,7 +45,7 @@ std::shared_ptr<SharedMemory> OpenShared(const v1::RunOpen& open, const ShardLay
 
 void RunShard::ClearOutputs() {
   if (!used) return;
-  const int64_t bytes = store->rows() * store->layout().RowBytes(TensorKind::kOut);
+  const int64_t bytes = store->rows(TensorKind::kOut) * store->layout().RowBytes(TensorKind::kOut);
   std::memset(store->Row(TensorKind::kOut, 0), 0, static_cast<size_t>(bytes));
 }
 

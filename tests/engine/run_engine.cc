@@ -112,8 +112,8 @@ class Runner {
   absl::Status PlaceAll(int rank, ShardStore& store) const {
     std::vector<int64_t> tokens(store.tokens().size());
     std::vector<std::byte> q(store.rows(TensorKind::kQ) * RowBytes(spec_, TensorKind::kQ));
-    std::vector<std::byte> k(store.rows() * RowBytes(spec_, TensorKind::kK));
-    std::vector<std::byte> v(store.rows() * RowBytes(spec_, TensorKind::kV));
+    std::vector<std::byte> k(store.rows(TensorKind::kK) * RowBytes(spec_, TensorKind::kK));
+    std::vector<std::byte> v(store.rows(TensorKind::kV) * RowBytes(spec_, TensorKind::kV));
     ForEachRow(rank, false, [&](int64_t local, int64_t token) {
       Place(k, TensorKind::kK, local, inputs_.k, token);
       Place(v, TensorKind::kV, local, inputs_.v, token);
@@ -122,13 +122,13 @@ class Runner {
     ForEachRow(rank, true, [&](int64_t local, int64_t token) {
       Place(q, TensorKind::kQ, local, inputs_.q, token);
       if (result_.plan.rectangle && QueriesCarrySlots(spec_)) {
-        tokens[store.rows() + local] = SlotOf(token);
+        tokens[store.rows(TensorKind::kK) + local] = SlotOf(token);
       }
     });
     absl::Status status = store.WriteTokens(0, static_cast<int64_t>(tokens.size()), tokens.data());
     status.Update(store.Write(TensorKind::kQ, 0, store.rows(TensorKind::kQ), q.data()));
-    status.Update(store.Write(TensorKind::kK, 0, store.rows(), k.data()));
-    status.Update(store.Write(TensorKind::kV, 0, store.rows(), v.data()));
+    status.Update(store.Write(TensorKind::kK, 0, store.rows(TensorKind::kK), k.data()));
+    status.Update(store.Write(TensorKind::kV, 0, store.rows(TensorKind::kV), v.data()));
     return status;
   }
 
