@@ -89,8 +89,8 @@ absl::StatusOr<std::optional<CoordinateInput>> FindCoordinates(const JobSpecDocu
   }
   if (!path.empty()) return OpenCoordinates(path, document, source, use);
   if (document.coords.empty()) return std::nullopt;
-  absl::StatusOr<CoordinateInput> coordinates =
-      CoordinateInput::FromRows(document.coords, KeyTokens(document.spec), ordering->coordinate_axes);
+  absl::StatusOr<CoordinateInput> coordinates = CoordinateInput::FromRows(
+      document.coords, KeyTokens(document.spec), ordering->coordinate_axes);
   if (!coordinates.ok()) return AtSpec(source, coordinates.status());
   return *std::move(coordinates);
 }

@@ -26,11 +26,14 @@ constexpr char kAlibiDistance[] = "tokens";
 
 std::span<const std::string> SpecFields() {
   static const std::vector<std::string> fields = {
-      "tokens", "heads",    "kv_heads",       "head_dim", "value_dim",
-      "dtype",  "segments", "dilations",      "mixing",   "causal",
-      "scale",  "tail",     "average_groups", "ordering", "sequence_lengths",
-      "window", "softcap",  "alibi",          "sinks",    "key_tokens",
-      "key_sequence_lengths", "align"};
+      "tokens",         "heads",      "kv_heads",
+      "head_dim",       "value_dim",  "dtype",
+      "segments",       "dilations",  "mixing",
+      "causal",         "scale",      "tail",
+      "average_groups", "ordering",   "sequence_lengths",
+      "window",         "softcap",    "alibi",
+      "sinks",          "key_tokens", "key_sequence_lengths",
+      "align"};
   return fields;
 }
 
@@ -53,8 +56,7 @@ constexpr std::array<EnumName<Mixing>, 2> kMixings{
 constexpr std::array<EnumName<Tail>, 2> kTails{{{"mask", Tail::kMask}, {"zero", Tail::kZero}}};
 constexpr std::array<EnumName<Curve>, 2> kCurves{
     {{"hilbert", Curve::kHilbert}, {"morton", Curve::kMorton}}};
-constexpr std::array<EnumName<Align>, 2> kAligns{
-    {{"end", Align::kEnd}, {"start", Align::kStart}}};
+constexpr std::array<EnumName<Align>, 2> kAligns{{{"end", Align::kEnd}, {"start", Align::kStart}}};
 constexpr std::array<EnumName<OrderScope>, 2> kScopes{
     {{"qkv", OrderScope::kQkv}, {"kv", OrderScope::kKv}}};
 

@@ -31,8 +31,7 @@ absl::Status WorkerStream::MakeShard() {
   shard_.copy = std::move(copy);
   if (offer) {
     const JobShape& shape = parts_.job.work.shape();
-    arrived_.emplace(shard_.rows->layout().input_rows(),
-                     shape.UnsentRows(plan.shards, rank_));
+    arrived_.emplace(shard_.rows->layout().input_rows(), shape.UnsentRows(plan.shards, rank_));
   }
   return absl::OkStatus();
 }

@@ -48,8 +48,9 @@ class RowRouter {
   // Visits the order's numbers in the order of places: at most `most` at once, from place `first`
   // on. Ends when `visit` returns false.
   using Fill = std::function<void(std::span<int64_t>)>;
-  bool VisitOrder(int rank, int64_t most,
-                  const std::function<bool(int64_t first, int64_t count, const Fill&)>& visit) const;
+  bool VisitOrder(
+      int rank, int64_t most,
+      const std::function<bool(int64_t first, int64_t count, const Fill&)>& visit) const;
 
   const JobShape shape_;
   const Plan& plan_;

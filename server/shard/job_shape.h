@@ -39,9 +39,8 @@ struct JobShape {
   // Returns whether row i of the tensor has slot i, or is query i of a rectangular job. Without
   // slides. Outputs are as Q.
   bool InOrder(TensorKind tensor) const {
-    return !spec.ordering ||
-           (tensor == TensorKind::kQ &&
-            (spec.ordering->scope == OrderScope::kKv || IsRectangular(spec)));
+    return !spec.ordering || (tensor == TensorKind::kQ &&
+                              (spec.ordering->scope == OrderScope::kKv || IsRectangular(spec)));
   }
 
   // Local rows that no client sends (class tokens), rising.

@@ -82,7 +82,8 @@ bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1:
   chunk.set_crc32c(wire::Crc32c(payload));
   first_slot_ = slots.begin;
   cursor.row += rows;
-  if (slots.begin + rows == plan_.ShardsOf(TensorKind::kOut).OfRank(rank_)[cursor.range].end) ++cursor.range;
+  if (slots.begin + rows == plan_.ShardsOf(TensorKind::kOut).OfRank(rank_)[cursor.range].end)
+    ++cursor.range;
   return true;
 }
 

@@ -129,8 +129,7 @@ absl::Status FileWay::Read(Block& block) {
       staging_in_.resize(static_cast<size_t>((end - block.begin) * row_bytes));
       for (RowPiece& piece : pieces) piece.memory_row -= block.begin;
       RETURN_IF_ERROR(ReadRows(file, pieces, staging_in_.data()));
-      RETURN_IF_ERROR(
-          store_.Write(tensor, block.begin, end - block.begin, staging_in_.data()));
+      RETURN_IF_ERROR(store_.Write(tensor, block.begin, end - block.begin, staging_in_.data()));
     }
     int64_t bytes = 0;
     for (const RowPiece& piece : pieces) bytes += piece.rows * row_bytes;
