@@ -53,10 +53,13 @@ def table():
 def parsed():
     """Returns the parser's fields."""
     source = (ROOT / "engine/spec/job_spec_json.cc").read_text()
-    spec, ordering = (re.findall(r'"(\w+)"', re.search(rf"{name}\(\) {{.*?{{(.*?)}};", source, re.S)[1])
-                      for name in ("SpecFields", "OrderingFields"))
-    assert "ordering" in spec
-    return [*(field for field in spec if field != "ordering"), *(f"ordering.{field}" for field in ordering)]
+    spec, *objects = (re.findall(r'"(\w+)"', re.search(rf"{name}\(\) {{.*?{{(.*?)}};", source, re.S)[1])
+                      for name in ("SpecFields", "OrderingFields", "AlibiFields"))
+    found = set(spec)
+    for name, fields in zip(("ordering", "alibi"), objects):
+        found.remove(name)
+        found.update(f"{name}.{field}" for field in fields)
+    return found
 
 
 def test_the_table_of_a_spec_and_its_parser_have_the_same_fields():
