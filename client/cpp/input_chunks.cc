@@ -39,14 +39,19 @@ bool InputChunks::Next(v1::Chunk& chunk, std::string_view& payload) {
     ++ahead_;
     ahead_row_ = 0;
   }
-  const int64_t rows = std::min(band_rows_, tensors_.bands.front().rows - band_);
-  if (rows <= 0) return false;
-  Cut(tensors_.bands[tensor_], band_, rows, chunk, payload);
-  if (++tensor_ == tensors_.bands.size()) {
-    tensor_ = 0;
-    band_ += rows;
+  const int64_t end = std::ranges::max(tensors_.bands, {}, &InputTensor::rows).rows;
+  while (band_ < end) {
+    const InputTensor& input = tensors_.bands[tensor_];
+    const int64_t first = band_, rows = std::min(band_rows_, input.rows - band_);
+    if (++tensor_ == tensors_.bands.size()) {
+      tensor_ = 0;
+      band_ += band_rows_;
+    }
+    if (rows <= 0) continue;  // a shorter tensor has ended
+    Cut(input, first, rows, chunk, payload);
+    return true;
   }
-  return true;
+  return false;
 }
 
 void InputChunks::Cut(const InputTensor& input, int64_t first_row, int64_t rows, v1::Chunk& chunk,
