@@ -67,13 +67,13 @@ void ByReferenceTest::Start(std::vector<std::string> arguments, WorkerPlace plac
 std::vector<int64_t> ByReferenceTest::ShapeOf(const JobSpec& spec, v1::Tensor tensor) {
   switch (tensor) {
     case v1::TENSOR_COORDS:
-      return {spec.tokens, spec.ordering->coordinate_axes};
+      return {KeyTokens(spec), spec.ordering->coordinate_axes};
     case v1::TENSOR_Q:
       return {spec.tokens, spec.heads, spec.head_dim};
     case v1::TENSOR_K:
-      return {spec.tokens, spec.kv_heads, spec.head_dim};
+      return {KeyTokens(spec), spec.kv_heads, spec.head_dim};
     case v1::TENSOR_V:
-      return {spec.tokens, spec.kv_heads, spec.value_dim};
+      return {KeyTokens(spec), spec.kv_heads, spec.value_dim};
     case v1::TENSOR_OUT:
       return {spec.tokens, spec.heads, spec.value_dim};
     default:

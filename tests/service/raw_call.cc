@@ -28,10 +28,11 @@ std::vector<v1::Chunk> AllChunks(const JobSpec& spec, const EngineInputs& inputs
   std::vector<v1::Chunk> coords, rows;
   for (const auto& [tensor, data] : EncodeTensors(spec, inputs)) {
     const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
-    for (int64_t first = 0; first < spec.tokens; first += chunk_rows) {
+    const int64_t tokens = tensor == v1::TENSOR_Q ? spec.tokens : KeyTokens(spec);
+    for (int64_t first = 0; first < tokens; first += chunk_rows) {
       (tensor == v1::TENSOR_COORDS ? coords : rows)
           .push_back(
-              MakeChunk(tensor, data, row_bytes, first, std::min(chunk_rows, spec.tokens - first)));
+              MakeChunk(tensor, data, row_bytes, first, std::min(chunk_rows, tokens - first)));
     }
   }
   std::mt19937_64 random(seed);

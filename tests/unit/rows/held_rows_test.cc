@@ -70,8 +70,8 @@ TEST_F(HeldRowsTest, MoveToTheShardsOfAnyOtherPlan) {
       std::vector<HeldShard> shards;
       shards.reserve(static_cast<size_t>(before));
       for (int rank = 0; rank < before; ++rank) shards.push_back(Filled(old, rank, pool_));
-      HeldRows held(old.shards, MakeMembers(before), std::move(shards), 0);
-      EXPECT_TRUE(held.lost().empty());
+      HeldRows held(old, MakeMembers(before), std::move(shards), 0);
+      EXPECT_TRUE(held.lost().slots.empty());
       const Members members = MakeMembers(after);
       for (int rank = 0; rank < after; ++rank) {
         const auto shard = held.Carry(plan, rank, *members[rank], 0, pool_);
@@ -91,7 +91,7 @@ TEST_F(HeldRowsTest, StayWhereTheyAreForTheSameWorkerAlone) {
   for (int rank = 0; rank < 2; ++rank) shards.push_back(Filled(plan, rank, pool_));
   const std::byte* const first = shards[0].memory->data();
   const std::byte* const second = shards[1].memory->data();
-  HeldRows held(plan.shards, members, std::move(shards), 0);
+  HeldRows held(plan, members, std::move(shards), 0);
   const auto same = held.Carry(plan, 0, *members[0], 0, pool_);
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(same->memory->data(), first);
@@ -102,7 +102,7 @@ TEST_F(HeldRowsTest, StayWhereTheyAreForTheSameWorkerAlone) {
   once.push_back(Filled(plan, 0, pool_));
   once.emplace_back();
   const std::byte* const express = once[0].memory->data();
-  HeldRows of_express(plan.shards, members, std::move(once), 1);
+  HeldRows of_express(plan, members, std::move(once), 1);
   const auto moved = of_express.Carry(plan, 0, *members[0], 2, pool_);
   ASSERT_TRUE(moved.ok());
   EXPECT_NE(moved->memory->data(), express);
@@ -121,7 +121,7 @@ TEST_F(HeldRowsTest, AreThereOnceNotTwice) {
   std::vector<HeldShard> shards;
   shards.push_back(Filled(old, 0, pool_));
   const std::shared_ptr<SharedMemory> memory = shards[0].memory;
-  HeldRows held(old.shards, MakeMembers(1), std::move(shards), 0);
+  HeldRows held(old, MakeMembers(1), std::move(shards), 0);
   const Members members = MakeMembers(2);
   const auto first = held.Carry(plan, 0, *members[0], 0, pool_);
   ASSERT_TRUE(first.ok());
@@ -139,13 +139,13 @@ TEST_F(HeldRowsTest, RowsThatAreNotHeldAreLost) {
   std::vector<HeldShard> shards(4);
   shards[0] = Filled(plan, 0, pool_);
   shards[3] = Filled(plan, 3, pool_);
-  HeldRows held(plan.shards, MakeMembers(4), std::move(shards), 0);
-  EXPECT_EQ(held.lost(), (std::vector<RowSpan>{{250, 500}, {500, 750}}));
+  HeldRows held(plan, MakeMembers(4), std::move(shards), 0);
+  EXPECT_EQ(held.lost().slots, (std::vector<RowSpan>{{250, 500}, {500, 750}}));
   const Plan next = *MakePlan(spec, 2);
   const auto shard = held.Carry(next, 0, *MakeMembers(1)[0], 0, pool_);
   ASSERT_TRUE(shard.ok());
   EXPECT_EQ(WrongSlots(next, 0, *shard->rows), 250);
-  EXPECT_TRUE(HeldRows().lost().empty());
+  EXPECT_TRUE(HeldRows().lost().slots.empty());
   EXPECT_TRUE(HeldRows().empty());
 }
 

@@ -37,7 +37,7 @@ TEST(JobInput, LostSlotsAreRequestedAsFarAsTheyHadCome) {
   ASSERT_TRUE(Accept(input, spec, v1::TENSOR_Q, 40, 100).ok());
   ASSERT_TRUE(Accept(input, spec, v1::TENSOR_K, 0, 10).ok());
   const std::vector<RowSpan> lost = {{20, 50}, {90, 100}};
-  const auto missing = input.Forget(lost);
+  const auto missing = input.Forget({.slots = lost});
   ASSERT_EQ(missing.size(), 1u);  // no row of K or V had come in them
   EXPECT_EQ(missing[0].tensor, v1::TENSOR_Q);
   EXPECT_EQ(missing[0].tokens, (std::vector<RowSpan>{{20, 30}, {40, 50}, {90, 100}}));
@@ -59,7 +59,7 @@ TEST(JobInput, AnOrderScattersLostRows) {
   }
   EXPECT_TRUE(input.Complete());
   const std::vector<RowSpan> lost = {{0, 50}};
-  const auto missing = input.Forget(lost);
+  const auto missing = input.Forget({.slots = lost});
   ASSERT_EQ(missing.size(), 3u);
   EXPECT_EQ(missing[0].tokens, (std::vector<RowSpan>{{0, 50}}));  // queries' slots are tokens
   EXPECT_EQ(missing[1].tokens, (std::vector<RowSpan>{{0, kTokens}}));
@@ -99,7 +99,7 @@ TEST(JobInput, TilesOfLostSlotsComeAgain) {
   ASSERT_TRUE(input.Accept(chunk, wire::Payload(rows)).ok());
   EXPECT_TRUE(input.Complete());
   const std::vector<RowSpan> lost = {{3, 6}};  // tile 2, a class token, tile 3
-  const auto missing = input.Forget(lost);
+  const auto missing = input.Forget({.slots = lost});
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_EQ(missing[0].tensor, v1::TENSOR_TILES);
   EXPECT_EQ(missing[0].tokens, (std::vector<RowSpan>{{2, 4}}));

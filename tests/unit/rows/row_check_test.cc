@@ -22,7 +22,7 @@ struct RandomJob {
         coords(hilbert_ring::testing::RandomCoords(spec, random)),
         order(*Permutation::Make(spec, coords)),
         plan(*MakePlan(spec, 1 + static_cast<int>(random() % 3))),
-        router(spec, plan.shards, order) {
+        router(spec, plan, order) {
     for (int rank = 0; rank < plan.shards.workers(); ++rank) {
       const ShardLayout layout(plan, rank);
       memory.emplace_back(layout.bytes());

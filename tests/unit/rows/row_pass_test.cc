@@ -48,7 +48,7 @@ TEST(VisitPlaces, RoutesEachRowOnceInPieces) {
   const JobSpec spec = OrderedSpec(kTokens);
   const Plan plan = *MakePlan(spec, kRanks);
   const auto order = std::make_shared<CountingOrder>(kTokens);
-  const RowRouter router(spec, plan.shards, order);
+  const RowRouter router(spec, plan, order);
   RowSet rows(kTokens);
   rows.Add(10, 30'000);
   rows.Add(32'000, kTokens);

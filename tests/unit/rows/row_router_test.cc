@@ -60,7 +60,7 @@ void Deliver(const JobSpec& spec, int rank, std::vector<grpc::ByteBuffer> messag
 }
 
 void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chunk, Places& places) {
-  wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), spec.tokens));
+  wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), MostRows(spec)));
   std::map<int, RowMessages> messages;
   wire::Payload payload;
   for (size_t at = 0; at < chunk.payload().size(); at += 1000) {
@@ -80,24 +80,29 @@ void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chun
 TEST(RowRouter, EveryRowReachesItsSlotOnce) {
   std::mt19937_64 random(21);
   for (int trial = 0; trial < 150; ++trial) {
-    const JobSpec spec = hilbert_ring::testing::RandomSpec(random);
+    JobSpec spec = hilbert_ring::testing::RandomSpec(random);
+    if (trial % 3 == 0) hilbert_ring::testing::MakeRectangular(spec, random);
     const int workers = 1 + static_cast<int>(random() % 6);
     const auto coords = hilbert_ring::testing::RandomCoords(spec, random);
     const auto order = Permutation::Make(spec, coords);
     ASSERT_TRUE(order.ok()) << order.status();
-    const Shards shards = CutShards(spec, workers, 0);
-    const RowRouter router(spec, shards, *order);
+    const auto plan = MakePlan(spec, workers);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const RowRouter router(spec, *plan, *order);
     for (const v1::Tensor tensor : kInputTensors) {
+      const int64_t tokens = tensor == v1::TENSOR_Q ? spec.tokens : KeyTokens(spec);
+      const Shards& shards = plan->ShardsOf(*wire::TensorKindOf(tensor));
       Places places(workers);
-      for (int64_t first = 0; first < spec.tokens;) {
+      for (int64_t first = 0; first < tokens;) {
         const int64_t rows =
-            std::min<int64_t>(spec.tokens - first, 1 + static_cast<int64_t>(random() % 90));
+            std::min<int64_t>(tokens - first, 1 + static_cast<int64_t>(random() % 90));
         Deliver(spec, router, NumberedRows(spec, tensor, first, rows), places);
         first += rows;
       }
       const bool slots_are_tokens =
-          !spec.ordering || (tensor == v1::TENSOR_Q && spec.ordering->scope == OrderScope::kKv);
-      for (int64_t slot = 0; slot < spec.tokens; ++slot) {
+          !spec.ordering ||
+          (tensor == v1::TENSOR_Q && (spec.ordering->scope == OrderScope::kKv || plan->rectangle));
+      for (int64_t slot = 0; slot < tokens; ++slot) {
         int64_t token = slot;
         if (!slots_are_tokens) (*order)->Tokens(slot, {&token, 1});
         const ShardRange& range = shards.Find(slot);
@@ -117,11 +122,11 @@ TEST(RowRouter, OrderPartsHoldTheTokensOfEverySlot) {
   spec.ordering = Ordering{};
   const auto order = Permutation::Make(spec, {});
   ASSERT_TRUE(order.ok());
-  const Shards shards = CutShards(spec, 1, 0);
-  const RowRouter router(spec, shards, *order);
+  const Plan plan = *MakePlan(spec, 1);
+  const RowRouter router(spec, plan, *order);
   std::vector<int64_t> tokens(spec.tokens, -1);
   int parts = 0;
-  wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), spec.tokens));
+  wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), MostRows(spec)));
   EXPECT_TRUE(router.SendOrder(0, pool, [&](grpc::ByteBuffer message) {
     ++parts;
     EXPECT_LE(message.Length(), static_cast<size_t>(wire::kMaxMessageBytes));
@@ -148,8 +153,8 @@ TEST(RowRouter, MessagesOfNarrowRowsStayWithinTheLimit) {
   spec.ordering = Ordering{};
   const auto order = Permutation::Make(spec, {});
   for (const int workers : {1, 3}) {
-    const Shards shards = CutShards(spec, workers, 0);
-    const RowRouter router(spec, shards, *order);
+    const Plan plan = *MakePlan(spec, workers);
+    const RowRouter router(spec, plan, *order);
     Places places(workers);
     const int64_t rows = wire::kMaxPayloadBytes / 16;
     Deliver(spec, router, NumberedRows(spec, v1::TENSOR_K, 0, rows), places);
@@ -166,9 +171,9 @@ TEST(RowRouter, TilesGoBehindTheClassTokensOfTheirSlides) {
   sizes.Set(TensorKind::kTiles, 8);
   const auto slides = std::make_shared<SlideRows>(tiles, 1);
   const JobShape shape(PlainSpec({.tokens = 9}), sizes, slides);
-  const auto shards =
-      Shards::Make(2, {{.begin = 0, .end = 2, .rank = 0}, {.begin = 2, .end = 9, .rank = 1}});
-  const RowRouter router(shape, shards, nullptr);
+  const Plan plan{.shards = Shards::Make(
+                      2, {{.begin = 0, .end = 2, .rank = 0}, {.begin = 2, .end = 9, .rank = 1}})};
+  const RowRouter router(shape, plan, nullptr);
   const std::vector<RowRun> runs = router.Runs(v1::TENSOR_TILES, 0, 7);
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0].rank, 0);  // token 1

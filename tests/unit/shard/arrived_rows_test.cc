@@ -30,7 +30,7 @@ TEST(ArrivedRows, PrefixIsThereAndNotFarBehind) {
   constexpr int64_t kBlock = 1024;
   std::mt19937_64 random(9);
   for (const int64_t rows : {int64_t{1}, kBlock, int64_t{1500}, int64_t{20'000}}) {
-    ArrivedRows arrived(rows, 3);
+    ArrivedRows arrived(std::vector<int64_t>{rows, rows, rows});
     std::vector<int> seen(rows);  // tensors of each row
     EXPECT_EQ(arrived.prefix(), 0);
     for (const Rows& run : ShuffledRuns(rows, random)) {
@@ -49,7 +49,7 @@ TEST(ArrivedRows, PrefixIsThereAndNotFarBehind) {
 // Class tokens are not sent.
 TEST(ArrivedRows, UnsentRowsCountAsArrived) {
   const std::vector<int64_t> unsent = {0, 1024};
-  ArrivedRows arrived(1500, 2, unsent);
+  ArrivedRows arrived(std::vector<int64_t>{1500, 1500}, unsent);
   for (int tensor = 0; tensor < 2; ++tensor) {
     EXPECT_EQ(arrived.prefix(), 0);
     arrived.Add(1, 1023);
@@ -58,7 +58,15 @@ TEST(ArrivedRows, UnsentRowsCountAsArrived) {
   for (int tensor = 0; tensor < 2; ++tensor) arrived.Add(1025, 475);
   EXPECT_EQ(arrived.prefix(), 1500);
   const std::vector<int64_t> alone = {0};
-  EXPECT_EQ(ArrivedRows(1, 2, alone).prefix(), 1);
+  EXPECT_EQ(ArrivedRows(std::vector<int64_t>{1, 1}, alone).prefix(), 1);
+}
+
+TEST(ArrivedRows, ATensorWithFewRowsDoesNotHoldOthersBack) {
+  ArrivedRows arrived(std::vector<int64_t>{3, 2000});
+  arrived.Add(0, 2000);
+  EXPECT_EQ(arrived.prefix(), 0);
+  arrived.Add(0, 3);
+  EXPECT_EQ(arrived.prefix(), 2000);
 }
 
 }  // namespace
