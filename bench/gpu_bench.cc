@@ -4,7 +4,7 @@
 //
 //   --part=device     the GPU's name
 //          smoke      checks the results of small tasks of each type and of a small job, one kernel
-//          layers     dense, causal and by strided views, at head dims 64 and 128
+//          layers     dense, causal, in a window and by strided views, at head dims 64 and 128
 //          jobs       the published configuration of the reports, through the engine
 //          small, resident   small jobs; a job that fills the GPU's memory
 //                     default: all but the first two
@@ -45,6 +45,7 @@ namespace {
 constexpr int64_t kPublishedTokens = 425'984;
 constexpr int64_t kResidentTokens = 32'000'000;
 constexpr int64_t kLayerRows = 32'768;  // selected by a pattern
+constexpr int64_t kWindow = 1024;       // keys of a causal row
 constexpr int kSmallCalls = 200;
 
 // After this many tokens "cuda" has tried each shape both ways and decided: in the tenth job of the
@@ -64,6 +65,7 @@ using Row = std::vector<std::string>;
 
 constexpr Pattern kPatterns[] = {{"dense", 1, Mask::kNone},
                                  {"causal", 1, Mask::kDiagonal},
+                                 {"window 1,024", 1, Mask::kDiagonal, kWindow - 1},
                                  {"dilation 2", 2, Mask::kNone},
                                  {"dilation 4", 4, Mask::kNone},
                                  {"dilation 8", 8, Mask::kNone}};
@@ -151,7 +153,7 @@ class Bench {
             Print(table,
                   {kernel, std::string(DataTypeName(dtype)), absl::StrCat(dim), pattern.name},
                   [&]() -> Row {
-                    Layer layer(*device, dtype, options_.quick ? 128 : 1000, dim, pattern);
+                    Layer layer(*device, dtype, options_.quick ? 128 : 3000, dim, pattern);
                     layer.Rate({0, 1, 1});
                     return {ErrorCell(layer.Error(), dtype)};
                   });

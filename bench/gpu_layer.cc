@@ -69,6 +69,12 @@ double MostError(DataType dtype) {
   return dtype == DataType::kFloat32 ? 1e-5 : dtype == DataType::kBFloat16 ? 1e-2 : 1.25e-3;
 }
 
+int64_t Pattern::Begin(int64_t row) const { return row <= left ? 0 : row - left; }
+
+int64_t Pattern::End(int64_t row, int64_t rows) const {
+  return mask == Mask::kDiagonal ? row + 1 : rows;
+}
+
 Layer::Layer(Device& device, DataType dtype, int64_t rows, int64_t dim, const Pattern& pattern)
     : device_(device), dtype_(dtype), rows_(rows), dim_(dim), pattern_(pattern) {
   const int64_t elements = rows * pattern.dilation * kLayerHeads * dim;
@@ -106,13 +112,16 @@ Layer::Layer(Device& device, DataType dtype, int64_t rows, int64_t dim, const Pa
                 1};
     task.scale = Scale();
     task.mask = pattern.mask;
+    task.left = pattern.left;
     tasks_.push_back(task);
   }
 }
 
 double Layer::Rate(const Timing& timing) {
-  const double rows = static_cast<double>(rows_);
-  const double scores = pattern_.mask == Mask::kDiagonal ? rows * (rows + 1) / 2 : rows * rows;
+  double scores = 0;
+  for (int64_t row = 0; row < rows_; ++row) {
+    scores += static_cast<double>(pattern_.End(row, rows_) - pattern_.Begin(row));
+  }
   const double seconds =
       Measure(timing, [&] { OrFail(device_.Attend(tasks_, {}).status()); }).median;
   return 4e-12 * static_cast<double>(dim_ * kLayerHeads) * scores / seconds;
@@ -132,12 +141,12 @@ double Layer::Error() {
     OrFail(device_.CopyOut(
         found.data(), buffers_[3]->data() + (row * stride + head * dim_) * ElementBytes(dtype_),
         static_cast<int64_t>(found.size())));
-    const int64_t keys = pattern_.mask == Mask::kDiagonal ? row + 1 : rows_;
+    const int64_t begin = pattern_.Begin(row), keys = pattern_.End(row, rows_) - begin;
     std::vector<double> scores(keys), expected(dim_);
     double most = -INFINITY, sum = 0;
     const Piece query = piece(0, row);
     for (int64_t j = 0; j < keys; ++j) {
-      const Piece key = piece(1, j);
+      const Piece key = piece(1, begin + j);
       for (int64_t x = 0; x < dim_; ++x) scores[j] += double{query[x]} * key[x];
       scores[j] *= scale;
       most = std::max(most, scores[j]);
@@ -145,7 +154,7 @@ double Layer::Error() {
     for (int64_t j = 0; j < keys; ++j) {
       const double weight = std::exp(scores[j] - most);
       sum += weight;
-      const Piece value = piece(2, j);
+      const Piece value = piece(2, begin + j);
       for (int64_t x = 0; x < dim_; ++x) expected[x] += weight * value[x];
     }
     for (int64_t x = 0; x < dim_; ++x) {

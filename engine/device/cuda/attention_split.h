@@ -30,6 +30,7 @@ namespace hilbert_ring::cuda {
 struct TaskShape {
   DataType dtype = DataType::kBFloat16;
   Mask mask = Mask::kNone;
+  int64_t left = kUnbounded;
   int64_t heads = 1;
   int64_t query_rows = 0;
   int64_t key_rows = 0;

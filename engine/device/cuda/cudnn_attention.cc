@@ -197,6 +197,10 @@ class CudnnAttention : public LibraryAttention {
     if (problem.causal) {
       attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
           .set_diagonal_band_right_bound(0);
+      // Row i keeps key j if j + bound > i (cudnn_frontend/utils/attn_score_modifiers.h).
+      if (problem.left != kUnbounded) {
+        attributes.set_diagonal_band_left_bound(static_cast<int>(problem.left + 1));
+      }
     }
     auto [out, stats] = graph->sdpa(graph->tensor(Tensor(kQ, "q", problem.q)),
                                     graph->tensor(Tensor(kK, "k", problem.k)),

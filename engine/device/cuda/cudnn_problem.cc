@@ -13,7 +13,8 @@ namespace hilbert_ring::cuda {
 namespace {
 
 constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
-constexpr int64_t kAlignment = 16;  // bytes
+constexpr int64_t kAlignment = 16;      // bytes
+constexpr int64_t kMostLeft = 1 << 23;  // cuDNN holds bounds in float32
 
 template <typename View>
 bool RowsAreAligned(const View& view, int64_t element_bytes) {
@@ -51,6 +52,7 @@ CudnnProblem ProblemOf(const AttentionTask& task, int64_t batch, int64_t rows) {
           .out = TensorOf(task.out, batch, task.heads, rows, task.value_dim),
           .stats = TensorOf(task.lse, batch, task.heads, rows, 1),
           .causal = task.mask == Mask::kDiagonal,
+          .left = task.mask == Mask::kDiagonal ? task.left : kUnbounded,
           .scale = task.scale};
 }
 
@@ -73,6 +75,12 @@ std::string WhyNotCudnn(const AttentionTask& task) {
   if (task.mask == Mask::kDiagonal && task.diagonal_shift != 0) {
     return absl::StrCat("the triangle is shifted by ", task.diagonal_shift);
   }
+  if (task.mask == Mask::kDiagonal && task.right != 0) return "rows see keys after their own";
+  if (task.mask == Mask::kDiagonal && task.left != kUnbounded) {
+    if (task.left > kMostLeft) return absl::StrCat("the window is ", task.left);
+    if (task.query_rows > task.key_rows) return "rows in a window are more than keys";
+  }
+  if (task.change.changes()) return "scores change before the mask";
   if (task.scale != 0 && !ScoreUnitOf(std::abs(task.scale)).IsOrdinary()) {
     return absl::StrCat("the scale is ", task.scale, ", at an end of float32");
   }
@@ -120,8 +128,10 @@ int64_t ScoresOf(const CudnnProblem& problem) {
   const int64_t lanes = problem.q.dims[0] * problem.q.dims[1];
   const int64_t rows = problem.q.dims[2], keys = problem.k.dims[2];
   if (!problem.causal) return lanes * rows * keys;
+  const auto triangle = [](int64_t side) { return side * (side + 1) / 2; };
   const int64_t inside = std::min(rows, keys);  // in the triangle proper
-  return lanes * (inside * (inside + 1) / 2 + (rows - inside) * keys);
+  const int64_t hidden = problem.left < rows ? rows - problem.left - 1 : 0;  // side of a triangle
+  return lanes * (triangle(inside) + (rows - inside) * keys - triangle(hidden));
 }
 
 }  // namespace hilbert_ring::cuda

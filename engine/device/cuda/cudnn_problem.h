@@ -3,8 +3,9 @@
 // cuDNN takes 4-D tensors with any batch, head and row strides if the last is 1: a dilated segment
 // is a view, and outputs land at their slots. It rounds results to the data's type, so it serves
 // tasks that write, not tasks that merge in float32: a row's maximum and sum would belong to a
-// rounded row. If a task scales its results by other than a power of two, they are rounded twice,
-// like PyTorch's attention followed by a division.
+// rounded row. It takes no band but a triangle, or a window of it. If a task scales its results by
+// other than a power of two, they are rounded twice, like PyTorch's attention followed by a
+// division.
 #pragma once
 
 #include <array>
@@ -28,7 +29,8 @@ struct CudnnTensor {
 struct CudnnProblem {
   DataType dtype = DataType::kBFloat16;
   CudnnTensor q, k, v, out, stats;
-  bool causal = false;  // the triangle from the upper left
+  bool causal = false;        // the triangle from the upper left
+  int64_t left = kUnbounded;  // causal only: keys before a row's last that it sees
   float scale = 1.0f;
   auto operator<=>(const CudnnProblem&) const = default;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "engine/device/score_unit.h"
 
@@ -10,6 +9,9 @@ namespace hilbert_ring::cuda {
 namespace {
 
 constexpr double kLoneBlockShare = 0.25;  // of a multiprocessor's rate, by a block alone on it
+// A guess of the rate of tasks that change scores: a step of the pipelined kernel has 3.6 times as
+// many instructions with a softcap at head dim 64.
+constexpr double kChangedShare = 0.4;
 constexpr int64_t kWaveTilesPerMultiprocessor = 4;
 constexpr int64_t kCopyBytes = 16;   // alignment of asynchronous copies
 constexpr int64_t kStateFloats = 2;  // of a lane, beside its values
@@ -18,8 +20,9 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t Lanes(const AttentionTask& task) { return task.query_rows * task.heads; }
 
-double Rate(const KernelTile& tile, const LaunchRates& rates) {
-  return tile.units == MatrixUnits::kNone ? rates.plain_flops : rates.tensor_flops;
+double Rate(const KernelTile& tile, const AttentionTask& task, const LaunchRates& rates) {
+  const double rate = tile.units == MatrixUnits::kNone ? rates.plain_flops : rates.tensor_flops;
+  return task.change.changes() ? kChangedShare * rate : rate;
 }
 
 // Operations of a tile of lanes with one key.
@@ -31,7 +34,7 @@ double FlopsPerKey(const KernelTile& tile, const AttentionTask& task) {
 // Keys that a block computes within a launch's time, in whole tiles.
 int64_t MostKeys(const KernelTile& tile, const AttentionTask& task, const LaunchRates& rates) {
   const double flops =
-      Rate(tile, rates) / rates.multiprocessors * kLoneBlockShare * rates.launch_seconds;
+      Rate(tile, task, rates) / rates.multiprocessors * kLoneBlockShare * rates.launch_seconds;
   const double tiles = flops / FlopsPerKey(tile, task) / tile.keys;
   const double most = static_cast<double>(kMostKeys) / tile.keys;
   return tile.keys * std::max<int64_t>(1, static_cast<int64_t>(std::min(tiles, most)));
@@ -66,6 +69,65 @@ bool Aligned(const WorkView& view, int64_t element_bytes, int64_t bytes) {
          view.row * element_bytes % bytes == 0 && view.head * element_bytes % bytes == 0;
 }
 
+// Query row i sees keys i + lower to i + upper.
+struct Band {
+  int64_t lower, upper;
+};
+
+int64_t Added(int64_t a, int64_t b) {
+  int64_t sum;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return a < 0 ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
+}
+
+// A mask by positions may show any key. Shifts beyond the limits change nothing.
+Band BandOf(const AttentionTask& task) {
+  const auto limited = [&](int64_t shift) {
+    return std::clamp(shift, -task.query_rows, task.key_rows);
+  };
+  if (task.mask != Mask::kDiagonal) return {-task.query_rows, task.key_rows};
+  return {limited(Added(task.diagonal_shift, -task.left)),
+          limited(Added(task.diagonal_shift, task.right))};
+}
+
+// The most keys that a tile of lanes sees.
+int64_t SeenKeys(const KernelTile& tile, const AttentionTask& task) {
+  const Band band = BandOf(task);
+  const int64_t rows = std::min(task.query_rows, CeilDiv(tile.lanes - 1, task.heads) + 1);
+  return std::clamp<int64_t>(band.upper - band.lower + rows, 0, task.key_rows);
+}
+
+// Returns whether the task's keys are cut.
+bool IsLong(const KernelTile& tile, const AttentionTask& task, const LaunchRates& rates) {
+  return SeenKeys(tile, task) > MostKeys(tile, task, rates) || task.key_rows > kMostKeys;
+}
+
+WorkChange ChangeOf(const AttentionTask& task) {
+  if (!task.change.changes()) return {};
+  WorkChange change{.scale = std::abs(task.scale),
+                    .softcap = task.change.softcap,
+                    .slopes = task.change.slopes,
+                    .diagonal_shift = task.diagonal_shift,
+                    .row_distance = task.change.row_distance};
+  if (change.softcap > 0) change.cap_factor = change.scale / change.softcap;
+  return change;
+}
+
+// Returns whether float32 holds the softcap's factor with all of its digits, and its products.
+bool CapIsOrdinary(const WorkChange& change) {
+  if (change.softcap == 0 || change.scale == 0) return true;
+  return change.cap_factor >= 0x1p-126f && change.cap_factor <= 0x1p126f &&
+         change.softcap <= 0x1p126f;
+}
+
+// The least lane of a wave, whose tiles kernels take from the last (FindTile) under kDiagonal.
+int64_t FirstLane(const AttentionWork& work, const KernelTile& tile) {
+  const int64_t of_batch = work.task_tile % work.tiles_per_batch;
+  const int64_t first_tile =
+      work.mask == kWorkMaskDiagonal ? work.tiles_per_batch - of_batch - work.tiles : of_batch;
+  return first_tile * tile.lanes;
+}
+
 AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
   AttentionWork work;
   work.q = ViewOf(task.q);
@@ -78,6 +140,7 @@ AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
     work.prior_out = work.out;
     work.state = work.prior_state = StateOf(task.state);
   }
+  work.change = ChangeOf(task);
   work.query_positions = ViewOf(task.query_positions.data, task.query_positions.batch_stride,
                                 task.query_positions.row_stride, 0);
   work.key_positions = ViewOf(task.key_positions.data, task.key_positions.batch_stride,
@@ -85,19 +148,19 @@ AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
   work.lanes = Lanes(task);
   work.heads = task.heads;
   work.key_end = task.key_rows;
-  // Shifts beyond these limits change nothing.
-  work.diagonal_shift = std::clamp(task.diagonal_shift, -task.query_rows, task.key_rows);
+  const Band band = BandOf(task);
+  work.lower_shift = band.lower;
+  work.upper_shift = band.upper;
   work.tiles_per_batch = CeilDiv(work.lanes, tile.lanes);
   work.tiles = task.batch * work.tiles_per_batch;
-  work.scale = std::abs(task.scale);
-  if (task.scale == 0.0f) {
+  work.query_sign = task.scale > 0 ? 1.0f : task.scale < 0 ? -1.0f : 0.0f;
+  work.scale = std::abs(task.StateScale());
+  if (work.scale == 0.0f) {
     work.score_scale = 1.0f;
-    work.query_sign = 0.0f;
   } else {
     const ScoreUnit unit = ScoreUnitOf(work.scale);
     work.score_scale = unit.log2;
-    work.careful = unit.IsOrdinary() ? 0 : 1;
-    work.query_sign = task.scale > 0 ? 1.0f : -1.0f;
+    work.careful = unit.IsOrdinary() && CapIsOrdinary(work.change) ? 0 : 1;
   }
   work.out_scale = task.result == Result::kWrite ? task.out_scale : 1.0f;
   work.head_dim = static_cast<int>(task.head_dim);
@@ -121,7 +184,7 @@ int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& r
   for (const AttentionTask& task : tasks) {
     if (IsEmpty(task) || task.result == Result::kMerge) continue;
     const KernelTile tile = TileOf(ChooseNative(task, rates.matrix_units));
-    if (task.key_rows <= MostKeys(tile, task, rates)) continue;
+    if (!IsLong(tile, task, rates)) continue;
     const int64_t tiles = std::min(WaveTiles(rates), CeilDiv(Lanes(task), tile.lanes));
     floats = std::max(floats, tiles * tile.lanes * (task.value_dim + kStateFloats));
   }
@@ -134,26 +197,27 @@ LaunchPlanner::LaunchPlanner(std::span<const AttentionTask> tasks, const LaunchR
   for (const AttentionTask& task : tasks) {
     if (IsEmpty(task)) continue;
     const NativeKernel kernel = ChooseNative(task, rates.matrix_units);
-    items_.push_back({.task = &task,
-                      .kernel = kernel,
-                      .is_long = task.key_rows > MostKeys(TileOf(kernel), task, rates)});
+    items_.push_back(
+        {.task = &task, .kernel = kernel, .is_long = IsLong(TileOf(kernel), task, rates)});
   }
-  std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) {
-    return std::tuple(a.kernel, a.task->dtype) < std::tuple(b.kernel, b.task->dtype);
-  });
+  std::stable_sort(items_.begin(), items_.end(),
+                   [](const Item& a, const Item& b) { return a.Kind() < b.Kind(); });
 }
 
 bool LaunchPlanner::Next(PlannedLaunch& launch) {
   launch.works.clear();
   launch.tiles = 0;
   double flops_left = 0;
+  const size_t start = item_;
   while (item_ < items_.size() && launch.works.size() < kMostWorks) {
     const Item& item = items_[item_];
     if (launch.works.empty()) {
       launch.kernel = item.kernel;
       launch.dtype = item.task->dtype;
-      flops_left = Rate(TileOf(item.kernel), rates_) * rates_.launch_seconds / slowness_;
-    } else if (item.is_long || item.kernel != launch.kernel || item.task->dtype != launch.dtype) {
+      launch.changes = item.task->change.changes();
+      flops_left =
+          Rate(TileOf(item.kernel), *item.task, rates_) * rates_.launch_seconds / slowness_;
+    } else if (item.is_long || item.Kind() != items_[start].Kind()) {
       break;
     }
     if (item.is_long) {
@@ -171,7 +235,8 @@ bool LaunchPlanner::Next(PlannedLaunch& launch) {
 void LaunchPlanner::AddTiles(const Item& item, PlannedLaunch& launch, double& flops_left) {
   const KernelTile tile = TileOf(item.kernel);
   AttentionWork work = WorkOf(*item.task, tile);
-  const double each = FlopsPerKey(tile, *item.task) * static_cast<double>(item.task->key_rows + 1);
+  const double each =
+      FlopsPerKey(tile, *item.task) * static_cast<double>(SeenKeys(tile, *item.task) + 1);
   const double room = std::floor(flops_left / each);
   const int64_t fit =
       room < 1 ? (launch.works.empty() ? 1 : 0) : static_cast<int64_t>(std::min(room, 1e9));
@@ -199,12 +264,20 @@ void LaunchPlanner::AddPart(const Item& item, PlannedLaunch& launch) {
   const int64_t of_batch = tile_ % whole.tiles_per_batch;
   work.task_tile = tile_;
   work.tiles = std::min(WaveTiles(rates_), whole.tiles_per_batch - of_batch);
-  work.key_begin = key_;
-  work.key_end = std::min(task.key_rows, key_ + MostKeys(tile, task, rates_));
-  const bool last = work.key_end == task.key_rows;
+  // The wave's rows see keys [begin, end) at most. A work has a key, because maps must.
+  const int64_t first_lane = FirstLane(work, tile);
+  const int64_t last_lane = std::min(work.lanes, first_lane + work.tiles * tile.lanes) - 1;
+  const int64_t begin =
+      std::clamp<int64_t>(first_lane / work.heads + work.lower_shift, 0, task.key_rows - 1);
+  const int64_t end =
+      std::clamp(last_lane / work.heads + work.upper_shift + 1, begin + 1, task.key_rows);
+  const bool first = key_ <= begin;
+  work.key_begin = std::max(key_, begin);
+  work.key_end = std::min(end, work.key_begin + MostKeys(tile, task, rates_));
+  const bool last = work.key_end == end;
   if (task.result == Result::kWrite) {
     UseScratch(work, task, tile);
-    if (key_ == 0) {
+    if (first) {
       work.prior_out = {};
       work.prior_state = {};
     }
@@ -231,10 +304,7 @@ void LaunchPlanner::AddPart(const Item& item, PlannedLaunch& launch) {
 // Makes results, and the rows that they merge with, dense float32 rows of the wave's lanes.
 void LaunchPlanner::UseScratch(AttentionWork& work, const AttentionTask& task,
                                const KernelTile& tile) const {
-  const int64_t of_batch = work.task_tile % work.tiles_per_batch;
-  const int64_t first_tile =
-      task.mask == Mask::kDiagonal ? work.tiles_per_batch - of_batch - work.tiles : of_batch;
-  const int64_t first_lane = first_tile * tile.lanes;
+  const int64_t first_lane = FirstLane(work, tile);
   const int64_t lanes = work.tiles * tile.lanes;
   // The place of lane 0's `lane_floats`, behind `lane_floats_before` of each lane.
   const auto floats = [&](int64_t lane_floats_before, int64_t lane_floats) {

@@ -1,13 +1,15 @@
 // Cuts attention tasks into launches that are short enough for cancelling between them. Pure.
 //
-// Tasks of one kernel share launches. If a task's keys would take a block of threads too long, they
-// are cut too. The parts run one after the other and merge in float32: in place if the task merges,
-// else in scratch memory, tile by tile of a wave that fits it.
+// Tasks of one kernel that change scores, or keep them, share launches. If a task's keys would take
+// a block of threads too long, they are cut too. The parts run one after the other and merge in
+// float32: in place if the task merges, else in scratch memory, tile by tile of a wave that fits
+// it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "engine/device/attention.h"
@@ -28,6 +30,7 @@ struct LaunchRates {
 struct PlannedLaunch {
   NativeKernel kernel = NativeKernel::kPlain64;
   DataType dtype = DataType::kFloat32;  // that tensor kernels multiply
+  bool changes = false;                 // ScoreChange::changes() of all works
   std::vector<AttentionWork> works;     // at most kMostWorks
   int64_t tiles = 0;
 };
@@ -55,6 +58,9 @@ class LaunchPlanner {
     const AttentionTask* task = nullptr;
     NativeKernel kernel = NativeKernel::kPlain64;
     bool is_long = false;
+
+    // Items of a launch are of one kind.
+    auto Kind() const { return std::tuple(kernel, task->dtype, task->change.changes()); }
   };
   void AddTiles(const Item& item, PlannedLaunch& launch, double& flops_left);
   void AddPart(const Item& item, PlannedLaunch& launch);

@@ -200,6 +200,7 @@ absl::Status NativeAttention::Start(const PlannedLaunch& launch, const Slot& slo
       .works = reinterpret_cast<const AttentionWork*>(device + kWorksAt),
       .count = static_cast<int>(launch.works.size()),
       .tiles = launch.tiles,
+      .changes = launch.changes,
       .notes = {.scores = reinterpret_cast<unsigned long long*>(device + kScoresAt),
                 .careful = reinterpret_cast<unsigned*>(device + kCarefulAt),
                 .careful_tiles = static_cast<unsigned char*>(careful_tiles_),

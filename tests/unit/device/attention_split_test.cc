@@ -222,6 +222,8 @@ TEST(PartOf, CutsBatchesThenRows) {
   task.mask = Mask::kDiagonal;  // its parts would be other shapes
   EXPECT_EQ(PartOf(task, 2.5e3).query_rows, 100);
   EXPECT_EQ(AboutScores(task), 7 * 100 * 100 / 2);
+  task.left = 9;
+  EXPECT_EQ(AboutScores(task), 7 * 100 * 10);
 }
 
 }  // namespace

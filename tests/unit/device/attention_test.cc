@@ -263,6 +263,63 @@ TEST_P(AttentionTest, WithoutKeysWritesZerosAndMergesNothing) {
   }
 }
 
+// Tiles that a window hides cost nothing, on either side of it.
+TEST_P(AttentionTest, KeysOutsideOfAWindowAreNotComputed) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(7);
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
+    AttentionCase c({.dtype = dtype,
+                     .mask = Mask::kDiagonal,
+                     .left = 50,
+                     .right = 3,
+                     .heads = 2,
+                     .query_rows = 1000,
+                     .key_rows = 1000,
+                     .head_dim = 64,
+                     .value_dim = 64,
+                     .scale = 0.1f,
+                     .gap_unit = 8},
+                    random);
+    const AttentionTask task = c.Task();
+    const auto figures = device->Attend({&task, 1}, {});
+    ASSERT_TRUE(figures.ok());
+    EXPECT_EQ(WhatIsWrong(c, device->info()), "") << c.shape.Describe();
+    EXPECT_LT(figures->scores, 2 * 1000 * (50 + 1 + 3 + 200)) << "a tile has 200 rows and keys";
+  }
+}
+
+// NaN leaves rows as they are whose window begins behind it.
+TEST_P(AttentionTest, ValuesBeforeAWindowAreNotRead) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(8);
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
+    AttentionCase c({.dtype = dtype,
+                     .mask = Mask::kDiagonal,
+                     .left = 30,
+                     .query_rows = 200,
+                     .key_rows = 200,
+                     .head_dim = 64,
+                     .value_dim = 64,
+                     .gap_unit = 8},
+                    random);
+    for (int64_t x = 0; x < 64; ++x) {
+      c.k.Set(0, 100, 0, x, std::numeric_limits<float>::quiet_NaN());
+      c.v.Set(0, 10, 0, x, std::numeric_limits<float>::infinity());
+    }
+    const AttentionTask task = c.Task();
+    ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
+    for (int64_t i = 0; i < 200; ++i) {
+      const double out = c.out.Get(0, i, 0, 5), lse = c.Lse(0, i, 0);
+      if (i >= 100 && i <= 130) {
+        EXPECT_TRUE(std::isnan(out) && std::isnan(lse)) << i;
+      } else {
+        EXPECT_EQ(std::isinf(out), i >= 10 && i <= 40) << i;
+        EXPECT_TRUE(std::isfinite(lse)) << i;
+      }
+    }
+  }
+}
+
 TEST_P(AttentionTest, LseMayBeLeftOut) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(6);

@@ -75,6 +75,12 @@ TEST(CudnnProblem, SaysWhatItDoesNotTake) {
               }),
               HasSubstr("shifted by 3"));
   EXPECT_EQ(why([](AttentionTask& t) { t.mask = Mask::kDiagonal; }), "");
+  EXPECT_THAT(why([](AttentionTask& t) {
+                t.mask = Mask::kDiagonal;
+                t.right = 1;
+              }),
+              HasSubstr("after their own"));
+  EXPECT_THAT(why([](AttentionTask& t) { t.change.softcap = 30; }), HasSubstr("change"));
   EXPECT_THAT(why([](AttentionTask& t) { t.key_rows = 0; }), HasSubstr("empty"));
   EXPECT_THAT(why([](AttentionTask& t) { t.scale = -3e38f; }), HasSubstr("end of float32"));
   EXPECT_THAT(why([](AttentionTask& t) { t.scale = 1e-40f; }), HasSubstr("end of float32"));
@@ -129,6 +135,23 @@ TEST(CudnnProblem, BatchesPast32BitOffsetsAreCut) {
   for (const CudnnCall& call : calls) {
     EXPECT_LE(call.problem.q.dims[0] * call.problem.q.strides[0], int64_t{1} << 31);
   }
+}
+
+// cuDNN takes no window with more rows than keys, and holds its length in float32.
+TEST(CudnnProblem, AWindowOfTheTriangle) {
+  AttentionTask task = Dilated();
+  task.left = 99;
+  EXPECT_EQ(CudnnCalls(task, int64_t{1} << 40)[0].problem.left, kUnbounded) << "without a mask";
+  task.mask = Mask::kDiagonal;
+  ASSERT_EQ(WhyNotCudnn(task), "");
+  const CudnnProblem problem = CudnnCalls(task, int64_t{1} << 40)[0].problem;
+  EXPECT_EQ(problem.left, 99);
+  EXPECT_EQ(ScoresOf(problem), 4 * (100 * 101 / 2 + 412 * 100));
+  task.left = 1 << 25;
+  EXPECT_NE(WhyNotCudnn(task), "");
+  task.left = 99;
+  task.key_rows -= 1;
+  EXPECT_NE(WhyNotCudnn(task), "");
 }
 
 TEST(CudnnProblem, TrianglesAreNotCutByRows) {

@@ -108,6 +108,45 @@ TEST(ChooseNative, NoTensorMapsOfOtherViews) {
   EXPECT_TRUE(HasTensorMaps(one));
 }
 
+// A softcap fits the pipelined kernel alone of Hopper's, slopes none of them.
+TEST(ChooseNative, ByTheChangeOfScores) {
+  AttentionTask task = MappedTask();
+  task.change.softcap = 30;
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kPipelined), NativeKernel::kPipelined64);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarpgroup), NativeKernel::kTensor64);
+  const float slope = 1;
+  task.change.slopes = &slope;
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kPipelined), NativeKernel::kTensor64);
+}
+
+TEST(LaunchPlan, LaunchesChangeAllScoresOrNone) {
+  std::vector<float> scratch;
+  std::vector<AttentionTask> tasks(6, Task(16, 16));
+  for (size_t i = 0; i < tasks.size(); i += 2) tasks[i].change.softcap = 30;
+  const auto launches = Launches(tasks, Rates(), scratch);
+  ASSERT_EQ(launches.size(), 2u);
+  for (const PlannedLaunch& launch : launches) {
+    EXPECT_EQ(launch.works.size(), 3u);
+    for (const AttentionWork& work : launch.works) {
+      EXPECT_EQ(work.change.softcap, launch.changes ? 30 : 0);
+    }
+  }
+}
+
+// A launch's time is that of the keys in the window. Keys are not cut although there are many.
+TEST(LaunchPlan, KeysOutsideOfAWindowCostNothing) {
+  AttentionTask task = Task(1'000'000, 1'000'000);
+  task.mask = Mask::kDiagonal;
+  LaunchRates rates = Rates();
+  rates.tensor_flops = 1e12;
+  std::vector<float> scratch;
+  EXPECT_GT(Launches({task}, rates, scratch).size(), 5000u);
+  EXPECT_FALSE(scratch.empty());
+  task.left = 1000;
+  EXPECT_LT(Launches({task}, rates, scratch).size(), 20u);
+  EXPECT_TRUE(scratch.empty());
+}
+
 TEST(LaunchPlan, TasksOfOneKernelShareLaunches) {
   std::vector<float> scratch;
   const std::vector<AttentionTask> tasks(100, Task(16, 16));
@@ -140,8 +179,25 @@ TEST(LaunchPlan, AlignmentIsOfEveryRow) {
   EXPECT_EQ(work().out_aligned, 0);
 }
 
-// Walks the launches like the kernels: (the first lane of a task's tile) -> keys done, in order.
-TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
+struct KeyRange {
+  int64_t begin = 0, end = 0;
+};
+
+// The keys that a task's tile sees.
+KeyRange SeenBy(const AttentionTask& task, int lanes_of_tile, int64_t number) {
+  if (task.mask != Mask::kDiagonal) return {0, task.key_rows};
+  const int64_t lanes = task.query_rows * task.heads;
+  const int64_t of_batch = (lanes + lanes_of_tile - 1) / lanes_of_tile;
+  const int64_t first_lane = (of_batch - 1 - number % of_batch) * lanes_of_tile;
+  const int64_t last_lane = std::min(lanes, first_lane + lanes_of_tile) - 1;
+  const int64_t begin =
+      task.left == kUnbounded ? 0 : first_lane / task.heads + task.diagonal_shift - task.left;
+  const int64_t end = last_lane / task.heads + task.diagonal_shift + 1;
+  return {std::max(begin, int64_t{0}), std::min(end, task.key_rows)};
+}
+
+// Walks the launches like the kernels.
+TEST(LaunchPlan, EveryTileHasTheKeysThatItSeesOnceInOrder) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 300; ++trial) {
     std::vector<AttentionTask> tasks;
@@ -152,6 +208,8 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
       task.batch = 1 + random() % 3;
       task.heads = 1 + random() % 3;
       task.mask = static_cast<Mask>(random() % 3);
+      task.diagonal_shift = static_cast<int64_t>(random() % 8000) - 4000;
+      if (random() % 2 == 0) task.left = static_cast<int64_t>(random() % 6000);
       task.result = random() % 2 == 0 ? Result::kMerge : Result::kWrite;
       const int64_t rows = task.batch * task.query_rows * task.heads + 1;
       lse.resize(2 * rows);
@@ -165,8 +223,7 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
     const LaunchRates rates = Rates(static_cast<MatrixUnits>(trial % 3));
     std::vector<float> scratch;
     const auto launches = Launches(tasks, rates, scratch);
-    // The keys so far, by (task, tile).
-    std::map<std::pair<size_t, int64_t>, int64_t> done;
+    std::map<std::pair<size_t, int64_t>, KeyRange> done;  // by (task, tile)
     for (const PlannedLaunch& launch : launches) {
       const KernelTile tile = TileOf(launch.kernel);
       int64_t tiles = 0;
@@ -174,8 +231,6 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
       for (const AttentionWork& work : launch.works) {
         ASSERT_EQ(work.first_tile, tiles);
         tiles += work.tiles;
-        flops += static_cast<double>(work.tiles * tile.lanes) * 2 * (64 + tile.value_dim) *
-                 static_cast<double>(work.key_end - work.key_begin);
         // Lanes and keys alone distinguish these tasks.
         const size_t index = std::find_if(tasks.begin(), tasks.end(),
                                           [&](const AttentionTask& task) {
@@ -188,8 +243,7 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
                              tasks.begin();
         ASSERT_LT(index, tasks.size());
         const AttentionTask& task = tasks[index];
-        const bool last = work.key_end == task.key_rows;
-        if (task.result == Result::kMerge || last) {
+        if (task.result == Result::kMerge || work.lse.data != nullptr) {  // the last work
           ASSERT_EQ(work.lse.data, task.lse.data);
           ASSERT_EQ(work.state.max, task.state.max);
           ASSERT_EQ(work.state.sum, task.state.sum);
@@ -208,13 +262,19 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
             ASSERT_LE(work.state.sum + lane + tile.lanes, scratch.data() + scratch.size());
           }
         }
-        const bool merges = task.result == Result::kMerge || work.key_begin > 0;
-        ASSERT_EQ(work.prior_state.max != nullptr, merges);
-        ASSERT_EQ(work.prior_state.sum != nullptr, merges);
         for (int64_t t = 0; t < work.tiles; ++t) {
-          int64_t& keys = done[{index, work.task_tile + t}];
-          ASSERT_EQ(keys, work.key_begin);
-          keys = work.key_end;
+          const auto [at, is_first] =
+              done.insert({{index, work.task_tile + t}, {work.key_begin, work.key_begin}});
+          KeyRange& keys = at->second;
+          const bool merges = task.result == Result::kMerge || !is_first;
+          ASSERT_EQ(work.prior_state.max != nullptr, merges);
+          ASSERT_EQ(work.prior_state.sum != nullptr, merges);
+          ASSERT_EQ(keys.end, work.key_begin);
+          keys.end = work.key_end;
+          const KeyRange seen = SeenBy(task, tile.lanes, work.task_tile + t);
+          flops += 2.0 * tile.lanes * (64 + tile.value_dim) *
+                   static_cast<double>(std::max<int64_t>(
+                       0, std::min(seen.end, work.key_end) - std::max(seen.begin, work.key_begin)));
         }
       }
       ASSERT_EQ(launch.tiles, tiles);
@@ -224,10 +284,15 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
     }
     for (size_t i = 0; i < tasks.size(); ++i) {
       const KernelTile tile = TileOf(ChooseNative(tasks[i], rates.matrix_units));
-      const int64_t lanes = tasks[i].query_rows * tasks[i].heads;
-      const int64_t tiles = tasks[i].batch * ((lanes + tile.lanes - 1) / tile.lanes);
-      for (int64_t t = 0; t < tiles; ++t) {
-        ASSERT_EQ((done[{i, t}]), tasks[i].key_rows);
+      const AttentionTask& task = tasks[i];
+      const int64_t lanes = task.query_rows * task.heads;
+      const int64_t of_batch = (lanes + tile.lanes - 1) / tile.lanes;
+      for (int64_t t = 0; t < task.batch * of_batch; ++t) {
+        ASSERT_TRUE(done.contains({i, t}));
+        const KeyRange seen = SeenBy(task, tile.lanes, t);
+        if (seen.begin >= seen.end) continue;
+        ASSERT_LE((done[{i, t}].begin), seen.begin);
+        ASSERT_GE((done[{i, t}].end), seen.end);
       }
     }
   }

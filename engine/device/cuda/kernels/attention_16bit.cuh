@@ -102,8 +102,8 @@ __device__ __forceinline__ void AddValues(
   }
 }
 
-// A block computes tile blockIdx.x of the works.
-template <typename Kernel>
+// A block computes tile blockIdx.x of the works. kChanges: all works change scores, else none does.
+template <typename Kernel, bool kChanges>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     Attend16(const AttentionWork* works, int count, LaunchNotes notes) {
   using T = typename Kernel::Element;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
   // Made at each step: registers are scarcer here than time to read the work again.
   const auto key_rows = [&] { return RowSource<Kernel>(work.k, tile, work.head_dim); };
   const auto value_rows = [&] { return RowSource<Kernel>(work.v, tile, work.value_dim); };
-  KeyTile now = walk.Next(0);
+  KeyTile now = walk.First();
   if (now.count > 0) LoadRows<Kernel>(keys, key_rows(), now, aligned);
   LoadQueries<Kernel, Kernel::kThreads>(queries, tile, threadIdx.x);
   int computed = 0;  // keys
@@ -139,7 +139,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     __syncthreads();  // the values are there, and the keys are read
     const KeyTile next = walk.Next(now.begin + Kernel::kKeys);
     if (next.count > 0) LoadRows<Kernel>(keys, key_rows(), next, aligned);
-    if (!now.all_seen) Hide<Kernel>(scores, walk, now, tile, first_lane, thread);
+    if constexpr (kChanges) Change<Kernel>(scores, walk, now, tile, first_lane, thread);
+    if (!walk.AllSeen(now)) Hide<Kernel>(scores, walk, now, tile, first_lane, thread);
     RescaleOut<Kernel>(Weigh<Kernel>(state, scores, score_scale), out);
     AddValues<Kernel>(out, scores, values, thread);
     computed += now.count;

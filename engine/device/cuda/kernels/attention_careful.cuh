@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/kernels/attention_change.cuh"
 #include "engine/device/cuda/kernels/attention_rows.cuh"
 #include "engine/device/cuda/kernels/attention_tile.cuh"
 #include "engine/device/cuda/kernels/attention_work.h"
@@ -90,8 +91,15 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
 #pragma unroll
   for (int i = 0; i < Kernel::kScoreLanes; ++i) {
     const int lane = min(first + i, tile.lanes - 1);
-    hidden[i] = key >= walk.Limit(keys, tile.RowsBelow(lane)) ||
+    const int rows_below = tile.RowsBelow(lane);
+    hidden[i] = key < walk.Start(keys, rows_below) || key >= walk.Limit(keys, rows_below) ||
                 (walk.ByPositions() && walk.Hides(keys, key, lane));
+    const bool biased = work.change.slopes != nullptr;
+    if (biased || work.change.softcap > 0) {
+      scores[i] = ChangedExactly(work.change, scores[i],
+                                 biased ? work.change.slopes[tile.Head(lane)] : 0.0f,
+                                 biased ? walk.Apart(keys, key, lane) : 0);
+    }
     if (hidden[i]) scores[i] = NegativeInfinity();
     shared.scores[first + i][key] = scores[i];
   }
@@ -161,7 +169,7 @@ __device__ inline void AttendLanes(typename Kernel::Shared& shared, const QueryT
   const int first = static_cast<int>(threadIdx.x) / Kernel::kPairs * Kernel::kValueLanes;
   const bool there = dim < work.value_dim;
   double out[Kernel::kValueLanes][2] = {};
-  for (KeyTile now = walk.Next(0); now.count > 0; now = walk.Next(now.begin + Kernel::kKeys)) {
+  for (KeyTile now = walk.First(); now.count > 0; now = walk.Next(now.begin + Kernel::kKeys)) {
     WeighCarefully<Kernel>(shared, walk, now, tile);
     if (there) AddCarefully<Kernel>(out, shared, now, tile, first, dim);
     __syncthreads();  // all weights are read

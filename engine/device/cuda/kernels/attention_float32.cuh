@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/kernels/attention_change.cuh"
 #include "engine/device/cuda/kernels/attention_rows.cuh"
 #include "engine/device/cuda/kernels/attention_tile.cuh"
 #include "engine/device/cuda/kernels/attention_work.h"
@@ -177,6 +178,47 @@ __device__ __forceinline__ void Score32(float (&scores)[Kernel::kOwnLanes][Kerne
   }
 }
 
+// Changes the scores of the thread's lanes and keys.
+template <typename Kernel>
+__device__ __forceinline__ void Change32(float (&scores)[Kernel::kOwnLanes][Kernel::kOwnKeys],
+                                         const typename Kernel::Walk& walk, const KeyTile& now,
+                                         const QueryTile& tile) {
+  const WorkChange& change = tile.work->change;
+  ScaleOrCap(scores, change);
+  if (change.slopes == nullptr) return;
+  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll
+  for (int i = 0; i < Kernel::kOwnLanes; ++i) {
+    const int lane = min(y * Kernel::kOwnLanes + i, tile.lanes - 1);
+    const float slope = change.slopes[tile.Head(lane)];
+#pragma unroll
+    for (int j = 0; j < Kernel::kOwnKeys; ++j) {
+      scores[i][j] = Biased(scores[i][j], slope, walk.Apart(now, x + 16 * j, lane));
+    }
+  }
+}
+
+// Sets scores of keys that a lane does not see to -infinity.
+template <typename Kernel>
+__device__ __forceinline__ void Hide32(float (&scores)[Kernel::kOwnLanes][Kernel::kOwnKeys],
+                                       const typename Kernel::Walk& walk, const KeyTile& now,
+                                       const QueryTile& tile) {
+  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll
+  for (int i = 0; i < Kernel::kOwnLanes; ++i) {
+    const int lane = min(y * Kernel::kOwnLanes + i, tile.lanes - 1);
+    const int rows_below = tile.RowsBelow(lane);
+    const int start = walk.Start(now, rows_below), limit = walk.Limit(now, rows_below);
+#pragma unroll
+    for (int j = 0; j < Kernel::kOwnKeys; ++j) {
+      const int key = x + 16 * j;
+      if (key < start || key >= limit || (walk.ByPositions() && walk.Hides(now, key, lane))) {
+        scores[i][j] = NegativeInfinity();
+      }
+    }
+  }
+}
+
 // Turns scores into weights in shared memory; `rescale` gets the factors of older sums. Scores are
 // subtracted before the scale, and a NaN stays in the sum: see attention_fragments.cuh.
 template <typename Kernel>
@@ -302,8 +344,8 @@ __device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<
   }
 }
 
-// A block computes tile blockIdx.x of the works.
-template <typename Kernel>
+// A block computes tile blockIdx.x of the works. kChanges: all works change scores, else none does.
+template <typename Kernel, bool kChanges>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     Attend32(const AttentionWork* works, int count, LaunchNotes notes) {
   float* const pieces = reinterpret_cast<float*>(SharedMemory());
@@ -317,24 +359,11 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
   Empty(total);
   int64_t computed = 0;
   int tiles = 0;
-  for (KeyTile now = walk.Next(0); now.count > 0; now = walk.Next(now.begin + Kernel::kKeys)) {
+  for (KeyTile now = walk.First(); now.count > 0; now = walk.Next(now.begin + Kernel::kKeys)) {
     float scores[Kernel::kOwnLanes][Kernel::kOwnKeys];
     Score32<Kernel>(scores, pieces, tile, now);
-    if (!now.all_seen) {
-#pragma unroll
-      for (int i = 0; i < Kernel::kOwnLanes; ++i) {
-        const int lane =
-            min(static_cast<int>(threadIdx.x) / 16 * Kernel::kOwnLanes + i, tile.lanes - 1);
-        const int limit = walk.Limit(now, tile.RowsBelow(lane));
-#pragma unroll
-        for (int j = 0; j < Kernel::kOwnKeys; ++j) {
-          const int key = static_cast<int>(threadIdx.x) % 16 + 16 * j;
-          if (key >= limit || (walk.ByPositions() && walk.Hides(now, key, lane))) {
-            scores[i][j] = NegativeInfinity();
-          }
-        }
-      }
-    }
+    if constexpr (kChanges) Change32<Kernel>(scores, walk, now, tile);
+    if (!walk.AllSeen(now)) Hide32<Kernel>(scores, walk, now, tile);
     float rescale[Kernel::kOwnLanes];
     Weigh32<Kernel>(run, scores, rescale, weights, work.score_scale);
     AddValues32<Kernel>(run, rescale, weights, pieces, tile, now);

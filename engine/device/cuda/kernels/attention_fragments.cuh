@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/kernels/attention_change.cuh"
 #include "engine/device/cuda/kernels/attention_rows.cuh"
 #include "engine/device/cuda/kernels/attention_tile.cuh"
 #include "engine/device/cuda/kernels/attention_work.h"
@@ -162,33 +163,79 @@ __device__ __forceinline__ void PackWeights(uint32_t (&left)[4], const float (&w
   left[3] = PackPair<T>(weights[2 * n + 1][2], weights[2 * n + 1][3]);
 }
 
-// Sets scores of keys that a row does not see to -infinity.
+// Changes the scores of one warp's lanes.
+template <typename Kernel, typename Walk>
+__device__ __forceinline__ void Change(float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
+                                       const Walk& walk, const KeyTile& keys, const QueryTile& tile,
+                                       int first_lane, int thread) {
+  const WorkChange& change = tile.work->change;
+#pragma unroll
+  for (int r = 0; r < Kernel::kRowTiles; ++r) ScaleOrCap(scores[r], change);
+  if (change.slopes == nullptr) return;
+#pragma unroll
+  for (int r = 0; r < Kernel::kRowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int lane = min(first_lane + 16 * r + 8 * half + thread / 4, tile.lanes - 1);
+      const float slope = change.slopes[tile.Head(lane)];
+#pragma unroll
+      for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float& score = scores[r][n][2 * half + e];
+          score = Biased(score, slope, walk.Apart(keys, 8 * n + 2 * (thread % 4) + e, lane));
+        }
+      }
+    }
+  }
+}
+
+// Sets scores of 16 rows to -infinity if hidden(key, half). key: from the thread's first column;
+// half: the thread's row.
+template <typename Kernel, typename Hidden>
+__device__ __forceinline__ void HideIf(float (&scores)[Kernel::kKeys / 8][4],
+                                       const Hidden& hidden) {
+#pragma unroll
+  for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      scores[n][e] = hidden(8 * n + e % 2, e / 2) ? NegativeInfinity() : scores[n][e];
+    }
+  }
+}
+
+// Hides keys that rows do not see by index. rows_below: of the thread's two rows, from the query
+// tile's first.
+template <typename Kernel, typename Walk>
+__device__ __forceinline__ void HideOutside(float (&scores)[Kernel::kKeys / 8][4], const Walk& walk,
+                                            const KeyTile& keys, const int (&rows_below)[2],
+                                            int thread) {
+  const int own = 2 * (thread % 4);
+  const int limit[2] = {walk.Limit(keys, rows_below[0]) - own,
+                        walk.Limit(keys, rows_below[1]) - own};
+  HideIf<Kernel>(scores, [&](int key, int half) { return key >= limit[half]; });
+  if (!walk.HidesStart(keys)) return;
+  const int start[2] = {walk.Start(keys, rows_below[0]) - own,
+                        walk.Start(keys, rows_below[1]) - own};
+  HideIf<Kernel>(scores, [&](int key, int half) { return key < start[half]; });
+}
+
+// Hides keys that a row of one warp's lanes does not see.
 template <typename Kernel, typename Walk>
 __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
                                      const Walk& walk, const KeyTile& keys, const QueryTile& tile,
                                      int first_lane, int thread) {
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int lane = min(first_lane + 16 * r + 8 * half + thread / 4, tile.lanes - 1);
-      // The thread's first column, from which its columns are constants.
-      const int own = 2 * (thread % 4);
-      const int limit = walk.Limit(keys, tile.RowsBelow(lane)) - own;
-      const auto hide = [&](const auto& hidden) {
-#pragma unroll
-        for (int n = 0; n < Kernel::kKeys / 8; ++n) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            float& score = scores[r][n][2 * half + e];
-            score = hidden(8 * n + e) ? NegativeInfinity() : score;
-          }
-        }
-      };
-      hide([&](int key) { return key >= limit; });
-      // Scores of positions beyond the limit, which are another tile's, are hidden already.
-      if (walk.ByPositions()) hide([&](int key) { return walk.Hides(keys, own + key, lane); });
-    }
+    const int lane = first_lane + 16 * r + thread / 4;
+    const int lanes[2] = {min(lane, tile.lanes - 1), min(lane + 8, tile.lanes - 1)};
+    const int rows_below[2] = {tile.RowsBelow(lanes[0]), tile.RowsBelow(lanes[1])};
+    HideOutside<Kernel>(scores[r], walk, keys, rows_below, thread);
+    // Scores of positions beyond the limit, which are another tile's, are hidden already.
+    if (!walk.ByPositions()) continue;
+    HideIf<Kernel>(scores[r], [&](int key, int half) {
+      return walk.Hides(keys, 2 * (thread % 4) + key, lanes[half]);
+    });
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/kernels/attention_change.cuh"
 #include "engine/device/cuda/kernels/attention_fragments.cuh"
 #include "engine/device/cuda/kernels/attention_panels.cuh"
 #include "engine/device/cuda/kernels/attention_products.cuh"
@@ -44,23 +45,9 @@ struct Turns {
   }
 };
 
-// Scores of keys from limit[half] on, from the thread's first column, become -infinity in its row
-// half.
-template <typename Kernel>
-__device__ __forceinline__ void HideBeyond(float (&scores)[Kernel::kKeys / 8][4],
-                                           const int (&limit)[2]) {
-#pragma unroll
-  for (int n = 0; n < Kernel::kKeys / 8; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      scores[n][e] = 8 * n + e % 2 >= limit[e / 2] ? NegativeInfinity() : scores[n][e];
-    }
-  }
-}
-
 // A consumer's part in a tile: softmax and sums of values of its lanes. `keys` and `values` are the
-// places of the tile's first buffers. Returns the number of scores.
-template <typename Kernel, int kMask>
+// places of the tile's first buffers. kCapped: scores have a softcap. Returns the number of scores.
+template <typename Kernel, int kMask, bool kCapped>
 __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
                                                 const QueryTile& tile, int slot, int group,
                                                 Place<Kernel>& keys, Place<Kernel>& values,
@@ -68,10 +55,11 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
                                                 float (&out)[1][Kernel::kDim / 8][4]) {
   using T = typename Kernel::Element;
   const float score_scale = tile.work->score_scale;
+  const float softcap = tile.work->change.softcap, cap_factor = tile.work->change.cap_factor;
   KeyWalk<Kernel::kLanes, Kernel::kKeys, kMask> walk(tile, nullptr);
+  walk.CountFromBegin();
   const int thread = threadIdx.x % 32;
   const int own_lane = static_cast<int>(threadIdx.x) / 32 * 16 + thread / 4;  // and 8 below
-  const int own_columns = 2 * (thread % 4);
   const int rows_below[2] = {tile.RowsBelow(min(own_lane, tile.lanes - 1)),
                              tile.RowsBelow(min(own_lane + 8, tile.lanes - 1))};
   const SharedMatrix own_queries = MatrixAt(memory.queries[slot] + group * 64 * kPanel);
@@ -95,11 +83,8 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
     place.Next();
   };
   const auto weigh = [&](const KeyTile& of) {
-    if (!of.all_seen) {
-      const int limit[2] = {walk.Limit(of, rows_below[0]) - own_columns,
-                            walk.Limit(of, rows_below[1]) - own_columns};
-      HideBeyond<Kernel>(scores[0], limit);
-    }
+    if constexpr (kCapped) CapScores(scores[0], softcap, cap_factor);
+    if (!walk.AllSeen(of)) HideOutside<Kernel>(scores[0], walk, of, rows_below, thread);
     computed += of.count;
     return Weigh<Kernel>(state, scores, score_scale);
   };
@@ -124,7 +109,7 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
   WarpgroupWait<0>();
   WarpgroupHold(scores[0]);
   free(memory.keys_free, keys);
-  weigh(walk.Next(0));
+  weigh(walk.First());
   pack();
   if (steps > 1) await_keys();
   for (int step = 1; step < steps; ++step) {
@@ -157,7 +142,7 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
   return int64_t{tile.lanes} * computed;
 }
 
-template <typename Kernel>
+template <typename Kernel, bool kCapped>
 __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int group,
                                              const LaunchNotes& notes) {
   Place<Kernel> keys, values;
@@ -171,11 +156,11 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
     Clear<Kernel>(state, out);
     int64_t computed = 0;
     if (UniformOfWarp(tile.work->mask) == kWorkMaskNone) {
-      computed = SumPipelined<Kernel, kWorkMaskNone>(memory, tile, queries.stage, group, keys,
-                                                     values, state, out);
+      computed = SumPipelined<Kernel, kWorkMaskNone, kCapped>(memory, tile, queries.stage, group,
+                                                              keys, values, state, out);
     } else {
-      computed = SumPipelined<Kernel, kWorkMaskDiagonal>(memory, tile, queries.stage, group, keys,
-                                                         values, state, out);
+      computed = SumPipelined<Kernel, kWorkMaskDiagonal, kCapped>(memory, tile, queries.stage,
+                                                                  group, keys, values, state, out);
     }
     CountScores(notes, computed);
     // Read and computed anew, to save registers in the loop over keys.
@@ -197,8 +182,8 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
 }
 
 // Computes all tiles of the works: a block takes the tile of its number, then the next free tile.
-// maps: of the keys and the values of each work.
-template <typename Kernel>
+// maps: of the keys and the values of each work. kCapped: all works have a softcap, else none has.
+template <typename Kernel, bool kCapped>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     AttendPipelined(const AttentionWork* works, int count, const TensorMap* maps, int64_t tiles,
                     LaunchNotes notes) {
@@ -213,7 +198,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
             {.works = works, .count = count, .maps = maps, .tiles = tiles, .taken = notes.taken});
   } else {
     TakeRegisters<Kernel::kConsumerRegisters>();
-    ConsumeTiles(memory, group, notes);
+    ConsumeTiles<Kernel, kCapped>(memory, group, notes);
   }
 }
 

@@ -84,79 +84,131 @@ __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int6
 struct KeyTile {
   int begin = 0;
   int count = 0;
-  bool all_seen = false;  // by every lane, and the tile is full
-  int buffer = 0;         // of the keys' positions
+  bool by_all = true;  // under kWorkMaskPositions: every lane's position allows every key
+  int buffer = 0;      // of the keys' places
 };
 
 inline constexpr int kWorkMaskAny = -1;  // KeyWalk reads the mask from the work
 
-// Walks the key tiles that some lane of a query tile sees. All threads of a block make the same
-// calls. It copies fields of the work, which kernels would otherwise read again at every step.
+// Walks the key tiles that some lane of a query tile sees, from the first key that one sees. All
+// threads of a block make the same calls. It copies fields of the work, which kernels would
+// otherwise read again at every step.
+//
+// Under kWorkMaskPositions, or with slopes, queries and keys have places: their positions if the
+// work has them, else those of rows from the work's first key. Only kWorkMaskAny serves such works.
 template <int kLanes, int kKeys, int kMask = kWorkMaskAny>
 class KeyWalk {
  public:
   static constexpr int kSharedBytes = (kLanes + 2 * kKeys) * static_cast<int>(sizeof(int64_t));
 
-  // shared: kSharedBytes, aligned to 8, used under kWorkMaskPositions alone.
+  // shared: kSharedBytes, aligned to 8, used for places alone.
   __device__ KeyWalk(const QueryTile& tile, char* shared) : mask_(tile.work->mask) {
     const AttentionWork& work = *tile.work;
     end_ = static_cast<int>(work.key_end - work.key_begin);
     if (Mask() == kWorkMaskDiagonal) {
       // Beyond these limits all lanes see every key, or no key.
-      const int64_t first_hidden = tile.first_row + work.diagonal_shift + 1 - work.key_begin;
-      first_hidden_ =
-          static_cast<int>(max(int64_t{-kLanes}, min(first_hidden, static_cast<int64_t>(end_))));
-      end_ = max(0, min(end_, first_hidden_ + tile.RowsBelow(tile.lanes - 1)));
-    } else if (Mask() == kWorkMaskPositions) {
-      query_positions_ = reinterpret_cast<int64_t*>(shared);
-      key_positions_ = query_positions_ + kLanes;
+      const auto from_first = [&](int64_t key) {
+        return static_cast<int>(
+            max(int64_t{-kLanes}, min(key - work.key_begin, static_cast<int64_t>(end_))));
+      };
+      const int last_row = tile.RowsBelow(tile.lanes - 1);
+      first_seen_ = from_first(tile.first_row + work.lower_shift);
+      first_hidden_ = from_first(tile.first_row + work.upper_shift + 1);
+      all_started_ = first_seen_ + last_row;
+      begin_ = max(0, first_seen_);
+      end_ = max(begin_, min(end_, first_hidden_ + last_row));
+    }
+    if constexpr (kMask != kWorkMaskAny) return;
+    if (mask_ != kWorkMaskPositions && work.change.slopes == nullptr) return;
+    query_places_ = reinterpret_cast<int64_t*>(shared);
+    key_places_ = query_places_ + kLanes;
+    if (work.key_positions.data == nullptr) {
+      keys_row_ = work.change.row_distance;
+    } else {
       keys_row_ = work.key_positions.row;
       keys_ = static_cast<const int64_t*>(work.key_positions.data) +
               tile.batch * work.key_positions.batch + work.key_begin * keys_row_;
-      const auto* queries = static_cast<const int64_t*>(work.query_positions.data) +
-                            tile.batch * work.query_positions.batch;
-      for (int lane = threadIdx.x; lane < tile.lanes; lane += blockDim.x) {
-        query_positions_[lane] = queries[tile.Row(lane) * work.query_positions.row];
-      }
-      __syncthreads();
-      least_ = greatest_ = query_positions_[0];
-      for (int lane = 1; lane < tile.lanes; ++lane) {
-        least_ = min(least_, query_positions_[lane]);
-        greatest_ = max(greatest_, query_positions_[lane]);
-      }
+    }
+    for (int lane = threadIdx.x; lane < tile.lanes; lane += blockDim.x) {
+      query_places_[lane] = QueryPlace(tile, lane);
+    }
+    __syncthreads();
+    if (mask_ != kWorkMaskPositions) return;
+    least_ = greatest_ = query_places_[0];
+    for (int lane = 1; lane < tile.lanes; ++lane) {
+      least_ = min(least_, query_places_[lane]);
+      greatest_ = max(greatest_, query_places_[lane]);
     }
   }
 
-  // The first tile from `begin` on that some lane sees.
+  // Counts keys from the first that a lane sees instead of the work's first.
+  __device__ void CountFromBegin() {
+    end_ -= begin_;
+    first_seen_ -= begin_;
+    first_hidden_ -= begin_;
+    all_started_ -= begin_;
+    begin_ = 0;
+  }
+
+  // The first tile that some lane sees, and the first such tile from `begin` on.
+  __device__ KeyTile First() { return Next(begin_); }
   __device__ KeyTile Next(int begin) {
-    if (Mask() == kWorkMaskPositions) return NextByPositions(begin);
+    if (kMask == kWorkMaskAny && key_places_ != nullptr) return NextWithPlaces(begin);
     KeyTile tile{.begin = begin};
     if (begin >= end_) return tile;
     tile.count = min(kKeys, end_ - begin);
-    tile.all_seen =
-        tile.count == kKeys && (Mask() == kWorkMaskNone || begin + kKeys <= first_hidden_);
     return tile;
   }
 
-  // Number of tiles, except under kWorkMaskPositions.
-  __device__ int Tiles() const { return (end_ + kKeys - 1) / kKeys; }
+  // Whether the tile is full, and every lane sees all of it.
+  __device__ bool AllSeen(const KeyTile& tile) const {
+    return tile.count == kKeys && tile.by_all &&
+           (Mask() != kWorkMaskDiagonal ||
+            (tile.begin >= all_started_ && tile.begin + kKeys <= first_hidden_));
+  }
 
-  // The tile's first key, in order of index, that a lane does not see. rows_below: the lane's row
-  // from the query tile's first. Under kWorkMaskPositions: the number of keys.
+  // The first key that a lane sees, and the number of tiles from it on. Not under
+  // kWorkMaskPositions.
+  __device__ int begin() const { return begin_; }
+  __device__ int Tiles() const { return (end_ - begin_ + kKeys - 1) / kKeys; }
+
+  // By index a lane sees keys [Start, Limit) of the tile. rows_below: the lane's row from the query
+  // tile's first. HidesStart: some lane's Start is above 0.
+  __device__ int Start(const KeyTile& tile, int rows_below) const {
+    return Mask() == kWorkMaskDiagonal ? first_seen_ + rows_below - tile.begin : 0;
+  }
   __device__ int Limit(const KeyTile& tile, int rows_below) const {
     if (Mask() != kWorkMaskDiagonal) return tile.count;
     return max(0, min(tile.count, first_hidden_ + rows_below - tile.begin));
   }
+  __device__ bool HidesStart(const KeyTile& tile) const {
+    return Mask() == kWorkMaskDiagonal && tile.begin < all_started_;
+  }
   __device__ bool ByPositions() const { return Mask() == kWorkMaskPositions; }
   __device__ bool Hides(const KeyTile& tile, int key, int lane) const {
-    return key_positions_[tile.buffer * kKeys + key] > query_positions_[lane];
+    return key_places_[tile.buffer * kKeys + key] > query_places_[lane];
+  }
+
+  // The place of a lane minus that of a key. Only works with slopes.
+  __device__ int64_t Apart(const KeyTile& tile, int key, int lane) const {
+    return query_places_[lane] - key_places_[tile.buffer * kKeys + key];
   }
 
  private:
   __device__ int Mask() const { return kMask == kWorkMaskAny ? mask_ : kMask; }
 
+  __device__ static int64_t QueryPlace(const QueryTile& tile, int lane) {
+    const AttentionWork& work = *tile.work;
+    const WorkView& view = work.query_positions;
+    const int64_t row = tile.Row(lane);
+    if (view.data == nullptr) {
+      return (row + work.change.diagonal_shift - work.key_begin) * work.change.row_distance;
+    }
+    return static_cast<const int64_t*>(view.data)[tile.batch * view.batch + row * view.row];
+  }
+
   // Each thread checks one key. The other buffer still serves the tile before.
-  __device__ KeyTile NextByPositions(int begin) {
+  __device__ KeyTile NextWithPlaces(int begin) {
     static_assert(kKeys <= 128, "a thread each");
     buffer_ ^= 1;
     for (; begin < end_; begin += kKeys) {
@@ -164,25 +216,29 @@ class KeyWalk {
       const int key = threadIdx.x;
       bool seen = false, seen_by_all = true;
       if (key < count) {
-        const int64_t position = keys_[(begin + key) * keys_row_];
-        key_positions_[buffer_ * kKeys + key] = position;
-        seen = position <= greatest_;
-        seen_by_all = position <= least_;
+        const int64_t at = (begin + key) * keys_row_;
+        const int64_t place = keys_ == nullptr ? at : keys_[at];
+        key_places_[buffer_ * kKeys + key] = place;
+        seen = mask_ != kWorkMaskPositions || place <= greatest_;
+        seen_by_all = mask_ != kWorkMaskPositions || place <= least_;
       }
       if (!__syncthreads_or(seen)) continue;
-      const bool all = __syncthreads_and(seen_by_all);
-      return {.begin = begin, .count = count, .all_seen = all && count == kKeys, .buffer = buffer_};
+      const bool by_all = __syncthreads_and(seen_by_all);
+      return {.begin = begin, .count = count, .by_all = by_all, .buffer = buffer_};
     }
     return {.begin = begin};
   }
 
   int mask_;
-  int end_ = 0;                         // no lane sees a key from here on
-  int first_hidden_ = 0;                // from the tile's first row, under kWorkMaskDiagonal
-  int64_t* query_positions_ = nullptr;  // [kLanes], shared
-  int64_t* key_positions_ = nullptr;    // [2, kKeys], shared
-  const int64_t* keys_ = nullptr;       // of the batch, from the work's first key
-  int64_t keys_row_ = 0;
+  int begin_ = 0;  // no lane sees a key before it,
+  int end_ = 0;    // or from here on
+  // Under kWorkMaskDiagonal: the first key of the first row, the key after its last, and the first
+  // key of the last row.
+  int first_seen_ = 0, first_hidden_ = 0, all_started_ = 0;
+  int64_t* query_places_ = nullptr;   // [kLanes], shared
+  int64_t* key_places_ = nullptr;     // [2, kKeys], shared
+  const int64_t* keys_ = nullptr;     // positions of the batch, from the work's first key; or null
+  int64_t keys_row_ = 0;              // from one key to the next
   int64_t least_ = 0, greatest_ = 0;  // of the lanes' positions
   int buffer_ = 0;
 };

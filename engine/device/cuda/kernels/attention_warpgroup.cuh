@@ -62,6 +62,9 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
   const int group = UniformOfWarp(static_cast<int>(threadIdx.x) / Kernel::kGroupThreads);
   const int thread = threadIdx.x % 32;
   const int first_lane = static_cast<int>(threadIdx.x) / 32 * 16;
+  const int own_lane = first_lane + thread / 4;  // and 8 below
+  const int rows_below[2] = {tile.RowsBelow(min(own_lane, tile.lanes - 1)),
+                             tile.RowsBelow(min(own_lane + 8, tile.lanes - 1))};
 
   const auto load_keys = [&](const KeyTile& of, int buffer) {
     if (of.count == 0) return;
@@ -77,7 +80,7 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
     __syncthreads();
   };
 
-  KeyTile now = walk.Next(0);
+  KeyTile now = walk.First();
   if (now.count == 0) return 0;
   load_keys(now, 0);
   LoadQueries<Kernel, Kernel::kThreads>(memory.queries, tile, threadIdx.x);
@@ -92,7 +95,13 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
   uint32_t weights[Kernel::kKeys / 16][4];
   int computed = 0;  // keys
   const auto weigh = [&](const KeyTile& of) {
-    if (!of.all_seen) Hide<Kernel>(scores, walk, of, tile, first_lane, thread);
+    if (!walk.AllSeen(of)) {
+      if constexpr (kMask == kWorkMaskAny) {
+        Hide<Kernel>(scores, walk, of, tile, first_lane, thread);
+      } else {
+        HideOutside<Kernel>(scores[0], walk, of, rows_below, thread);
+      }
+    }
     computed += of.count;
     return Weigh<Kernel>(state, scores, score_scale);
   };

@@ -34,6 +34,21 @@ struct WorkState {
   int64_t head = 0;
 };
 
+// ScoreChange: a product s of a query, with the sign of the task's scale, and a key becomes
+//   softcap * tanh(s * cap_factor), or s * scale without a softcap, then minus slope * distance.
+// Without a softcap and slopes it stays s.
+struct WorkChange {
+  float scale = 1.0f;
+  float softcap = 0.0f;     // > 0, or 0: none
+  float cap_factor = 0.0f;  // scale / softcap
+
+  const float* slopes = nullptr;  // [heads]; null: no bias
+  // Of a query row and a key row without positions: row_distance times the rows from key row
+  // i + diagonal_shift, which may be far outside of the keys.
+  int64_t diagonal_shift = 0;
+  int64_t row_distance = 1;
+};
+
 // A task over keys [key_begin, key_end). Trivially copyable: it is copied to the device.
 struct AttentionWork {
   WorkView q, k, v;  // k and v: head 0
@@ -48,13 +63,18 @@ struct AttentionWork {
   WorkView prior_out;
   WorkState prior_state;
 
-  WorkView query_positions, key_positions;  // int64
+  WorkView query_positions, key_positions;  // int64; null data: none
+  WorkChange change;
 
   int64_t lanes = 0;  // query rows x heads of one batch
   int64_t heads = 1;
   int64_t key_begin = 0;
   int64_t key_end = 0;
-  int64_t diagonal_shift = 0;  // within [-query rows, key rows]
+
+  // Under kWorkMaskDiagonal query row i sees keys i + lower_shift to i + upper_shift. Both shifts
+  // are within [-query rows, key rows].
+  int64_t lower_shift = 0;
+  int64_t upper_shift = 0;
 
   // This work has tiles [first_tile, first_tile + tiles) of the launch. The first of them is tile
   // task_tile of the task.
@@ -63,10 +83,10 @@ struct AttentionWork {
   int64_t task_tile = 0;
   int64_t tiles_per_batch = 1;
 
-  float scale = 1.0f;        // |s|, s: the task's scale
-  float score_scale = 1.0f;  // |s| * log2(e), above 0; 1 if s is 0
-  int careful = 0;           // 1: |s| is near float32's limits: AttendCarefully computes it
-  float query_sign = 1.0f;   // 1, -1, or 0 if s is 0
+  float scale = 1.0f;        // AttentionTask::StateScale(), its sign ignored
+  float score_scale = 1.0f;  // scale * log2(e), above 0; 1 if scale is 0
+  int careful = 0;           // 1: a factor is near float32's limits: AttendCarefully computes it
+  float query_sign = 1.0f;   // 1, -1 or 0, the sign of the task's scale
   float out_scale = 1.0f;
 
   int head_dim = 0;

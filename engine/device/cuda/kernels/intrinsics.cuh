@@ -103,6 +103,13 @@ __device__ __forceinline__ float Exp2(float x) {
   return y;
 }
 
+// 1 / x to a unit in the last place, for normal x below 2^126.
+__device__ __forceinline__ float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // The value of the thread whose number in the warp is this one's xor `mask`.
 __device__ __forceinline__ float FromPartner(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);

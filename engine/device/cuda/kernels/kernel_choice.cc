@@ -76,9 +76,10 @@ NativeKernel ChooseNative(const AttentionTask& task, MatrixUnits units) {
   }
   const int64_t dim = std::max(task.head_dim, task.value_dim);
   if (dim > 128) return NativeKernel::kTensor256;
-  const bool warpgroups =
-      units != MatrixUnits::kWarp && FillsWarpgroups(task, dim > 64 ? kFewLanes128 : kFewLanes64);
-  const bool pipelined = warpgroups && units == MatrixUnits::kPipelined && HasTensorMaps(task);
+  const bool fills = FillsWarpgroups(task, dim > 64 ? kFewLanes128 : kFewLanes64);
+  const bool pipelined = fills && units == MatrixUnits::kPipelined && HasTensorMaps(task) &&
+                         task.change.slopes == nullptr;
+  const bool warpgroups = fills && units != MatrixUnits::kWarp && !task.change.changes();
   if (dim > 64) {
     if (pipelined) return NativeKernel::kPipelined128;
     return warpgroups ? NativeKernel::kWarpgroup128 : NativeKernel::kTensor128;

@@ -18,6 +18,7 @@ struct AttendLaunch {
   const AttentionWork* works = nullptr;
   int count = 0;
   int64_t tiles = 0;
+  bool changes = false;  // the works' scores
   LaunchNotes notes;
   // Pipelined kernels alone: each work's map of keys, then of values; the number of blocks.
   const TensorMap* maps = nullptr;

@@ -34,13 +34,18 @@ __device__ __forceinline__ void FillBuffer(typename Kernel::Element* buffer, Pha
   }
 }
 
-// Number of key tiles that consumers walk for a tile of lanes.
+// The key tiles that consumers walk for a tile of lanes.
+struct KeyTiles {
+  int first;  // key
+  int count;
+};
 template <typename Kernel>
-__device__ __forceinline__ int KeyTiles(const QueryTile& tile) {
+__device__ __forceinline__ KeyTiles KeyTilesOf(const QueryTile& tile) {
+  const auto of = [](const auto& walk) { return KeyTiles{walk.begin(), walk.Tiles()}; };
   if (tile.work->mask == kWorkMaskNone) {
-    return KeyWalk<Kernel::kLanes, Kernel::kKeys, kWorkMaskNone>(tile, nullptr).Tiles();
+    return of(KeyWalk<Kernel::kLanes, Kernel::kKeys, kWorkMaskNone>(tile, nullptr));
   }
-  return KeyWalk<Kernel::kLanes, Kernel::kKeys, kWorkMaskDiagonal>(tile, nullptr).Tiles();
+  return of(KeyWalk<Kernel::kLanes, Kernel::kKeys, kWorkMaskDiagonal>(tile, nullptr));
 }
 
 // Loads all keys and values of the block's tiles in the order of their use: the next keys come
@@ -55,7 +60,7 @@ __device__ __forceinline__ void ProduceKeys(PipelineMemory<Kernel>& memory,
     if (memory.tile_numbers[queries.stage] == kNoTile) return;
     const TensorMap* const maps = launch.maps + 2 * memory.work_numbers[queries.stage];
     const int batch = static_cast<int>(memory.tiles[queries.stage].batch);
-    const int tiles = KeyTiles<Kernel>(memory.tiles[queries.stage]);
+    const KeyTiles tiles = KeyTilesOf<Kernel>(memory.tiles[queries.stage]);
     Arrive(memory.queries_free[queries.stage]);
     if (maps != acquired) {
       acquired = maps;
@@ -63,16 +68,17 @@ __device__ __forceinline__ void ProduceKeys(PipelineMemory<Kernel>& memory,
       AcquireMap(maps + 1);
     }
 #pragma unroll 1
-    for (int n = 0; n <= tiles; ++n) {
-      if (n < tiles) {
+    for (int n = 0; n <= tiles.count; ++n) {
+      const int key = tiles.first + n * Kernel::kKeys;
+      if (n < tiles.count) {
         FillBuffer<Kernel>(memory.keys[keys.stage], memory.keys_full[keys.stage],
-                           memory.keys_free[keys.stage], keys, maps, n * Kernel::kKeys, batch);
+                           memory.keys_free[keys.stage], keys, maps, key, batch);
         keys.Next();
       }
       if (n > 0) {
         FillBuffer<Kernel>(memory.values[values.stage], memory.values_full[values.stage],
-                           memory.values_free[values.stage], values, maps + 1,
-                           (n - 1) * Kernel::kKeys, batch);
+                           memory.values_free[values.stage], values, maps + 1, key - Kernel::kKeys,
+                           batch);
         values.Next();
       }
     }

@@ -34,8 +34,14 @@ struct PipelinedKernels {
  private:
   template <typename Kernel>
   static cudaError_t AllowShared() {
-    return cudaFuncSetAttribute(reinterpret_cast<const void*>(AttendPipelined<Kernel>),
-                                cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
+    cudaError_t error = cudaSuccess;
+    for (const auto function : {AttendPipelined<Kernel, false>, AttendPipelined<Kernel, true>}) {
+      if (error != cudaSuccess) break;
+      error =
+          cudaFuncSetAttribute(reinterpret_cast<const void*>(function),
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
+    }
+    return error;
   }
 
   // A block's shared memory leaves no room for a second block on its multiprocessor.
@@ -47,8 +53,9 @@ struct PipelinedKernels {
     config.blockDim = dim3(Kernel::kThreads);
     config.dynamicSmemBytes = Kernel::kSharedBytes;
     config.stream = stream;
-    return cudaLaunchKernelEx(&config, AttendPipelined<Kernel>, launch.works, launch.count,
-                              launch.maps, launch.tiles, launch.notes);
+    return cudaLaunchKernelEx(
+        &config, launch.changes ? AttendPipelined<Kernel, true> : AttendPipelined<Kernel, false>,
+        launch.works, launch.count, launch.maps, launch.tiles, launch.notes);
   }
 };
 

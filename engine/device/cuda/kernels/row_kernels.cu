@@ -70,6 +70,21 @@ __global__ void MergeKernel(MergeTask task) {
   }
 }
 
+// The end of a row's softmax: its lse, and its values' share of the weights beside a sink.
+struct SoftmaxEnd {
+  float lse;
+  double share;
+};
+
+// scale: not negative.
+__device__ SoftmaxEnd EndSoftmax(const RowState& state, float scale, const float* sink) {
+  if (sink == nullptr) return {LseOf(state, scale), 1};
+  if (state.sum == 0) return {*sink, 0};
+  const double score = double{scale} * state.max, top = fmax(score, double{*sink});
+  const double own = state.sum * exp(score - top), all = own + exp(*sink - top);
+  return {static_cast<float>(top + log(all)), own / all};
+}
+
 __global__ void FinalizeKernel(FinalizeTask task, int to_dtype) {
   constexpr int kMost = 8;  // values that a thread reads before it writes any
   const Pieces pieces{task.batch, task.rows, task.heads};
@@ -77,11 +92,14 @@ __global__ void FinalizeKernel(FinalizeTask task, int to_dtype) {
   const int64_t value_dim = task.to.data == nullptr ? 0 : task.value_dim;
   for (int64_t i = ThisThread() / kWarp; i < pieces.count(); i += AllThreads() / kWarp) {
     const PieceAt at(pieces, i);
-    if (thread == 0 && task.lse.data != nullptr) {
+    SoftmaxEnd end{0, 1};
+    if (task.lse.data != nullptr || task.sinks != nullptr) {
       const int64_t state = at.In(task.state);
-      task.lse.data[at.In(task.lse)] =
-          LseOf({task.state.max[state], task.state.sum[state]}, fabsf(task.score_scale));
+      end = EndSoftmax({task.state.max[state], task.state.sum[state]}, fabsf(task.score_scale),
+                       task.sinks == nullptr ? nullptr : task.sinks + at.head);
     }
+    __syncwarp();  // lse may begin where state.max does
+    if (thread == 0 && task.lse.data != nullptr) task.lse.data[at.In(task.lse)] = end.lse;
     const float* const from = static_cast<const float*>(task.from.data) + at.In(task.from);
     const int64_t to = at.In(task.to);
     for (int64_t first = 0; first < value_dim; first += kMost * kWarp) {
@@ -89,7 +107,13 @@ __global__ void FinalizeKernel(FinalizeTask task, int to_dtype) {
 #pragma unroll
       for (int x = 0; x < kMost; ++x) {
         const int64_t dim = first + x * kWarp + thread;
-        values[x] = dim < value_dim ? from[dim] * task.scale : 0.0f;
+        if (dim >= value_dim || end.share == 0) {
+          values[x] = 0.0f;
+        } else if (task.sinks == nullptr) {
+          values[x] = from[dim] * task.scale;
+        } else {
+          values[x] = static_cast<float>(double{from[dim]} * task.scale * end.share);
+        }
       }
       __syncwarp();  // `to` may begin where `from` does
 #pragma unroll

@@ -14,26 +14,39 @@ struct TensorKernels {
   using Dim256 = Tensor16<T, 256, 1>;
 
   static cudaError_t Prepare() {
-    cudaError_t error = AllowShared<Short64>(Attend16<Short64>);
-    if (error == cudaSuccess) error = AllowShared<Dim64>(Attend16<Dim64>);
-    if (error == cudaSuccess) error = AllowShared<Dim128>(Attend16<Dim128>);
-    if (error == cudaSuccess) error = AllowShared<Dim256>(Attend16<Dim256>);
+    cudaError_t error = AllowBoth<Short64>();
+    if (error == cudaSuccess) error = AllowBoth<Dim64>();
+    if (error == cudaSuccess) error = AllowBoth<Dim128>();
+    if (error == cudaSuccess) error = AllowBoth<Dim256>();
     return error;
   }
 
   static cudaError_t Launch(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream) {
     switch (kernel) {
       case NativeKernel::kTensor64Short:
-        return LaunchTiles<Short64>(Attend16<Short64>, launch, stream);
+        return LaunchEither<Short64>(launch, stream);
       case NativeKernel::kTensor64:
-        return LaunchTiles<Dim64>(Attend16<Dim64>, launch, stream);
+        return LaunchEither<Dim64>(launch, stream);
       case NativeKernel::kTensor128:
-        return LaunchTiles<Dim128>(Attend16<Dim128>, launch, stream);
+        return LaunchEither<Dim128>(launch, stream);
       case NativeKernel::kTensor256:
-        return LaunchTiles<Dim256>(Attend16<Dim256>, launch, stream);
+        return LaunchEither<Dim256>(launch, stream);
       default:
         return cudaErrorInvalidValue;
     }
+  }
+
+ private:
+  template <typename Kernel>
+  static cudaError_t AllowBoth() {
+    const cudaError_t error = AllowShared<Kernel>(Attend16<Kernel, false>);
+    return error == cudaSuccess ? AllowShared<Kernel>(Attend16<Kernel, true>) : error;
+  }
+
+  template <typename Kernel>
+  static cudaError_t LaunchEither(const AttendLaunch& launch, cudaStream_t stream) {
+    return LaunchTiles<Kernel>(launch.changes ? Attend16<Kernel, true> : Attend16<Kernel, false>,
+                               launch, stream);
   }
 };
 

@@ -128,6 +128,8 @@ struct Exchanged {
   int mask;
 };
 
+inline float Reciprocal(float x) { return 1.0f / x; }
+
 inline float FromPartner(float value, int mask) {
   const Exchanged in{value, mask};
   float out = 0;
