@@ -227,8 +227,8 @@ Rectangle MakeRectangle(const JobSpec& spec, const Shards& keys, Travels travels
   const int64_t budget =
       std::max(kLeastRoundBytes,
                SaturatingMultiply(most_keys, KeyRowBytes(spec)) / kShardBytesOverRoundBytes);
-  // Of one rank's row at another: a key twice, since one round travels while another is computed;
-  // a query, its partial result there, and that result on its way back.
+  // The bytes that a peer holds for a row. Two rounds of keys are there at once. A query has its
+  // partial result beside it, and the result returns to a buffer of the owner.
   const int64_t row =
       keys_travel ? 2 * KeyRowBytes(spec) : QueryRowBytes(spec) + 2 * PartialRowBytes(spec);
   const int64_t most = keys_travel ? most_keys : MostOfRank(rectangle.queries);

@@ -59,8 +59,8 @@ int64_t KeyRowBytes(const JobSpec& spec);
 
 // Offsets of a rank's buffers of a round in its arena.
 struct RoundBuffers {
-  // Of a peer. Queries travel: its queries, their slots and positions, their partial results here,
-  // and those of own queries that it returns. Keys travel: its keys, then its values.
+  // A peer's parts. Queries travel: its queries, their slots, positions and partial results here,
+  // and the partial results that it returns. Keys travel: its keys, then its values.
   struct Peer {
     int64_t rows = 0, slots = 0, positions = 0, partials = 0, returned = 0;
   };
@@ -69,7 +69,8 @@ struct RoundBuffers {
   int64_t bytes = 0;
 };
 
-// half: of keys, 0 or 1, for rounds by turns; queries have half 0 alone. `bytes` is that of all.
+// half: 0 or 1, which rounds of keys take by turns; queries have half 0 alone. `bytes` is that of
+// all.
 RoundBuffers RoundBuffersOf(const JobSpec& spec, const Rectangle& rectangle, const Shards& keys,
                             int rank, int half);
 

@@ -1,5 +1,5 @@
-// What both executors do for one rank: waiting for rows, computing tasks, moving blocks of an
-// arena, and the figures of it.
+// The parts of a rank's run that every executor has: waiting for rows, computing tasks, moving blocks
+// of an arena, and the figures.
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ class RankRun {
     if (control_.rows_final) control_.rows_final(rows);
   }
 
-  // Makes a block of the arena, which did not arrive, one that can be sent.
+  // Prepares a block of the arena for sending. Blocks that arrived need it not.
   absl::Status Offer(int64_t offset, int64_t bytes);
 
   // Starts and awaits the transfers of a step, from 1; without transfers they do nothing.

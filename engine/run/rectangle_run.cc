@@ -96,7 +96,7 @@ class RectangleRun {
     std::vector<int64_t> arrived;
   };
 
-  // Places a part's rows at `offset` of buffers with `rows` rows; returns the end.
+  // The parts of the rows that travel in a round.
   std::vector<Part> PartsOf(int64_t round) const {
     const RoundBuffers buffers = Buffers(round);
     const Rows own = Travelling(run_.rank(), run_.rank(), round);
@@ -237,7 +237,7 @@ class RectangleRun {
     }
     RETURN_IF_ERROR(run_.Post(StepOf(round) + 1, back.sends, back.receives));
     RETURN_IF_ERROR(run_.Wait(StepOf(round) + 1, back.sends, back.receives));
-    // In the order of ranks, for the same bits at any time of arrival.
+    // The order of ranks gives the same bits at any time of arrival.
     for (const BlockTransfer& returned : back.receives) {
       RETURN_IF_ERROR(
           run_.Merge({MergeOf(Travelling(run_.rank(), returned.peer, round), returned.offset)}));

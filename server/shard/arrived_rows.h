@@ -15,8 +15,7 @@ class ArrivedRows {  // rows may come in any order: counts them by blocks of loc
   // Local rows [first, first + count) of a tensor have come, each once.
   void Add(int64_t first, int64_t count);
 
-  // Local rows [0, prefix()) of all tensors are there, as far as they have so many, in whole
-  // blocks.
+  // Local rows [0, prefix()) of all tensors are there, in whole blocks. A tensor may have fewer.
   int64_t prefix() const { return prefix_; }
 
  private:

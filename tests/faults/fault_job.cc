@@ -245,6 +245,7 @@ bool MayBeCaused(absl::StatusCode code) {
 
 absl::StatusOr<FaultJob> MakeSmallJob(std::mt19937_64& random) {
   JobSpec spec = RandomSpec(random, {.max_tokens = Uniform(random, 50, 600)});
+  if (random() % 3 == 0) MakeRectangular(spec, random);
   spec.dtype = RandomType(random);
   const EngineInputs inputs = RandomInputs(spec, random());
   FaultJob job = MakeJob(std::move(spec), inputs);

@@ -58,13 +58,13 @@ TEST_P(DeviceStateTest, ZeroKeys) {
     FillStates(max, sum, out, 16);
     const StridedArray before = out;
     const MergeTask task{.batch = 2,
-                            .rows = kStateRows,
-                            .heads = 3,
-                            .value_dim = 16,
-                            .out = out.View(),
-                            .state = max.StateWith(sum),
-                            .scale = scale,
-                            .count = count};
+                         .rows = kStateRows,
+                         .heads = 3,
+                         .value_dim = 16,
+                         .out = out.View(),
+                         .state = max.StateWith(sum),
+                         .scale = scale,
+                         .count = count};
     ASSERT_TRUE(device_->Merge({&task, 1}).ok());
     for (int64_t b = 0; b < 2; ++b)
       for (int64_t i = 0; i < kStateRows; ++i)
@@ -96,6 +96,67 @@ TEST_P(DeviceStateTest, ZeroKeys) {
     EXPECT_TRUE(max.GapsAreUntouched());
     EXPECT_TRUE(sum.GapsAreUntouched());
   }
+}
+
+TEST_P(DeviceStateTest, MergesPartsByTheirDenominators) {
+  std::mt19937_64 random(2);
+  constexpr double kScale = 0.3;
+  StridedArray out(DataType::kFloat32, {2, kStateRows * kStateRows, 3, 16}, random);
+  StridedArray max(DataType::kFloat32, {2, kStateRows * kStateRows, 3, 1}, random);
+  StridedArray sum = max, part_max = max, part_sum = max, values = out;
+  out.FillNormal(1.0f, random);
+  values.FillNormal(1.0f, random);
+  const auto own = [](int64_t i) { return kStates[i / kStateRows]; };
+  const auto other = [](int64_t i) { return kStates[i % kStateRows]; };
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t i = 0; i < kStateRows * kStateRows; ++i)
+      for (int64_t h = 0; h < 3; ++h) {
+        max.Set(b, i, h, 0, own(i).max);
+        sum.Set(b, i, h, 0, own(i).sum);
+        part_max.Set(b, i, h, 0, other(i).max);
+        part_sum.Set(b, i, h, 0, other(i).sum);
+        for (int64_t x = 0; x < 16; ++x) {
+          if (own(i).sum == 0) out.Set(b, i, h, x, 0.0f);
+          if (other(i).sum == 0) values.Set(b, i, h, x, 0.0f);
+        }
+      }
+  const StridedArray before = out;
+  const MergeTask task{.batch = 2,
+                       .rows = kStateRows * kStateRows,
+                       .heads = 3,
+                       .value_dim = 16,
+                       .out = out.View(),
+                       .state = max.StateWith(sum),
+                       .scale = -kScale,
+                       .values = std::as_const(values).View(),
+                       .part = part_max.StateWith(part_sum)};
+  ASSERT_TRUE(device_->Merge({&task, 1}).ok());
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t i = 0; i < kStateRows * kStateRows; ++i)
+      for (int64_t h = 0; h < 3; ++h) {
+        const State now{static_cast<float>(max.Get(b, i, h, 0)),
+                        static_cast<float>(sum.Get(b, i, h, 0))};
+        if (std::isnan(own(i).sum) || std::isnan(other(i).sum)) {
+          EXPECT_TRUE(std::isnan(now.sum)) << i;
+          continue;
+        }
+        const double old_lse = own(i).Lse(kScale), part_lse = other(i).Lse(kScale);
+        const double most = std::max(old_lse, part_lse);
+        if (most == -INFINITY) {
+          EXPECT_EQ(now.Lse(kScale), most);
+          continue;
+        }
+        const double expected =
+            most + std::log(std::exp(old_lse - most) + std::exp(part_lse - most));
+        EXPECT_NEAR(now.Lse(kScale), expected, 1e-6 * (1 + std::abs(expected))) << i;
+        for (int64_t x = 0; x < 16; ++x) {
+          EXPECT_NEAR(out.Get(b, i, h, x),
+                      before.Get(b, i, h, x) * std::exp(old_lse - expected) +
+                          values.Get(b, i, h, x) * std::exp(part_lse - expected),
+                      2e-6)
+              << i;
+        }
+      }
 }
 
 TEST_P(DeviceStateTest, FinalizeMakesLseOfTheStateInPlace) {

@@ -108,7 +108,7 @@ TEST(ChooseNative, NoTensorMapsOfOtherViews) {
   EXPECT_TRUE(HasTensorMaps(one));
 }
 
-// A softcap fits the pipelined kernel alone of Hopper's, slopes none of them.
+// Of Hopper's kernels only the pipelined one takes a softcap, and no kernel takes slopes.
 TEST(ChooseNative, ByTheChangeOfScores) {
   AttentionTask task = MappedTask();
   task.change.softcap = 30;

@@ -182,7 +182,8 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
 }
 
 // Computes all tiles of the works: a block takes the tile of its number, then the next free tile.
-// maps: of the keys and the values of each work. kCapped: all works have a softcap, else none has.
+// maps: of the keys and the values of each work. kCapped: all works have a softcap; else no work
+// does.
 template <typename Kernel, bool kCapped>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     AttendPipelined(const AttentionWork* works, int count, const TensorMap* maps, int64_t tiles,
