@@ -148,12 +148,17 @@ void AddFields(CLI::App& app, JobFlags& job) {
   spec.AddList("--dilations", "N", "dilation rates, one a branch: 1,8");
   spec.Add<std::string>("--mixing", "head_groups|lse",
                         "mixing of the branches (default: head_groups)");
-  spec.AddSwitch("--causal", "queries see only keys of their own and earlier tokens");
+  spec.AddSwitch("--causal", "queries see only keys of their own and earlier positions");
   spec.Add<double>("--scale", "X", "factor of the scores (default: 1 / sqrt(head_dim))");
   spec.Add<std::string>("--tail", "mask|zero",
                         "keys of a short segment: masked, or zero (default: mask)");
   spec.AddSwitch("--average-groups", "with head_groups: outputs divided by the number of branches");
-  spec.AddList("--sequence-lengths", "N", "tokens of each packed sequence: 100,200");
+  spec.AddList("--sequence-lengths", "N", "queries of each packed sequence: 100,200");
+  spec.AddList("--key-sequence-lengths", "N",
+               "keys of each packed sequence: 100,200 (default: as many as queries)");
+  spec.Add<std::string>(
+      "--align", "end|start",
+      "position of query i of a sequence of n queries and m keys: i + m - n, or i (default: end)");
   spec.AddWindow(
       "tokens before and after its own that a query sees: 1023,0; none: no bound (default: "
       "none,none)");
@@ -180,7 +185,8 @@ void AddFields(CLI::App& app, JobFlags& job) {
   ordering.AddList("--grid", "N", "grid of the ordering: rows,cols or planes,rows,cols");
 
   for (const auto& [flag, help] :
-       {std::pair("--tokens", "number of tokens (default: from q, k and v)"),
+       {std::pair("--tokens", "number of queries (default: from q)"),
+        std::pair("--key-tokens", "number of keys (default: from k and v, or as many as queries)"),
         std::pair("--heads", "number of query heads (default: from q)"),
         std::pair("--kv-heads", "number of key and value heads (default: from k and v)"),
         std::pair("--head-dim", "numbers of a query or key row a head (default: from q and k)"),
@@ -197,11 +203,11 @@ void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
   AddSpecFile(app, job);
   const bool required = tensors == Tensors::kRequired;
   AddFile(app, "--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
-  AddFile(app, "--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
-  AddFile(app, "--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
+  AddFile(app, "--k", job.k, ".npy [key_tokens, kv_heads, head_dim]")->required(required);
+  AddFile(app, "--v", job.v, ".npy [key_tokens, kv_heads, value_dim]")->required(required);
   AddFile(
       app, "--coords", job.coords,
-      ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z): column, row and plane (default: the "
+      ".npy [key_tokens, 2 or 3], integers (x, y) or (x, y, z): column, row and plane (default: the "
       "spec's coords_file)");
   AddFields(app, job);
 }

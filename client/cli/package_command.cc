@@ -44,9 +44,10 @@ constexpr PackageCommand kCommands[] = {
      "--worker-flops FLOP/S, --worker-memory BYTES, --link BYTES/S, --grid ROWS COLS, --causal, "
      "--row-bytes N, --callers N, --seconds N, --deadline N, --of-capacity N"},
     {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace",
-     "--spec FILE, --tokens N, --heads N, --kv-heads N, --head-dim N, --value-dim N, "
-     "--dtype float32|bfloat16|float16, --segments N,..., --dilations N,..., "
-     "--sequence-lengths N,..., --grid N,..., --mixing head_groups|lse, --causal, "
+     "--spec FILE, --tokens N, --key-tokens N, --heads N, --kv-heads N, --head-dim N, "
+     "--value-dim N, --dtype float32|bfloat16|float16, --segments N,..., --dilations N,..., "
+     "--sequence-lengths N,..., --key-sequence-lengths N,..., --align end|start, --grid N,..., "
+     "--mixing head_groups|lse, --causal, "
      "--curve hilbert|morton|auto|none, --scope qkv|kv, --ordering-window N, --window LEFT,RIGHT, "
      "--workers N, --out FILE"},
     {"slide", "write a slide's file as .npy files (by the Python package)", "file", "FILE",

@@ -35,8 +35,8 @@ struct AttendInputs {
   JobSpec spec;
   // Row-major, little-endian, of the spec's dtype. Not copied: they must outlive the call.
   std::span<const std::byte> q;  // [tokens, heads, head_dim]
-  std::span<const std::byte> k;  // [tokens, kv_heads, head_dim]
-  std::span<const std::byte> v;  // [tokens, kv_heads, value_dim]
+  std::span<const std::byte> k;  // [KeyTokens(spec), kv_heads, head_dim]
+  std::span<const std::byte> v;  // [KeyTokens(spec), kv_heads, value_dim]
 
   // Fills coordinates [rows, axes] from first_row on. Needed if the ordering has coordinates.
   // Called by one thread at a time, in order of rows. A resend or a retry calls it again for any

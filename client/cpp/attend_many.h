@@ -1,5 +1,5 @@
 // AttendMany computes many small attention jobs in few calls. A pack of jobs that differ only in
-// their tokens is one call, as packed sequences, and costs one round trip to the service.
+// their tokens and keys is one call, as packed sequences. It costs one round trip to the service.
 //
 //   std::vector<SmallJob> jobs(100);                       // each with its spec, rows and outputs
 //   for (const absl::StatusOr<v1::Report>& report : AttendMany("localhost:8001", jobs)) ...

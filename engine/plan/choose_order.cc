@@ -27,7 +27,7 @@ int64_t ShortestSegment(const JobSpec& spec) {
   const auto shortest =
       std::min_element(spec.branches.begin(), spec.branches.end(),
                        [](const Branch& a, const Branch& b) { return a.segment < b.segment; });
-  return std::min(shortest->segment, spec.tokens);
+  return std::min(shortest->segment, KeyTokens(spec));
 }
 
 // Root mean square distance of tokens of a grid from their centre, in cells.
@@ -51,7 +51,7 @@ double RadiusOf(const std::vector<int64_t>& tokens, const std::vector<int64_t>& 
 absl::StatusOr<double> MeanRadius(const JobSpec& spec, const std::vector<int64_t>& grid) {
   ASSIGN_OR_RETURN(const auto order, Permutation::Make(spec, {}, /*max_stored_tokens=*/0));
   const int64_t length = ShortestSegment(spec);
-  const int64_t segments = std::max<int64_t>(spec.tokens / length, 1);
+  const int64_t segments = std::max<int64_t>(KeyTokens(spec) / length, 1);
   const int64_t drawn = std::min(segments, kMostSegments);
   std::vector<int64_t> tokens(std::min(length, kMostTokensOfASegment));
   double sum = 0;
@@ -76,7 +76,7 @@ absl::StatusOr<OrderChoice> ChooseOrder(const JobSpec& spec,
   if (given.grid.empty() && given.coordinate_axes == 0) {
     return OrderChoice{.why = "neither a grid nor coordinates place the tokens"};
   }
-  if (ShortestSegment(spec) == spec.tokens) {
+  if (ShortestSegment(spec) == KeyTokens(spec)) {
     return OrderChoice{.why = "each segment holds all tokens, whatever their order"};
   }
   Candidate candidates[] = {{std::nullopt, "their own order"},

@@ -178,9 +178,11 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
                  absl::StrCat("ordering.grid [", sides, "] has more cells than the ", tokens,
                               " tokens of the job"));
   }
-  const char* const total = spec.key_tokens ? "key_tokens" : "tokens";
-  const std::vector<int64_t>& lengths =
-      spec.key_sequence_lengths.empty() ? spec.sequence_lengths : spec.key_sequence_lengths;
+  const bool square = tokens == spec.tokens;
+  const char* const total = square ? "tokens" : "key_tokens";
+  const std::vector<int64_t>& lengths = square && spec.key_sequence_lengths.empty()
+                                            ? spec.sequence_lengths
+                                            : spec.key_sequence_lengths;
   if (lengths.empty()) {
     if (cells == tokens) return absl::OkStatus();
     return Wrong("ordering.grid",

@@ -36,7 +36,7 @@ std::vector<std::string> NotesOn(const JobSpec& spec) {
   for (size_t i = 0; i < spec.branches.size(); ++i) {
     const Branch& branch = spec.branches[i];
     const int64_t segment = std::min(branch.segment, longest);
-    if (branch.dilation <= segment) continue;
+    if (segment == 0 || branch.dilation <= segment) continue;  // 0: no keys
     notes.push_back(absl::StrCat("dilations[", i, "]: ", branch.dilation,
                                  " is above its segment of ", segment,
                                  branch.segment > longest ? " (the longest sequence)" : "",

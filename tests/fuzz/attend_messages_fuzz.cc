@@ -99,7 +99,7 @@ class Job {
     OrderCache orders(0);
     auto order = orders.Get(spec_, coords);
     if (!order.ok()) return false;
-    router_.emplace(spec_, plan_.shards, *std::move(order));
+    router_.emplace(spec_, plan_, *std::move(order));
     for (size_t rank = 0; rank < shards_.size(); ++rank) {
       router_->SendOrder(static_cast<int>(rank), pool_, [&](const grpc::ByteBuffer& part) {
         server::RunMessage<v1::RunRequest> message = Received(part);
@@ -134,7 +134,7 @@ class Job {
   server::ChunkLedger ledger_;
   std::optional<server::Coordinates> coordinates_;
   std::optional<server::RowRouter> router_;
-  wire::SlicePool pool_{server::MostPayloadBytes(plan_.rows, spec_.tokens)};
+  wire::SlicePool pool_{server::MostPayloadBytes(plan_.rows, MostRows(spec_))};
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 
@@ -164,15 +164,16 @@ v1::AttendRequest InputChunk(InputBytes& input, const JobSpec& spec,
   if (std::ranges::find(taken_tensors, tensor) != taken_tensors.end()) {
     chunk.set_first_row(ledger.Rows(tensor).GapFrom(0).begin);
   }
-  chunk.set_rows(spec.tokens - chunk.first_row());
+  const int64_t all = tensor == v1::TENSOR_Q ? spec.tokens : KeyTokens(spec);
+  chunk.set_rows(all - chunk.first_row());
   if ((kind & 16) != 0) chunk.set_rows(1 + input.Below(24));
   if ((kind & 32) != 0) chunk.set_first_row(chunk.first_row() + input.Below(16));
   if ((kind & 192) == 192) {
     chunk.set_first_row(input.Integer());
     chunk.set_rows(input.Integer());
   }
-  const int64_t begin = std::clamp<int64_t>(chunk.first_row(), 0, spec.tokens);
-  const int64_t rows = std::clamp<int64_t>(chunk.rows(), 0, spec.tokens - begin);
+  const int64_t begin = std::clamp<int64_t>(chunk.first_row(), 0, all);
+  const int64_t rows = std::clamp<int64_t>(chunk.rows(), 0, all - begin);
   std::string payload(static_cast<size_t>(rows * wire::TensorRowBytes(spec, tensor)), '\0');
   for (size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<char>(i * i + i / 7);
   for (size_t i = 0; tensor == v1::TENSOR_COORDS && small_coordinates && i < payload.size(); ++i) {
@@ -224,7 +225,7 @@ void AttendMessages(Bytes bytes) {
   const JobSpec sent = InputSpec(input, 40);
   const auto spec = wire::DecodeJobSpec(wire::EncodeJobSpec(sent));
   Require(spec.ok() && *spec == sent, "a spec survives the wire");
-  if (!Validate(*spec).ok() || spec->tokens > kMaxTokens) return;
+  if (!Validate(*spec).ok() || MostRows(*spec) > kMaxTokens) return;
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_OUT}) {
     if (wire::TensorRowBytes(*spec, tensor) > kMaxRowBytes) return;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <vector>
 
 namespace hilbert_ring::fuzz {
@@ -65,9 +66,35 @@ void ReadScores(InputBytes& input, int fields, JobSpec& spec) {
   }
 }
 
+// The tokens so far become the keys.
+void ReadRectangle(InputBytes& input, JobSpec& spec) {
+  std::vector<int64_t> keys = spec.sequence_lengths;
+  if (keys.empty()) keys = {spec.tokens};
+  const uint8_t flags = input.Byte();
+  const bool dense = (flags & 1) != 0;  // with any queries
+  if (dense) {
+    spec.align = (flags & 2) != 0 ? Align::kStart : Align::kEnd;
+    if ((flags & 4) != 0) keys.front() = 0;
+    spec.branches = {{.segment = 256}};
+    spec.ordering.reset();
+  }
+  spec.sequence_lengths.clear();
+  for (const int64_t length : keys) {
+    const auto most = static_cast<int>(dense ? 2 * length + 2 : length);
+    spec.sequence_lengths.push_back(input.Below(most + 1));
+  }
+  const auto sum = [](const std::vector<int64_t>& lengths) {
+    return std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  };
+  if (sum(spec.sequence_lengths) == 0) spec.sequence_lengths.front() = 1;
+  spec.tokens = sum(spec.sequence_lengths);
+  spec.key_tokens = sum(keys);
+  spec.key_sequence_lengths = std::move(keys);
+}
+
 void ReadOdd(InputBytes& input, JobSpec& spec) {
   for (int changes = 1 + input.Below(6); changes > 0; --changes) {
-    const int place = input.Below(16);
+    const int place = input.Below(20);
     if (place < 5) {
       *std::array{&spec.tokens, &spec.heads, &spec.kv_heads, &spec.head_dim,
                   &spec.value_dim}[place] = input.Integer();
@@ -90,10 +117,19 @@ void ReadOdd(InputBytes& input, JobSpec& spec) {
       spec.softcap = static_cast<double>(input.Integer());
     } else if (place == 15) {
       spec.sinks.push_back(static_cast<double>(input.Integer()));
+    } else if (place == 16) {
+      spec.key_tokens = input.Integer();
+    } else if (place == 17) {
+      spec.key_sequence_lengths.push_back(input.Integer());
+    } else if (place == 18) {
+      spec.align = Align::kStart;
     } else {
       // large, and valid
-      spec.tokens = (int64_t{1} << (input.Byte() % 41)) - input.Below(8);
+      const int64_t rows = (int64_t{1} << (input.Byte() % 41)) - input.Below(8);
+      spec.key_tokens.reset();
+      place == 19 ? spec.key_tokens.emplace(rows) : spec.tokens = rows;
       spec.sequence_lengths.clear();
+      spec.key_sequence_lengths.clear();
       spec.ordering.reset();
     }
   }
@@ -107,7 +143,8 @@ JobSpec InputSpec(InputBytes& input, int max_tokens) {
   spec.tokens = 1 + input.Below(max_tokens);
   spec.kv_heads = 1 + input.Below(3);
   spec.heads = spec.kv_heads * (1 + input.Below(3));
-  spec.head_dim = 8 * (1 + input.Below(3));
+  const uint8_t dim = input.Byte();
+  spec.head_dim = 8 * (1 + dim % 3);
   spec.value_dim = 8 * (1 + input.Below(3));
   const uint8_t type = input.Byte();
   spec.dtype = static_cast<DataType>(type % 3);
@@ -122,7 +159,9 @@ JobSpec InputSpec(InputBytes& input, int max_tokens) {
   if ((flags & 32) != 0) ReadSequences(input, spec);
   if ((flags & 64) != 0) ReadOrdering(input, spec);
   ReadScores(input, type / 3, spec);
+  if (dim / 3 % 2 == 1) ReadRectangle(input, spec);
   if ((flags & 128) != 0) ReadOdd(input, spec);
+  if (spec.key_tokens == spec.tokens) spec.key_tokens.reset();  // as the codec does
   return spec;
 }
 

@@ -17,9 +17,10 @@ void CheckShards(const Plan& plan, int workers) {
     Require(range.begin == next && range.end > range.begin, "shards tile the slots");
     next = range.end;
   }
-  Require(next == plan.spec.tokens && plan.shards.workers() == workers, "shards hold all slots");
+  const int64_t slots = KeyTokens(plan.spec);
+  Require(next == slots && plan.shards.workers() == workers, "shards hold all slots");
   const double most =
-      kMaxRowsOverMean * static_cast<double>(plan.spec.tokens) / static_cast<double>(workers) + 1;
+      kMaxRowsOverMean * static_cast<double>(slots) / static_cast<double>(workers) + 1;
   for (int rank = 0; rank < workers; ++rank) {
     Require(static_cast<double>(plan.shards.Rows(rank)) <= most, "no shard is far above the mean");
   }

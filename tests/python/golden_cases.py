@@ -10,7 +10,7 @@ import hilbert_ring
 
 FOLDER = Path(__file__).resolve().parent.parent / "golden" / "cases"
 NAMES = sorted(path.name for path in FOLDER.iterdir())
-_OF_THE_ARRAYS = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
+_OF_THE_ARRAYS = ("tokens", "key_tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
 
 
 @dataclass
@@ -44,7 +44,7 @@ def _ordering(given, folder):
     kind = {"hilbert": hilbert_ring.Hilbert, "morton": hilbert_ring.Morton}[given["curve"]]
     coords = np.load(folder / given["coords_file"]) if given.get("coords_file") else None
     return kind(grid=given.get("grid") or None, window=given.get("window") or 0, coords=coords,
-                scope=given["scope"])
+                scope=given.get("scope", "qkv"))
 
 
 def _greatest_finite_scores(q, k, spec):

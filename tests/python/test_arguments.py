@@ -51,7 +51,7 @@ def test_the_spec_is_what_was_asked_for():
     assert spec == pb.JobSpec(
         tokens=16, heads=4, kv_heads=2, head_dim=8, value_dim=16, dtype=pb.DATA_TYPE_FLOAT32,
         segments=[4, 8], dilations=[1, 2], mixing=pb.MIXING_LSE, causal=True, scale=0.5,
-        tail=pb.TAIL_ZERO, average_groups=False, sequence_lengths=[10, 6],
+        tail=pb.TAIL_ZERO, average_groups=False, sequence_lengths=[10, 6], align=pb.ALIGN_END,
         ordering=pb.Ordering(curve=pb.CURVE_MORTON, scope=pb.ORDER_SCOPE_KV, grid=[4, 4]))
 
 
@@ -66,6 +66,20 @@ def test_what_changes_scores(lists):
     assert spec == expected
     assert call(alibi=lists([0.5, 0.25, 0, -1])).open.spec.alibi == expected.alibi
     assert call(window=np.array([0, 5])).open.spec.window == pb.Window(left=0, right=5)
+
+
+def test_keys_of_another_number():
+    _, k, v = arrays(21)
+    made = call(q=arrays(6)[0], k=k, v=v, sequence_lengths=[0, 6], key_sequence_lengths=(9, 12), align="start",
+                ordering=hilbert_ring.Hilbert(coords=np.zeros((21, 2), int)))
+    spec = made.open.spec
+    assert (spec.tokens, spec.key_tokens, spec.align) == (6, 21, pb.ALIGN_START)
+    assert (list(spec.sequence_lengths), list(spec.key_sequence_lengths)) == ([0, 6], [9, 12])
+    assert made.inputs.total_bytes() == 6 * 128 + 21 * (64 + 128 + 8)
+    assert {len(output.bytes) for output in made.outputs.values()} == {6} and made.tokens == 6
+    assert not call().open.spec.HasField("key_tokens")
+    without = call(k=k[:0], v=v[:0])
+    assert without.open.spec.key_tokens == 0 and without.inputs.total_bytes() == 16 * 128
 
 
 def test_bytes_of_a_row():
@@ -83,7 +97,7 @@ def test_bytes_of_a_row():
     ("q", {"q": np.zeros((16, 4, 8), "f2"), "dtype": "bfloat16"}),
     ("q", {"q": [[1.0]]}),
     ("k", {"k": np.zeros((16, 2, 16), "f4")}),
-    ("k", {"k": np.zeros((15, 2, 8), "f4")}),
+    ("v", {"k": np.zeros((15, 2, 8), "f4")}),
     ("k", {"k": np.zeros((16, 2, 8), "f2")}),
     ("v", {"v": np.zeros((16, 4, 8), "f4")}),
     ("dilations", {"dilations": [1, 2]}),
@@ -97,6 +111,9 @@ def test_bytes_of_a_row():
     ("by_reference", {"options": {"by_reference": "sometimes"}}),
     ("mixing", {"mixing": "sum"}),
     ("tail", {"tail": None}),
+    *(("align", {"align": value}) for value in (None, "middle", 1)),
+    ("key_sequence_lengths", {"key_sequence_lengths": 16}),
+    ("key_sequence_lengths[0]", {"key_sequence_lengths": [16.0]}),
     ("ordering", {"ordering": "hilbert"}),
     ("ordering.scope", {"ordering": hilbert_ring.Hilbert(scope="q")}),
     ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=np.zeros((16, 4), int))}),
@@ -133,7 +150,8 @@ def test_bytes_of_a_row():
     ("alibi.slopes", {"alibi": {"distance": "tokens"}}),
     *(("alibi.distance", {"alibi": {"slopes": [1.0], "distance": value}}) for value in ("coords", 1, [1])),
     *((name, {name: value}) for name in ("out", "lse") for value in ([[1.0]], {}, "", "a\0b", array.array("f", [1]))),
-    *((name, {name: np.zeros(shape, "f4")}) for name in "qkv" for shape in ((0, 2, 8), (16, 0, 8), (16, 2, 0))),
+    *((name, {name: np.zeros(shape, "f4")}) for name in "qkv" for shape in ((16, 0, 8), (16, 2, 0))),
+    ("q", {"q": np.zeros((0, 4, 8), "f4")}),
     ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=[[1, 2], [3]])}),
 ])
 def test_what_is_refused(field, arguments):

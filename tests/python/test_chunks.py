@@ -11,16 +11,16 @@ from hilbert_ring.errors import OutOfRangeError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 
-def inputs_of(tokens=100, heads=2, kv_heads=1, dim=8, axes=0):
-    spec = pb.JobSpec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=dim, value_dim=dim,
+def inputs_of(tokens=100, heads=2, kv_heads=1, dim=8, axes=0, keys=100):
+    spec = pb.JobSpec(tokens=tokens, key_tokens=keys, heads=heads, kv_heads=kv_heads, head_dim=dim, value_dim=dim,
                       dtype=pb.DATA_TYPE_FLOAT32)
     if axes:
         spec.ordering.coordinate_axes = axes
     widths = {pb.TENSOR_Q: heads * dim, pb.TENSOR_K: kv_heads * dim, pb.TENSOR_V: kv_heads * dim}
     if axes:
         widths[pb.TENSOR_COORDS] = axes
-    arrays = {tensor: np.random.default_rng(tensor).standard_normal((tokens, width), dtype="f4")
-              for tensor, width in widths.items()}
+    arrays = {tensor: np.random.default_rng(tensor).standard_normal(
+        (tokens if tensor == pb.TENSOR_Q else keys, width), dtype="f4") for tensor, width in widths.items()}
 
     def reader(array):
         return lambda first, count: array[first:first + count].reshape(-1).view("u1").data
@@ -55,8 +55,18 @@ def test_rows_of_a_token_travel_together():
     assert tensors == [pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V] * 10
 
 
+@pytest.mark.parametrize("tokens, keys", [(1, 25), (12, 25), (25, 12), (25, 0), (20, 25)])
+def test_each_tensor_is_sent_until_it_ends(tokens, keys):
+    inputs, _ = inputs_of(tokens=tokens, keys=keys, axes=2)
+    sent = list(drain(SendQueue(inputs, 640, 4 << 20)))  # ten rows of Q
+    assert sent == [(pb.TENSOR_COORDS, 0, keys)] * (keys > 0) + [
+        (tensor, first, min(10, rows - first)) for first in range(0, 25, 10)
+        for tensor, rows in ((pb.TENSOR_Q, tokens), (pb.TENSOR_K, keys), (pb.TENSOR_V, keys)) if rows > first]
+    assert inputs.total_bytes() == tokens * 64 + keys * (32 + 32 + 8)
+
+
 def test_a_chunk_is_what_protobuf_writes():
-    inputs, arrays = inputs_of(tokens=20_000)  # so that lengths take several bytes
+    inputs, arrays = inputs_of(tokens=20_000, keys=20_000)  # so that lengths take several bytes
     for tensor, first, count in [(pb.TENSOR_Q, 0, 1), (pb.TENSOR_K, 7, 3),
                                  (pb.TENSOR_V, 1, 15_000)]:
         request = pb.AttendRequest.FromString(inputs.chunk((tensor, first, count)))

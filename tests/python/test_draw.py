@@ -50,30 +50,38 @@ def test_orders_are_the_oracles(curve, tokens, options):
 
 @pytest.mark.parametrize("mixing", ["head_groups", "lse"])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("ordering, lengths", [
-    (None, None), (None, [13, 20, 7]), (hilbert_ring.Hilbert(grid=(5, 8)), None),
-    (hilbert_ring.Morton(scope="kv"), None),
-    (hilbert_ring.Hilbert(coords=COORDS_2D[:40]), [25, 15])])
-def test_a_query_is_drawn_to_see_what_moves_its_output(mixing, causal, ordering, lengths):
-    tokens, heads, pattern = 40, 5, {"segments": [8, 16, 100], "dilations": [1, 3, 4]}
-    q = RANDOM.standard_normal((tokens, heads, 4))
-    v = np.repeat(np.eye(tokens)[:, None], heads, axis=1)   # out[n, h, m] > 0: n sees m
-    out, _ = attention_oracle.attention(q, q, v, mixing=mixing, causal=causal,
-                                        ordering=of_oracle(ordering), sequence_lengths=lengths,
-                                        **pattern)
-    drawn = np.zeros((heads, tokens, tokens), bool)
+@pytest.mark.parametrize("pairs, ordering", [
+    ([(40, 40)], None), ([(13, 13), (20, 20), (7, 7)], None), ([(40, 40)], hilbert_ring.Hilbert(grid=(5, 8))),
+    ([(40, 40)], hilbert_ring.Morton(scope="kv")), ([(25, 25), (15, 15)], hilbert_ring.Hilbert(coords=COORDS_2D[:40])),
+    ([(3, 40), (0, 5), (2, 0), (9, 9)], None), ([(11, 40)], hilbert_ring.Hilbert(grid=(5, 8))),
+    ([(9, 40)], hilbert_ring.Morton(scope="kv"))])
+def test_a_query_is_drawn_to_see_what_moves_its_output(mixing, causal, pairs, ordering):
+    compare_with_oracle(pairs, {"segments": [8, 16, 100], "dilations": [1, 3, 4]}, mixing, causal, ordering)
+
+
+@pytest.mark.parametrize("align", ["end", "start"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [(None, None), (3, 1)])
+def test_queries_of_another_number_are_drawn_where_they_are(align, causal, window):
+    compare_with_oracle([(9, 4), (4, 9), (1, 1)], {"segments": [9], "dilations": [1]}, "lse", causal, None,
+                        align=align, window=window)
+
+
+def compare_with_oracle(pairs, pattern, mixing, causal, ordering, **more):
+    lengths, key_lengths = map(list, zip(*pairs))
+    tokens, keys, heads = sum(lengths), sum(key_lengths), 5
+    v = np.repeat(np.eye(keys)[:, None], heads, axis=1)   # out[n, h, m] > 0: n sees m
+    out, _ = attention_oracle.attention(
+        RANDOM.standard_normal((tokens, heads, 4)), RANDOM.standard_normal((keys, heads, 4)), v, mixing=mixing,
+        causal=causal, ordering=of_oracle(ordering), sequence_lengths=lengths, key_sequence_lengths=key_lengths,
+        **pattern, **more)
+    drawn = np.zeros((heads, tokens, keys), bool)
     for phase in phases(heads, mixing=mixing, **pattern):
-        drawn[list(phase.heads)] |= seen(tokens, phase, causal=causal, ordering=ordering,
-                                         sequence_lengths=lengths, **pattern)
+        drawn[list(phase.heads)] |= seen(pairs, phase, causal=causal, ordering=ordering, **pattern, **more)
     assert np.array_equal(drawn, out.transpose(1, 0, 2) > 0)
 
 
 def test_a_window_is_drawn(tmp_path):
-    ahead = np.arange(8) - np.arange(8)[:, None]
-    phase, = phases(1, [8], [1], "lse")
-    pattern = {"segments": [8], "dilations": [1], "causal": False, "ordering": None}
-    assert np.array_equal(seen(8, phase, window=(3, 1), **pattern), (ahead >= -3) & (ahead <= 1))
-    assert np.array_equal(seen(8, phase, window=(None, 0), **pattern), ahead <= 0)
     (tmp_path / "spec.json").write_text('{"segments": [64], "dilations": [1], "window": [3, null], "softcap": 2}')
     assert "mixing head_groups, window 3, none" in words(drawn(tmp_path, "pattern", "--spec", str(tmp_path / "spec.json")))
 
@@ -93,6 +101,17 @@ def test_pattern_has_a_panel_for_each_branch_and_offset(tmp_path):
                  "--mixing", "lse")
     assert "w 64, r 4, offset 3: head 3" in words(root)
     assert len(root.findall("{*}path")) == 5            # one of branch 0, four offsets of branch 1
+
+
+def test_pattern_of_a_spec_with_keys_of_another_number(tmp_path):
+    (tmp_path / "spec.json").write_text(json.dumps({
+        "tokens": 3, "key_tokens": 30, "segments": [30], "dilations": [1], "causal": True, "align": "start",
+        "sequence_lengths": [2, 1], "key_sequence_lengths": [20, 10]}))
+    root = drawn(tmp_path, "pattern", "--spec", str(tmp_path / "spec.json"))
+    assert "Which query (down) sees which key (across), 3 queries, 30 keys" in words(root)
+    assert "mixing head_groups, causal, align start" in words(root)
+    panel = root.findall("{*}rect")[-1]
+    assert float(panel.get("width")) == pytest.approx(10 * float(panel.get("height")), rel=1e-3)
 
 
 def test_order_visits_each_cell_once(tmp_path):
@@ -135,7 +154,18 @@ def test_trace_shows_spans_of_all_tracks(tmp_path):
         (["--tokens", str(1 << 63)], f"--tokens: {1 << 63} is beyond 64 bits;"),
         (["--tokens", "0"], "INVALID_ARGUMENT: tokens is 0, must be at least 1\n"),
         (["--head-dim", "12"], "head_dim is 12, must be 8 to 256 in steps of 8\n"),
-        (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, must be at least 1\n"),
+        (["--sequence-lengths", "-1,65"], "sequence_lengths[0] is -1, must be at least 0\n"),
+        (["--key-tokens", "-1"], "key_tokens is -1, must be at least 0\n"),
+        (["--key-sequence-lengths", "30"], "key_sequence_lengths add up to 30, but key_tokens is 64\n"),
+        (["--key-sequence-lengths", "30,34"],
+         "key_sequence_lengths has 2 entries, must have as many as sequence_lengths: 0\n"),
+        (["--key-tokens", "20"], "tokens is 64 with key_tokens 20, segments[0] is 16, must be at least the keys\n"),
+        (["--key-tokens", "70", "--align", "start"],
+         "align is start with 64 queries and 70 keys, segments[0] is 16, must be at least the keys\n"),
+        (["--key-tokens", "9", "--dilations", "2"], "tokens is 64 with key_tokens 9, dilations[0] is 2, must be 1\n"),
+        (["--key-tokens", "9", "--curve", "hilbert"], "tokens is 64 with key_tokens 9, ordering must be absent\n"),
+        (["--key-tokens", "80", "--curve", "hilbert", "--grid", "4,9"],
+         "ordering.grid [4, 9] has 36 cells, but key_tokens is 80: a grid must hold "),
         (["--curve", "hilbert", "--grid", "8,8", "--ordering-window", "8"],
          "ordering.window is 8, must be 0 with ordering.grid\n"),
         (["--window", "8"], "--window: 8, must be LEFT,RIGHT, each a whole number or none; an ordering has --ordering-window;"),

@@ -95,6 +95,26 @@ def test_sequences_that_do_not_add_up_fail_their_own_job(client):
     assert_same(results[2], alone(client, (q, k, v), segments=[8], sequence_lengths=[4, 6]))
 
 
+def test_keys_of_another_number_are_packed(client):
+    """Jobs with all kinds of rectangles share a pack, in which a wrong one fails alone."""
+    jobs = [{"q": rows(queries, queries)[0], "k": rows(keys, keys)[1], "v": rows(keys, keys)[2], **more}
+            for queries, keys, more in [
+                (1, 40, {}), (12, 12, {}), (9, 4, {}), (5, 0, {}), (4, 70, {}),
+                (7, 30, {"sequence_lengths": [0, 3, 4], "key_sequence_lengths": [8, 22, 0]}),
+                (6, 20, {"sequence_lengths": [6], "key_sequence_lengths": [10, 10]}),  # refused
+                (1, 40, {"align": "start"}), (3, 20, {"key_sequence_lengths": [20]})]]
+    jobs[4]["segments"] = [16]
+    results = client.attend_many(jobs, segments=[64], causal=True)
+    wrong = results.pop(6)
+    assert isinstance(wrong, hilbert_ring.InvalidArgumentError) and wrong.field == "key_sequence_lengths"
+    del jobs[6]
+    for job, result in zip(jobs, results):
+        assert_same(result, alone(client, (job.pop("q"), job.pop("k"), job.pop("v")),
+                                  **{"segments": [64], "causal": True, **job}))
+    ids = [result.report.job_id for result in results]
+    assert len({ids[i] for i in (0, 1, 2, 3, 5, 7)}) == 1 and len({ids[0], ids[4], ids[6]}) == 3
+
+
 def test_rows_that_are_not_finite_are_those_of_their_job(client):
     jobs = [rows(20, i) for i in range(3)]
     jobs[1][0][7] = np.nan

@@ -40,6 +40,8 @@ SPECS = [
      ["dilations[1]: 65 is above its segment of 64 (the longest sequence)"]),
     ({"segments": [64], "dilations": [48], "sequence_lengths": [24, 40]},
      ["dilations[0]: 48 is above its segment of 40 (the longest"]),
+    ({"segments": [256], "dilations": [65], "key_tokens": 200}, []),
+    ({"segments": [64], "key_tokens": 0}, []),
     ({"segments": [64], "tail": "zero", "causal": True}, ["tail: zero has no effect"]),
     ({"segments": [8, 16, 32], "dilations": [16, 1, 1], "ordering": hilbert_ring.Hilbert()},
      ["ordering:", "segments:", "dilations[0]"]),

@@ -187,13 +187,13 @@ class Naming:
             if not self.may_share_memory() or not lies_in_memory(folder):
                 return None
             self._use_scratch(folder, os.stat(mark).st_uid, written, scratched, opening)
-        return replace(call, open=opening, inputs=Inputs(call.inputs.rows, {}, {}), outputs=sent,
+        return replace(call, open=opening, inputs=Inputs({}, {}, {}), outputs=sent,
                        files={**files, **scratched})
 
     def _use_scratch(self, folder: str, service_user: int, written: List[Any], scratched: _Outputs,
                      opening: pb.Open) -> None:
         inputs = self._call.inputs
-        check_room(folder, sum(inputs.rows * inputs.row_bytes[tensor] for tensor in written)
+        check_room(folder, sum(inputs.rows[tensor] * inputs.row_bytes[tensor] for tensor in written)
                    + sum(output.nbytes for output in scratched.values()))
         for output in scratched.values():
             len(output.bytes)  # a file takes its room on its own disk before the job runs
@@ -212,7 +212,7 @@ class Naming:
         name = tensor_name(tensor).lower()
         dtype = _COORDINATES.get(tensor)
         if dtype is not None:
-            shape = call.inputs.rows, call.inputs.row_bytes[tensor] // dtype.itemsize
+            shape = call.inputs.rows[tensor], call.inputs.row_bytes[tensor] // dtype.itemsize
             opening.files.add(tensor=tensor, path=self._scratch.write(
                 name, _blocks(call.inputs, tensor, _header(dtype, shape))))
             return
@@ -326,8 +326,8 @@ def _path_beneath(folder: str, tensor: Any, path: Path) -> str:
 def _blocks(inputs: Inputs, tensor: Any, header: bytes = b"") -> Iterator[memoryview]:
     yield memoryview(header)
     rows = max(1, _BLOCK_BYTES // inputs.row_bytes[tensor])
-    for first in range(0, inputs.rows, rows):
-        yield inputs.readers[tensor](first, min(rows, inputs.rows - first))
+    for first in range(0, inputs.rows[tensor], rows):
+        yield inputs.readers[tensor](first, min(rows, inputs.rows[tensor] - first))
 
 
 def _header(dtype: "np.dtype[Any]", shape: Tuple[int, ...]) -> bytes:

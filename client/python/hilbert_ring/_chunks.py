@@ -1,7 +1,7 @@
 """Cuts a job's input into the chunks that are sent, in order. This module never waits and is not thread-safe.
 
-Coordinates go first, then bands of rows of the other tensors, so that the rows of a token travel together. Rows that
-the service requests again go before new rows.
+Coordinates go first, then bands of rows of the other tensors, so that the rows of a token travel together. A tensor
+with fewer rows is in the first bands only. Rows that the service requests again go before new rows.
 """
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ Rows = Tuple[Any, int, int]                # tensor, first row, count
 
 @dataclass(frozen=True)
 class Inputs:
-    """The tensors that a job sends, each with the same number of rows."""
+    """The tensors that a job sends. Dicts are by tensor."""
 
-    rows: int
-    row_bytes: Dict[Any, int]   # by tensor
-    readers: Dict[Any, Reader]  # by tensor
+    rows: Dict[Any, int]
+    row_bytes: Dict[Any, int]
+    readers: Dict[Any, Reader]
     ahead: Any = None           # the tensor that goes first, if any
 
     @property
@@ -36,7 +36,7 @@ class Inputs:
         return sorted(tensor for tensor in self.readers if tensor != self.ahead)
 
     def total_bytes(self) -> int:
-        return self.rows * sum(self.row_bytes[tensor] for tensor in self.readers)
+        return sum(self.rows[tensor] * self.row_bytes[tensor] for tensor in self.readers)
 
     def chunk(self, rows: Rows) -> bytes:
         """Returns the serialized AttendRequest that carries these rows.
@@ -133,12 +133,13 @@ class SendQueue:
         # A row is never cut.
         payload = min(max(min(chunk_bytes, limit), longest), limit)
         self._rows_per_chunk = dict.fromkeys(inputs.bands, payload // longest)
-        self._next_ahead = inputs.rows
+        self._ahead_left = 0  # rows
         if inputs.ahead is not None:
             self._rows_per_chunk[inputs.ahead] = max(1, payload // inputs.row_bytes[inputs.ahead])
-            self._next_ahead = 0
+            self._ahead_left = inputs.rows[inputs.ahead]
         self._band = 0
         self._of_band = 0  # index of inputs.bands
+        self._end = max(inputs.rows[tensor] for tensor in inputs.bands)
         self._again = {tensor: RowRanges() for tensor in inputs.readers}
 
     def next(self) -> Optional[Rows]:
@@ -147,19 +148,21 @@ class SendQueue:
 
     def _next_new(self) -> Optional[Rows]:
         inputs = self._inputs
-        if self._next_ahead < inputs.rows:
-            first = self._next_ahead
-            count = min(self._rows_per_chunk[inputs.ahead], inputs.rows - first)
-            self._next_ahead += count
+        if self._ahead_left > 0:
+            first = inputs.rows[inputs.ahead] - self._ahead_left
+            count = min(self._rows_per_chunk[inputs.ahead], self._ahead_left)
+            self._ahead_left -= count
             return inputs.ahead, first, count
-        if self._band >= inputs.rows:
-            return None
-        tensor, first = inputs.bands[self._of_band], self._band
-        count = min(self._rows_per_chunk[tensor], inputs.rows - first)
-        self._of_band = (self._of_band + 1) % len(inputs.bands)
-        if self._of_band == 0:
-            self._band += count
-        return tensor, first, count
+        while self._band < self._end:
+            tensor, first = inputs.bands[self._of_band], self._band
+            most = self._rows_per_chunk[tensor]
+            self._of_band = (self._of_band + 1) % len(inputs.bands)
+            if self._of_band == 0:
+                self._band += most
+            count = min(most, inputs.rows[tensor] - first)
+            if count > 0:
+                return tensor, first, count
+        return None
 
     def _next_again(self) -> Optional[Rows]:
         waiting = [(tensor != self._inputs.ahead, ranges.first(), tensor)

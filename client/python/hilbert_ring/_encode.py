@@ -109,7 +109,7 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
         row_bytes[pb.TENSOR_TILE_COORDS] = _COORDINATE_BYTES
     elif coords is not None:
         raise InvalidArgumentError(f"coords: model {model.name} has no positions", field="coords")
-    inputs = Inputs(tensor.shape[0], row_bytes, readers,
+    inputs = Inputs(dict.fromkeys(readers, tensor.shape[0]), row_bytes, readers,
                     pb.TENSOR_TILE_COORDS if model.positions else None)
     outputs: Dict[Any, Union[Output, FileOutput]] = {}
     pooled = spec.pooling != pb.POOLING_NONE

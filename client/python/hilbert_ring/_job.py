@@ -13,7 +13,8 @@ from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, checked_path, given_file, is_path, opened
 from hilbert_ring._retry import Retries
-from hilbert_ring._spec import Window, boolean, check_text, choice, integer, make_spec, number, row_bytes
+from hilbert_ring._spec import (Window, boolean, check_text, choice, integer, key_tokens_of, make_spec, number,
+                                row_bytes)
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
 from hilbert_ring._warn import warn_of_rows, warn_of_spec
@@ -111,7 +112,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     given = [opened(name, value) for name, value in zip("qkv", (q, k, v))]
     tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", given)]
     for tensor in tensors:
-        if 0 in tensor.shape:
+        if 0 in tensor.shape[0 if tensor.name == "q" else 1:]:  # there may be no keys
             raise InvalidArgumentError(f"{tensor.name} has shape {tensor.shape}, must have axes of at least 1",
                                        field=tensor.name, limit=1)
     arrays: Dict[Any, Any] = dict(zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), given))
@@ -120,7 +121,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
                zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), tensors)}
     if ordering is not None and ordering.coords is not None:
         coords = arrays[pb.TENSOR_COORDS] = opened("ordering.coords", ordering.coords)
-        readers[pb.TENSOR_COORDS] = read_coordinates(coords, spec.tokens)
+        readers[pb.TENSOR_COORDS] = read_coordinates(coords, key_tokens_of(spec))
     inputs = attention_inputs(spec, readers)
     out_shape = (spec.tokens, spec.heads, spec.value_dim)
     outputs: Dict[Any, Union[Output, FileOutput]] = {}
@@ -151,30 +152,30 @@ def output_of(name: str, value: Any, beside: Tensor, shape: Tuple[int, ...], dty
 
 
 def attention_inputs(spec: pb.JobSpec, readers: Dict[Any, Reader]) -> Inputs:
-    return Inputs(spec.tokens, {tensor: row_bytes(spec, tensor) for tensor in readers}, readers,
+    rows = {tensor: spec.tokens if tensor == pb.TENSOR_Q else key_tokens_of(spec) for tensor in readers}
+    return Inputs(rows, {tensor: row_bytes(spec, tensor) for tensor in readers}, readers,
                   pb.TENSOR_COORDS if pb.TENSOR_COORDS in readers else None)
 
 
 def shape_of(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
     """Checks that the three agree and returns tokens, heads and dims."""
-    for tensor, axes in ((q, "[tokens, heads, head_dim]"), (k, "[tokens, kv_heads, head_dim]"),
-                         (v, "[tokens, kv_heads, value_dim]")):
+    for tensor, axes in ((q, "[tokens, heads, head_dim]"), (k, "[key_tokens, kv_heads, head_dim]"),
+                         (v, "[key_tokens, kv_heads, value_dim]")):
         if len(tensor.shape) != 3:
             raise InvalidArgumentError(
                 f"{tensor.name} has shape {tensor.shape}, expected {axes}", field=tensor.name)
         if tensor.dtype != q.dtype:
             raise InvalidArgumentError(
                 f"{tensor.name} is {tensor.dtype}, q is {q.dtype}", field=tensor.name)
-        if tensor.shape[0] != q.shape[0]:
-            raise InvalidArgumentError(f"{tensor.name} has {tensor.shape[0]} tokens, q has "
-                                       f"{q.shape[0]}", field=tensor.name, limit=q.shape[0])
     if k.shape[2] != q.shape[2]:
         raise InvalidArgumentError(f"k has head_dim {k.shape[2]}, q has {q.shape[2]}", field="k",
                                    limit=q.shape[2])
+    if v.shape[0] != k.shape[0]:
+        raise InvalidArgumentError(f"v has {v.shape[0]} rows, k has {k.shape[0]}", field="v", limit=k.shape[0])
     if v.shape[1] != k.shape[1]:
         raise InvalidArgumentError(f"v has {v.shape[1]} heads, k has {k.shape[1]}", field="v",
                                    limit=k.shape[1])
-    return {"tokens": q.shape[0], "heads": q.shape[1], "kv_heads": k.shape[1],
+    return {"tokens": q.shape[0], "key_tokens": k.shape[0], "heads": q.shape[1], "kv_heads": k.shape[1],
             "head_dim": q.shape[2], "value_dim": v.shape[2]}
 
 
@@ -212,9 +213,9 @@ def result_of(call: JobCall, report: pb.Report, ordering: Optional[Ordering] = N
 
 def pattern_of(segments: Sequence[int], dilations: Optional[Sequence[int]], mixing: str,
                causal: bool, scale: Optional[float], tail: str, average_groups: bool,
-               sequence_lengths: Optional[Sequence[int]], window: Optional[Window], softcap: Optional[float],
-               alibi: Any, sinks: Any) -> Dict[str, Any]:
+               sequence_lengths: Optional[Sequence[int]], key_sequence_lengths: Optional[Sequence[int]], align: str,
+               window: Optional[Window], softcap: Optional[float], alibi: Any, sinks: Any) -> Dict[str, Any]:
     return {"segments": segments, "dilations": dilations, "mixing": mixing, "causal": causal,
             "scale": scale, "tail": tail, "average_groups": average_groups,
-            "sequence_lengths": sequence_lengths, "window": window, "softcap": softcap, "alibi": alibi,
-            "sinks": sinks}
+            "sequence_lengths": sequence_lengths, "key_sequence_lengths": key_sequence_lengths, "align": align,
+            "window": window, "softcap": softcap, "alibi": alibi, "sinks": sinks}

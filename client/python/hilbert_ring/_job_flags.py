@@ -12,9 +12,9 @@ from hilbert_ring._spec import coordinate_values
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 
-_SHAPE = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
+_SHAPE = ("tokens", "key_tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
 _PATTERN = ("segments", "dilations", "mixing", "causal", "scale", "tail", "average_groups",
-            "sequence_lengths", "window", "softcap", "alibi", "sinks")
+            "sequence_lengths", "key_sequence_lengths", "align", "window", "softcap", "alibi", "sinks")
 _DIMS = ("head_dim", "value_dim")
 _MOST_HEADS = 4096  # as a service's limit
 _MOST_TOKENS = 1 << 40
@@ -26,7 +26,7 @@ class Job:
     """Shape and pattern of a job.
 
     Attributes:
-        shape: the known ones of tokens, heads, kv_heads, head_dim, value_dim, dtype.
+        shape: the known ones of tokens, key_tokens, heads, kv_heads, head_dim, value_dim, dtype.
         pattern: the arguments of Client.attend that determine which query sees which key.
         ordering: None: the given order of tokens.
     """
@@ -42,6 +42,10 @@ class Job:
                 raise InvalidArgumentError(f"{name} is missing: --{name.replace('_', '-')}",
                                            field=name)
 
+    def pairs(self) -> List[Tuple[int, int]]:
+        """Returns the queries and keys of each sequence."""
+        return list(zip(*_lengths({**self.shape, **self.pattern})))
+
     def plan_arguments(self) -> Dict[str, Any]:
         """Returns the arguments of Client.plan."""
         self.need("tokens", "heads", "head_dim")
@@ -52,14 +56,17 @@ def add_job_flags(parser: argparse.ArgumentParser, **defaults: Any) -> None:
     """Adds the flags of `hilbert-ring plan` for the spec. defaults: of fields that neither file nor flag gives."""
     parser.add_argument("--spec", type=Path, metavar="FILE", help="the job, as JSON; flags replace "
                         "its fields, or stand alone")
-    for name in ("tokens", "heads", "kv-heads", "head-dim", "value-dim"):
+    for name in ("tokens", "key-tokens", "heads", "kv-heads", "head-dim", "value-dim"):
         parser.add_argument(f"--{name}", type=whole_number, metavar="N")
     parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"))
     for name, what in (("segments", "lengths, one a branch: 2048,16384"),
                        ("dilations", "rates, one a branch: 1,8"),
-                       ("sequence-lengths", "of packed sequences: 100,200"),
+                       ("sequence-lengths", "queries of packed sequences: 100,200"),
+                       ("key-sequence-lengths", "keys of these sequences: 100,200"),
                        ("grid", "of the ordering: rows,cols")):
         parser.add_argument(f"--{name}", type=whole_numbers, metavar="N,...", help=what)
+    parser.add_argument("--align", choices=("end", "start"), help="position of query i among m keys of n queries: "
+                        "i + m - n, or i")
     parser.add_argument("--mixing", choices=("head_groups", "lse"))
     parser.add_argument("--causal", action="store_true", default=None)
     parser.add_argument("--curve", choices=("hilbert", "morton", "auto", "none"),
@@ -107,6 +114,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
         raise InvalidArgumentError("segments are missing: --segments 2048,16384", field="segments")
     _check_numbers(fields, order)
     ordering = _ordering(order, folder)
+    _check_rectangle(fields, ordering)
     _check_window(fields, ordering)
     return Job({name: fields[name] for name in _SHAPE if fields.get(name) is not None},
                {name: fields[name] for name in _PATTERN if fields.get(name) is not None}, ordering)
@@ -116,17 +124,20 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
     """Checks numbers with the errors of engine/spec/job_spec.cc."""
     segments, dilations = fields["segments"], fields.get("dilations")
     lengths, tokens, heads = fields.get("sequence_lengths"), fields.get("tokens"), fields.get("heads")
+    key_lengths, keys = fields.get("key_sequence_lengths"), fields.get("key_tokens")
     numbers: List[Tuple[str, Any, Optional[int], Optional[int]]] = [
-        ("tokens", tokens, 1, _MOST_TOKENS), ("heads", heads, 1, _MOST_HEADS),
+        ("tokens", tokens, 1, _MOST_TOKENS), ("key_tokens", keys, 0, _MOST_TOKENS), ("heads", heads, 1, _MOST_HEADS),
         ("kv_heads", fields.get("kv_heads"), 1, None), ("ordering.window", order.get("window"), 0, None)]
     numbers += [(name, fields.get(name), None, None) for name in _DIMS]
-    for name, given, most in (("segments", segments, _MOST_TOKENS), ("dilations", dilations, _MOST_TOKENS),
-                              ("sequence_lengths", lengths, None), ("ordering.grid", order.get("grid"), None)):
+    for name, given, least, most in (
+            ("segments", segments, 1, _MOST_TOKENS), ("dilations", dilations, 1, _MOST_TOKENS),
+            ("sequence_lengths", lengths, 0, None), ("key_sequence_lengths", key_lengths, 0, None),
+            ("ordering.grid", order.get("grid"), 1, None)):
         if given is not None and not isinstance(given, list):
             raise InvalidArgumentError(f"{name} is {given!r}, must be a list of integers", field=name)
-        numbers += [(f"{name}[{place}]", value, 1, most) for place, value in enumerate(given or ())]
-    for name, value, least, limit in numbers:
-        _check_number(name, value, least, limit)
+        numbers += [(f"{name}[{place}]", value, least, most) for place, value in enumerate(given or ())]
+    for name, value, smallest, limit in numbers:
+        _check_number(name, value, smallest, limit)
     if dilations and len(dilations) != len(segments):
         raise InvalidArgumentError(f"segments has {len(segments)} entries, but dilations has {len(dilations)}",
                                    field="dilations")
@@ -136,19 +147,60 @@ def _check_numbers(fields: Dict[str, Any], order: Dict[str, Any]) -> None:
     if lengths and tokens and sum(lengths) != tokens:
         raise InvalidArgumentError(f"sequence_lengths add up to {sum(lengths)}, but tokens is {tokens}",
                                    field="sequence_lengths")
+    all_keys = tokens if keys is None else keys
+    if key_lengths and all_keys is not None and sum(key_lengths) != all_keys:
+        raise InvalidArgumentError(f"key_sequence_lengths add up to {sum(key_lengths)}, but key_tokens is {all_keys}",
+                                   field="key_sequence_lengths")
+    of_queries, of_keys = _lengths(fields)
+    if len(of_queries) != len(of_keys):
+        raise InvalidArgumentError(f"key_sequence_lengths has {len(key_lengths or ())} entries, must have as many as "
+                                   f"sequence_lengths: {len(lengths or ())}", field="key_sequence_lengths")
     if order.get("grid") is not None:
-        _check_grid(order["grid"], order.get("window"), lengths or ([tokens] if tokens else []), bool(lengths))
+        _check_grid(order["grid"], order.get("window"), fields)
 
 
-def _check_grid(grid: List[int], window: Optional[int], lengths: List[int], packed: bool) -> None:
+def _lengths(fields: Dict[str, Any]) -> Tuple[List[int], List[int]]:
+    """Returns the queries of each sequence, and the keys; without a known number, no sequences."""
+    tokens, keys = fields.get("tokens"), fields.get("key_tokens")
+    of_queries = fields.get("sequence_lengths") or ([] if tokens is None else [tokens])
+    return of_queries, fields.get("key_sequence_lengths") or (of_queries if keys in (None, tokens) else [keys])
+
+
+def _check_rectangle(fields: Dict[str, Any], ordering: Optional[Ordering]) -> None:
+    align = fields.get("align") or "end"
+    if align not in ("end", "start"):
+        raise InvalidArgumentError(f"align is {align!r}, must be 'end' or 'start'", field="align")
+    for queries, keys in zip(*_lengths(fields)):
+        if 0 in (queries, keys) or queries == keys or (queries < keys and align == "end"):
+            continue
+        what, field = f"tokens is {queries} with key_tokens {keys}", "key_tokens"
+        if align == "start":
+            what, field = f"align is start with {queries} queries and {keys} keys", "align"
+        if ordering is not None:
+            raise InvalidArgumentError(f"{what}, ordering must be absent", field=field)
+        segments = fields["segments"]
+        for place, (segment, dilation) in enumerate(zip(segments, fields.get("dilations") or [1] * len(segments))):
+            if dilation > 1:
+                raise InvalidArgumentError(f"{what}, dilations[{place}] is {dilation}, must be 1", field=field)
+            if segment < keys:
+                raise InvalidArgumentError(f"{what}, segments[{place}] is {segment}, must be at least the keys",
+                                           field=field)
+
+
+def _check_grid(grid: List[int], window: Optional[int], fields: Dict[str, Any]) -> None:
     if len(grid) not in (2, 3):
         raise InvalidArgumentError(f"ordering.grid has {len(grid)} entries, must have 2 or 3", field="ordering.grid")
     if window:
         raise InvalidArgumentError(f"ordering.window is {window}, must be 0 with ordering.grid", field="ordering.window")
     cells = prod(grid)
-    for place, length in enumerate(lengths):
-        if length != cells:
-            what, of = (f"sequence_lengths[{place}]", " of every sequence a") if packed else ("tokens", " per")
+    square = fields.get("key_tokens") in (None, fields.get("tokens"))
+    of_keys = "key_" if fields.get("key_sequence_lengths") or not square else ""
+    packed = fields.get("key_sequence_lengths") or square and fields.get("sequence_lengths")
+    for place, length in enumerate(_lengths(fields)[1]):
+        if length != cells and not (packed and length == 0):
+            what, of = f"{of_keys}tokens", " per"
+            if packed:
+                what, of = f"{of_keys}sequence_lengths[{place}]", " of every sequence a"
             raise InvalidArgumentError(f"ordering.grid {grid} has {cells} cells, but {what} is {length}: a grid must hold "
                                        f"exactly one token{of} cell", field="ordering.grid")
 

@@ -23,6 +23,7 @@ from hilbert_ring._distinct import later_that_meet
 from hilbert_ring._files import is_path
 from hilbert_ring._job import AttendOptions, AttendResult, attention_inputs, pattern_of, prepare, result_of
 from hilbert_ring._retry import Retries
+from hilbert_ring._spec import key_lengths_of, key_tokens_of
 from hilbert_ring._tensors import Output
 from hilbert_ring.errors import HilbertRingError, InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Ordering
@@ -41,7 +42,8 @@ ManyResult = Union[AttendResult, HilbertRingError]
 
 _PATTERN: Dict[str, Any] = {"segments": None, "dilations": None, "mixing": "head_groups", "causal": False,
                             "scale": None, "tail": "mask", "average_groups": True, "sequence_lengths": None,
-                            "window": None, "softcap": None, "alibi": None, "sinks": None}
+                            "key_sequence_lengths": None, "align": "end", "window": None, "softcap": None,
+                            "alibi": None, "sinks": None}
 _OTHERS: Dict[str, Any] = {"ordering": None, "dtype": None, "lse": True, "out": None, "job_id": None}
 
 
@@ -71,14 +73,17 @@ class PreparedJob:
         if self.bytes > MAX_PAYLOAD_BYTES:
             raise OutOfRangeError(f"rows of the job, or its results, take {self.bytes} bytes, must be at most "
                                   f"{MAX_PAYLOAD_BYTES}: call attend", limit=MAX_PAYLOAD_BYTES)
-        self.sequences = list(spec.sequence_lengths) or [spec.tokens]
+        self.sequences = list(spec.sequence_lengths) or [spec.tokens]  # queries of each
+        self.key_sequences = key_lengths_of(spec)
         self.alike = b""  # equal for jobs that share packs; empty: the job is a pack of its own
-        adds_up = min(self.sequences) > 0 and sum(self.sequences) == spec.tokens
+        adds_up = (min(self.sequences + self.key_sequences) >= 0 and sum(self.sequences) == spec.tokens
+                   and sum(self.key_sequences) == key_tokens_of(spec)
+                   and len(self.sequences) == len(self.key_sequences))
         if values["job_id"] is None and self.call.inputs.ahead is None and adds_up:
             common = pb.Open()
             common.CopyFrom(self.call.open)
-            common.spec.tokens = 0
-            del common.spec.sequence_lengths[:]
+            for field in ("tokens", "key_tokens", "sequence_lengths", "key_sequence_lengths"):
+                common.spec.ClearField(field)
             self.alike = common.SerializeToString()
         self.report: Optional[pb.Report] = None
 
@@ -166,7 +171,7 @@ class ManyCall:
                     assert isinstance(job, PreparedJob)
                     inputs = job.call.inputs
                     try:
-                        rows.append({tensor: read(0, inputs.rows) for tensor, read in inputs.readers.items()})
+                        rows.append({tensor: read(0, inputs.rows[tensor]) for tensor, read in inputs.readers.items()})
                         jobs[number] = job
                     except HilbertRingError as error:
                         self._jobs[number] = error
@@ -220,10 +225,10 @@ def _joined(jobs: Sequence[PreparedJob], rows: Sequence[Dict[Any, memoryview]]) 
     spec = pb.JobSpec()
     spec.CopyFrom(first.open.spec)
     if len(jobs) > 1:
-        spec.tokens = sum(job.call.tokens for job in jobs)
-        del spec.sequence_lengths[:]
-        for job in jobs:
-            spec.sequence_lengths.extend(job.sequences)
+        spec.sequence_lengths[:] = [length for job in jobs for length in job.sequences]
+        spec.key_sequence_lengths[:] = [length for job in jobs for length in job.key_sequences]
+        spec.tokens = sum(spec.sequence_lengths)
+        spec.key_tokens = sum(spec.key_sequence_lengths)
     readers: Dict[Any, Reader] = {
         tensor: _reader(memoryview(b"".join(of[tensor] for of in rows)), first.inputs.row_bytes[tensor])
         for tensor in first.inputs.readers}

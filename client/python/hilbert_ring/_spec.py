@@ -17,6 +17,7 @@ from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 
 _MIXINGS: Dict[str, Any] = {"head_groups": pb.MIXING_HEAD_GROUPS, "lse": pb.MIXING_LSE}
+_ALIGNS: Dict[str, Any] = {"end": pb.ALIGN_END, "start": pb.ALIGN_START}
 _TAILS: Dict[str, Any] = {"mask": pb.TAIL_MASK, "zero": pb.TAIL_ZERO}
 _SCOPES: Dict[str, Any] = {"qkv": pb.ORDER_SCOPE_QKV, "kv": pb.ORDER_SCOPE_KV}
 _CURVES: Dict[str, Any] = {"hilbert": pb.CURVE_HILBERT, "morton": pb.CURVE_MORTON,
@@ -125,8 +126,10 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
               dilations: Optional[Sequence[int]], mixing: str, causal: bool,
               scale: Optional[float], tail: str, average_groups: bool,
               ordering: Optional[Ordering],
-              sequence_lengths: Optional[Sequence[int]], window: Optional[Window] = None,
-              softcap: Optional[float] = None, alibi: Any = None, sinks: Any = None) -> pb.JobSpec:
+              sequence_lengths: Optional[Sequence[int]], key_tokens: Optional[int] = None,
+              key_sequence_lengths: Optional[Sequence[int]] = None, align: str = "end",
+              window: Optional[Window] = None, softcap: Optional[float] = None, alibi: Any = None,
+              sinks: Any = None) -> pb.JobSpec:
     """Makes a job's message of the arguments of Client.plan."""
     lengths = integers("segments", segments)
     rates = [1] * len(lengths) if dilations is None else integers("dilations", dilations)
@@ -144,7 +147,12 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
         tail=choice("tail", tail, _TAILS),
         average_groups=boolean("average_groups", average_groups, True),
         sequence_lengths=integers("sequence_lengths",
-                                  () if sequence_lengths is None else sequence_lengths))
+                                  () if sequence_lengths is None else sequence_lengths),
+        key_sequence_lengths=integers("key_sequence_lengths",
+                                      () if key_sequence_lengths is None else key_sequence_lengths),
+        align=choice("align", align, _ALIGNS))
+    if key_tokens is not None and integer("key_tokens", key_tokens) != spec.tokens:
+        spec.key_tokens = integer("key_tokens", key_tokens)
     if scale is not None:
         spec.scale = number("scale", scale)
     if window is not None:
@@ -201,6 +209,18 @@ def _ordering(ordering: Ordering) -> pb.Ordering:
                        grid=integers("ordering.grid",
                                      () if ordering.grid is None else ordering.grid),
                        coordinate_axes=axes)
+
+
+def key_tokens_of(spec: pb.JobSpec) -> int:
+    return int(spec.key_tokens if spec.HasField("key_tokens") else spec.tokens)
+
+
+def key_lengths_of(spec: pb.JobSpec) -> List[int]:
+    """Returns the keys of each sequence."""
+    if spec.key_sequence_lengths:
+        return list(spec.key_sequence_lengths)
+    square = key_tokens_of(spec) == spec.tokens
+    return list(spec.sequence_lengths) if square and spec.sequence_lengths else [key_tokens_of(spec)]
 
 
 def row_bytes(spec: pb.JobSpec, tensor: int) -> int:

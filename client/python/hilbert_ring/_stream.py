@@ -78,7 +78,10 @@ def read_block(value: Any, dtype: Optional[str], streams: CallerStreams) -> Tens
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise InvalidArgumentError("a block must be a tuple (q, k, v)", field="blocks")
     q, k, v = (read_tensor(name, given, dtype, streams) for name, given in zip("qkv", value))
-    shape_of(q, k, v)
+    keys = shape_of(q, k, v)["key_tokens"]
+    if keys != q.shape[0]:
+        raise InvalidArgumentError(f"k has {keys} rows, must have those of q in a stream, {q.shape[0]}", field="k",
+                                   limit=q.shape[0])
     return q, k, v
 
 
@@ -90,7 +93,7 @@ def prepare_stream(value: Any, *, dtype: Optional[str], lse: bool, epoch_tokens:
         raise InvalidArgumentError("ordering: a stream has Hilbert(...) or Morton(...), not Auto",
                                    field="ordering")
     first = read_block(value, dtype, streams)
-    shape = {**shape_of(*first), "tokens": 0}
+    shape = {**shape_of(*first), "tokens": 0, "key_tokens": None}
     spec = make_spec(dtype=first[0].dtype, ordering=ordering, **shape, **pattern)
     epoch = 0 if epoch_tokens is None else integer("epoch_tokens", epoch_tokens)
     return StreamCall(pb.Open(spec=spec, want_lse=boolean("lse", lse), epoch_tokens=epoch), first, dtype,
@@ -165,7 +168,7 @@ class StreamConversation:
         base, rows = self._rows_sent, block[0].shape[0]
         end = self._rows_sent = base + rows
         self._sent.append((base, rows))
-        self._inputs = Inputs(rows, self._sizes, {
+        self._inputs = Inputs(dict.fromkeys(_INPUTS, rows), self._sizes, {
             tensor: lambda first, count, read=read: read.rows(first - base, count)  # type: ignore
             for tensor, read in zip(_INPUTS, block)})
         self._queue.extend((tensor, first, min(self._rows_per_chunk, end - first))

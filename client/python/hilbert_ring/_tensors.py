@@ -276,19 +276,19 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
     return _numpy_output(array, lambda _: value)
 
 
-def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryview]:
+def read_coordinates(coords: Any, keys: int) -> Callable[[int, int], memoryview]:
     """Returns a function of first and count that gives the bytes of coordinates: uint32 [count, axes]."""
     refuse_masked("ordering.coords", coords)
     array = coordinate_values("ordering.coords", coords, "integers")
     if array.dtype.kind not in "iu":
         raise InvalidArgumentError(f"ordering.coords has dtype {array.dtype}, expected integers",
                                    field="ordering.coords")
-    if array.ndim != 2 or array.shape[0] != tokens:
+    if array.ndim != 2 or array.shape[0] != keys:
         raise InvalidArgumentError(f"ordering.coords has shape {array.shape}, the job has "
-                                   f"{tokens} tokens", field="ordering.coords")
+                                   f"{keys} keys", field="ordering.coords")
     limit = _COORDINATE_LIMIT[array.shape[1]]
     read = rows_of("ordering.coords", array)
-    for _, block in blocks_of(read, tokens):
+    for _, block in blocks_of(read, keys):
         for found in (block.min(), block.max()):
             if not 0 <= found <= limit:
                 raise OutOfRangeError(

@@ -6,6 +6,7 @@ import sys
 import warnings
 from typing import Iterator, Type
 
+from hilbert_ring._spec import key_lengths_of
 from hilbert_ring.v1 import attention_pb2 as pb
 
 _PACKAGE = __name__.partition(".")[0]
@@ -52,7 +53,7 @@ def notes_on(spec: pb.JobSpec) -> Iterator[str]:
         divided = f"; outputs are still divided by {branches}" if spec.average_groups else ""
         yield (f"segments: {branches} branches for {heads} head{'s' if heads > 1 else ''}: with mixing "
                f"head_groups those from branch {heads} on have no head and compute nothing{divided}")
-    longest = max(spec.sequence_lengths, default=spec.tokens)
+    longest = max(key_lengths_of(spec))
     for i, (segment, dilation) in enumerate(zip(spec.segments, spec.dilations)):
         if dilation > min(segment, longest) > 0:
             cut = " (the longest sequence)" if segment > longest else ""

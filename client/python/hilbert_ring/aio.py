@@ -139,11 +139,12 @@ class Client:
             self, q: Any, k: Any, v: Any, *, segments: Sequence[int], dilations: Optional[Sequence[int]] = None,
             mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
             average_groups: bool = True, ordering: Optional[Ordering] = None,
-            sequence_lengths: Optional[Sequence[int]] = None, window: Optional[Window] = None,
-            softcap: Optional[float] = None, alibi: Any = None, sinks: Any = None, dtype: Optional[str] = None,
-            lse: Any = None, out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
-            deadline: Optional[float] = None, outage_timeout: Optional[float] = None, max_attempts: int = 10,
-            chunk_bytes: int = 4 << 20, progress: ProgressOption = None) -> AttendResult:
+            sequence_lengths: Optional[Sequence[int]] = None, key_sequence_lengths: Optional[Sequence[int]] = None,
+            align: str = "end", window: Optional[Window] = None, softcap: Optional[float] = None, alibi: Any = None,
+            sinks: Any = None, dtype: Optional[str] = None, lse: Any = None, out: Any = None,
+            by_reference: str = "auto", job_id: Optional[str] = None, deadline: Optional[float] = None,
+            outage_timeout: Optional[float] = None, max_attempts: int = 10, chunk_bytes: int = 4 << 20,
+            progress: ProgressOption = None) -> AttendResult:
         """Computes attention and returns after all rows have come.
 
         q, k and v are NumPy arrays (also memory maps), paths of .npy files, PyTorch tensors, objects with DLPack or
@@ -156,17 +157,21 @@ class Client:
 
         Args:
             q: queries [tokens, heads, head_dim]: float32, float16 or bfloat16.
-            k: keys [tokens, kv_heads, head_dim]; kv_heads divides heads.
-            v: values [tokens, kv_heads, value_dim].
+            k: keys [key_tokens, kv_heads, head_dim]; kv_heads divides heads. There may be fewer or more of them than queries,
+                or none.
+            v: values [key_tokens, kv_heads, value_dim].
             segments: tokens of a segment, for each branch. Each segment attends to itself.
             dilations: step between the rows of a segment that a head selects, for each branch; None: 1.
             mixing: "head_groups": heads are split among the branches; "lse": every head runs every branch.
-            causal: whether a query sees only keys of its own and earlier tokens.
+            causal: whether a query sees only keys of its own and earlier positions.
             scale: factor of the scores; None: 1 / sqrt(head_dim).
             tail: "mask": a short segment sees its own keys; "zero": zero keys fill it up.
             average_groups: with "head_groups": whether outputs are divided by the number of branches.
             ordering: Hilbert(...), Morton(...) or Auto(...), which selects a curve; None: the given order of tokens.
-            sequence_lengths: tokens of packed sequences; None: one sequence.
+            sequence_lengths: queries of packed sequences, also 0; None: one sequence.
+            key_sequence_lengths: keys of these sequences, also 0; None: as many as queries.
+            align: position of query i of a sequence of n queries and m keys. "end": i + m - n, so that fewer queries
+                are the last rows; "start": i.
             window: (left, right): a query sees keys of at most `left` earlier and `right` later tokens; None as a
                 side: no bound.
             softcap: c: a score s becomes c * tanh(s / c); None: no cap.
@@ -199,7 +204,7 @@ class Client:
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
-                             window, softcap, alibi, sinks)
+                             key_sequence_lengths, align, window, softcap, alibi, sinks)
         check_distinct(self._address.files, {"out": out, "lse": lse})
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering, pattern=pattern)
         retries = options.retries()
@@ -242,8 +247,8 @@ class Client:
             InvalidArgumentError, OutOfRangeError: an option from job_id on is wrong. The iterator raises other errors.
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes)
-        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
-                             window, softcap, alibi, sinks)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths, None,
+                             "end", window, softcap, alibi, sinks)
         state, streams = StreamState(), CallerStreams()
         prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens, options=options,
                            ordering=ordering, pattern=pattern, streams=streams)
@@ -256,8 +261,8 @@ class Client:
             **common: Any) -> List[ManyResult]:
         """Computes many independent small jobs in few calls. A wrong job fails alone.
 
-        Jobs with the same arguments apart from tokens are computed together. Up to four calls run at the same time, if
-        the service has room.
+        Jobs with the same arguments apart from tokens and keys are computed together. Up to four calls run at the same
+        time, if the service has room.
 
         Args:
             jobs: each (q, k, v), or a dict of arguments of `attend`: q, k, v, and others of its own. A job's rows and
@@ -445,27 +450,29 @@ class Client:
             lambda failure: not is_plan_pushed_back(name, failure))
 
     async def plan(
-            self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
+            self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int], key_tokens: Optional[int] = None,
             dilations: Optional[Sequence[int]] = None, kv_heads: Optional[int] = None, value_dim: Optional[int] = None,
             dtype: str = "float32", mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None,
             tail: str = "mask", average_groups: bool = True, ordering: Optional[Ordering] = None,
-            sequence_lengths: Optional[Sequence[int]] = None, window: Optional[Window] = None,
-            softcap: Optional[float] = None, alibi: Any = None, sinks: Any = None, workers: int = 0,
-            deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
+            sequence_lengths: Optional[Sequence[int]] = None, key_sequence_lengths: Optional[Sequence[int]] = None,
+            align: str = "end", window: Optional[Window] = None, softcap: Optional[float] = None, alibi: Any = None,
+            sinks: Any = None, workers: int = 0, deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
         """Plans the compute, memory, bytes and seconds of a job, without running it.
 
         Args:
+            key_tokens: number of keys; None: as many as queries.
             workers: number of workers that share the job; 0: all of the service's.
             deadline: seconds, including the wait for a service that is busy with other plans.
             others: see `attend`. kv_heads: None: heads. value_dim: None: head_dim.
 
         Returns:
-            message PlanResponse of proto/hilbert_ring/v1/attention.proto.
+            message PlanResponse of proto/hilbert_ring/v1/attention.proto. With another number of keys, its `travels`
+            and `travels_why` tell what travels between workers.
         """
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
-                             window, softcap, alibi, sinks)
+                             key_sequence_lengths, align, window, softcap, alibi, sinks)
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim,
-                         dtype=dtype, ordering=ordering, **pattern)
+                         dtype=dtype, ordering=ordering, key_tokens=key_tokens, **pattern)
         request = pb.PlanRequest(spec=spec, workers=integer("workers", workers, 32))
         retries = AttendOptions(max_attempts=1000, deadline=deadline).retries()
         return await self._planned("Plan", request, retries)

@@ -278,6 +278,21 @@ TEST(CliSpec, FlagsChangeScores) {
   EXPECT_EQ(SpecOf(job + " --curve hilbert --ordering-window 8").ordering->window, 8);
 }
 
+TEST(CliSpec, KeysOfAnotherNumber) {
+  const std::string job = GoldenTensors("rect_packed") + " --segments 4096 --dilations 1";
+  const JobSpec spec = SpecOf(job + " --sequence-lengths 1,64,0,80,5 --key-sequence-lengths "
+                                    "200,64,9,157,0 --align start");
+  EXPECT_EQ(spec.tokens, 150);
+  EXPECT_EQ(spec.key_tokens, 430);
+  EXPECT_EQ(spec.sequence_lengths, (std::vector<int64_t>{1, 64, 0, 80, 5}));
+  EXPECT_EQ(spec.key_sequence_lengths, (std::vector<int64_t>{200, 64, 9, 157, 0}));
+  EXPECT_EQ(spec.align, Align::kStart);
+  const CliResult plan = RunCli(
+      "plan --local --workers 2 --tokens 1 --key-tokens 4000 --heads 2 --head-dim 8 "
+      "--segments 4000 --dilations 1");
+  EXPECT_THAT(plan.out, HasSubstr("queries travel: "));
+}
+
 TEST(CliSpec, TheSpecComesFromStdin) {
   const std::string spec = GoldenPath("dense", "case.json");
   EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(GoldenTensors("dense"), " --spec - <", spec))),
@@ -314,6 +329,10 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
         {" --window 8,", "--window: 8,, must be LEFT,RIGHT"},
         {" --window -1,0", "window[0] is -1, must be at least 0"},
         {" --window 8,8 --curve hilbert", "window is [8, 8], must be absent with ordering"},
+        {" --key-tokens 127", "key_tokens of K is 128 (axis 0 of shape (128, 2, 16)), must be 127"},
+        {" --align middle", "align is \"middle\", must be \"end\" or \"start\""},
+        {" --sequence-lengths 28,100 --key-sequence-lengths 100,28",
+         "tokens is 100 with key_tokens 28, segments[0] is 8, must be at least the keys"},
         {" --curve hilbert --coords $(printf '\\377').npy", "\xff.npy: cannot open"},
         {" --tokens 100", "tokens of Q is 128"},
         {" --dtype float16", "with dtype float16 of the command line"}}) {

@@ -33,6 +33,10 @@ TEST(ChooseOrder, OfPlansThatCostTheSameTheMostCompactSegments) {
   JobSpec volume = OnAGrid();
   volume.ordering->grid = {16, 16, 16};
   EXPECT_TRUE(Choose(volume).curve.has_value());
+  JobSpec few = OnAGrid();  // the keys are on the grid
+  few.key_tokens = few.tokens;
+  few.tokens = 8;
+  EXPECT_EQ(Choose(few).curve, Curve::kHilbert);
   JobSpec column = OnAGrid();  // a curve brings nothing nearer
   column.ordering->grid = {4096, 1};
   EXPECT_EQ(Choose(column).curve, std::nullopt);

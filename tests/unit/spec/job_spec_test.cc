@@ -94,7 +94,7 @@ TEST(BadSpecs, OfPatternsAreRefused) {
 
 TEST(BadSpecs, OfSequencesAreRefused) {
   const auto lengths = &JobSpec::sequence_lengths;
-  ExpectRefused(With(lengths, {64, 0}), kInvalid, "sequence_lengths[1] is 0");
+  ExpectRefused(With(lengths, {64, -1}), kInvalid, "sequence_lengths[1] is -1");
   ExpectRefused(With(lengths, {65, -1}), kInvalid, "sequence_lengths[0] is 65");
   ExpectRefused(With(lengths, {32, 31}), kInvalid, "sequence_lengths add up to 63");
   ExpectRefused(With(lengths, {32, 33}), kInvalid, "sequence_lengths[1] is 33");
@@ -104,6 +104,52 @@ TEST(BadSpecs, OfSequencesAreRefused) {
   JobSpec many = With(lengths, std::vector<int64_t>((1 << 20) + 1, 1));
   many.tokens = (1 << 20) + 1;
   ExpectRefused(many, kOver, "sequence_lengths is 1048577");
+}
+
+// One dense branch, with as many keys.
+JobSpec Rectangle(int64_t keys, std::vector<int64_t> lengths = {},
+                  std::vector<int64_t> key_lengths = {}) {
+  JobSpec spec = With(&JobSpec::key_tokens, keys);
+  spec.branches = {{100, 1}};
+  spec.sequence_lengths = std::move(lengths);
+  spec.key_sequence_lengths = std::move(key_lengths);
+  return spec;
+}
+
+TEST(BadSpecs, OfKeysOfAnotherNumberAreRefused) {
+  ExpectRefused(Rectangle(-1), kInvalid, "key_tokens is -1, must be at least 0");
+  ExpectRefused(Rectangle(kMostTokens + 1), kOver, "key_tokens is 1099511627777");
+  ExpectRefused(Rectangle(70, {}, {69}), kInvalid,
+                "key_sequence_lengths add up to 69, but key_tokens is 70");
+  ExpectRefused(Rectangle(70, {}, {35, 35}), kInvalid,
+                "key_sequence_lengths has 2 entries, must have as many as sequence_lengths: 0");
+  ExpectRefused(Rectangle(70, {32, 32}), kInvalid, "key_sequence_lengths has 0 entries");
+  JobSpec more = Rectangle(9);
+  more.ordering.emplace();
+  ExpectRefused(more, kInvalid, "tokens is 64 with key_tokens 9, ordering must be absent");
+  JobSpec start = Rectangle(128, {60, 4}, {60, 68});
+  start.align = Align::kStart;
+  start.branches[0].dilation = 2;
+  ExpectRefused(start, kInvalid,
+                "align is start with 4 queries and 68 keys, dilations[0] is 2, must be 1");
+  start.branches = {{68, 1}, {67, 1}};
+  ExpectRefused(start, kInvalid, "segments[1] is 67, must be at least the keys");
+  JobSpec grid = Rectangle(72, {64});
+  grid.ordering = Ordering{.grid = {8, 8}};
+  ExpectRefused(grid, kInvalid, "ordering.grid [8, 8] has 64 cells, but key_tokens is 72");
+}
+
+TEST(ValidSpecs, HaveKeysOfAnotherNumber) {
+  JobSpec last_rows = Rectangle(72, {64});
+  last_rows.branches = ValidSpec().branches;
+  last_rows.ordering = Ordering{.grid = {8, 9}};
+  JobSpec start = Rectangle(70);
+  start.align = Align::kStart;
+  for (const JobSpec& spec :
+       {last_rows, start, Rectangle(0), Rectangle(9), Rectangle(kMostTokens),
+        Rectangle(9, {0, 64, 0}, {9, 0, 0}), Rectangle(64, {64, 0}, {1, 63})}) {
+    EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  }
 }
 
 TEST(BadSpecs, OfOrderingsAreRefused) {

@@ -2,7 +2,7 @@
 
 The service has its own code. tests/python/test_draw.py compares this module with tests/golden/attention_oracle.py.
 """
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,33 +120,39 @@ def phases(heads: int, segments: Sequence[int], dilations: Sequence[int], mixing
     return [Phase(*key, tuple(of)) for key, of in found.items()]
 
 
-def seen(tokens: int, phase: Phase, *, segments: Sequence[int], dilations: Sequence[int],
-         causal: bool, ordering: Optional[Ordering],
-         sequence_lengths: Optional[Sequence[int]] = None,
+def seen(pairs: Sequence[Tuple[int, int]], phase: Phase, *, segments: Sequence[int], dilations: Sequence[int],
+         causal: bool, ordering: Optional[Ordering], align: str = "end",
          window: Optional[Sequence[Optional[int]]] = None) -> "NDArray[np.bool_]":
-    """Returns [query token, key token]: whether the query sees the key in the phase's heads."""
-    result = np.zeros((tokens, tokens), bool)
+    """Returns [query, key]: whether the query sees the key in the phase's heads.
+
+    pairs: queries and keys of each sequence.
+    """
+    result = np.zeros((sum(queries for queries, _ in pairs), sum(keys for _, keys in pairs)), bool)
     dilation = dilations[phase.branch]
-    begin = 0
-    for length in sequence_lengths or [tokens]:
+    left, right = window or (None, None)
+    query = key = 0
+    for queries, keys in pairs:
         own = ordering
         if ordering is not None and ordering.coords is not None:
-            part: Any = np.asarray(ordering.coords)[begin:begin + length]
-            own = type(ordering)(coords=part, scope=ordering.scope)
-        keys = begin + token_order(length, own)
+            own = type(ordering)(coords=np.asarray(ordering.coords)[key:key + keys], scope=ordering.scope)
+        order = token_order(keys, own)
         ordered = ordering is not None and ordering.scope == "qkv"
-        queries = keys if ordered else begin + np.arange(length)
-        step = min(segments[phase.branch], length)
-        for start in range(0, length, step):
-            rows = slice(start + phase.offset, min(start + step, length), dilation)
-            result[np.ix_(queries[rows], keys[rows])] = True
-        begin += length
-    if causal:
-        result &= np.tri(tokens, dtype=bool)
-    left, right = window or (None, None)
-    ahead = np.arange(tokens) - np.arange(tokens)[:, None]
-    if left is not None:
-        result &= ahead >= -left
-    if right is not None:
-        result &= ahead <= right
+        positions = np.arange(queries) + (keys - queries if align == "end" else 0)
+        cells = result[query:query + queries, key:key + keys]
+        query, key = query + queries, key + keys
+        step = min(segments[phase.branch], keys)
+        if keys == 0 or (step == keys and dilation == 1):  # dense: wherever the queries are
+            cells[:] = True
+        else:
+            slots = (np.argsort(order) if ordered else np.arange(keys))[positions]
+            for start in range(0, keys, step):
+                slots_of_keys = np.arange(start + phase.offset, min(start + step, keys), dilation)
+                cells[np.ix_(np.isin(slots, slots_of_keys), order[slots_of_keys])] = True
+        ahead = np.arange(keys) - positions[:, None]
+        if causal:
+            cells &= ahead <= 0
+        if left is not None:
+            cells &= ahead >= -left
+        if right is not None:
+            cells &= ahead <= right
     return result

@@ -17,30 +17,34 @@ _GAP, _TOP, _CAPTION = 28.0, 64.0, 20.0
 def draw_pattern(job: Job) -> Svg:
     """Draws a row of panels for each branch, and a panel for each set of heads that see the same keys."""
     tokens = int(job.shape["tokens"])
-    if not 1 <= tokens <= MOST_TOKENS:
-        raise OutOfRangeError(f"tokens is {tokens}, a picture of the pattern shows 1 to "
-                              f"{MOST_TOKENS}: draw a smaller job of the same shape",
-                              field="tokens", limit=MOST_TOKENS)
+    keys = int(job.shape.get("key_tokens", tokens))
+    for name, rows in (("tokens", tokens), ("key_tokens", keys)):
+        if rows > MOST_TOKENS:
+            raise OutOfRangeError(f"{name} is {rows}, a picture of the pattern shows up to {MOST_TOKENS}: "
+                                  "draw a smaller job of the same shape", field=name, limit=MOST_TOKENS)
+    side = _SIDE / max(tokens, keys)
+    size = f"{tokens} tokens" if keys == tokens else f"{tokens} queries, {keys} keys"
     segments = job.pattern["segments"]
     dilations = job.pattern.get("dilations") or [1] * len(segments)
     found = phases(int(job.shape["heads"]), segments, dilations,
                    job.pattern.get("mixing", "head_groups"))
-    rows: List[List[int]] = [[i for i, phase in enumerate(found) if phase.branch == branch]
-                             for branch in range(len(segments))]
-    across = max(len(row) for row in rows)
+    panels: List[List[int]] = [[i for i, phase in enumerate(found) if phase.branch == branch]
+                               for branch in range(len(segments))]
+    across = max(len(row) for row in panels)
     picture = Svg(max(_GAP + across * (_SIDE + _GAP), 560),
-                  _TOP + len(rows) * (_SIDE + _CAPTION + _GAP),
-                  f"Which query sees which key: {tokens} tokens")
-    picture.text(_GAP, 24, f"Which query (down) sees which key (across), {tokens} tokens",
+                  _TOP + len(panels) * (_SIDE + _CAPTION + _GAP),
+                  f"Which query sees which key: {size}")
+    picture.text(_GAP, 24, f"Which query (down) sees which key (across), {size}",
                  size=15, bold=True)
     words = [f"mixing {job.pattern.get('mixing', 'head_groups')}"]
     words += ["causal"] if job.pattern.get("causal") else []
+    words += ["align start"] if job.pattern.get("align") == "start" else []
     if job.pattern.get("window"):
         words.append("window " + ", ".join("none" if side is None else str(side) for side in job.pattern["window"]))
     if job.ordering is not None:
         words.append(f"{job.ordering.curve} order of {job.ordering.scope}")
     picture.text(_GAP, 42, ", ".join(words))
-    for branch, row in enumerate(rows):
+    for branch, row in enumerate(panels):
         top = _TOP + branch * (_SIDE + _CAPTION + _GAP) + _CAPTION
         for place, number in enumerate(row):
             phase = found[number]
@@ -48,12 +52,11 @@ def draw_pattern(job: Job) -> Svg:
             heads = ", ".join(map(str, phase.heads))
             picture.text(left, top - 6, f"w {segments[branch]}, r {dilations[branch]}, offset "
                          f"{phase.offset}: head{'s' * (len(phase.heads) > 1)} {heads}", size=10.5)
-            picture.rect(left, top, _SIDE, _SIDE, stroke=FAINT)
-            cells = seen(tokens, phase, segments=segments, dilations=dilations,
+            picture.rect(left, top, keys * side, tokens * side, stroke=FAINT)
+            cells = seen(job.pairs(), phase, segments=segments, dilations=dilations,
                          causal=bool(job.pattern.get("causal")), ordering=job.ordering,
-                         sequence_lengths=job.pattern.get("sequence_lengths"),
-                         window=job.pattern.get("window"))
-            picture.path(cell_path(cells, left, top, _SIDE / tokens), fill=color_of(branch))
+                         align=job.pattern.get("align", "end"), window=job.pattern.get("window"))
+            picture.path(cell_path(cells, left, top, side), fill=color_of(branch))
     return picture
 
 

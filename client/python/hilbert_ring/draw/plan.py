@@ -38,22 +38,29 @@ def draw_plan(job: Job, answer: Any) -> Svg:
     bars = _TOP + len(workers) * (_BAR + 6)
     row_height = len(workers) * _NODE + 48
     rows = -(-steps // per_row)
+    size = f"{plan['tokens']:,} tokens"
+    if _keys(plan) != plan["tokens"]:
+        size = f"{plan['tokens']:,} queries and {_keys(plan):,} keys"
     picture = Svg(_WIDTH, bars + 40 + rows * row_height + _GAP,
-                  f"The plan of {plan['tokens']:,} tokens over {len(workers)} workers")
-    picture.text(_GAP, 24, f"{plan['tokens']:,} tokens over {len(workers)} workers", size=15,
-                 bold=True)
+                  f"The plan of {size} over {len(workers)} workers")
+    picture.text(_GAP, 24, f"{size} over {len(workers)} workers", size=15, bold=True)
     branches = "; ".join(f"w {b['segment']:,} r {b['dilation']}" for b in plan["branches"])
     causal = ", causal" if job.pattern.get("causal") else ""
     picture.text(_GAP, 42, f"{branches}{causal}: slots and memory of each worker")
     _shards(picture, plan, workers)
     naive = plan["bytes_exchanged_naive"]
     exchanged = f"{binary(plan['bytes_exchanged'])} in {plan['ring_steps']} steps" if plan["ring_steps"] else "0 bytes"
-    picture.text(_GAP, bars + 24, f"Exchanged: {exchanged} (a naive ring: {binary(naive)})", bold=True)
+    travels = f", {plan['travels']} travel" if "travels" in plan else ""
+    picture.text(_GAP, bars + 24, f"Exchanged: {exchanged}{travels} (a naive ring: {binary(naive)})", bold=True)
     for step in range(1, steps + 1):
         row, column = divmod(step - 1, per_row)
         _step(picture, step, [t for t in plan["transfers"] if t["step"] == step], len(workers),
               _GAP + column * _STEP, bars + 40 + row * row_height)
     return picture
+
+
+def _keys(plan: Dict[str, Any]) -> int:
+    return int(plan.get("key_tokens", plan["tokens"]))  # absent: by an older service
 
 
 def _shards(picture: Svg, plan: Dict[str, Any], workers: List[Dict[str, Any]]) -> None:
@@ -63,7 +70,7 @@ def _shards(picture: Svg, plan: Dict[str, Any], workers: List[Dict[str, Any]]) -
         picture.text(_GAP, top + 14, f"worker {rank}")
         picture.rect(left, top, right - left, _BAR, fill=FAINT)
         for begin, end in worker["shard"]:
-            scale = (right - left) / plan["tokens"]
+            scale = (right - left) / max(1, _keys(plan))
             picture.rect(left + begin * scale, top, (end - begin) * scale, _BAR,
                          fill=color_of(rank), title=f"slots {begin:,} to {end:,}")
         picture.text(right + 8, top + 14, binary(worker["resident_bytes"]))
