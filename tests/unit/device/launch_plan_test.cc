@@ -108,7 +108,7 @@ TEST(ChooseNative, NoTensorMapsOfOtherViews) {
   EXPECT_TRUE(HasTensorMaps(one));
 }
 
-// Of Hopper's kernels only the pipelined one takes a softcap, and no kernel takes slopes.
+// The pipelined kernel alone takes a softcap on Hopper; slopes take the portable one.
 TEST(ChooseNative, ByTheChangeOfScores) {
   AttentionTask task = MappedTask();
   task.change.softcap = 30;

@@ -103,7 +103,7 @@ __device__ __forceinline__ float Exp2(float x) {
   return y;
 }
 
-// Returns 1 / x to a unit in the last place, for normal x below 2^126.
+// Returns the reciprocal to a unit in the last place; x: normal, below 2^126.
 __device__ __forceinline__ float Reciprocal(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
