@@ -466,8 +466,8 @@ class Client:
             others: see `attend`. kv_heads: None: heads. value_dim: None: head_dim.
 
         Returns:
-            message PlanResponse of proto/hilbert_ring/v1/attention.proto. With another number of keys, its `travels`
-            and `travels_why` tell what travels between workers.
+            message PlanResponse of proto/hilbert_ring/v1/attention.proto. With another number of keys, it has
+            `travels`, what travels between workers, and `travels_why`.
         """
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
                              key_sequence_lengths, align, window, softcap, alibi, sinks)

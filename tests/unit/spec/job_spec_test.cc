@@ -106,7 +106,7 @@ TEST(BadSpecs, OfSequencesAreRefused) {
   ExpectRefused(many, kOver, "sequence_lengths is 1048577");
 }
 
-// One dense branch, with as many keys.
+// A valid spec with `keys` keys, apart from its arguments.
 JobSpec Rectangle(int64_t keys, std::vector<int64_t> lengths = {},
                   std::vector<int64_t> key_lengths = {}) {
   JobSpec spec = With(&JobSpec::key_tokens, keys);
