@@ -17,7 +17,7 @@ from sass import at
 
 # The most instructions of a step of 128 keys without a mask, in which no row's maximum rises and no maximum is large: a
 # tenth above docs/adr/0008.
-MOST_INSTRUCTIONS = {64: 471, 128: 522}
+MOST_INSTRUCTIONS = {64: 466, 128: 517}
 EXPONENTIALS = 64  # of a thread's scores in a step
 REGISTERS = {64: (0x20, 0xa0), 128: (0x28, 0xe8)}  # of a producer's thread, and of a consumer's
 # A box of keys and a box of values per 64 elements of a row.
