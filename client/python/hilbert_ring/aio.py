@@ -466,13 +466,8 @@ class Client:
             others: see `attend`. kv_heads: None: heads. value_dim: None: head_dim.
 
         Returns:
-<<<<<<< HEAD
-            message PlanResponse of proto/hilbert_ring/v1/attention.proto. Its `travels` and `travels_why` name the
-            rows that travel between workers if the keys have another number.
-=======
             message PlanResponse of proto/hilbert_ring/v1/attention.proto. With another number of keys, it has
             `travels`, what travels between workers, and `travels_why`.
->>>>>>> rectpy47
         """
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
                              key_sequence_lengths, align, window, softcap, alibi, sinks)
