@@ -82,7 +82,10 @@ double PairsOfRank(const JobSpec& spec, const Rectangle& rectangle, const Phase&
                    const Rows& queries, const Rows& keys) {
   double pairs = 0;
   const Branch& branch = spec.branches[phase.branch];
-  for (const SequencePair& pair : rectangle.pairs) {
+  const bool keys_travel = rectangle.travels == Travels::kKeys;
+  for (const SequencePair& pair :
+       PairsWith(rectangle.pairs, keys_travel ? &SequencePair::queries : &SequencePair::keys,
+                 keys_travel ? queries : keys)) {
     const Rows met = Overlap(keys, RowsOf(pair.keys));
     const Rows asking = Overlap(queries, RowsOf(pair.queries));
     if (met.count() == 0 || asking.count() == 0) continue;
@@ -217,8 +220,9 @@ Rectangle MakeRectangle(const JobSpec& spec, const Shards& keys, Travels travels
   for (int rank = 0; rank < workers; ++rank) {
     const Rows there = keys_travel ? rectangle.QueriesOf(rank) : KeysOf(keys, rank);
     Rows& needed = rectangle.needed.emplace_back();
-    for (const SequencePair& pair : rectangle.pairs) {
-      const Rows part = Overlap(there, RowsOf(keys_travel ? pair.queries : pair.keys));
+    const Side side = keys_travel ? &SequencePair::queries : &SequencePair::keys;
+    for (const SequencePair& pair : PairsWith(rectangle.pairs, side, there)) {
+      const Rows part = Overlap(there, RowsOf(pair.*side));
       needed = Hull(needed, keys_travel ? KeysThatAreSeen(spec, pair, part)
                                         : QueriesThatSee(spec, pair, part));
     }
@@ -243,6 +247,15 @@ Rectangle MakeRectangle(const JobSpec& spec, const Shards& keys, Travels travels
 Rows Overlap(const Rows& a, const Rows& b) {
   const Rows rows{std::max(a.begin, b.begin), std::min(a.end, b.end)};
   return rows.count() == 0 ? Rows{} : rows;
+}
+
+std::span<const SequencePair> PairsWith(std::span<const SequencePair> pairs, Side side,
+                                        const Rows& rows) {
+  const auto first = std::ranges::partition_point(
+      pairs, [&](const SequencePair& pair) { return RowsOf(pair.*side).end <= rows.begin; });
+  const auto last = std::partition_point(
+      first, pairs.end(), [&](const SequencePair& pair) { return (pair.*side).begin < rows.end; });
+  return {first, last};
 }
 
 Rows KeysOf(const Shards& keys, int rank) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ struct Rows {
   int64_t count() const { return end > begin ? end - begin : 0; }
 };
 Rows Overlap(const Rows& a, const Rows& b);
+
+// The pairs that may have a query, or a key, among `rows`. O(log pairs).
+using Side = Sequence SequencePair::*;
+std::span<const SequencePair> PairsWith(std::span<const SequencePair> pairs, Side side,
+                                        const Rows& rows);
 
 struct Rectangle {
   Travels travels = Travels::kQueries;

@@ -61,9 +61,11 @@ class RectangleRun {
 
   absl::Status FillPositions(const QueryBlock& block, int64_t* positions) {
     if (!NeedsPositions(spec_)) return absl::OkStatus();
-    for (const SequencePair& pair : rectangle_.pairs) {
+    for (const SequencePair& pair :
+         PairsWith(rectangle_.pairs, &SequencePair::queries, block.rows)) {
       const Rows rows =
           Overlap(block.rows, {pair.queries.begin, pair.queries.begin + pair.queries.length});
+      if (rows.count() == 0) continue;
       RETURN_IF_ERROR(run_.device().FillSequence(positions + rows.begin - block.rows.begin,
                                                  rows.count(), PositionOf(pair, rows.begin)));
     }

@@ -28,7 +28,8 @@ class Builder {
   // visit(phase, asking, met), with the segments' whole lengths in `run`.
   template <typename Visit>
   void ForEachRun(const QueryBlock& queries, const Rows& keys, const Visit& visit) const {
-    for (const SequencePair& pair : plan_.rectangle->pairs) {
+    for (const SequencePair& pair :
+         PairsWith(plan_.rectangle->pairs, &SequencePair::queries, queries.rows)) {
       const Rows asking =
           Overlap(queries.rows, {pair.queries.begin, pair.queries.begin + pair.queries.length});
       const Rows met = Overlap(keys, {pair.keys.begin, pair.keys.begin + pair.keys.length});

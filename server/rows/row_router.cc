@@ -82,7 +82,8 @@ bool RowRouter::VisitOrder(
   if (!plan_.rectangle || !QueriesCarrySlots(shape_.spec)) return true;
   const int64_t keys = plan_.shards.Rows(rank);
   const Rows queries = plan_.rectangle->QueriesOf(rank);
-  for (const SequencePair& pair : plan_.rectangle->pairs) {
+  for (const SequencePair& pair :
+       PairsWith(plan_.rectangle->pairs, &SequencePair::queries, queries)) {
     if (pair.keys.length == 0) continue;  // the slots of its queries are never read
     const Rows rows =
         Overlap(queries, {pair.queries.begin, pair.queries.begin + pair.queries.length});
