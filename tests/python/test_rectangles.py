@@ -103,7 +103,7 @@ def test_a_curve_is_chosen_for_the_keys(client):
     given, arguments = arguments_of("morton_kv")
     arguments["ordering"] = hilbert_ring.Auto(grid=(10, 12))
     result = client.attend(*given, progress=False, **arguments)
-    assert result.ordering is not None and result.ordering_why
+    assert "the plan computes" in result.ordering_why
     compare(result, given, {**arguments, "ordering": result.ordering})
 
 

@@ -329,7 +329,7 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
         {" --window 8,", "--window: 8,, must be LEFT,RIGHT"},
         {" --window -1,0", "window[0] is -1, must be at least 0"},
         {" --window 8,8 --curve hilbert", "window is [8, 8], must be absent with ordering"},
-        {" --key-tokens 127", "key_tokens of K is 128 (axis 0 of shape (128, 2, 16)), must be 127"},
+        {" --key-tokens 127", "key_tokens of K is 128 (axis 0 of shape (128, 2, 32)), must be 127"},
         {" --align middle", "align is \"middle\", must be \"end\" or \"start\""},
         {" --sequence-lengths 28,100 --key-sequence-lengths 100,28",
          "tokens is 100 with key_tokens 28, segments[0] is 8, must be at least the keys"},

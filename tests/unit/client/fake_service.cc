@@ -97,8 +97,9 @@ class FakeCall {
 
  private:
   grpc::Status Receive() {
-    missing_ = 3 * spec_.tokens;
-    if (spec_.ordering && spec_.ordering->coordinate_axes > 0) missing_ += spec_.tokens;
+    const int64_t keys = KeyTokens(spec_);
+    missing_ = spec_.tokens + 2 * keys;
+    if (spec_.ordering && spec_.ordering->coordinate_axes > 0) missing_ += keys;
     v1::AttendRequest request;
     while (missing_ > 0 || !record_.open.can_resend()) {
       if (!stream_->Read(&request)) {
@@ -106,7 +107,7 @@ class FakeCall {
         break;
       }
       const v1::Chunk& chunk = request.chunk();
-      record_.Keep(chunk, spec_.tokens);
+      record_.Keep(chunk, chunk.tensor() == v1::TENSOR_Q ? spec_.tokens : keys);
       missing_ -= chunk.rows();
       if (behaviour_.output_while_receiving && chunk.tensor() == v1::TENSOR_Q) {
         if (!WriteOutput(stream_, FakeOutput(v1::TENSOR_OUT, chunk.first_row(), chunk.rows(),

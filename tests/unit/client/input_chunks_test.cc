@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -58,6 +59,26 @@ TEST_F(InputChunksTest, RowsOfATokenTravelTogether) {
   EXPECT_EQ(tensors[v1::TENSOR_V],
             std::string(reinterpret_cast<const char*>(v_.data()), v_.size()));
   EXPECT_EQ(job.input_bytes(), 10 * (64 + 32 + 64));
+}
+
+TEST_F(InputChunksTest, EachTensorTravelsUntilItEnds) {
+  for (const auto& [queries, keys, expected] :
+       {std::tuple(int64_t{5}, int64_t{10}, "2:0+4 3:0+4 4:0+4 2:4+1 3:4+4 4:4+4 3:8+2 4:8+2 "),
+        {6, 3, "2:0+4 3:0+3 4:0+3 2:4+2 "},
+        {4, 0, "2:0+4 "}}) {
+    JobTensors job = Tensors();
+    job.bands[0].rows = queries;
+    job.bands[1].rows = job.bands[2].rows = keys;
+    InputChunks chunks(job, 4 * 64);
+    v1::Chunk chunk;
+    std::string_view payload;
+    std::string order;
+    while (chunks.Next(chunk, payload)) {
+      order += std::to_string(chunk.tensor()) + ":" + std::to_string(chunk.first_row()) + "+" +
+               std::to_string(chunk.rows()) + " ";
+    }
+    EXPECT_EQ(order, expected);
+  }
 }
 
 TEST_F(InputChunksTest, RefusesRowsLongerThanAPayload) {

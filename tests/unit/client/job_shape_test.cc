@@ -94,8 +94,8 @@ TEST_F(JobShapes, FilesAreComparedWithEachOther) {
   JobSource source = Source();
   source.v = Zeros("v.npy", wire::NpyType::kFloat32, {3, 2, 16});
   EXPECT_THAT(Failure(WithSpec("", source)),
-              AllOf(HasSubstr(source.v + ": tokens of V is 3"),
-                    HasSubstr(absl::StrCat("must be 2 (", source.q, ")"))));
+              AllOf(HasSubstr(source.v + ": key_tokens of V is 3"),
+                    HasSubstr(absl::StrCat("must be 2 (", source.k, ")"))));
   source = Source();
   source.k = Zeros("k.npy", wire::NpyType::kFloat16, {2, 2, 8});
   EXPECT_THAT(Failure(WithSpec("", source)),
@@ -114,7 +114,7 @@ TEST_F(JobShapes, WhatFilesSayMustBeValid) {
   EXPECT_THAT(Failure(WithSpec("", source)),
               AllOf(HasSubstr("head_dim is 12, must be"),
                     HasSubstr(absl::StrCat("; ", source.q, " has tokens 2, heads 4, head_dim 12; ",
-                                           source.k, " has kv_heads 2; "))));
+                                           source.k, " has key_tokens 2, kv_heads 2; "))));
 }
 
 TEST_F(JobShapes, TheTypeIsTold) {
