@@ -81,6 +81,24 @@ TEST_F(AttendManyTest, JobsThatAreAlikeButForTheirTokensShareACall) {
   EXPECT_EQ(progress.bytes_sent, progress.bytes_to_send);
 }
 
+TEST_F(AttendManyTest, JobsWithOtherKeysShareACall) {
+  const int64_t row_bytes = 2 * 16 * 4;
+  for (const auto& [job, keys] : {std::pair(1, 0), {3, 5}}) {
+    AttendInputs& inputs = small_[job].inputs;
+    inputs.spec.key_tokens = keys;
+    inputs.k = inputs.k.first(keys * row_bytes);
+    inputs.v = inputs.v.first(keys * row_bytes);
+  }
+  small_[2].inputs.spec.align = Align::kStart;
+  ExpectEchoed(Run({}), {0, 1, 2, 3});
+  EXPECT_THAT(calls_, UnorderedElementsAre(34, 12));
+  small_[2].inputs.spec.align = Align::kEnd;
+  ExpectEchoed(Run({}), {0, 1, 2, 3});
+  EXPECT_THAT(last_.sequence_lengths(), ElementsAre(10, 11, 12, 13));
+  EXPECT_THAT(last_.key_sequence_lengths(), ElementsAre(10, 0, 12, 5));
+  EXPECT_EQ(last_.key_tokens(), 27);
+}
+
 TEST_F(AttendManyTest, OthersHaveTheirOwn) {
   small_[0].inputs.spec.causal = true;
   small_[1].outputs.lse = jobs_[1].lse_;
