@@ -103,6 +103,7 @@ class FakeTorch(types.ModuleType):
         super().__init__("torch")
         self.cuda = Cuda()
         self.float32, self.int32, self.int16 = Dtype("torch.float32"), Dtype("torch.int32"), Dtype("torch.int16")
+        self.bool, self.compiler = Dtype("torch.bool"), types.SimpleNamespace(is_compiling=lambda: False)
         self.placed = []  # (device, its current stream) of each tensor that was moved to one
         torch = self
 
@@ -144,6 +145,9 @@ class FakeTorch(types.ModuleType):
 
     def is_grad_enabled(self):
         return True
+
+    def tensor(self, values):
+        return self.Tensor(np.array(values))
 
     def empty(self, shape, dtype):
         return self.Tensor(np.empty(shape, np.float32))

@@ -9,6 +9,8 @@ import types
 
 import numpy as np
 
+import mask_functions
+
 _NAMES = ("torch", "transformers", "hilbert_ring._model_mask")  # the last keeps the torch of its import
 
 
@@ -52,7 +54,10 @@ class Tensor(np.ndarray):
     def to(self, device):
         return self
 
-    detach = cpu = lambda self: self
+    def is_complex(self):
+        return self.dtype.kind == "c"
+
+    detach = cpu = contiguous = clone = lambda self: self
 
 
 def _made(make):
@@ -66,14 +71,14 @@ def _torch():
                        ("full", np.full), ("empty", np.empty), ("arange", np.arange), ("cat", np.concatenate)):
         setattr(module, name, _made(make))
     module.Tensor, module.inf = Tensor, np.inf
+    module.compiler = types.SimpleNamespace(is_compiling=lambda: False)
     return module
 
 
 @contextlib.contextmanager
 def installed():
     transformers = types.ModuleType("transformers")
-    transformers.masking_utils = types.SimpleNamespace(causal_mask_function=object(),
-                                                       bidirectional_mask_function=object())
+    transformers.masking_utils = mask_functions
     before = {name: sys.modules.pop(name) for name in _NAMES if name in sys.modules}
     sys.modules.update(torch=_torch(), transformers=transformers)
     try:

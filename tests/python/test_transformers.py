@@ -108,19 +108,120 @@ def test_is_causal_of_the_module(client):
     assert not torch.allclose(causal[:, 0], full[:, 0])
 
 
-def test_a_sliding_window_is_refused():
-    torch.manual_seed(5)
-    model = transformers.MistralForCausalLM(transformers.MistralConfig(
-        vocab_size=101, hidden_size=64, intermediate_size=96, num_hidden_layers=1,
-        num_attention_heads=4, num_key_value_heads=2, sliding_window=8)).eval()
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="mask other than causal or full"):
-        by(model, "hilbert_ring", tokens())
-
-
-def test_packed_positions_are_refused():
+def test_packed_positions():
     positions = torch.cat([torch.arange(10), torch.arange(19)])[None]
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="mask other than causal or full"):
-        by(llama(), "hilbert_ring", tokens(1), position_ids=positions, use_cache=False)
+    for model in (llama(), windowed("Mistral", 4)):
+        alike(model, lambda: model(tokens(1), position_ids=positions, use_cache=False).logits)
+
+
+def test_ends_of_sequences():
+    """A model gets the ends of sequences in the form that flash-attn takes."""
+    positions = torch.cat([torch.arange(10), torch.arange(19)])[None]
+    ends = torch.tensor([0, 10, 29], dtype=torch.int32)
+    given = {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": 19, "max_length_k": 19, "use_cache": False}
+    for model in (llama(), windowed("Mistral", 4)):
+        want = by(model, "eager", tokens(1), position_ids=positions, use_cache=False).logits
+        for more in ({}, {"position_ids": positions}):
+            torch.testing.assert_close(by(model, "hilbert_ring", tokens(1), **given, **more).logits, want, rtol=1e-4,
+                                       atol=1e-4)
+        for batch, more in ((1, {"position_ids": positions.roll(3, 1)}), (3, {}), (1, {"cu_seq_lens_k": None}),
+                            (1, {"attention_mask": padding("left")[1:2]})):
+            with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+                by(model, "hilbert_ring", tokens(batch), **{**given, **more})
+            assert raised.value.field == "cu_seq_lens_q"
+
+
+def windowed(family, window, **changes):
+    torch.manual_seed(5)
+    return getattr(transformers, f"{family}ForCausalLM")(getattr(transformers, f"{family}Config")(
+        vocab_size=101, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, head_dim=16,
+        num_key_value_heads=2, sliding_window=window, max_position_embeddings=128, initializer_range=0.2, **changes)).eval()
+
+
+@pytest.mark.parametrize("window", [1, 2, 28, 29, 30, 1000])
+def test_a_window_beside_the_length_of_the_text(window):
+    model = windowed("Mistral", window)
+    alike(model, lambda: model(tokens()).logits)
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_a_prompt_in_pieces(cache):
+    """Later pieces have more than one query, and keys from before the cache's window."""
+    model = windowed("Gemma2", 6)
+
+    def run():
+        held = (transformers.StaticCache(config=model.config, max_cache_len=40) if cache == "static" else
+                transformers.DynamicCache(config=model.config))
+        return torch.cat([model(piece, past_key_values=held).logits for piece in tokens().split([3, 9, 1, 16], 1)], 1)
+    alike(model, run)
+
+
+def test_a_window_without_a_mask(client):
+    attention = transformers.AttentionInterface()["hilbert_ring"]
+    q, k = torch.randn(1, 4, 9, 16), torch.randn(1, 2, 9, 16)
+
+    class Causal:
+        is_causal = True
+
+    want = hilbert_ring.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, k)), causal=True, window_size=(2, 0),
+                                        client=client)
+    assert torch.equal(attention(Causal, q, k, k, None, sliding_window=3)[0], want)
+    assert not torch.equal(attention(Causal, q, k, k, None, sliding_window=4)[0], want)
+    full = attention(Causal, q, k, k, None, is_causal=False)[0]
+    assert torch.equal(attention(Causal, q, k, k, None, is_causal=False, sliding_window=9)[0], full)
+    for field, more in (("sliding_window", {"is_causal": False, "sliding_window": 8}), ("position_bias", {"position_bias": q}),
+                        ("sliding_window", {"sliding_window": 2.5}), ("dropout", {"dropout": 0.1}),
+                        ("softcap", {"softcap": 0.0}), ("sinks", {"s_aux": torch.ones(3)})):
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            attention(Causal, q, k, k, None, **more)
+        assert raised.value.field.split("[")[0] == field
+
+
+class TestPatterns:
+    """Models with segments, dilations and an ordering."""
+
+    PATTERN = dict(segments=[8, 32], dilations=[1, 2], mixing="lse")
+
+    @pytest.fixture(autouse=True)
+    def named(self, client):
+        hilbert_ring.transformers.register("pattern", client, **self.PATTERN)
+
+    @pytest.mark.parametrize("ordering", [None, hilbert_ring.Hilbert(window=16)])
+    def test_a_batch_is_packed_sequences(self, client, ordering):
+        hilbert_ring.transformers.register("pattern", client, **self.PATTERN, ordering=ordering)
+        q, k, v = torch.randn(2, 4, 29, 16), torch.randn(2, 2, 29, 16), torch.randn(2, 2, 29, 16)
+        mask = hilbert_ring.transformers.mask(2, 29, 29, attention_mask=padding("left")[:2])
+        ours = transformers.AttentionInterface()["pattern"](None, q, k, v, mask, scaling=0.3)[0]
+        for row, first in enumerate((0, 5)):
+            want = client.attend(*(x[row, :, first:].transpose(0, 1).contiguous() for x in (q, k, v)), causal=True, scale=0.3,
+                                 ordering=ordering, **self.PATTERN)
+            torch.testing.assert_close(ours[row, first:], want.out, rtol=1e-5, atol=1e-6)
+
+    def test_cached_keys_give_what_the_whole_text_gives(self):
+        model = llama()
+        whole = by(model, "pattern", tokens()).logits
+        assert (whole - by(model, "sdpa", tokens()).logits).abs().max() > 0.01
+        cache = transformers.DynamicCache(config=model.config)
+        for piece in tokens().split([17, 11, 1], 1):
+            last = by(model, "pattern", piece, past_key_values=cache).logits
+        torch.testing.assert_close(last[:, -1], whole[:, -1], rtol=1e-4, atol=1e-4)
+
+    def test_a_window_is_refused_if_it_hides_keys(self):
+        by(windowed("Mistral", 29), "pattern", tokens())
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            by(windowed("Mistral", 28), "pattern", tokens())
+        assert raised.value.field == "window"
+
+    def test_cross_attention_is_refused(self):
+        q, k = torch.randn(2, 4, 5, 16), torch.randn(2, 2, 9, 16)
+        for queries, keys in ((q, k), (k, q[:, :2])):
+            with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+                transformers.AttentionInterface()["pattern"](None, queries, keys, keys, None, is_causal=False)
+            assert raised.value.field == "segments"
+
+    def test_segments_are_needed(self):
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match="segments must be set"):
+            hilbert_ring.transformers.register("pattern", dilations=[2])
 
 
 TRI = torch.ones(29, 29).tril().bool()[None, None]
@@ -135,11 +236,16 @@ def test_a_mask_of_ones_own(mask):
     compare(llama(), EVERYWHERE, "logits", tokens(), attention_mask=mask)
 
 
-def test_a_static_cache_is_refused():
-    model = llama()
-    cache = transformers.StaticCache(config=model.config, max_cache_len=64)
-    with pytest.raises(hilbert_ring.InvalidArgumentError, match="cache"):
-        by(model, "hilbert_ring", tokens(1), past_key_values=cache)
+def test_a_mask_of_ones_own_with_a_window():
+    model = windowed("Mistral", 1000)
+    near = TRI & ~torch.ones(29, 29).tril(-5).bool()
+    for mask in (near, torch.where(near & padding("left").bool()[:, None, None], 0.0, LOW)):
+        real = EVERYWHERE if mask is near else padding("left").bool()
+        compare(model, real, "logits", tokens(), attention_mask=mask)
+    model = windowed("Mistral", 5)
+    want = by(model, "eager", tokens()).logits
+    torch.testing.assert_close(by(windowed("Mistral", 1000), "hilbert_ring", tokens(), attention_mask=near).logits, want,
+                               rtol=1e-4, atol=1e-4)
 
 
 def test_a_model_in_float64_or_of_mixed_types_is_refused():

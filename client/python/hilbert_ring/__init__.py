@@ -31,7 +31,9 @@ from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledErro
                                  InternalError, InvalidArgumentError, NotFoundError,
                                  OutOfRangeError, PermissionDeniedError, ResourceExhaustedError,
                                  UnauthenticatedError, UnavailableError, UnimplementedError)
-from hilbert_ring.flash_attention import flash_attn_func, flash_attn_varlen_func
+from hilbert_ring.flash_attention import (flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func,
+                                          flash_attn_varlen_func, flash_attn_varlen_kvpacked_func,
+                                          flash_attn_varlen_qkvpacked_func, flash_attn_with_kvcache)
 from hilbert_ring.local_service import LocalService, local
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 from hilbert_ring.slides import SlideFile, read_slide
@@ -42,6 +44,7 @@ __all__ = [
     "HilbertRingError", "InternalError", "InvalidArgumentError", "LocalService", "Morton",
     "NotFoundError", "Ordering", "OutOfRangeError", "PermissionDeniedError", "Progress",
     "ResourceExhaustedError", "SlideFile", "StreamedBlock", "UnauthenticatedError", "UnavailableError",
-    "UnimplementedError", "aio", "connect", "flash_attn_func", "flash_attn_varlen_func", "local", "read_slide",
-    "use",
+    "UnimplementedError", "aio", "connect", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func", "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func",
+    "flash_attn_with_kvcache", "local", "read_slide", "use",
 ]

@@ -3,11 +3,14 @@ from typing import Any
 
 import torch
 
+from hilbert_ring._attention_mask import Seen
 from hilbert_ring.errors import InvalidArgumentError
 
 # Functions that do not look at the mask's numbers.
 _ALLOWED = frozenset((torch.Tensor.size, torch.Tensor.dim, *(
     getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim"))))
+# Functions whose results have the same numbers.
+_SAME = frozenset((torch.Tensor.to, torch.Tensor.contiguous, torch.Tensor.clone, torch.Tensor.detach))
 
 
 class ModelMask(torch.Tensor):
@@ -16,26 +19,23 @@ class ModelMask(torch.Tensor):
     A model that computes attention itself adds the mask to scores, or changes it. Such functions raise an error.
 
     Attributes:
-        causal: whether a query sees keys up to its own token alone.
-        keys: bool [batch, keys], False if a key is padding.
+        seen: what the queries see.
     """
 
-    causal: bool
-    keys: torch.Tensor
+    seen: Seen
 
     @classmethod
-    def of(cls, keys: torch.Tensor, causal: bool) -> "ModelMask":
-        mask = keys[:, None, None].as_subclass(cls)
-        mask.causal, mask.keys = causal, keys
+    def of(cls, seen: Seen, device: Any) -> "ModelMask":
+        mask = torch.from_numpy(seen.keys).to(device)[:, None, None].as_subclass(cls)
+        mask.seen = seen
         return mask
-
-    def to(self, *arguments: Any, **more: Any) -> "ModelMask":
-        return ModelMask.of(self.keys.to(*arguments, **more), self.causal)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ALLOWED:
             return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
+        if func in _SAME:
+            return args[0]
         raise InvalidArgumentError(
             f"attention_mask is used by the model ({getattr(func, '__name__', func)}), must reach attention "
             "unchanged: the model does not compute it by transformers' AttentionInterface",

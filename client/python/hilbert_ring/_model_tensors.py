@@ -14,7 +14,7 @@ _client: Optional[Client] = None
 
 
 def use(client: Optional[Client]) -> None:
-    """Sets the default client of flash_attn_func, hilbert_ring.transformers and hilbert_ring.longnet.
+    """Sets the default client of functions that replace another library's.
 
     Args:
         client: None: the first call connects one with connect().
@@ -35,9 +35,16 @@ def client_or_default(client: Optional[Client]) -> Any:
         return _client
 
 
-def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str]) -> None:
+def compiling() -> bool:
+    """Returns whether torch.compile traces the caller."""
+    import torch
+
+    return bool(torch.compiler.is_compiling())
+
+
+def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str], names: Sequence[str] = ("q", "k", "v")) -> None:
     torch = torch_if_loaded()
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
+    for name, tensor in zip(names, (q, k, v)):
         if torch is None or not isinstance(tensor, torch.Tensor):
             raise InvalidArgumentError(f"{name} is of type {type(tensor).__name__}, must be a torch.Tensor", field=name)
         if tensor.ndim != len(axes):
@@ -46,7 +53,7 @@ def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str]) -> None:
             raise InvalidArgumentError(f"{name} is {tensor.dtype}, must be float32, bfloat16 or float16: model.float() "
                                        "converts a model", field=name)
         if tensor.dtype != q.dtype:
-            raise InvalidArgumentError(f"{name} is {tensor.dtype}, must be {q.dtype}, as q: model.to(dtype) without "
+            raise InvalidArgumentError(f"{name} is {tensor.dtype}, must be {q.dtype}, as {names[0]}: model.to(dtype) without "
                                        "torch.autocast gives one type", field=name)
         if not 1 <= tensor.shape[-1] <= _MOST_DIM:
             raise InvalidArgumentError(f"{name} has head_dim {tensor.shape[-1]}, must be 1 to {_MOST_DIM}", field=name,
@@ -54,11 +61,11 @@ def check_tensors(q: Any, k: Any, v: Any, axes: Sequence[str]) -> None:
         if tensor.shape[axes.index("heads")] == 0:
             raise InvalidArgumentError(f"{name} has 0 heads, must have at least 1", field=name, limit=1)
     if k.shape[-1] != q.shape[-1]:
-        raise InvalidArgumentError(f"k has head_dim {k.shape[-1]}, must be {q.shape[-1]}, that of q", field="k",
-                                   limit=q.shape[-1])
+        raise InvalidArgumentError(f"{names[1]} has head_dim {k.shape[-1]}, must be {q.shape[-1]}, that of {names[0]}",
+                                   field=names[1], limit=q.shape[-1])
     if v.shape[:-1] != k.shape[:-1]:
-        raise InvalidArgumentError(f"v has {', '.join(axes[:-1])} {tuple(v.shape[:-1])}, must be {tuple(k.shape[:-1])}, "
-                                   "those of k", field="v")
+        raise InvalidArgumentError(f"{names[2]} has {', '.join(axes[:-1])} {tuple(v.shape[:-1])}, must be "
+                                   f"{tuple(k.shape[:-1])}, those of {names[1]}", field=names[2])
 
 
 def attend(q: Any, k: Any, v: Any, client: Optional[Client], *, scale: Optional[float], **options: Any) -> Tuple[Any, Any]:

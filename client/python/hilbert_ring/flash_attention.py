@@ -3,37 +3,41 @@
     from hilbert_ring import flash_attn_func            # instead of: from flash_attn import ...
     out = flash_attn_func(q, k, v, causal=True)         # [batch, tokens, heads, head_dim]
 
-The functions refuse dropout, windows that hide keys, softcap, ALiBi and paged keys. They have no backward passes. Fewer
-queries than keys are padded to the number of keys. More queries are computed in blocks of that number, each with all
-keys.
+Arguments have flash-attn's meanings: the causal mask and windows are aligned to the bottom right, so the last query has
+the position of the last key. The functions refuse dropout and paged keys. They have no backward passes.
 """
 from numbers import Real
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Optional, Tuple
 
-from hilbert_ring._model_tensors import attend, check_tensors
-from hilbert_ring._spec import boolean, integers
+from hilbert_ring._kv_cache import Cache
+from hilbert_ring._model_tensors import check_tensors
+from hilbert_ring._packed import Rule
+from hilbert_ring._sequences import Sequences, attend_batch, attend_sequences, int_tensor
+from hilbert_ring._spec import boolean, integers, number
 from hilbert_ring.client import Client
 from hilbert_ring.errors import InvalidArgumentError
 
+WindowSize = Optional[Tuple[int, int]]
 
-def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: Optional[float] = 0.0,
-                    softmax_scale: Optional[float] = None, causal: bool = False,
-                    window_size: Optional[Tuple[int, int]] = (-1, -1), softcap: Optional[float] = 0.0,
-                    alibi_slopes: Any = None, deterministic: bool = False,
-                    return_attn_probs: bool = False, *, client: Optional[Client] = None) -> Any:
+
+def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: Optional[float] = 0.0, softmax_scale: Optional[float] = None,
+                    causal: bool = False, window_size: WindowSize = (-1, -1), softcap: Optional[float] = 0.0,
+                    alibi_slopes: Any = None, deterministic: bool = False, return_attn_probs: bool = False, *,
+                    client: Optional[Client] = None) -> Any:
     """Computes attention within each sequence of a batch.
 
     Args:
         q: torch tensor [batch, queries, heads, head_dim].
         k, v: [batch, keys, kv_heads, head_dim]; kv_heads divides heads.
+        dropout_p: must be 0 or None.
         softmax_scale: None: 1 / sqrt(head_dim).
-        causal: the mask is aligned to the bottom right: query i sees keys up to i + keys - queries.
-        window_size: (left, right), keys before and after that key; -1 or None: all. A window must hide no key. A
-            right side of 0 is the causal mask.
-        dropout_p, softcap: must be 0 or None.
-        alibi_slopes: must be None.
-        return_attn_probs: whether to return the log-sum-exp, too.
+        causal: query i sees keys up to i + keys - queries.
+        window_size: (left, right), keys before and after that key; -1 or None: all. A right side of 0 is the causal
+            mask.
+        softcap: c: a score s becomes c * tanh(s / c); 0 or None: no cap.
+        alibi_slopes: [heads] or [batch, heads]: a score loses the slope times |i + keys - queries - j|.
         deterministic: no effect: results are always deterministic on the same workers.
+        return_attn_probs: whether to return the log-sum-exp, too.
         client: None: the client of hilbert_ring.use, or a new one connected to HILBERT_RING_SERVER.
 
     Returns:
@@ -42,31 +46,38 @@ def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: Optional[float] = 0.0,
     Raises:
         InvalidArgumentError: the service does not compute an argument, or shapes do not agree.
     """
-    _refuse(dropout_p, softcap, alibi_slopes)
-    boolean("deterministic", deterministic)
-    return_attn_probs = boolean("return_attn_probs", return_attn_probs)
     check_tensors(q, k, v, ("batch", "tokens", "heads", "dim"))
-    if k.shape[0] != q.shape[0]:
-        raise InvalidArgumentError(f"k has a batch of {k.shape[0]}, must be {q.shape[0]}, that of q",
-                                   field="k", limit=q.shape[0])
-    batch, queries, heads = q.shape[:3]
-    keys = k.shape[1]
-    causal = _is_causal(causal, window_size, queries, keys)
-    out, lse = attend_packed(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), [queries] * batch,
-                             [keys] * batch, softmax_scale, causal, client)
-    out = out.unflatten(0, (batch, queries))
-    if not return_attn_probs:
-        return out
-    return out, lse.reshape(batch, queries, heads).transpose(1, 2).contiguous(), None
+    rule = _rule(q, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+    return_attn_probs = boolean("return_attn_probs", return_attn_probs)
+    out, lse = attend_batch(q, k, v, rule, client)
+    return (out, lse, None) if return_attn_probs else out
 
 
-def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any,
-                           max_seqlen_q: int, max_seqlen_k: int, dropout_p: Optional[float] = 0.0,
-                           softmax_scale: Optional[float] = None, causal: bool = False,
-                           window_size: Optional[Tuple[int, int]] = (-1, -1),
-                           softcap: Optional[float] = 0.0,
-                           alibi_slopes: Any = None, deterministic: bool = False,
-                           return_attn_probs: bool = False, block_table: Any = None, *,
+def flash_attn_qkvpacked_func(qkv: Any, dropout_p: Optional[float] = 0.0, softmax_scale: Optional[float] = None,
+                              causal: bool = False, window_size: WindowSize = (-1, -1), softcap: Optional[float] = 0.0,
+                              alibi_slopes: Any = None, deterministic: bool = False, return_attn_probs: bool = False, *,
+                              client: Optional[Client] = None) -> Any:
+    """flash_attn_func of qkv [batch, tokens, 3, heads, head_dim]."""
+    q, k, v = _unpacked("qkv", qkv, 5, 3)
+    return flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
+                           return_attn_probs, client=client)
+
+
+def flash_attn_kvpacked_func(q: Any, kv: Any, dropout_p: Optional[float] = 0.0, softmax_scale: Optional[float] = None,
+                             causal: bool = False, window_size: WindowSize = (-1, -1), softcap: Optional[float] = 0.0,
+                             alibi_slopes: Any = None, deterministic: bool = False, return_attn_probs: bool = False, *,
+                             client: Optional[Client] = None) -> Any:
+    """flash_attn_func of kv [batch, keys, 2, kv_heads, head_dim]."""
+    k, v = _unpacked("kv", kv, 5, 2)
+    return flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
+                           return_attn_probs, client=client)
+
+
+def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int,
+                           max_seqlen_k: int, dropout_p: Optional[float] = 0.0, softmax_scale: Optional[float] = None,
+                           causal: bool = False, window_size: WindowSize = (-1, -1), softcap: Optional[float] = 0.0,
+                           alibi_slopes: Any = None, deterministic: bool = False, return_attn_probs: bool = False,
+                           block_table: Any = None, *, seqused_q: Any = None, seqused_k: Any = None,
                            client: Optional[Client] = None) -> Any:
     """Computes attention within packed sequences.
 
@@ -75,135 +86,123 @@ def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens
         k, v: [all keys, kv_heads, head_dim].
         cu_seqlens_q, cu_seqlens_k: integers [sequences + 1], the begin of each sequence and the end of the last.
         max_seqlen_q, max_seqlen_k: ignored.
+        alibi_slopes: [heads] or [sequences, heads].
         block_table: must be None.
+        seqused_q, seqused_k: integers [sequences], the first rows of each sequence that are used; None: all. Queries
+            that are not used have results of 0.
         others: see flash_attn_func.
 
     Returns:
         out [all queries, heads, head_dim]; with return_attn_probs (out, lse float32 [heads, all queries], None).
     """
-    _refuse(dropout_p, softcap, alibi_slopes)
-    boolean("deterministic", deterministic)
-    return_attn_probs = boolean("return_attn_probs", return_attn_probs)
     check_tensors(q, k, v, ("tokens", "heads", "dim"))
+    rule = _rule(q, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+    return_attn_probs = boolean("return_attn_probs", return_attn_probs)
     if block_table is not None:
-        raise InvalidArgumentError("block_table must be None: keys are not paged",
-                                   field="block_table")
-    lengths_q = _lengths("cu_seqlens_q", cu_seqlens_q, q.shape[0])
-    lengths_k = _lengths("cu_seqlens_k", cu_seqlens_k, k.shape[0])
-    if len(lengths_q) != len(lengths_k):
-        raise InvalidArgumentError(
-            f"cu_seqlens_k is of {len(lengths_k)} sequences, cu_seqlens_q of {len(lengths_q)}",
-            field="cu_seqlens_k")
-    causal = _is_causal(causal, window_size, max(lengths_q, default=0), max(lengths_k, default=0))
-    out, lse = attend_packed(q, k, v, lengths_q, lengths_k, softmax_scale, causal, client)
+        raise InvalidArgumentError("block_table must be None: keys are not paged", field="block_table")
+    sequences = Sequences(int_tensor("cu_seqlens_q", cu_seqlens_q), int_tensor("cu_seqlens_k", cu_seqlens_k),
+                          None if seqused_q is None else int_tensor("seqused_q", seqused_q),
+                          None if seqused_k is None else int_tensor("seqused_k", seqused_k))
+    out, lse = attend_sequences(q, k, v, sequences, rule, client)
     return (out, lse.transpose(0, 1).contiguous(), None) if return_attn_probs else out
 
 
-def attend_packed(q: Any, k: Any, v: Any, lengths_q: Sequence[int], lengths_k: Sequence[int],
-                  scale: Optional[float], causal: bool, client: Optional[Client]) -> Any:
-    """Computes full or bottom-right causal attention within packed sequences.
+def flash_attn_varlen_qkvpacked_func(qkv: Any, cu_seqlens: Any, max_seqlen: int, dropout_p: Optional[float] = 0.0,
+                                     softmax_scale: Optional[float] = None, causal: bool = False,
+                                     window_size: WindowSize = (-1, -1), softcap: Optional[float] = 0.0,
+                                     alibi_slopes: Any = None, deterministic: bool = False,
+                                     return_attn_probs: bool = False, *, client: Optional[Client] = None) -> Any:
+    """flash_attn_varlen_func of qkv [all tokens, 3, heads, head_dim]."""
+    q, k, v = _unpacked("qkv", qkv, 4, 3)
+    return flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale, causal,
+                                  window_size, softcap, alibi_slopes, deterministic, return_attn_probs, client=client)
+
+
+def flash_attn_varlen_kvpacked_func(q: Any, kv: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int,
+                                    max_seqlen_k: int, dropout_p: Optional[float] = 0.0,
+                                    softmax_scale: Optional[float] = None, causal: bool = False,
+                                    window_size: WindowSize = (-1, -1), softcap: Optional[float] = 0.0,
+                                    alibi_slopes: Any = None, deterministic: bool = False,
+                                    return_attn_probs: bool = False, *, client: Optional[Client] = None) -> Any:
+    """flash_attn_varlen_func of kv [all keys, 2, kv_heads, head_dim]."""
+    k, v = _unpacked("kv", kv, 4, 2)
+    return flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale,
+                                  causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs, client=client)
+
+
+def flash_attn_with_kvcache(q: Any, k_cache: Any, v_cache: Any, k: Any = None, v: Any = None, rotary_cos: Any = None,
+                            rotary_sin: Any = None, cache_seqlens: Any = None, cache_batch_idx: Any = None,
+                            cache_leftpad: Any = None, block_table: Any = None, softmax_scale: Optional[float] = None,
+                            causal: bool = False, window_size: WindowSize = (-1, -1), softcap: Optional[float] = 0.0,
+                            rotary_interleaved: bool = True, alibi_slopes: Any = None, num_splits: int = 0,
+                            return_softmax_lse: bool = False, *, client: Optional[Client] = None) -> Any:
+    """Computes attention over the filled part of a cache, after new keys are written to it.
 
     Args:
-        q, k, v: torch tensors [tokens, heads, dim].
-        lengths_q, lengths_k: tokens of each sequence.
+        q: torch tensor [batch, queries, heads, head_dim].
+        k_cache, v_cache: [rows, capacity, kv_heads, head_dim].
+        k, v: None, or [batch, new, kv_heads, head_dim], which are written to the cache, after its filled part.
+        rotary_cos, rotary_sin: None, or [positions, rotary_dim / 2]. A key has the position of its place in the cache.
+            Queries have the positions of new keys with a causal mask or a window, and the first of them without.
+        cache_seqlens: an integer or integers [batch], the filled part before the call; None: all.
+        cache_batch_idx: integers [batch], the cache's row of each sequence; None: in order.
+        cache_leftpad: integers [batch], the first keys of the cache's row that are not used; None: 0.
+        block_table: must be None.
+        rotary_interleaved: whether pairs are neighbours, instead of lying half of rotary_dim apart.
+        num_splits: ignored.
+        others: see flash_attn_func.
 
     Returns:
-        out [queries, heads, value_dim] and lse float32 [queries, heads]; (0, -inf) for queries that see no key.
+        out [batch, queries, heads, head_dim]; with return_softmax_lse (out, lse float32 [batch, heads, queries]).
     """
-    import torch
-
-    rows = _place(lengths_q, lengths_k, causal)
-    count = sum(rows.sequences)
-    as_they_are = count == len(q) == len(rows.source)
-    out = torch.zeros((len(q), q.shape[1], v.shape[2]), dtype=q.dtype, device=q.device)
-    lse = torch.full(out.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
-    if not rows.source:
-        return out, lse
-    source, place = torch.tensor(rows.source), torch.tensor(rows.place)
-    padded = q
-    if not as_they_are:
-        padded = torch.zeros((count, *q.shape[1:]), dtype=q.dtype, device=q.device)
-        padded[place.to(q.device)] = q[source.to(q.device)]
-    if count > len(k):
-        again = torch.cat([torch.arange(block.start, block.stop) for block in rows.keys]).to(k.device)
-        k, v = k[again], v[again]
-    made = attend(padded, k, v, client, scale=scale, segments=[max(rows.sequences)], causal=causal,
-                  sequence_lengths=rows.sequences if len(rows.sequences) > 1 else None)
-    if as_they_are:
-        return made
-    out[source.to(q.device)], lse[source.to(q.device)] = (rows[place.to(q.device)] for rows in made)
-    return out, lse
+    check_tensors(q, k_cache, v_cache, ("batch", "tokens", "heads", "dim"), ("q", "k_cache", "v_cache"))
+    rule = _rule(q, 0.0, softmax_scale, causal, window_size, softcap, alibi_slopes, False)
+    return_softmax_lse = boolean("return_softmax_lse", return_softmax_lse)
+    if block_table is not None:
+        raise InvalidArgumentError("block_table must be None: keys are not paged", field="block_table")
+    cache = Cache(k_cache, v_cache, q.shape[0], cache_seqlens, cache_batch_idx, cache_leftpad)
+    if rotary_cos is not None or rotary_sin is not None:
+        along = rule.causal or any(side is not None and side < k_cache.shape[1] for side in rule.window)
+        q, k = cache.rotated(q, k, rotary_cos, rotary_sin, boolean("rotary_interleaved", rotary_interleaved), along)
+    if k is not None or v is not None:
+        cache.append(k, v)
+    keys, values = cache.rows()
+    out, lse = attend_batch(q, keys, values, rule, client, cache.filled, cache.leftpad)
+    return (out, lse) if return_softmax_lse else out
 
 
-class _Rows(NamedTuple):
-    """The rows of the job. It has a sequence for each block of queries, with the length of its keys."""
-
-    keys: List[range]  # of each sequence
-    source: List[int]  # queries that see keys
-    place: List[int]   # the row of each such query: a block's queries lie at its last keys
-
-    @property
-    def sequences(self) -> List[int]:
-        return [len(keys) for keys in self.keys]
+def _unpacked(name: str, packed: Any, axes: int, count: int) -> Tuple[Any, ...]:
+    shape = tuple(getattr(packed, "shape", ()))
+    if len(shape) != axes or shape[-3] != count:
+        raise InvalidArgumentError(f"{name} has shape {shape}, must have {axes} axes with {count} tensors along the last but "
+                                   "two", field=name)
+    return tuple(packed.unbind(-3))
 
 
-def _place(lengths_q: Sequence[int], lengths_k: Sequence[int], causal: bool) -> _Rows:
-    rows = _Rows([], [], [])
-    query = key = row = 0
-    for queries, keys in zip(lengths_q, lengths_k):
-        end = query + queries
-        if causal:  # the first of more queries than keys see nothing
-            query = max(query, end - keys)
-        # A sequence without queries has a block too, so that the keys of all sequences can stay in place.
-        for block in range(query, max(end, query + 1), keys) if keys > 0 else ():
-            count = min(keys, end - block)
-            row += keys
-            rows.keys.append(range(key, key + keys))
-            rows.source.extend(range(block, block + count))
-            rows.place.extend(range(row - count, row))
-        query, key = end, key + keys
-    return rows
-
-
-def _lengths(field: str, cumulative: Any, total: int) -> List[int]:
-    listed = cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative
-    if isinstance(listed, (list, tuple)):  # may hold PyTorch scalars
-        listed = [end.tolist() if hasattr(end, "tolist") else end for end in listed]
-    ends = integers(field, listed)
-    lengths = [end - begin for begin, end in zip(ends, ends[1:])]
-    if not ends or ends[0] != 0 or ends[-1] != total or min(lengths, default=0) < 0:
-        raise InvalidArgumentError(
-            f"{field} must begin with 0, not fall, and end with {total}, the number of rows", field=field)
-    return lengths
-
-
-def _is_causal(causal: bool, window_size: Any, queries: int, keys: int) -> bool:
-    """Returns whether `causal` or the window gives a causal mask. queries, keys: of the longest sequences.
-
-    Raises:
-        InvalidArgumentError: the window hides keys that the causal mask does not hide.
-    """
+def _rule(q: Any, dropout_p: Any, scale: Optional[float], causal: bool, window_size: Any, softcap: Any, slopes: Any,
+          deterministic: bool) -> Rule:
+    if dropout_p is not None and not (isinstance(dropout_p, Real) and dropout_p == 0):
+        raise InvalidArgumentError(f"dropout_p is {dropout_p!r:.80}, must be 0 or None: the service does not compute it",
+                                   field="dropout_p")
+    boolean("deterministic", deterministic)
     causal = boolean("causal", causal)
+    left, right = _window(window_size)
+    if causal or right == 0:
+        causal, right = True, None
+    capped = softcap is not None and not (isinstance(softcap, Real) and softcap == 0)
+    if slopes is not None and (getattr(slopes, "ndim", 0) not in (1, 2) or slopes.shape[-1] != q.shape[-2]):
+        raise InvalidArgumentError(f"alibi_slopes has shape {tuple(getattr(slopes, 'shape', ()))}, must be [heads] or "
+                                   f"[batch, heads], with {q.shape[-2]} heads", field="alibi_slopes")
+    return Rule(causal, (left, right), scale, number("softcap", softcap) if capped else None, slopes=slopes)
+
+
+def _window(window_size: Any) -> Tuple[Optional[int], Optional[int]]:
     if window_size is None:
-        return causal
+        return None, None
     if isinstance(window_size, (list, tuple)):
         window_size = [-1 if side is None else side for side in window_size]
     sides = integers("window_size", window_size)
     if len(sides) != 2 or min(sides) < -1:
         raise InvalidArgumentError(f"window_size is {window_size}, must be two numbers of keys or -1", field="window_size")
-    left, right = sides[0], 0 if causal else sides[1]
-    if 0 <= left < keys - 1 or 0 < right < queries - 1:
-        raise InvalidArgumentError(
-            f"window_size is {window_size}, must hide no key: left -1 or at least {keys - 1}, right -1, 0 (causal) or at "
-            f"least {queries - 1}", field="window_size")
-    return causal or right == 0
-
-
-def _refuse(dropout_p: Any, softcap: Any, alibi_slopes: Any) -> None:
-    for field, value in (("dropout_p", dropout_p), ("softcap", softcap)):
-        if value is not None and not (isinstance(value, Real) and value == 0):
-            raise InvalidArgumentError(f"{field} is {value!r:.80}, must be 0 or None: the service does not compute it",
-                                       field=field)
-    if alibi_slopes is not None:
-        raise InvalidArgumentError(f"alibi_slopes is of type {type(alibi_slopes).__name__}, must be None: the service "
-                                   "does not compute it", field="alibi_slopes")
+    left, right = (None if side == -1 else side for side in sides)
+    return left, right
