@@ -36,6 +36,7 @@ from hilbert_ring.flash_attention import (flash_attn_func, flash_attn_kvpacked_f
                                           flash_attn_varlen_qkvpacked_func, flash_attn_with_kvcache)
 from hilbert_ring.local_service import LocalService, local
 from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
+from hilbert_ring.sdpa import scaled_dot_product_attention
 from hilbert_ring.slides import SlideFile, read_slide
 
 __all__ = [
@@ -46,5 +47,5 @@ __all__ = [
     "ResourceExhaustedError", "SlideFile", "StreamedBlock", "UnauthenticatedError", "UnavailableError",
     "UnimplementedError", "aio", "connect", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func", "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func",
-    "flash_attn_with_kvcache", "local", "read_slide", "use",
+    "flash_attn_with_kvcache", "local", "read_slide", "scaled_dot_product_attention", "use",
 ]
