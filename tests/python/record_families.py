@@ -2,9 +2,12 @@
 
     python tests/python/record_families.py     # with torch 2.15 and transformers 5.23
 
-A file holds the arguments of an attention function (q, k, v, mask; is_causal of its module; given: numbers), the
-arguments that made the mask (padding, mask_function; made_by: numbers), and the result of eager attention (out). Only
-row 0 of a batch has padding. Weights are random, of a fixed seed.
+A file holds the arguments of an attention function (q, k, v, mask, sinks; is_causal of its module; given: numbers),
+the arguments that made the mask (padding; mask_function and its window; made_by: numbers), and the result of eager
+attention (out). Only row 0 of a batch has padding. Weights are random, of a fixed seed.
+
+The file llama_kvcache has a step with a cache: q, k and v before the rotary embedding, the cache before the step, the
+embedding's base, and the result.
 """
 import inspect
 import json
@@ -15,6 +18,7 @@ import numpy as np
 import torch
 import transformers
 from transformers import masking_utils
+from transformers.models.llama import modeling_llama
 
 FOLDER = Path(__file__).with_name("families")
 TOKENS = 11
@@ -47,6 +51,14 @@ FAMILIES = [
      RIGHT, ["whisper_encoder", "whisper_decoder", "whisper_cross"]),
     ("BartModel", "BartConfig", dict(SEQ2SEQ, max_position_embeddings=32), RIGHT,
      ["bart_encoder", "bart_decoder", "bart_cross"]),
+    ("MistralModel", "MistralConfig", dict(GROUPED, sliding_window=5), LEFT, ["mistral_window"]),
+    ("Gemma2Model", "Gemma2Config", dict(GROUPED, head_dim=8, attn_logit_softcapping=1.5, query_pre_attn_scalar=8,
+                                       sliding_window=4), LEFT,
+     ["gemma2"]),
+    ("GptOssModel", "GptOssConfig", dict(GROUPED, head_dim=8, sliding_window=6, num_local_experts=2, num_experts_per_tok=1,
+                                         layer_types=["sliding_attention"]), LEFT, ["gpt_oss"]),
+    ("ModernBertModel", "ModernBertConfig", dict(HEADS, local_attention=4, layer_types=["sliding_attention"]), RIGHT,
+     ["modernbert"]),
 ]
 masks, calls = [], []
 
@@ -66,14 +78,26 @@ def attention(module, query, key, value, attention_mask, **more):
     if attention_mask is not None:
         record["mask"] = attention_mask
         [made_by] = [given for made, given in masks if made is attention_mask]
-        function = "causal" if made_by["mask_function"] is masking_utils.causal_mask_function else "bidirectional"
-        assert made_by["mask_function"] is getattr(masking_utils, f"{function}_mask_function")
         record["padding"] = made_by["attention_mask"]
         about["made_by"] = {name: value for name, value in made_by.items()
                             if isinstance(value, (bool, int)) and name != "batch_size"}
-        about["mask_function"] = function
+        about["mask_function"], window = kind(made_by["mask_function"])
+        if window is not None:
+            about["window"] = window
+    if more.get("s_aux") is not None:
+        record["sinks"] = more["s_aux"]
     calls.append(({name: tensor.numpy() for name, tensor in record.items()}, about))
     return out, weights
+
+
+def kind(function):
+    """Returns the begin of a mask function's name in masking_utils, and its window."""
+    parts = inspect.getclosurevars(function).nonlocals.get("mask_functions")
+    if parts is None:
+        assert function is getattr(masking_utils, function.__name__)
+        return function.__name__.removesuffix("_mask_function"), None
+    window = inspect.getclosurevars(parts[0]).nonlocals["sliding_window"]
+    return f"sliding_window_{kind(parts[1])[0]}", window
 
 
 def inputs(model, padding):
@@ -113,9 +137,20 @@ def main():
             getattr(transformers, config)(**values), attn_implementation="record").eval()
         result = record(model, names, **inputs(model, padding))
         if name == "LlamaModel":  # three more tokens, with keys after the cache's
+            cache = result.past_key_values
+            held = [tensor.transpose(1, 2).clone() for tensor in (cache.layers[0].keys, cache.layers[0].values)]
+            turned = []
+            turn = modeling_llama.apply_rotary_pos_emb
+            modeling_llama.apply_rotary_pos_emb = lambda q, k, *more: turned.append((q, k)) or turn(q, k, *more)
             record(model, ["llama_cached"], input_ids=torch.randint(3, 61, (2, 3)),
-                   attention_mask=torch.nn.functional.pad(padding, (0, 3), value=1),
-                   past_key_values=result.past_key_values)
+                   attention_mask=torch.nn.functional.pad(padding, (0, 3), value=1), past_key_values=cache)
+            modeling_llama.apply_rotary_pos_emb = turn
+            arrays, about = calls[0]
+            before = {name: tensor.detach().transpose(1, 2).numpy() for name, tensor in zip("qk", turned[0])}
+            np.savez(FOLDER / "llama_kvcache.npz", **before, v=arrays["v"][:, :, -3:].swapaxes(1, 2), out=arrays["out"],
+                     k_cache=held[0].numpy(), v_cache=held[1].numpy(), leftpad=np.array([4, 0]),
+                     base=model.config.rope_parameters["rope_theta"], scale=about["given"]["scaling"],
+                     k_after=arrays["k"].swapaxes(1, 2))
 
 
 if __name__ == "__main__":
