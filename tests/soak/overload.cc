@@ -110,9 +110,9 @@ void CallOnce(v1::AttentionService::Stub& stub, const FaultJob& job, Outcome& ou
     for (const auto& [tensor, data] : job.tensors) {
       const int64_t row_bytes = wire::TensorRowBytes(job.spec, tensor);
       const int64_t step = std::max<int64_t>(1, (int64_t{1} << 20) / row_bytes);
-      for (int64_t first = 0; first < job.spec.tokens && open; first += step) {
-        open = call.Send(
-            MakeChunk(tensor, data, row_bytes, first, std::min(step, job.spec.tokens - first)));
+      const int64_t tokens = tensor == v1::TENSOR_Q ? job.spec.tokens : KeyTokens(job.spec);
+      for (int64_t first = 0; first < tokens && open; first += step) {
+        open = call.Send(MakeChunk(tensor, data, row_bytes, first, std::min(step, tokens - first)));
       }
     }
     call.WritesDone();
