@@ -205,10 +205,10 @@ void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
   AddFile(app, "--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
   AddFile(app, "--k", job.k, ".npy [key_tokens, kv_heads, head_dim]")->required(required);
   AddFile(app, "--v", job.v, ".npy [key_tokens, kv_heads, value_dim]")->required(required);
-  AddFile(
-      app, "--coords", job.coords,
-      ".npy [key_tokens, 2 or 3], integers (x, y) or (x, y, z): column, row and plane (default: the "
-      "spec's coords_file)");
+  AddFile(app, "--coords", job.coords,
+          ".npy [key_tokens, 2 or 3], integers (x, y) or (x, y, z): column, row and plane "
+          "(default: the "
+          "spec's coords_file)");
   AddFields(app, job);
 }
 

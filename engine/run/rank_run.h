@@ -1,5 +1,5 @@
-// The parts of a rank's run that every executor has: waiting for rows, computing tasks, moving blocks
-// of an arena, and the figures.
+// The parts of a rank's run that every executor has: waiting for rows, computing tasks, moving
+// blocks of an arena, and the figures.
 #pragma once
 
 #include <atomic>

@@ -280,8 +280,9 @@ TEST(CliSpec, FlagsChangeScores) {
 
 TEST(CliSpec, KeysOfAnotherNumber) {
   const std::string job = GoldenTensors("rect_packed") + " --segments 4096 --dilations 1";
-  const JobSpec spec = SpecOf(job + " --sequence-lengths 1,64,0,80,5 --key-sequence-lengths "
-                                    "200,64,9,157,0 --align start");
+  const JobSpec spec = SpecOf(job +
+                              " --sequence-lengths 1,64,0,80,5 --key-sequence-lengths "
+                              "200,64,9,157,0 --align start");
   EXPECT_EQ(spec.tokens, 150);
   EXPECT_EQ(spec.key_tokens, 430);
   EXPECT_EQ(spec.sequence_lengths, (std::vector<int64_t>{1, 64, 0, 80, 5}));

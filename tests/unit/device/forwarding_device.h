@@ -35,9 +35,7 @@ class ForwardingDevice : public Device {
                                        const AttendControl& control) override {
     return device_->Attend(tasks, control);
   }
-  absl::Status Merge(std::span<const MergeTask> tasks) override {
-    return device_->Merge(tasks);
-  }
+  absl::Status Merge(std::span<const MergeTask> tasks) override { return device_->Merge(tasks); }
   absl::Status Finalize(std::span<const FinalizeTask> tasks) override {
     return device_->Finalize(tasks);
   }
