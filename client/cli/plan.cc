@@ -61,8 +61,14 @@ void PrintBranches(const v1::PlanResponse& plan) {
 }
 
 void PrintTables(int64_t tokens, const v1::PlanResponse& plan) {
-  std::printf("%s tokens over %d worker%s%s: %s, the busiest does %.3f times the mean\n\n",
-              FormatCount(tokens).c_str(), plan.workers_size(), plan.workers_size() == 1 ? "" : "s",
+  std::string rows = absl::StrCat(FormatCount(tokens), " tokens");
+  if (plan.travels() != v1::TRAVELS_UNSPECIFIED) {
+    int64_t keys = 0;
+    for (const v1::WorkerPlan& worker : plan.workers()) keys += worker.tokens();
+    rows = absl::StrCat("queries: ", FormatCount(tokens), ", keys: ", FormatCount(keys), ",");
+  }
+  std::printf("%s over %d worker%s%s: %s, the busiest does %.3f times the mean\n\n", rows.c_str(),
+              plan.workers_size(), plan.workers_size() == 1 ? "" : "s",
               plan.mirrored() ? ", mirrored to balance causal work" : "",
               FormatFlops(plan.flops()).c_str(), plan.busiest_over_mean());
   PrintWorkers(plan);
