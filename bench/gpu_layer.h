@@ -17,7 +17,7 @@ struct Pattern {
   const char* name;
   int64_t dilation;
   Mask mask;
-  int64_t left = kUnbounded;  // of Mask::kDiagonal
+  int64_t left = kUnbounded;  // AttentionTask::left
 
   // The first key that a row sees, and the key after its last, of `rows`.
   int64_t Begin(int64_t row) const;

@@ -28,8 +28,8 @@ namespace hilbert_ring::cli {
 
 // Checks the input and output files of a command by their flags, before any is touched.
 // INVALID_ARGUMENT: an output would replace an input, another output, or a file of the caller's
-// identity (--token-file, --ca, --cert, --key, or its variable). Also if two results, such as that
-// of --json, would go to stdout.
+// identity (--token-file, --ca, --cert, --key, or its variable). Also if two results would go to
+// stdout (--json writes one).
 absl::Status CheckFiles(const GlobalOptions& global, std::vector<client::NamedFile> inputs,
                         const std::vector<client::NamedFile>& outputs);
 

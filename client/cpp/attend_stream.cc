@@ -79,7 +79,7 @@ class StreamConversation : public Conversation {
         report_ = response.report();
         return absl::OkStatus();
       default:
-        return absl::OkStatus();  // of a newer service
+        return absl::OkStatus();  // a newer service sent it
     }
   }
 
@@ -212,14 +212,14 @@ class StreamConversation : public Conversation {
   bool admitted_ = false;
   int64_t chunk_rows_ = 0;
   int64_t out_rows_ = 0, lse_rows_ = 0;
-  int64_t not_finite_ = 0, first_not_finite_ = 0;  // of OUT
+  int64_t not_finite_ = 0, first_not_finite_ = 0;  // OUT's rows
   std::vector<std::byte> taken_;                   // a chunk's contiguous rows
   std::optional<v1::Report> report_;
   std::atomic<int64_t> sent_rows_ = 0;  // including rows being sent now
   // Used by the sending thread until it has ended:
   std::optional<wire::SlicePool> buffers_;
   StreamBlock block_;           // being sent
-  int64_t row_ = 0, rows_ = 0;  // of block_: the current band's first row and count
+  int64_t row_ = 0, rows_ = 0;  // the first row and the count of the current band in block_
   int tensor_ = 0;              // index of the band's next tensor; Q, K and V are interleaved
   int64_t payload_bytes_ = 0;
   bool input_ended_ = false;

@@ -131,7 +131,7 @@ class JobConversation : public Conversation {
       case v1::AttendResponse::kResend:
         return Resend(response.resend());
       default:
-        return absl::OkStatus();  // of a newer service
+        return absl::OkStatus();  // a newer service sent it
     }
   }
 
@@ -246,7 +246,7 @@ class JobConversation : public Conversation {
   std::optional<wire::SlicePool> buffers_;
   v1::Chunk chunk_;  // the current one; payload_ is its payload
   std::string_view payload_;
-  std::atomic<int64_t> bytes_left_;  // of inputs not yet sent for the first time
+  std::atomic<int64_t> bytes_left_;  // inputs that were never sent
   mutable Mutex mutex_;
   bool reported_ ABSL_GUARDED_BY(mutex_) = false;
   ResendQueue again_ ABSL_GUARDED_BY(mutex_);

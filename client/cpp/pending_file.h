@@ -29,7 +29,7 @@ namespace hilbert_ring::client {
 struct OutputPlace {
   std::string path;  // without symbolic links; unchanged with a descriptor
   int descriptor =
-      -1;  // of this process, by "-" or a link such as /dev/stdout; -1: not a descriptor
+      -1;  // a descriptor of this process ("-" or a link such as /dev/stdout); -1: no descriptor
   bool in_place = false;  // not a regular file: a new file must not replace it
   int mode = -1;          // permissions of the replaced file; -1: no file is there
 };

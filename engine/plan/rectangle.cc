@@ -167,7 +167,7 @@ class RectangleCosts {
 
   void AddTransfers(int from, int to) {
     const bool keys_travel = rectangle_.travels == Travels::kKeys;
-    const Rows rows = Overlap(keys_travel ? KeysOf(keys_, from) : rectangle_.QueriesOf(from),
+    const Rows rows = Overlap(keys_travel ? RowsOfRank(keys_, from) : rectangle_.QueriesOf(from),
                               rectangle_.needed[to]);
     const int64_t there = keys_travel ? KeyRowBytes(spec_) : QueryRowBytes(spec_);
     const int64_t back = keys_travel ? 0 : PartialRowBytes(spec_);
@@ -195,7 +195,7 @@ class RectangleCosts {
   void AddFlops(int rank) {
     const bool keys_travel = rectangle_.travels == Travels::kKeys;
     const Rows queries = keys_travel ? rectangle_.QueriesOf(rank) : Rows{0, spec_.tokens};
-    const Rows keys = keys_travel ? Rows{0, KeyTokens(spec_)} : KeysOf(keys_, rank);
+    const Rows keys = keys_travel ? Rows{0, KeyTokens(spec_)} : RowsOfRank(keys_, rank);
     for (const Phase& phase : phases_) {
       costs_.workers[rank].flops += 2.0 * static_cast<double>(spec_.head_dim + spec_.value_dim) *
                                     static_cast<double>(phase.heads()) *
@@ -218,7 +218,7 @@ Rectangle MakeRectangle(const JobSpec& spec, const Shards& keys, Travels travels
                       .queries = EvenShards(spec.tokens, workers),
                       .pairs = SequencePairs(spec)};
   for (int rank = 0; rank < workers; ++rank) {
-    const Rows there = keys_travel ? rectangle.QueriesOf(rank) : KeysOf(keys, rank);
+    const Rows there = keys_travel ? rectangle.QueriesOf(rank) : RowsOfRank(keys, rank);
     Rows& needed = rectangle.needed.emplace_back();
     const Side side = keys_travel ? &SequencePair::queries : &SequencePair::keys;
     for (const SequencePair& pair : PairsWith(rectangle.pairs, side, there)) {
@@ -258,16 +258,17 @@ std::span<const SequencePair> PairsWith(std::span<const SequencePair> pairs, Sid
   return {first, last};
 }
 
-Rows KeysOf(const Shards& keys, int rank) {
-  const std::vector<ShardRange>& ranges = keys.OfRank(rank);
+Rows RowsOfRank(const Shards& shards, int rank) {
+  const std::vector<ShardRange>& ranges = shards.OfRank(rank);
   return ranges.empty() ? Rows{} : Rows{ranges.front().begin, ranges.back().end};
 }
 
-Rows Rectangle::QueriesOf(int rank) const { return KeysOf(queries, rank); }
+Rows Rectangle::QueriesOf(int rank) const { return RowsOfRank(queries, rank); }
 
 Rows TravellingRows(const Rectangle& rectangle, const Shards& keys, int from, int to,
                     int64_t round) {
-  Rows rows = rectangle.travels == Travels::kKeys ? KeysOf(keys, from) : rectangle.QueriesOf(from);
+  Rows rows =
+      rectangle.travels == Travels::kKeys ? RowsOfRank(keys, from) : rectangle.QueriesOf(from);
   rows.begin += round * rectangle.round_rows;
   rows.end = std::min(rows.end, rows.begin + rectangle.round_rows);
   return from == to ? rows : Overlap(rows, rectangle.needed[to]);
@@ -303,7 +304,7 @@ RoundBuffers RoundBuffersOf(const JobSpec& spec, const Rectangle& rectangle, con
   // The most rows of a round.
   const auto most = [&](int from, int to) {
     const Rows all =
-        rectangle.travels == Travels::kKeys ? KeysOf(keys, from) : rectangle.QueriesOf(from);
+        rectangle.travels == Travels::kKeys ? RowsOfRank(keys, from) : rectangle.QueriesOf(from);
     const Rows rows = from == to ? all : Overlap(all, rectangle.needed[to]);
     return std::min(rows.count(), rectangle.round_rows);
   };

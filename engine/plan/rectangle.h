@@ -52,8 +52,8 @@ struct Rectangle {
 Rows TravellingRows(const Rectangle& rectangle, const Shards& keys, int from, int to,
                     int64_t round);
 
-// The keys of a rank.
-Rows KeysOf(const Shards& keys, int rank);
+// The rows of a rank that has at most one range.
+Rows RowsOfRank(const Shards& shards, int rank);
 
 // Returns whether a travelling query has its slot with it.
 bool QueriesCarrySlots(const JobSpec& spec);

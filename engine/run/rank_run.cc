@@ -84,31 +84,31 @@ absl::Status RankRun::Compute(const Rounds& rounds) {
 absl::Status RankRun::Merge(const std::vector<MergeTask>& tasks) {
   if (tasks.empty()) return absl::OkStatus();
   const Clock::time_point start = Clock::now();
-  absl::Status status = device_.Merge(tasks);
-  figures_.compute_seconds += SecondsSince(start);
+  absl::Status status = Timed([&] { return device_.Merge(tasks); });
   Report(SpanKind::kMerge, step_, start);
   return status;
 }
 
 absl::Status RankRun::Finalize(const std::vector<FinalizeTask>& tasks) {
   const Clock::time_point start = Clock::now();
-  absl::Status status = device_.Finalize(tasks);
-  figures_.compute_seconds += SecondsSince(start);
+  absl::Status status = Timed([&] { return device_.Finalize(tasks); });
   Report(SpanKind::kMerge, step_, start);
   return status;
 }
 
 absl::Status RankRun::Pack(const std::vector<PackTask>& tasks) {
-  const Clock::time_point start = Clock::now();
-  absl::Status status = device_.Pack(tasks);
-  figures_.compute_seconds += SecondsSince(start);
-  return status;
+  return Timed([&] { return device_.Pack(tasks); });
 }
 
 absl::Status RankRun::Offer(int64_t offset, int64_t bytes) {
   if (host_arena_.empty()) return absl::OkStatus();
+  return Timed(
+      [&] { return device_.CopyOut(ExchangeArena() + offset, arena_->data() + offset, bytes); });
+}
+
+absl::Status RankRun::Timed(absl::FunctionRef<absl::Status()> compute) {
   const Clock::time_point start = Clock::now();
-  absl::Status status = device_.CopyOut(ExchangeArena() + offset, arena_->data() + offset, bytes);
+  absl::Status status = compute();
   figures_.compute_seconds += SecondsSince(start);
   return status;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "engine/plan/rank_schedule.h"
 #include "engine/run/executor.h"
 #include "engine/run/tasks.h"
@@ -73,6 +74,7 @@ class RankRun {
   // The memory that the communicator uses.
   std::byte* ExchangeArena() { return host_arena_.empty() ? arena_->data() : host_arena_.data(); }
   absl::Status CopyHeadNumbers();
+  absl::Status Timed(absl::FunctionRef<absl::Status()> compute);  // as compute seconds
   void Report(SpanKind kind, int64_t step, Deadline begin) const;
   Deadline Due() const { return control_.deadline ? control_.deadline() : Deadline::max(); }
   bool Stopped() const;

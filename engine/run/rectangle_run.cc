@@ -52,7 +52,7 @@ class RectangleRun {
                     .sum = sums,
                     .positions = reinterpret_cast<int64_t*>(run_.others())};
     if (QueriesCarrySlots(spec_)) own_queries_.slots = numbers.subspan(keys);
-    own_keys_ = {.rows = KeysOf(plan_.shards, run_.rank()),
+    own_keys_ = {.rows = RowsOfRank(plan_.shards, run_.rank()),
                  .k = run_.store().Row(TensorKind::kK, 0),
                  .v = run_.store().Row(TensorKind::kV, 0),
                  .tokens = run_.store().device_tokens()};

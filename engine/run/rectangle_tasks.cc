@@ -57,14 +57,10 @@ class Builder {
                        .row_stride = Stride(met.slots) * row,
                        .head_stride = dim};
     };
-    AttentionTask task;
-    task.dtype = spec_.dtype;
+    AttentionTask task = UnitTask(spec_, heads, slopes_);
     task.batch = asking.batch;
-    task.heads = heads.end - heads.begin;
     task.query_rows = asking.rows.count;
     task.key_rows = met.slots.count;
-    task.head_dim = spec_.head_dim;
-    task.value_dim = spec_.value_dim;
     const int64_t q_row = spec_.heads * spec_.head_dim;
     task.q = {.data = queries.q + (first * q_row + heads.begin * spec_.head_dim) * element,
               .batch_stride = asking.batch_rows * q_row,
@@ -75,18 +71,10 @@ class Builder {
     task.result = Result::kMerge;
     task.out = OutOf(queries, asking, heads.begin);
     task.state = StateOf(queries, asking, heads.begin);
-    task.scale = static_cast<float>(spec_.Scale());
-    task.change = {.softcap = static_cast<float>(spec_.softcap.value_or(0)),
-                   .slopes = slopes_ == nullptr ? nullptr : slopes_ + heads.begin,
-                   .row_distance = asking.rows.step};
+    task.change.row_distance = asking.rows.step;
     if (NeedsPositions(spec_)) {
-      task.mask = spec_.causal ? Mask::kPositions : Mask::kNone;
       task.query_positions = {.data = queries.positions + first};
       task.key_positions = {.data = keys.tokens + key, .row_stride = Stride(met.slots)};
-    } else if (reach_.bounded()) {
-      task.mask = Mask::kDiagonal;
-      task.left = reach_.left;
-      task.right = reach_.right;
     }
     return task;
   }

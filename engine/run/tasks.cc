@@ -30,6 +30,25 @@ float StateScale(const JobSpec& spec) {
   return ChangesScores(spec) ? 1.0f : static_cast<float>(spec.Scale());
 }
 
+AttentionTask UnitTask(const JobSpec& spec, const HeadRange& heads, const float* slopes) {
+  AttentionTask task;
+  task.dtype = spec.dtype;
+  task.heads = heads.end - heads.begin;
+  task.head_dim = spec.head_dim;
+  task.value_dim = spec.value_dim;
+  task.scale = static_cast<float>(spec.Scale());
+  task.change = {.softcap = static_cast<float>(spec.softcap.value_or(0)),
+                 .slopes = slopes == nullptr ? nullptr : slopes + heads.begin};
+  if (NeedsPositions(spec)) {
+    task.mask = spec.causal ? Mask::kPositions : Mask::kNone;
+  } else if (const Reach reach = ReachOf(spec); reach.bounded()) {
+    task.mask = Mask::kDiagonal;
+    task.left = reach.left;
+    task.right = reach.right;
+  }
+  return task;
+}
+
 TaskBuilder::TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule,
                          const RankViews& views,
                          const std::vector<std::vector<float*>>& piece_accumulators)
@@ -50,14 +69,10 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
                                      const Phase& phase, int64_t kv_head) const {
   const JobSpec& spec = plan_.spec;
   const HeadRange heads = QueryHeads(spec, phase, kv_head);
-  AttentionTask task;
-  task.dtype = spec.dtype;
+  AttentionTask task = UnitTask(spec, heads, views_.Slopes(0));
   task.batch = queries.batch;
-  task.heads = heads.end - heads.begin;
   task.query_rows = queries.rows.count;
   task.key_rows = keys.rows.count;
-  task.head_dim = spec.head_dim;
-  task.value_dim = spec.value_dim;
   task.q = views_.Rows(TensorKind::kQ, queries, heads.begin);
   task.k = keys.k;
   task.v = keys.v;
@@ -65,20 +80,12 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
   const int64_t ahead = kv_head - phase.kv_begin;
   task.k.data = static_cast<const std::byte*>(keys.k.data) + ahead * keys.k.head_stride * element;
   task.v.data = static_cast<const std::byte*>(keys.v.data) + ahead * keys.v.head_stride * element;
-  task.scale = static_cast<float>(spec.Scale());
-  task.change = {.softcap = static_cast<float>(spec.softcap.value_or(0)),
-                 .slopes = views_.Slopes(heads.begin),
-                 .row_distance = queries.rows.step};
+  task.change.row_distance = queries.rows.step;
   // Both progressions have the same phase, so the distance is a multiple of the step.
   task.diagonal_shift = (queries.rows.first - keys.rows.first) / queries.rows.step;
   if (NeedsPositions(spec)) {
-    task.mask = spec.causal ? Mask::kPositions : Mask::kNone;
     task.query_positions = views_.QueryPositions(queries);
     task.key_positions = keys.positions;
-  } else if (const Reach reach = ReachOf(spec); reach.bounded()) {
-    task.mask = Mask::kDiagonal;
-    task.left = reach.left;
-    task.right = reach.right;
   }
   return task;
 }

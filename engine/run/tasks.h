@@ -18,6 +18,10 @@ using Rounds = std::vector<std::vector<AttentionTask>>;
 float OutScale(const JobSpec& spec);
 float StateScale(const JobSpec& spec);
 
+// A task of some query heads of one kv head, without rows: sizes, scale, change of scores and band.
+// slopes: [all heads] on the device; null: none.
+AttentionTask UnitTask(const JobSpec& spec, const HeadRange& heads, const float* slopes);
+
 // Keys and values of a block, in the shard or the arena.
 struct KeyBlock {
   Progression rows;

@@ -16,9 +16,9 @@
 #include <limits>
 
 #include "engine/device/cpu/attention_kernel.h"
-#include "engine/device/cpu/distances.h"
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/lane_end.h"
+#include "engine/device/cpu/lane_places.h"
 #include "engine/device/cpu/packed_keys-inl.h"
 #include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
@@ -66,7 +66,7 @@ class TilePass {
 
   void Attend(const std::function<bool(int64_t)>& report) {
     PackQueries();
-    if (task_.change.slopes != nullptr) PlaceLanes();
+    if (task_.change.slopes != nullptr) PlaceLanes(tile_, AllLanes(), scratch_);
     if (!Run(report) || FinishLanes()) return;
     const auto told = [&](int64_t) { return report(0); };  // the same scores again
     std::fill_n(scratch_.non_finite, AllLanes() * task_.value_dim, 0.0f);
@@ -188,7 +188,7 @@ class TilePass {
     return {.queries = scratch_.queries + first_lane * QueryElements(),
             .limits = scratch_.limits + first_lane,
             .starts = nullptr,
-            .distances = Distances(first_lane),
+            .distances = DistancesOf(task_, scratch_, first_lane),
             .row_max = state.row_max + first_lane,
             .sum = state.sum + first_lane,
             .rounded_sum = state.rounded_sum + first_lane,
@@ -196,30 +196,6 @@ class TilePass {
             .scores = scratch_.scores,
             .rescale = scratch_.rescale,
             .non_finite = scratch_.non_finite + first_lane * task_.value_dim};
-  }
-
-  LaneDistances Distances(int64_t first_lane) const {
-    if (task_.change.slopes == nullptr) return {};
-    return {.slopes = scratch_.slopes + first_lane,
-            .high = scratch_.lane_high + first_lane,
-            .low = scratch_.lane_low + first_lane};
-  }
-
-  void PlaceLanes() {
-    for (int64_t lane = 0; lane < AllLanes(); ++lane) {
-      const int64_t row = (tile_.begin + std::min(lane, lanes_ - 1)) / task_.heads;
-      SplitPosition(QueryPosition(task_, tile_.batch, row), scratch_.lane_high[lane],
-                    scratch_.lane_low[lane]);
-      const int64_t head = (tile_.begin + lane) % task_.heads;
-      scratch_.slopes[lane] = lane < lanes_ ? task_.change.slopes[head] : 0.0f;
-    }
-  }
-
-  void PlaceKeys(const KeyRange& keys) {
-    for (int64_t j = 0; j < keys.count; ++j) {
-      SplitPosition(KeyPosition(task_, keys.batch, keys.begin + j), scratch_.key_high[j],
-                    scratch_.key_low[j]);
-    }
   }
 
   template <typename View>
@@ -277,22 +253,8 @@ class TilePass {
   int64_t AttendKeys(const KeyRange& keys) {
     const Visible visible = visibility_.See(keys);
     if (visible == Visible::kNothing) return 0;
-    if (visible == Visible::kSome) {
-      int64_t row = tile_.begin / task_.heads;
-      int64_t head = tile_.begin % task_.heads;
-      auto limit = static_cast<float>(visibility_.Limit(row));
-      auto start = static_cast<float>(visibility_.Start(row));
-      for (int64_t lane = 0; lane < AllLanes(); ++lane) {
-        scratch_.limits[lane] = lane < lanes_ ? limit : 0.0f;
-        scratch_.starts[lane] = lane < lanes_ ? start : 0.0f;
-        if (++head == task_.heads && lane + 1 < lanes_) {
-          head = 0;
-          limit = static_cast<float>(visibility_.Limit(++row));
-          start = static_cast<float>(visibility_.Start(row));
-        }
-      }
-    }
-    if (task_.change.slopes != nullptr) PlaceKeys(keys);
+    if (visible == Visible::kSome) FillLimits(visibility_, tile_, AllLanes(), scratch_);
+    if (task_.change.slopes != nullptr) PlaceKeys(task_, keys, scratch_);
     keys_.Pack(keys, sum_mode_ != SumMode::kNone);
     run_is_empty_ = false;
     int64_t scores = 0;

@@ -343,16 +343,26 @@ TEST_P(AttentionTest, KeysThatTakeALaunchTooLongAreCut) {
   ASSERT_TRUE(made.ok()) << made.status();
   const std::unique_ptr<Device> device = Mirrored(*std::move(made));
   std::mt19937_64 random(9);
-  for (const auto& [result, dtype] :
-       {std::pair{Result::kWrite, DataType::kBFloat16}, {Result::kMerge, DataType::kFloat32}}) {
-    AttentionCase c({.dtype = dtype,
-                     .result = result,
-                     .heads = 2,
-                     .query_rows = 70,
-                     .key_rows = 3000,
-                     .head_dim = 64,
-                     .value_dim = 64},
-                    random);
+  const CaseShape plain{.dtype = DataType::kBFloat16,
+                        .heads = 2,
+                        .query_rows = 70,
+                        .key_rows = 3000,
+                        .head_dim = 64,
+                        .value_dim = 64};
+  CaseShape merged = plain;
+  merged.dtype = DataType::kFloat32;
+  merged.result = Result::kMerge;
+  // Rows keep their distances in launches of a part of the keys.
+  CaseShape windowed = plain;
+  windowed.mask = Mask::kDiagonal;
+  windowed.diagonal_shift = 2200;
+  windowed.left = 1500;
+  windowed.softcap = 30;
+  windowed.gap_unit = 8;
+  CaseShape biased = windowed;
+  biased.bias = 8;
+  for (const CaseShape& shape : {plain, merged, windowed, biased}) {
+    AttentionCase c(shape, random);
     const AttentionTask task = c.Task();
     int launches = 0;
     const auto figures = device->Attend({&task, 1}, {.progress = [&](int64_t) { ++launches; }});

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/attention_case.h"
 #include "tests/unit/device/devices_under_test.h"
@@ -154,38 +153,6 @@ TEST_P(ScoreChangeTest, CapsInWindows) {
       ASSERT_TRUE(device_->Attend({&task, 1}, {}).ok());
       EXPECT_EQ(WhatIsWrong(c, device_->info()), "") << c.shape.Describe();
     }
-  }
-}
-
-// Rows keep their distances in launches of a part of the keys.
-TEST_P(ScoreChangeTest, KeysThatTakeALaunchTooLong) {
-  if (!absl::StartsWith(GetParam(), "cuda/native")) {
-    GTEST_SKIP() << GetParam() << " has no native launches";
-  }
-  DeviceOptions options = OptionsFor(GetParam(), 2);
-  options.launch_seconds = 1e-6;
-  const std::unique_ptr<Device> device = Mirrored(MakeDevice(options).value());
-  std::mt19937_64 random(3);
-  for (const bool biased : {true, false}) {
-    AttentionCase c({.dtype = DataType::kBFloat16,
-                     .mask = Mask::kDiagonal,
-                     .diagonal_shift = 2200,
-                     .left = 1500,
-                     .softcap = 30,
-                     .bias = biased ? 8.0f : 0.0f,
-                     .heads = 2,
-                     .query_rows = 70,
-                     .key_rows = 2400,
-                     .head_dim = 64,
-                     .value_dim = 64,
-                     .gap_unit = 8},
-                    random);
-    const AttentionTask task = c.Task();
-    int launches = 0;
-    const auto figures = device->Attend({&task, 1}, {.progress = [&](int64_t) { ++launches; }});
-    ASSERT_TRUE(figures.ok()) << figures.status();
-    EXPECT_GT(launches, 3);
-    EXPECT_EQ(WhatIsWrong(c, device->info()), "") << c.shape.Describe();
   }
 }
 

@@ -1,0 +1,61 @@
+// The lanes and keys of a tile in the scratch: limits of the mask, and positions for biases.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/device/cpu/attention_kernel.h"
+#include "engine/device/cpu/distances.h"
+#include "engine/device/cpu/key_tile.h"
+#include "engine/device/cpu/key_visibility.h"
+
+namespace hilbert_ring {
+
+// all_lanes: those of whole vectors. Lanes after the tile's last see nothing.
+inline void FillLimits(const KeyVisibility& visibility, const LaneTile& tile, int64_t all_lanes,
+                       AttentionScratch& scratch) {
+  const int64_t heads = tile.task->heads, lanes = tile.end - tile.begin;
+  int64_t row = tile.begin / heads;
+  int64_t head = tile.begin % heads;
+  auto limit = static_cast<float>(visibility.Limit(row));
+  auto start = static_cast<float>(visibility.Start(row));
+  for (int64_t lane = 0; lane < all_lanes; ++lane) {
+    scratch.limits[lane] = lane < lanes ? limit : 0.0f;
+    scratch.starts[lane] = lane < lanes ? start : 0.0f;
+    if (++head == heads && lane + 1 < lanes) {
+      head = 0;
+      limit = static_cast<float>(visibility.Limit(++row));
+      start = static_cast<float>(visibility.Start(row));
+    }
+  }
+}
+
+// The task has slopes. Lanes after the tile's last have slope 0.
+inline void PlaceLanes(const LaneTile& tile, int64_t all_lanes, AttentionScratch& scratch) {
+  const AttentionTask& task = *tile.task;
+  const int64_t lanes = tile.end - tile.begin;
+  for (int64_t lane = 0; lane < all_lanes; ++lane) {
+    const int64_t row = (tile.begin + std::min(lane, lanes - 1)) / task.heads;
+    SplitPosition(QueryPosition(task, tile.batch, row), scratch.lane_high[lane],
+                  scratch.lane_low[lane]);
+    const int64_t head = (tile.begin + lane) % task.heads;
+    scratch.slopes[lane] = lane < lanes ? task.change.slopes[head] : 0.0f;
+  }
+}
+
+inline void PlaceKeys(const AttentionTask& task, const KeyRange& keys, AttentionScratch& scratch) {
+  for (int64_t j = 0; j < keys.count; ++j) {
+    SplitPosition(KeyPosition(task, keys.batch, keys.begin + j), scratch.key_high[j],
+                  scratch.key_low[j]);
+  }
+}
+
+inline LaneDistances DistancesOf(const AttentionTask& task, const AttentionScratch& scratch,
+                                 int64_t first_lane) {
+  if (task.change.slopes == nullptr) return {};
+  return {.slopes = scratch.slopes + first_lane,
+          .high = scratch.lane_high + first_lane,
+          .low = scratch.lane_low + first_lane};
+}
+
+}  // namespace hilbert_ring
