@@ -122,4 +122,4 @@ def test_operators(client):
         q, k, v, torch.tensor([0, 6, 12]), torch.tensor([0, 8, 16]), None, torch.tensor([3, 8]), None, True, 2, None, None,
         1.5, torch.ones(4), torch.ones(4), kept), test_utils=checks)
     torch.library.opcheck(torch.ops.hilbert_ring.masked.default, (
-        *tensors(6, 8, kv_heads=2, value_dim=24), None, True, None, None, 0.2, None, None, kept), test_utils=checks)
+        *tensors(6, 8, kv_heads=2, value_dim=24), None, True, None, None, 0.2, None, None, "end", kept), test_utils=checks)

@@ -85,8 +85,8 @@ def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> List[Seen]:
     """Returns what a mask lets queries see, in parts with different queries. Queries of no part see nothing.
 
     Args:
-        mask: 4 axes, each as long as that of the shape or 1: bool, True if a query sees a key, or
-            numbers that are added to the scores: 0, or -10000 and below.
+        mask: 4 axes, the last as long as the keys, each other as long as that of the shape or 1: bool, True if a
+            query sees a key, or numbers that are added to the scores: 0, or -10000 and below.
         shape: of attention: [batch, heads, queries, keys].
     """
     sees, queries = _by_row(mask, shape), shape[2]
@@ -96,7 +96,7 @@ def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> List[Seen]:
     end = int(np.flatnonzero(sees.any((0, 1)))[-1]) + 1  # of the keys that queries see
     full: Flags = sees.min(2)  # models let queries of padding see all keys
     for padded in (np.zeros_like(full), full & ~full[:, -1:]):
-        for first in {tokens - queries, end - queries}:
+        for first in dict.fromkeys((tokens - queries, end - queries)):
             found = _parts(sees, first, np.any(sees & ~padded[:, :, None], 1)) if first >= 0 else None
             if found is not None:
                 return found

@@ -17,8 +17,7 @@ def attend_masked(query: Any, key: Any, value: Any, mask: Any, rule: Rule, clien
     Args:
         query, key, value: torch tensors [batch, heads, tokens, dim], kv heads not repeated.
         mask: a ModelMask, or a tensor of 4 axes that expands to [batch, heads, queries, keys]: bool, or added to the
-            scores. It replaces causal and window of the rule. Without a mask the last query has the position of the
-            last key.
+            scores. It replaces causal and window of the rule. Without a mask, positions are by the rule's align.
 
     Returns:
         out [batch, queries, heads, value_dim].

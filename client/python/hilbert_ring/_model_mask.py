@@ -9,7 +9,7 @@ from hilbert_ring.errors import InvalidArgumentError
 # Functions that do not look at the mask's numbers.
 _ALLOWED = frozenset((torch.Tensor.size, torch.Tensor.dim, *(
     getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim"))))
-# Functions whose results have the same numbers.
+# Functions that return the mask itself, whatever device or type they name: its numbers are not read.
 _SAME = frozenset((torch.Tensor.to, torch.Tensor.contiguous, torch.Tensor.clone, torch.Tensor.detach))
 
 

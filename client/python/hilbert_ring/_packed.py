@@ -22,7 +22,7 @@ Lengths = Union[Numbers, Sequence[int]]
 class Rule:
     """The keys that a query sees, and the changes of its scores.
 
-    The last query of a sequence has the position of the sequence's last key.
+    Positions are those of a sequence's keys.
 
     Attributes:
         causal: whether a query sees only keys of its own and earlier positions.
@@ -31,6 +31,7 @@ class Rule:
         softcap: None: no cap.
         sinks: a logit for each head; None: no sinks.
         slopes: of each head, times the distance of positions; None: no bias.
+        align: "end": the last query of a sequence has the position of its last key; "start": the first of its first.
         pattern: segments, dilations, mixing and ordering of Client.attend; empty: a query sees its whole sequence.
     """
 
@@ -41,6 +42,7 @@ class Rule:
     sinks: Any = None
     slopes: Any = None
     pattern: Dict[str, Any] = field(default_factory=dict)
+    align: str = "end"
 
 
 def attend_packed(q: Any, k: Any, v: Any, lengths_q: Lengths, lengths_k: Lengths, rule: Rule,
@@ -58,7 +60,7 @@ def attend_packed(q: Any, k: Any, v: Any, lengths_q: Lengths, lengths_k: Lengths
     import torch
 
     if len(q) == 0:
-        return torch.zeros((*q.shape[:2], v.shape[2]), dtype=q.dtype, device=q.device), torch.zeros(q.shape[:2])
+        return q.new_zeros((*q.shape[:2], v.shape[2])), q.new_zeros(q.shape[:2], dtype=torch.float32)
     queries, keys = np.asarray(lengths_q, np.int64), np.asarray(lengths_k, np.int64)
     longest = int(keys.max(initial=0))
     window = bounded(rule.window, max(longest, int(queries.max(initial=0))))
@@ -66,7 +68,7 @@ def attend_packed(q: Any, k: Any, v: Any, lengths_q: Lengths, lengths_k: Lengths
         _check_pattern(queries, keys, rule, window)
     alike, several = bool((queries == keys).all()), len(queries) > 1
     return attend(q, k, v, client, **{
-        "scale": rule.scale, "segments": [max(longest, 1)], "causal": rule.causal, "softcap": rule.softcap,
+        "scale": rule.scale, "align": rule.align, "segments": [max(longest, 1)], "causal": rule.causal, "softcap": rule.softcap,
         "sinks": rule.sinks, "alibi": rule.slopes, "window": None if window == (None, None) else window,
         "sequence_lengths": queries if several else None,
         "key_sequence_lengths": keys if several and not alike else None, **rule.pattern})

@@ -33,9 +33,9 @@ def _(q: Any, k: Any, v: Any, *_: Any) -> Any:
 @torch.library.custom_op("hilbert_ring::masked", mutates_args=())
 def _masked(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Optional[torch.Tensor], causal: bool,
             left: Optional[int], right: Optional[int], scale: Optional[float], softcap: Optional[float],
-            sinks: Optional[torch.Tensor], kept: int) -> torch.Tensor:
+            sinks: Optional[torch.Tensor], align: str, kept: int) -> torch.Tensor:
     client, pattern = _kept[kept]
-    rule = Rule(causal, (left, right), scale, softcap, sinks, pattern=pattern)
+    rule = Rule(causal, (left, right), scale, softcap, sinks, pattern=pattern, align=align)
     out: torch.Tensor = compute_masked(query, key, value, mask, rule, client)
     return out.contiguous()
 
@@ -54,7 +54,7 @@ def traced_sequences(q: Any, k: Any, v: Any, rows: Sequences, rule: Rule, client
 
 def traced_masked(query: Any, key: Any, value: Any, mask: Any, rule: Rule, client: Any) -> Any:
     return _masked(query, key, value, mask, rule.causal, *rule.window, rule.scale, rule.softcap, rule.sinks,
-                   _number(client, rule.pattern))
+                   rule.align, _number(client, rule.pattern))
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

@@ -31,8 +31,6 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     Raises:
         InvalidArgumentError: the service does not compute an argument, or shapes do not agree.
     """
-    import torch
-
     if dropout_p != 0:
         raise InvalidArgumentError(f"dropout_p is {dropout_p}, must be 0", field="dropout_p")
     is_causal = boolean("is_causal", is_causal)
@@ -48,15 +46,11 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     if key.shape[:-3] != outer or not boolean("enable_gqa", enable_gqa) and key.shape[-3] != query.shape[-3]:
         raise InvalidArgumentError(f"key has shape {tuple(key.shape)}, must have the outer axes of query, "
                                    f"{tuple(query.shape)}, and its heads without enable_gqa", field="key")
-    queries, keys = query.shape[-2], key.shape[-2]
-    if not is_causal:
-        mask = None if attn_mask is None else _expanded(attn_mask, axes, outer)
-        out = attend_masked(q, k, v, mask, Rule(scale=scale), client)
-    else:
-        both = min(queries, keys)
-        out = attend_masked(q[:, :, :both], k[:, :, :both], v[:, :, :both], None, Rule(True, scale=scale), client)
-        if queries > keys:  # the queries after the last key see all keys
-            out = torch.cat((out, attend_masked(q[:, :, keys:], k, v, None, Rule(scale=scale), client)), 1)
+    mask = None if attn_mask is None else _expanded(attn_mask, axes, outer)
+    if is_causal:  # no query sees a key after the last query's position
+        k, v = k[:, :, :q.shape[2]], v[:, :, :q.shape[2]]
+    rule = Rule(is_causal, scale=scale, align="start" if is_causal else "end")
+    out = attend_masked(q, k, v, mask, rule, client)
     return out.transpose(1, 2).reshape(*query.shape[:-1], value.shape[-1])
 
 
