@@ -62,7 +62,7 @@ class TaskBuilder {
   bool OutNeedsFinalizing() const;
   Accumulator AccumulatorOf(const LocalRows& rows, int exchange, int block, int64_t head) const;
   KeyBlock OwnKeys(const RankExchange& exchange, const Block& block) const;
-  KeyBlock ArenaKeys(const ArenaBlock& block, const std::byte* arena) const;
+  KeyBlock ArenaKeys(const ArenaBlock& arrived, const std::byte* arena) const;
   AttentionTask TaskShape(const LocalRows& queries, const KeyBlock& keys, const Phase& phase,
                           int64_t kv_head) const;
   // Adds the tasks of `keys` with every own block of an exchange that sees one of them.
