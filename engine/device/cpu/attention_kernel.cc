@@ -19,6 +19,9 @@
 #include "engine/device/cpu/amx_tiles-inl.h"
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/product-inl.h"
+#if HWY_TARGET != HWY_SCALAR
+#include "engine/device/cpu/row_pass-inl.h"
+#endif
 #include "engine/device/cpu/rows-inl.h"
 #include "engine/device/cpu/score_change-inl.h"
 #include "engine/device/cpu/tile_pass-inl.h"
@@ -44,12 +47,18 @@ using EmulatedTilesProduct = TilesProduct<EmulatedTiles>;
 
 TargetKernels Kernels() {
   return {
-      .attend = &AttendTile<FloatProduct>,
-      .attend_with_pairs = kHasPairInstruction ? &AttendTile<InstructionPairProduct> : nullptr,
-      .attend_with_emulated_pairs = &AttendTile<EmulatedPairProduct>,
-      .attend_with_tiles = kHasTileInstructions ? &AttendTile<InstructionTilesProduct> : nullptr,
-      .attend_with_emulated_tiles = &AttendTile<EmulatedTilesProduct>,
-      .store_row = &StoreRow};
+    .attend = &AttendTile<FloatProduct>,
+    .attend_with_pairs = kHasPairInstruction ? &AttendTile<InstructionPairProduct> : nullptr,
+    .attend_with_emulated_pairs = &AttendTile<EmulatedPairProduct>,
+    .attend_with_tiles = kHasTileInstructions ? &AttendTile<InstructionTilesProduct> : nullptr,
+    .attend_with_emulated_tiles = &AttendTile<EmulatedTilesProduct>,
+#if HWY_TARGET != HWY_SCALAR
+    .rows = &AttendRows<FloatProduct>,
+    .rows_with_pairs = kHasPairInstruction ? &AttendRows<InstructionPairProduct> : nullptr,
+    .rows_with_emulated_pairs = &AttendRows<EmulatedPairProduct>,
+#endif
+    .store_row = &StoreRow, .merge_row = &MergeRow
+  };
 }
 
 }  // namespace HWY_NAMESPACE
@@ -89,18 +98,22 @@ std::vector<CpuKernels> RunnableCpuKernels() {
   for (const int64_t target : targets) {
     const std::string instructions = InstructionsOf(target);
     const TargetKernels kernels = KernelsOf(target);
-    runnable.push_back({instructions, kernels.attend, kernels.store_row});
-    if (kernels.attend_with_pairs == nullptr || !HasAvx512BFloat16()) continue;
     runnable.push_back(
-        {absl::StrCat(instructions, "-bf16"), kernels.attend_with_pairs, kernels.store_row});
+        {instructions, kernels.attend, kernels.rows, kernels.store_row, kernels.merge_row});
+    if (kernels.attend_with_pairs == nullptr || !HasAvx512BFloat16()) continue;
+    runnable.push_back({absl::StrCat(instructions, "-bf16"), kernels.attend_with_pairs,
+                        kernels.rows_with_pairs, kernels.store_row, kernels.merge_row});
     if (BFloat16PairsAreFaster()) std::swap(runnable.back(), runnable.end()[-2]);
   }
   const TargetKernels best = KernelsOf(targets.front());
   if (best.attend_with_tiles != nullptr && AllowAmxBFloat16()) {
-    runnable.insert(runnable.begin(), {"amx-bf16", best.attend_with_tiles, best.store_row});
+    runnable.insert(runnable.begin(), {"amx-bf16", best.attend_with_tiles, best.rows_with_pairs,
+                                       best.store_row, best.merge_row});
   }
-  runnable.push_back({"bf16-emulated", best.attend_with_emulated_pairs, best.store_row});
-  runnable.push_back({"amx-bf16-emulated", best.attend_with_emulated_tiles, best.store_row});
+  runnable.push_back({"bf16-emulated", best.attend_with_emulated_pairs,
+                      best.rows_with_emulated_pairs, best.store_row, best.merge_row});
+  runnable.push_back({"amx-bf16-emulated", best.attend_with_emulated_tiles,
+                      best.rows_with_emulated_pairs, best.store_row, best.merge_row});
   return runnable;
 }
 

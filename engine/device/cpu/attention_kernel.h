@@ -7,18 +7,22 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/device/attention.h"
 #include "engine/device/cpu/key_visibility.h"
+#include "engine/device/cpu/lane_end.h"
 
 namespace hilbert_ring {
 
 inline constexpr int64_t kMaxDim = 256;       // of head_dim and value_dim
 inline constexpr int64_t kMaxLaneBlock = 48;  // 3 vectors of 16 lanes: a multiple of every block's
 inline constexpr int64_t kMaxLaneTile = 16 * kMaxLaneBlock;
-inline constexpr int64_t kMaxScores = 128 * kMaxLaneBlock;   // keys of a tile times lanes
+inline constexpr int64_t kMaxScores = 128 * kMaxLaneBlock;  // keys of a tile times lanes
+inline constexpr int64_t kMaxRowTile = 64;                  // keys of a tile of AttendRows
+inline constexpr int64_t kMaxRowSlots = kMaxScores / kMaxRowTile;
 inline constexpr int64_t kMaxTileFloats = int64_t{1} << 16;  // lanes of a tile times either dim
 static_assert(kMaxLaneBlock * kMaxDim <= kMaxTileFloats);
 
@@ -56,7 +60,7 @@ struct AttentionScratch {
   alignas(64) float lane_low[kMaxLaneTile];
   alignas(64) float key_high[kMaxKeyTile];
   alignas(64) float key_low[kMaxKeyTile];
-  alignas(64) float rescale[kMaxLaneBlock];
+  alignas(64) float rescale[kMaxRowSlots];
   alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs, in the task's layout
 };
 
@@ -65,9 +69,25 @@ struct AttentionScratch {
 using AttendTileFunction = void (*)(const LaneTile& tile, AttentionScratch& scratch,
                                     const std::function<bool(int64_t scores)>& report);
 
+// Lanes of a task with empty ones: AttendRows takes them in fours.
+inline int64_t RowSlots(const AttentionTask& task) {
+  return (task.query_rows * task.heads + 3) / 4 * 4;
+}
+
+// Merges few lanes of tasks with one batch, which pass through their keys together: kMerge, alike,
+// and their keys and values are neighbouring heads of the same rows; kMaxRowSlots at most. Returns
+// false, with nothing merged, if a result may not be finite: AttendTile computes such tasks. A
+// `report` that returns false leaves outputs undefined.
+using AttendRowsFunction = bool (*)(std::span<const AttentionTask> tasks, AttentionScratch& scratch,
+                                    const std::function<bool(int64_t scores)>& report);
+
 // to[i] = from[i] * scale, rounded to nearest even; `to` may be at the same address as `from`.
 using StoreRowFunction = void (*)(const float* from, int64_t count, float scale, DataType dtype,
                                   void* to);
+
+// out[x] = out[x] * shares.before + values[x] * shares.now, in float64.
+using MergeRowFunction = void (*)(const MergeShares& shares, const float* values, int64_t count,
+                                  float* out);
 
 struct TargetKernels {
   AttendTileFunction attend = nullptr;             // in float32
@@ -75,13 +95,19 @@ struct TargetKernels {
   AttendTileFunction attend_with_emulated_pairs = nullptr;
   AttendTileFunction attend_with_tiles = nullptr;  // bfloat16 by AMX, if any
   AttendTileFunction attend_with_emulated_tiles = nullptr;
+  AttendRowsFunction rows = nullptr;  // of few lanes, in float32
+  AttendRowsFunction rows_with_pairs = nullptr;
+  AttendRowsFunction rows_with_emulated_pairs = nullptr;
   StoreRowFunction store_row = nullptr;
+  MergeRowFunction merge_row = nullptr;
 };
 
 struct CpuKernels {
   std::string instructions;  // as in DeviceOptions: "avx2"
   AttendTileFunction attend = nullptr;
+  AttendRowsFunction attend_rows = nullptr;
   StoreRowFunction store_row = nullptr;
+  MergeRowFunction merge_row = nullptr;
 };
 
 // Kernels of every instruction set that this machine runs, the best first. The last two are the

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/device/cpu/attention_kernel.h"
+#include "engine/device/cpu/few_rows.h"
 #include "engine/device/cpu/lane_end.h"
 #include "engine/device/cpu/machine.h"
 #include "engine/device/cpu/memory.h"
@@ -124,6 +125,16 @@ class CpuDevice : public Device {
   }
 
  private:
+  using Report = std::function<bool(int64_t)>;
+
+  // Of a part of a split's keys; `report` returns false to end it with undefined results.
+  void AttendPart(const PartialResults& results, const KeySplit& split, int64_t batch, int64_t part,
+                  AttentionScratch& scratch, const Report& report) const;
+  void MergeParts(const PartialResults& results, std::span<const AttentionTask> tasks,
+                  std::span<const KeySplit> splits);
+  void MergeRow(const LaneEnd& end, float& max, float& sum, int64_t count, const float* values,
+                float* out) const;
+  void MergeHeads(const MergeTask& task, int64_t batch, int64_t row) const;
   void FinalizeRow(const FinalizeTask& task, int64_t batch, int64_t row) const;
 
   CpuKernels kernels_;
@@ -166,14 +177,17 @@ absl::Status CpuDevice::FillSequence(int64_t* to, int64_t count, int64_t first) 
 absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> tasks,
                                                 const AttendControl& control) {
   const int64_t lane_tile = LaneTileFor(tasks, pool_.threads(), cache_bytes_);
-  WorkList work(tasks.size());
+  std::vector<KeySplit> splits = SplitKeys(tasks);
+  const PartialResults results(tasks, splits);
+  WorkList work(tasks.size() + splits.size());
   for (const AttentionTask& task : tasks) {
-    work.Add(task.batch * TaskTiles(task, lane_tile).count());
+    work.Add(HasFewRows(task) ? 0 : task.batch * TaskTiles(task, lane_tile).count());
   }
+  for (const KeySplit& split : splits) work.Add(tasks[split.begin].batch * split.parts);
 
   std::atomic<bool> stopped = false;
   std::atomic<int64_t> all_scores = 0;
-  const std::function<bool(int64_t)> report = [&](int64_t scores) {
+  const Report report = [&](int64_t scores) {
     all_scores.fetch_add(scores, std::memory_order_relaxed);
     if (control.progress) control.progress(scores);
     if (!stopped.load(std::memory_order_relaxed) && control.cancelled && control.cancelled()) {
@@ -193,6 +207,11 @@ absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> t
     std::unique_ptr<AttentionScratch>& scratch = scratch_[thread];
     if (scratch == nullptr) scratch.reset(new AttentionScratch);
     return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
+      if (index >= tasks.size()) {
+        const KeySplit& split = splits[index - tasks.size()];
+        AttendPart(results, split, piece / split.parts, piece % split.parts, *scratch, report);
+        return !stopped.load(std::memory_order_relaxed);
+      }
       const AttentionTask& task = tasks[index];
       const TaskTiles tiles(task, lane_tile);
       const int64_t tile = piece % tiles.count();
@@ -205,12 +224,31 @@ absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> t
     });
   });
   if (stopped) return absl::CancelledError("attention cancelled");
+  MergeParts(results, tasks, splits);
   return AttendFigures{.scores = all_scores};
 }
 
+void CpuDevice::AttendPart(const PartialResults& results, const KeySplit& split, int64_t batch,
+                           int64_t part, AttentionScratch& scratch, const Report& report) const {
+  const bool by_rows = split.by_rows && kernels_.attend_rows != nullptr;
+  const Report told = [&](int64_t) { return report(0); };  // the same scores again
+  results.Clear(split, batch, part);
+  const int64_t begin = part * split.part_keys;
+  const int64_t end = std::min(begin + split.part_keys, results.key_rows(split));
+  for (int64_t key = begin; key < end && report(0); key += kKeysPerMerge) {
+    const std::vector<AttentionTask> tasks =
+        results.TasksOf(split, batch, part, key, std::min(kKeysPerMerge, end - key));
+    if (by_rows && kernels_.attend_rows(tasks, scratch, report)) continue;
+    for (const AttentionTask& task : tasks) {
+      kernels_.attend({.task = &task, .end = task.query_rows * task.heads}, scratch,
+                      by_rows ? told : report);
+    }
+  }
+}
+
 // values: null: zeros.
-void MergeRow(const LaneEnd& end, float& max, float& sum, int64_t count, const float* values,
-              float* out) {
+void CpuDevice::MergeRow(const LaneEnd& end, float& max, float& sum, int64_t count,
+                         const float* values, float* out) const {
   if (std::isnan(sum) || end.sum == 0) return;
   MergeShares shares{.before = 0, .now = 1};
   if (std::isnan(end.sum)) {
@@ -218,10 +256,54 @@ void MergeRow(const LaneEnd& end, float& max, float& sum, int64_t count, const f
   } else {
     shares = MergeKeys(end, max, sum);
   }
+  if (values != nullptr) {
+    kernels_.merge_row(shares, values, count, out);
+    return;
+  }
   for (int64_t x = 0; x < count; ++x) {
-    const float value = values == nullptr ? 0.0f : values[x];
-    const double merged = out[x] * shares.before + value * (values == nullptr ? 0 : shares.now);
-    out[x] = static_cast<float>(NotBeyond(std::max(std::abs(out[x]), std::abs(value)), merged));
+    const double merged = out[x] * shares.before;
+    out[x] = static_cast<float>(NotBeyond(std::abs(out[x]), merged));
+  }
+}
+
+// Of all heads of a row.
+void CpuDevice::MergeHeads(const MergeTask& task, int64_t batch, int64_t row) const {
+  float* out = static_cast<float*>(task.out.data) + batch * task.out.batch_stride +
+               row * task.out.row_stride;
+  const auto* values = static_cast<const float*>(task.values.data);
+  if (values != nullptr) values += batch * task.values.batch_stride + row * task.values.row_stride;
+  const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
+  const int64_t part = batch * task.part.batch_stride + row * task.part.row_stride;
+  LaneEnd end{.sum = static_cast<double>(task.count), .scale = std::abs(task.scale)};
+  for (int64_t head = 0; head < task.heads; ++head) {
+    if (values != nullptr) {
+      end.row_max = task.part.max[part + head * task.part.head_stride];
+      end.sum = task.part.sum[part + head * task.part.head_stride];
+    }
+    const int64_t at = state + head * task.state.head_stride;
+    MergeRow(end, task.state.max[at], task.state.sum[at], task.value_dim,
+             values == nullptr ? nullptr : values + head * task.values.head_stride,
+             out + head * task.out.head_stride);
+  }
+}
+
+void CpuDevice::MergeParts(const PartialResults& results, std::span<const AttentionTask> tasks,
+                           std::span<const KeySplit> splits) {
+  for (const KeySplit& split : splits) {
+    const AttentionTask& first = tasks[split.begin];
+    const int64_t rows = first.batch * first.query_rows;
+    pool_.Run(split.tasks() * rows, 1, [&](int, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t task = i / rows, batch = i % rows / first.query_rows;
+        const int64_t row = i % first.query_rows;
+        const bool writes = tasks[split.begin + task].result == Result::kWrite;
+        for (int64_t part = writes ? 1 : 0; part < split.parts; ++part) {
+          MergeHeads(results.MergeOf(split, task, part), batch, row);
+        }
+        if (writes) FinalizeRow(results.FinalizeOf(split, task), batch, row);
+      }
+      return true;
+    });
   }
 }
 
@@ -235,27 +317,7 @@ absl::Status CpuDevice::Merge(std::span<const MergeTask> tasks) {
   pool_.Run(work.total(), kBytesPerChunk / (bytes + 1), [&](int, int64_t begin, int64_t end) {
     return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
       const MergeTask& task = tasks[index];
-      const int64_t batch = piece / task.rows;
-      const int64_t row = piece % task.rows;
-      float* out = static_cast<float*>(task.out.data) + batch * task.out.batch_stride +
-                   row * task.out.row_stride;
-      const auto* values = static_cast<const float*>(task.values.data);
-      if (values != nullptr) {
-        values += batch * task.values.batch_stride + row * task.values.row_stride;
-      }
-      const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
-      const int64_t part = batch * task.part.batch_stride + row * task.part.row_stride;
-      LaneEnd end{.sum = static_cast<double>(task.count), .scale = std::abs(task.scale)};
-      for (int64_t head = 0; head < task.heads; ++head) {
-        if (values != nullptr) {
-          end.row_max = task.part.max[part + head * task.part.head_stride];
-          end.sum = task.part.sum[part + head * task.part.head_stride];
-        }
-        const int64_t at = state + head * task.state.head_stride;
-        MergeRow(end, task.state.max[at], task.state.sum[at], task.value_dim,
-                 values == nullptr ? nullptr : values + head * task.values.head_stride,
-                 out + head * task.out.head_stride);
-      }
+      MergeHeads(task, piece / task.rows, piece % task.rows);
       return true;
     });
   });

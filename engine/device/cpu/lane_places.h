@@ -11,17 +11,17 @@
 
 namespace hilbert_ring {
 
-// all_lanes: those of whole vectors. Lanes after the tile's last see nothing.
+// all_lanes: with empty ones after the tile's last, which see nothing. They begin at `place`.
 inline void FillLimits(const KeyVisibility& visibility, const LaneTile& tile, int64_t all_lanes,
-                       AttentionScratch& scratch) {
+                       int64_t place, AttentionScratch& scratch) {
   const int64_t heads = tile.task->heads, lanes = tile.end - tile.begin;
   int64_t row = tile.begin / heads;
   int64_t head = tile.begin % heads;
   auto limit = static_cast<float>(visibility.Limit(row));
   auto start = static_cast<float>(visibility.Start(row));
   for (int64_t lane = 0; lane < all_lanes; ++lane) {
-    scratch.limits[lane] = lane < lanes ? limit : 0.0f;
-    scratch.starts[lane] = lane < lanes ? start : 0.0f;
+    scratch.limits[place + lane] = lane < lanes ? limit : 0.0f;
+    scratch.starts[place + lane] = lane < lanes ? start : 0.0f;
     if (++head == heads && lane + 1 < lanes) {
       head = 0;
       limit = static_cast<float>(visibility.Limit(++row));
@@ -31,15 +31,16 @@ inline void FillLimits(const KeyVisibility& visibility, const LaneTile& tile, in
 }
 
 // The task has slopes. Lanes after the tile's last have slope 0.
-inline void PlaceLanes(const LaneTile& tile, int64_t all_lanes, AttentionScratch& scratch) {
+inline void PlaceLanes(const LaneTile& tile, int64_t all_lanes, int64_t place,
+                       AttentionScratch& scratch) {
   const AttentionTask& task = *tile.task;
   const int64_t lanes = tile.end - tile.begin;
   for (int64_t lane = 0; lane < all_lanes; ++lane) {
     const int64_t row = (tile.begin + std::min(lane, lanes - 1)) / task.heads;
-    SplitPosition(QueryPosition(task, tile.batch, row), scratch.lane_high[lane],
-                  scratch.lane_low[lane]);
+    SplitPosition(QueryPosition(task, tile.batch, row), scratch.lane_high[place + lane],
+                  scratch.lane_low[place + lane]);
     const int64_t head = (tile.begin + lane) % task.heads;
-    scratch.slopes[lane] = lane < lanes ? task.change.slopes[head] : 0.0f;
+    scratch.slopes[place + lane] = lane < lanes ? task.change.slopes[head] : 0.0f;
   }
 }
 

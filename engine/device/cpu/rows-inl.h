@@ -142,6 +142,15 @@ HWY_INLINE uint16_t LeastNonzero(const uint16_t* from, int64_t count) {
   return found >= kNoBFloat16 ? kNoBFloat16 : static_cast<uint16_t>(found + 1);
 }
 
+// Returns whether all products of nonzero bfloat16, given the least magnitudes of both factors, and
+// sums of them, are normal numbers: an instruction that treats others as 0 is then exact.
+inline bool ProductsAreNormal(uint16_t least, uint16_t other) {
+  constexpr int kBias = 127, kLeastExponent = -126;
+  constexpr int kFractionBits = 2 * 7;  // of a product: sums are multiples of its last bit
+  const int a = least >> 7, b = other >> 7;
+  return a > 0 && b > 0 && a + b - 2 * kBias - kFractionBits >= kLeastExponent;
+}
+
 // CpuKernels::store_row. It reads each vector before it writes it, so a row may narrow in place.
 inline void StoreRow(const float* from, int64_t count, float scale, DataType dtype, void* to) {
   const RowTag d;

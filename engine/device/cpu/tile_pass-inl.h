@@ -66,7 +66,7 @@ class TilePass {
 
   void Attend(const std::function<bool(int64_t)>& report) {
     PackQueries();
-    if (task_.change.slopes != nullptr) PlaceLanes(tile_, AllLanes(), scratch_);
+    if (task_.change.slopes != nullptr) PlaceLanes(tile_, AllLanes(), 0, scratch_);
     if (!Run(report) || FinishLanes()) return;
     const auto told = [&](int64_t) { return report(0); };  // the same scores again
     std::fill_n(scratch_.non_finite, AllLanes() * task_.value_dim, 0.0f);
@@ -253,7 +253,7 @@ class TilePass {
   int64_t AttendKeys(const KeyRange& keys) {
     const Visible visible = visibility_.See(keys);
     if (visible == Visible::kNothing) return 0;
-    if (visible == Visible::kSome) FillLimits(visibility_, tile_, AllLanes(), scratch_);
+    if (visible == Visible::kSome) FillLimits(visibility_, tile_, AllLanes(), 0, scratch_);
     if (task_.change.slopes != nullptr) PlaceKeys(task_, keys, scratch_);
     keys_.Pack(keys, sum_mode_ != SumMode::kNone);
     run_is_empty_ = false;
@@ -273,7 +273,7 @@ class TilePass {
           .unit = unit_,
           .change = task_.change.changes() ? &change_ : nullptr,
           .halvings = halvings_,
-          .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
+          .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(least_query_, keys_.least()),
           .non_finite = sum_mode_ == SumMode::kNonFiniteApart ? keys_.non_finite()
                                                               : std::span<const NonFiniteValue>(),
           .coming = keys_.Coming(keys, visibility_.key_end(), first / FullBlock(), blocks)};
@@ -311,16 +311,6 @@ class TilePass {
   float Scale() const {
     const float scale = task_.StateScale();
     return scale == 0 ? 1.0f : std::abs(scale);
-  }
-
-  // Returns whether all nonzero factors and products of scores, and sums of them, are normal
-  // numbers: an instruction that treats others as 0 is then exact.
-  bool ProductsAreNormal() const {
-    constexpr int kBias = 127, kLeastExponent = -126;
-    constexpr int kFractionBits = 2 * 7;  // of a product: sums are multiples of its last bit
-    const int query = least_query_ >> 7, key = keys_.least() >> 7;
-    const int exponents = query + key - 2 * kBias;
-    return query > 0 && key > 0 && exponents - kFractionBits >= kLeastExponent;
   }
 
   // Writes or merges one lane's result. Its sums of weight times value begin at `at` in

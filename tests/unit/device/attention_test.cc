@@ -4,9 +4,11 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "engine/spec/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/attention_case.h"
@@ -142,6 +144,68 @@ TEST_P(AttentionTest, ManyKeys) {
         ExpectRight(*device, c);
       }
     }
+  }
+}
+
+// Their keys are split, and vectors run over dims: the last is partial.
+TEST_P(AttentionTest, FewRowsOverManyKeys) {
+  auto device = MakeDeviceUnderTest();
+  for (int seed = 0; seed < Rounds(80) && !HasFailure(); ++seed) {
+    std::mt19937_64 random(4000 + seed);
+    CaseShape shape = RandomShape(random);
+    shape.query_rows = 1 + static_cast<int64_t>(random() % 6);
+    shape.key_rows = 256 + static_cast<int64_t>(random() % (seed % 4 == 0 ? 3000 : 700));
+    if (shape.mask == Mask::kDiagonal && random() % 2 == 0) {
+      shape.diagonal_shift = shape.key_rows - shape.query_rows;
+    }
+    AttentionCase c(shape, random);
+    SCOPED_TRACE(seed);
+    ExpectRight(*device, c);
+  }
+}
+
+// Tasks of neighbouring kv heads read the same rows, and have the bits that each has alone.
+TEST_P(AttentionTest, NeighboursAreAsAlone) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(11);
+  constexpr int64_t kTasks = 5;
+  for (const auto& [dtype, lanes, dim] : {std::tuple{DataType::kBFloat16, 1, 72},
+                                          {DataType::kFloat16, 3, 40},
+                                          {DataType::kFloat32, 6, 64},
+                                          {DataType::kBFloat16, 16, 128}}) {
+    constexpr int64_t kKeys = 1100;
+    const int64_t element = ElementBytes(dtype), row = kTasks * dim;
+    const auto normal = [&](int64_t count) {
+      std::vector<std::byte> made(static_cast<size_t>(count * element));
+      std::normal_distribution<float> number;
+      for (int64_t i = 0; i < count; ++i) StoreElement(dtype, made.data(), i, number(random));
+      return made;
+    };
+    const std::vector<std::byte> q = normal(lanes * row), k = normal(kKeys * row),
+                                 v = normal(kKeys * row);
+    std::vector<float> together(static_cast<size_t>(lanes * row)), alone(together);
+    std::vector<AttentionTask> tasks;
+    for (int64_t t = 0; t < kTasks; ++t) {
+      tasks.push_back({.dtype = dtype,
+                       .query_rows = lanes,
+                       .key_rows = kKeys,
+                       .head_dim = dim,
+                       .value_dim = dim,
+                       .q = {q.data() + t * dim * element, 0, row},
+                       .k = {k.data() + t * dim * element, 0, row},
+                       .v = {v.data() + t * dim * element, 0, row},
+                       .out = {together.data() + t * dim, 0, row},
+                       .scale = 0.3f,
+                       .mask = Mask::kDiagonal,
+                       .diagonal_shift = kKeys - lanes,
+                       .left = 700});
+    }
+    ASSERT_TRUE(device->Attend(tasks, {}).ok());
+    for (AttentionTask task : tasks) {
+      task.out.data = alone.data() + (static_cast<float*>(task.out.data) - together.data());
+      ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
+    }
+    EXPECT_EQ(together, alone) << lanes;
   }
 }
 
