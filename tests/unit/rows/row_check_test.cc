@@ -106,7 +106,7 @@ TEST(RowCheck, FindsTheWrongNumberAndItsSender) {
     }
     check.Take(chunk, payload, b);
     EXPECT_EQ(check.rows(), job.spec.tokens);
-    auto verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+    auto verdict = check.Compare(job.router, *job.order, job.shards, {}, JobStop());
     ASSERT_TRUE(verdict.ok());
     EXPECT_EQ(verdict->judged, job.spec.tokens);
     EXPECT_EQ(verdict->not_judged, 0);
@@ -121,7 +121,7 @@ TEST(RowCheck, FindsTheWrongNumberAndItsSender) {
     const auto place = static_cast<int64_t>(random() % (payload.size() / element));
     StoreElement(of_lse ? DataType::kFloat32 : job.spec.dtype, payload.data(), place, 1000.0F);
     check.Take(chunk, payload, a);
-    verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+    verdict = check.Compare(job.router, *job.order, job.shards, {}, JobStop());
     ASSERT_TRUE(verdict.ok() && verdict->mismatch);
     const Deviation& off = verdict->mismatch->deviation;
     EXPECT_EQ(off.token, token);
@@ -142,7 +142,7 @@ TEST(RowCheck, LooksAtDrawnRowsAlone) {
   const v1::OutputChunk chunk = job.Chunk(v1::TENSOR_OUT, 1, job.spec.tokens - 2, payload);
   std::fill(payload.begin(), payload.end(), '\x42');
   check.Take(chunk, payload, Worker("a:1"));
-  const auto verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+  const auto verdict = check.Compare(job.router, *job.order, job.shards, {}, JobStop());
   ASSERT_TRUE(verdict.ok());
   EXPECT_FALSE(verdict->mismatch);
   EXPECT_EQ(check.rows(), 0);

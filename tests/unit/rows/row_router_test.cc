@@ -141,9 +141,11 @@ TEST(RowRouter, OrderPartsHoldTheTokensOfEverySlot) {
   (*order)->Tokens(0, expected);
   EXPECT_EQ(tokens, expected);
   EXPECT_FALSE(router.SendOrder(0, pool, [](const grpc::ByteBuffer&) { return false; }));
-  std::vector<int64_t> written(spec.tokens);
-  router.WriteOrder(0, written);
-  EXPECT_EQ(written, expected);
+  const ShardLayout layout(plan, 0);
+  std::vector<std::byte> memory(layout.bytes());
+  const HostShard shard(memory.data(), layout);
+  router.WriteOrder(0, shard);
+  EXPECT_TRUE(std::ranges::equal(shard.tokens(), expected));
 }
 
 // Rows have 16 bytes: their numbers take as much space as the rows.
