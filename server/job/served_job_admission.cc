@@ -21,7 +21,7 @@ int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
   return settings.total_order_memory_limit_bytes / 4;
 }
 
-// Of an ordering and of biases.
+// The coordinator keeps coordinates of an ordering and of biases.
 int64_t CoordinateBytes(const JobWork& work) {
   const int64_t ordered = work.has_coordinates() ? Coordinates::MemoryBytes(work.spec()) : 0;
   return SaturatingAdd(ordered, BiasCoordinates::MemoryBytes(work.spec()));

@@ -53,6 +53,7 @@ void ReadScores(InputBytes& input, int fields, JobSpec& spec) {
   if ((fields & 2) != 0) spec.sinks = of_heads();
   if ((fields & 4) != 0) {
     spec.alibi = Alibi{.slopes = of_heads()};
+    if ((fields & 64) != 0) spec.alibi->coordinate_axes = 2 + (fields >> 4 & 1);
     spec.tail = Tail::kMask;
   }
   if ((fields & 8) != 0) {
@@ -73,6 +74,7 @@ void ReadRectangle(InputBytes& input, JobSpec& spec) {
   const uint8_t flags = input.Byte();
   const bool dense = (flags & 1) != 0;  // with any queries
   if (dense) {
+    if (spec.alibi) spec.alibi->coordinate_axes = 0;
     spec.align = (flags & 2) != 0 ? Align::kStart : Align::kEnd;
     if ((flags & 4) != 0) keys.front() = 0;
     spec.branches = {{.segment = 256}};

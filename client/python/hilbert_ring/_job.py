@@ -122,12 +122,12 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     if ordering is not None and ordering.coords is not None:
         coords = arrays[pb.TENSOR_COORDS] = opened("ordering.coords", ordering.coords)
         readers[pb.TENSOR_COORDS] = read_coordinates(coords, key_tokens_of(spec))
-    bias_coords = pattern["bias_coords"]
+    bias_coords = pattern.get("bias_coords")
     if bias_coords is not None:
         coords = arrays[pb.TENSOR_BIAS_COORDS] = opened("bias_coords", bias_coords)
         readers[pb.TENSOR_BIAS_COORDS] = read_bias_coordinates(coords, key_tokens_of(spec))
     elif spec.alibi.distance == pb.ALIBI_DISTANCE_COORDS:
-        raise InvalidArgumentError("bias_coords is None, must be coordinates: alibi.distance is 'coords'", field="bias_coords")
+        raise InvalidArgumentError("bias_coords are missing: alibi.distance is 'coords'", field="bias_coords")
     inputs = attention_inputs(spec, readers)
     out_shape = (spec.tokens, spec.heads, spec.value_dim)
     outputs: Dict[Any, Union[Output, FileOutput]] = {}

@@ -162,7 +162,7 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
     if alibi is not None:
         spec.alibi.CopyFrom(_alibi(alibi, bias_coords))
     elif bias_coords is not None:
-        raise InvalidArgumentError("alibi is None, must be given with bias_coords", field="alibi")
+        raise InvalidArgumentError("alibi is missing, must be slopes with bias_coords", field="alibi")
     if sinks is not None:
         spec.sinks.extend(numbers("sinks", sinks))
     if ordering is not None:
