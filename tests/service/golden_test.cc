@@ -38,7 +38,8 @@ void CheckEveryCase(const Cluster& cluster, int workers) {
 class ServiceGolden : public ::testing::TestWithParam<int> {};
 
 TEST_P(ServiceGolden, EveryCase) {
-  CheckEveryCase(*Cluster::Start({.workers = GetParam()}).value(), GetParam());
+  CheckEveryCase(*Cluster::Start({.workers = GetParam(), .arguments = {"--check-rows=4"}}).value(),
+                 GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, ServiceGolden,

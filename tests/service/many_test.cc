@@ -72,6 +72,7 @@ std::vector<ExpectedJob> ManyJobs(int count) {
       spec.tokens += 1;
     }
     if (i % 5 == 4) spec.ordering.emplace().coordinate_axes = 2;
+    if (i % 10 == 9) spec.alibi = Alibi{{0.25, 0, 1, -0.125}, 3};
     jobs.emplace_back(spec, i);
   }
   return jobs;
