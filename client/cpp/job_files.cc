@@ -8,6 +8,7 @@
 #include "client/cpp/errors.h"
 #include "client/cpp/text_file.h"
 #include "engine/base/return_if_error.h"
+#include "engine/spec/bias_coordinates.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -123,7 +124,13 @@ absl::StatusOr<std::optional<NpyFile>> OpenBiasCoordinates(const JobSource& sour
                   file.fortran_order() ? " in Fortran order" : "", ", must be float32 (", tokens,
                   ", ", axes, ") in C order")));
   }
-  document.spec.alibi->coordinate_axes = static_cast<int>(shape[1]);
+  const std::span<const float> values(reinterpret_cast<const float*>(file.data()),
+                                      static_cast<size_t>(shape[0] * shape[1]));
+  const int file_axes = static_cast<int>(shape[1]);
+  if (absl::Status range = CheckBiasCoordinates(values, file_axes, 0); !range.ok()) {
+    return AtPath(path, range);
+  }
+  document.spec.alibi->coordinate_axes = file_axes;
   return file;
 }
 

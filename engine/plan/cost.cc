@@ -181,8 +181,9 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
     costs.bytes_exchanged = SaturatingAdd(costs.bytes_exchanged, worker.bytes_received);
   }
   if (costs.flops > 0) costs.busiest_over_mean = busiest * shards.workers() / costs.flops;
-  costs.bytes_exchanged_naive =
-      SaturatingMultiply(shards.workers() - 1, SaturatingMultiply(spec.tokens, kv_row));
+  costs.bytes_exchanged_naive = SaturatingMultiply(
+      shards.workers() - 1,
+      SaturatingMultiply(spec.tokens, kv_row + RowBytes(spec, TensorKind::kBiasCoords)));
   return costs;
 }
 

@@ -1,5 +1,6 @@
 #include "client/cpp/job_files.h"
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -63,6 +64,9 @@ TEST_F(CoordsFile, OfBiasesMustFit) {
   }
   EXPECT_THAT(message(R"({"slopes": [1], "distance": "coords", "axes": 2})", right),
               HasSubstr("must be float32 (2, 2) in C order"));
+  files_.WriteNpy("jobs/far.npy", wire::NpyType::kFloat32, {2, 2},
+                  std::vector<float>{0, 0, 0, -HUGE_VALF});
+  EXPECT_THAT(message(coords, files_.Path("jobs/far.npy")), HasSubstr("bias_coords[1][1] is -inf"));
   EXPECT_THAT(message(R"({"slopes": [1]})", right), HasSubstr("alibi.distance is tokens"));
   EXPECT_THAT(message(coords, ""), HasSubstr("bias_coords are missing"));
 }
