@@ -115,16 +115,17 @@ void MakeRectangular(JobSpec& spec, std::mt19937_64& random) {
   std::vector<int64_t> keys = spec.sequence_lengths;
   if (keys.empty()) keys = {spec.tokens};
   const bool dense = Chance(random, 40);
+  const bool has_coordinates = BiasAxes(spec) > 0;  // each query is at a key's position
   if (dense) {
     spec.branches = {{.segment = Chance(random, 50) ? spec.tokens : int64_t{1} << 40}};
     spec.ordering.reset();
-    spec.align = Chance(random, 50) ? Align::kStart : Align::kEnd;
-    if (spec.alibi) spec.alibi->coordinate_axes = 0;
+    spec.align = Chance(random, 50) && !has_coordinates ? Align::kStart : Align::kEnd;
     if (Chance(random, 20)) keys[0] = 0;
   }
   std::vector<int64_t> queries;
   for (const int64_t length : keys) {
-    queries.push_back(dense ? Uniform(random, 0, 2 * length + 3) : Uniform(random, 0, length));
+    queries.push_back(dense && !has_coordinates ? Uniform(random, 0, 2 * length + 3)
+                                                : Uniform(random, 0, length));
   }
   if (std::accumulate(queries.begin(), queries.end(), int64_t{0}) == 0) queries[0] = 1;
   spec.tokens = std::accumulate(queries.begin(), queries.end(), int64_t{0});
