@@ -124,6 +124,7 @@ TEST(RandomJobs, RoundsOfOtherNumbersOfKeysAgreeWithTheReference) {
     spec.tokens = queries;
     spec.key_tokens = keys;
     spec.causal = true;
+    if (queries == 399) spec.kv_heads = 32;  // narrow keys
     if (queries < keys) spec.alibi = Alibi{std::vector<double>(spec.heads, 0.25), 3};
     const auto plan = MakePlan(spec, 7);
     ASSERT_TRUE(plan.ok());
