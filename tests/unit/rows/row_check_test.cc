@@ -145,7 +145,8 @@ TEST(RowCheck, LooksAtDrawnRowsAlone) {
   const v1::OutputChunk chunk = job.Chunk(v1::TENSOR_OUT, 1, job.spec.tokens - 2, payload);
   std::fill(payload.begin(), payload.end(), '\x42');
   check.Take(chunk, payload, Worker("a:1"));
-  const auto verdict = check.Compare(job.router, *job.order, job.shards, job.bias_coords, JobStop());
+  const auto verdict =
+      check.Compare(job.router, *job.order, job.shards, job.bias_coords, JobStop());
   ASSERT_TRUE(verdict.ok());
   EXPECT_FALSE(verdict->mismatch);
   EXPECT_EQ(check.rows(), 0);

@@ -68,9 +68,8 @@ TEST(ParseJobSpec, ReadsWhatChangesScores) {
   EXPECT_EQ(right->spec.window, Window{.right = 0});
   EXPECT_TRUE(right->spec.alibi.has_value());
   for (const int axes : {2, 3}) {
-    const auto measured = ParseJobSpec(
-        With(R"("alibi": {"slopes": [0, 1], "distance": "coords")" +
-             std::string(axes == 2 ? "}" : R"(, "axes": 3})")));
+    const auto measured = ParseJobSpec(With(R"("alibi": {"slopes": [0, 1], "distance": "coords")" +
+                                            std::string(axes == 2 ? "}" : R"(, "axes": 3})")));
     ASSERT_TRUE(measured.ok()) << measured.status();
     EXPECT_EQ(measured->spec.alibi, (Alibi{.slopes = {0, 1}, .coordinate_axes = axes}));
     EXPECT_EQ(measured->bias_axes.has_value(), axes == 3);
