@@ -48,10 +48,19 @@ absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {
 }
 
 absl::StatusOr<Alibi> DecodeAlibi(const v1::Alibi& message) {
-  if (message.distance() != v1::ALIBI_DISTANCE_TOKENS) {
-    return BadField("alibi.distance", "is unspecified or unknown");
+  const int axes = message.axes();
+  switch (message.distance()) {
+    case v1::ALIBI_DISTANCE_TOKENS:
+      if (axes == 0) break;
+      return BadField("alibi.axes", absl::StrCat("is ", axes, ", must be 0 with distance tokens"));
+    case v1::ALIBI_DISTANCE_COORDS:
+      if (axes == 2 || axes == 3) break;
+      return BadField("alibi.axes", absl::StrCat("is ", axes, ", must be 2 or 3"));
+    default:
+      return BadField("alibi.distance", "is unspecified or unknown");
   }
-  return Alibi{.slopes = {message.slopes().begin(), message.slopes().end()}};
+  return Alibi{.slopes = {message.slopes().begin(), message.slopes().end()},
+               .coordinate_axes = axes};
 }
 
 nlohmann::ordered_json PlanJson(const Plan& plan, const PlanSeconds& time) {
@@ -255,7 +264,8 @@ v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
   if (spec.alibi) {
     v1::Alibi* to = message.mutable_alibi();
     to->mutable_slopes()->Add(spec.alibi->slopes.begin(), spec.alibi->slopes.end());
-    to->set_distance(v1::ALIBI_DISTANCE_TOKENS);
+    to->set_distance(BiasAxes(spec) > 0 ? v1::ALIBI_DISTANCE_COORDS : v1::ALIBI_DISTANCE_TOKENS);
+    to->set_axes(BiasAxes(spec));
   }
   return message;
 }
@@ -319,6 +329,8 @@ std::optional<TensorKind> TensorKindOf(v1::Tensor tensor) {
       return TensorKind::kOut;
     case v1::TENSOR_LSE:
       return TensorKind::kLse;
+    case v1::TENSOR_BIAS_COORDS:
+      return TensorKind::kBiasCoords;
     case v1::TENSOR_TILES:
       return TensorKind::kTiles;
     case v1::TENSOR_TILE_COORDS:
@@ -344,6 +356,8 @@ v1::Tensor TensorOf(TensorKind tensor) {
       return v1::TENSOR_OUT;
     case TensorKind::kLse:
       return v1::TENSOR_LSE;
+    case TensorKind::kBiasCoords:
+      return v1::TENSOR_BIAS_COORDS;
     case TensorKind::kTiles:
       return v1::TENSOR_TILES;
     case TensorKind::kTileCoords:

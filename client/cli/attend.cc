@@ -35,6 +35,9 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const AttendCommand& com
     }
     tensors.push_back({v1::TENSOR_COORDS, inputs.job.coords_path});
   }
+  if (inputs.job.bias_coordinates) {
+    tensors.push_back({v1::TENSOR_BIAS_COORDS, command.job.bias_coords});
+  }
   return tensors;
 }
 
@@ -46,6 +49,7 @@ absl::Status CheckPaths(const GlobalOptions& global, const AttendCommand& comman
   return CheckFiles(global,
                     {{"--spec", command.job.spec},
                      {"--coords", coords_path},
+                     {"--bias-coords", command.job.bias_coords},
                      {"--q", command.job.q},
                      {"--k", command.job.k},
                      {"--v", command.job.v}},

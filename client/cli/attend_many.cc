@@ -60,18 +60,20 @@ absl::Status Take(const nlohmann::json& text, Line& line) {
       line.job.fields.merge_patch(value);
       continue;
     }
-    std::string* const path = name == "q"        ? &line.job.q
-                              : name == "k"      ? &line.job.k
-                              : name == "v"      ? &line.job.v
-                              : name == "coords" ? &line.job.coords
-                              : name == "out"    ? &line.out
-                              : name == "lse"    ? &line.lse
-                              : name == "job_id" ? &line.job_id
-                                                 : nullptr;
+    std::string* const path = name == "q"             ? &line.job.q
+                              : name == "k"           ? &line.job.k
+                              : name == "v"           ? &line.job.v
+                              : name == "coords"      ? &line.job.coords
+                              : name == "bias_coords" ? &line.job.bias_coords
+                              : name == "out"         ? &line.out
+                              : name == "lse"         ? &line.lse
+                              : name == "job_id"      ? &line.job_id
+                                                      : nullptr;
     if (path == nullptr || !value.is_string()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name,
-          ": expected q, k, v, coords, out, lse and job_id, as strings, and spec, as object"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(name,
+                       ": expected q, k, v, coords, bias_coords, out, lse and job_id, as strings, "
+                       "and spec, as object"));
     }
     *path = value.get<std::string>();
   }
@@ -114,7 +116,8 @@ absl::Status CheckPaths(const GlobalOptions& global, const ManyCommand& command,
     inputs.insert(inputs.end(), {{at + "q", line.job.q},
                                  {at + "k", line.job.k},
                                  {at + "v", line.job.v},
-                                 {at + "coords", line.job.coords}});
+                                 {at + "coords", line.job.coords},
+                                 {at + "bias_coords", line.job.bias_coords}});
     outputs.insert(outputs.end(), {{at + "out", line.out}, {at + "lse", line.lse}});
   }
   return CheckFiles(global, std::move(inputs), outputs);

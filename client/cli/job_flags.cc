@@ -165,8 +165,8 @@ void AddFields(CLI::App& app, JobFlags& job) {
   spec.Add<double>("--softcap", "X", "cap c of a score s: c * tanh(s / c) (default: no cap)");
   spec.AddList<double>(
       "--alibi-slopes", "X",
-      "slope of each head, which a score loses for each token of distance: 0.5,0.25 "
-      "(default: no bias)",
+      "slope of each head, which a score loses for each token of distance, or unit of "
+      "--bias-coords: 0.5,0.25 (default: no bias)",
       "alibi/slopes");
   spec.AddList<double>("--sinks", "X",
                        "logit of each head that takes part in its softmax: 1.5,-2 (default: no "
@@ -209,6 +209,9 @@ void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
           ".npy [key_tokens, 2 or 3], integers (x, y) or (x, y, z): column, row and plane "
           "(default: the "
           "spec's coords_file)");
+  AddFile(app, "--bias-coords", job.bias_coords,
+          ".npy [key_tokens, 2 or 3], float32 coordinates whose distance the biases of "
+          "--alibi-slopes measure; NaN: no bias to and from that position");
   AddFields(app, job);
 }
 
@@ -244,9 +247,11 @@ absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const Jo
     }
     ordering = nullptr;
   }
+  if (!flags.bias_coords.empty()) fields["alibi"]["distance"] = "coords";
   client::JobSource source{.spec = flags.spec,
                            .fields = Dump(fields),
                            .coords = flags.coords,
+                           .bias_coords = flags.bias_coords,
                            .q = flags.q,
                            .k = flags.k,
                            .v = flags.v};

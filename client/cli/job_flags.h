@@ -21,7 +21,7 @@ namespace hilbert_ring::cli {
 struct GlobalOptions;
 
 struct JobFlags {
-  std::string spec, coords, q, k, v;                 // paths; empty: not given
+  std::string spec, coords, bias_coords, q, k, v;    // paths; empty: not given
   nlohmann::json fields = nlohmann::json::object();  // the flags' part of the spec
 };
 

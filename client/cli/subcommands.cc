@@ -42,7 +42,8 @@ Subcommand AddMany(CLI::App& app) {
   const auto many = std::make_shared<ManyCommand>();
   app.add_option(
          "jobs", many->jobs,
-         "lines of JSON, a job each (-: stdin): paths q, k, v and out; optional coords, lse and "
+         "lines of JSON, a job each (-: stdin): paths q, k, v and out; optional coords, "
+         "bias_coords, lse and "
          "job_id; and spec, an object whose fields replace those of the flags, which all jobs "
          "share")
       ->type_name("FILE")

@@ -96,6 +96,7 @@ int RunVerify(const GlobalOptions& global, const VerifyCommand& command) {
   const absl::StatusOr<VerifyResult> result = client::Verify(
       {.spec = job.spec,
        .coordinates = job.coordinates ? &*job.coordinates : nullptr,
+       .bias_coordinates = job.bias_coordinates ? &*job.bias_coordinates : nullptr,
        .q = inputs->q,
        .k = inputs->k,
        .v = inputs->v,

@@ -1,5 +1,6 @@
 #include "client/cpp/attend.h"
 
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "client/cpp/job_request.h"
 #include "client/cpp/job_shape.h"
 #include "engine/base/return_if_error.h"
+#include "engine/spec/bias_coordinates.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -61,12 +63,24 @@ JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
     };
     tensors.ahead.push_back(std::move(coordinates));
   }
+  if (BiasAxes(spec) > 0) {
+    InputTensor coordinates{.tensor = v1::TENSOR_BIAS_COORDS,
+                            .rows = KeyTokens(spec),
+                            .row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_BIAS_COORDS),
+                            .shape = {KeyTokens(spec), BiasAxes(spec)}};
+    coordinates.read = [&inputs, axes = BiasAxes(spec)](int64_t first_row,
+                                                        std::span<std::byte> to) {
+      std::memcpy(to.data(), inputs.bias_coordinates.data() + first_row * axes, to.size());
+    };
+    tensors.ahead.push_back(std::move(coordinates));
+  }
   tensors.bands = {Input(spec, v1::TENSOR_Q, inputs.q), Input(spec, v1::TENSOR_K, inputs.k),
                    Input(spec, v1::TENSOR_V, inputs.v)};
   tensors.outputs = OutputsOf(spec, outputs);
   if (inputs.sent) {
     tensors.sent = [&inputs](v1::Tensor tensor, int64_t begin, int64_t end) {
-      if (tensor != v1::TENSOR_COORDS) inputs.sent(tensor, begin, end);
+      const bool ahead = tensor == v1::TENSOR_COORDS || tensor == v1::TENSOR_BIAS_COORDS;
+      if (!ahead) inputs.sent(tensor, begin, end);
     };
   }
   return tensors;
@@ -79,6 +93,11 @@ absl::Status CheckInputs(const AttendInputs& inputs) {
   if (HasCoordinates(inputs.spec) && !inputs.coordinates) {
     return absl::InvalidArgumentError("coords are missing: the ordering needs them");
   }
+  const int axes = BiasAxes(inputs.spec);
+  RETURN_IF_ERROR(CheckSize(wire::TensorName(v1::TENSOR_BIAS_COORDS),
+                            std::ssize(std::as_bytes(inputs.bias_coordinates)),
+                            KeyTokens(inputs.spec) * axes * int64_t{sizeof(float)}));
+  RETURN_IF_ERROR(CheckBiasCoordinates(inputs.bias_coordinates, axes, 0));
   for (const InputTensor& input : TensorsOf(inputs, {}).bands) {
     RETURN_IF_ERROR(CheckSize(wire::TensorName(input.tensor), std::ssize(input.bytes),
                               input.rows * input.row_bytes));

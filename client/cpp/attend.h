@@ -43,6 +43,10 @@ struct AttendInputs {
   // rows.
   std::function<void(int64_t first_row, std::span<uint32_t> values)> coordinates;
 
+  // [KeyTokens(spec), axes], NaN or at most kMostBiasCoordinate in magnitude. Needed if biases
+  // measure coordinates. They must outlive the call.
+  std::span<const float> bias_coordinates;
+
   // Called by the sending thread when bytes [begin, end) of Q, K or V were sent. A resend or a
   // retry reads and sends them again, and calls this again. May be empty.
   std::function<void(v1::Tensor tensor, int64_t begin, int64_t end)> sent;

@@ -33,7 +33,10 @@ constexpr int64_t kMostSequences = 1024;
 // Returns a key: jobs with equal keys may share a pack. A job with an empty key has its own.
 std::string AlikeOf(const SmallJob& job) {
   const JobSpec& spec = job.inputs.spec;
-  if (!job.job_id.empty() || (spec.ordering && spec.ordering->coordinate_axes > 0)) return "";
+  if (!job.job_id.empty() || (spec.ordering && spec.ordering->coordinate_axes > 0) ||
+      BiasAxes(spec) > 0) {
+    return "";
+  }
   v1::JobSpec common = wire::EncodeJobSpec(spec);
   common.clear_tokens();
   common.clear_sequence_lengths();

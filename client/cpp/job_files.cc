@@ -8,6 +8,7 @@
 #include "client/cpp/errors.h"
 #include "client/cpp/text_file.h"
 #include "engine/base/return_if_error.h"
+#include "engine/spec/bias_coordinates.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -95,6 +96,44 @@ absl::StatusOr<std::optional<CoordinateInput>> FindCoordinates(const JobSpecDocu
   return *std::move(coordinates);
 }
 
+// Float32 [tokens, 2 or 3]. The spec gets their number of axes.
+absl::StatusOr<std::optional<NpyFile>> OpenBiasCoordinates(const JobSource& source,
+                                                           CoordinatesUse use,
+                                                           JobSpecDocument& document) {
+  const std::string& path = source.bias_coords;
+  const bool measures = BiasAxes(document.spec) > 0;
+  if (path.empty()) {
+    if (!measures || use == CoordinatesUse::kOptional) return std::nullopt;
+    return absl::InvalidArgumentError(
+        "bias_coords are missing: alibi.distance is coords (--bias-coords)");
+  }
+  if (!measures) {
+    return AtPath(path, absl::InvalidArgumentError("alibi.distance is tokens, must be coords"));
+  }
+  ASSIGN_OR_RETURN(NpyFile file, NpyFile::Open(path));
+  const std::vector<int64_t>& shape = file.shape();
+  const int64_t tokens = KeyTokens(document.spec);
+  const bool right_axes = shape.size() == 2 && (shape[1] == 2 || shape[1] == 3) &&
+                          document.bias_axes.value_or(shape[1]) == shape[1];
+  if (!right_axes || shape[0] != tokens || file.type() != wire::NpyType::kFloat32 ||
+      file.fortran_order()) {
+    const std::string axes = document.bias_axes ? absl::StrCat(*document.bias_axes) : "2 or 3";
+    return AtPath(
+        path, absl::InvalidArgumentError(absl::StrCat(
+                  "bias_coords are ", wire::NpyTypeName(file.type()), " ", wire::FormatShape(shape),
+                  file.fortran_order() ? " in Fortran order" : "", ", must be float32 (", tokens,
+                  ", ", axes, ") in C order")));
+  }
+  const std::span<const float> values(reinterpret_cast<const float*>(file.data()),
+                                      static_cast<size_t>(shape[0] * shape[1]));
+  const int file_axes = static_cast<int>(shape[1]);
+  if (absl::Status range = CheckBiasCoordinates(values, file_axes, 0); !range.ok()) {
+    return AtPath(path, range);
+  }
+  document.spec.alibi->coordinate_axes = file_axes;
+  return file;
+}
+
 absl::Status CheckKnown(const SpecShape& known) {
   const char* missing = !known.tokens     ? "tokens"
                         : !known.heads    ? "heads"
@@ -141,7 +180,10 @@ absl::StatusOr<NamedFiles> ReadFiles(const JobSource& source, CoordinatesUse use
   ASSIGN_OR_RETURN(std::optional<CoordinateInput> coordinates,
                    FindCoordinates(document, coords_path, source, use));
   if (coordinates) spec.ordering->coordinate_axes = coordinates->axes();
-  return NamedFiles{{std::move(spec), std::move(coordinates), coords_path, std::move(shape)},
+  ASSIGN_OR_RETURN(std::optional<NpyFile> bias_coordinates,
+                   OpenBiasCoordinates(source, use, document));
+  return NamedFiles{{std::move(spec), std::move(coordinates), coords_path,
+                     std::move(bias_coordinates), std::move(shape)},
                     std::move(tensors)};
 }
 
@@ -167,6 +209,11 @@ absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source) {
   if (document.coords_file || !document.coords.empty() || !source.coords.empty()) {
     return wrong("ordering.coords: a stream without end takes no coordinates; give a window");
   }
+  if (BiasAxes(document.spec) > 0 || !source.bias_coords.empty()) {
+    return wrong(
+        "alibi.distance is coords, must be tokens in a stream without end: it takes no "
+        "coordinates");
+  }
   FillIn(given, document.spec);
   document.spec.tokens = 0;
   return std::move(document.spec);
@@ -190,6 +237,11 @@ AttendInputs InputsOf(const JobFiles& files) {
       files.job.coordinates->Read(first_row, values);
     };
   }
+  if (files.job.bias_coordinates) {
+    const NpyFile& file = *files.job.bias_coordinates;
+    inputs.bias_coordinates = {reinterpret_cast<const float*>(file.data()),
+                               static_cast<size_t>(file.bytes()) / sizeof(float)};
+  }
   return inputs;
 }
 
@@ -197,6 +249,7 @@ absl::Status CheckIntact(const JobFiles& files) {
   for (const NpyFile* file : {&files.q, &files.k, &files.v}) {
     RETURN_IF_ERROR(file->CheckIntact());
   }
+  if (files.job.bias_coordinates) RETURN_IF_ERROR(files.job.bias_coordinates->CheckIntact());
   const std::optional<CoordinateInput>& coordinates = files.job.coordinates;
   return coordinates ? coordinates->CheckIntact() : absl::OkStatus();
 }

@@ -24,9 +24,10 @@
 namespace hilbert_ring::client {
 
 struct JobSource {
-  std::string spec = "";    // path, "-": stdin; empty: only the fields
-  std::string fields = "";  // JSON, a patch for ParsePartialJobSpec; empty: none
-  std::string coords = "";  // path, instead of the spec's coords_file; empty: none
+  std::string spec = "";         // path, "-": stdin; empty: only the fields
+  std::string fields = "";       // JSON, a patch for ParsePartialJobSpec; empty: none
+  std::string coords = "";       // path, instead of the spec's coords_file; empty: none
+  std::string bias_coords = "";  // path; empty: none
   std::string q = "", k = "", v = "";
 };
 
@@ -34,6 +35,7 @@ struct Job {
   JobSpec spec;
   std::optional<CoordinateInput> coordinates;  // if the ordering needs them and they are given
   std::string coords_path;                     // of their file; empty: none
+  std::optional<NpyFile> bias_coordinates;     // if biases measure them and they are given
   JobShape shape;                              // of the spec, and the sources of its values
 };
 
@@ -48,8 +50,8 @@ AttendInputs InputsOf(const JobFiles& files);
 absl::Status CheckIntact(const JobFiles& files);
 
 enum class CoordinatesUse {
-  kRequired,  // a missing coords_file is an error
-  kOptional,  // a missing coords_file is allowed, if the number of axes is known
+  kRequired,  // missing coordinates are an error
+  kOptional,  // missing coordinates are allowed, if the number of axes is known
 };
 
 // Reads a spec, fills in facts from the headers of given q, k and v, and validates it. A relative

@@ -56,9 +56,11 @@ v1::TensorFile RawFileOf(const Scratch& scratch, v1::Tensor tensor, DataType dty
 absl::Status WriteCoordinates(const InputTensor& coordinates, const Scratch& scratch) {
   constexpr int64_t kRows = 1 << 18;
   const std::string name = wire::TensorName(coordinates.tensor);
-  const bool pixels = coordinates.tensor == v1::TENSOR_TILE_COORDS;
-  const std::string header = wire::FormatNpyHeader(
-      pixels ? wire::NpyType::kFloat64 : wire::NpyType::kUInt32, coordinates.shape);
+  const wire::NpyType type = coordinates.tensor == v1::TENSOR_TILE_COORDS ? wire::NpyType::kFloat64
+                             : coordinates.tensor == v1::TENSOR_BIAS_COORDS
+                                 ? wire::NpyType::kFloat32
+                                 : wire::NpyType::kUInt32;
+  const std::string header = wire::FormatNpyHeader(type, coordinates.shape);
   RETURN_IF_ERROR(scratch.Write(name, std::as_bytes(std::span(header))));
   std::vector<std::byte> block;
   for (int64_t first = 0; first < coordinates.rows; first += kRows) {

@@ -110,8 +110,10 @@ struct CheckedRow {
 
 CheckedRow CheckRow(const VerifyInputs& inputs, const Permutation& order, int64_t token) {
   const JobSpec& spec = inputs.spec;
-  const ExpectedRow expected =
-      ExpectRow(spec, order, token, NpyRows(inputs.q), NpyRows(inputs.k), NpyRows(inputs.v));
+  std::optional<NpyRows> coordinates;
+  if (inputs.bias_coordinates != nullptr) coordinates.emplace(*inputs.bias_coordinates);
+  const ExpectedRow expected = ExpectRow(spec, order, token, NpyRows(inputs.q), NpyRows(inputs.k),
+                                         NpyRows(inputs.v), coordinates ? &*coordinates : nullptr);
   std::vector<double> actual(static_cast<size_t>(spec.heads * spec.value_dim));
   NpyRows(inputs.out).Read(token, 0, actual);
   CheckedRow row{.out = OutDeviation(spec, token, expected, actual),

@@ -16,6 +16,7 @@ namespace hilbert_ring::client {
 struct VerifyInputs {
   const JobSpec& spec;
   const CoordinateInput* coordinates = nullptr;  // if the ordering needs them
+  const NpyFile* bias_coordinates = nullptr;     // if biases measure them
   const NpyFile& q;                              // from OpenTensor
   const NpyFile& k;
   const NpyFile& v;

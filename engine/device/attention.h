@@ -21,11 +21,13 @@ enum class Mask {
 struct ScoreChange {
   float softcap = 0;  // > 0: s becomes softcap * tanh(s / softcap)
 
-  // [heads], in device memory; s becomes s - slope * distance; null: no bias. The distance is that
-  // of query_positions and key_positions if the task has them, else row_distance times the rows
-  // from key row i + diagonal_shift to key row j.
+  // [heads], in device memory; s becomes s - slope * distance; null: no bias. The distance is
+  // Euclidean between query_coordinates and key_coordinates if the task has axes, 0 with a NaN
+  // among them. Otherwise it is that of query_positions and key_positions if the task has them,
+  // else row_distance times the rows from key row i + diagonal_shift to key row j.
   const float* slopes = nullptr;
   int64_t row_distance = 1;
+  int axes = 0;  // 2 or 3 with coordinates, up to kMostBiasCoordinate
 
   bool changes() const { return softcap > 0 || slopes != nullptr; }
 };
@@ -75,6 +77,8 @@ struct AttentionTask {
   int64_t right = 0;           // kDiagonal only; >= 0
   PositionsView query_positions;
   PositionsView key_positions;
+  CoordinatesView query_coordinates;
+  CoordinatesView key_coordinates;
 
   // The scale of state.max: it holds changed scores as they are, others before the scale.
   float StateScale() const { return change.changes() ? 1.0f : scale; }

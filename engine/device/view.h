@@ -50,4 +50,11 @@ struct PositionsView {
   int64_t row_stride = 0;
 };
 
+// Coordinates [batch, rows, axes] that biases measure.
+struct CoordinatesView {
+  const float* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t row_stride = 0;
+};
+
 }  // namespace hilbert_ring

@@ -7,6 +7,7 @@
 
 #include "engine/base/saturating.h"
 #include "engine/plan/step_bytes.h"
+#include "engine/spec/tensor.h"
 
 namespace hilbert_ring {
 namespace {
@@ -134,10 +135,12 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   const int64_t kv_row = spec.kv_heads * (spec.head_dim + spec.value_dim) * element;
   const int64_t q_row = spec.heads * (spec.head_dim + spec.value_dim) * element;  // Q and out
   const int64_t lse_row = spec.heads * kFloatBytes;
+  const int64_t coordinates =
+      RowBytes(spec, TensorKind::kBiasCoords) * (HasQueryCoordinates(spec) ? 2 : 1);
   for (int rank = 0; rank < shards.workers(); ++rank) {
     WorkerCost& worker = costs.workers[rank];
     worker.tokens = shards.Rows(rank);
-    worker.shard_bytes = SaturatingMultiply(worker.tokens, q_row + kv_row + lse_row);
+    worker.shard_bytes = SaturatingMultiply(worker.tokens, q_row + kv_row + lse_row + coordinates);
     if (AccumulatesWholeShard(spec) && spec.dtype != DataType::kFloat32) {
       worker.accumulator_bytes =
           SaturatingMultiply(worker.tokens, spec.heads * spec.value_dim * kFloatBytes);
@@ -178,8 +181,9 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
     costs.bytes_exchanged = SaturatingAdd(costs.bytes_exchanged, worker.bytes_received);
   }
   if (costs.flops > 0) costs.busiest_over_mean = busiest * shards.workers() / costs.flops;
-  costs.bytes_exchanged_naive =
-      SaturatingMultiply(shards.workers() - 1, SaturatingMultiply(spec.tokens, kv_row));
+  costs.bytes_exchanged_naive = SaturatingMultiply(
+      shards.workers() - 1,
+      SaturatingMultiply(spec.tokens, kv_row + RowBytes(spec, TensorKind::kBiasCoords)));
   return costs;
 }
 

@@ -17,7 +17,7 @@ struct WorkerCost {
   double flops = 0;  // 2 (head_dim + value_dim) for each unmasked (query, key, head)
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
-  int64_t shard_bytes = 0;  // Q, K, V, out, lse
+  int64_t shard_bytes = 0;  // Q, K, V, out, lse, coordinates of a bias
   // Merged rows: float32 out in a 16-bit job, and softmax sums [tokens, heads]; then the slopes and
   // sinks of heads.
   int64_t accumulator_bytes = 0;

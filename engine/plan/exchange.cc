@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/saturating.h"
+#include "engine/spec/tensor.h"
 
 namespace hilbert_ring {
 namespace {
@@ -165,7 +166,8 @@ std::vector<int> PhaseExchange::Route(const Block& block) const {
 
 int64_t BlockRowBytes(const JobSpec& spec, const Phase& phase) {
   const int64_t positions = NeedsPositions(spec) ? sizeof(int64_t) : 0;
-  return phase.kv_heads() * (spec.head_dim + spec.value_dim) * ElementBytes(spec.dtype) + positions;
+  return phase.kv_heads() * (spec.head_dim + spec.value_dim) * ElementBytes(spec.dtype) +
+         positions + RowBytes(spec, TensorKind::kBiasCoords);
 }
 
 }  // namespace hilbert_ring

@@ -1,8 +1,8 @@
 // Segments that lie over several ranges (spanning), and how their keys and values travel. In each
 // phase, every range with selected rows holds one block, or several if a window lets other ranks
 // see only some rows: keys [rows, kv heads, head_dim], then values [rows, kv heads, value_dim],
-// then positions [rows] if the mask needs them. A block travels along a route through the ranks
-// that need it. Hop h of every block is in step h.
+// then positions [rows] if the mask needs them, then coordinates [rows, axes] of a bias. A block
+// travels along a route through the ranks that need it. Hop h of every block is in step h.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,8 @@ struct Plan {
   Segments segments;
   Costs costs;
 
-  // The ranges of a tensor's rows: slots, or numbers of a rectangular job's queries.
+  // The ranges of a tensor's rows: slots, or numbers of a rectangular job's queries. Not of
+  // kBiasCoords.
   const Shards& ShardsOf(TensorKind tensor) const {
     const bool keys = tensor == TensorKind::kK || tensor == TensorKind::kV;
     return rectangle && !keys ? rectangle->queries : shards;

@@ -149,8 +149,9 @@ class RectangleCosts {
     const int64_t queries = rectangle_.queries.Rows(rank), keys = keys_.Rows(rank);
     worker.tokens = keys;
     const int64_t lse_row = RowBytes(spec_, TensorKind::kLse);
-    const int64_t query_row =
-        RowBytes(spec_, TensorKind::kQ) + RowBytes(spec_, TensorKind::kOut) + lse_row;
+    const int64_t query_row = RowBytes(spec_, TensorKind::kQ) +
+                              RowBytes(spec_, TensorKind::kBiasCoords) +
+                              RowBytes(spec_, TensorKind::kOut) + lse_row;
     worker.shard_bytes = SaturatingAdd(SaturatingMultiply(queries, query_row),
                                        SaturatingMultiply(keys, KeyRowBytes(spec_)));
     int64_t accumulator_row = lse_row;  // sums; lse has the maxima
@@ -279,7 +280,8 @@ bool QueriesCarrySlots(const JobSpec& spec) {
 }
 
 int64_t QueryRowBytes(const JobSpec& spec) {
-  return RowBytes(spec, TensorKind::kQ) + (QueriesCarrySlots(spec) ? kNumberBytes : 0);
+  return RowBytes(spec, TensorKind::kQ) + RowBytes(spec, TensorKind::kBiasCoords) +
+         (QueriesCarrySlots(spec) ? kNumberBytes : 0);
 }
 
 int64_t PartialRowBytes(const JobSpec& spec) {
@@ -287,7 +289,8 @@ int64_t PartialRowBytes(const JobSpec& spec) {
 }
 
 int64_t KeyRowBytes(const JobSpec& spec) {
-  return RowBytes(spec, TensorKind::kK) + RowBytes(spec, TensorKind::kV);
+  return RowBytes(spec, TensorKind::kK) + RowBytes(spec, TensorKind::kV) +
+         RowBytes(spec, TensorKind::kBiasCoords);
 }
 
 RoundBuffers RoundBuffersOf(const JobSpec& spec, const Rectangle& rectangle, const Shards& keys,
@@ -324,12 +327,15 @@ RoundBuffers RoundBuffersOf(const JobSpec& spec, const Rectangle& rectangle, con
   const int64_t position = NeedsPositions(spec) ? kNumberBytes : 0;
   buffers.packed = place(most(rank, rank), RowBytes(spec, TensorKind::kQ));
   buffers.packed_slots = place(most(rank, rank), slot);
+  const int64_t coordinates = RowBytes(spec, TensorKind::kBiasCoords);
+  buffers.packed_coordinates = place(most(rank, rank), coordinates);
   for (int peer = 0; peer < workers; ++peer) {
     if (peer == rank) continue;
     const int64_t theirs = most(peer, rank);
     buffers.peers[peer] = {.rows = place(theirs, RowBytes(spec, TensorKind::kQ)),
                            .slots = place(theirs, slot),
                            .positions = place(theirs, position),
+                           .coordinates = place(theirs, coordinates),
                            .partials = place(theirs, PartialRowBytes(spec)),
                            .returned = place(most(rank, peer), PartialRowBytes(spec))};
   }

@@ -65,12 +65,13 @@ int64_t KeyRowBytes(const JobSpec& spec);
 
 // Offsets of a rank's buffers of a round in its arena.
 struct RoundBuffers {
-  // A peer's parts. Queries travel: its queries, their slots, positions and partial results here,
-  // and the partial results that it returns. Keys travel: its keys, then its values.
+  // A peer's parts. Queries travel: its queries, their slots, positions, coordinates and partial
+  // results here, and the partial results that it returns. Keys travel: its keys, then its values,
+  // then its coordinates.
   struct Peer {
-    int64_t rows = 0, slots = 0, positions = 0, partials = 0, returned = 0;
+    int64_t rows = 0, slots = 0, positions = 0, coordinates = 0, partials = 0, returned = 0;
   };
-  int64_t packed = 0, packed_slots = 0;  // own rows
+  int64_t packed = 0, packed_slots = 0, packed_coordinates = 0;  // own rows
   std::vector<Peer> peers;
   int64_t bytes = 0;
 };

@@ -25,6 +25,11 @@ ShardLayout::ShardLayout(const Plan& plan, int rank) : row_sizes_(plan.rows) {
   for (int i = 0; i < kTensorKinds; ++i) {
     const auto tensor = static_cast<TensorKind>(i);
     tensor_rows_[i] = plan.ShardsOf(tensor).Rows(rank);
+    if (tensor == TensorKind::kBiasCoords) {
+      tensor_rows_[i] = !row_sizes_.Has(tensor)          ? 0
+                        : HasQueryCoordinates(plan.spec) ? slots + tensor_rows_[i]
+                                                         : slots;
+    }
     begin_[i + 1] = begin_[i] + Aligned(tensor_rows_[i] * RowBytes(tensor));
   }
 }

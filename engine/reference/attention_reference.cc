@@ -75,12 +75,13 @@ class Softmax {
 class RowReference {
  public:
   RowReference(const JobSpec& spec, const Permutation& order, int64_t token, const RowSource& q,
-               const RowSource& k, const RowSource& v)
+               const RowSource& k, const RowSource& v, const RowSource* coordinates)
       : spec_(spec),
         compared_scale_(ComparesScores(spec) ? 1 : spec.Scale()),
         seen_(spec, order, token),
         k_(k),
         v_(v),
+        coordinates_(coordinates),
         q_row_(spec.heads * spec.head_dim),
         key_(spec.head_dim),
         value_(spec.value_dim) {
@@ -130,7 +131,7 @@ class RowReference {
 
   double Score(int64_t head, int64_t token, double product) const {
     return Capped(spec_, product * spec_.Scale()) -
-           Bias(spec_, head, std::abs(token - seen_.position()));
+           Bias(spec_, head, seen_.position(), token, coordinates_);
   }
 
   const JobSpec& spec_;
@@ -138,6 +139,7 @@ class RowReference {
   const SeenKeys seen_;
   const RowSource& k_;
   const RowSource& v_;
+  const RowSource* const coordinates_;
   std::vector<double> q_row_, key_, value_;
   ReferenceRow result_;
 };
@@ -148,8 +150,18 @@ double Capped(const JobSpec& spec, double score) {
   return spec.softcap ? *spec.softcap * std::tanh(score / *spec.softcap) : score;
 }
 
-double Bias(const JobSpec& spec, int64_t head, int64_t distance) {
-  return spec.alibi ? spec.alibi->slopes[head] * static_cast<double>(distance) : 0;
+double Bias(const JobSpec& spec, int64_t head, int64_t query, int64_t key,
+            const RowSource* coordinates) {
+  if (!spec.alibi) return 0;
+  auto distance = static_cast<double>(std::abs(key - query));
+  if (const int axes = BiasAxes(spec); axes > 0) {
+    double from[3] = {}, to[3] = {};
+    coordinates->Read(query, 0, std::span(from, axes));
+    coordinates->Read(key, 0, std::span(to, axes));
+    distance = std::hypot(to[0] - from[0], to[1] - from[1], to[2] - from[2]);
+    if (std::isnan(distance)) distance = 0;
+  }
+  return spec.alibi->slopes[head] * distance;
 }
 
 double OutShare(const JobSpec& spec) {
@@ -158,8 +170,9 @@ double OutShare(const JobSpec& spec) {
 }
 
 ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
-                                   const RowSource& q, const RowSource& k, const RowSource& v) {
-  return RowReference(spec, order, token, q, k, v).Compute();
+                                   const RowSource& q, const RowSource& k, const RowSource& v,
+                                   const RowSource* coordinates) {
+  return RowReference(spec, order, token, q, k, v, coordinates).Compute();
 }
 
 }  // namespace hilbert_ring

@@ -43,15 +43,19 @@ inline bool ComparesScores(const JobSpec& spec) {
 // The score after the softcap; the score itself without one.
 double Capped(const JobSpec& spec, double score);
 
-// The part of a score that alibi takes away at a distance of positions; 0 without alibi.
-double Bias(const JobSpec& spec, int64_t head, int64_t distance);
+// The part of a score that alibi takes away between the positions of a query and of a key; 0
+// without alibi. coordinates: of keys, if biases measure them.
+double Bias(const JobSpec& spec, int64_t head, int64_t query, int64_t key,
+            const RowSource* coordinates);
 
 // The factor of a softmax: 1 / branches if branches are averaged, else 1.
 double OutShare(const JobSpec& spec);
 
 // The result of one token, from only the rows that it sees, in an order of engine/order.
+// coordinates: [keys, axes], if biases measure them.
 class Permutation;
 ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
-                                   const RowSource& q, const RowSource& k, const RowSource& v);
+                                   const RowSource& q, const RowSource& k, const RowSource& v,
+                                   const RowSource* coordinates = nullptr);
 
 }  // namespace hilbert_ring

@@ -22,9 +22,10 @@ void Note(Deviation deviation, RowDeviation& row) {
 }  // namespace
 
 ExpectedRow ExpectRow(const JobSpec& spec, const Permutation& order, int64_t token,
-                      const RowSource& q, const RowSource& k, const RowSource& v) {
-  ExpectedRow row{.row = ReferenceAttentionRow(spec, order, token, q, k, v)};
-  row.tolerance = ToleranceOfRow(spec, order, token, q, k, v, row.row);
+                      const RowSource& q, const RowSource& k, const RowSource& v,
+                      const RowSource* coordinates) {
+  ExpectedRow row{.row = ReferenceAttentionRow(spec, order, token, q, k, v, coordinates)};
+  row.tolerance = ToleranceOfRow(spec, order, token, q, k, v, coordinates, row.row);
   return row;
 }
 

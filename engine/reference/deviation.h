@@ -31,7 +31,8 @@ struct ExpectedRow {
   RowTolerance tolerance;
 };
 ExpectedRow ExpectRow(const JobSpec& spec, const Permutation& order, int64_t token,
-                      const RowSource& q, const RowSource& k, const RowSource& v);
+                      const RowSource& q, const RowSource& k, const RowSource& v,
+                      const RowSource* coordinates = nullptr);
 
 // actual: [heads, value_dim] and [heads]. Skips heads that are not judged. An unexpected NaN has
 // infinite error; an expected NaN or infinity has error 0.

@@ -20,6 +20,7 @@ constexpr double kGreatestFloat = std::numeric_limits<float>::max();
 constexpr double kLog2E = 1.4426950408889634;
 constexpr double kLeastExponent = -86.6;    // weights below it may be missing
 constexpr double kNoWeightExponent = -105;  // float32 has no number below it
+constexpr double kLeastDistance = 0x1p-60;  // of coordinates: smaller ones may be missing
 constexpr int kNoGrain = 1 << 20;           // of 0, a multiple of every number
 
 // The g of |value| = n 2^g with odd n.
@@ -66,11 +67,13 @@ class LogSum {
 // A head of a row. Numbers in comments are those of the header.
 class HeadTolerance {
  public:
-  HeadTolerance(const JobSpec& spec, int64_t head, int64_t position, std::span<const double> query,
-                const ReferenceRow::Top& top, std::span<const double> out)
+  HeadTolerance(const JobSpec& spec, int64_t head, int64_t position, const RowSource* coordinates,
+                std::span<const double> query, const ReferenceRow::Top& top,
+                std::span<const double> out)
       : spec_(spec),
         head_(head),
         position_(position),
+        coordinates_(coordinates),
         query_(query),
         scale_{.value = spec.Scale(),
                .error = FloatError(spec.Scale()),
@@ -191,10 +194,12 @@ class HeadTolerance {
       score.value = std::copysign(capped, score.value);
     }
     if (spec_.alibi && token != ReferenceRow::kZeroKey) {
-      const double bias = Bias(spec_, head_, std::abs(token - position_));
+      const double bias = Bias(spec_, head_, position_, token, coordinates_);
       judged_ = judged_ && (std::abs(score.value) + std::abs(bias)) * kLog2E <= kGreatestFloat / 2;
       score.value -= bias;
-      score.error += kUnit * (3 * std::abs(bias) + std::abs(score.value));
+      const bool measures = BiasAxes(spec_) > 0;
+      score.error += kUnit * ((measures ? 6 : 3) * std::abs(bias) + std::abs(score.value));
+      if (measures) score.error += kLeastDistance * std::abs(spec_.alibi->slopes[head_]);
     }
     return score;
   }
@@ -267,6 +272,7 @@ class HeadTolerance {
 
   const JobSpec& spec_;
   const int64_t head_, position_;  // position_: SeenKeys::position()
+  const RowSource* const coordinates_;
   const std::span<const double> query_;
   const Scale scale_, compared_scale_;
   const bool flushes_;
@@ -306,7 +312,7 @@ double Spacing(DataType dtype, double value) {
 
 RowTolerance ToleranceOfRow(const JobSpec& spec, const Permutation& order, int64_t token,
                             const RowSource& q, const RowSource& k, const RowSource& v,
-                            const ReferenceRow& row) {
+                            const RowSource* coordinates, const ReferenceRow& row) {
   RowTolerance tolerance{.out = std::vector<double>(spec.heads * spec.value_dim),
                          .lse = std::vector<double>(spec.heads)};
   const SeenKeys seen(spec, order, token);
@@ -315,7 +321,7 @@ RowTolerance ToleranceOfRow(const JobSpec& spec, const Permutation& order, int64
     const int64_t kv_head = head * spec.kv_heads / spec.heads;
     q.Read(token, head * spec.head_dim, query);
     const ReferenceRow::Top& top = row.top[head];
-    HeadTolerance of_head(spec, head, seen.position(), query, top,
+    HeadTolerance of_head(spec, head, seen.position(), coordinates, query, top,
                           std::span(row.out).subspan(head * spec.value_dim, spec.value_dim));
     bool judged = AllFinite(query) && std::isfinite(top.weights);
     if (judged && top.token >= 0) k.Read(top.token, kv_head * spec.head_dim, key);

@@ -51,6 +51,10 @@
 //        and of the result move g by u each, the tangent moves it by 8 u. A quotient below
 //        float32's normal numbers may be missing.
 //      Alibi adds 3 u |slope distance| + u |s_j|: from slope, distance, product and subtraction.
+//      A distance of coordinates adds 3 u |slope distance| + 2^-60 |slope| to that. Differences and
+//      squares round by u each, the square counts the difference twice, two sums round, and the
+//      root halves that sum of 5 u and rounds: 3.5 u, of which the first 3 u hold 1 u. Squares
+//      below float32's normal numbers may be missing: three are a distance below 2^-62.
 //    A sink is a key with a value of 0. Its error is its rounding to float32. Kernels merge it in
 //    float64: all keys can have a weight in C if a sink is t.
 //
@@ -80,7 +84,7 @@ struct RowTolerance {
 // `row` is ReferenceAttentionRow's of the same arguments. Reads all keys that the row sees again.
 RowTolerance ToleranceOfRow(const JobSpec& spec, const Permutation& order, int64_t token,
                             const RowSource& q, const RowSource& k, const RowSource& v,
-                            const ReferenceRow& row);
+                            const RowSource* coordinates, const ReferenceRow& row);
 
 // The spacing of the type's numbers at |value|, subnormal ones included.
 double Spacing(DataType dtype, double value);

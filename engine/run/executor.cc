@@ -137,6 +137,15 @@ class Executor {
                          .row_stride = view.row_stride * static_cast<int64_t>(sizeof(int64_t)),
                          .head_bytes = sizeof(int64_t),
                          .to = to});
+        to += rows.rows.count * static_cast<int64_t>(sizeof(int64_t));
+      }
+      if (const int64_t bytes = RowBytes(spec, TensorKind::kBiasCoords); bytes > 0) {
+        const CoordinatesView view = views.KeyCoordinates(rows);
+        tasks.push_back({.from = view.data,
+                         .rows = rows.rows.count,
+                         .row_stride = view.row_stride * static_cast<int64_t>(sizeof(float)),
+                         .head_bytes = bytes,
+                         .to = to});
       }
     }
     RETURN_IF_ERROR(run_.Pack(tasks));

@@ -91,4 +91,22 @@ PositionsView RankViews::KeyPositions(const LocalRows& rows) const {
   return Positions(store_.device_tokens(), rows);
 }
 
+CoordinatesView RankViews::Coordinates(int64_t first, const LocalRows& rows) const {
+  const int64_t axes = BiasAxes(plan_.spec);
+  if (axes == 0) return {};
+  const std::byte* const row =
+      store_.Row(TensorKind::kBiasCoords, first + LocalRow(rows.rows.first));
+  return {.data = reinterpret_cast<const float*>(row),
+          .batch_stride = rows.batch_slots * axes,
+          .row_stride = RowStep(rows) * axes};
+}
+
+CoordinatesView RankViews::QueryCoordinates(const LocalRows& rows) const {
+  return Coordinates(HasQueryCoordinates(plan_.spec) ? store_.rows() : 0, rows);
+}
+
+CoordinatesView RankViews::KeyCoordinates(const LocalRows& rows) const {
+  return Coordinates(0, rows);
+}
+
 }  // namespace hilbert_ring

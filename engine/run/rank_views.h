@@ -57,10 +57,15 @@ class RankViews {
   PositionsView QueryPositions(const LocalRows& rows) const;
   PositionsView KeyPositions(const LocalRows& rows) const;
 
+  // Null data without coordinates.
+  CoordinatesView QueryCoordinates(const LocalRows& rows) const;
+  CoordinatesView KeyCoordinates(const LocalRows& rows) const;
+
   int64_t LocalRow(int64_t slot) const { return plan_.shards.Find(slot).LocalRow(slot); }
 
  private:
   PositionsView Positions(const int64_t* data, const LocalRows& rows) const;
+  CoordinatesView Coordinates(int64_t first, const LocalRows& rows) const;
 
   const Plan& plan_;
   ShardStore& store_;

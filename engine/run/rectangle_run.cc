@@ -56,7 +56,15 @@ class RectangleRun {
                  .k = run_.store().Row(TensorKind::kK, 0),
                  .v = run_.store().Row(TensorKind::kV, 0),
                  .tokens = run_.store().device_tokens()};
+    if (BiasAxes(spec_) > 0) {
+      own_keys_.coordinates = Coordinates(run_.store().Row(TensorKind::kBiasCoords, 0));
+      own_queries_.coordinates = Coordinates(run_.store().Row(TensorKind::kBiasCoords, keys));
+    }
     return FillPositions(own_queries_, reinterpret_cast<int64_t*>(run_.others()));
+  }
+
+  static const float* Coordinates(const std::byte* row) {
+    return reinterpret_cast<const float*>(row);
   }
 
   absl::Status FillPositions(const QueryBlock& block, int64_t* positions) {
@@ -108,6 +116,7 @@ class RectangleRun {
       for (int peer = 0; peer < workers_; ++peer) part.arrived.push_back(arrived(peer));
     };
     const auto tensor = [&](TensorKind kind) { return run_.store().Row(kind, 0); };
+    const int64_t coordinates = RowBytes(spec_, TensorKind::kBiasCoords);
     if (rectangle_.travels == Travels::kKeys) {
       const int64_t k_row = RowBytes(spec_, TensorKind::kK);
       add(tensor(TensorKind::kK), k_row, buffers.packed,
@@ -116,6 +125,14 @@ class RectangleRun {
           buffers.packed + own.count() * k_row, [&](int peer) {
             return buffers.peers[peer].rows + Travelling(peer, run_.rank(), round).count() * k_row;
           });
+      if (coordinates > 0) {
+        const int64_t kv_row = k_row + RowBytes(spec_, TensorKind::kV);
+        add(own_keys_.coordinates, coordinates, buffers.packed + own.count() * kv_row,
+            [&](int peer) {
+              return buffers.peers[peer].rows +
+                     Travelling(peer, run_.rank(), round).count() * kv_row;
+            });
+      }
       return parts;
     }
     add(tensor(TensorKind::kQ), RowBytes(spec_, TensorKind::kQ), buffers.packed,
@@ -123,6 +140,10 @@ class RectangleRun {
     if (QueriesCarrySlots(spec_)) {
       add(run_.store().device_tokens() + own_keys_.rows.count(), kNumberBytes, buffers.packed_slots,
           [&](int peer) { return buffers.peers[peer].slots; });
+    }
+    if (coordinates > 0) {
+      add(own_queries_.coordinates, coordinates, buffers.packed_coordinates,
+          [&](int peer) { return buffers.peers[peer].coordinates; });
     }
     return parts;
   }
@@ -190,9 +211,13 @@ class RectangleRun {
     for (int peer = 0; peer < workers_; ++peer) {
       const Rows rows = Travelling(peer, run_.rank(), round);
       if (peer == run_.rank() || rows.count() == 0) continue;
-      keys.push_back({.rows = rows,
-                      .k = run_.arena() + parts[0].arrived[peer],
-                      .v = run_.arena() + parts[1].arrived[peer]});
+      KeyRows& arrived = keys.emplace_back();
+      arrived = {.rows = rows,
+                 .k = run_.arena() + parts[0].arrived[peer],
+                 .v = run_.arena() + parts[1].arrived[peer]};
+      if (BiasAxes(spec_) > 0) {
+        arrived.coordinates = Coordinates(run_.arena() + parts[2].arrived[peer]);
+      }
     }
     return Compute({&own_queries_, 1}, keys);
   }
@@ -225,6 +250,7 @@ class RectangleRun {
       block.q = run_.arena() + at.rows;
       auto* const positions = reinterpret_cast<int64_t*>(run_.arena() + at.positions);
       block.positions = positions;
+      if (BiasAxes(spec_) > 0) block.coordinates = Coordinates(run_.arena() + at.coordinates);
       RETURN_IF_ERROR(FillPositions(block, positions));
       RETURN_IF_ERROR(Empty(block));
       if (!QueriesCarrySlots(spec_)) continue;

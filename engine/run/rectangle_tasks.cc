@@ -76,6 +76,14 @@ class Builder {
       task.query_positions = {.data = queries.positions + first};
       task.key_positions = {.data = keys.tokens + key, .row_stride = Stride(met.slots)};
     }
+    if (const int64_t axes = BiasAxes(spec_); axes > 0) {
+      task.query_coordinates = {.data = queries.coordinates + first * axes,
+                                .batch_stride = asking.batch_rows * axes,
+                                .row_stride = Stride(asking.rows) * axes};
+      task.key_coordinates = {.data = keys.coordinates + key * axes,
+                              .batch_stride = met.batch_slots * axes,
+                              .row_stride = Stride(met.slots) * axes};
+    }
     return task;
   }
 

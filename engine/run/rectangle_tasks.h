@@ -21,6 +21,7 @@ struct QueryBlock {
   float* sum = nullptr;                // [rows, heads]
   const int64_t* positions = nullptr;  // [rows], on the device; if kernels compare them
   std::span<const int64_t> slots;      // [rows], on the host; if they are not the positions
+  const float* coordinates = nullptr;  // [rows, axes] of a bias
 };
 
 // Dense rows of some keys.
@@ -28,7 +29,8 @@ struct KeyRows {
   Rows rows;  // slots
   const std::byte* k = nullptr;
   const std::byte* v = nullptr;
-  const int64_t* tokens = nullptr;  // [rows], on the device; of an ordering
+  const int64_t* tokens = nullptr;     // [rows], on the device; of an ordering
+  const float* coordinates = nullptr;  // [rows, axes] of a bias
 };
 
 // Tasks of every block of queries with every block of keys. slopes: [heads] on the device, or null.

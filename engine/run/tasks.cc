@@ -38,7 +38,8 @@ AttentionTask UnitTask(const JobSpec& spec, const HeadRange& heads, const float*
   task.value_dim = spec.value_dim;
   task.scale = static_cast<float>(spec.Scale());
   task.change = {.softcap = static_cast<float>(spec.softcap.value_or(0)),
-                 .slopes = slopes == nullptr ? nullptr : slopes + heads.begin};
+                 .slopes = slopes == nullptr ? nullptr : slopes + heads.begin,
+                 .axes = BiasAxes(spec)};
   if (NeedsPositions(spec)) {
     task.mask = spec.causal ? Mask::kPositions : Mask::kNone;
   } else if (const Reach reach = ReachOf(spec); reach.bounded()) {
@@ -87,6 +88,8 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
     task.query_positions = views_.QueryPositions(queries);
     task.key_positions = keys.positions;
   }
+  task.query_coordinates = views_.QueryCoordinates(queries);
+  task.key_coordinates = keys.coordinates;
   return task;
 }
 
@@ -105,7 +108,8 @@ Rounds TaskBuilder::Local(const Stretch& stretch) const {
           .rows = rows.rows,
           .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
           .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{}};
+          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{},
+          .coordinates = views_.KeyCoordinates(rows)};
       for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
         AttentionTask task = TaskShape(rows, keys, phase, kv_head);
         const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
@@ -135,7 +139,8 @@ KeyBlock TaskBuilder::OwnKeys(const RankExchange& exchange, const Block& block) 
   return {.rows = block.rows,
           .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
           .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{}};
+          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{},
+          .coordinates = views_.KeyCoordinates(rows)};
 }
 
 KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* arena) const {
@@ -155,8 +160,14 @@ KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* aren
                 .v = {.data = v,
                       .row_stride = phase.kv_heads() * spec.value_dim,
                       .head_stride = spec.value_dim}};
+  const std::byte* coordinates = positions;
   if (NeedsPositions(spec)) {
     keys.positions = {.data = reinterpret_cast<const int64_t*>(positions), .row_stride = 1};
+    coordinates += block.rows.count * static_cast<int64_t>(sizeof(int64_t));
+  }
+  if (BiasAxes(spec) > 0) {
+    keys.coordinates = {.data = reinterpret_cast<const float*>(coordinates),
+                        .row_stride = BiasAxes(spec)};
   }
   return keys;
 }

@@ -27,6 +27,7 @@ struct KeyBlock {
   Progression rows;
   ConstView k, v;  // from the phase's first kv head on
   PositionsView positions;
+  CoordinatesView coordinates;
 };
 
 class TaskBuilder {

@@ -159,6 +159,26 @@ absl::Status ValidateRectangle(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateBiasAxes(const JobSpec& spec) {
+  const int axes = BiasAxes(spec);
+  if (axes == 0) return absl::OkStatus();
+  if (axes != 2 && axes != 3) {
+    return Wrong("alibi.axes", absl::StrCat("alibi.axes is ", axes, ", must be 2 or 3"));
+  }
+  for (const SequencePair& pair : SequencePairs(spec)) {
+    const int64_t queries = pair.queries.length, keys = pair.keys.length;
+    if (queries == 0 || keys == 0 || queries == keys) continue;
+    const bool start = spec.align == Align::kStart;
+    if (!start && queries < keys) continue;
+    return Wrong(
+        "alibi.distance",
+        absl::StrCat("alibi.distance is coords with ",
+                     start ? "align start" : absl::StrCat("key_tokens ", keys), " and tokens ",
+                     queries, ", must be tokens: each query needs the coordinates of a key"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid) {
   if (grid.size() != 2 && grid.size() != 3) {
     return Wrong("ordering.grid",
@@ -273,6 +293,7 @@ absl::Status ValidateScores(const JobSpec& spec) {
     if (spec.tail == Tail::kZero) {
       return Wrong("alibi", "alibi is given, must be absent with tail zero");
     }
+    RETURN_IF_ERROR(ValidateBiasAxes(spec));
   }
   if (!spec.sinks.empty()) {
     RETURN_IF_ERROR(ValidatePerHead("sinks", spec.sinks, spec.heads));

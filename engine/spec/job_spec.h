@@ -62,9 +62,11 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-// A bias of scores: minus the head's slope times the distance of the two original positions.
+// A bias of scores: minus the head's slope times the distance of the two original positions, or the
+// Euclidean distance of their coordinates: 0 to and from a position with a NaN coordinate.
 struct Alibi {
   std::vector<double> slopes;  // [heads]
+  int coordinate_axes = 0;     // 2 or 3: the job sends coordinates [keys, axes]; 0: by position
   bool operator==(const Alibi&) const = default;
 };
 
@@ -145,9 +147,23 @@ std::vector<SequencePair> SequencePairs(const JobSpec& spec);
 // Returns whether a sequence has another number of queries than of keys.
 bool IsRectangular(const JobSpec& spec);
 
+// The axes of the coordinates that biases measure; 0: none.
+inline int BiasAxes(const JobSpec& spec) { return spec.alibi ? spec.alibi->coordinate_axes : 0; }
+
+// The greatest magnitude of such a coordinate: squares of differences are finite in float32.
+inline constexpr float kMostBiasCoordinate = 0x1p60f;
+
 // Returns whether kernels compare original positions, because slots are in another order.
 inline bool NeedsPositions(const JobSpec& spec) {
-  return (spec.causal || spec.alibi) && spec.ordering.has_value();
+  const bool by_position = spec.causal || (spec.alibi && BiasAxes(spec) == 0);
+  return by_position && spec.ordering.has_value();
+}
+
+// Returns whether queries lie at other places than the keys of their positions, so that a rank has
+// coordinates of both.
+inline bool HasQueryCoordinates(const JobSpec& spec) {
+  return BiasAxes(spec) > 0 &&
+         (IsRectangular(spec) || (spec.ordering && spec.ordering->scope == OrderScope::kKv));
 }
 
 // Returns whether scores change between their scale and their mask.

@@ -22,7 +22,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kWhat[] = "the job spec";
-constexpr char kAlibiDistance[] = "tokens";
 
 std::span<const std::string> SpecFields() {
   static const std::vector<std::string> fields = {
@@ -44,7 +43,7 @@ std::span<const std::string> OrderingFields() {
 }
 
 std::span<const std::string> AlibiFields() {
-  static const std::vector<std::string> fields = {"slopes", "distance"};
+  static const std::vector<std::string> fields = {"slopes", "distance", "axes"};
   return fields;
 }
 
@@ -59,6 +58,10 @@ constexpr std::array<EnumName<Curve>, 2> kCurves{
 constexpr std::array<EnumName<Align>, 2> kAligns{{{"end", Align::kEnd}, {"start", Align::kStart}}};
 constexpr std::array<EnumName<OrderScope>, 2> kScopes{
     {{"qkv", OrderScope::kQkv}, {"kv", OrderScope::kKv}}};
+
+enum class Distance { kTokens, kCoordinates };
+constexpr std::array<EnumName<Distance>, 2> kDistances{
+    {{"tokens", Distance::kTokens}, {"coords", Distance::kCoordinates}}};
 
 template <typename Enum, size_t N>
 const char* NameOf(const std::array<EnumName<Enum>, N>& names, Enum value) {
@@ -186,15 +189,26 @@ absl::Status ReadWindow(const Json& value, JobSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status ReadAlibi(const Json& value, JobSpec& spec) {
+absl::Status ReadAlibi(const Json& value, JobSpecDocument& document) {
+  JobSpec& spec = document.spec;
   if (!value.is_object()) return WrongType("alibi", "an object or null", value);
   RETURN_IF_ERROR(CheckFields(value, "alibi", AlibiFields()));
   ObjectReader reader(value, "alibi");
   reader.Require({"slopes"});
-  reader.Numbers("slopes", spec.alibi.emplace().slopes);
-  const Json* distance = reader.Find("distance");
-  if (distance != nullptr && *distance != kAlibiDistance) {
-    return WrongType("alibi.distance", "\"tokens\"", *distance);
+  Alibi& alibi = spec.alibi.emplace();
+  reader.Numbers("slopes", alibi.slopes);
+  Distance distance = Distance::kTokens;
+  reader.Choice("distance", kDistances, distance);
+  std::optional<int64_t> axes;
+  reader.Integer("axes", axes);
+  if (reader.status().ok() && axes && (*axes < 2 || *axes > 3)) {
+    reader.Fail(absl::StrCat("alibi.axes is ", *axes, ", must be 2 or 3"));
+  } else if (axes && distance == Distance::kTokens) {
+    reader.Fail(absl::StrCat("alibi.axes is ", *axes, ", must be absent with distance tokens"));
+  }
+  if (distance == Distance::kCoordinates) {
+    alibi.coordinate_axes = static_cast<int>(axes.value_or(2));
+    document.bias_axes = axes ? std::optional(alibi.coordinate_axes) : std::nullopt;
   }
   return reader.status();
 }
@@ -234,7 +248,7 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   }
   if (const Json* window = reader.Find("window")) RETURN_IF_ERROR(ReadWindow(*window, spec));
   reader.Number("softcap", spec.softcap);
-  if (const Json* alibi = reader.Find("alibi")) RETURN_IF_ERROR(ReadAlibi(*alibi, spec));
+  if (const Json* alibi = reader.Find("alibi")) RETURN_IF_ERROR(ReadAlibi(*alibi, document));
   reader.Numbers("sinks", spec.sinks);
   RETURN_IF_ERROR(reader.status());
   return document;
@@ -337,7 +351,10 @@ std::string FormatJobSpec(const JobSpec& spec) {
   json["alibi"] = nullptr;
   if (spec.alibi) {
     json["alibi"]["slopes"] = spec.alibi->slopes;
-    json["alibi"]["distance"] = kAlibiDistance;
+    const int axes = spec.alibi->coordinate_axes;
+    json["alibi"]["distance"] =
+        NameOf(kDistances, axes == 0 ? Distance::kTokens : Distance::kCoordinates);
+    if (axes != 0) json["alibi"]["axes"] = axes;
   }
   json["sinks"] = nullptr;
   if (!spec.sinks.empty()) json["sinks"] = spec.sinks;

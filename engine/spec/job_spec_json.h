@@ -10,7 +10,8 @@
 // tokens, heads, head_dim, segments and dilations are required. kv_heads defaults to heads,
 // value_dim to head_dim, dtype to "float32", the rest to the values above; null means the default.
 // "window" is [left, right], each an integer or null; "alibi" is {"slopes": [...], "distance":
-// "tokens"}; "slopes" and "sinks" have a number for each head.
+// "tokens"}, or "coords" with "axes" of 2 (default) or 3; "slopes" and "sinks" have a number for
+// each head.
 //
 // "coords" (a list of rows) or "coords_file" in "ordering" announces coordinates, (x, y) or
 // (x, y, z). This reader does not open the file; it assumes two axes unless "coords_axes" is 3.
@@ -37,7 +38,7 @@ struct JobSpecDocument {
   SpecShape given;              // the document's; `spec` also has defaults
   std::vector<int64_t> coords;  // inline "coords", row-major [tokens, axes]; else empty
   std::optional<std::string> coords_file;
-  std::optional<int> coords_axes;
+  std::optional<int> coords_axes, bias_axes;
 };
 
 // Errors: INVALID_ARGUMENT, naming the field.

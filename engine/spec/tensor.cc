@@ -26,6 +26,8 @@ int64_t RowBytes(const JobSpec& spec, TensorKind tensor) {
       return spec.heads * spec.value_dim * element;
     case TensorKind::kLse:
       return spec.heads * static_cast<int64_t>(sizeof(float));
+    case TensorKind::kBiasCoords:
+      return BiasAxes(spec) * static_cast<int64_t>(sizeof(float));
     case TensorKind::kTiles:
     case TensorKind::kTileCoords:
     case TensorKind::kStates:

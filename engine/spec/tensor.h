@@ -19,8 +19,11 @@ enum class TensorKind {
   kTileCoords,    // float64 [2]
   kStates,        // float32 [states, embed_dim]
   kAttentionMap,  // float32 [1 or heads]
+  // Of a bias, float32 [axes]: those of keys, then those of queries if HasQueryCoordinates(spec).
+  // They reach a shard with the order.
+  kBiasCoords,
 };
-inline constexpr int kTensorKinds = 9;
+inline constexpr int kTensorKinds = 10;
 
 // Tensors that clients send to a shard, and that leave it.
 inline constexpr TensorKind kInputKinds[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV,

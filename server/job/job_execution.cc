@@ -135,7 +135,7 @@ absl::Status JobExecution::Start(JobRun& run) {
 // Then the worker gets RunOpen alone, and does not wait for the client: all rows have arrived.
 bool JobExecution::RowsComeFirst() {
   return job_.open.input_follows() && job_.open.can_resend() && job_.work.model().empty() &&
-         !job_.work.has_coordinates() &&
+         !job_.work.has_coordinates() && !job_.work.has_bias_coordinates() &&
          parts_.client.AwaitArrived(job_.work.shape().BytesOf(kInputKinds),
                                     JobClient::Input::kFollows);
 }
@@ -173,7 +173,8 @@ absl::Status JobExecution::Receive(JobRun& run) {
 }
 
 absl::Status JobExecution::PlaceRows(JobRun& run) {
-  router_.emplace(job_.work.shape(), parts_.plan, job_.input.order());
+  router_.emplace(job_.work.shape(), parts_.plan, job_.input.order(),
+                  job_.input.bias_coordinates());
   RETURN_IF_ERROR(run.SendOrder(*router_));
   return run.SendHeld(*router_, job_.input);
 }
@@ -201,7 +202,7 @@ absl::Status JobExecution::TakeRows(const ClientMessage& message, JobRun& run) {
   RETURN_IF_ERROR(job_.Accept(message));
   RETURN_IF_ERROR(job_.work.CheckChunk(chunk, message.payload));
   job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
-  if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
+  if (!ComesAhead(chunk.tensor())) return run.Send(chunk, message.payload, *router_);
   return job_.input.order_known() ? PlaceRows(run) : absl::OkStatus();
 }
 
@@ -261,7 +262,8 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (order == nullptr) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
   }
-  ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare(*router_, *order, shards, stop_));
+  ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare(*router_, *order, shards,
+                                                           job_.input.bias_coordinates(), stop_));
   parts_.services.observers.metrics.CountRowsChecked(verdict.judged);
   parts_.services.observers.metrics.CountRowsNotJudged(verdict.not_judged);
   if (!verdict.mismatch) {

@@ -56,8 +56,9 @@ struct JobRecord {
     const v1::Chunk& chunk = message.request.chunk();
     const Checksum checksum = message.checked ? Checksum::kChecked : Checksum::kToCheck;
     RETURN_IF_ERROR(input.Accept(chunk, message.payload, checksum));
-    if (chunk.tensor() == v1::TENSOR_COORDS && input.order_known() && order_memory) {
-      order_memory->Shrink(Coordinates::OrderBytes(spec));
+    if (ComesAhead(chunk.tensor()) && work.has_coordinates() && input.order_known() &&
+        order_memory) {
+      order_memory->Shrink(Coordinates::OrderBytes(spec) + BiasCoordinates::MemoryBytes(spec));
     }
     return absl::OkStatus();
   }

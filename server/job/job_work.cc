@@ -43,6 +43,9 @@ class AttentionWork : public JobWork {
         if (!has_coordinates()) return {};
         return {.shape = {KeyTokens(s), s.ordering->coordinate_axes},
                 .numbers = JobArray::Numbers::kIntegers};
+      case v1::TENSOR_BIAS_COORDS:
+        if (!has_bias_coordinates()) return {};
+        return {.shape = {KeyTokens(s), BiasAxes(s)}};
       default:
         return {};
     }

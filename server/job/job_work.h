@@ -39,6 +39,8 @@ class JobWork {  // Describe and TakePooled may be called by several threads at 
   const JobSpec& spec() const { return shape_.spec; }
   bool has_coordinates() const { return spec().ordering && spec().ordering->coordinate_axes > 0; }
 
+  bool has_bias_coordinates() const { return BiasAxes(spec()) > 0; }
+
   virtual std::string model() const { return ""; }
 
   virtual Planner MakePlanner(std::function<bool()> cancelled) const = 0;

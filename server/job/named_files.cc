@@ -291,7 +291,8 @@ absl::Status NamedFiles::CheckReachable(const Members& live) const {
 absl::Status NamedFiles::Prepare(const TakeRows& take) {
   RETURN_IF_ERROR(MakeOutputs());
   if (std::exchange(taken_, true)) return absl::OkStatus();
-  for (const v1::Tensor tensor : {v1::TENSOR_COORDS, v1::TENSOR_TILE_COORDS}) {
+  for (const v1::Tensor tensor :
+       {v1::TENSOR_COORDS, v1::TENSOR_BIAS_COORDS, v1::TENSOR_TILE_COORDS}) {
     if (!inputs_.contains(tensor)) continue;
     const int64_t rows = work_.ArrayOf(tensor).shape.front();
     for (int64_t first = 0; first < rows;) {
@@ -341,7 +342,7 @@ void NamedFiles::AddTo(v1::RunOpen& open) const {
     file.set_bytes(version.bytes);
   };
   for (const auto& [tensor, input] : inputs_) {
-    if (tensor == v1::TENSOR_COORDS) continue;  // the coordinator makes the order of them
+    if (ComesAhead(tensor)) continue;  // the coordinator sends what follows from them
     add(tensor, input.path, input.offset, input.version);
   }
   for (const auto& [tensor, output] : outputs_) {

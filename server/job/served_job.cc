@@ -132,7 +132,7 @@ absl::StatusOr<v1::Report> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
 absl::Status ServedJob::Prepare() {
   return rows_->Prepare([this](const ClientMessage& message) {
     const v1::Chunk& chunk = message.request.chunk();
-    if (chunk.tensor() != v1::TENSOR_COORDS) return work_->CheckChunk(chunk, message.payload);
+    if (!ComesAhead(chunk.tensor())) return work_->CheckChunk(chunk, message.payload);
     RETURN_IF_ERROR(job_->input.Begin());
     return job_->Accept(message);
   });

@@ -21,6 +21,17 @@ int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
   return settings.total_order_memory_limit_bytes / 4;
 }
 
+// The coordinator keeps coordinates of an ordering and of biases.
+int64_t CoordinateBytes(const JobWork& work) {
+  const int64_t ordered = work.has_coordinates() ? Coordinates::MemoryBytes(work.spec()) : 0;
+  return SaturatingAdd(ordered, BiasCoordinates::MemoryBytes(work.spec()));
+}
+
+std::string CoordinatesOf(const JobWork& work) {
+  return absl::StrCat(work.has_coordinates() ? "ordering" : "alibi", ": coordinates of ",
+                      KeyTokens(work.spec()), " tokens");
+}
+
 }  // namespace
 
 SpecLimits LimitsOf(const CoordinatorSettings& settings) {
@@ -72,12 +83,12 @@ absl::Status ServedJob::CheckRowSizes() const {
           wire::reason::kInvalidSpec);
     }
   }
-  if (work_->has_coordinates() && Coordinates::MemoryBytes(spec()) > OrderMemoryLimit(settings)) {
+  if (const int64_t bytes = CoordinateBytes(*work_); bytes > OrderMemoryLimit(settings)) {
     return wire::ErrorOf(
         wire::reason::kDoesNotFit,
-        absl::StrCat("ordering: coordinates of ", KeyTokens(spec()), " tokens take ",
-                     Coordinates::MemoryBytes(spec()), " bytes at the coordinator, whose limit is ",
-                     OrderMemoryLimit(settings), " (a quarter of --total-order-memory-limit)"));
+        absl::StrCat(CoordinatesOf(*work_), " take ", bytes,
+                     " bytes at the coordinator, whose limit is ", OrderMemoryLimit(settings),
+                     " (a quarter of --total-order-memory-limit)"));
   }
   return absl::OkStatus();
 }
@@ -90,17 +101,15 @@ absl::Status ServedJob::ReserveQuota() {
   return absl::OkStatus();
 }
 
-// A job has coordinates to order, or an encoder's pooled results, or neither.
+// A job has coordinates, or an encoder's pooled results, or neither.
 absl::Status ServedJob::ReserveOrder() {
   JobMemory& memory = services_.memory.order_memory;
-  const bool ordered = work_->has_coordinates();
-  const int64_t bytes = ordered ? Coordinates::MemoryBytes(spec()) : work_->result_bytes();
+  const int64_t of_coordinates = CoordinateBytes(*work_);
+  const int64_t bytes = of_coordinates > 0 ? of_coordinates : work_->result_bytes();
   if (bytes == 0) return absl::OkStatus();
   auto reserved = memory.Reserve(bytes);
   if (!reserved.ok()) {
-    const std::string what =
-        ordered ? absl::StrCat("ordering: coordinates of ", KeyTokens(spec()), " tokens")
-                : "states: pooled results";
+    const std::string what = of_coordinates > 0 ? CoordinatesOf(*work_) : "states: pooled results";
     return wire::ErrorOf(
         wire::reason::kWaitingMemory,
         absl::StrCat(what, " take ", bytes, " bytes, jobs that run or wait have ", memory.used(),

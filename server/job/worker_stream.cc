@@ -144,7 +144,7 @@ absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOpt
 
 absl::Status WorkerStream::SendOrder(const RowRouter& router) {
   if (!takes_messages()) {
-    router.WriteOrder(rank_, rows().tokens());
+    router.WriteOrder(rank_, rows());
     return absl::OkStatus();
   }
   absl::Status status;

@@ -25,6 +25,11 @@ ChunkLedger::ChunkLedger(const JobShape& shape) {
                      Taken{.rows = RowSet(KeyTokens(shape.spec)),
                            .row_bytes = wire::TensorRowBytes(shape.spec, v1::TENSOR_COORDS)});
   }
+  if (shape.rows.Has(TensorKind::kBiasCoords)) {
+    tensors_.emplace(v1::TENSOR_BIAS_COORDS,
+                     Taken{.rows = RowSet(KeyTokens(shape.spec)),
+                           .row_bytes = shape.rows[TensorKind::kBiasCoords]});
+  }
   for (const TensorKind tensor : kInputKinds) {
     if (!shape.rows.Has(tensor)) continue;
     tensors_.emplace(wire::TensorOf(tensor),
@@ -74,11 +79,12 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
     return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat("tensor of a chunk is ", name, ", this job takes ", Names()));
   }
-  if (chunk.tensor() != v1::TENSOR_COORDS && !Complete(v1::TENSOR_COORDS)) {
+  for (const v1::Tensor ahead : {v1::TENSOR_COORDS, v1::TENSOR_BIAS_COORDS}) {
+    if (ComesAhead(chunk.tensor()) || Complete(ahead)) continue;
     return wire::ErrorOf(wire::reason::kChunkMisshapen,
-                         absl::StrCat("tensor ", name, ": came before all of COORDS, of which ",
-                                      Rows(v1::TENSOR_COORDS).count(), " of ",
-                                      Rows(v1::TENSOR_COORDS).size(), " rows are there"));
+                         absl::StrCat("tensor ", name, ": came before all of ",
+                                      wire::TensorName(ahead), ", of which ", Rows(ahead).count(),
+                                      " of ", Rows(ahead).size(), " rows are there"));
   }
   RETURN_IF_ERROR(CheckRows(chunk, payload.bytes(), found->second));
   const uint32_t crc = checksum == Checksum::kChecked ? chunk.crc32c() : payload.Crc32c();

@@ -17,14 +17,19 @@ namespace hilbert_ring::server {
 // kChecked: rows were checked when they came to this process.
 enum class Checksum { kToCheck, kChecked };
 
+// Returns whether the tensor's rows stay in this process, and come before those for workers.
+inline bool ComesAhead(v1::Tensor tensor) {
+  return tensor == v1::TENSOR_COORDS || tensor == v1::TENSOR_BIAS_COORDS;
+}
+
 class ChunkLedger {
  public:
   static constexpr size_t kMaxFragments = size_t{1} << 19;  // ranges of a tensor: 24 MiB
 
   explicit ChunkLedger(const JobShape& shape);
 
-  // Checks a chunk and notes its rows. CHUNK_MISSHAPEN for rows that are unknown, before COORDS,
-  // repeated, in too many ranges or of another size; CHECKSUM_MISMATCH.
+  // Checks a chunk and notes its rows. CHUNK_MISSHAPEN for rows that are unknown, before COORDS and
+  // BIAS_COORDS, repeated, in too many ranges or of another size; CHECKSUM_MISMATCH.
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
                       Checksum checksum = Checksum::kToCheck);
 

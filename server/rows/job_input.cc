@@ -47,6 +47,7 @@ JobInput::JobInput(const JobShape& shape, OrderCache& orders)
 
 absl::Status JobInput::Begin() {
   if (order_known_ || coordinates_) return absl::OkStatus();
+  if (BiasAxes(shape_.spec) > 0) bias_.emplace(shape_.spec);
   if (shape_.spec.ordering && shape_.spec.ordering->coordinate_axes > 0) {
     coordinates_.emplace(shape_.spec);
     return absl::OkStatus();
@@ -65,6 +66,7 @@ absl::Status JobInput::MakeOrder(std::span<const int64_t> coords) {
 absl::Status JobInput::Accept(const v1::Chunk& chunk, const wire::Payload& payload,
                               Checksum checksum) {
   RETURN_IF_ERROR(ledger_.Accept(chunk, payload, checksum));
+  if (chunk.tensor() == v1::TENSOR_BIAS_COORDS) return bias_->Place(chunk, payload);
   if (chunk.tensor() != v1::TENSOR_COORDS) return absl::OkStatus();
   coordinates_->Place(chunk, payload);
   if (!ledger_.Complete(v1::TENSOR_COORDS)) return absl::OkStatus();

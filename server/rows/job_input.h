@@ -12,6 +12,7 @@
 #include "engine/order/order_cache.h"
 #include "engine/order/permutation.h"
 #include "engine/spec/job_spec.h"
+#include "server/rows/bias_coordinates.h"
 #include "server/rows/chunk_ledger.h"
 
 namespace hilbert_ring::server {
@@ -42,9 +43,15 @@ class JobInput {
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
                       Checksum checksum = Checksum::kToCheck);
 
-  bool order_known() const { return order_known_; }
+  // All coordinates are there, so that rows have places.
+  bool order_known() const { return order_known_ && ledger_.Complete(v1::TENSOR_BIAS_COORDS); }
   // Null for a job without ordering.
   const std::shared_ptr<const Permutation>& order() const { return order_; }
+
+  // [key tokens, axes]; empty: no biases measure coordinates.
+  std::span<const float> bias_coordinates() const {
+    return bias_ ? std::span<const float>(bias_->values()) : std::span<const float>();
+  }
 
   const RowSet& Rows(v1::Tensor tensor) const { return ledger_.Rows(tensor); }
   bool Complete() const { return ledger_.Complete(); }
@@ -66,6 +73,7 @@ class JobInput {
   OrderCache& orders_;
   ChunkLedger ledger_;
   std::optional<Coordinates> coordinates_;  // until the order is known
+  std::optional<BiasCoordinates> bias_;
   bool order_known_ = false;
   std::shared_ptr<const Permutation> order_;
 };

@@ -37,6 +37,19 @@ class PlacedRows final : public RowSource {
   const std::span<const HostShard> shards_;
 };
 
+class BiasRows final : public RowSource {
+ public:
+  BiasRows(std::span<const float> values, int axes) : values_(values), axes_(axes) {}
+
+  void Read(int64_t token, int64_t first, std::span<double> values) const override {
+    std::ranges::copy(values_.subspan(token * axes_ + first, values.size()), values.begin());
+  }
+
+ private:
+  const std::span<const float> values_;
+  const int axes_;
+};
+
 }  // namespace
 
 std::string RowCheck::Mismatch::What() const {
@@ -87,10 +100,12 @@ int64_t RowCheck::rows() const {
 absl::StatusOr<RowCheck::Verdict> RowCheck::Compare(const RowRouter& router,
                                                     const Permutation& order,
                                                     std::span<const HostShard> shards,
+                                                    std::span<const float> bias_coordinates,
                                                     const JobStop& stop) const {
   const PlacedRows q(spec_, v1::TENSOR_Q, router, shards);
   const PlacedRows k(spec_, v1::TENSOR_K, router, shards);
   const PlacedRows v(spec_, v1::TENSOR_V, router, shards);
+  const BiasRows coordinates(bias_coordinates, BiasAxes(spec_));
   Verdict verdict;
   std::optional<Mismatch>& worst = verdict.mismatch;
   const auto note = [&](const RowDeviation& row, v1::Tensor tensor, const Sent& sent) {
@@ -100,7 +115,7 @@ absl::StatusOr<RowCheck::Verdict> RowCheck::Compare(const RowRouter& router,
   const MutexLock lock(mutex_);
   for (const auto& [token, row] : rows_) {
     RETURN_IF_ERROR(stop.why());
-    const ExpectedRow expected = ExpectRow(spec_, order, token, q, k, v);
+    const ExpectedRow expected = ExpectRow(spec_, order, token, q, k, v, &coordinates);
     expected.tolerance.AllJudged() ? ++verdict.judged : ++verdict.not_judged;
     note(OutDeviation(spec_, token, expected, row.out.values), v1::TENSOR_OUT, row.out);
     note(LseDeviation(token, expected, row.lse.values), v1::TENSOR_LSE, row.lse);

@@ -45,10 +45,12 @@ class RowCheck {
     int64_t not_judged = 0;  // rows with a head that sees infinities, or scores beyond float32
   };
 
-  // shards: of all ranks. Takes two float64 softmaxes over everything that the drawn rows see.
-  // Errors: the stop's reason.
+  // shards: of all ranks. bias_coordinates: of JobInput. Takes two float64 softmaxes over
+  // everything that the drawn rows see. Errors: the stop's reason.
   absl::StatusOr<Verdict> Compare(const RowRouter& router, const Permutation& order,
-                                  std::span<const HostShard> shards, const JobStop& stop) const;
+                                  std::span<const HostShard> shards,
+                                  std::span<const float> bias_coordinates,
+                                  const JobStop& stop) const;
 
   const std::vector<int64_t>& tokens() const { return tokens_; }
 

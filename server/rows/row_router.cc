@@ -14,6 +14,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tokens travel as they lie in memory");
 
+// Rows of coordinates that are filled at once: 192 KiB at most, below a payload's limit.
+constexpr int64_t kMostRowsAtOnce = int64_t{1} << 14;
+
 void AddRun(const RowRun& run, std::vector<RowRun>& runs) {
   if (!runs.empty() && runs.back().rank == run.rank &&
       runs.back().local_row + runs.back().rows == run.local_row) {
@@ -69,9 +72,7 @@ RowRun RowRouter::Find(v1::Tensor tensor, int64_t row) const {
   return {.rank = range.rank, .local_row = range.LocalRow(slot), .rows = 1};
 }
 
-bool RowRouter::VisitOrder(
-    int rank, int64_t most,
-    const std::function<bool(int64_t first, int64_t count, const Fill&)>& visit) const {
+bool RowRouter::VisitOrder(int rank, int64_t most, const Visit<int64_t>& visit) const {
   if (!shape_.spec.ordering) return true;
   for (const ShardRange& range : plan_.shards.OfRank(rank)) {
     for (int64_t slot = range.begin; slot < range.end; slot += most) {
@@ -84,12 +85,17 @@ bool RowRouter::VisitOrder(
   const Rows queries = plan_.rectangle->QueriesOf(rank);
   for (const SequencePair& pair :
        PairsWith(plan_.rectangle->pairs, &SequencePair::queries, queries)) {
-    if (pair.keys.length == 0) continue;  // the slots of its queries are never read
     const Rows rows =
         Overlap(queries, {pair.queries.begin, pair.queries.begin + pair.queries.length});
     for (int64_t query = rows.begin; query < rows.end; query += most) {
       const int64_t position = pair.keys.begin + pair.shift + query - pair.queries.begin;
-      const auto fill = [&](std::span<int64_t> slots) { order_->Slots(position, slots); };
+      const auto fill = [&](std::span<int64_t> slots) {
+        if (pair.keys.length == 0) {  // the slots of its queries are never read
+          std::ranges::fill(slots, 0);
+        } else {
+          order_->Slots(position, slots);
+        }
+      };
       if (!visit(keys + query - queries.begin, std::min(most, rows.end - query), fill)) {
         return false;
       }
@@ -98,25 +104,93 @@ bool RowRouter::VisitOrder(
   return true;
 }
 
-void RowRouter::WriteOrder(int rank, std::span<int64_t> tokens) const {
-  VisitOrder(rank, std::ssize(tokens), [&](int64_t first, int64_t count, const Fill& fill) {
+bool RowRouter::VisitPositions(const Positions& positions, int64_t most,
+                               const Visit<float>& visit) const {
+  const int64_t axes = BiasAxes(shape_.spec);
+  for (int64_t at = positions.begin; at < positions.end; at += most) {
+    const auto fill = [&](std::span<float> values) {
+      if (!positions.are_slots || !shape_.spec.ordering) {
+        std::ranges::copy(bias_coordinates_.subspan(at * axes, values.size()), values.begin());
+        return;
+      }
+      std::vector<int64_t> tokens(values.size() / axes);
+      order_->Tokens(at, tokens);
+      auto to = values.begin();
+      for (const int64_t token : tokens) {
+        to = std::ranges::copy(bias_coordinates_.subspan(token * axes, axes), to).out;
+      }
+    };
+    const int64_t count = std::min(most, positions.end - at);
+    if (!visit(positions.local_row + at - positions.begin, count, fill)) return false;
+  }
+  return true;
+}
+
+bool RowRouter::VisitCoordinates(int rank, int64_t most, const Visit<float>& visit) const {
+  if (bias_coordinates_.empty()) return true;
+  const bool has_queries = HasQueryCoordinates(shape_.spec);
+  const int64_t keys = plan_.shards.Rows(rank);
+  for (const ShardRange& range : plan_.shards.OfRank(rank)) {
+    Positions positions{range.local_begin, range.begin, range.end, true};
+    if (!VisitPositions(positions, most, visit)) return false;
+    if (!has_queries || plan_.rectangle) continue;
+    positions.local_row += keys;
+    positions.are_slots = false;
+    if (!VisitPositions(positions, most, visit)) return false;
+  }
+  if (!plan_.rectangle) return true;
+  const Rows queries = plan_.rectangle->QueriesOf(rank);
+  for (const SequencePair& pair :
+       PairsWith(plan_.rectangle->pairs, &SequencePair::queries, queries)) {
+    const Rows rows =
+        Overlap(queries, {pair.queries.begin, pair.queries.begin + pair.queries.length});
+    // Coordinates of queries without keys are never read.
+    const int64_t begin =
+        pair.keys.length == 0 ? 0 : pair.keys.begin + pair.shift + rows.begin - pair.queries.begin;
+    const Positions positions{keys + rows.begin - queries.begin, begin, begin + rows.count(),
+                              false};
+    if (!VisitPositions(positions, most, visit)) return false;
+  }
+  return true;
+}
+
+void RowRouter::WriteOrder(int rank, const HostShard& shard) const {
+  const std::span<int64_t> tokens = shard.tokens();
+  VisitOrder(rank, std::ssize(tokens), [&](int64_t first, int64_t count, const auto& fill) {
     fill(tokens.subspan(first, count));
+    return true;
+  });
+  const int64_t axes = BiasAxes(shape_.spec);
+  VisitCoordinates(rank, kMostRowsAtOnce, [&](int64_t first, int64_t count, const auto& fill) {
+    auto* const row = reinterpret_cast<float*>(shard.Row(TensorKind::kBiasCoords, first));
+    fill(std::span<float>(row, static_cast<size_t>(count * axes)));
     return true;
   });
 }
 
 bool RowRouter::SendOrder(int rank, wire::SlicePool& pool,
                           const std::function<bool(const grpc::ByteBuffer&)>& send) const {
-  constexpr int64_t kMostTokens = wire::kMaxPayloadBytes / static_cast<int64_t>(sizeof(int64_t));
-  return VisitOrder(rank, kMostTokens, [&](int64_t first, int64_t count, const Fill& fill) {
+  const auto pass = [&]<typename Number>(int64_t first, int64_t numbers, bool coordinates,
+                                         const Fill<Number>& fill) {
     const std::shared_ptr<char[]> buffer = pool.Take();
-    const std::span<int64_t> tokens(reinterpret_cast<int64_t*>(buffer.get()),
-                                    static_cast<size_t>(count));
-    fill(tokens);
+    const std::span<Number> values(reinterpret_cast<Number*>(buffer.get()),
+                                   static_cast<size_t>(numbers));
+    fill(values);
     v1::OrderPart part;
     part.set_first_local_row(first);
-    return send(JoinOrder(part, wire::SliceOf({buffer.get(), tokens.size_bytes()}, buffer)));
-  });
+    part.set_coordinates(coordinates);
+    return send(JoinOrder(part, wire::SliceOf({buffer.get(), values.size_bytes()}, buffer)));
+  };
+  constexpr int64_t kMostTokens = wire::kMaxPayloadBytes / static_cast<int64_t>(sizeof(int64_t));
+  const int64_t axes = BiasAxes(shape_.spec);
+  return VisitOrder(rank, kMostTokens,
+                    [&](int64_t first, int64_t count, const Fill<int64_t>& fill) {
+                      return pass(first, count, false, fill);
+                    }) &&
+         VisitCoordinates(rank, kMostRowsAtOnce,
+                          [&](int64_t first, int64_t count, const Fill<float>& fill) {
+                            return pass(first, count * axes, true, fill);
+                          });
 }
 
 absl::Status VisitPlaces(const RowRouter& router, v1::Tensor tensor, const RowSet& rows,

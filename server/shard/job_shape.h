@@ -26,7 +26,8 @@ struct JobShape {
   int64_t RowsOf(TensorKind tensor) const {
     const bool tiles = tensor == TensorKind::kTiles || tensor == TensorKind::kTileCoords;
     if (tiles && slides != nullptr) return slides->tiles();
-    const bool keys = tensor == TensorKind::kK || tensor == TensorKind::kV;
+    const bool keys =
+        tensor == TensorKind::kK || tensor == TensorKind::kV || tensor == TensorKind::kBiasCoords;
     return keys ? KeyTokens(spec) : spec.tokens;
   }
 

@@ -92,6 +92,11 @@ absl::StatusOr<Epochs> Epochs::Make(const JobSpec& spec, const EpochLimits& limi
                        field);
   }
   RETURN_IF_ERROR(CheckOrder(spec));
+  if (BiasAxes(spec) > 0) {
+    return InvalidSpec(
+        "alibi.distance is coords, must be tokens in a stream without end: it takes no coordinates",
+        "alibi.distance");
+  }
   // Checks all but the tokens: any number does, except that sequences must add up to it.
   JobSpec any = spec;
   any.tokens = spec.sequence_lengths.empty() ? 1 : MultipleOf(spec);

@@ -61,18 +61,24 @@ MessageWay::MessageWay(const JobShape& shape, const Plan& plan, int rank, ShardS
 
 absl::StatusOr<int64_t> PlaceOrder(const v1::OrderPart& part, const wire::Payload& tokens,
                                    ShardStore& store) {
-  constexpr auto kTokenBytes = static_cast<int64_t>(sizeof(int64_t));
+  constexpr TensorKind kCoordinates = TensorKind::kBiasCoords;
+  const bool coordinates = part.coordinates();
   const int64_t first = part.first_local_row();
-  const int64_t size = std::ssize(store.tokens());
-  const int64_t count = tokens.bytes() / kTokenBytes;
-  if (tokens.bytes() % kTokenBytes != 0 || first < 0 || first > size || count > size - first) {
+  const int64_t size = coordinates ? store.rows(kCoordinates) : std::ssize(store.tokens());
+  const int64_t row_bytes = coordinates && size > 0 ? store.layout().RowBytes(kCoordinates)
+                                                    : static_cast<int64_t>(sizeof(int64_t));
+  const int64_t count = tokens.bytes() / row_bytes;
+  if (tokens.bytes() % row_bytes != 0 || first < 0 || first > size || count > size - first) {
     return Misshapen(
         absl::StrCat("order part of ", tokens.bytes(), " bytes at row ", first, " of ", size));
   }
   if (store.host_memory()) {
-    wire::PayloadReader(tokens).Read(store.tokens().data() + first, tokens.bytes());
+    void* const to = coordinates ? static_cast<void*>(store.Row(kCoordinates, first))
+                                 : store.tokens().data() + first;
+    wire::PayloadReader(tokens).Read(to, tokens.bytes());
+  } else if (std::vector<char> copied; coordinates) {
+    RETURN_IF_ERROR(store.Write(kCoordinates, first, count, Whole(tokens, copied)));
   } else {
-    std::vector<char> copied;
     RETURN_IF_ERROR(store.WriteTokens(first, count, Whole(tokens, copied)));
   }
   return count;
@@ -136,9 +142,10 @@ absl::StatusOr<int64_t> MessageWay::Take(const v1::RunRequest& message,
 
 absl::Status MessageWay::FinishInput() {
   const int64_t came = arrived_.prefix();
-  if (came == store_.rows() && ordered_ == std::ssize(store_.tokens())) return absl::OkStatus();
-  return Misshapen(absl::StrCat("of ", store_.rows(), " rows came ", came, ", of ",
-                                store_.tokens().size(), " tokens of the order ", ordered_));
+  const int64_t wanted = std::ssize(store_.tokens()) + store_.rows(TensorKind::kBiasCoords);
+  if (came == store_.rows() && ordered_ == wanted) return absl::OkStatus();
+  return Misshapen(absl::StrCat("of ", store_.rows(), " rows came ", came, ", of ", wanted,
+                                " tokens of the order and rows of coordinates ", ordered_));
 }
 
 Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens) {

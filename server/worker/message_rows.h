@@ -18,7 +18,8 @@
 
 namespace hilbert_ring::server {
 
-// Writes a part of the order to the store. Returns its tokens. INVALID_ARGUMENT outside the shard.
+// Writes a part of the order, or rows of coordinates, to the store. Returns its tokens or rows.
+// INVALID_ARGUMENT outside the shard.
 absl::StatusOr<int64_t> PlaceOrder(const v1::OrderPart& part, const wire::Payload& tokens,
                                    ShardStore& store);
 
@@ -46,7 +47,7 @@ class MessageWay final : public ShardWay {
   const RowSizes rows_;
   ShardStore& store_;
   ArrivedRows arrived_;
-  int64_t ordered_ = 0;      // tokens of the order
+  int64_t ordered_ = 0;      // tokens of the order and rows of coordinates
   std::vector<char> whole_;  // a payload for a device
   OutputRows outputs_;
   wire::SlicePool pool_;  // the transport may hold a message longer than the run holds its shard

@@ -28,7 +28,11 @@ double OutBound(const GoldenCase& golden, DataType dtype, int64_t token, double 
 }  // namespace
 
 EngineInputs InputsOf(const GoldenCase& golden) {
-  return {.q = golden.q, .k = golden.k, .v = golden.v, .coords = golden.coords};
+  return {.q = golden.q,
+          .k = golden.k,
+          .v = golden.v,
+          .coords = golden.coords,
+          .bias_coords = golden.bias_coords};
 }
 
 ExpectedRows ExpectGolden(const GoldenCase& golden, DataType dtype) {

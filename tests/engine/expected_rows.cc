@@ -46,9 +46,10 @@ absl::StatusOr<ExpectedRows> ExpectRows(const JobSpec& spec, const EngineInputs&
   const FloatRows q(rounded.q, spec.heads * spec.head_dim);
   const FloatRows k(rounded.k, spec.kv_heads * spec.head_dim);
   const FloatRows v(rounded.v, spec.kv_heads * spec.value_dim);
+  const FloatRows coordinates(rounded.bias_coords, BiasAxes(spec));
   ExpectedRows expected{.tokens = std::move(tokens)};
   for (const int64_t token : expected.tokens) {
-    expected.rows.push_back(ExpectRow(spec, **order, token, q, k, v));
+    expected.rows.push_back(ExpectRow(spec, **order, token, q, k, v, &coordinates));
     expected.judged += expected.rows.back().tolerance.AllJudged();
   }
   return expected;

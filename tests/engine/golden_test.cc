@@ -46,7 +46,8 @@ TEST_P(Golden, ReferenceAgrees) {
   const std::vector<double> q(golden_.q.begin(), golden_.q.end());
   const std::vector<double> k(golden_.k.begin(), golden_.k.end());
   const std::vector<double> v(golden_.v.begin(), golden_.v.end());
-  const auto reference = ReferenceAttention(golden_.spec, q, k, v, golden_.coords);
+  const std::vector<double> coords(golden_.bias_coords.begin(), golden_.bias_coords.end());
+  const auto reference = ReferenceAttention(golden_.spec, q, k, v, golden_.coords, coords);
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (size_t i = 0; i < golden_.out.size(); ++i) {
     if (Same(reference->out[i], golden_.out[i])) continue;
@@ -95,7 +96,8 @@ std::vector<std::string> Cases() {
   if (!emulated || DepthOfTests() == TestDepth::kAll) return GoldenCaseNames();
   const std::vector<std::string> spread = SpreadOf(GoldenCaseNames(), 8);
   std::set<std::string> cases(spread.begin(), spread.end());
-  cases.insert({"alibi_causal", "sinks_dilated", "softcap_window"});
+  cases.insert({"alibi_causal", "alibi_coords_hilbert", "alibi_coords_last_rows", "sinks_dilated",
+                "softcap_window"});
   return {cases.begin(), cases.end()};
 }
 

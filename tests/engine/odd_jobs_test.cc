@@ -71,7 +71,8 @@ TEST_P(OddJobs, AreNotFiniteWhereTheDefinitionIs) {
     const std::vector<double> q(inputs.q.begin(), inputs.q.end());
     const std::vector<double> k(inputs.k.begin(), inputs.k.end());
     const std::vector<double> v(inputs.v.begin(), inputs.v.end());
-    const auto expected = ReferenceAttention(spec, q, k, v, inputs.coords);
+    const std::vector<double> bias(inputs.bias_coords.begin(), inputs.bias_coords.end());
+    const auto expected = ReferenceAttention(spec, q, k, v, inputs.coords, bias);
     ASSERT_TRUE(expected.ok()) << expected.status();
     for (const double number : expected->out) ++(std::isfinite(number) ? finite : odd);
     const int workers = 1 + static_cast<int>(random() % 5);

@@ -114,13 +114,22 @@ class Runner {
     std::vector<std::byte> q(store.rows(TensorKind::kQ) * RowBytes(spec_, TensorKind::kQ));
     std::vector<std::byte> k(store.rows(TensorKind::kK) * RowBytes(spec_, TensorKind::kK));
     std::vector<std::byte> v(store.rows(TensorKind::kV) * RowBytes(spec_, TensorKind::kV));
+    const int axes = BiasAxes(spec_);
+    std::vector<float> coordinates(store.rows(TensorKind::kBiasCoords) * axes);
+    const auto place_coordinates = [&](int64_t local, int64_t position) {
+      std::copy_n(inputs_.bias_coords.begin() + position * axes, axes,
+                  coordinates.begin() + local * axes);
+    };
     ForEachRow(rank, false, [&](int64_t local, int64_t token) {
+      place_coordinates(local, token);
       Place(k, TensorKind::kK, local, inputs_.k, token);
       Place(v, TensorKind::kV, local, inputs_.v, token);
       if (spec_.ordering) tokens[local] = token;
     });
     ForEachRow(rank, true, [&](int64_t local, int64_t token) {
       Place(q, TensorKind::kQ, local, inputs_.q, token);
+      const int64_t keys = store.rows(TensorKind::kK);
+      if (HasQueryCoordinates(spec_)) place_coordinates(keys + local, PositionOf(token));
       if (result_.plan.rectangle && QueriesCarrySlots(spec_)) {
         tokens[store.rows(TensorKind::kK) + local] = SlotOf(token);
       }
@@ -129,17 +138,24 @@ class Runner {
     status.Update(store.Write(TensorKind::kQ, 0, store.rows(TensorKind::kQ), q.data()));
     status.Update(store.Write(TensorKind::kK, 0, store.rows(TensorKind::kK), k.data()));
     status.Update(store.Write(TensorKind::kV, 0, store.rows(TensorKind::kV), v.data()));
+    status.Update(store.Write(TensorKind::kBiasCoords, 0, store.rows(TensorKind::kBiasCoords),
+                              coordinates.data()));
     return status;
   }
 
-  // The slot of a rectangle's query; 0 if its sequence has no keys.
-  int64_t SlotOf(int64_t query) const {
-    int64_t slot = 0;
-    for (const SequencePair& pair : result_.plan.rectangle->pairs) {
+  // The position of a query among all keys; 0 if its sequence has no keys.
+  int64_t PositionOf(int64_t query) const {
+    for (const SequencePair& pair : SequencePairs(spec_)) {
       const int64_t row = query - pair.queries.begin;
       if (row < 0 || row >= pair.queries.length || pair.keys.length == 0) continue;
-      order_->Slots(pair.keys.begin + pair.shift + row, std::span<int64_t>(&slot, 1));
+      return pair.keys.begin + pair.shift + row;
     }
+    return 0;
+  }
+
+  int64_t SlotOf(int64_t query) const {
+    int64_t slot = 0;
+    order_->Slots(PositionOf(query), std::span<int64_t>(&slot, 1));
     return slot;
   }
 
@@ -206,6 +222,7 @@ EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
   inputs.k = RandomValues(KeyTokens(spec) * spec.kv_heads * spec.head_dim, random);
   inputs.v = RandomValues(KeyTokens(spec) * spec.kv_heads * spec.value_dim, random);
   inputs.coords = RandomCoords(spec, random);
+  inputs.bias_coords = RandomBiasCoords(spec, random);
   return inputs;
 }
 

@@ -19,10 +19,11 @@
 namespace hilbert_ring::testing {
 
 struct EngineInputs {
-  std::vector<float> q;         // [tokens, heads, head_dim]
-  std::vector<float> k;         // [tokens, kv_heads, head_dim]
-  std::vector<float> v;         // [tokens, kv_heads, value_dim]
-  std::vector<int64_t> coords;  // [tokens, axes] or empty
+  std::vector<float> q;            // [tokens, heads, head_dim]
+  std::vector<float> k;            // [tokens, kv_heads, head_dim]
+  std::vector<float> v;            // [tokens, kv_heads, value_dim]
+  std::vector<int64_t> coords;     // [tokens, axes] or empty
+  std::vector<float> bias_coords;  // also
 };
 
 EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed);

@@ -156,6 +156,10 @@ absl::StatusOr<v1::Report> Call(const std::string& address, const FaultJob& job,
                               .q = Bytes(job.tensors.at(v1::TENSOR_Q)),
                               .k = Bytes(job.tensors.at(v1::TENSOR_K)),
                               .v = Bytes(job.tensors.at(v1::TENSOR_V))};
+  if (const auto coords = job.tensors.find(v1::TENSOR_BIAS_COORDS); coords != job.tensors.end()) {
+    inputs.bias_coordinates = {reinterpret_cast<const float*>(coords->second.data()),
+                               coords->second.size() / sizeof(float)};
+  }
   if (!job.coords.empty()) {
     inputs.coordinates = [&job](int64_t first_row, std::span<uint32_t> values) {
       const int64_t first = first_row * job.spec.ordering->coordinate_axes;

@@ -53,6 +53,7 @@ void ReadScores(InputBytes& input, int fields, JobSpec& spec) {
   if ((fields & 2) != 0) spec.sinks = of_heads();
   if ((fields & 4) != 0) {
     spec.alibi = Alibi{.slopes = of_heads()};
+    if ((fields & 64) != 0) spec.alibi->coordinate_axes = 2 + (fields >> 4 & 1);
     spec.tail = Tail::kMask;
   }
   if ((fields & 8) != 0) {
@@ -73,14 +74,14 @@ void ReadRectangle(InputBytes& input, JobSpec& spec) {
   const uint8_t flags = input.Byte();
   const bool dense = (flags & 1) != 0;  // with any queries
   if (dense) {
-    spec.align = (flags & 2) != 0 ? Align::kStart : Align::kEnd;
+    spec.align = (flags & 2) != 0 && BiasAxes(spec) == 0 ? Align::kStart : Align::kEnd;
     if ((flags & 4) != 0) keys.front() = 0;
     spec.branches = {{.segment = 256}};
     spec.ordering.reset();
   }
   spec.sequence_lengths.clear();
   for (const int64_t length : keys) {
-    const auto most = static_cast<int>(dense ? 2 * length + 2 : length);
+    const auto most = static_cast<int>(dense && BiasAxes(spec) == 0 ? 2 * length + 2 : length);
     spec.sequence_lengths.push_back(input.Below(most + 1));
   }
   const auto sum = [](const std::vector<int64_t>& lengths) {

@@ -79,6 +79,11 @@ absl::StatusOr<GoldenCase> LoadGoldenCase(const std::string& name) {
     golden.spec.ordering->coordinate_axes =
         static_cast<int>(static_cast<int64_t>(golden.coords.size()) / KeyTokens(golden.spec));
   }
+  if (BiasAxes(golden.spec) > 0) {
+    auto coords = ReadNpy<float>(folder + "bias_coords.npy", "<f4");
+    if (!coords.ok()) return coords.status();
+    golden.bias_coords = *std::move(coords);
+  }
   // Python writes infinities, which are not JSON.
   const auto bounds = nlohmann::json::parse(
       absl::StrReplaceAll(ReadFile(folder + "bounds.json"), {{"Infinity", "null"}}), nullptr,

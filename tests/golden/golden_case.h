@@ -14,7 +14,8 @@ struct GoldenCase {
   std::string name;
   JobSpec spec;
   std::vector<float> q, k, v;
-  std::vector<int64_t> coords;  // [tokens, axes] or empty
+  std::vector<int64_t> coords;     // [tokens, axes] or empty
+  std::vector<float> bias_coords;  // [key tokens, axes] or empty
   std::vector<double> out, lse;
   // By token; enter bounds (engine/expected_golden.h): the case's own, or the greatest finite
   // score. A case with 1 and greater scores has exact answers.

@@ -31,6 +31,8 @@ def load(name):
     spec = json.loads((folder / "case.json").read_text())
     arguments = {key: value for key, value in spec.items() if key not in _OF_THE_ARRAYS}
     arguments["ordering"] = _ordering(spec["ordering"], folder)
+    if (folder / "bias_coords.npy").exists():
+        arguments["bias_coords"] = np.load(folder / "bias_coords.npy")
     bounds = json.loads((folder / "bounds.json").read_text())
     scores = np.full(len(q), bounds["max_score"])
     if not np.isfinite(bounds["max_score"]):

@@ -68,6 +68,15 @@ def test_what_changes_scores(lists):
     assert call(window=np.array([0, 5])).open.spec.window == pb.Window(left=0, right=5)
 
 
+def test_coordinates_of_biases_go_first():
+    coords = np.full((16, 3), np.nan, ">f4")
+    coords[5] = 2.0**60, -2.0**60, 0
+    made = call(alibi=[1.0] * 4, bias_coords=coords, ordering=hilbert_ring.Hilbert(coords=np.zeros((16, 2), int)))
+    assert made.open.spec.alibi == pb.Alibi(slopes=[1] * 4, distance=pb.ALIBI_DISTANCE_COORDS, axes=3)
+    assert made.inputs.ahead == (pb.TENSOR_COORDS, pb.TENSOR_BIAS_COORDS)
+    assert bytes(made.inputs.readers[pb.TENSOR_BIAS_COORDS](5, 1)) == coords[5:6].astype("<f4").tobytes()
+
+
 def test_keys_of_another_number():
     _, k, v = arrays(21)
     made = call(q=arrays(6)[0], k=k, v=v, sequence_lengths=[0, 6], key_sequence_lengths=(9, 12), align="start",
@@ -148,7 +157,14 @@ def test_bytes_of_a_row():
       for value in ([True], ["1"], [None], np.ones((4, 1)), np.ones(4, bool), np.ma.masked_array([1.0], True))),
     ("alibi", {"alibi": {"slopes": [1.0], "distence": "tokens"}}),
     ("alibi.slopes", {"alibi": {"distance": "tokens"}}),
-    *(("alibi.distance", {"alibi": {"slopes": [1.0], "distance": value}}) for value in ("coords", 1, [1])),
+    *(("alibi.distance", {"alibi": {"slopes": [1.0], "distance": value}}) for value in ("cells", 1, [1])),
+    ("bias_coords", {"alibi": {"slopes": [1.0], "distance": "coords"}}),
+    ("alibi", {"bias_coords": np.zeros((16, 2), "f4")}),
+    ("alibi.axes", {"alibi": {"slopes": [1.0] * 4, "axes": 3}, "bias_coords": np.zeros((16, 2), "f4")}),
+    ("alibi.distance", {"alibi": {"slopes": [1.0] * 4, "distance": "tokens"}, "bias_coords": np.zeros((16, 2), "f4")}),
+    *(("bias_coords", {"alibi": [1.0] * 4, "bias_coords": value}) for value in (
+        np.zeros((16, 2)), np.zeros((15, 2), "f4"), np.zeros((16, 1), "f4"), np.zeros(16, "f4"), [[0.0, 1.0]] * 16,
+        np.full((16, 2), np.inf, "f4"), np.full((16, 2), -2.0**61, "f4"))),
     *((name, {name: value}) for name in ("out", "lse") for value in ([[1.0]], {}, "", "a\0b", array.array("f", [1]))),
     *((name, {name: np.zeros(shape, "f4")}) for name in "qkv" for shape in ((16, 0, 8), (16, 2, 0))),
     ("q", {"q": np.zeros((0, 4, 8), "f4")}),

@@ -68,6 +68,7 @@ void AddScores(JobSpec& spec, std::mt19937_64& random) {
     for (int64_t head = 0; head < spec.heads; ++head) {
       spec.alibi->slopes.push_back(std::ldexp(quarters(-1, 4), -static_cast<int>(head)));
     }
+    if (Chance(random, 50)) spec.alibi->coordinate_axes = static_cast<int>(Uniform(random, 2, 3));
     spec.tail = Tail::kMask;
   }
   if (Chance(random, 20)) {
@@ -114,15 +115,17 @@ void MakeRectangular(JobSpec& spec, std::mt19937_64& random) {
   std::vector<int64_t> keys = spec.sequence_lengths;
   if (keys.empty()) keys = {spec.tokens};
   const bool dense = Chance(random, 40);
+  const bool has_coordinates = BiasAxes(spec) > 0;  // each query is at a key's position
   if (dense) {
     spec.branches = {{.segment = Chance(random, 50) ? spec.tokens : int64_t{1} << 40}};
     spec.ordering.reset();
-    spec.align = Chance(random, 50) ? Align::kStart : Align::kEnd;
+    spec.align = Chance(random, 50) && !has_coordinates ? Align::kStart : Align::kEnd;
     if (Chance(random, 20)) keys[0] = 0;
   }
   std::vector<int64_t> queries;
   for (const int64_t length : keys) {
-    queries.push_back(dense ? Uniform(random, 0, 2 * length + 3) : Uniform(random, 0, length));
+    queries.push_back(dense && !has_coordinates ? Uniform(random, 0, 2 * length + 3)
+                                                : Uniform(random, 0, length));
   }
   if (std::accumulate(queries.begin(), queries.end(), int64_t{0}) == 0) queries[0] = 1;
   spec.tokens = std::accumulate(queries.begin(), queries.end(), int64_t{0});
@@ -141,6 +144,18 @@ std::vector<int64_t> RandomCoords(const JobSpec& spec, std::mt19937_64& random) 
     coords.push_back(Uniform(random, 0, bound));
   }
   return coords;
+}
+
+std::vector<float> RandomBiasCoords(const JobSpec& spec, std::mt19937_64& random) {
+  const int axes = BiasAxes(spec);
+  std::vector<float> coordinates;
+  if (axes == 0) return coordinates;
+  std::uniform_real_distribution<float> near(0.0f, 30.0f);
+  const float origin = Chance(random, 50) ? 0.0f : 0x1p18f;
+  for (int64_t i = 0; i < KeyTokens(spec) * axes; ++i) {
+    coordinates.push_back(Chance(random, 3) ? NAN : origin + near(random));
+  }
+  return coordinates;
 }
 
 std::vector<float> RandomValues(int64_t count, std::mt19937_64& random) {

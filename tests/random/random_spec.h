@@ -24,6 +24,9 @@ void MakeRectangular(JobSpec& spec, std::mt19937_64& random);
 // Coordinates [key tokens, axes] with collisions if the spec needs them, else empty.
 std::vector<int64_t> RandomCoords(const JobSpec& spec, std::mt19937_64& random);
 
+// Coordinates [key tokens, axes] of biases, some of them NaN and some far away, or empty.
+std::vector<float> RandomBiasCoords(const JobSpec& spec, std::mt19937_64& random);
+
 // Normal values that are exact in bfloat16 and float16.
 std::vector<float> RandomValues(int64_t count, std::mt19937_64& random);
 

@@ -24,7 +24,8 @@ constexpr seconds kLimit{240};  // of a job with a lost worker
 
 wire::NpyType TypeOf(const JobSpec& spec, v1::Tensor tensor) {
   if (tensor == v1::TENSOR_COORDS) return wire::NpyType::kUInt32;
-  if (tensor == v1::TENSOR_LSE || spec.dtype == DataType::kFloat32) {
+  if (tensor == v1::TENSOR_LSE || tensor == v1::TENSOR_BIAS_COORDS ||
+      spec.dtype == DataType::kFloat32) {
     return wire::NpyType::kFloat32;
   }
   return spec.dtype == DataType::kFloat16 ? wire::NpyType::kFloat16 : wire::NpyType::kRaw16;
@@ -68,6 +69,8 @@ std::vector<int64_t> ByReferenceTest::ShapeOf(const JobSpec& spec, v1::Tensor te
   switch (tensor) {
     case v1::TENSOR_COORDS:
       return {KeyTokens(spec), spec.ordering->coordinate_axes};
+    case v1::TENSOR_BIAS_COORDS:
+      return {KeyTokens(spec), BiasAxes(spec)};
     case v1::TENSOR_Q:
       return {spec.tokens, spec.heads, spec.head_dim};
     case v1::TENSOR_K:

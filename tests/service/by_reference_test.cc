@@ -34,7 +34,10 @@ TEST_P(ByReferencePlaces, OutputsAreThoseOfRowsThatAreSentAndNoRowPassesTheServi
     spec.dtype = round == 1 ? DataType::kBFloat16 : DataType::kFloat32;
     if (round == 1) spec.ordering = Ordering{};  // the square's
     if (round == 2) spec.ordering = Ordering{.scope = OrderScope::kKv};
-    if (round == 3) spec.ordering = Ordering{.coordinate_axes = 2};
+    if (round == 3) {
+      spec.ordering = Ordering{.coordinate_axes = 2};
+      spec.alibi = Alibi{{0.25, 0, 1, -0.125}, 3};
+    }
     const EngineInputs inputs = RandomInputs(spec, 7 + static_cast<uint64_t>(round));
     const v1::Open open = Write(spec, inputs);
     const RowBytes before = RowBytesOf(*cluster_);

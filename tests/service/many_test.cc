@@ -29,6 +29,7 @@ struct ExpectedJob {
                                     .v = std::as_bytes(std::span(inputs.v))},
                          .outputs = {.out = std::as_writable_bytes(std::span(out)),
                                      .lse = std::as_writable_bytes(std::span(lse))}};
+    job.inputs.bias_coordinates = inputs.bias_coords;
     if (!inputs.coords.empty()) {
       job.inputs.coordinates = [this](int64_t first, std::span<uint32_t> values) {
         const int64_t begin = first * spec.ordering->coordinate_axes;
@@ -71,6 +72,7 @@ std::vector<ExpectedJob> ManyJobs(int count) {
       spec.tokens += 1;
     }
     if (i % 5 == 4) spec.ordering.emplace().coordinate_axes = 2;
+    if (i % 10 == 9) spec.alibi = Alibi{{0.25, 0, 1, -0.125}, 3};
     jobs.emplace_back(spec, i);
   }
   return jobs;

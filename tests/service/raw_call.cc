@@ -30,7 +30,7 @@ std::vector<v1::Chunk> AllChunks(const JobSpec& spec, const EngineInputs& inputs
     const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
     const int64_t tokens = tensor == v1::TENSOR_Q ? spec.tokens : KeyTokens(spec);
     for (int64_t first = 0; first < tokens; first += chunk_rows) {
-      (tensor == v1::TENSOR_COORDS ? coords : rows)
+      (tensor == v1::TENSOR_COORDS || tensor == v1::TENSOR_BIAS_COORDS ? coords : rows)
           .push_back(
               MakeChunk(tensor, data, row_bytes, first, std::min(chunk_rows, tokens - first)));
     }
@@ -148,6 +148,9 @@ std::map<v1::Tensor, std::string> EncodeTensors(const JobSpec& spec, const Engin
       const auto value = static_cast<uint32_t>(coordinate);
       coords.append(reinterpret_cast<const char*>(&value), sizeof(value));
     }
+  }
+  if (!inputs.bias_coords.empty()) {
+    tensors[v1::TENSOR_BIAS_COORDS] = EncodeValues(DataType::kFloat32, inputs.bias_coords);
   }
   return tensors;
 }

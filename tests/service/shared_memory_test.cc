@@ -80,10 +80,15 @@ TEST_F(SharedMemoryTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheServic
   Start();
   JobSpec spec = PlainSpec({.tokens = 3000, .heads = 4, .dim = 16, .segment = 512});
   for (const bool coordinates : {false, true}) {
-    if (coordinates) spec.ordering = Ordering{.coordinate_axes = 2};
+    if (coordinates) {
+      spec.ordering = Ordering{.coordinate_axes = 2};
+      spec.alibi = Alibi{{0.25, 0, 1, -0.125}, 3};
+    }
     spec.dtype = coordinates ? DataType::kBFloat16 : DataType::kFloat32;
-    auto tensors = EncodeTensors(spec, RandomInputs(spec, 7));
+    const EngineInputs random = RandomInputs(spec, 7);
+    auto tensors = EncodeTensors(spec, random);
     client::AttendInputs inputs = InputsOf(spec, tensors);
+    inputs.bias_coordinates = random.bias_coords;
     inputs.coordinates = [](int64_t first, std::span<uint32_t> values) {
       for (size_t i = 0; i < values.size(); ++i) {
         values[i] =

@@ -42,12 +42,13 @@ _MAY_SEND: FrozenSet[str] = frozenset({
     "NO_DATA_ROOT", "DATA_ROOT_GONE", "FILE_PATH", "FILE_NOT_FOUND", "FILE_NOT_PERMITTED", "FILE_MISSHAPEN"})
 # Scratch files add the reasons of a full disk in memory, which sent tensors do not need.
 _MAY_SEND_SHARED: FrozenSet[str] = frozenset({"FILE_NO_SPACE", "FILE_IO"})
-_ARGUMENTS = {pb.TENSOR_COORDS: "ordering.coords", pb.TENSOR_TILE_COORDS: "coords",
+_ARGUMENTS = {pb.TENSOR_COORDS: "ordering.coords", pb.TENSOR_BIAS_COORDS: "bias_coords", pb.TENSOR_TILE_COORDS: "coords",
               pb.TENSOR_STATES: "out", pb.TENSOR_ATTENTION_MAP: "attention_map_out"}
 _MARK_BYTES = 128
 _BLOCK_BYTES = 8 << 20
 _CPU_OF_DLPACK = 1
-_COORDINATES: "Dict[Any, np.dtype[Any]]" = {pb.TENSOR_COORDS: np.dtype("<u4"), pb.TENSOR_TILE_COORDS: np.dtype("<f8")}
+_COORDINATES: "Dict[Any, np.dtype[Any]]" = {pb.TENSOR_COORDS: np.dtype("<u4"), pb.TENSOR_BIAS_COORDS: np.dtype("<f4"),
+                                             pb.TENSOR_TILE_COORDS: np.dtype("<f8")}
 
 Parts = Dict[Any, FilePart]  # of inputs, by tensor
 _Outputs = Dict[Any, Union[Output, FileOutput]]
@@ -84,7 +85,7 @@ def _parts(call: JobCall) -> Tuple[Parts, Optional[FailedPreconditionError]]:
         array = call.arrays[tensor]
         try:
             part = part_of(array)
-            if tensor == call.inputs.ahead and not part.whole:
+            if tensor in call.inputs.ahead and not part.whole:
                 raise NotInFile("is not the whole array of a .npy file")
             if tensor == pb.TENSOR_TILE_COORDS and array.dtype != "<f8":
                 raise NotInFile(f"is {array.dtype}, must be float64")

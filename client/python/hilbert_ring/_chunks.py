@@ -29,11 +29,11 @@ class Inputs:
     rows: Dict[Any, int]
     row_bytes: Dict[Any, int]
     readers: Dict[Any, Reader]
-    ahead: Any = None           # the tensor that goes first, if any
+    ahead: Tuple[Any, ...] = ()  # the tensors that go first, one after the other
 
     @property
     def bands(self) -> List[Any]:
-        return sorted(tensor for tensor in self.readers if tensor != self.ahead)
+        return sorted(tensor for tensor in self.readers if tensor not in self.ahead)
 
     def total_bytes(self) -> int:
         return sum(self.rows[tensor] * self.row_bytes[tensor] for tensor in self.readers)
@@ -133,10 +133,9 @@ class SendQueue:
         # A row is never cut.
         payload = min(max(min(chunk_bytes, limit), longest), limit)
         self._rows_per_chunk = dict.fromkeys(inputs.bands, payload // longest)
-        self._ahead_left = 0  # rows
-        if inputs.ahead is not None:
-            self._rows_per_chunk[inputs.ahead] = max(1, payload // inputs.row_bytes[inputs.ahead])
-            self._ahead_left = inputs.rows[inputs.ahead]
+        self._ahead_left = {tensor: inputs.rows[tensor] for tensor in inputs.ahead}  # rows
+        for tensor in inputs.ahead:
+            self._rows_per_chunk[tensor] = max(1, payload // inputs.row_bytes[tensor])
         self._band = 0
         self._of_band = 0  # index of inputs.bands
         self._end = max(inputs.rows[tensor] for tensor in inputs.bands)
@@ -148,11 +147,12 @@ class SendQueue:
 
     def _next_new(self) -> Optional[Rows]:
         inputs = self._inputs
-        if self._ahead_left > 0:
-            first = inputs.rows[inputs.ahead] - self._ahead_left
-            count = min(self._rows_per_chunk[inputs.ahead], self._ahead_left)
-            self._ahead_left -= count
-            return inputs.ahead, first, count
+        for tensor, left in self._ahead_left.items():
+            if left == 0:
+                continue
+            count = min(self._rows_per_chunk[tensor], left)
+            self._ahead_left[tensor] -= count
+            return tensor, inputs.rows[tensor] - left, count
         while self._band < self._end:
             tensor, first = inputs.bands[self._of_band], self._band
             most = self._rows_per_chunk[tensor]
@@ -165,7 +165,7 @@ class SendQueue:
         return None
 
     def _next_again(self) -> Optional[Rows]:
-        waiting = [(tensor != self._inputs.ahead, ranges.first(), tensor)
+        waiting = [(tensor not in self._inputs.ahead, ranges.first(), tensor)
                    for tensor, ranges in self._again.items() if len(ranges) > 0]
         if not waiting:
             return None

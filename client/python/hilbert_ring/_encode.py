@@ -110,7 +110,7 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, slide: A
     elif coords is not None:
         raise InvalidArgumentError(f"coords: model {model.name} has no positions", field="coords")
     inputs = Inputs(dict.fromkeys(readers, tensor.shape[0]), row_bytes, readers,
-                    pb.TENSOR_TILE_COORDS if model.positions else None)
+                    (pb.TENSOR_TILE_COORDS,) if model.positions else ())
     outputs: Dict[Any, Union[Output, FileOutput]] = {}
     pooled = spec.pooling != pb.POOLING_NONE
     outputs[pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES] = output_of(

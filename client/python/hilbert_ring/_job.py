@@ -15,7 +15,7 @@ from hilbert_ring._files import FileOutput, checked_path, given_file, is_path, o
 from hilbert_ring._retry import Retries
 from hilbert_ring._spec import (Window, boolean, check_text, choice, integer, key_tokens_of, make_spec, number,
                                 row_bytes)
-from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
+from hilbert_ring._tensors import (Output, Tensor, given_output, read_bias_coordinates, read_coordinates,
                                    read_tensor)
 from hilbert_ring._warn import warn_of_rows, warn_of_spec
 from hilbert_ring.errors import InvalidArgumentError
@@ -122,6 +122,12 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     if ordering is not None and ordering.coords is not None:
         coords = arrays[pb.TENSOR_COORDS] = opened("ordering.coords", ordering.coords)
         readers[pb.TENSOR_COORDS] = read_coordinates(coords, key_tokens_of(spec))
+    bias_coords = pattern.get("bias_coords")
+    if bias_coords is not None:
+        coords = arrays[pb.TENSOR_BIAS_COORDS] = opened("bias_coords", bias_coords)
+        readers[pb.TENSOR_BIAS_COORDS] = read_bias_coordinates(coords, key_tokens_of(spec))
+    elif spec.alibi.distance == pb.ALIBI_DISTANCE_COORDS:
+        raise InvalidArgumentError("bias_coords are missing: alibi.distance is 'coords'", field="bias_coords")
     inputs = attention_inputs(spec, readers)
     out_shape = (spec.tokens, spec.heads, spec.value_dim)
     outputs: Dict[Any, Union[Output, FileOutput]] = {}
@@ -132,7 +138,8 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     if lse is not False:
         outputs[pb.TENSOR_LSE] = output_of("lse", None if lse is True else lse, tensors[0],
                                            out_shape[:2], "float32")
-    check_distinct({"q": q, "k": k, "v": v, "ordering.coords": ordering and ordering.coords}, {"out": out, "lse": lse})
+    check_distinct({"q": q, "k": k, "v": v, "ordering.coords": ordering and ordering.coords, "bias_coords": bias_coords},
+                   {"out": out, "lse": lse})
     warn_of_spec(spec)
     return JobCall(SERVICE + "Attend", pb.Open(spec=spec, want_lse=pb.TENSOR_LSE in outputs),
                    inputs, outputs,
@@ -154,7 +161,7 @@ def output_of(name: str, value: Any, beside: Tensor, shape: Tuple[int, ...], dty
 def attention_inputs(spec: pb.JobSpec, readers: Dict[Any, Reader]) -> Inputs:
     rows = {tensor: spec.tokens if tensor == pb.TENSOR_Q else key_tokens_of(spec) for tensor in readers}
     return Inputs(rows, {tensor: row_bytes(spec, tensor) for tensor in readers}, readers,
-                  pb.TENSOR_COORDS if pb.TENSOR_COORDS in readers else None)
+                  tuple(tensor for tensor in (pb.TENSOR_COORDS, pb.TENSOR_BIAS_COORDS) if tensor in readers))
 
 
 def shape_of(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
@@ -214,8 +221,9 @@ def result_of(call: JobCall, report: pb.Report, ordering: Optional[Ordering] = N
 def pattern_of(segments: Sequence[int], dilations: Optional[Sequence[int]], mixing: str,
                causal: bool, scale: Optional[float], tail: str, average_groups: bool,
                sequence_lengths: Optional[Sequence[int]], key_sequence_lengths: Optional[Sequence[int]], align: str,
-               window: Optional[Window], softcap: Optional[float], alibi: Any, sinks: Any) -> Dict[str, Any]:
+               window: Optional[Window], softcap: Optional[float], alibi: Any, sinks: Any,
+               bias_coords: Any = None) -> Dict[str, Any]:
     return {"segments": segments, "dilations": dilations, "mixing": mixing, "causal": causal,
             "scale": scale, "tail": tail, "average_groups": average_groups,
             "sequence_lengths": sequence_lengths, "key_sequence_lengths": key_sequence_lengths, "align": align,
-            "window": window, "softcap": softcap, "alibi": alibi, "sinks": sinks}
+            "window": window, "softcap": softcap, "alibi": alibi, "sinks": sinks, "bias_coords": bias_coords}

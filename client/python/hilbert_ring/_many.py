@@ -43,7 +43,7 @@ ManyResult = Union[AttendResult, HilbertRingError]
 _PATTERN: Dict[str, Any] = {"segments": None, "dilations": None, "mixing": "head_groups", "causal": False,
                             "scale": None, "tail": "mask", "average_groups": True, "sequence_lengths": None,
                             "key_sequence_lengths": None, "align": "end", "window": None, "softcap": None,
-                            "alibi": None, "sinks": None}
+                            "alibi": None, "sinks": None, "bias_coords": None}
 _OTHERS: Dict[str, Any] = {"ordering": None, "dtype": None, "lse": True, "out": None, "job_id": None}
 
 
@@ -66,7 +66,8 @@ class PreparedJob:
             *(values.get(name) for name in "qkv"), dtype=values["dtype"], lse=values["lse"], out=values["out"],
             options=AttendOptions(values["job_id"], chunk_bytes=chunk_bytes, by_reference="never"),
             ordering=self.ordering, pattern=pattern_of(*(values[name] for name in _PATTERN)))
-        self.places = ({**{name: values[name] for name in "qkv"}, "ordering.coords": self.ordering and self.ordering.coords},
+        self.places = ({**{name: values[name] for name in "qkv"}, "ordering.coords": self.ordering and self.ordering.coords,
+                        "bias_coords": values["bias_coords"]},
                        {name: values[name] for name in ("out", "lse")})
         spec = self.call.open.spec
         self.bytes = max(self.call.inputs.total_bytes(), sum(output.nbytes for output in self.call.outputs.values()))
@@ -79,7 +80,7 @@ class PreparedJob:
         adds_up = (min(self.sequences + self.key_sequences) >= 0 and sum(self.sequences) == spec.tokens
                    and sum(self.key_sequences) == key_tokens_of(spec)
                    and len(self.sequences) == len(self.key_sequences))
-        if values["job_id"] is None and self.call.inputs.ahead is None and adds_up:
+        if values["job_id"] is None and not self.call.inputs.ahead and adds_up:
             common = pb.Open()
             common.CopyFrom(self.call.open)
             for field in ("tokens", "key_tokens", "sequence_lengths", "key_sequence_lengths"):

@@ -22,7 +22,7 @@ _TAILS: Dict[str, Any] = {"mask": pb.TAIL_MASK, "zero": pb.TAIL_ZERO}
 _SCOPES: Dict[str, Any] = {"qkv": pb.ORDER_SCOPE_QKV, "kv": pb.ORDER_SCOPE_KV}
 _CURVES: Dict[str, Any] = {"hilbert": pb.CURVE_HILBERT, "morton": pb.CURVE_MORTON,
                            "auto": pb.CURVE_AUTO}
-_DISTANCES: Dict[str, Any] = {"tokens": pb.ALIBI_DISTANCE_TOKENS}
+_DISTANCES: Dict[str, Any] = {"tokens": pb.ALIBI_DISTANCE_TOKENS, "coords": pb.ALIBI_DISTANCE_COORDS}
 DTYPES: Dict[str, Any] = {"float32": pb.DATA_TYPE_FLOAT32, "bfloat16": pb.DATA_TYPE_BFLOAT16,
                           "float16": pb.DATA_TYPE_FLOAT16}
 Window = Tuple[Optional[int], Optional[int]]
@@ -129,7 +129,7 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
               sequence_lengths: Optional[Sequence[int]], key_tokens: Optional[int] = None,
               key_sequence_lengths: Optional[Sequence[int]] = None, align: str = "end",
               window: Optional[Window] = None, softcap: Optional[float] = None, alibi: Any = None,
-              sinks: Any = None) -> pb.JobSpec:
+              sinks: Any = None, bias_coords: Any = None) -> pb.JobSpec:
     """Makes a job's message of the arguments of Client.plan."""
     lengths = integers("segments", segments)
     rates = [1] * len(lengths) if dilations is None else integers("dilations", dilations)
@@ -160,7 +160,9 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
     if softcap is not None:
         spec.softcap = number("softcap", softcap)
     if alibi is not None:
-        spec.alibi.CopyFrom(_alibi(alibi))
+        spec.alibi.CopyFrom(_alibi(alibi, bias_coords))
+    elif bias_coords is not None:
+        raise InvalidArgumentError("alibi is missing, must be slopes with bias_coords", field="alibi")
     if sinks is not None:
         spec.sinks.extend(numbers("sinks", sinks))
     if ordering is not None:
@@ -176,15 +178,39 @@ def _window(window: Any) -> pb.Window:
     return pb.Window(left=left, right=right)
 
 
-def _alibi(alibi: Any) -> pb.Alibi:
+def _alibi(alibi: Any, bias_coords: Any) -> pb.Alibi:
     if not isinstance(alibi, Mapping):
         alibi = {"slopes": alibi}
     for name in alibi:
-        if name not in ("slopes", "distance"):
-            raise InvalidArgumentError(f"alibi has the unknown field {name!r}, must have slopes and distance", field="alibi")
-    distance = alibi.get("distance")
-    return pb.Alibi(slopes=numbers("alibi.slopes", alibi.get("slopes")),
-                    distance=choice("alibi.distance", "tokens" if distance is None else distance, _DISTANCES))
+        if name not in ("slopes", "distance", "axes"):
+            raise InvalidArgumentError(f"alibi has the unknown field {name!r}, must have slopes, distance and axes",
+                                       field="alibi")
+    distance, axes = alibi.get("distance"), alibi.get("axes")
+    if distance is None:
+        distance = "tokens" if bias_coords is None else "coords"
+    made = pb.Alibi(slopes=numbers("alibi.slopes", alibi.get("slopes")),
+                    distance=choice("alibi.distance", distance, _DISTANCES),
+                    axes=(2 if distance == "coords" else 0) if axes is None else integer("alibi.axes", axes, 32))
+    if bias_coords is None:
+        return made
+    if distance != "coords":
+        raise InvalidArgumentError(f"alibi.distance is {distance!r}, must be 'coords' with bias_coords", field="alibi.distance")
+    shape = _shape_of_coordinates("bias_coords", bias_coords, "float32 numbers")
+    if axes is not None and made.axes != shape[1]:
+        raise InvalidArgumentError(f"alibi.axes is {axes}, must be {shape[1]} as in bias_coords", field="alibi.axes")
+    made.axes = shape[1]
+    return made
+
+
+def _shape_of_coordinates(field: str, value: Any, kind: str) -> Tuple[int, ...]:
+    """Returns the shape [keys, 2 or 3] of an array, or of the path of one. kind: the required numbers, in errors."""
+    coords = opened(field, value)
+    if not hasattr(coords, "shape"):
+        coords = coordinate_values(field, coords, kind)
+    shape = tuple(coords.shape)
+    if len(shape) != 2 or shape[1] not in (2, 3):
+        raise InvalidArgumentError(f"{field} has shape {shape}, expected [tokens, 2] or [tokens, 3]", field=field)
+    return shape
 
 
 def _ordering(ordering: Ordering) -> pb.Ordering:
@@ -194,15 +220,7 @@ def _ordering(ordering: Ordering) -> pb.Ordering:
             field="ordering")
     axes = 0
     if ordering.coords is not None:
-        coords = opened("ordering.coords", ordering.coords)
-        if not hasattr(coords, "shape"):
-            coords = coordinate_values("ordering.coords", coords, "integers")
-        shape = tuple(coords.shape)
-        if len(shape) != 2 or shape[1] not in (2, 3):
-            raise InvalidArgumentError(
-                f"ordering.coords has shape {shape}, expected [tokens, 2] or [tokens, 3]",
-                field="ordering.coords")
-        axes = int(shape[1])
+        axes = _shape_of_coordinates("ordering.coords", ordering.coords, "integers")[1]
     return pb.Ordering(curve=choice("ordering.curve", ordering.curve, _CURVES),
                        scope=choice("ordering.scope", ordering.scope, _SCOPES),
                        window=integer("ordering.window", ordering.window),
@@ -227,6 +245,7 @@ def row_bytes(spec: pb.JobSpec, tensor: int) -> int:
     element = {pb.DATA_TYPE_FLOAT32: 4}.get(spec.dtype, 2)
     sizes: Dict[Any, int] = {
         pb.TENSOR_COORDS: 4 * spec.ordering.coordinate_axes,
+        pb.TENSOR_BIAS_COORDS: 4 * spec.alibi.axes,
         pb.TENSOR_Q: spec.heads * spec.head_dim * element,
         pb.TENSOR_K: spec.kv_heads * spec.head_dim * element,
         pb.TENSOR_V: spec.kv_heads * spec.value_dim * element,

@@ -25,6 +25,7 @@ from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 _NUMPY_NAMES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
 _RAW: Dict[int, "np.dtype[Any]"] = {4: np.dtype("<u4"), 2: np.dtype("<u2")}
 _COORDINATE_LIMIT = {2: 2**32 - 1, 3: 2**21 - 1}
+_MOST_BIAS_COORDINATE = 2.0**60
 
 
 @dataclass(frozen=True)
@@ -296,3 +297,23 @@ def read_coordinates(coords: Any, keys: int) -> Callable[[int, int], memoryview]
                     f"{array.shape[1]} axes", field="ordering.coords", limit=limit)
     return lambda first, count: (
         read(first, first + count).astype("<u4", order="C").reshape(-1).view(np.uint8).data)
+
+
+def read_bias_coordinates(coords: Any, keys: int) -> Callable[[int, int], memoryview]:
+    """Returns a function of first and count that gives the bytes of coordinates: float32 [count, axes]."""
+    field = "bias_coords"
+    refuse_masked(field, coords)
+    array = coordinate_values(field, coords, "float32")
+    if array.dtype.name != "float32":
+        raise InvalidArgumentError(f"{field} has dtype {array.dtype}, must be float32", field=field)
+    if array.ndim != 2 or array.shape[0] != keys:
+        raise InvalidArgumentError(f"{field} has shape {array.shape}, the job has {keys} keys", field=field)
+    read = rows_of(field, array)
+    for first, block in blocks_of(read, keys):
+        far = np.abs(block) > _MOST_BIAS_COORDINATE  # false for NaN
+        if far.any():
+            row, axis = np.argwhere(far)[0]
+            raise OutOfRangeError(f"{field}[{first + row}][{axis}] is {block[row, axis]}, must be NaN or at most 2^60 in "
+                                  "magnitude", field=field)
+    return lambda first, count: (
+        read(first, first + count).astype("<f4", order="C").reshape(-1).view(np.uint8).data)

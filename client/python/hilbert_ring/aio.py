@@ -141,7 +141,7 @@ class Client:
             average_groups: bool = True, ordering: Optional[Ordering] = None,
             sequence_lengths: Optional[Sequence[int]] = None, key_sequence_lengths: Optional[Sequence[int]] = None,
             align: str = "end", window: Optional[Window] = None, softcap: Optional[float] = None, alibi: Any = None,
-            sinks: Any = None, dtype: Optional[str] = None, lse: Any = None, out: Any = None,
+            sinks: Any = None, bias_coords: Any = None, dtype: Optional[str] = None, lse: Any = None, out: Any = None,
             by_reference: str = "auto", job_id: Optional[str] = None, deadline: Optional[float] = None,
             outage_timeout: Optional[float] = None, max_attempts: int = 10, chunk_bytes: int = 4 << 20,
             progress: ProgressOption = None) -> AttendResult:
@@ -176,9 +176,12 @@ class Client:
                 side: no bound.
             softcap: c: a score s becomes c * tanh(s / c); None: no cap.
             alibi: a slope for each head, in a list or array, or {"slopes": [...], "distance": "tokens"}: a score loses
-                the slope times the distance of query and key.
+                the slope times the distance of query and key. Distances are "tokens", or "coords" with bias_coords.
             sinks: a logit for each head, in a list or array. It takes part in the softmax of each row, with a value
                 of 0.
+            bias_coords: float32 [key_tokens, 2] or [key_tokens, 3], an array or the path of one: coordinates of the
+                positions of keys, whose Euclidean distance alibi measures. NaN: no bias to and from that position. A
+                query has the coordinates of its position.
             dtype: "bfloat16" if numbers are its raw 16 bits.
             lse: True, False, an array float32 [tokens, heads] to write to, or a path; None: True, or False if `out` is
                 a path.
@@ -204,7 +207,7 @@ class Client:
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes, progress, by_reference)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
-                             key_sequence_lengths, align, window, softcap, alibi, sinks)
+                             key_sequence_lengths, align, window, softcap, alibi, sinks, bias_coords)
         check_distinct(self._address.files, {"out": out, "lse": lse})
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering, pattern=pattern)
         retries = options.retries()
@@ -456,21 +459,22 @@ class Client:
             tail: str = "mask", average_groups: bool = True, ordering: Optional[Ordering] = None,
             sequence_lengths: Optional[Sequence[int]] = None, key_sequence_lengths: Optional[Sequence[int]] = None,
             align: str = "end", window: Optional[Window] = None, softcap: Optional[float] = None, alibi: Any = None,
-            sinks: Any = None, workers: int = 0, deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
+            sinks: Any = None, bias_coords: Any = None, workers: int = 0, deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
         """Plans the compute, memory, bytes and seconds of a job, without running it.
 
         Args:
             key_tokens: number of keys; None: as many as queries.
             workers: number of workers that share the job; 0: all of the service's.
             deadline: seconds, including the wait for a service that is busy with other plans.
-            others: see `attend`. kv_heads: None: heads. value_dim: None: head_dim.
+            others: see `attend`. kv_heads: None: heads. value_dim: None: head_dim. alibi may have "axes", 2 or 3, instead
+                of bias_coords.
 
         Returns:
             message PlanResponse of proto/hilbert_ring/v1/attention.proto. With another number of keys, it has
             `travels`, what travels between workers, and `travels_why`.
         """
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups, sequence_lengths,
-                             key_sequence_lengths, align, window, softcap, alibi, sinks)
+                             key_sequence_lengths, align, window, softcap, alibi, sinks, bias_coords)
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim,
                          dtype=dtype, ordering=ordering, key_tokens=key_tokens, **pattern)
         request = pb.PlanRequest(spec=spec, workers=integer("workers", workers, 32))

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/device/attention.h"
+#include "engine/device/cpu/key_tile.h"
 #include "engine/device/cpu/key_visibility.h"
 #include "engine/device/cpu/lane_end.h"
 
@@ -55,11 +56,9 @@ struct AttentionScratch {
   alignas(64) float scores[kMaxScores];                   // of a block, or of 3 smaller ones
   alignas(64) float limits[kMaxLaneTile];
   alignas(64) float starts[kMaxLaneTile];
-  alignas(64) float slopes[kMaxLaneTile];  // with positions of lanes and keys: biases
-  alignas(64) float lane_high[kMaxLaneTile];
-  alignas(64) float lane_low[kMaxLaneTile];
-  alignas(64) float key_high[kMaxKeyTile];
-  alignas(64) float key_low[kMaxKeyTile];
+  alignas(64) float slopes[kMaxLaneTile];  // with places of lanes and keys: biases
+  alignas(64) float lane_places[kPlaceParts][kMaxLaneTile];
+  alignas(64) float key_places[kPlaceParts][kMaxKeyTile];
   alignas(64) float rescale[kMaxRowSlots];
   alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs, in the task's layout
 };

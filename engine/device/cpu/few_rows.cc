@@ -33,7 +33,8 @@ bool AreNeighbours(const ConstView& a, const ConstView& b, int64_t bytes) {
          a.batch_stride == b.batch_stride && a.row_stride == b.row_stride;
 }
 
-bool AreAlike(const PositionsView& a, const PositionsView& b) {
+template <typename View>
+bool AreAlike(const View& a, const View& b) {
   return a.data == b.data && a.batch_stride == b.batch_stride && a.row_stride == b.row_stride;
 }
 
@@ -46,10 +47,12 @@ bool GoTogether(const AttentionTask& a, const AttentionTask& b) {
          AreNeighbours(a.v, b.v, a.value_dim * element) && a.scale == b.scale &&
          a.change.softcap == b.change.softcap &&
          (a.change.slopes == nullptr) == (b.change.slopes == nullptr) &&
-         a.change.row_distance == b.change.row_distance && a.mask == b.mask &&
-         a.diagonal_shift == b.diagonal_shift && a.left == b.left && a.right == b.right &&
-         AreAlike(a.query_positions, b.query_positions) &&
-         AreAlike(a.key_positions, b.key_positions);
+         a.change.axes == b.change.axes && a.change.row_distance == b.change.row_distance &&
+         a.mask == b.mask && a.diagonal_shift == b.diagonal_shift && a.left == b.left &&
+         a.right == b.right && AreAlike(a.query_positions, b.query_positions) &&
+         AreAlike(a.key_positions, b.key_positions) &&
+         AreAlike(a.query_coordinates, b.query_coordinates) &&
+         AreAlike(a.key_coordinates, b.key_coordinates);
 }
 
 int64_t MostTogether(const AttentionTask& task) {
@@ -136,10 +139,14 @@ std::vector<AttentionTask> PartialResults::TasksOf(const KeySplit& split, int64_
     Move(task.q, batch * task.q.batch_stride, element);
     Move(task.k, batch * task.k.batch_stride + begin * task.k.row_stride, element);
     Move(task.v, batch * task.v.batch_stride + begin * task.v.row_stride, element);
-    Move(task.query_positions, batch * task.query_positions.batch_stride, sizeof(int64_t));
-    Move(task.key_positions,
-         batch * task.key_positions.batch_stride + begin * task.key_positions.row_stride,
-         sizeof(int64_t));
+    for (PositionsView* of : {&task.query_positions, &task.key_positions}) {
+      const int64_t first = of == &task.key_positions ? begin * of->row_stride : 0;
+      Move(*of, batch * of->batch_stride + first, sizeof(int64_t));
+    }
+    for (CoordinatesView* of : {&task.query_coordinates, &task.key_coordinates}) {
+      const int64_t first = of == &task.key_coordinates ? begin * of->row_stride : 0;
+      Move(*of, batch * of->batch_stride + first, sizeof(float));
+    }
     task.batch = 1;
     task.key_rows = count;
     task.diagonal_shift -= begin;

@@ -9,19 +9,21 @@
 
 namespace hilbert_ring {
 
-// Slopes and positions of a block's lanes.
+// A place is a position, high and low of SplitPosition, or coordinates, of which a third may be 0.
+inline constexpr int kPlaceParts = 3;
+
+// Slopes and places of a block's lanes.
 struct LaneDistances {
-  const float* slopes = nullptr;  // [lanes]; null: no bias
-  const float* high = nullptr;    // [lanes], of SplitPosition
-  const float* low = nullptr;     // [lanes]
+  const float* slopes = nullptr;          // [lanes]; null: no bias
+  const float* places[kPlaceParts] = {};  // [lanes] each
 };
 
 // Changes of the scores of a tile.
 struct TileChange {
-  float scale;        // > 0
-  float softcap;      // 0: none
-  const float* high;  // [count], of the keys' SplitPosition; read with slopes alone
-  const float* low;   // [count]
+  float scale;                       // > 0
+  float softcap;                     // 0: none
+  int axes;                          // 0: places are positions
+  const float* places[kPlaceParts];  // [count] each, of the keys; read with slopes alone
 };
 
 // Pointers to a lane block's parts of the scratch; lanes = vectors * Lanes(LaneTag). Queries, keys,

@@ -1,4 +1,4 @@
-// The lanes and keys of a tile in the scratch: limits of the mask, and positions for biases.
+// The lanes and keys of a tile in the scratch: limits of the mask, and places for biases.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +30,18 @@ inline void FillLimits(const KeyVisibility& visibility, const LaneTile& tile, in
   }
 }
 
+// Puts the place of a row at index `at` of the parts. position(): read without axes.
+template <typename Position, int64_t kCount>
+inline void Place(int axes, const CoordinatesView& view, int64_t batch, int64_t row,
+                  const Position& position, float (&parts)[kPlaceParts][kCount], int64_t at) {
+  if (axes == 0) {
+    SplitPosition(position(), parts[0][at], parts[1][at]);
+    return;
+  }
+  const float* from = view.data + batch * view.batch_stride + row * view.row_stride;
+  for (int axis = 0; axis < kPlaceParts; ++axis) parts[axis][at] = axis < axes ? from[axis] : 0.0f;
+}
+
 // The task has slopes. Lanes after the tile's last have slope 0.
 inline void PlaceLanes(const LaneTile& tile, int64_t all_lanes, int64_t place,
                        AttentionScratch& scratch) {
@@ -37,8 +49,9 @@ inline void PlaceLanes(const LaneTile& tile, int64_t all_lanes, int64_t place,
   const int64_t lanes = tile.end - tile.begin;
   for (int64_t lane = 0; lane < all_lanes; ++lane) {
     const int64_t row = (tile.begin + std::min(lane, lanes - 1)) / task.heads;
-    SplitPosition(QueryPosition(task, tile.batch, row), scratch.lane_high[place + lane],
-                  scratch.lane_low[place + lane]);
+    Place(
+        task.change.axes, task.query_coordinates, tile.batch, row,
+        [&] { return QueryPosition(task, tile.batch, row); }, scratch.lane_places, place + lane);
     const int64_t head = (tile.begin + lane) % task.heads;
     scratch.slopes[place + lane] = lane < lanes ? task.change.slopes[head] : 0.0f;
   }
@@ -46,8 +59,10 @@ inline void PlaceLanes(const LaneTile& tile, int64_t all_lanes, int64_t place,
 
 inline void PlaceKeys(const AttentionTask& task, const KeyRange& keys, AttentionScratch& scratch) {
   for (int64_t j = 0; j < keys.count; ++j) {
-    SplitPosition(KeyPosition(task, keys.batch, keys.begin + j), scratch.key_high[j],
-                  scratch.key_low[j]);
+    const int64_t row = keys.begin + j;
+    Place(
+        task.change.axes, task.key_coordinates, keys.batch, row,
+        [&] { return KeyPosition(task, keys.batch, row); }, scratch.key_places, j);
   }
 }
 
@@ -55,8 +70,8 @@ inline LaneDistances DistancesOf(const AttentionTask& task, const AttentionScrat
                                  int64_t first_lane) {
   if (task.change.slopes == nullptr) return {};
   return {.slopes = scratch.slopes + first_lane,
-          .high = scratch.lane_high + first_lane,
-          .low = scratch.lane_low + first_lane};
+          .places = {scratch.lane_places[0] + first_lane, scratch.lane_places[1] + first_lane,
+                     scratch.lane_places[2] + first_lane}};
 }
 
 }  // namespace hilbert_ring

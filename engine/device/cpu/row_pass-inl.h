@@ -295,10 +295,11 @@ class RowPass {
   uint16_t least_query_ = kNoBFloat16;
   typename Terms::Least least_keys_ = Terms::NoneYet();
   const ScoreUnit unit_ = ScoreUnitOf(Scale());
-  const TileChange change_ = {.scale = std::abs(task_.scale),
-                              .softcap = task_.change.softcap,
-                              .high = scratch_.key_high,
-                              .low = scratch_.key_low};
+  const TileChange change_ = {
+      .scale = std::abs(task_.scale),
+      .softcap = task_.change.softcap,
+      .axes = task_.change.axes,
+      .places = {scratch_.key_places[0], scratch_.key_places[1], scratch_.key_places[2]}};
 };
 
 // AttendRowsFunction. BFloat16Product: as of AttendTile.

@@ -33,19 +33,35 @@ inline void CapScores(const LaneBlock& block, const KeyTile& tile, int64_t lanes
   }
 }
 
-// scale: of scores that are not scaled yet; 1 for capped scores.
-inline void AddBiases(const LaneBlock& block, const KeyTile& tile, int64_t lanes, float scale) {
+// The distance of positions, whose parts are `high` and `low` apart.
+template <typename V>
+HWY_INLINE V DistanceOfPositions(V high, V low, V /*none*/) {
+  return hn::Abs(hn::MulAdd(high, hn::Set(LaneTag(), kDistanceUnit), low));
+}
+
+// The distance of coordinates that are x, y and z apart.
+template <typename V>
+HWY_INLINE V DistanceOfCoordinates(V x, V y, V z) {
+  const auto square = hn::MulAdd(x, x, hn::MulAdd(y, y, hn::Mul(z, z)));
+  return hn::IfThenZeroElse(hn::IsNaN(square), hn::Sqrt(square));
+}
+
+// scale: of scores that are not scaled yet; 1 for capped scores. distance: of the differences of
+// the places' parts.
+template <typename Distance>
+HWY_INLINE void AddBiases(const LaneBlock& block, const KeyTile& tile, int64_t lanes, float scale,
+                          const Distance& distance_of) {
   const LaneTag d;
   const auto factor = hn::Set(d, scale);
-  const auto unit = hn::Set(d, kDistanceUnit);
   for (int64_t b = 0; b < lanes; b += hn::Lanes(d)) {
     const auto slope = hn::Load(d, block.distances.slopes + b);
-    const auto high = hn::Load(d, block.distances.high + b);
-    const auto low = hn::Load(d, block.distances.low + b);
+    const auto lane_0 = hn::Load(d, block.distances.places[0] + b);
+    const auto lane_1 = hn::Load(d, block.distances.places[1] + b);
+    const auto lane_2 = hn::Load(d, block.distances.places[2] + b);
     for (int64_t j = 0; j < tile.count; ++j) {
-      const auto ahead = hn::Sub(hn::Set(d, tile.change->high[j]), high);
-      const auto distance =
-          hn::Abs(hn::MulAdd(ahead, unit, hn::Sub(hn::Set(d, tile.change->low[j]), low)));
+      const auto distance = distance_of(hn::Sub(hn::Set(d, tile.change->places[0][j]), lane_0),
+                                        hn::Sub(hn::Set(d, tile.change->places[1][j]), lane_1),
+                                        hn::Sub(hn::Set(d, tile.change->places[2][j]), lane_2));
       float* at = block.scores + j * lanes + b;
       const auto score = hn::Mul(hn::Load(d, at), factor);
       hn::Store(hn::NegMulAdd(slope, distance, score), d, at);
@@ -72,7 +88,15 @@ inline void ChangeScores(const LaneBlock& block, const KeyTile& tile, int64_t la
     const bool caps = tile.change->softcap > 0;
     if (caps) CapScores(block, tile, lanes);
     if (block.distances.slopes != nullptr) {
-      AddBiases(block, tile, lanes, caps ? 1.0f : tile.change->scale);
+      const float scale = caps ? 1.0f : tile.change->scale;
+      if (tile.change->axes == 0) {
+        AddBiases(block, tile, lanes, scale, [](auto high, auto low, auto none) HWY_ATTR {
+          return DistanceOfPositions(high, low, none);
+        });
+      } else {
+        AddBiases(block, tile, lanes, scale,
+                  [](auto x, auto y, auto z) HWY_ATTR { return DistanceOfCoordinates(x, y, z); });
+      }
     }
   }
   if (block.starts != nullptr) HideStarts(block, tile, lanes);

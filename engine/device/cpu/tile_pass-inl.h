@@ -392,10 +392,11 @@ class TilePass {
   SumMode sum_mode_ = SumMode::kNone;
   std::bitset<kMaxLaneTile> finished_;
   const ScoreUnit unit_ = ScoreUnitOf(Scale());
-  const TileChange change_ = {.scale = std::abs(task_.scale),
-                              .softcap = task_.change.softcap,
-                              .high = scratch_.key_high,
-                              .low = scratch_.key_low};
+  const TileChange change_ = {
+      .scale = std::abs(task_.scale),
+      .softcap = task_.change.softcap,
+      .axes = task_.change.axes,
+      .places = {scratch_.key_places[0], scratch_.key_places[1], scratch_.key_places[2]}};
   int64_t halvings_ = 0;
   double doubling_ = 1;  // 2^halvings_
   uint16_t least_query_ = kNoBFloat16;

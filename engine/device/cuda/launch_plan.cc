@@ -108,7 +108,8 @@ WorkChange ChangeOf(const AttentionTask& task) {
                     .softcap = task.change.softcap,
                     .slopes = task.change.slopes,
                     .diagonal_shift = task.diagonal_shift,
-                    .row_distance = task.change.row_distance};
+                    .row_distance = task.change.row_distance,
+                    .axes = task.change.axes};
   if (change.softcap > 0) change.cap_factor = change.scale / change.softcap;
   return change;
 }
@@ -145,6 +146,10 @@ AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
                                 task.query_positions.row_stride, 0);
   work.key_positions = ViewOf(task.key_positions.data, task.key_positions.batch_stride,
                               task.key_positions.row_stride, 0);
+  work.query_coordinates = ViewOf(task.query_coordinates.data, task.query_coordinates.batch_stride,
+                                  task.query_coordinates.row_stride, 0);
+  work.key_coordinates = ViewOf(task.key_coordinates.data, task.key_coordinates.batch_stride,
+                                task.key_coordinates.row_stride, 0);
   work.lanes = Lanes(task);
   work.heads = task.heads;
   work.key_end = task.key_rows;

@@ -1,5 +1,6 @@
 #include "client/cpp/job_files.h"
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -43,6 +44,32 @@ class CoordsFile : public ::testing::Test {
   }
   const TestFiles files_;
 };
+
+TEST_F(CoordsFile, OfBiasesMustFit) {
+  const auto message = [&](const std::string& alibi, const std::string& file) {
+    return Message(ReadJob({.spec = Spec(R"("window": 0)"),
+                            .fields = R"({"ordering": null, "alibi": )" + alibi + "}",
+                            .bias_coords = file})
+                       .status());
+  };
+  const std::string coords = R"({"slopes": [1], "distance": "coords"})";
+  const std::string right = files_.Path("jobs/b.npy");
+  files_.WriteNpy("jobs/b.npy", wire::NpyType::kFloat32, {2, 3}, std::vector<float>(6));
+  files_.WriteNpy("jobs/long.npy", wire::NpyType::kFloat32, {3, 2}, std::vector<float>(6));
+  files_.WriteNpy("jobs/wide.npy", wire::NpyType::kFloat32, {2, 4}, std::vector<float>(8));
+  EXPECT_EQ(message(coords, right), "");
+  for (const char* name : {"c", "long", "wide"}) {
+    EXPECT_THAT(message(coords, files_.Path(absl::StrCat("jobs/", name, ".npy"))),
+                HasSubstr("must be float32 (2, 2 or 3) in C order"));
+  }
+  EXPECT_THAT(message(R"({"slopes": [1], "distance": "coords", "axes": 2})", right),
+              HasSubstr("must be float32 (2, 2) in C order"));
+  files_.WriteNpy("jobs/far.npy", wire::NpyType::kFloat32, {2, 2},
+                  std::vector<float>{0, 0, 0, -HUGE_VALF});
+  EXPECT_THAT(message(coords, files_.Path("jobs/far.npy")), HasSubstr("bias_coords[1][1] is -inf"));
+  EXPECT_THAT(message(R"({"slopes": [1]})", right), HasSubstr("alibi.distance is tokens"));
+  EXPECT_THAT(message(coords, ""), HasSubstr("bias_coords are missing"));
+}
 
 TEST_F(CoordsFile, LiesInTheSpecsFolder) {
   for (const std::string& name : {std::string("c.npy"), files_.Path("jobs/c.npy")}) {

@@ -13,15 +13,18 @@ namespace {
 
 struct GoldenFiles {
   explicit GoldenFiles(const std::string& name)
-      : job(ReadJob({.spec = GoldenPath(name, "case.json"), .coords = Coords(name)}).value()),
+      : job(ReadJob({.spec = GoldenPath(name, "case.json"),
+                     .coords = IfThere(name, "coords.npy"),
+                     .bias_coords = IfThere(name, "bias_coords.npy")})
+                .value()),
         q(OpenTensor(GoldenPath(name, "q.npy"), job.spec, v1::TENSOR_Q).value()),
         k(OpenTensor(GoldenPath(name, "k.npy"), job.spec, v1::TENSOR_K).value()),
         v(OpenTensor(GoldenPath(name, "v.npy"), job.spec, v1::TENSOR_V).value()),
         out_path(GoldenPath(name, "out.npy")),
         lse_path(GoldenPath(name, "lse.npy")) {}
 
-  static std::string Coords(const std::string& name) {
-    const std::string path = GoldenPath(name, "coords.npy");
+  static std::string IfThere(const std::string& name, const std::string& file) {
+    const std::string path = GoldenPath(name, file);
     return std::filesystem::exists(path) ? path : "";
   }
 
@@ -30,14 +33,16 @@ struct GoldenFiles {
     if (!out.ok()) return out.status();
     const auto lse = OpenTensor(lse_path, job.spec, v1::TENSOR_LSE);
     if (!lse.ok()) return lse.status();
-    return client::Verify({.spec = job.spec,
-                           .coordinates = job.coordinates ? &*job.coordinates : nullptr,
-                           .q = q,
-                           .k = k,
-                           .v = v,
-                           .out = *out,
-                           .lse = &*lse},
-                          {.rows = 40, .threads = 2});
+    return client::Verify(
+        {.spec = job.spec,
+         .coordinates = job.coordinates ? &*job.coordinates : nullptr,
+         .bias_coordinates = job.bias_coordinates ? &*job.bias_coordinates : nullptr,
+         .q = q,
+         .k = k,
+         .v = v,
+         .out = *out,
+         .lse = &*lse},
+        {.rows = 40, .threads = 2});
   }
 
   Job job;

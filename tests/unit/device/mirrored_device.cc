@@ -95,6 +95,11 @@ int64_t Extent(const PositionsView& view, int64_t batch, int64_t rows) {
   return ((batch - 1) * view.batch_stride + (rows - 1) * view.row_stride + 1) * 8;
 }
 
+int64_t Extent(const CoordinatesView& view, int64_t batch, int64_t rows, int axes) {
+  if (batch <= 0 || rows <= 0) return 0;
+  return ((batch - 1) * view.batch_stride + (rows - 1) * view.row_stride + axes) * 4;
+}
+
 // Calls at(address, bytes) for all memory of a task.
 template <typename At>
 void Parts(AttentionTask& t, const At& at) {
@@ -109,6 +114,8 @@ void Parts(AttentionTask& t, const At& at) {
   at(t.state.sum, Extent(t.state, t.batch, t.query_rows, t.heads, 1, sizeof(float)));
   at(t.query_positions.data, Extent(t.query_positions, t.batch, t.query_rows));
   at(t.key_positions.data, Extent(t.key_positions, t.batch, t.key_rows));
+  at(t.query_coordinates.data, Extent(t.query_coordinates, t.batch, t.query_rows, t.change.axes));
+  at(t.key_coordinates.data, Extent(t.key_coordinates, t.batch, t.key_rows, t.change.axes));
   at(t.change.slopes, t.heads * static_cast<int64_t>(sizeof(float)));
 }
 

@@ -107,6 +107,43 @@ TEST_P(ScoreChangeTest, DistancesAreExact) {
   }
 }
 
+// Differences of coordinates far from 0 are exact, and one axis may be alone.
+TEST_P(ScoreChangeTest, DistancesOfCoordinates) {
+  constexpr int64_t kRows = 5;
+  const std::vector<float> zeros(8 * kRows), slopes = {0.5f, -3.0f};
+  const std::vector<float> keys = {0x1p20f, -7, 2.5f};
+  const std::vector<float> queries = {0x1p20f, -7,       2.5f,    0x1p20f + 3, -3, 2.5f, NAN, 0, 0,
+                                      0x1p60f, -0x1p60f, 0x1p60f, 0x1p20f,     -7, 0};
+  for (const int axes : {2, 3}) {
+    std::vector<float> out(2 * 8 * kRows), lse(2 * kRows);
+    const AttentionTask task{.heads = 2,
+                             .query_rows = kRows,
+                             .key_rows = 1,
+                             .head_dim = 8,
+                             .value_dim = 8,
+                             .q = {zeros.data(), 0, 8},
+                             .k = {zeros.data()},
+                             .v = {zeros.data()},
+                             .out = {out.data(), 0, 16, 8},
+                             .lse = {lse.data(), 0, 2, 1},
+                             .change = {.slopes = slopes.data(), .axes = axes},
+                             .query_coordinates = {queries.data(), 0, 3},
+                             .key_coordinates = {keys.data(), 0, 3}};
+    ASSERT_TRUE(device_->Attend({&task, 1}, {}).ok());
+    for (int64_t i = 0; i < kRows; ++i) {
+      double square = 0;
+      for (int x = 0; x < axes; ++x) {
+        square += std::pow(double{queries[3 * i + x]} - double{keys[x]}, 2);
+      }
+      const double distance = std::isnan(square) ? 0 : std::sqrt(square);
+      for (int64_t h = 0; h < 2; ++h) {
+        const double expected = -double{slopes[h]} * distance;
+        EXPECT_NEAR(lse[2 * i + h], expected, 5 * 0x1p-24 * std::abs(expected)) << i << axes;
+      }
+    }
+  }
+}
+
 // An ordering without a causal mask gives positions that hide no key.
 TEST_P(ScoreChangeTest, PositionsWithoutAMask) {
   std::mt19937_64 random(1);

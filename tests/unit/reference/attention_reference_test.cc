@@ -83,13 +83,14 @@ TEST_P(GoldenReference, RowsAgreeWithTheOracle) {
   const WatchedRows q(Doubles(golden_.q), spec.heads * spec.head_dim);
   const WatchedRows k(Doubles(golden_.k), spec.kv_heads * spec.head_dim);
   const WatchedRows v(Doubles(golden_.v), spec.kv_heads * spec.value_dim);
+  const WatchedRows coordinates(Doubles(golden_.bias_coords), BiasAxes(spec));
   std::mt19937_64 random(3);
   for (const int64_t stored : {Permutation::kDefaultMaxStoredTokens, int64_t{0}}) {
     const auto order = Permutation::Make(spec, golden_.coords, stored);
     ASSERT_TRUE(order.ok()) << order.status();
     for (int trial = 0; trial < 40 && !HasFailure(); ++trial) {
       const int64_t token = trial == 0 ? spec.tokens - 1 : random() % spec.tokens;
-      const ReferenceRow row = ReferenceAttentionRow(spec, **order, token, q, k, v);
+      const ReferenceRow row = ReferenceAttentionRow(spec, **order, token, q, k, v, &coordinates);
       ASSERT_EQ(static_cast<int64_t>(row.out.size()), spec.heads * spec.value_dim);
       ASSERT_EQ(static_cast<int64_t>(row.lse.size()), spec.heads);
       for (size_t i = 0; i < row.out.size() && !HasFailure(); ++i) {

@@ -20,6 +20,7 @@ struct RandomJob {
   explicit RandomJob(std::mt19937_64& random)
       : spec(hilbert_ring::testing::RandomSpec(random, {.max_tokens = 80})),
         coords(hilbert_ring::testing::RandomCoords(spec, random)),
+        bias_coords(hilbert_ring::testing::RandomBiasCoords(spec, random)),
         order(*Permutation::Make(spec, coords)),
         plan(*MakePlan(spec, 1 + static_cast<int>(random() % 3))),
         router(spec, plan, order) {
@@ -31,7 +32,8 @@ struct RandomJob {
     const auto q = Place(TensorKind::kQ, v1::TENSOR_Q, spec.heads * spec.head_dim, random);
     const auto k = Place(TensorKind::kK, v1::TENSOR_K, spec.kv_heads * spec.head_dim, random);
     const auto v = Place(TensorKind::kV, v1::TENSOR_V, spec.kv_heads * spec.value_dim, random);
-    expected = ReferenceAttention(spec, q, k, v, coords).value();
+    const std::vector<double> bias(bias_coords.begin(), bias_coords.end());
+    expected = ReferenceAttention(spec, q, k, v, coords, bias).value();
   }
 
   std::vector<double> Place(TensorKind kind, v1::Tensor tensor, int64_t width,
@@ -72,6 +74,7 @@ struct RandomJob {
 
   const JobSpec spec;
   const std::vector<int64_t> coords;
+  const std::vector<float> bias_coords;
   const std::shared_ptr<const Permutation> order;
   const Plan plan;
   const RowRouter router;
@@ -106,7 +109,7 @@ TEST(RowCheck, FindsTheWrongNumberAndItsSender) {
     }
     check.Take(chunk, payload, b);
     EXPECT_EQ(check.rows(), job.spec.tokens);
-    auto verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+    auto verdict = check.Compare(job.router, *job.order, job.shards, job.bias_coords, JobStop());
     ASSERT_TRUE(verdict.ok());
     EXPECT_EQ(verdict->judged, job.spec.tokens);
     EXPECT_EQ(verdict->not_judged, 0);
@@ -121,7 +124,7 @@ TEST(RowCheck, FindsTheWrongNumberAndItsSender) {
     const auto place = static_cast<int64_t>(random() % (payload.size() / element));
     StoreElement(of_lse ? DataType::kFloat32 : job.spec.dtype, payload.data(), place, 1000.0F);
     check.Take(chunk, payload, a);
-    verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+    verdict = check.Compare(job.router, *job.order, job.shards, job.bias_coords, JobStop());
     ASSERT_TRUE(verdict.ok() && verdict->mismatch);
     const Deviation& off = verdict->mismatch->deviation;
     EXPECT_EQ(off.token, token);
@@ -142,7 +145,8 @@ TEST(RowCheck, LooksAtDrawnRowsAlone) {
   const v1::OutputChunk chunk = job.Chunk(v1::TENSOR_OUT, 1, job.spec.tokens - 2, payload);
   std::fill(payload.begin(), payload.end(), '\x42');
   check.Take(chunk, payload, Worker("a:1"));
-  const auto verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+  const auto verdict =
+      check.Compare(job.router, *job.order, job.shards, job.bias_coords, JobStop());
   ASSERT_TRUE(verdict.ok());
   EXPECT_FALSE(verdict->mismatch);
   EXPECT_EQ(check.rows(), 0);

@@ -141,9 +141,74 @@ TEST(RowRouter, OrderPartsHoldTheTokensOfEverySlot) {
   (*order)->Tokens(0, expected);
   EXPECT_EQ(tokens, expected);
   EXPECT_FALSE(router.SendOrder(0, pool, [](const grpc::ByteBuffer&) { return false; }));
-  std::vector<int64_t> written(spec.tokens);
-  router.WriteOrder(0, written);
-  EXPECT_EQ(written, expected);
+  const ShardLayout layout(plan, 0);
+  std::vector<std::byte> memory(layout.bytes());
+  const HostShard shard(memory.data(), layout);
+  router.WriteOrder(0, shard);
+  EXPECT_TRUE(std::ranges::equal(shard.tokens(), expected));
+}
+
+// Coordinates number the positions of keys: of both scopes, and of rectangles with a sequence that
+// has no keys, in memory and in messages.
+TEST(RowRouter, CoordinatesLieAtTheRowsOfTheirPositions) {
+  JobSpec spec = PlainSpec({.tokens = 700, .heads = 1, .dim = 8, .segment = 64});
+  spec.alibi = Alibi{{1.0}, 2};
+  JobSpec rectangle = spec;
+  rectangle.sequence_lengths = {300, 100, 300};
+  rectangle.key_tokens = 900;
+  rectangle.key_sequence_lengths = {500, 0, 400};
+  for (JobSpec job : {spec, rectangle}) {
+    for (const int scope : {0, 1, 2}) {
+      job.ordering.reset();
+      if (scope > 0) job.ordering.emplace().scope = scope == 1 ? OrderScope::kQkv : OrderScope::kKv;
+      const auto order = Permutation::Make(job, {});
+      const Plan plan = *MakePlan(job, 3);
+      std::vector<float> coordinates;
+      for (int64_t i = 0; i < 2 * KeyTokens(job); ++i) coordinates.push_back(static_cast<float>(i));
+      const RowRouter router(job, plan, *order, coordinates);
+      for (int rank = 0; rank < 3; ++rank) {
+        const ShardLayout layout(plan, rank);
+        std::vector<std::byte> memory(layout.bytes()), sent(layout.bytes());
+        const HostShard shard(memory.data(), layout), copy(sent.data(), layout);
+        router.WriteOrder(rank, shard);
+        wire::SlicePool pool(MostPayloadBytes(RowSizes(job), MostRows(job)));
+        int64_t numbers = 0;
+        EXPECT_TRUE(router.SendOrder(rank, pool, [&](grpc::ByteBuffer message) {
+          v1::RunRequest request;
+          EXPECT_TRUE(wire::Parse(message, request));
+          const v1::OrderPart& part = request.order();
+          void* const to =
+              part.coordinates()
+                  ? static_cast<void*>(copy.Row(TensorKind::kBiasCoords, part.first_local_row()))
+                  : copy.tokens().data() + part.first_local_row();
+          std::memcpy(to, part.tokens().data(), part.tokens().size());
+          numbers += static_cast<int64_t>(part.tokens().size()) / 8;
+          return true;
+        }));
+        EXPECT_EQ(numbers, layout.tokens() + layout.rows(TensorKind::kBiasCoords));
+        EXPECT_EQ(memory, sent);
+        const auto position_at = [&](int64_t row) {
+          float x = 0;
+          std::memcpy(&x, shard.Row(TensorKind::kBiasCoords, row), sizeof(x));
+          return static_cast<int64_t>(x) / 2;
+        };
+        const int64_t keys = layout.rows(TensorKind::kK);
+        const int64_t first = plan.shards.OfRank(rank)[0].begin;
+        for (int64_t row = 0; row < keys; ++row) {
+          EXPECT_EQ(position_at(row), scope > 0 ? shard.tokens()[row] : first + row);
+        }
+        if (!HasQueryCoordinates(job)) continue;
+        const int64_t first_query = plan.ShardsOf(TensorKind::kQ).OfRank(rank)[0].begin;
+        for (int64_t row = 0; row < layout.rows(TensorKind::kQ); ++row) {
+          for (const SequencePair& pair : SequencePairs(job)) {
+            const int64_t query = first_query + row - pair.queries.begin;
+            if (query < 0 || query >= pair.queries.length || pair.keys.length == 0) continue;
+            EXPECT_EQ(position_at(keys + row), pair.keys.begin + pair.shift + query);
+          }
+        }
+      }
+    }
+  }
 }
 
 // Rows have 16 bytes: their numbers take as much space as the rows.

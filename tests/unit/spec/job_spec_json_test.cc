@@ -67,6 +67,13 @@ TEST(ParseJobSpec, ReadsWhatChangesScores) {
   ASSERT_TRUE(right.ok()) << right.status();
   EXPECT_EQ(right->spec.window, Window{.right = 0});
   EXPECT_TRUE(right->spec.alibi.has_value());
+  for (const int axes : {2, 3}) {
+    const auto measured = ParseJobSpec(With(R"("alibi": {"slopes": [0, 1], "distance": "coords")" +
+                                            std::string(axes == 2 ? "}" : R"(, "axes": 3})")));
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    EXPECT_EQ(measured->spec.alibi, (Alibi{.slopes = {0, 1}, .coordinate_axes = axes}));
+    EXPECT_EQ(measured->bias_axes.has_value(), axes == 3);
+  }
 }
 
 TEST(ParseJobSpec, NullAndAbsentMeanTheDefault) {
@@ -180,8 +187,12 @@ TEST(BadDocuments, OfWrongScores) {
       {With(R"("alibi": [0, 0])"), "alibi is an array, must be an object"},
       {With(R"("alibi": {"distance": "tokens"})"), "alibi.slopes is required"},
       {With(R"("alibi": {"slopes": [0, true]})"), "alibi.slopes[1] is true, must be a number"},
-      {With(R"("alibi": {"slopes": [0, 0], "distance": "coords"})"),
-       "alibi.distance is \"coords\", must be \"tokens\""},
+      {With(R"("alibi": {"slopes": [0, 0], "distance": "cells"})"),
+       "alibi.distance is \"cells\", must be \"tokens\" or \"coords\""},
+      {With(R"("alibi": {"slopes": [0, 0], "distance": "coords", "axes": 4})"),
+       "alibi.axes is 4, must be 2 or 3"},
+      {With(R"("alibi": {"slopes": [0, 0], "axes": 2})"),
+       "alibi.axes is 2, must be absent with distance tokens"},
       {With(R"("alibi": {"slopes": [0, 0], "distence": "tokens"})"),
        "unknown field \"distence\" in alibi; the nearest known one is distance"},
   });
@@ -233,6 +244,7 @@ TEST(FormatJobSpec, KeepsWhatChangesScores) {
     const auto document = ParseJobSpec(FormatJobSpec(spec));
     ASSERT_TRUE(document.ok()) << document.status();
     EXPECT_EQ(document->spec, spec);
+    spec.alibi->coordinate_axes = window.left ? 2 : 3;
   }
 }
 

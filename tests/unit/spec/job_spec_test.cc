@@ -208,6 +208,26 @@ TEST(BadSpecs, OfScoresAreRefused) {
   ExpectRefused(zero, kInvalid, "alibi is given, must be absent with tail zero");
 }
 
+TEST(WrongSpecs, BiasesOfCoordinates) {
+  JobSpec spec = With(&JobSpec::alibi, Alibi{std::vector<double>(8), 2});
+  for (const int axes : {1, 4, -1}) {
+    spec.alibi->coordinate_axes = axes;
+    ExpectRefused(spec, kInvalid, "alibi.axes is ");
+  }
+  spec.alibi->coordinate_axes = 3;
+  spec.branches = {{int64_t{1} << 40, 1}};
+  spec.key_tokens = spec.tokens - 1;
+  ExpectRefused(spec, kInvalid, "alibi.distance is coords with key_tokens 63 and tokens 64");
+  spec.key_tokens = spec.tokens + 1;
+  EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  spec.align = Align::kStart;
+  ExpectRefused(spec, kInvalid, "alibi.distance is coords with align start");
+  spec.key_tokens.reset();
+  EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  spec.tail = Tail::kZero;
+  ExpectRefused(spec, kInvalid, "alibi is given, must be absent with tail zero");
+}
+
 // Values at the limits.
 TEST(ValidSpecs, AreAccepted) {
   std::vector<JobSpec> specs = {ValidSpec(),

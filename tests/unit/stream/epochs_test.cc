@@ -148,6 +148,8 @@ TEST(Epochs, RefuseOptionsThatAStreamLacks) {
   spec.ordering.emplace();
   spec.sequence_lengths = {16};  // each sequence has its own order
   EXPECT_TRUE(Make(spec, 100).ok());
+  spec.alibi = Alibi{std::vector<double>(spec.heads), 2};
+  ExpectRefused(Make(spec, 100), wire::reason::kInvalidSpec, "alibi.distance is coords");
 }
 
 }  // namespace

@@ -37,6 +37,16 @@ TEST(Codec, NamesTheFieldThatIsWrong) {
   expect("alibi.distance", [](v1::JobSpec& s) {
     s.mutable_alibi()->set_distance(static_cast<v1::AlibiDistance>(99));
   });
+  for (const int axes : {0, 1, 4}) {
+    expect("alibi.axes", [axes](v1::JobSpec& s) {
+      s.mutable_alibi()->set_distance(v1::ALIBI_DISTANCE_COORDS);
+      s.mutable_alibi()->set_axes(axes);
+    });
+  }
+  expect("alibi.axes", [](v1::JobSpec& s) {
+    s.mutable_alibi()->set_distance(v1::ALIBI_DISTANCE_TOKENS);
+    s.mutable_alibi()->set_axes(2);
+  });
 }
 
 TEST(Codec, KeepsWhatChangesScores) {
@@ -49,6 +59,7 @@ TEST(Codec, KeepsWhatChangesScores) {
   for (const Window& window : {Window{}, Window{.left = 0}, Window{.right = 0}}) {
     spec.window = window;
     EXPECT_EQ(*DecodeJobSpec(EncodeJobSpec(spec)), spec);
+    spec.alibi->coordinate_axes = window.left ? 2 : 3;
   }
 }
 

@@ -98,7 +98,7 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
     if (biased || work.change.softcap > 0) {
       scores[i] = ChangedExactly(work.change, scores[i],
                                  biased ? work.change.slopes[tile.Head(lane)] : 0.0f,
-                                 biased ? walk.Apart(keys, key, lane) : 0);
+                                 biased ? walk.Distance(tile, keys, key, lane) : 0.0f);
     }
     if (hidden[i]) scores[i] = NegativeInfinity();
     shared.scores[first + i][key] = scores[i];

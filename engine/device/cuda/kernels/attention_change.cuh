@@ -61,18 +61,16 @@ __device__ __forceinline__ float DistanceOf(int64_t apart) {
   return fmaf(static_cast<float>(upper), 0x1p24f, static_cast<float>(lower));
 }
 
-__device__ __forceinline__ float Biased(float score, float slope, int64_t apart) {
-  return fmaf(-slope, DistanceOf(apart), score);
+__device__ __forceinline__ float Biased(float score, float slope, float distance) {
+  return fmaf(-slope, distance, score);
 }
 
-// The whole change in float64, at factors of any size. slope: the lane's.
+// The whole change of a score in float64, at factors of any size. slope: the lane's.
 __device__ inline float ChangedExactly(const WorkChange& change, float score, float slope,
-                                       int64_t apart) {
+                                       float distance) {
   double changed = double{score} * change.scale;
   if (change.softcap > 0) changed = change.softcap * tanh(changed / change.softcap);
-  if (change.slopes != nullptr) {
-    changed -= slope * fabs(static_cast<double>(apart));
-  }
+  if (change.slopes != nullptr) changed -= double{slope} * distance;
   return static_cast<float>(changed);
 }
 

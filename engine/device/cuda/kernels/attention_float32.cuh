@@ -193,7 +193,7 @@ __device__ __forceinline__ void Change32(float (&scores)[Kernel::kOwnLanes][Kern
     const float slope = change.slopes[tile.Head(lane)];
 #pragma unroll
     for (int j = 0; j < Kernel::kOwnKeys; ++j) {
-      scores[i][j] = Biased(scores[i][j], slope, walk.Apart(now, x + 16 * j, lane));
+      scores[i][j] = Biased(scores[i][j], slope, walk.Distance(tile, now, x + 16 * j, lane));
     }
   }
 }

@@ -183,7 +183,8 @@ __device__ __forceinline__ void Change(float (&scores)[Kernel::kRowTiles][Kernel
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           float& score = scores[r][n][2 * half + e];
-          score = Biased(score, slope, walk.Apart(keys, 8 * n + 2 * (thread % 4) + e, lane));
+          score =
+              Biased(score, slope, walk.Distance(tile, keys, 8 * n + 2 * (thread % 4) + e, lane));
         }
       }
     }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/kernels/attention_change.cuh"
 #include "engine/device/cuda/kernels/attention_work.h"
 #include "engine/device/cuda/kernels/intrinsics.cuh"
 
@@ -94,8 +95,9 @@ inline constexpr int kWorkMaskAny = -1;  // KeyWalk reads the mask from the work
 // threads of a block make the same calls. It copies fields of the work, which kernels would
 // otherwise read again at every step.
 //
-// Under kWorkMaskPositions, or with slopes, queries and keys have places: their positions if the
-// work has them, else those of rows from the work's first key. Only kWorkMaskAny serves such works.
+// Under kWorkMaskPositions, or with slopes by position, queries and keys have places: their
+// positions if the work has them, else those of rows from the work's first key. Only kWorkMaskAny
+// serves works with places or slopes.
 template <int kLanes, int kKeys, int kMask = kWorkMaskAny>
 class KeyWalk {
  public:
@@ -119,7 +121,8 @@ class KeyWalk {
       end_ = max(begin_, min(end_, first_hidden_ + last_row));
     }
     if constexpr (kMask != kWorkMaskAny) return;
-    if (mask_ != kWorkMaskPositions && work.change.slopes == nullptr) return;
+    by_coordinates_ = work.change.axes > 0;
+    if (mask_ != kWorkMaskPositions && (work.change.slopes == nullptr || by_coordinates_)) return;
     query_places_ = reinterpret_cast<int64_t*>(shared);
     key_places_ = query_places_ + kLanes;
     if (work.key_positions.data == nullptr) {
@@ -189,13 +192,33 @@ class KeyWalk {
     return key_places_[tile.buffer * kKeys + key] > query_places_[lane];
   }
 
-  // The place of a lane minus that of a key. Only works with slopes.
-  __device__ int64_t Apart(const KeyTile& tile, int key, int lane) const {
-    return query_places_[lane] - key_places_[tile.buffer * kKeys + key];
+  // The distance of a lane from a key. Only works with slopes. Keys after the tile's last have some
+  // distance.
+  __device__ float Distance(const QueryTile& query, const KeyTile& tile, int key, int lane) const {
+    return by_coordinates_
+               ? SpaceBetween(query, tile, key, lane)
+               : DistanceOf(query_places_[lane] - key_places_[tile.buffer * kKeys + key]);
   }
 
  private:
   __device__ int Mask() const { return kMask == kWorkMaskAny ? mask_ : kMask; }
+
+  __device__ static float SpaceBetween(const QueryTile& query, const KeyTile& tile, int key,
+                                       int lane) {
+    const AttentionWork& work = *query.work;
+    const auto* const from = static_cast<const float*>(work.query_coordinates.data) +
+                             query.At(work.query_coordinates, lane);
+    const auto* const to =
+        static_cast<const float*>(work.key_coordinates.data) +
+        query.batch * work.key_coordinates.batch +
+        (work.key_begin + tile.begin + min(key, tile.count - 1)) * work.key_coordinates.row;
+    float square = 0;
+    for (int axis = 0; axis < work.change.axes; ++axis) {
+      const float apart = to[axis] - from[axis];
+      square = fmaf(apart, apart, square);
+    }
+    return square == square ? sqrtf(square) : 0.0f;  // NaN: 0
+  }
 
   __device__ static int64_t QueryPlace(const QueryTile& tile, int lane) {
     const AttentionWork& work = *tile.work;
@@ -230,6 +253,7 @@ class KeyWalk {
   }
 
   int mask_;
+  bool by_coordinates_ = false;
   int begin_ = 0;  // no lane sees a key before it,
   int end_ = 0;    // or from here on
   // Under kWorkMaskDiagonal: the first key of the first row, the key after its last, and the first

@@ -47,6 +47,7 @@ struct WorkChange {
   // i + diagonal_shift, which may be far outside of the keys.
   int64_t diagonal_shift = 0;
   int64_t row_distance = 1;
+  int axes = 0;  // 2 or 3: the distance is that of coordinates
 };
 
 // A task over keys [key_begin, key_end). Trivially copyable: it is copied to the device.
@@ -63,7 +64,8 @@ struct AttentionWork {
   WorkView prior_out;
   WorkState prior_state;
 
-  WorkView query_positions, key_positions;  // int64; null data: none
+  WorkView query_positions, key_positions;      // int64; null data: none
+  WorkView query_coordinates, key_coordinates;  // float32 [axes]; with change.axes
   WorkChange change;
 
   int64_t lanes = 0;  // query rows x heads of one batch
