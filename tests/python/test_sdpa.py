@@ -44,6 +44,26 @@ def test_masks(client, mask):
     compare(client, *tensors(12, 12, outer=(3, 2)), mask)
 
 
+NEAR = TRI & ~torch.ones(12, 12).tril(-4).bool()
+WIDE = torch.ones(12, 12).tril(2).bool() & ~torch.ones(12, 12).tril(-4).bool()
+AT_ENDS = torch.tensor([[0] * 5 + [1] * 7, [1] * 4 + [0] * 8, [1] * 12]).bool()[:, None, None]
+
+
+@pytest.mark.parametrize("shown", ["by position", "nothing", "no empty row"])
+@pytest.mark.parametrize("sees", [TRI, NEAR, WIDE], ids=["causal", "causal window", "window"])
+def test_padding_at_both_ends(client, sees, shown):
+    mask = sees & AT_ENDS
+    if shown == "nothing":
+        mask = mask & AT_ENDS.mT
+    elif shown == "no empty row":
+        mask = mask | ~mask.any(-1, keepdim=True)
+    given = tensors(12, 12, kv_heads=2, outer=(3,))
+    made = hilbert_ring.scaled_dot_product_attention(*given, mask, enable_gqa=True, client=client)
+    scores = given[0] @ given[1].repeat_interleave(2, 1).mT / 4
+    want = scores.masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num() @ given[2].repeat_interleave(2, 1)
+    torch.testing.assert_close(made, want, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("field, more", [
     ("dropout_p", {"dropout_p": 0.1}), ("attn_mask", {"attn_mask": TRI, "is_causal": True}), ("key", {"enable_gqa": False}),
     ("attention_mask", {"attn_mask": torch.randn(12, 12)}), ("attn_mask", {"attn_mask": TRI[0]}),

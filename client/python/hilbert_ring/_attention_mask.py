@@ -6,6 +6,7 @@
 Needs NumPy alone.
 """
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, List, Optional, Tuple
 
 import numpy as np
@@ -25,14 +26,13 @@ _EXCLUDES = -1e4
 class Seen:
     """Queries of a batch, and the keys that they see.
 
-    The chosen rows of the whole batch, one after the other, are packed sequences. The last query of a sequence has the
-    position of its last key, if the sequences are causal or have a window.
+    The chosen rows of the whole batch, one after the other, are packed sequences.
 
     Attributes:
         queries: bool [batch, queries], the queries that see these keys.
         keys: bool [batch, keys].
         lengths_q, lengths_k: of each sequence.
-        causal, window: of all sequences.
+        causal, window, align: of all sequences, as of Rule.
     """
 
     queries: Flags
@@ -41,6 +41,7 @@ class Seen:
     lengths_k: Numbers
     causal: bool = False
     window: Window = (None, None)
+    align: str = "end"
 
 
 def every_query(keys: Flags, queries: int) -> Seen:
@@ -91,64 +92,82 @@ def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> List[Seen]:
     """
     sees, queries = _by_row(mask, shape), shape[2]
     if (sees == sees[:, -1:]).all():
-        return [every_query(np.array(sees[:, -1]), queries)]
-    tokens = sees.shape[2]
-    end = int(np.flatnonzero(sees.any((0, 1)))[-1]) + 1  # of the keys that queries see
+        return [every_query(np.array(sees.any(1)), queries)]
+    asking = sees.any(2)
     full: Flags = sees.min(2)  # models let queries of padding see all keys
-    for padded in (np.zeros_like(full), full & ~full[:, -1:]):
-        for first in dict.fromkeys((tokens - queries, end - queries)):
-            found = _parts(sees, first, np.any(sees & ~padded[:, :, None], 1)) if first >= 0 else None
-            if found is not None:
-                return found
+    alike: Flags = asking & np.append(np.zeros((shape[0], 1), np.bool_), (sees[:, 1:] == sees[:, :-1]).min(2), 1)
+    for others in (np.zeros_like(full), full & ~full[:, -1:], full, alike):
+        found = _parts(sees, asking & ~others, others)
+        if found is not None:
+            return found
     raise _refused("is neither causal nor a window nor padding, must be a mask of these")
 
 
-def _parts(sees: Flags, first: int, keys: Flags) -> Optional[List[Seen]]:
-    """Returns the banded part, and one of the queries of padding if they see the same keys; None: the mask is another.
+def _parts(sees: Flags, asking: Flags, others: Flags) -> Optional[List[Seen]]:
+    """Returns what queries see, in parts; None: the mask is not of this kind.
 
     Args:
-        first: the key of the first query's token.
-        keys: bool [batch, keys], False if a key is padding.
+        sees: [batch, queries, keys].
+        asking: [batch, queries], those that see keys of sequences by causal order or a window.
+        others: [batch, queries], padding, which sees the same keys in all queries of a row.
     """
-    batch, queries, tokens = sees.shape
-    own = keys[:, first:first + queries]
-    low, high = sees.argmax(2), tokens - sees[:, :, ::-1].argmax(2)
-    place = np.arange(first, first + queries)
-    ids, left, right = np.zeros((batch, tokens), np.int64), -1, -1
-    for row in range(batch):
-        lows, highs, places = low[row, own[row]], high[row, own[row]], place[own[row]]
-        if not len(lows):
-            continue
-        apart = np.append(True, lows[1:] >= np.maximum.accumulate(highs)[:-1])  # the query begins a sequence
-        ids[row, lows[apart]] = 1
-        begins = np.flatnonzero(apart)
-        of = np.cumsum(apart) - 1
-        begin, end = np.minimum.reduceat(lows, begins)[of], np.maximum.reduceat(highs, begins)[of]
-        left = max(left, (places - lows)[lows > begin].max(initial=-1))
-        right = max(right, (highs - 1 - places)[highs < end].max(initial=-1))
-    ids = np.cumsum(ids, 1)
-    window = (None if left < 0 else int(left), None if right < 0 else int(right))
-    causal = right == 0
-    if not causal and first + queries < tokens:
+    rows, keys = others.any(1), np.any(sees, 1, where=asking[:, :, None])
+    theirs: Flags = sees[np.arange(len(sees)), others.argmax(1)] & rows[:, None]
+    if not asking.any() or not (sees == theirs[:, None])[others].all():
         return None
-    for row in range(batch):
-        ahead = np.arange(tokens) - place[own[row], None]
-        seen = keys[row] & (ids[row] == ids[row, place[own[row]], None])
-        if window[0] is not None:
-            seen &= ahead >= -window[0]
-        if window[1] is not None:
-            seen &= ahead <= window[1]
-        if not (sees[row, own[row]] == seen).all():
-            return None
-    parts = [banded(keys, queries, first, causal, (window[0], None) if causal else window, ids)]
-    others: Flags = ~own & np.any(sees, 2)
-    if others.any():
-        rows: Flags = np.any(others, 1)
-        theirs = sees[np.arange(batch), others.argmax(1)] & rows[:, None]
-        if not (sees == theirs[:, None])[others].all():
-            return None
+    parts = _sequences(sees, asking, keys)
+    if parts is not None and rows.any():
         parts.append(Seen(others, theirs, others.sum(1)[rows], theirs.sum(1)[rows]))
     return parts
+
+
+def _sequences(sees: Flags, asking: Flags, keys: Flags) -> Optional[List[Seen]]:
+    """Returns the parts of the asking queries, which see ranges of the batch's keys, one after the other."""
+    seen = sees[asking]
+    tokens = keys.shape[1]
+    begin, before = np.nonzero(asking)[0] * tokens, np.append(0, np.cumsum(keys))
+    low, high = before[begin + seen.argmax(1)], before[begin + tokens - seen[:, ::-1].argmax(1)]
+    apart = np.append(True, low[1:] >= np.maximum.accumulate(high)[:-1])  # the query begins a sequence
+    firsts, of = np.flatnonzero(apart), np.cumsum(apart) - 1
+    ends = np.append(0, np.maximum.reduceat(high, firsts))
+    if (high - low != seen.sum(1)).any() or (low < ends[of]).any():
+        return None
+    lengths_q, lengths_k = np.diff(np.append(firsts, len(of))), np.diff(ends)
+    low, high, count = low - ends[of], high - ends[of], lengths_k[of]
+    from_start = np.arange(len(of)) - firsts[of]
+    from_end = from_start + (lengths_k - lengths_q)[of]
+
+    def window_of(position: Numbers) -> Tuple[Numbers, Numbers]:
+        """Returns the sides of each sequence's window, with -1 for a side that hides nothing."""
+        return (np.maximum.reduceat(np.where(low > 0, position - low, -1), firsts),
+                np.maximum.reduceat(np.where(high < count, high - 1 - position, -1), firsts))
+
+    def agree(position: Numbers, left: int, right: int) -> Flags:
+        """Returns of which sequences each query sees what it would by its position and the window."""
+        fit: Flags = np.logical_and.reduceat(
+            (low == (0 if left < 0 else np.maximum(position - left, 0))) &
+            (high == (count if right < 0 else np.minimum(position + right + 1, count))), firsts)
+        return fit
+
+    lefts, rights = [], []
+    for position in (from_end, from_start):
+        left, right = window_of(position)
+        known = ((left >= 0).astype(int) + (right >= 0)).argmax()  # other sequences may hide nothing on a side
+        lefts += [int(left.max()), int(left[known])]
+        rights += [int(right.max()), int(right[known])]
+    made: List[List[Seen]] = []
+    for left, right in dict.fromkeys(product(lefts, rights)):
+        at_end, at_start = agree(from_end, left, right), agree(from_start, left, right)
+        if (at_end | at_start).all():
+            start = at_start if at_start.all() and not at_end.all() else ~at_end
+            window = (None if left < 0 else left, None if right <= 0 else right)
+            made.append([])
+            for align, ones in (("end", ~start), ("start", start)):
+                if ones.any():
+                    queries, theirs = np.zeros_like(asking), np.zeros_like(keys)
+                    queries[asking], theirs[keys] = ones[of], np.repeat(ones, lengths_k)
+                    made[-1].append(Seen(queries, theirs, lengths_q[ones], lengths_k[ones], right == 0, window, align))
+    return min(made, key=lambda parts: (len(parts), not parts[0].causal), default=None)
 
 
 def _numbered(keys: Flags, ids: Optional[Numbers]) -> Tuple[Numbers, int]:

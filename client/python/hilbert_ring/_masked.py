@@ -38,7 +38,8 @@ def compute_masked(query: Any, key: Any, value: Any, mask: Any, rule: Rule, clie
     out = torch.zeros((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
     for part in _parts(mask, (*query.shape[:3], key.shape[2]), rule):
         made, _ = attend_packed(_rows(q, part.queries), _rows(k, part.keys), _rows(v, part.keys), part.lengths_q,
-                                part.lengths_k, replace(rule, causal=part.causal, window=part.window), client)
+                                part.lengths_k, replace(rule, causal=part.causal, window=part.window,
+                                                                  align=part.align), client)
         if part.queries.all():
             return made.unflatten(0, q.shape[:2])
         out[torch.from_numpy(part.queries).to(q.device)] = made
@@ -49,7 +50,7 @@ def _parts(mask: Any, shape: Tuple[int, int, int, int], rule: Rule) -> List[Seen
     batch, _, queries, keys = shape
     if mask is None:
         return [Seen(np.ones((batch, queries), np.bool_), np.ones((batch, keys), np.bool_), np.full(batch, queries),
-                     np.full(batch, keys), rule.causal, rule.window)]
+                     np.full(batch, keys), rule.causal, rule.window, rule.align)]
     seen: Optional[Seen] = getattr(mask, "seen", None)
     if seen is None:
         given = mask.detach().cpu()  # NumPy has no bfloat16
