@@ -7,7 +7,7 @@ Needs NumPy alone.
 """
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +44,11 @@ class Seen:
     align: str = "end"
 
 
-def every_query(keys: Flags, queries: int) -> Seen:
+def every_query(keys: Flags, queries: int, field: str = "attention_mask") -> Seen:
     """Every query sees all keys of its row of the batch. keys: bool [batch, keys], False if a key is padding."""
     counts = keys.sum(1)
     if (counts == 0).any():
-        raise _refused(f"is 0 for every key of row {counts.argmin()} of the batch, must leave a key")
+        raise _refused(f"is 0 for every key of row {counts.argmin()} of the batch, must leave a key", field)
     return Seen(np.ones((len(keys), queries), np.bool_), keys, np.full(len(keys), queries), counts)
 
 
@@ -82,25 +82,36 @@ def banded(keys: Flags, queries: int, first: int, causal: bool, window: Window, 
     return Seen(asking, kept, lengths_q[some], lengths_k[some], causal, (left, right))
 
 
-def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> List[Seen]:
+def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int], field: str = "attention_mask") -> List[Seen]:
     """Returns what a mask lets queries see, in parts with different queries. Queries of no part see nothing.
 
     Args:
         mask: 4 axes, the last as long as the keys, each other as long as that of the shape or 1: bool, True if a
             query sees a key, or numbers that are added to the scores: 0, or -10000 and below.
         shape: of attention: [batch, heads, queries, keys].
+        field: the name of the mask in errors.
     """
-    sees, queries = _by_row(mask, shape), shape[2]
+    sees, queries = _by_row(mask, shape, field), shape[2]
+    if sees.size == 0:
+        return []
     if (sees == sees[:, -1:]).all():
-        return [every_query(np.array(sees.any(1)), queries)]
+        return [every_query(np.array(sees.any(1)), queries, field)]
     asking = sees.any(2)
-    full: Flags = sees.min(2)  # models let queries of padding see all keys
-    alike: Flags = asking & np.append(np.zeros((shape[0], 1), np.bool_), (sees[:, 1:] == sees[:, :-1]).min(2), 1)
-    for others in (np.zeros_like(full), full & ~full[:, -1:], full, alike):
-        found = _parts(sees, asking & ~others, others)
+    for others in _paddings(sees):
+        found = _parts(sees, asking & ~others, others & asking)
         if found is not None:
             return found
-    raise _refused("is neither causal nor a window nor padding, must be a mask of these")
+    raise _refused("is neither causal nor a window nor padding, must be a mask of these", field)
+
+
+def _paddings(sees: Flags) -> Iterator[Flags]:
+    """Yields queries that may be padding, which models let see the same keys."""
+    full: Flags = sees.min(2)
+    yield np.zeros_like(full)
+    yield full & ~full[:, -1:]
+    yield full
+    yield (sees == sees.any(1, keepdims=True)).min(2)  # all keys that are no padding
+    yield np.append(np.zeros((len(sees), 1), np.bool_), (sees[:, 1:] == sees[:, :-1]).min(2), 1)  # those of the query before
 
 
 def _parts(sees: Flags, asking: Flags, others: Flags) -> Optional[List[Seen]]:
@@ -108,8 +119,8 @@ def _parts(sees: Flags, asking: Flags, others: Flags) -> Optional[List[Seen]]:
 
     Args:
         sees: [batch, queries, keys].
-        asking: [batch, queries], those that see keys of sequences by causal order or a window.
-        others: [batch, queries], padding, which sees the same keys in all queries of a row.
+        asking: [batch, queries], see keys of sequences by causal order or a window.
+        others: [batch, queries], see the same keys as the others of their row.
     """
     rows, keys = others.any(1), np.any(sees, 1, where=asking[:, :, None])
     theirs: Flags = sees[np.arange(len(sees)), others.argmax(1)] & rows[:, None]
@@ -184,20 +195,20 @@ def _numbered(keys: Flags, ids: Optional[Numbers]) -> Tuple[Numbers, int]:
     return sequence, int(change.sum())
 
 
-def _by_row(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> Flags:
+def _by_row(mask: NDArray[Any], shape: Tuple[int, int, int, int], field: str) -> Flags:
     """Returns [batch, queries, keys], True if a query sees a key."""
     fits = mask.ndim == 4 and mask.shape[3] == shape[3] and all(
         axis in (1, whole) for axis, whole in zip(mask.shape, shape))
     if not fits or mask.dtype.kind not in "bf":
         raise _refused(f"is {mask.dtype} {mask.shape}, must be bool or floating, and of a shape that "
-                       f"expands to {shape}")
+                       f"expands to {shape}", field)
     sees = mask if mask.dtype == np.bool_ else mask == 0
     if mask.dtype != np.bool_ and not (sees | (mask <= _EXCLUDES)).all():
-        raise _refused(f"adds numbers to scores, must be 0 or at most {_EXCLUDES:g}")
+        raise _refused(f"adds numbers to scores, must be 0 or at most {_EXCLUDES:g}", field)
     if not (sees == sees[:, :1]).all():
-        raise _refused("differs between heads, must be the same for all")
+        raise _refused("differs between heads, must be the same for all", field)
     return np.broadcast_to(sees[:, 0], (shape[0], *shape[2:]))
 
 
-def _refused(what: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"attention_mask {what}", field="attention_mask")
+def _refused(what: str, field: str = "attention_mask") -> InvalidArgumentError:
+    return InvalidArgumentError(f"{field} {what}", field=field)
