@@ -18,7 +18,7 @@ import torch
 
 from contest import Engine, Peer, arguments, race
 
-BLOCK = 1024  # queries of a block of a window
+BLOCK = 256  # queries of a block of a window
 
 
 @dataclass
@@ -203,7 +203,7 @@ class OpenVino(Dense):
         import openvino
         import openvino.opset13 as ops
         free = int(re.search(r"MemAvailable: *(\d+)", Path("/proc/meminfo").read_text())[1]) * 1024
-        if 2 * self.job.bytes() > free:
+        if 2.5 * self.job.bytes() > free:
             raise MemoryError(f"its two copies take {2e-9 * self.job.bytes():.1f} GB, memory has {1e-9 * free:.1f} GB")
         kind, view = ((openvino.Type.bf16, torch.int16) if self.job.dtype == "bfloat16" else
                       (openvino.Type.f32, torch.float32))
