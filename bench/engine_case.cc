@@ -2,7 +2,7 @@
 //
 //   engine_case SPEC Q K V THREADS [INSTRUCTIONS]
 //
-// SPEC is a job's JSON file (engine/spec/job_spec_json.h), without coordinates. Q, K and V are raw
+// SPEC is a job's JSON file (engine/spec/job_spec_json.h), without an ordering. Q, K and V are raw
 // files of [tokens, heads, dim] in the job's type. INSTRUCTIONS are those of DeviceOptions.
 // Commands, a line each:
 //   run         computes the job and prints its seconds, without placing rows
@@ -38,13 +38,17 @@ void RunCommands(int argc, char** argv) {
   if (argc < 6 || argc > 7 || !absl::SimpleAtoi(argv[5], &threads))
     throw std::runtime_error("SPEC Q K V THREADS");
   const JobSpec spec = OrFail(ParseJobSpec(Contents(argv[1]))).spec;
+  if (spec.ordering) throw std::runtime_error("ordering is set, must be absent");
   const auto device =
       OrFail(MakeDevice({.threads = threads, .instructions = argc > 6 ? argv[6] : ""}));
   OneShardJob job(spec, *device);
   const TensorKind kinds[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV};
   for (int i = 0; i < 3; ++i) {
-    const std::string rows = Contents(argv[2 + i]);
-    job.Place(kinds[i], std::as_bytes(std::span(rows)));
+    const std::span<std::byte> rows = job.Rows(kinds[i]);
+    std::ifstream file(argv[2 + i], std::ios::binary);
+    if (!file.read(reinterpret_cast<char*>(rows.data()), std::ssize(rows)) ||
+        file.peek() != std::ifstream::traits_type::eof())
+      throw std::runtime_error(std::string("rows of another size: ") + argv[2 + i]);
   }
   std::cout << device->info().kernel << std::endl;
   for (std::string line; std::getline(std::cin, line);) {

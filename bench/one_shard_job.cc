@@ -15,19 +15,24 @@ OneShardJob::OneShardJob(const JobSpec& spec, Device& device)
     : device_(device),
       plan_(OrFail(MakePlan(spec, 1))),
       store_(OrFail(ShardStore::Make(device, plan_, 0))),
-      tokens_(spec.tokens) {
+      tokens_(MostRows(spec)) {
   std::iota(tokens_.begin(), tokens_.end(), 0);
   if (!spec.ordering) return;
   OrFail(Permutation::Make(spec, {}))->Tokens(0, tokens_);
   OrFail(store_->WriteTokens(0, spec.tokens, tokens_.data()));
 }
 
+std::span<std::byte> OneShardJob::Rows(TensorKind kind) {
+  return {store_->Row(kind, 0),
+          static_cast<size_t>(store_->rows(kind) * RowBytes(plan_.spec, kind))};
+}
+
 void OneShardJob::Place(TensorKind kind, std::span<const std::byte> rows) {
+  const std::span<std::byte> slots = Rows(kind);
+  if (rows.size() != slots.size()) throw std::runtime_error("rows of another size");
   const int64_t bytes = RowBytes(plan_.spec, kind);
-  if (std::ssize(rows) != bytes * plan_.spec.tokens)
-    throw std::runtime_error("rows of another size");
-  for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
-    std::memcpy(store_->Row(kind, slot), rows.data() + tokens_[slot] * bytes, bytes);
+  for (int64_t slot = 0; slot < store_->rows(kind); ++slot) {
+    std::memcpy(&slots[slot * bytes], &rows[tokens_[slot] * bytes], bytes);
   }
 }
 

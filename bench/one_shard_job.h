@@ -24,6 +24,9 @@ class OneShardJob {
   // The spec has no coordinates; the device outlives the job.
   OneShardJob(const JobSpec& spec, Device& device);
 
+  // A tensor's rows by slot, which are tokens without an ordering.
+  std::span<std::byte> Rows(TensorKind kind);
+
   // Rows are ordered by token and have the job's type.
   void Place(TensorKind kind, std::span<const std::byte> rows);
   std::vector<std::byte> Out() const;

@@ -11,10 +11,6 @@ The last two return no log-sum-exps. With `lse` each segment therefore gets anot
 value is 1 in an additional column, in which others have 0. The column's result is t = 1 / (Z + 1), Z
 being the softmax denominator without that key. Branches mix as sum(out / t) / sum(1 / t - 1).
 """
-import json
-import subprocess
-import time
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -22,61 +18,7 @@ import openvino
 import openvino.opset13 as ops
 import torch
 
-
-class Engine:
-    """The engine in its own process. Inputs are [tokens, heads, dim]."""
-    name = "Hilbert Ring"
-
-    def __init__(self, job, inputs, options, folder):
-        spec = {"tokens": job.tokens, "heads": job.heads, "head_dim": job.dim, "dtype": job.dtype,
-                "segments": list(job.segments), "dilations": list(job.dilations),
-                "mixing": job.mixing, "causal": job.causal}
-        (folder / "spec.json").write_text(json.dumps(spec))
-        for name, x in zip("qkv", inputs):
-            raw = torch.from_numpy(x)
-            raw = raw.bfloat16().view(torch.int16) if job.dtype == "bfloat16" else raw
-            raw.numpy().tofile(folder / name)
-        self.job, self.folder = job, folder
-        self.process = subprocess.Popen(
-            [options.engine_case, *(folder / name for name in ("spec.json", *"qkv")),
-             str(options.threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.kernel = self.process.stdout.readline().strip()
-        self.name += f" ({self.kernel})"
-
-    def ask(self, line):
-        print(line, file=self.process.stdin, flush=True)
-        return self.process.stdout.readline()
-
-    def run(self):
-        return float(self.ask("run"))
-
-    def peak(self):
-        return float(self.ask("peak"))
-
-    def out(self):
-        self.ask(f"write {self.folder / 'out'}")
-        raw = np.fromfile(self.folder / "out",
-                          np.int16 if self.job.dtype == "bfloat16" else np.float32)
-        raw = torch.from_numpy(raw)
-        raw = raw.view(torch.bfloat16).float() if self.job.dtype == "bfloat16" else raw
-        return raw.numpy().reshape(self.job.tokens, self.job.heads, self.job.dim)
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(60)
-
-
-class Peer:
-    """A contestant in this process; the time of `compute` counts."""
-
-    def run(self):
-        start = time.perf_counter()
-        self.compute()
-        return time.perf_counter() - start
-
-    def close(self):
-        pass
+from contest import Engine, Peer
 
 
 class Torch(Peer):

@@ -22,6 +22,11 @@ class Job:
         """Returns the factor of averaging over head groups."""
         return 1 / len(self.segments) if self.mixing == "head_groups" else 1.0
 
+    def spec(self):
+        return {"tokens": self.tokens, "heads": self.heads, "head_dim": self.dim, "dtype": self.dtype,
+                "segments": list(self.segments), "dilations": list(self.dilations),
+                "mixing": self.mixing, "causal": self.causal}
+
     def units(self):
         """Returns (heads, segment, dilation, offset) of each unit by branch, like tests/golden/attention_oracle.py."""
         branches = list(zip(self.segments, self.dilations))

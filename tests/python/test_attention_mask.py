@@ -43,7 +43,7 @@ def table(parts, shape):
         for own, theirs in zip(np.split(at_q, part.lengths_q.cumsum()[:-1]), np.split(at_k, part.lengths_k.cumsum()[:-1])):
             for number, (row, query) in enumerate(own):
                 assert not sees[row, query].any()  # a query is of one part
-                ahead = np.arange(len(theirs)) - (number + len(theirs) - len(own))
+                ahead = np.arange(len(theirs)) - (number + (len(theirs) - len(own) if part.align == "end" else 0))
                 seen = (ahead <= (0 if part.causal else 99 if right is None else right)) & (
                     ahead >= (-99 if left is None else -left))
                 assert (theirs[:, 0] == row).all()
@@ -54,6 +54,7 @@ def table(parts, shape):
 LEFT, RIGHT, HOLE = keys([0, 0, 1, 1], [1, 1, 1, 1]), keys([1, 1, 0, 0], [1, 1, 1, 1]), keys([1, 0, 1, 1], [1, 1, 1, 1])
 BLOCKS = np.kron(np.eye(2), np.ones((2, 2))).astype(bool)
 BAND = np.tri(6, k=1, dtype=bool) & ~np.tri(6, k=-3, dtype=bool)
+FAR = np.tri(8, dtype=bool) & ~np.tri(8, k=-3, dtype=bool)
 ANY = (2, 3, 4, 4)
 
 
@@ -92,6 +93,12 @@ def causal(seen, blank=True):
     (BLOCKS[None, None], ANY, (False, None, None)),                               # packed sequences
     ((BLOCKS & TRI)[None, None], ANY, (True, None, None)),
     ((BLOCKS & TRI)[None, None, 1:], (1, 3, 3, 4), (True, None, None)),
+    (np.tri(9, 4, dtype=bool)[None, None], (1, 3, 9, 4), (True, None, None)),     # aligned to the top left
+    (np.tri(4, 9, k=2, dtype=bool)[None, None], (1, 3, 4, 9), (True, None, None)),
+    ((TRI | (np.arange(4) < 2))[None, None], ANY, (True, None, None)),            # a prefix that sees itself
+    (np.stack([TRI, np.ones((4, 4), bool)])[:, None], ANY, (True, None, None)),
+    (np.tri(4, k=-1, dtype=bool)[None, None], ANY, (True, None, None)),           # without the query's own key
+    (np.stack([np.tri(3, 6, k=1), np.tri(3, 6, k=3)])[:, None] > 0, (2, 3, 3, 6), (True, None, None)),  # rows of a cache
 ])
 def test_the_meaning_of_a_table(mask, shape, kind):
     parts = seen_by(mask, shape)
@@ -101,13 +108,10 @@ def test_the_meaning_of_a_table(mask, shape, kind):
 
 
 @pytest.mark.parametrize("mask, shape, what", [
-    (np.stack([TRI, np.ones((4, 4), bool)])[:, None], ANY, "neither causal nor"),  # of one row each
     (np.stack([BAND, np.tri(6, dtype=bool)])[:, None], (2, 3, 6, 6), "neither causal nor"),
-    (np.tri(9, 4, dtype=bool)[None, None], (1, 3, 9, 4), "neither causal nor"),   # aligned to the top left
     ((np.add.outer(np.arange(6), np.arange(6)) % 2 == 0)[None, None], (1, 3, 6, 6), "neither causal nor"),  # strided
-    (np.tri(4, k=-1, dtype=bool)[None, None], ANY, "neither causal nor"),         # without the query's own key
-    ((TRI | (np.arange(4) < 2))[None, None], ANY, "neither causal nor"),          # a prefix that sees itself
-    ((BAND & (np.arange(6) != 3))[None, None], (1, 3, 6, 6), "padding within a text|neither causal nor"),
+    ((FAR | (np.arange(8) < 1))[None, None], (1, 3, 8, 8), "neither causal nor"),  # a window and the first key
+    ((FAR & (np.arange(8) != 3))[None, None], (1, 3, 8, 8), "neither causal nor"),  # padding within a text
     (np.stack([TRI, TRI, np.ones((4, 4), bool)])[None], (1, 3, 4, 4), "between heads"),
     (np.full((1, 1, 4, 4), -1.0, "f4"), ANY, "adds numbers"),
     (np.where(TRI, 0.5, LOW).astype("f4")[None, None], ANY, "adds numbers"),
@@ -123,6 +127,26 @@ def test_what_is_refused(mask, shape, what):
     assert raised.value.field == "attention_mask"
 
 
+PADS = {"left": [(0, 0), (4, 0), (9, 0)], "right": [(0, 0), (0, 4), (0, 9)], "mixed": [(0, 3), (5, 0), (0, 0)]}
+SIDES = {"causal": (99, 0), "full": (99, 99), "causal window": (2, 0), "window": (2, 3), "long window": (9, 0)}
+SHOWN = {  # what a query of padding sees
+    "nothing": lambda sees, own: sees & own, "by position": lambda sees, own: sees,
+    "no empty row": lambda sees, own: sees | ~sees.any(2, keepdims=True), "everything": lambda sees, own: sees | ~own}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("pad", PADS)
+@pytest.mark.parametrize("sides", SIDES)
+def test_padding_beside_any_window(sides, pad, shown):
+    (left, right), place = SIDES[sides], np.arange(12)
+    real = np.array([(place >= before) & (place < 12 - after) for before, after in PADS[pad]])
+    ahead = place - place[:, None]
+    sees = SHOWN[shown](((ahead >= -left) & (ahead <= right)) & real[:, None], real[:, :, None])
+    parts = seen_by(sees[:, None], (3, 1, 12, 12))
+    assert (table(parts, sees[:, None].shape) == sees).all()
+    assert len(parts) <= 1 + (pad == "mixed") + (shown in ("no empty row", "everything"))
+
+
 def test_random_tables():
     """A mask of any kind is read as what it is. Random changes of it are refused, or read as what they are."""
     random = np.random.default_rng(7)
@@ -134,9 +158,11 @@ def test_random_tables():
         ahead = np.arange(tokens) - np.arange(tokens - queries, tokens)[:, None]
         left, right = random.integers(0, 12), random.choice([0, 0, 2, 12])
         padding = np.arange(tokens) >= random.integers(0, 3, batch)[:, None]
+        padding &= np.arange(tokens) < tokens - random.integers(0, 3, batch)[:, None]
         own = slice(tokens - queries, None)
         sees = (ahead >= -left) & (ahead <= right) & (ids[:, own, None] == ids[:, None]) & padding[:, None]
-        sees &= padding[:, own, None]
+        if random.integers(2):
+            sees &= padding[:, own, None]
         if random.integers(2):
             sees[tuple(random.integers(0, size) for size in sees.shape)] ^= True
         shape = (int(batch), 2, int(queries), int(tokens))

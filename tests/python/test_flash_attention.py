@@ -227,7 +227,8 @@ def test_a_cache_that_is_read_alone(client):
     ("block_table", {"block_table": [[0]]}), ("k", {"k": torch.zeros(2, 4, 2, 8)}), ("v", {"v": None}),
     ("rotary_cos", {"rotary_cos": torch.zeros(9, 8), "rotary_sin": torch.zeros(9, 8)}),
     ("rotary_cos", {"rotary_cos": torch.zeros(32, 8)}),
-    ("rotary_cos", {"rotary_cos": torch.zeros(32, 8), "rotary_sin": torch.zeros(32, 8), "k": None, "v": None})])
+    ("rotary_cos", {"rotary_cos": torch.zeros(32, 8), "rotary_sin": torch.zeros(32, 8), "k": None, "v": None}),
+    ("k", {"k": [1.0], **{name: torch.zeros(32, 8) for name in ("rotary_cos", "rotary_sin")}})])
 def test_what_a_cache_refuses(client, field, changes):
     cache = [torch.ones(2, 32, 2, 16) for _ in "kv"]
     given = {"k": torch.zeros(2, 4, 2, 16), "v": torch.zeros(2, 4, 2, 16), "cache_seqlens": 6, **changes}

@@ -13,7 +13,8 @@ import hilbert_ring
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from model_families import FAMILIES, generated, inputs_of, main_output, model_of  # noqa: E402
+from hilbert_ring import _model_tensors, _packed  # noqa: E402
+from model_families import BATCH, FAMILIES, generated, inputs_of, main_output, model_of  # noqa: E402
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/python.md"
 MARKS = "<!-- families: made by ./dev python-check -->\n", "<!-- end of families -->\n"
@@ -65,11 +66,15 @@ def test_forward(jobs, name, padded):
 
 @pytest.mark.parametrize("cache", [None, "static"])
 @pytest.mark.parametrize("name", [name for name in NAMES if model_of(name).can_generate()])
-def test_generate(jobs, name, cache):
-    model = model_of(name)
-    before = jobs()
+def test_generate(jobs, name, cache, monkeypatch):
+    model, before, asked = model_of(name), jobs(), []
+    monkeypatch.setattr(_packed, "attend", lambda q, *given, **more: asked.append(len(q)) or _model_tensors.attend(
+        q, *given, **more))
     check(model, lambda: generated(model, cache))
-    assert jobs() - before >= 8 * 2
+    first = 2 if model.config.is_encoder_decoder else FAMILIES[name].calls  # layers of the encoder, or of the prompt
+    steps = 8 * 4 if model.config.is_encoder_decoder else 7 * first
+    assert jobs() - before == len(asked) == first + steps
+    assert asked[first:] == [BATCH] * steps and min(asked[:first]) > BATCH  # a step has one query of each row
     right.setdefault(name, set()).add("static cache" if cache else "generate")
 
 

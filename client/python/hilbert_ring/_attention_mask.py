@@ -6,7 +6,8 @@
 Needs NumPy alone.
 """
 from dataclasses import dataclass
-from typing import Any, List, Optional, Tuple
+from itertools import product
+from typing import Any, Iterator, List, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +26,13 @@ _EXCLUDES = -1e4
 class Seen:
     """Queries of a batch, and the keys that they see.
 
-    The chosen rows of the whole batch, one after the other, are packed sequences. The last query of a sequence has the
-    position of its last key, if the sequences are causal or have a window.
+    The chosen rows of the whole batch, one after the other, are packed sequences.
 
     Attributes:
         queries: bool [batch, queries], the queries that see these keys.
         keys: bool [batch, keys].
         lengths_q, lengths_k: of each sequence.
-        causal, window: of all sequences.
+        causal, window, align: of all sequences, as of Rule.
     """
 
     queries: Flags
@@ -41,13 +41,14 @@ class Seen:
     lengths_k: Numbers
     causal: bool = False
     window: Window = (None, None)
+    align: str = "end"
 
 
-def every_query(keys: Flags, queries: int) -> Seen:
+def every_query(keys: Flags, queries: int, field: str = "attention_mask") -> Seen:
     """Every query sees all keys of its row of the batch. keys: bool [batch, keys], False if a key is padding."""
     counts = keys.sum(1)
     if (counts == 0).any():
-        raise _refused(f"is 0 for every key of row {counts.argmin()} of the batch, must leave a key")
+        raise _refused(f"is 0 for every key of row {counts.argmin()} of the batch, must leave a key", field)
     return Seen(np.ones((len(keys), queries), np.bool_), keys, np.full(len(keys), queries), counts)
 
 
@@ -81,74 +82,103 @@ def banded(keys: Flags, queries: int, first: int, causal: bool, window: Window, 
     return Seen(asking, kept, lengths_q[some], lengths_k[some], causal, (left, right))
 
 
-def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> List[Seen]:
+def seen_by(mask: NDArray[Any], shape: Tuple[int, int, int, int], field: str = "attention_mask") -> List[Seen]:
     """Returns what a mask lets queries see, in parts with different queries. Queries of no part see nothing.
 
     Args:
         mask: 4 axes, the last as long as the keys, each other as long as that of the shape or 1: bool, True if a
             query sees a key, or numbers that are added to the scores: 0, or -10000 and below.
         shape: of attention: [batch, heads, queries, keys].
+        field: the name of the mask in errors.
     """
-    sees, queries = _by_row(mask, shape), shape[2]
+    sees, queries = _by_row(mask, shape, field), shape[2]
+    if sees.size == 0:
+        return []
     if (sees == sees[:, -1:]).all():
-        return [every_query(np.array(sees[:, -1]), queries)]
-    tokens = sees.shape[2]
-    end = int(np.flatnonzero(sees.any((0, 1)))[-1]) + 1  # of the keys that queries see
-    full: Flags = sees.min(2)  # models let queries of padding see all keys
-    for padded in (np.zeros_like(full), full & ~full[:, -1:]):
-        for first in dict.fromkeys((tokens - queries, end - queries)):
-            found = _parts(sees, first, np.any(sees & ~padded[:, :, None], 1)) if first >= 0 else None
-            if found is not None:
-                return found
-    raise _refused("is neither causal nor a window nor padding, must be a mask of these")
+        return [every_query(np.array(sees.any(1)), queries, field)]
+    asking = sees.any(2)
+    for others in _paddings(sees):
+        found = _parts(sees, asking & ~others, others & asking)
+        if found is not None:
+            return found
+    raise _refused("is neither causal nor a window nor padding, must be a mask of these", field)
 
 
-def _parts(sees: Flags, first: int, keys: Flags) -> Optional[List[Seen]]:
-    """Returns the banded part, and one of the queries of padding if they see the same keys; None: the mask is another.
+def _paddings(sees: Flags) -> Iterator[Flags]:
+    """Yields queries that may be padding, which models let see the same keys."""
+    full: Flags = sees.min(2)
+    yield np.zeros_like(full)
+    yield full & ~full[:, -1:]
+    yield full
+    yield (sees == sees.any(1, keepdims=True)).min(2)  # all keys that are no padding
+    yield np.append(np.zeros((len(sees), 1), np.bool_), (sees[:, 1:] == sees[:, :-1]).min(2), 1)  # those of the query before
+
+
+def _parts(sees: Flags, asking: Flags, others: Flags) -> Optional[List[Seen]]:
+    """Returns what queries see, in parts; None: the mask is not of this kind.
 
     Args:
-        first: the key of the first query's token.
-        keys: bool [batch, keys], False if a key is padding.
+        sees: [batch, queries, keys].
+        asking: [batch, queries], see keys of sequences by causal order or a window.
+        others: [batch, queries], see the same keys as the others of their row.
     """
-    batch, queries, tokens = sees.shape
-    own = keys[:, first:first + queries]
-    low, high = sees.argmax(2), tokens - sees[:, :, ::-1].argmax(2)
-    place = np.arange(first, first + queries)
-    ids, left, right = np.zeros((batch, tokens), np.int64), -1, -1
-    for row in range(batch):
-        lows, highs, places = low[row, own[row]], high[row, own[row]], place[own[row]]
-        if not len(lows):
-            continue
-        apart = np.append(True, lows[1:] >= np.maximum.accumulate(highs)[:-1])  # the query begins a sequence
-        ids[row, lows[apart]] = 1
-        begins = np.flatnonzero(apart)
-        of = np.cumsum(apart) - 1
-        begin, end = np.minimum.reduceat(lows, begins)[of], np.maximum.reduceat(highs, begins)[of]
-        left = max(left, (places - lows)[lows > begin].max(initial=-1))
-        right = max(right, (highs - 1 - places)[highs < end].max(initial=-1))
-    ids = np.cumsum(ids, 1)
-    window = (None if left < 0 else int(left), None if right < 0 else int(right))
-    causal = right == 0
-    if not causal and first + queries < tokens:
+    rows, keys = others.any(1), np.any(sees, 1, where=asking[:, :, None])
+    theirs: Flags = sees[np.arange(len(sees)), others.argmax(1)] & rows[:, None]
+    if not asking.any() or not (sees == theirs[:, None])[others].all():
         return None
-    for row in range(batch):
-        ahead = np.arange(tokens) - place[own[row], None]
-        seen = keys[row] & (ids[row] == ids[row, place[own[row]], None])
-        if window[0] is not None:
-            seen &= ahead >= -window[0]
-        if window[1] is not None:
-            seen &= ahead <= window[1]
-        if not (sees[row, own[row]] == seen).all():
-            return None
-    parts = [banded(keys, queries, first, causal, (window[0], None) if causal else window, ids)]
-    others: Flags = ~own & np.any(sees, 2)
-    if others.any():
-        rows: Flags = np.any(others, 1)
-        theirs = sees[np.arange(batch), others.argmax(1)] & rows[:, None]
-        if not (sees == theirs[:, None])[others].all():
-            return None
+    parts = _sequences(sees, asking, keys)
+    if parts is not None and rows.any():
         parts.append(Seen(others, theirs, others.sum(1)[rows], theirs.sum(1)[rows]))
     return parts
+
+
+def _sequences(sees: Flags, asking: Flags, keys: Flags) -> Optional[List[Seen]]:
+    """Returns the parts of the asking queries, which see ranges of the batch's keys, one after the other."""
+    seen = sees[asking]
+    tokens = keys.shape[1]
+    begin, before = np.nonzero(asking)[0] * tokens, np.append(0, np.cumsum(keys))
+    low, high = before[begin + seen.argmax(1)], before[begin + tokens - seen[:, ::-1].argmax(1)]
+    apart = np.append(True, low[1:] >= np.maximum.accumulate(high)[:-1])  # the query begins a sequence
+    firsts, of = np.flatnonzero(apart), np.cumsum(apart) - 1
+    ends = np.append(0, np.maximum.reduceat(high, firsts))
+    if (high - low != seen.sum(1)).any() or (low < ends[of]).any():
+        return None
+    lengths_q, lengths_k = np.diff(np.append(firsts, len(of))), np.diff(ends)
+    low, high, count = low - ends[of], high - ends[of], lengths_k[of]
+    from_start = np.arange(len(of)) - firsts[of]
+    from_end = from_start + (lengths_k - lengths_q)[of]
+
+    def window_of(position: Numbers) -> Tuple[Numbers, Numbers]:
+        """Returns the sides of each sequence's window, with -1 for a side that hides nothing."""
+        return (np.maximum.reduceat(np.where(low > 0, position - low, -1), firsts),
+                np.maximum.reduceat(np.where(high < count, high - 1 - position, -1), firsts))
+
+    def agree(position: Numbers, left: int, right: int) -> Flags:
+        """Returns of which sequences each query sees what it would by its position and the window."""
+        fit: Flags = np.logical_and.reduceat(
+            (low == (0 if left < 0 else np.maximum(position - left, 0))) &
+            (high == (count if right < 0 else np.minimum(position + right + 1, count))), firsts)
+        return fit
+
+    lefts, rights = [], []
+    for position in (from_end, from_start):
+        left, right = window_of(position)
+        known = ((left >= 0).astype(int) + (right >= 0)).argmax()  # other sequences may hide nothing on a side
+        lefts += [int(left.max()), int(left[known])]
+        rights += [int(right.max()), int(right[known])]
+    made: List[List[Seen]] = []
+    for left, right in dict.fromkeys(product(lefts, rights)):
+        at_end, at_start = agree(from_end, left, right), agree(from_start, left, right)
+        if (at_end | at_start).all():
+            start = at_start if at_start.all() and not at_end.all() else ~at_end
+            window = (None if left < 0 else left, None if right <= 0 else right)
+            made.append([])
+            for align, ones in (("end", ~start), ("start", start)):
+                if ones.any():
+                    queries, theirs = np.zeros_like(asking), np.zeros_like(keys)
+                    queries[asking], theirs[keys] = ones[of], np.repeat(ones, lengths_k)
+                    made[-1].append(Seen(queries, theirs, lengths_q[ones], lengths_k[ones], right == 0, window, align))
+    return min(made, key=lambda parts: (len(parts), not parts[0].causal), default=None)
 
 
 def _numbered(keys: Flags, ids: Optional[Numbers]) -> Tuple[Numbers, int]:
@@ -165,20 +195,20 @@ def _numbered(keys: Flags, ids: Optional[Numbers]) -> Tuple[Numbers, int]:
     return sequence, int(change.sum())
 
 
-def _by_row(mask: NDArray[Any], shape: Tuple[int, int, int, int]) -> Flags:
+def _by_row(mask: NDArray[Any], shape: Tuple[int, int, int, int], field: str) -> Flags:
     """Returns [batch, queries, keys], True if a query sees a key."""
     fits = mask.ndim == 4 and mask.shape[3] == shape[3] and all(
         axis in (1, whole) for axis, whole in zip(mask.shape, shape))
     if not fits or mask.dtype.kind not in "bf":
         raise _refused(f"is {mask.dtype} {mask.shape}, must be bool or floating, and of a shape that "
-                       f"expands to {shape}")
+                       f"expands to {shape}", field)
     sees = mask if mask.dtype == np.bool_ else mask == 0
     if mask.dtype != np.bool_ and not (sees | (mask <= _EXCLUDES)).all():
-        raise _refused(f"adds numbers to scores, must be 0 or at most {_EXCLUDES:g}")
+        raise _refused(f"adds numbers to scores, must be 0 or at most {_EXCLUDES:g}", field)
     if not (sees == sees[:, :1]).all():
-        raise _refused("differs between heads, must be the same for all")
+        raise _refused("differs between heads, must be the same for all", field)
     return np.broadcast_to(sees[:, 0], (shape[0], *shape[2:]))
 
 
-def _refused(what: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"attention_mask {what}", field="attention_mask")
+def _refused(what: str, field: str = "attention_mask") -> InvalidArgumentError:
+    return InvalidArgumentError(f"{field} {what}", field=field)

@@ -26,10 +26,7 @@ class Cache:
         """Returns the keys and values of each sequence of the batch."""
         return (self._k, self._v) if self._row is None else (self._k[self._row], self._v[self._row])
 
-    def append(self, k: Any, v: Any) -> None:
-        """Writes new keys and values behind the filled part, in place."""
-        import torch
-
+    def check_new(self, k: Any, v: Any) -> None:
         check_tensors(k, k, v, ("batch", "tokens", "heads", "dim"), ("k", "k", "v"))
         if not self._counted:
             raise InvalidArgumentError("cache_seqlens must be set with k and v", field="cache_seqlens")
@@ -38,9 +35,14 @@ class Cache:
                 raise InvalidArgumentError(
                     f"{name} is {new.dtype} {tuple(new.shape)}, must be {cache.dtype} and fit {name}_cache "
                     f"{tuple(cache.shape)} and a batch of {self._batch}", field=name)
-        places = self._new_positions(k.shape[1])
+
+    def append(self, k: Any, v: Any) -> None:
+        """Writes new keys and values behind the filled part, in place."""
+        import torch
+
         rows = torch.arange(self._batch, device=k.device) if self._row is None else self._row
         self.filled = self._numbers("cache_seqlens", self.filled + k.shape[1], self._k.shape[1])
+        places = self._new_positions(k.shape[1]) - k.shape[1]
         self._k[rows[:, None], places], self._v[rows[:, None], places] = k, v
 
     def rotated(self, q: Any, k: Any, cos: Any, sin: Any, interleaved: bool, along: bool) -> Tuple[Any, Any]:
@@ -67,10 +69,18 @@ class Cache:
         values = int_tensor(field, values).to(self._k.device)
         if tuple(values.shape) != (self._batch,):
             raise InvalidArgumentError(f"{field} has {len(values)} entries, must have {self._batch}, the batch", field=field)
-        if not compiling() and ((values < 0) | (values > most)).any():
-            most = most if isinstance(most, int) else most.tolist()
-            raise InvalidArgumentError(f"{field} is {values.tolist()}, must be 0 to {most}", field=field)
+        if compiling():  # the result comes from the check, so the check is before its use
+            from hilbert_ring._torch_ops import checked
+            return checked(values, values.new_zeros(self._batch) + most, field)
+        check_range(field, values, most)
         return values
+
+
+def check_range(field: str, values: Any, most: Any) -> None:
+    """values: integers. most: an integer, or integers beside the values."""
+    if ((values < 0) | (values > most)).any():
+        raise InvalidArgumentError(f"{field} is {values.tolist()}, must be 0 to "
+                                   f"{most if isinstance(most, int) else most.tolist()}", field=field)
 
 
 def _rotate(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:

@@ -18,6 +18,10 @@ Numbers = NDArray[np.int64]
 Lengths = Union[Numbers, Sequence[int]]
 
 
+class Pattern(Dict[str, Any]):
+    """A pattern of a Rule. Weak references to it may exist."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """The keys that a query sees, and the changes of its scores.
@@ -31,8 +35,8 @@ class Rule:
         softcap: None: no cap.
         sinks: a logit for each head; None: no sinks.
         slopes: of each head, times the distance of positions; None: no bias.
-        align: "end": the last query of a sequence has the position of its last key; "start": the first of its first.
         pattern: segments, dilations, mixing and ordering of Client.attend; empty: a query sees its whole sequence.
+        align: "end": the last query of a sequence has the position of its last key; "start": the first of its first.
     """
 
     causal: bool = False

@@ -161,10 +161,12 @@ def flash_attn_with_kvcache(q: Any, k_cache: Any, v_cache: Any, k: Any = None, v
     if block_table is not None:
         raise InvalidArgumentError("block_table must be None: keys are not paged", field="block_table")
     cache = Cache(k_cache, v_cache, q.shape[0], cache_seqlens, cache_batch_idx, cache_leftpad)
+    if k is not None or v is not None:
+        cache.check_new(k, v)
     if rotary_cos is not None or rotary_sin is not None:
         along = rule.causal or any(side is not None and side < k_cache.shape[1] for side in rule.window)
         q, k = cache.rotated(q, k, rotary_cos, rotary_sin, boolean("rotary_interleaved", rotary_interleaved), along)
-    if k is not None or v is not None:
+    if k is not None:
         cache.append(k, v)
     keys, values = cache.rows()
     out, lse = attend_batch(q, keys, values, rule, client, cache.filled, cache.leftpad)

@@ -15,7 +15,7 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     """Computes attention within each sequence of a batch.
 
     Args:
-        query: torch tensor [..., heads, queries, head_dim], or [batch, queries, head_dim].
+        query: torch tensor [..., heads, queries, head_dim]; the heads of 3 axes may be a batch.
         key, value: [..., kv_heads, keys, head_dim].
         attn_mask: None, or a mask that expands to [..., heads, queries, keys]: bool, True if a query sees a key, or
             numbers that are added to scores. It must be causal, a window, padding, or sequences one after the other.
@@ -40,23 +40,31 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     if axes < 3:
         raise InvalidArgumentError("query must have at least the axes batch, tokens and dim", field="query")
     outer = query.shape[:-3]
-    q, k, v = (tensor.reshape(-1, *tensor.shape[-3:]) if getattr(tensor, "ndim", 0) == axes else tensor
-               for tensor in (query, key, value))
+    q, k, v = (_of_4_axes(tensor) if getattr(tensor, "ndim", 0) == axes else tensor for tensor in (query, key, value))
     check_tensors(q, k, v, ("batch", "heads", "tokens", "dim"), ("query", "key", "value"))
     if key.shape[:-3] != outer or not boolean("enable_gqa", enable_gqa) and key.shape[-3] != query.shape[-3]:
         raise InvalidArgumentError(f"key has shape {tuple(key.shape)}, must have the outer axes of query, "
                                    f"{tuple(query.shape)}, and its heads without enable_gqa", field="key")
     mask = None if attn_mask is None else _expanded(attn_mask, axes, outer)
+    if axes == 3 and mask is not None and mask.shape[1] > 1 and k.shape[1] == q.shape[1]:  # a batch
+        q, k, v, mask = (tensor.transpose(0, 1) for tensor in (q, k, v, mask))
     if is_causal:  # no query sees a key after the last query's position
         k, v = k[:, :, :q.shape[2]], v[:, :, :q.shape[2]]
     rule = Rule(is_causal, scale=scale, align="start" if is_causal else "end")
-    out = attend_masked(q, k, v, mask, rule, client)
+    out = attend_masked(q, k, v, mask, rule, client, "attn_mask")
     return out.transpose(1, 2).reshape(*query.shape[:-1], value.shape[-1])
+
+
+def _of_4_axes(tensor: Any) -> Any:
+    return tensor.flatten(0, -4) if tensor.ndim > 4 else tensor.reshape(*[1] * (4 - tensor.ndim), *tensor.shape)
 
 
 def _expanded(mask: Any, axes: int, outer: Any) -> Any:
     """Returns the mask with 4 axes: the outer ones as one, heads, queries, keys."""
     if not 2 <= getattr(mask, "ndim", 0) <= axes:
         raise InvalidArgumentError(f"attn_mask has {getattr(mask, 'ndim', 0)} axes, must have 2 to {axes}", field="attn_mask")
-    mask = mask.reshape(*[1] * (max(axes, 4) - mask.ndim), *mask.shape)
-    return mask.expand(*outer, *mask.shape[-3:]).flatten(0, -4) if axes > 4 else mask
+    mask = mask.reshape(*[1] * (axes - mask.ndim), *mask.shape)
+    if any(size not in (1, whole) for size, whole in zip(mask.shape, outer)):
+        raise InvalidArgumentError(f"attn_mask has shape {tuple(mask.shape)}, must expand to the outer axes of query, "
+                                   f"{tuple(outer)}", field="attn_mask")
+    return _of_4_axes(mask.expand(*outer, *mask.shape[-3:]))

@@ -11,14 +11,14 @@ cache; other masks are refused by name. A padded batch travels as packed sequenc
 causal mask or a window the results of padding are 0.
 """
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import numpy as np
 
 from hilbert_ring._attention_mask import Seen, banded, every_query
 from hilbert_ring._masked import attend_masked
 from hilbert_ring._model_tensors import check_tensors, compiling
-from hilbert_ring._packed import Rule
+from hilbert_ring._packed import Pattern, Rule
 from hilbert_ring._sequences import Sequences, attend_sequences, int_tensor
 from hilbert_ring._spec import boolean, integer
 from hilbert_ring.client import Client
@@ -41,9 +41,9 @@ def register(name: str = "hilbert_ring", client: Optional[Client] = None, *, seg
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 
-    pattern: Dict[str, Any] = {}
+    pattern = Pattern()
     if segments is not None:
-        pattern = {"segments": segments, "dilations": dilations, "mixing": mixing, "ordering": ordering}
+        pattern = Pattern(segments=segments, dilations=dilations, mixing=mixing, ordering=ordering)
     elif (dilations, mixing, ordering) != (None, "head_groups", None):
         raise InvalidArgumentError("segments must be set with dilations, mixing and ordering", field="segments")
     AttentionInterface.register(name, _attention_by(client, pattern))
@@ -87,7 +87,7 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
     return ModelMask.of(seen, device)
 
 
-def _attention_by(client: Optional[Client], pattern: Dict[str, Any]) -> Callable[..., Tuple[Any, None]]:
+def _attention_by(client: Optional[Client], pattern: Pattern) -> Callable[..., Tuple[Any, None]]:
     def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: Optional[float] = None,
                   dropout: float = 0.0, is_causal: Optional[bool] = None, sliding_window: Optional[int] = None,
                   softcap: Optional[float] = None, s_aux: Any = None, cu_seq_lens_q: Any = None, cu_seq_lens_k: Any = None,
