@@ -194,6 +194,8 @@ def test_outputs_that_an_earlier_job_has_are_refused(client, tmp_path):
     results = client.attend_many([job(room[0], lse[0]), (q, k[:3], v), job(room[1], lse[1]), qkv], segments=[8])
     for number in (0, 2, 3):
         assert_same(results[number], expected)
+    *_, last = client.attend_many([qkv, job(room[0]), (room[0], k, v)], segments=[8])
+    assert isinstance(last, hilbert_ring.InvalidArgumentError) and last.field == "q"
     out = room[0]
     first, second = client.attend_many([qkv, qkv], segments=[8], out=out)
     assert first.out is out and second.field == "out"
