@@ -77,6 +77,8 @@ def test_jobs_that_are_alike_are_computed_together(client):
     for qkv, result in zip(jobs, results):
         np.testing.assert_array_equal(result.out, qkv[2])  # the result of one token is its value
     assert len({result.report.job_id for result in results}) == 2  # 1,024 and 6
+    results = client.attend_many(jobs[:8], segments=[16], chunk_bytes=1)
+    assert len({result.report.job_id for result in results}) == 8
 
 
 def test_jobs_with_other_scores_are_computed_separately(client):
