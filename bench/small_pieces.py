@@ -5,7 +5,7 @@
 
 `./dev bench python` builds the programs and calls this. Each round runs a line and its reference once, after a warm-up
 round. The lines are 256 jobs of one `attend_many` beside a packed job, streams in small blocks beside blocks of 4,096
-rows, and `encode` of few tiles beside the engine in its own process with the same threads. Encoders have random weights.
+rows, and `encode` of few tiles beside the engine in its own process with the same threads. Weights are random.
 """
 import argparse
 import os

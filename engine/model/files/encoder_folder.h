@@ -66,7 +66,8 @@ class EncoderFolder {
   // 64 hex digits: SHA-256 over the SHA-256s of config.json and model.safetensors, concatenated.
   const std::string& digest() const { return version_->digest; }
 
-  // The version that Open takes; null if a later one may have the same stamps (FileDigests::Settled).
+  // The version that Open takes; null if a later one may have the same stamps
+  // (FileDigests::Settled).
   std::shared_ptr<const EncoderVersion> version() const {
     return settled_ && version_->config_settled ? version_ : nullptr;
   }
