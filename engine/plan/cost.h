@@ -14,7 +14,8 @@ namespace hilbert_ring {
 
 struct WorkerCost {
   int64_t tokens = 0;
-  double flops = 0;  // 2 (head_dim + value_dim) for each unmasked (query, key, head)
+  double flops = 0;         // 2 (head_dim + value_dim) for each unmasked (query, key, head)
+  double weight_flops = 0;  // not in `flops`: waits for an encoder's weights, at the rate of flops
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t shard_bytes = 0;  // Q, K, V, out, lse, coordinates of a bias

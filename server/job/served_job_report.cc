@@ -50,7 +50,8 @@ void ServedJob::CompleteReport() {
   report.set_retries(static_cast<int32_t>(failures_.size()));
   report.set_by_reference(rows_->InFiles());
   int64_t exchanged = 0;
-  for (const v1::WorkerReport& worker : report.workers()) {
+  for (int rank = 0; rank < report.workers_size(); ++rank) {
+    const v1::WorkerReport& worker = report.workers(rank);
     exchanged += worker.bytes_received();
     AddNotFinite(worker, report);
     if (!worker.library_refusal().empty()) {
@@ -58,8 +59,11 @@ void ServedJob::CompleteReport() {
                                     " computed with its own kernels because the library refused: ",
                                     worker.library_refusal()));
     }
-    if (!grant_.express())
-      services_.cluster.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
+    if (!grant_.express()) {
+      services_.cluster.rate.Observe(worker.worker(),
+                                     worker.flops() + plan_->costs.workers[rank].weight_flops,
+                                     worker.compute_seconds());
+    }
     seconds_.exchange = std::max(seconds_.exchange, worker.exchange_seconds());
     seconds_.exposed_exchange =
         std::max(seconds_.exposed_exchange, worker.exposed_exchange_seconds());

@@ -44,8 +44,18 @@ absl::StatusOr<EncoderFolder> ModelCatalog::Open(const std::string& name) {
   if (!std::filesystem::is_directory(path, error)) {
     return NotFound(name, "--model-dir has no folder of this name");
   }
-  auto folder = EncoderFolder::Open(path, digests_);
-  if (folder.ok()) return folder;
+  std::shared_ptr<const EncoderVersion> known;
+  {
+    const MutexLock lock(versions_mutex_);
+    if (const auto found = versions_.find(name); found != versions_.end()) known = found->second;
+  }
+  auto folder = EncoderFolder::Open(path, digests_, known);
+  if (folder.ok()) {
+    const MutexLock lock(versions_mutex_);
+    if (versions_.size() >= kMostModels) versions_.clear();
+    versions_.insert_or_assign(name, folder->version());
+    return folder;
+  }
   const bool passes = absl::IsUnavailable(folder.status()) || absl::IsCancelled(folder.status());
   const absl::StatusCode code =
       passes ? absl::StatusCode::kUnavailable : absl::StatusCode::kFailedPrecondition;

@@ -1,10 +1,13 @@
 // The models of a folder. Each model is a folder in it.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
@@ -52,6 +55,9 @@ class ModelCatalog {
   const std::string folder_;  // empty: no models
   FileDigests digests_;
   Mutex listing_;
+  Mutex versions_mutex_;
+  std::map<std::string, std::shared_ptr<const EncoderVersion>> versions_  // as last opened, by name
+      ABSL_GUARDED_BY(versions_mutex_);
 };
 
 }  // namespace hilbert_ring::server

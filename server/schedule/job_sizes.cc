@@ -70,7 +70,8 @@ JobSize SizeOf(const Plan& plan, double flops_per_second) {
   double compute = 0, exchange = 0, shards = 0;
   int64_t widened = 0;
   for (const WorkerCost& worker : plan.costs.workers) {
-    compute = std::max(compute, worker.flops / flops_per_second);
+    compute = std::max(compute, (worker.flops + worker.weight_flops) / flops_per_second);
+    size.compute_seconds = std::max(size.compute_seconds, worker.flops / flops_per_second);
     exchange = std::max(exchange, static_cast<double>(worker.bytes_received) / kBytesPerSecond);
     shards += static_cast<double>(worker.shard_bytes);
     const int64_t bytes = SaturatingAdd(worker.resident_bytes(), kRunOverheadBytes);
@@ -85,7 +86,6 @@ JobSize SizeOf(const Plan& plan, double flops_per_second) {
                     std::max(0.0, exchange - compute);
   }
   size.seconds += compute;
-  size.compute_seconds = compute;
   return size;
 }
 

@@ -19,7 +19,7 @@ struct JobSize {
   double seconds = 0;          // predicted, from the first row to the last output
   int64_t bytes = 0;           // of memory, on the worker that needs most
   int64_t widened_bytes = 0;   // more on a worker without bfloat16 products
-  double compute_seconds = 0;  // of `seconds`, with all threads of a worker
+  double compute_seconds = 0;  // of all threads of a worker, without reading weights
 
   int64_t BytesOn(const Member& member) const;
 

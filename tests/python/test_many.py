@@ -77,6 +77,8 @@ def test_jobs_that_are_alike_are_computed_together(client):
     for qkv, result in zip(jobs, results):
         np.testing.assert_array_equal(result.out, qkv[2])  # the result of one token is its value
     assert len({result.report.job_id for result in results}) == 2  # 1,024 and 6
+    results = client.attend_many(jobs[:8], segments=[16], chunk_bytes=1)
+    assert len({result.report.job_id for result in results}) == 8
 
 
 def test_jobs_with_other_scores_are_computed_separately(client):
@@ -194,6 +196,8 @@ def test_outputs_that_an_earlier_job_has_are_refused(client, tmp_path):
     results = client.attend_many([job(room[0], lse[0]), (q, k[:3], v), job(room[1], lse[1]), qkv], segments=[8])
     for number in (0, 2, 3):
         assert_same(results[number], expected)
+    *_, last = client.attend_many([qkv, job(room[0]), (room[0], k, v)], segments=[8])
+    assert isinstance(last, hilbert_ring.InvalidArgumentError) and last.field == "q"
     out = room[0]
     first, second = client.attend_many([qkv, qkv], segments=[8], out=out)
     assert first.out is out and second.field == "out"

@@ -65,6 +65,18 @@ def test_blocks_are_those_of_one_job(client, rows, whole, size):
     assert stream.epoch.first_token == (stream.report.epochs - 1) * 256
 
 
+def test_arrays_of_a_block_may_be_those_of_the_next(client, rows, whole):
+    def blocks():
+        block = tuple(np.empty_like(tensor[:10]) for tensor in rows)
+        for values in cut(rows, 10):
+            for array, tensor in zip(block, values):
+                array[:] = tensor
+            yield block
+
+    results = client.attend_stream(blocks(), epoch_tokens=256, **SPEC)
+    np.testing.assert_array_equal(np.concatenate([block.out for block in results]), whole.out)
+
+
 def test_results_come_while_blocks_do(client, rows):
     """The iterator makes the second epoch's rows only after the first epoch's results."""
     come = threading.Event()

@@ -71,8 +71,10 @@ class Carrier:
                     await self._ask_block()
                 elif (rows := await self._await_rows()) is not None:
                     # In a thread, because rows of a mapped file are read from the disk.
-                    yield await self._connection.in_thread(conversation.message, rows)
-                    conversation.sent(rows)
+                    message = await self._connection.in_thread(conversation.message, rows)
+                    if message is not None:
+                        yield message
+                        conversation.sent(rows)
         except Exception as error:
             self._broken = error
             raise
@@ -93,7 +95,7 @@ class Carrier:
         try:
             value = await self._blocks.__anext__()
         except StopAsyncIteration:
-            self._conversation.ended = True
+            self._conversation.end_blocks()
             return
         self._conversation.add_block(value)
 

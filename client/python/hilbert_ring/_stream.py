@@ -3,7 +3,7 @@
 A carrier (_carrier.py) reads, writes and waits.
 """
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Deque, Dict, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from hilbert_ring._carrier import Carrier
 from hilbert_ring._channel import SERVICE
-from hilbert_ring._chunks import Inputs, Rows, payload_limit, tensor_name
+from hilbert_ring._chunks import Inputs, Reader, Rows, payload_limit, tensor_name
 from hilbert_ring._connection import AnyConnection
 from hilbert_ring._job import AttendOptions, shape_of
 from hilbert_ring._retry import AttemptFailure
@@ -107,10 +107,7 @@ class _OpenBlock:
     first: int
     rows: int
     outputs: Dict[Any, Output]
-    filled: Dict[Any, int] = field(default_factory=dict)
-
-    def complete(self) -> bool:
-        return all(self.filled.get(tensor, 0) == self.rows for tensor in self.outputs)
+    missing: int  # rows of all outputs
 
     def result(self) -> StreamedBlock:
         lse = self.outputs.get(pb.TENSOR_LSE)
@@ -121,8 +118,7 @@ class _OpenBlock:
 class StreamConversation:
     """The messages of one AttendStream.
 
-    Attributes:
-        ended: the caller has no more blocks. The client then closes its side, and the service ends the stream.
+    Rows of small blocks are held until they fill a message or the epoch, because results come by epochs.
     """
 
     method = SERVICE + "AttendStream"
@@ -138,11 +134,15 @@ class StreamConversation:
         self._come = dict.fromkeys(wanted, 0)           # rows that have come, by tensor
         self._sent: Deque[Tuple[int, int]] = deque()    # first row and rows of blocks without results yet
         self._open: Deque[_OpenBlock] = deque()
-        self._rows_sent = 0   # of the blocks that were begun
+        self._filling: Dict[Any, Deque[_OpenBlock]] = {tensor: deque() for tensor in wanted}  # blocks that miss rows
+        self._rows_taken = 0  # of the blocks that were begun
         self._rows_per_chunk = 0  # 0: not admitted yet
+        self._epoch_tokens = 0
+        self._held: Dict[Any, List[bytes]] = {tensor: [] for tensor in _INPUTS}  # rows before those of `_queue`'s block
+        self._rows_queued = 0  # the next row behind all messages
         self._inputs: Inputs  # of the block that is being sent
-        self._queue: Deque[Rows] = deque()  # of that block
-        self.ended = False
+        self._queue: Deque[Rows] = deque()  # of that block, and its last rows without a tensor: they will be held
+        self._last = False  # the caller has no more blocks
 
     @property
     def admitted(self) -> bool:
@@ -158,27 +158,66 @@ class StreamConversation:
     @property
     def wants_block(self) -> bool:
         """All rows of earlier blocks were sent, and the caller must give the next block."""
-        return self.admitted and not self._queue and not self.ended
+        return self.admitted and not self._queue and not self._last
+
+    @property
+    def ended(self) -> bool:
+        """All rows were sent. The client then closes its side, and the service ends the stream."""
+        return self._last and not self._queue
 
     def add_block(self, value: Any) -> None:
         """Queues the caller's next block. Raises InvalidArgumentError: see StreamCall.block."""
         self._add(self._call.block(value))
 
+    def end_blocks(self) -> None:
+        """Queues the rows that are still held: the caller has no more blocks."""
+        self._last = True
+        left = self._rows_taken - self._rows_queued
+        if left > 0:
+            self._inputs = Inputs(dict.fromkeys(_INPUTS, left), self._sizes, {
+                tensor: lambda *_, held=held: b"".join(held) for tensor, held in self._held.items()})  # type: ignore
+            self._queue_rows(left)
+
     def _add(self, block: Tensors) -> None:
-        base, rows = self._rows_sent, block[0].shape[0]
-        end = self._rows_sent = base + rows
+        base, rows = self._rows_taken, block[0].shape[0]
+        self._rows_taken = base + rows
         self._sent.append((base, rows))
-        self._inputs = Inputs(dict.fromkeys(_INPUTS, rows), self._sizes, {
-            tensor: lambda first, count, read=read: read.rows(first - base, count)  # type: ignore
-            for tensor, read in zip(_INPUTS, block)})
-        self._queue.extend((tensor, first, min(self._rows_per_chunk, end - first))
-                           for first in range(base, end, self._rows_per_chunk) for tensor in _INPUTS)
+
+        def reader(tensor: Any, read: Tensor) -> Reader:
+            def read_rows(first: int, count: int) -> Any:
+                if first >= base:
+                    return read.rows(first - base, count)
+                held, self._held[tensor] = self._held[tensor], []
+                return b"".join((*held, read.rows(0, first + count - base)))
+
+            return read_rows
+
+        self._inputs = Inputs(dict.fromkeys(_INPUTS, rows), self._sizes,
+                              {tensor: reader(tensor, read) for tensor, read in zip(_INPUTS, block)})
+        while (left := self._rows_taken - self._rows_queued) >= (most := self._most_rows()):
+            self._queue_rows(most)
+        if min(left, rows) > 0:
+            self._queue.append((None, self._rows_taken - min(left, rows), min(left, rows)))
+
+    def _most_rows(self) -> int:
+        """Returns the rows of the next message."""
+        return min(self._rows_per_chunk, self._epoch_tokens - self._rows_queued % self._epoch_tokens)
+
+    def _queue_rows(self, count: int) -> None:
+        self._queue.extend((tensor, self._rows_queued, count) for tensor in _INPUTS)
+        self._rows_queued += count
 
     def next_rows(self) -> Optional[Rows]:
         return self._queue.popleft() if self._queue else None
 
-    def message(self, rows: Rows) -> bytes:
-        return self._inputs.chunk(rows)
+    def message(self, rows: Rows) -> Optional[bytes]:
+        """Returns the message of rows; None: they are held for a later one."""
+        tensor, first, count = rows
+        if tensor is not None:
+            return self._inputs.chunk(rows)
+        for tensor, read in self._inputs.readers.items():
+            self._held[tensor].append(bytes(read(first, count)))
+        return None
 
     def sent(self, _: Rows) -> None:
         """No effect: a stream does not report progress of sending."""
@@ -204,6 +243,7 @@ class StreamConversation:
     def _admit(self, admitted: pb.Admitted) -> None:
         widest = max(self._sizes[tensor] for tensor in _INPUTS)
         rows = min(self._call.options.chunk_bytes, payload_limit(admitted)) // widest
+        self._epoch_tokens = admitted.epoch_tokens
         self._rows_per_chunk = max(1, min(rows, admitted.epoch_tokens))
         self._add(self._call.first)
 
@@ -214,14 +254,18 @@ class StreamConversation:
             raise DataLossError(f"{tensor_name(tensor)}: the checksum of rows from {row} on does "
                                 "not match")
         values = np.frombuffer(payload, np.uint8).reshape(rows, size)
-        while len(values):
-            block = self._block_at(row)
-            at = row - block.first
-            count = min(block.rows - at, len(values))
-            block.outputs[tensor].bytes[at:at + count] = values[:count]
-            block.filled[tensor] = at + count
-            values, row = values[count:], row + count
-        self._come[tensor] = row
+        filling = self._filling[tensor]
+        self._come[tensor] = end = row + rows
+        while row < end:
+            while not filling:
+                self._begin_block()
+            block = filling[0]
+            at, stop = row - block.first, min(block.rows, end - block.first)
+            block.outputs[tensor].bytes[at:stop] = values[:stop - at]
+            block.missing -= stop - at
+            values, row = values[stop - at:], block.first + stop
+            if stop == block.rows:
+                filling.popleft()
 
     def _completed(self) -> List[StreamedBlock]:
         """Takes out the blocks that are complete, in order. A block without rows is complete at once."""
@@ -229,23 +273,17 @@ class StreamConversation:
         while True:
             if not self._open and self._sent and self._sent[0][1] == 0:
                 self._begin_block()
-            if not self._open or not self._open[0].complete():
+            if not self._open or self._open[0].missing:
                 return done
             done.append(self._open.popleft().result())
 
-    def _block_at(self, row: int) -> _OpenBlock:
-        for block in self._open:
-            if row < block.first + block.rows:
-                return block
-        block = self._begin_block()
-        while row >= block.first + block.rows:
-            block = self._begin_block()
-        return block
-
-    def _begin_block(self) -> _OpenBlock:
+    def _begin_block(self) -> None:
         first, rows = self._sent.popleft()
-        self._open.append(_OpenBlock(first, rows, self._outputs(rows)))
-        return self._open[-1]
+        block = _OpenBlock(first, rows, self._outputs(rows), rows * len(self._filling))
+        self._open.append(block)
+        if rows:
+            for filling in self._filling.values():
+                filling.append(block)
 
     def _outputs(self, rows: int) -> Dict[Any, Output]:
         like, spec = self._call.first[0], self._spec
@@ -266,7 +304,7 @@ class StreamConversation:
         if not self.ended:
             raise InternalError("the service ended the stream before its input had ended")
         if self._open or self._sent:
-            raise DataLossError(f"{self._come[pb.TENSOR_OUT]} of {self._rows_sent} rows came back")
+            raise DataLossError(f"{self._come[pb.TENSOR_OUT]} of {self._rows_taken} rows came back")
         return self._state.report
 
 

@@ -8,6 +8,7 @@
 
 Inputs are not copied as a whole: rows are read when they are sent.
 """
+import math
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from hilbert_ring._torch_streams import CallerStreams, streams_of_call, torch_if
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 
 _NUMPY_NAMES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
+_NATIVE: Dict["np.dtype[Any]", str] = {np.dtype(name): name for name in ("float32", "float16")}
 _RAW: Dict[int, "np.dtype[Any]"] = {4: np.dtype("<u4"), 2: np.dtype("<u2")}
 _COORDINATE_LIMIT = {2: 2**32 - 1, 3: 2**21 - 1}
 _MOST_BIAS_COORDINATE = 2.0**60
@@ -88,7 +90,16 @@ def read_tensor(name: str, value: Any, dtype: Optional[str] = None,
     return _read_numpy(name, np.asarray(view), dtype, finish=lambda result: result.data)
 
 
+def is_in_memory(value: Any) -> bool:
+    """Returns whether a value is a plain array of NumPy, or a tensor of PyTorch."""
+    torch = torch_if_loaded()
+    return type(value) is np.ndarray or torch is not None and type(value) is torch.Tensor
+
+
 def _type_of(name: str, found: "np.dtype[Any]", given: Optional[str]) -> str:
+    native = _NATIVE.get(found)  # dtype.name takes longer than all other checks
+    if native is not None and (given is None or given == native):
+        return native
     if found.names is not None or found.subdtype is not None:  # such an element is several numbers
         raise InvalidArgumentError(f"{name} has dtype {found}, must be a type without fields", field=name)
     if found.name in _NUMPY_NAMES and (given is None or given == found.name):
@@ -135,15 +146,16 @@ def _new_numpy_output(shape: Tuple[int, ...], dtype: "np.dtype[Any]",
     def over(data: "NDArray[np.uint8]") -> Output:
         return _numpy_output(np.ndarray(shape, dtype, data.data), finish)
 
-    return replace(_numpy_output(np.empty(shape, dtype), finish), over=over)
+    return _numpy_output(np.empty(shape, dtype), finish, over)
 
 
-def _numpy_output(array: "NDArray[Any]", finish: Callable[["NDArray[Any]"], Any]) -> Output:
+def _numpy_output(array: "NDArray[Any]", finish: Callable[["NDArray[Any]"], Any],
+                  over: Optional[Callable[["NDArray[np.uint8]"], Output]] = None) -> Output:
     rows = array.shape[0]
-    row_bytes = array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
+    row_bytes = array.itemsize * math.prod(array.shape[1:])
     # asarray makes a plain array of a memory map. Its bytes stay those of the file.
     raw = np.asarray(array).reshape(-1).view(np.uint8).reshape(rows, row_bytes)
-    return Output(raw, lambda: finish(array))
+    return Output(raw, lambda: finish(array), over)
 
 
 def _read_slices(name: str, value: Any, given: Optional[str]) -> Tensor:

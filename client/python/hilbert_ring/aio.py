@@ -260,7 +260,7 @@ class Client:
     @with_streams_of_call
     async def attend_many(
             self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
-            outage_timeout: Optional[float] = None, max_attempts: int = 10, chunk_bytes: int = 1 << 20,
+            outage_timeout: Optional[float] = None, max_attempts: int = 10, chunk_bytes: int = 4 << 20,
             **common: Any) -> List[ManyResult]:
         """Computes many independent small jobs in few calls. A wrong job fails alone.
 
@@ -270,7 +270,7 @@ class Client:
         Args:
             jobs: each (q, k, v), or a dict of arguments of `attend`: q, k, v, and others of its own. A job's rows and
                 its outputs must each take less than 4 MiB.
-            chunk_bytes: also bounds the jobs that are computed together.
+            chunk_bytes: most bytes of rows in one message. Jobs of up to four messages are computed together.
             common: default arguments of `attend` for jobs, such as segments; not paths as outputs, not Auto(...). The
                 default of lse is True.
 

@@ -83,19 +83,28 @@ std::chrono::seconds LoadTimeout(const EncoderConfig& config) {
   return std::chrono::seconds(60 + WeightBytes(config, DataType::kFloat32) / kSlowestDisk);
 }
 
-absl::StatusOr<EncoderFolder> EncoderFolder::Open(const std::string& path, FileDigests& digests) {
+absl::StatusOr<EncoderFolder> EncoderFolder::Open(const std::string& path, FileDigests& digests,
+                                                  std::shared_ptr<const EncoderVersion> known) {
   for (int opening = 1;; ++opening) {
-    auto folder = OpenOnce(path, digests);
+    auto folder = OpenOnce(path, digests, known);
     if (!absl::IsUnavailable(folder.status()) || opening == kOpenings) return folder;
   }
 }
 
-absl::StatusOr<EncoderFolder> EncoderFolder::OpenOnce(const std::string& path,
-                                                      FileDigests& digests) {
+absl::StatusOr<EncoderFolder> EncoderFolder::OpenOnce(
+    const std::string& path, FileDigests& digests,
+    const std::shared_ptr<const EncoderVersion>& known) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the folder ", path));
   const auto closed = absl::MakeCleanup([fd] { close(fd); });
   ASSIGN_OR_RETURN(const ReadableFile config_file, ReadableFile::OpenAt(fd, path, kConfigFile));
+  const bool config_settled = digests.Settled(config_file);
+  if (known != nullptr && config_file.stamp() == known->config_stamp) {
+    ASSIGN_OR_RETURN(ReadableFile file, ReadableFile::OpenAt(fd, path, kWeightsFile));
+    if (file.stamp() == known->weights_stamp) {
+      return EncoderFolder(path, known, SafetensorsFile(std::move(file), known->weights), true);
+    }
+  }
   ASSIGN_OR_RETURN(const auto text, ReadConfig(config_file));
   const auto config = ParseEncoderConfig(text);
   if (!config.ok()) {
@@ -105,18 +114,16 @@ absl::StatusOr<EncoderFolder> EncoderFolder::OpenOnce(const std::string& path,
   ASSIGN_OR_RETURN(ReadableFile weights_file, ReadableFile::OpenAt(fd, path, kWeightsFile));
   ASSIGN_OR_RETURN(SafetensorsFile weights, SafetensorsFile::Read(std::move(weights_file)));
   RETURN_IF_ERROR(CheckWeights(*config, weights));
-  EncoderFolder folder(path, *config, text, std::move(weights));
-  const ReadableFile& file = folder.weights_.file();
-  folder.settled_ = digests.Settled(file);
-  ASSIGN_OR_RETURN(folder.weights_digest_, digests.Of(file));
+  const ReadableFile& file = weights.file();
+  const bool settled = digests.Settled(file);
+  ASSIGN_OR_RETURN(const Digest weights_digest, digests.Of(file));
   std::vector<std::byte> both;
-  for (const Digest& digest : {Sha256(std::as_bytes(std::span(text))), folder.weights_digest_}) {
+  for (const Digest& digest : {Sha256(std::as_bytes(std::span(text))), weights_digest}) {
     both.insert(both.end(), digest.begin(), digest.end());
   }
-  folder.digest_ = HexOf(Sha256(both));
 
   // The parsed bytes are the digested ones, and both files still belong to the folder.
-  RETURN_IF_ERROR(folder.weights_.CheckHead());
+  RETURN_IF_ERROR(weights.CheckHead());
   RETURN_IF_ERROR(file.CheckUnchanged());
   ASSIGN_OR_RETURN(const ReadableFile config_now, ReadableFile::OpenAt(fd, path, kConfigFile));
   ASSIGN_OR_RETURN(const auto text_now, ReadConfig(config_now));
@@ -126,7 +133,16 @@ absl::StatusOr<EncoderFolder> EncoderFolder::OpenOnce(const std::string& path,
       weights_now.stamp().inode != file.stamp().inode) {
     return Changed(file.path());
   }
-  return folder;
+  auto version =
+      std::make_shared<const EncoderVersion>(EncoderVersion{.config = *config,
+                                                            .config_text = text,
+                                                            .weights = weights.head(),
+                                                            .weights_digest = weights_digest,
+                                                            .digest = HexOf(Sha256(both)),
+                                                            .config_settled = config_settled,
+                                                            .config_stamp = config_file.stamp(),
+                                                            .weights_stamp = file.stamp()});
+  return EncoderFolder(path, std::move(version), std::move(weights), settled);
 }
 
 absl::StatusOr<std::vector<float>> EncoderFolder::Floats(const std::string& name) const {
@@ -146,13 +162,13 @@ absl::StatusOr<std::vector<float>> EncoderFolder::Floats(const std::string& name
 }
 
 absl::StatusOr<LayerNorm> EncoderFolder::LoadNorm() const {
-  if (config_.norm_eps == 0) {
+  if (config().norm_eps == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, ": the model has no norm behind pooling (norm_eps 0)"));
   }
   ASSIGN_OR_RETURN(auto weight, Floats("norm.weight"));
   ASSIGN_OR_RETURN(auto bias, Floats("norm.bias"));
-  return LayerNorm(std::move(weight), std::move(bias), config_.norm_eps);
+  return LayerNorm(std::move(weight), std::move(bias), config().norm_eps);
 }
 
 absl::Status EncoderFolder::CheckUnchanged() const {
@@ -162,7 +178,7 @@ absl::Status EncoderFolder::CheckUnchanged() const {
   if (settled_ && now == file.stamp()) return absl::OkStatus();
   // The file changed within a step of the file system's clock, or its times were set back.
   ASSIGN_OR_RETURN(const Digest digest, Sha256Of(file));
-  return digest == weights_digest_ ? absl::OkStatus() : Changed(file.path());
+  return digest == version_->weights_digest ? absl::OkStatus() : Changed(file.path());
 }
 
 }  // namespace hilbert_ring

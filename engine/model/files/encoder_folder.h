@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,20 +39,38 @@ int64_t WeightBytes(const EncoderConfig& config, DataType products);
 // The wait for another process's loading: a minute, and the time to read the weights at 16 MiB/s.
 std::chrono::seconds LoadTimeout(const EncoderConfig& config);
 
-// Keeps both files open, even if others replace them in the folder. Thread-safe.
+// All that parsing a version of the folder gives.
+struct EncoderVersion {
+  EncoderConfig config;
+  std::string config_text;
+  std::shared_ptr<const SafetensorsHead> weights;
+  Digest weights_digest{};
+  std::string digest;           // EncoderFolder::digest
+  bool config_settled = false;  // FileDigests::Settled, before it was read
+  FileStamp config_stamp, weights_stamp;
+};
+
+// Keeps the weights open, even if others replace them in the folder. Thread-safe.
 class EncoderFolder {
  public:
   // Opens both files of one version and finds all weights. Errors name the file: those of its
   // readers, OUT_OF_RANGE (config.json exceeds kMaxConfigBytes), UNAVAILABLE (the folder keeps
-  // changing).
-  static absl::StatusOr<EncoderFolder> Open(const std::string& path, FileDigests& digests);
+  // changing). known: a version() that is not parsed again if the files have its stamps; or null.
+  static absl::StatusOr<EncoderFolder> Open(const std::string& path, FileDigests& digests,
+                                            std::shared_ptr<const EncoderVersion> known = nullptr);
 
   const std::string& path() const { return path_; }
-  const EncoderConfig& config() const { return config_; }
-  const std::string& config_text() const { return config_text_; }  // config.json
+  const EncoderConfig& config() const { return version_->config; }
+  const std::string& config_text() const { return version_->config_text; }  // config.json
 
   // 64 hex digits: SHA-256 over the SHA-256s of config.json and model.safetensors, concatenated.
-  const std::string& digest() const { return digest_; }
+  const std::string& digest() const { return version_->digest; }
+
+  // The version that Open takes; null if a later one may have the same stamps
+  // (FileDigests::Settled).
+  std::shared_ptr<const EncoderVersion> version() const {
+    return settled_ && version_->config_settled ? version_ : nullptr;
+  }
 
   // A weight in float32. Errors: SafetensorsFile::Widen, RESOURCE_EXHAUSTED.
   absl::StatusOr<std::vector<float>> Floats(const std::string& name) const;
@@ -63,22 +82,20 @@ class EncoderFolder {
   absl::Status CheckUnchanged() const;
 
  private:
-  EncoderFolder(std::string path, const EncoderConfig& config, std::string config_text,
-                SafetensorsFile weights)
+  EncoderFolder(std::string path, std::shared_ptr<const EncoderVersion> version,
+                SafetensorsFile weights, bool settled)
       : path_(std::move(path)),
-        config_(config),
-        config_text_(std::move(config_text)),
-        weights_(std::move(weights)) {}
+        version_(std::move(version)),
+        weights_(std::move(weights)),
+        settled_(settled) {}
 
-  static absl::StatusOr<EncoderFolder> OpenOnce(const std::string& path, FileDigests& digests);
+  static absl::StatusOr<EncoderFolder> OpenOnce(const std::string& path, FileDigests& digests,
+                                                const std::shared_ptr<const EncoderVersion>& known);
 
   std::string path_;
-  EncoderConfig config_;
-  std::string config_text_;
+  std::shared_ptr<const EncoderVersion> version_;
   SafetensorsFile weights_;
-  Digest weights_digest_{};
-  std::string digest_;
-  bool settled_ = false;  // FileDigests::Settled of the weights, before they were read
+  bool settled_;  // FileDigests::Settled of the weights, before they were read
 };
 
 }  // namespace hilbert_ring

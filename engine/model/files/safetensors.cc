@@ -203,7 +203,8 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Read(ReadableFile file) {
     ASSIGN_OR_RETURN(auto head, ReadHead(file));
     auto entries = ParseSafetensors(head, file.bytes());
     if (!entries.ok()) return Named(file, entries.status());
-    return SafetensorsFile(std::move(file), std::move(head), *std::move(entries));
+    return SafetensorsFile(std::move(file), std::make_shared<const SafetensorsHead>(SafetensorsHead{
+                                                std::move(head), *std::move(entries)}));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
         absl::StrCat(file.path(), ": the memory does not suffice for its header"));
@@ -212,14 +213,14 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Read(ReadableFile file) {
 
 const SafetensorsEntry* SafetensorsFile::Find(std::string_view name) const {
   const auto found = std::ranges::lower_bound(
-      entries_, name, {},
+      entries(), name, {},
       [](const SafetensorsEntry& entry) { return std::string_view(entry.name); });
-  return found == entries_.end() || found->name != name ? nullptr : &*found;
+  return found == entries().end() || found->name != name ? nullptr : &*found;
 }
 
 absl::Status SafetensorsFile::CheckHead() const {
   ASSIGN_OR_RETURN(const auto head, ReadHead(file_));
-  if (head == head_) return absl::OkStatus();
+  if (head == head_->bytes) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(path(), " was changed while it was read"));
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,15 +50,25 @@ std::optional<DataType> FloatTypeOf(const SafetensorsEntry& entry);
 // "[768, 1536]".
 std::string FormatTensorShape(std::span<const int64_t> shape);
 
+struct SafetensorsHead {
+  std::vector<std::byte> bytes;
+  std::vector<SafetensorsEntry> entries;  // sorted by name
+};
+
 // Immutable; thread-safe.
 class SafetensorsFile {
  public:
   // Errors: ReadableFile::Read, ParseSafetensors (naming the path), RESOURCE_EXHAUSTED.
   static absl::StatusOr<SafetensorsFile> Read(ReadableFile file);
 
+  // head: of this version of the file.
+  SafetensorsFile(ReadableFile file, std::shared_ptr<const SafetensorsHead> head)
+      : file_(std::move(file)), head_(std::move(head)) {}
+
   const ReadableFile& file() const { return file_; }
   const std::string& path() const { return file_.path(); }
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // sorted by name
+  const std::shared_ptr<const SafetensorsHead>& head() const { return head_; }
+  const std::vector<SafetensorsEntry>& entries() const { return head_->entries; }
   const SafetensorsEntry* Find(std::string_view name) const;
 
   // UNAVAILABLE if the file no longer begins with the header that was read.
@@ -67,13 +78,8 @@ class SafetensorsFile {
   absl::Status Widen(const SafetensorsEntry& entry, std::span<float> to) const;
 
  private:
-  SafetensorsFile(ReadableFile file, std::vector<std::byte> head,
-                  std::vector<SafetensorsEntry> entries)
-      : file_(std::move(file)), head_(std::move(head)), entries_(std::move(entries)) {}
-
   ReadableFile file_;
-  std::vector<std::byte> head_;
-  std::vector<SafetensorsEntry> entries_;
+  std::shared_ptr<const SafetensorsHead> head_;  // also of later openings of the version
 };
 
 }  // namespace hilbert_ring

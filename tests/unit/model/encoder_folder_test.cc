@@ -121,6 +121,24 @@ TEST_F(EncoderFolderTest, WeightsThatHaveNotChangedAreReadOnce) {
   EXPECT_EQ(digests_.bytes_read(), 2 * once);
 }
 
+TEST_F(EncoderFolderTest, AKnownVersionIsTakenOnlyWhileBothFilesAreItsOwn) {
+  const EncoderFolder first = Open();
+  const auto known = first.version();
+  ASSERT_NE(known, nullptr);
+  EXPECT_EQ(EncoderFolder::Open(folder_, digests_, known)->version(), known);
+  for (const char* file : {kConfigFile, kWeightsFile}) {
+    const std::string digest = Open().digest();
+    const auto current = Open().version();
+    Replace(file, file == kConfigFile ? Text(file) + " " : OtherWeights());
+    const auto changed = EncoderFolder::Open(folder_, digests_, current);
+    ASSERT_TRUE(changed.ok()) << changed.status();
+    EXPECT_NE(changed->digest(), digest) << file;
+  }
+  later_ = absl::ZeroDuration();
+  Replace(kConfigFile, Text(kConfigFile) + " ");
+  EXPECT_EQ(Open().version(), nullptr);  // it may change again without a new time
+}
+
 // A file that was just written may change again without a new time.
 TEST_F(EncoderFolderTest, FilesThatWereJustWrittenAreReadEachTime) {
   later_ = absl::ZeroDuration();

@@ -1,5 +1,6 @@
 #include "server/schedule/job_sizes.h"
 
+#include "engine/model/files/encode_job.h"
 #include "gtest/gtest.h"
 #include "server/schedule/fit.h"
 #include "tests/support/plain_spec.h"
@@ -37,6 +38,26 @@ TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
   // A job is small for workers that compute a thousand times as fast.
   EXPECT_LT(Best(*SizesOf(PlannerOf(SizedSpec(4096)), 1, 8, 5e13)),
             Best(*SizesOf(PlannerOf(SizedSpec(4096)), 1, 8, 5e10)));
+}
+
+// Each worker reads all weights.
+TEST(JobSizes, FewTilesEndFirstOnOneWorkerAndManyOnAll) {
+  const auto best = [](int64_t tiles) {
+    EncodeJob job;
+    job.config = {.embed_dim = 768,
+                  .heads = 16,
+                  .ffn_dim = 3072,
+                  .layers = 12,
+                  .branches = {{.segment = 1024}},
+                  .class_token = true};
+    job.slide_tiles = {tiles};
+    const auto plan = [&](int workers) -> absl::StatusOr<Plan> {
+      return PlanOfJob(job, *MakeEncoderPlan(job.config, job.compute, job.slide_tiles, workers), 1);
+    };
+    return Best(*SizesOf(plan, 1, 2, 5e10));
+  };
+  EXPECT_EQ(best(10), 1);
+  EXPECT_EQ(best(1000), 2);
 }
 
 TEST(JobSizes, TheLongerOfExchangeAndComputeCounts) {
