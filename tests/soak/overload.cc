@@ -107,13 +107,18 @@ void CallOnce(v1::AttentionService::Stub& stub, const FaultJob& job, Outcome& ou
   int64_t rows = 0;
   if (call.Open(job.spec, false) && call.AwaitAdmitted()) {
     bool open = true;
-    for (const auto& [tensor, data] : job.tensors) {
+    const auto send = [&](v1::Tensor tensor, const std::string& data) {
       const int64_t row_bytes = wire::TensorRowBytes(job.spec, tensor);
       const int64_t step = std::max<int64_t>(1, (int64_t{1} << 20) / row_bytes);
       const int64_t tokens = tensor == v1::TENSOR_Q ? job.spec.tokens : KeyTokens(job.spec);
       for (int64_t first = 0; first < tokens && open; first += step) {
         open = call.Send(MakeChunk(tensor, data, row_bytes, first, std::min(step, tokens - first)));
       }
+    };
+    const auto coordinates = job.tensors.find(v1::TENSOR_BIAS_COORDS);
+    if (coordinates != job.tensors.end()) send(coordinates->first, coordinates->second);
+    for (const auto& [tensor, data] : job.tensors) {
+      if (tensor != v1::TENSOR_BIAS_COORDS) send(tensor, data);
     }
     call.WritesDone();
     v1::AttendResponse response;

@@ -127,7 +127,7 @@ class CpuDevice : public Device {
  private:
   using Report = std::function<bool(int64_t)>;
 
-  // Of a part of a split's keys; `report` returns false to end it with undefined results.
+  // Computes a part of a split's keys. Results are undefined once `report` has returned false.
   void AttendPart(const PartialResults& results, const KeySplit& split, int64_t batch, int64_t part,
                   AttentionScratch& scratch, const Report& report) const;
   void MergeParts(const PartialResults& results, std::span<const AttentionTask> tasks,
@@ -266,7 +266,7 @@ void CpuDevice::MergeRow(const LaneEnd& end, float& max, float& sum, int64_t cou
   }
 }
 
-// Of all heads of a row.
+// Merges all heads of a row.
 void CpuDevice::MergeHeads(const MergeTask& task, int64_t batch, int64_t row) const {
   float* out = static_cast<float*>(task.out.data) + batch * task.out.batch_stride +
                row * task.out.row_stride;

@@ -98,7 +98,7 @@ class RowPass {
   }
 
   void PackQueries() {
-    // As in a tile pass: the greatest score stays the greatest.
+    // Queries get the scale's sign, exactly, so the greatest score stays the greatest.
     const float sign = task_.scale > 0 ? 1.0f : task_.scale < 0 ? -1.0f : 0.0f;
     std::fill_n(scratch_.queries, slots_ * query_floats_, 0.0f);
     auto least = Terms::NoneYet();
@@ -242,7 +242,7 @@ class RowPass {
             .count = std::clamp<int64_t>(visibility_.key_end() - begin, 0, kMaxRowTile)};
   }
 
-  // As in a tile pass.
+  // The scale of scores in the scratch, > 0: queries have the sign.
   float Scale() const {
     const float scale = task_.StateScale();
     return scale == 0 ? 1.0f : std::abs(scale);

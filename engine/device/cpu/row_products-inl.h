@@ -128,7 +128,7 @@ struct PairTerms {
     const auto magnitude = hn::And(hn::BitCast(d, key), hn::Set(d, 0x7fffu));
     return hn::Min(least, hn::Sub(magnitude, hn::Set(d, 1u)));
   }
-  // As LeastNonzero.
+  // The result is that of LeastNonzero.
   static uint16_t MagnitudeOf(Least least) {
     alignas(64) uint16_t lanes[hn::MaxLanes(LeastTag())];
     hn::Store(least, LeastTag(), lanes);
