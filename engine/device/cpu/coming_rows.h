@@ -65,7 +65,7 @@ class ComingLines {
   }
 
  private:
-  ComingRows rows_;
+  const ComingRows& rows_;
   int64_t bytes_;  // of the longer row
   int64_t left_;   // lines
   int64_t each_;
