@@ -4,8 +4,8 @@
     small_pieces.py --encoder-case build/release/bench/encoder_case [--rounds 7] [--size published]
 
 `./dev bench python` builds the programs and calls this. Each round runs a line and its reference once, after a warm-up
-round. The lines are 256 jobs of one `attend_many` beside a packed job, streams in small blocks beside blocks of 4,096
-rows, and `encode` of few tiles beside the engine in its own process with the same threads. Weights are random.
+round. The lines are 256 jobs of one `attend_many` beside a packed job, short sequences beside one in segments of 4,
+streams in small blocks beside blocks of 4,096 rows, and `encode` of few tiles beside the engine in its own process with the same threads. Weights are random.
 """
 import argparse
 import os
@@ -50,6 +50,20 @@ def jobs(client):
                lambda cut=cut, length=length: seconds(lambda: client.attend_many(cut, segments=[length])),
                lambda whole=whole, length=length: seconds(lambda: client.attend(
                    *whole, segments=[length], sequence_lengths=[length] * JOBS, progress=False)))
+
+
+def sequences(client):
+    count = 1 << 20
+    whole = [np.random.default_rng(1).standard_normal((count, 1, 8), dtype="f4") for _ in "qkv"]
+
+    def run(lengths):
+        client.attend(*whole, segments=[4], sequence_lengths=lengths, progress=False)
+
+    reference = lambda: seconds(lambda: run(None))  # noqa: E731
+    for length in (1, 4):
+        lengths = np.full(count // length, length)
+        yield f"2^20 tokens, sequences of {length}", len(lengths), lambda lengths=lengths: seconds(
+            lambda: run(lengths)), reference
 
 
 def streams(client):
@@ -109,7 +123,7 @@ def main():
         random_encoder.write(folder / "models" / "model", config, random_encoder.weights(config, 1))
         time.sleep(SETTLED)
         with hilbert_ring.local(workers=given.workers, model_dir=folder / "models") as client:
-            for lines in (jobs(client), streams(client), tiles(client, given, folder)):
+            for lines in (jobs(client), sequences(client), streams(client), tiles(client, given, folder)):
                 for line in lines:
                     print(row(*line, given.rounds), flush=True)
 

@@ -29,7 +29,7 @@ class SegmentFinder {
     for (auto range = first_; range != last_; ++range) {
       const int64_t from = std::max(range->begin, begin_) - begin_;
       const int64_t to = std::min(range->end, end_) - begin_;
-      AddLocal(range->rank, from, to, segments);
+      AddLocal(*range, from, to, segments);
       const int64_t cut = to / length_;
       if (begin_ + to < end_ && to % length_ != 0 && cut > spanned) {
         AddSpanning(cut, segments);
@@ -39,27 +39,35 @@ class SegmentFinder {
   }
 
  private:
-  // Adds segments wholly in [from, to) of the sequence.
-  void AddLocal(int rank, int64_t from, int64_t to, Segments& segments) const {
+  // Adds segments wholly in [from, to) of the sequence, in the range.
+  void AddLocal(const ShardRange& range, int64_t from, int64_t to, Segments& segments) const {
     const int64_t first = (from + length_ - 1) / length_;
     const int64_t full = to / length_;
-    if (first < full) {
-      segments.local.push_back({.branch = branch_,
-                                .rank = rank,
-                                .begin = begin_ + first * length_,
-                                .length = length_,
-                                .count = full - first,
-                                .full_length = length_});
-    }
+    if (first < full) AddRun(range, first, length_, full - first, segments.local);
     const int64_t rest = to - full * length_;
     if (begin_ + to == end_ && rest > 0 && full * length_ >= from) {
-      segments.local.push_back({.branch = branch_,
-                                .rank = rank,
-                                .begin = begin_ + full * length_,
-                                .length = rest,
-                                .count = 1,
-                                .full_length = length_});
+      AddRun(range, full, rest, 1, segments.local);
     }
+  }
+
+  // Joins the last run if it is in the range and has equal segments.
+  void AddRun(const ShardRange& range, int64_t first, int64_t length, int64_t count,
+              std::vector<LocalSegments>& runs) const {
+    const int64_t begin = begin_ + first * length_;
+    if (!runs.empty() && begin > range.begin) {
+      LocalSegments& last = runs.back();
+      if (last.branch == branch_ && last.length == length && last.full_length == length_ &&
+          last.begin + last.count * length == begin) {
+        last.count += count;
+        return;
+      }
+    }
+    runs.push_back({.branch = branch_,
+                    .rank = range.rank,
+                    .begin = begin,
+                    .length = length,
+                    .count = count,
+                    .full_length = length_});
   }
 
   void AddSpanning(int64_t index, Segments& segments) const {
@@ -111,6 +119,23 @@ Segments FindSegments(const JobSpec& spec, const Shards& shards) {
     }
   }
   return segments;
+}
+
+std::span<const LocalSegments> RunsWithin(const Segments& segments, int branch, int64_t begin,
+                                          int64_t end) {
+  const auto before = [&](int64_t slot) {
+    return std::partition_point(
+        segments.local.begin(), segments.local.end(), [&](const LocalSegments& run) {
+          return run.branch < branch || (run.branch == branch && run.begin < slot);
+        });
+  };
+  auto first = before(begin);
+  const auto last = before(end);
+  if (first != segments.local.begin()) {
+    const LocalSegments& run = *(first - 1);
+    if (run.branch == branch && run.begin + run.count * run.length > begin) --first;
+  }
+  return {first, std::max(first, last)};
 }
 
 PhaseExchange::PhaseExchange(const JobSpec& spec, const SpanningSegment& segment,

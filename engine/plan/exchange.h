@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/plan/pattern.h"
@@ -26,7 +27,7 @@ struct SpanningSegment {
   std::vector<Piece> pieces;   // in slot order
 };
 
-// Consecutive segments of one branch and sequence inside one range.
+// Consecutive segments of one branch inside one range, of sequences with equal segments.
 struct LocalSegments {
   int branch = 0;
   int rank = 0;
@@ -41,8 +42,13 @@ struct Segments {
   std::vector<SpanningSegment> spanning;
 };
 
-// Every segment of the pattern, local ones in runs. O(ranges x branches + sequences x branches).
+// Every segment of the pattern, local ones in runs, ordered by branch and slot. O(ranges x branches
+// + sequences x branches).
 Segments FindSegments(const JobSpec& spec, const Shards& shards);
+
+// Local runs of a branch with slots in [begin, end). O(log runs).
+std::span<const LocalSegments> RunsWithin(const Segments& segments, int branch, int64_t begin,
+                                          int64_t end);
 
 struct Block {
   int piece = 0;  // index into SpanningSegment::pieces

@@ -9,18 +9,16 @@ constexpr int64_t kMostStretches = 256;  // of one range
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-bool Within(const LocalSegments& run, const ShardRange& range) {
-  return run.rank == range.rank && run.begin >= range.begin && run.begin < range.end;
-}
-
 int64_t Ended(const LocalSegments& run, int64_t slot) {
   return std::clamp<int64_t>((slot - run.begin) / run.length, 0, run.count);
 }
 
 int64_t StretchRows(const Plan& plan, const ShardRange& range, int64_t least_rows) {
   int64_t longest = 1;
-  for (const LocalSegments& run : plan.segments.local) {
-    if (Within(run, range)) longest = std::max(longest, run.length);
+  for (int branch = 0; branch < static_cast<int>(plan.spec.branches.size()); ++branch) {
+    for (const LocalSegments& run : RunsWithin(plan.segments, branch, range.begin, range.end)) {
+      longest = std::max(longest, run.length);
+    }
   }
   const int64_t least = std::max(least_rows, CeilDiv(range.size(), kMostStretches));
   return CeilDiv(least, longest) * longest;
@@ -29,10 +27,12 @@ int64_t StretchRows(const Plan& plan, const ShardRange& range, int64_t least_row
 // Slots of the range before the result are final once all segments that end by `end` are computed.
 int64_t FinalSlot(const Plan& plan, const ShardRange& range, int64_t end) {
   int64_t final_slot = end;
-  for (const LocalSegments& run : plan.segments.local) {
-    if (!Within(run, range) || run.begin >= end) continue;
-    const int64_t ended = Ended(run, end);
-    if (ended < run.count) final_slot = std::min(final_slot, run.begin + ended * run.length);
+  for (int branch = 0; branch < static_cast<int>(plan.spec.branches.size()); ++branch) {
+    const auto runs = RunsWithin(plan.segments, branch, range.begin, end);
+    if (runs.empty()) continue;
+    const LocalSegments& last = runs.back();  // those before have ended
+    const int64_t ended = Ended(last, end);
+    if (ended < last.count) final_slot = std::min(final_slot, last.begin + ended * last.length);
   }
   return final_slot;
 }

@@ -93,43 +93,52 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
   return task;
 }
 
-Rounds TaskBuilder::Local(const Stretch& stretch) const {
-  const bool accumulates = AccumulatesWholeShard(plan_.spec);
-  Rounds rounds;
-  for (const LocalSegments& whole_run : plan_.segments.local) {
-    if (whole_run.rank != rank_) continue;
-    const LocalSegments run = InStretch(whole_run, stretch);
-    if (run.count == 0) continue;
-    for (const Phase& phase : plan_.phases) {
-      if (phase.branch != run.branch) continue;
-      const LocalRows rows = RunRows(plan_, run, phase);
-      if (rows.rows.count == 0) continue;
-      const KeyBlock keys{
-          .rows = rows.rows,
-          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
-          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-          .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{},
-          .coordinates = views_.KeyCoordinates(rows)};
-      for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
-        AttentionTask task = TaskShape(rows, keys, phase, kv_head);
-        const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
-        if (accumulates) {
-          const Accumulator accumulator = views_.WholeAccumulator(rows, head);
-          task.result = Result::kMerge;
-          task.out = accumulator.out;
-          task.state = accumulator.state;
-        } else {
-          task.result = Result::kWrite;
-          task.out_dtype = plan_.spec.dtype;
-          task.out = views_.Out(rows, head);
-          task.lse = views_.Lse(rows, head);
-          task.out_scale = OutScale(plan_.spec);
-        }
-        // Mixed branches write the same rows; head groups write different heads.
-        AddToRound(rounds, accumulates ? run.branch : 0, task);
+// visit(run, phase, rows): segments of the stretch that lie within the rank.
+template <typename Visit>
+void TaskBuilder::ForEachLocal(const Stretch& stretch, const Visit& visit) const {
+  for (size_t branch = 0; branch < plan_.spec.branches.size(); ++branch) {
+    const PhaseRange phases = PhasesOf(plan_.phases, static_cast<int>(branch));
+    for (const LocalSegments& whole_run :
+         RunsWithin(plan_.segments, static_cast<int>(branch), stretch.begin, stretch.end)) {
+      const LocalSegments run = InStretch(whole_run, stretch);
+      if (run.count == 0) continue;
+      for (size_t p = phases.begin; p < phases.end; ++p) {
+        visit(run, plan_.phases[p], RunRows(plan_, run, plan_.phases[p]));
       }
     }
   }
+}
+
+Rounds TaskBuilder::Local(const Stretch& stretch) const {
+  const bool accumulates = AccumulatesWholeShard(plan_.spec);
+  Rounds rounds;
+  ForEachLocal(stretch, [&](const LocalSegments& run, const Phase& phase, const LocalRows& rows) {
+    if (rows.rows.count == 0) return;
+    const KeyBlock keys{
+        .rows = rows.rows,
+        .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
+        .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
+        .positions = NeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{},
+        .coordinates = views_.KeyCoordinates(rows)};
+    for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
+      AttentionTask task = TaskShape(rows, keys, phase, kv_head);
+      const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
+      if (accumulates) {
+        const Accumulator accumulator = views_.WholeAccumulator(rows, head);
+        task.result = Result::kMerge;
+        task.out = accumulator.out;
+        task.state = accumulator.state;
+      } else {
+        task.result = Result::kWrite;
+        task.out_dtype = plan_.spec.dtype;
+        task.out = views_.Out(rows, head);
+        task.lse = views_.Lse(rows, head);
+        task.out_scale = OutScale(plan_.spec);
+      }
+      // Mixed branches write the same rows; head groups write different heads.
+      AddToRound(rounds, accumulates ? run.branch : 0, task);
+    }
+  });
   return rounds;
 }
 
@@ -241,19 +250,12 @@ TaskBuilder::ZeroKeys TaskBuilder::LocalZeroKeys(const Stretch& stretch) const {
   const JobSpec& spec = plan_.spec;
   ZeroKeys tasks(spec.branches.size());
   if (!AddsZeroKeys(spec)) return tasks;
-  for (const LocalSegments& whole_run : plan_.segments.local) {
-    if (whole_run.rank != rank_) continue;
-    const LocalSegments run = InStretch(whole_run, stretch);
-    if (run.count == 0) continue;
-    for (const Phase& phase : plan_.phases) {
-      if (phase.branch != run.branch) continue;
-      const LocalRows rows = RunRows(plan_, run, phase);
-      AddZeroKeys(
-          rows, phase,
-          hilbert_ring::ZeroKeys(spec, spec.branches[run.branch], run.full_length, rows.rows.count),
-          tasks);
-    }
-  }
+  ForEachLocal(stretch, [&](const LocalSegments& run, const Phase& phase, const LocalRows& rows) {
+    AddZeroKeys(
+        rows, phase,
+        hilbert_ring::ZeroKeys(spec, spec.branches[run.branch], run.full_length, rows.rows.count),
+        tasks);
+  });
   return tasks;
 }
 

@@ -57,6 +57,8 @@ class TaskBuilder {
   std::vector<FinalizeTask> FinalizePieces() const;
 
  private:
+  template <typename Visit>
+  void ForEachLocal(const Stretch& stretch, const Visit& visit) const;
   void AddZeroKeys(const LocalRows& rows, const Phase& phase, int64_t zeros, ZeroKeys& tasks) const;
   FinalizeTask FinalizeOf(const LocalRows& rows, const Accumulator& from, int64_t head,
                           int64_t heads) const;

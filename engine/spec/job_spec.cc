@@ -100,9 +100,9 @@ absl::Status ValidateLengths(absl::string_view name, const std::vector<int64_t>&
   }
   int64_t rest = total;
   for (int64_t i = 0; i < count; ++i) {
-    const std::string field = absl::StrCat(name, "[", i, "]");
-    RETURN_IF_ERROR(AtLeast(field, lengths[i], 0));
-    if (lengths[i] > rest) {
+    if (lengths[i] < 0 || lengths[i] > rest) {
+      const std::string field = absl::StrCat(name, "[", i, "]");
+      RETURN_IF_ERROR(AtLeast(field, lengths[i], 0));
       return Wrong(field,
                    absl::StrCat(field, " is ", lengths[i], ", but only ", rest, " of ", total,
                                 " tokens are left: ", name, " must add up to ", total_name));

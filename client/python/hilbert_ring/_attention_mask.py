@@ -122,7 +122,8 @@ def _parts(sees: Flags, asking: Flags, others: Flags) -> Optional[List[Seen]]:
         asking: [batch, queries], see keys of sequences by causal order or a window.
         others: [batch, queries], see the same keys as the others of their row.
     """
-    rows, keys = others.any(1), np.any(sees, 1, where=asking[:, :, None])
+    rows: Flags = np.asarray(others.any(1))
+    keys: Flags = np.any(sees, 1, where=asking[:, :, None])
     theirs: Flags = sees[np.arange(len(sees)), others.argmax(1)] & rows[:, None]
     if not asking.any() or not (sees == theirs[:, None])[others].all():
         return None
@@ -167,17 +168,17 @@ def _sequences(sees: Flags, asking: Flags, keys: Flags) -> Optional[List[Seen]]:
         lefts += [int(left.max()), int(left[known])]
         rights += [int(right.max()), int(right[known])]
     made: List[List[Seen]] = []
-    for left, right in dict.fromkeys(product(lefts, rights)):
-        at_end, at_start = agree(from_end, left, right), agree(from_start, left, right)
+    for back, ahead in dict.fromkeys(product(lefts, rights)):
+        at_end, at_start = agree(from_end, back, ahead), agree(from_start, back, ahead)
         if (at_end | at_start).all():
             start = at_start if at_start.all() and not at_end.all() else ~at_end
-            window = (None if left < 0 else left, None if right <= 0 else right)
+            window = (None if back < 0 else back, None if ahead <= 0 else ahead)
             made.append([])
             for align, ones in (("end", ~start), ("start", start)):
                 if ones.any():
                     queries, theirs = np.zeros_like(asking), np.zeros_like(keys)
                     queries[asking], theirs[keys] = ones[of], np.repeat(ones, lengths_k)
-                    made[-1].append(Seen(queries, theirs, lengths_q[ones], lengths_k[ones], right == 0, window, align))
+                    made[-1].append(Seen(queries, theirs, lengths_q[ones], lengths_k[ones], ahead == 0, window, align))
     return min(made, key=lambda parts: (len(parts), not parts[0].causal), default=None)
 
 

@@ -93,7 +93,12 @@ def integer(field: str, value: Any, bits: int = 64) -> int:
 
 def integers(field: str, values: Any) -> List[int]:
     """Returns the values of a repeated 64-bit field. values: a list, a tuple, or another sequence, as a 1-d array."""
-    return [integer(f"{field}[{i}]", value) for i, value in enumerate(_listed(field, values, "a list of integers"))]
+    listed = _listed(field, values, "a list of integers")
+    if isinstance(listed, np.ndarray) and listed.ndim == 1 and listed.dtype.kind in "iu":
+        listed = listed.tolist()
+    if set(map(type, listed)) == {int} and -2**63 <= min(listed) and max(listed) < 2**63:
+        return list(listed)
+    return [integer(f"{field}[{i}]", value) for i, value in enumerate(listed)]
 
 
 def numbers(field: str, values: Any) -> List[float]:

@@ -83,8 +83,9 @@ std::chrono::seconds LoadTimeout(const EncoderConfig& config) {
   return std::chrono::seconds(60 + WeightBytes(config, DataType::kFloat32) / kSlowestDisk);
 }
 
-absl::StatusOr<EncoderFolder> EncoderFolder::Open(const std::string& path, FileDigests& digests,
-                                                  std::shared_ptr<const EncoderVersion> known) {
+absl::StatusOr<EncoderFolder> EncoderFolder::Open(
+    const std::string& path, FileDigests& digests,
+    const std::shared_ptr<const EncoderVersion>& known) {
   for (int opening = 1;; ++opening) {
     auto folder = OpenOnce(path, digests, known);
     if (!absl::IsUnavailable(folder.status()) || opening == kOpenings) return folder;

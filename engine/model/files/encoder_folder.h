@@ -56,8 +56,9 @@ class EncoderFolder {
   // Opens both files of one version and finds all weights. Errors name the file: those of its
   // readers, OUT_OF_RANGE (config.json exceeds kMaxConfigBytes), UNAVAILABLE (the folder keeps
   // changing). known: a version() that is not parsed again if the files have its stamps; or null.
-  static absl::StatusOr<EncoderFolder> Open(const std::string& path, FileDigests& digests,
-                                            std::shared_ptr<const EncoderVersion> known = nullptr);
+  static absl::StatusOr<EncoderFolder> Open(
+      const std::string& path, FileDigests& digests,
+      const std::shared_ptr<const EncoderVersion>& known = nullptr);
 
   const std::string& path() const { return path_; }
   const EncoderConfig& config() const { return version_->config; }

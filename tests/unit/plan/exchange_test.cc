@@ -2,7 +2,9 @@
 // that have arrived. A row travels only to ranks that need it.
 #include "engine/plan/exchange.h"
 
+#include <array>
 #include <random>
+#include <vector>
 
 #include "engine/plan/plan.h"
 #include "gtest/gtest.h"
@@ -44,6 +46,26 @@ TEST(Exchange, EveryPairOnceAndNoRowTooMany) {
   }
   EXPECT_GT(exchanging, 100);
   EXPECT_GT(mirrored, 10);
+}
+
+// A million sequences of one token are one run, not a million.
+TEST(Segments, OfEqualSequencesAreARun) {
+  JobSpec spec = PlainSpec({.tokens = 22, .heads = 1, .dim = 8});
+  spec.sequence_lengths = {4, 4, 4, 3, 3, 0, 4};
+  spec.branches = {{.segment = 2}, {.segment = 4}};
+  const auto plan = MakePlan(spec, 1);
+  ASSERT_TRUE(plan.ok());
+  std::vector<std::array<int64_t, 4>> runs;  // branch, begin, length, count
+  for (const LocalSegments& run : plan->segments.local) {
+    runs.push_back({run.branch, run.begin, run.length, run.count});
+  }
+  const std::vector<std::array<int64_t, 4>> expected = {{0, 0, 2, 7},  {0, 14, 1, 1}, {0, 15, 2, 1},
+                                                        {0, 17, 1, 1}, {0, 18, 2, 2}, {1, 0, 4, 3},
+                                                        {1, 12, 3, 2}, {1, 18, 4, 1}};
+  EXPECT_EQ(runs, expected);
+  EXPECT_EQ(RunsWithin(plan->segments, 1, 3, 13).size(), 2u);
+  EXPECT_EQ(RunsWithin(plan->segments, 1, 12, 18).size(), 1u);
+  EXPECT_EQ(RunsWithin(plan->segments, 0, 14, 14).size(), 0u);
 }
 
 TEST(Route, GoesUpForSharedKeysAndDownForMirroredEnds) {
