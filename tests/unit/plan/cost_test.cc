@@ -61,10 +61,10 @@ TEST(Costs, TransfersAreThoseOfTheSchedules) {
   }
 }
 
-// 100,000 sequences, or as many spanning segments.
+// 100,000 sequences of unequal neighbours, or as many spanning segments.
 TEST(Costs, PlanningEndsWhenNobodyWantsThePlan) {
   JobSpec sequences = PublishedSpec(200'000);
-  sequences.sequence_lengths.assign(100'000, 2);
+  for (int i = 0; i < 100'000; ++i) sequences.sequence_lengths.push_back(1 + i % 2 * 2);
   sequences.branches = {{64, 1}, {128, 2}};
   JobSpec spanning = PublishedSpec(int64_t{1} << 30);
   spanning.heads = spanning.kv_heads = 64;
@@ -95,7 +95,7 @@ TEST(Costs, TimeToPlanIsBounded) {
   specs.push_back(many_offsets);
   JobSpec many_sequences = many_offsets;
   many_sequences.tokens = 3 << 20;
-  many_sequences.sequence_lengths.assign(1 << 20, 3);
+  for (int i = 0; i < 1 << 20; ++i) many_sequences.sequence_lengths.push_back(2 + i % 2 * 2);
   specs.push_back(many_sequences);
   JobSpec coprime = PublishedSpec(int64_t{1} << 40);
   coprime.heads = coprime.kv_heads = 64;
