@@ -52,7 +52,7 @@ absl::StatusOr<EncoderFolder> ModelCatalog::Open(const std::string& name) {
   auto folder = EncoderFolder::Open(path, digests_, known);
   if (folder.ok()) {
     const MutexLock lock(versions_mutex_);
-    if (versions_.size() >= kMostModels) versions_.clear();
+    if (versions_.size() >= kMostModels && !versions_.contains(name)) versions_.clear();
     versions_.insert_or_assign(name, folder->version());
     return folder;
   }

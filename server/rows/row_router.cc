@@ -144,9 +144,7 @@ bool RowRouter::VisitCoordinates(int rank, int64_t most, const Visit<float>& vis
        PairsWith(plan_.rectangle->pairs, &SequencePair::queries, queries)) {
     const Rows rows =
         Overlap(queries, {pair.queries.begin, pair.queries.begin + pair.queries.length});
-    // Coordinates of queries without keys are never read.
-    const int64_t begin =
-        pair.keys.length == 0 ? 0 : pair.keys.begin + pair.shift + rows.begin - pair.queries.begin;
+    const int64_t begin = pair.keys.begin + pair.shift + rows.begin - pair.queries.begin;
     const Positions positions{keys + rows.begin - queries.begin, begin, begin + rows.count(),
                               false};
     if (!VisitPositions(positions, most, visit)) return false;

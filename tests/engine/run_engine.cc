@@ -129,9 +129,7 @@ class Runner {
     ForEachRow(rank, true, [&](int64_t local, int64_t token) {
       Place(q, TensorKind::kQ, local, inputs_.q, token);
       const int64_t keys = store.rows(TensorKind::kK);
-      if (HasQueryCoordinates(spec_) && KeyTokens(spec_) > 0) {
-        place_coordinates(keys + local, PositionOf(token));
-      }
+      if (HasQueryCoordinates(spec_)) place_coordinates(keys + local, PositionOf(token));
       if (result_.plan.rectangle && QueriesCarrySlots(spec_)) {
         tokens[store.rows(TensorKind::kK) + local] = SlotOf(token);
       }

@@ -120,7 +120,7 @@ void MakeRectangular(JobSpec& spec, std::mt19937_64& random) {
     spec.branches = {{.segment = Chance(random, 50) ? spec.tokens : int64_t{1} << 40}};
     spec.ordering.reset();
     spec.align = Chance(random, 50) && !has_coordinates ? Align::kStart : Align::kEnd;
-    if (Chance(random, 20)) keys[0] = 0;
+    if (!has_coordinates && Chance(random, 20)) keys[0] = 0;
   }
   std::vector<int64_t> queries;
   for (const int64_t length : keys) {

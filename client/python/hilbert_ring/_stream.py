@@ -2,6 +2,7 @@
 
 A carrier (_carrier.py) reads, writes and waits.
 """
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Deque, Dict, Iterable, List, Optional, Tuple, Union
@@ -24,6 +25,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 
 Blocks = Union[Iterable[Tuple[Any, Any, Any]], AsyncIterable[Tuple[Any, Any, Any]]]
 _END: Any = object()
+MOST_HELD_SECONDS = 1.0
 _INPUTS = (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V)
 Tensors = Tuple[Tensor, Tensor, Tensor]
 
@@ -118,7 +120,8 @@ class _OpenBlock:
 class StreamConversation:
     """The messages of one AttendStream.
 
-    Rows of small blocks are held until they fill a message or the epoch, because results come by epochs.
+    Rows of small blocks are held until they fill a message or the epoch, because results come by epochs. A block that
+    comes a second after the first held row sends them all.
     """
 
     method = SERVICE + "AttendStream"
@@ -139,6 +142,7 @@ class StreamConversation:
         self._rows_per_chunk = 0  # 0: not admitted yet
         self._epoch_tokens = 0
         self._held: Dict[Any, List[bytes]] = {tensor: [] for tensor in _INPUTS}  # rows before those of `_queue`'s block
+        self._held_since = 0.0  # when the first held row came
         self._rows_queued = 0  # the next row behind all messages
         self._inputs: Inputs  # of the block that is being sent
         self._queue: Deque[Rows] = deque()  # of that block, and its last rows without a tensor: they will be held
@@ -180,6 +184,8 @@ class StreamConversation:
 
     def _add(self, block: Tensors) -> None:
         base, rows = self._rows_taken, block[0].shape[0]
+        if base == self._rows_queued:
+            self._held_since = time.monotonic()
         self._rows_taken = base + rows
         self._sent.append((base, rows))
 
@@ -196,6 +202,10 @@ class StreamConversation:
                               {tensor: reader(tensor, read) for tensor, read in zip(_INPUTS, block)})
         while (left := self._rows_taken - self._rows_queued) >= (most := self._most_rows()):
             self._queue_rows(most)
+            self._held_since = time.monotonic()
+        if left > 0 and time.monotonic() - self._held_since > MOST_HELD_SECONDS:
+            self._queue_rows(left)
+            left = 0
         if min(left, rows) > 0:
             self._queue.append((None, self._rows_taken - min(left, rows), min(left, rows)))
 

@@ -27,6 +27,11 @@ inline constexpr int64_t kMaxRowSlots = kMaxScores / kMaxRowTile;
 inline constexpr int64_t kMaxTileFloats = int64_t{1} << 16;  // lanes of a tile times either dim
 static_assert(kMaxLaneBlock * kMaxDim <= kMaxTileFloats);
 
+// Keys that are summed apart before they are folded into the total. Rounding errors of long sums
+// grow with a tile, these keys' tiles and all folds, 160 + keys / 4096 at most, instead of with
+// tiles. Millions of equal keys show them.
+inline constexpr int64_t kKeysPerFold = 4096;
+
 // Lanes [begin, end) of a task's batch, row * heads + head: kMaxLaneTile, kMaxTileFloats at most.
 struct LaneTile {
   const AttentionTask* task = nullptr;
@@ -44,7 +49,7 @@ struct LaneState {
   alignas(64) float out[kMaxTileFloats];        // [lane blocks][value_dim][lanes of the block]
 };
 
-// Memory of one thread: 1,390 KiB at most, resident as far as it is used. Queries, keys and values
+// Memory of one thread: 1,392 KiB at most, resident as far as it is used. Queries, keys and values
 // take half of their part as pairs of bfloat16.
 struct AttentionScratch {
   alignas(64) float queries[kMaxTileFloats];      // [lane blocks][head_dim][lanes of the block]
@@ -75,8 +80,8 @@ inline int64_t RowSlots(const AttentionTask& task) {
 
 // Merges few lanes of tasks with one batch, which pass through their keys together: kMerge, alike,
 // and their keys and values are neighbouring heads of the same rows; kMaxRowSlots at most. Returns
-// false, with nothing merged, if a result may not be finite: AttendTile computes such tasks. A
-// `report` that returns false leaves outputs undefined.
+// false, with nothing merged, if a result may not be exact or finite: AttendTile computes such
+// tasks. A `report` that returns false leaves outputs undefined.
 using AttendRowsFunction = bool (*)(std::span<const AttentionTask> tasks, AttentionScratch& scratch,
                                     const std::function<bool(int64_t scores)>& report);
 

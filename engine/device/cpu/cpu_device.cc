@@ -28,6 +28,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int64_t kChunksPerThread = 32;      // enough to even out, few enough not to contend
 constexpr int64_t kMaxTilesPerChunk = 256;    // lane tiles of tiny segments
 constexpr int64_t kBytesPerChunk = 64 << 10;  // of the copying tasks
+constexpr int64_t kFloatsPerChunk = 1 << 18;  // of merged parts: waking a thread takes as long
 
 // Waking another thread takes about half as long, at 80 GFLOP/s.
 constexpr double kLeastSharedFlops = 1.2e7;
@@ -235,9 +236,9 @@ void CpuDevice::AttendPart(const PartialResults& results, const KeySplit& split,
   results.Clear(split, batch, part);
   const int64_t begin = part * split.part_keys;
   const int64_t end = std::min(begin + split.part_keys, results.key_rows(split));
-  for (int64_t key = begin; key < end && report(0); key += kKeysPerMerge) {
+  for (int64_t key = begin; key < end && report(0); key += kKeysPerFold) {
     const std::vector<AttentionTask> tasks =
-        results.TasksOf(split, batch, part, key, std::min(kKeysPerMerge, end - key));
+        results.TasksOf(split, batch, part, key, std::min(kKeysPerFold, end - key));
     if (by_rows && kernels_.attend_rows(tasks, scratch, report)) continue;
     for (const AttentionTask& task : tasks) {
       kernels_.attend({.task = &task, .end = task.query_rows * task.heads}, scratch,
@@ -289,22 +290,28 @@ void CpuDevice::MergeHeads(const MergeTask& task, int64_t batch, int64_t row) co
 
 void CpuDevice::MergeParts(const PartialResults& results, std::span<const AttentionTask> tasks,
                            std::span<const KeySplit> splits) {
+  WorkList work(splits.size());
+  int64_t parts = 1;
   for (const KeySplit& split : splits) {
-    const AttentionTask& first = tasks[split.begin];
-    const int64_t rows = first.batch * first.query_rows;
-    pool_.Run(split.tasks() * rows, 1, [&](int, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t task = i / rows, batch = i % rows / first.query_rows;
-        const int64_t row = i % first.query_rows;
-        const bool writes = tasks[split.begin + task].result == Result::kWrite;
-        for (int64_t part = writes ? 1 : 0; part < split.parts; ++part) {
-          MergeHeads(results.MergeOf(split, task, part), batch, row);
-        }
-        if (writes) FinalizeRow(results.FinalizeOf(split, task), batch, row);
+    const AttentionTask& task = tasks[split.begin];
+    work.Add(split.tasks() * task.batch * task.query_rows);
+    parts = std::max(parts, split.parts * task.heads * task.value_dim);
+  }
+  pool_.Run(work.total(), 1 + kFloatsPerChunk / parts, [&](int, int64_t begin, int64_t end) {
+    return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
+      const KeySplit& split = splits[index];
+      const AttentionTask& first = tasks[split.begin];
+      const int64_t row = piece % first.query_rows;
+      const int64_t batch = piece / first.query_rows % first.batch;
+      const int64_t task = piece / first.query_rows / first.batch;
+      const bool writes = tasks[split.begin + static_cast<size_t>(task)].result == Result::kWrite;
+      for (int64_t part = writes ? 1 : 0; part < split.parts; ++part) {
+        MergeHeads(results.MergeOf(split, task, part), batch, row);
       }
+      if (writes) FinalizeRow(results.FinalizeOf(split, task), batch, row);
       return true;
     });
-  }
+  });
 }
 
 absl::Status CpuDevice::Merge(std::span<const MergeTask> tasks) {

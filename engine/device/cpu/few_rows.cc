@@ -9,11 +9,15 @@
 namespace hilbert_ring {
 namespace {
 
-constexpr int64_t kMostLanes = 64;    // from here on threads have tiles of lanes
-constexpr int64_t kLeastKeys = 256;   // of lanes by rows
-constexpr int64_t kLeastPart = 1024;  // keys: merges of parts cost a few percent
-constexpr int64_t kMostParts = 256;   // results stay below 2 % of the keys and values
+constexpr int64_t kMostLanes = 64;  // from here on threads have tiles of lanes
+constexpr int64_t kMostParts = 256;
 constexpr int64_t kRowBytes = 16384;  // of tasks that go together: a tile stays in a cache
+
+// Keys of a part are a multiple of this. Merges of parts cost a few percent.
+constexpr int64_t kPartStep = 1024;
+
+// Keys for each lane of a part, at least: results take at most 4 % of the keys and values.
+constexpr int64_t kKeysPerLane = 64;
 
 int64_t LanesOf(const AttentionTask& task) { return task.query_rows * task.heads; }
 
@@ -72,7 +76,9 @@ void Move(View& view, int64_t elements, int64_t bytes) {
 
 bool HasFewRows(const AttentionTask& task) {
   if (LanesOf(task) == 0 || LanesOf(task) > kMostLanes) return false;
-  return task.key_rows >= (IsByRows(task) ? kLeastKeys : 2 * kLeastPart);
+  constexpr int64_t kLeastKeys = 256;  // of lanes by rows
+  return task.key_rows >=
+         std::max(kKeysPerLane * LanesOf(task), IsByRows(task) ? kLeastKeys : 2 * kPartStep);
 }
 
 std::vector<KeySplit> SplitKeys(std::span<const AttentionTask> tasks) {
@@ -87,8 +93,8 @@ std::vector<KeySplit> SplitKeys(std::span<const AttentionTask> tasks) {
     const size_t most = by_rows ? static_cast<size_t>(MostTogether(task)) : 1;
     const size_t begin = t++;
     while (t < tasks.size() && t - begin < most && GoTogether(tasks[t - 1], tasks[t])) ++t;
-    const int64_t least_parts = (task.key_rows + kLeastPart - 1) / kLeastPart;
-    const int64_t part_keys = (least_parts + kMostParts - 1) / kMostParts * kLeastPart;
+    const int64_t least = std::max(kKeysPerLane * LanesOf(task), task.key_rows / kMostParts + 1);
+    const int64_t part_keys = (least + kPartStep - 1) / kPartStep * kPartStep;
     splits.push_back({.begin = begin,
                       .end = t,
                       .parts = (task.key_rows + part_keys - 1) / part_keys,

@@ -12,10 +12,6 @@
 
 namespace hilbert_ring {
 
-// Keys of a part that are summed before they are merged: as in a tile pass, rounding errors grow
-// with 160 + keys / 4096.
-inline constexpr int64_t kKeysPerMerge = 4096;
-
 // Alike tasks [begin, end) of a call, whose keys and values are neighbouring heads of the same
 // rows.
 struct KeySplit {

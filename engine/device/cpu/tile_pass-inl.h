@@ -29,11 +29,6 @@ HWY_BEFORE_NAMESPACE();
 namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
-// Keys that are summed apart before they are folded into the total. Rounding errors of long sums
-// grow with a tile, these keys' tiles and all folds, 160 + keys / 4096 at most, instead of with
-// tiles. Millions of equal keys show them.
-inline constexpr int64_t kKeysPerFold = 4096;
-
 // Products between reports: about a millisecond at 15 GFLOP/s.
 inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
 

@@ -218,6 +218,8 @@ TEST(WrongSpecs, BiasesOfCoordinates) {
   spec.branches = {{int64_t{1} << 40, 1}};
   spec.key_tokens = spec.tokens - 1;
   ExpectRefused(spec, kInvalid, "alibi.distance is coords with key_tokens 63 and tokens 64");
+  spec.key_tokens = 0;
+  ExpectRefused(spec, kInvalid, "alibi.distance is coords with key_tokens 0 and tokens 64");
   spec.key_tokens = spec.tokens + 1;
   EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
   spec.align = Align::kStart;
