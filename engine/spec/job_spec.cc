@@ -136,7 +136,7 @@ absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
 absl::Status ValidateRectangle(const JobSpec& spec) {
   for (const SequencePair& pair : SequencePairs(spec)) {
     const int64_t queries = pair.queries.length, keys = pair.keys.length;
-    if (queries == 0 || queries == keys) continue;
+    if (queries == 0 || keys == 0 || queries == keys) continue;
     if (queries < keys && spec.align == Align::kEnd) continue;
     const std::string what =
         spec.align == Align::kStart
@@ -167,7 +167,7 @@ absl::Status ValidateBiasAxes(const JobSpec& spec) {
   }
   for (const SequencePair& pair : SequencePairs(spec)) {
     const int64_t queries = pair.queries.length, keys = pair.keys.length;
-    if (queries == 0 || keys == 0 || queries == keys) continue;
+    if (queries == 0 || queries == keys) continue;
     const bool start = spec.align == Align::kStart;
     if (!start && queries < keys) continue;
     return Wrong(
