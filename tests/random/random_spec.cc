@@ -123,6 +123,7 @@ void MakeRectangular(JobSpec& spec, std::mt19937_64& random) {
     if (!has_coordinates && Chance(random, 20)) keys[0] = 0;
   }
   std::vector<int64_t> queries;
+  queries.reserve(keys.size());
   for (const int64_t length : keys) {
     queries.push_back(dense && !has_coordinates ? Uniform(random, 0, 2 * length + 3)
                                                 : Uniform(random, 0, length));
