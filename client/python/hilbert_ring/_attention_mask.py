@@ -111,7 +111,7 @@ def _paddings(sees: Flags) -> Iterator[Flags]:
     yield full & ~full[:, -1:]
     yield full
     yield (sees == sees.any(1, keepdims=True)).min(2)  # all keys that are no padding
-    yield np.append(np.zeros((len(sees), 1), np.bool_), (sees[:, 1:] == sees[:, :-1]).min(2), 1)  # those of the query before
+    yield np.append(np.zeros((len(sees), 1), np.bool_), (sees[:, 1:] == sees[:, :-1]).min(2), 1)  # its predecessor's keys
 
 
 def _parts(sees: Flags, asking: Flags, others: Flags) -> Optional[List[Seen]]:

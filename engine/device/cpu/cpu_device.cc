@@ -178,13 +178,10 @@ absl::Status CpuDevice::FillSequence(int64_t* to, int64_t count, int64_t first) 
 absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> tasks,
                                                 const AttendControl& control) {
   const int64_t lane_tile = LaneTileFor(tasks, pool_.threads(), cache_bytes_);
-  std::vector<KeySplit> splits = SplitKeys(tasks);
-  const PartialResults results(tasks, splits);
-  WorkList work(tasks.size() + splits.size());
+  WorkList tiles(tasks.size());
   for (const AttentionTask& task : tasks) {
-    work.Add(HasFewRows(task) ? 0 : task.batch * TaskTiles(task, lane_tile).count());
+    tiles.Add(HasFewRows(task) ? 0 : task.batch * TaskTiles(task, lane_tile).count());
   }
-  for (const KeySplit& split : splits) work.Add(tasks[split.begin].batch * split.parts);
 
   std::atomic<bool> stopped = false;
   std::atomic<int64_t> all_scores = 0;
@@ -199,33 +196,43 @@ absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> t
   if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
 
   // Little work does not wake other threads.
-  const int64_t chunk =
-      FlopsOf(tasks) < kLeastSharedFlops
-          ? work.total()
-          : std::clamp<int64_t>(work.total() / (pool_.threads() * kChunksPerThread), 1,
-                                kMaxTilesPerChunk);
-  pool_.Run(work.total(), chunk, [&](int thread, int64_t begin, int64_t end) {
-    std::unique_ptr<AttentionScratch>& scratch = scratch_[thread];
-    if (scratch == nullptr) scratch.reset(new AttentionScratch);
-    return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
-      if (index >= tasks.size()) {
-        const KeySplit& split = splits[index - tasks.size()];
-        AttendPart(results, split, piece / split.parts, piece % split.parts, *scratch, report);
+  const bool shared = FlopsOf(tasks) >= kLeastSharedFlops;
+  const auto run = [&](const WorkList& work, const auto& compute) {
+    const int64_t share = work.total() / (pool_.threads() * kChunksPerThread);
+    const int64_t chunk = shared ? std::clamp<int64_t>(share, 1, kMaxTilesPerChunk) : work.total();
+    pool_.Run(work.total(), chunk, [&](int thread, int64_t begin, int64_t end) {
+      std::unique_ptr<AttentionScratch>& scratch = scratch_[thread];
+      if (scratch == nullptr) scratch.reset(new AttentionScratch);
+      return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
+        compute(index, piece, *scratch);
         return !stopped.load(std::memory_order_relaxed);
-      }
-      const AttentionTask& task = tasks[index];
-      const TaskTiles tiles(task, lane_tile);
-      const int64_t tile = piece % tiles.count();
-      kernels_.attend({.task = &task,
-                       .batch = piece / tiles.count(),
-                       .begin = tiles.Begin(tile),
-                       .end = tiles.Begin(tile + 1)},
-                      *scratch, report);
-      return !stopped.load(std::memory_order_relaxed);
+      });
     });
+  };
+  run(tiles, [&](size_t index, int64_t piece, AttentionScratch& scratch) {
+    const AttentionTask& task = tasks[index];
+    const TaskTiles of_batch(task, lane_tile);
+    const int64_t tile = piece % of_batch.count();
+    kernels_.attend({.task = &task,
+                     .batch = piece / of_batch.count(),
+                     .begin = of_batch.Begin(tile),
+                     .end = of_batch.Begin(tile + 1)},
+                    scratch, report);
   });
+  std::vector<KeySplit> splits = SplitKeys(tasks);
+  for (std::span<KeySplit> rest = splits; !rest.empty() && !stopped;) {
+    const std::span<KeySplit> wave = FirstWave(tasks, rest);
+    rest = rest.subspan(wave.size());
+    const PartialResults results(tasks, wave);
+    WorkList parts(wave.size());
+    for (const KeySplit& split : wave) parts.Add(split.batches * split.parts);
+    run(parts, [&](size_t index, int64_t piece, AttentionScratch& scratch) {
+      const KeySplit& split = wave[index];
+      AttendPart(results, split, piece / split.parts, piece % split.parts, scratch, report);
+    });
+    if (!stopped) MergeParts(results, tasks, wave);
+  }
   if (stopped) return absl::CancelledError("attention cancelled");
-  MergeParts(results, tasks, splits);
   return AttendFigures{.scores = all_scores};
 }
 
@@ -294,7 +301,7 @@ void CpuDevice::MergeParts(const PartialResults& results, std::span<const Attent
   int64_t parts = 1;
   for (const KeySplit& split : splits) {
     const AttentionTask& task = tasks[split.begin];
-    work.Add(split.tasks() * task.batch * task.query_rows);
+    work.Add(split.tasks() * split.batches * task.query_rows);
     parts = std::max(parts, split.parts * task.heads * task.value_dim);
   }
   pool_.Run(work.total(), 1 + kFloatsPerChunk / parts, [&](int, int64_t begin, int64_t end) {
@@ -302,8 +309,8 @@ void CpuDevice::MergeParts(const PartialResults& results, std::span<const Attent
       const KeySplit& split = splits[index];
       const AttentionTask& first = tasks[split.begin];
       const int64_t row = piece % first.query_rows;
-      const int64_t batch = piece / first.query_rows % first.batch;
-      const int64_t task = piece / first.query_rows / first.batch;
+      const int64_t batch = piece / first.query_rows % split.batches;
+      const int64_t task = piece / first.query_rows / split.batches;
       const bool writes = tasks[split.begin + static_cast<size_t>(task)].result == Result::kWrite;
       for (int64_t part = writes ? 1 : 0; part < split.parts; ++part) {
         MergeHeads(results.MergeOf(split, task, part), batch, row);

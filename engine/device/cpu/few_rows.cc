@@ -11,12 +11,13 @@ namespace {
 
 constexpr int64_t kMostLanes = 64;  // from here on threads have tiles of lanes
 constexpr int64_t kMostParts = 256;
-constexpr int64_t kRowBytes = 16384;  // of tasks that go together: a tile stays in a cache
+constexpr int64_t kMostFloats = 2 << 20;  // of a wave's results
+constexpr int64_t kRowBytes = 16384;      // of tasks that go together: a tile stays in a cache
 
 // Keys of a part are a multiple of this. Merges of parts cost a few percent.
 constexpr int64_t kPartStep = 1024;
 
-// Keys for each lane of a part, at least: results take at most 4 % of the keys and values.
+// Keys for each lane of a part, at least: results are small beside keys and values.
 constexpr int64_t kKeysPerLane = 64;
 
 int64_t LanesOf(const AttentionTask& task) { return task.query_rows * task.heads; }
@@ -65,11 +66,37 @@ int64_t MostTogether(const AttentionTask& task) {
   return std::max<int64_t>(1, std::min(kRowBytes / bytes, slots / RowSlots(task)));
 }
 
+int64_t FloatsOf(std::span<const AttentionTask> tasks, const KeySplit& split) {
+  const AttentionTask& task = tasks[split.begin];
+  return split.tasks() * split.batches * split.parts * LanesOf(task) * (task.value_dim + 2);
+}
+
+// Parts of one batch of all tasks that may go together fit into a wave.
+int64_t PartKeys(const AttentionTask& task) {
+  const int64_t lanes = IsByRows(task) ? kMaxRowSlots : LanesOf(task);
+  const int64_t most =
+      std::clamp<int64_t>(kMostFloats / (lanes * (task.value_dim + 2)), 1, kMostParts);
+  const int64_t least = std::max(kKeysPerLane * LanesOf(task), (task.key_rows + most - 1) / most);
+  return (least + kPartStep - 1) / kPartStep * kPartStep;
+}
+
 template <typename View>
 void Move(View& view, int64_t elements, int64_t bytes) {
   if (view.data == nullptr) return;
   view.data = reinterpret_cast<decltype(view.data)>(reinterpret_cast<uintptr_t>(view.data) +
                                                     static_cast<uintptr_t>(elements * bytes));
+}
+
+// A task's view from the split's first batch on.
+template <typename View>
+View FromBatch(View view, const KeySplit& split, int64_t bytes) {
+  Move(view, split.first_batch * view.batch_stride, bytes);
+  return view;
+}
+StateView FromBatch(StateView view, const KeySplit& split) {
+  view.max += split.first_batch * view.batch_stride;
+  view.sum += split.first_batch * view.batch_stride;
+  return view;
 }
 
 }  // namespace
@@ -93,24 +120,36 @@ std::vector<KeySplit> SplitKeys(std::span<const AttentionTask> tasks) {
     const size_t most = by_rows ? static_cast<size_t>(MostTogether(task)) : 1;
     const size_t begin = t++;
     while (t < tasks.size() && t - begin < most && GoTogether(tasks[t - 1], tasks[t])) ++t;
-    const int64_t least = std::max(kKeysPerLane * LanesOf(task), task.key_rows / kMostParts + 1);
-    const int64_t part_keys = (least + kPartStep - 1) / kPartStep * kPartStep;
-    splits.push_back({.begin = begin,
-                      .end = t,
-                      .parts = (task.key_rows + part_keys - 1) / part_keys,
-                      .part_keys = part_keys,
-                      .by_rows = by_rows});
+    KeySplit split{.begin = begin, .end = t, .by_rows = by_rows};
+    split.part_keys = PartKeys(task);
+    split.parts = (task.key_rows + split.part_keys - 1) / split.part_keys;
+    split.batches = 1;
+    const int64_t most_batches = std::max<int64_t>(1, kMostFloats / FloatsOf(tasks, split));
+    for (; split.first_batch < task.batch; split.first_batch += split.batches) {
+      split.batches = std::min(most_batches, task.batch - split.first_batch);
+      splits.push_back(split);
+    }
   }
   return splits;
 }
 
-PartialResults::PartialResults(std::span<const AttentionTask> tasks, std::span<KeySplit> splits)
+std::span<KeySplit> FirstWave(std::span<const AttentionTask> tasks, std::span<KeySplit> splits) {
+  int64_t floats = 0;
+  size_t count = 0;
+  while (count < splits.size()) {
+    floats += FloatsOf(tasks, splits[count]);
+    if (floats > kMostFloats && count > 0) break;
+    ++count;
+  }
+  return splits.first(count);
+}
+
+PartialResults::PartialResults(std::span<const AttentionTask> tasks, std::span<KeySplit> wave)
     : tasks_(tasks) {
   int64_t floats = 0;
-  for (KeySplit& split : splits) {
-    const AttentionTask& task = tasks[split.begin];
+  for (KeySplit& split : wave) {
     split.first_float = floats;
-    floats += split.tasks() * task.batch * split.parts * LanesOf(task) * (task.value_dim + 2);
+    floats += FloatsOf(tasks, split);
   }
   floats_.reset(new float[static_cast<size_t>(floats)]);
 }
@@ -120,7 +159,8 @@ PartialResults::Accumulators PartialResults::ResultOf(const KeySplit& split, int
   const AttentionTask& of = tasks_[split.begin + static_cast<size_t>(task)];
   const int64_t lanes = LanesOf(of);
   const int64_t floats = lanes * (of.value_dim + 2);
-  float* at = floats_.get() + split.first_float + (task * of.batch * split.parts + part) * floats;
+  float* at =
+      floats_.get() + split.first_float + (task * split.batches * split.parts + part) * floats;
   const int64_t batch_stride = split.parts * floats;
   float* max = at + lanes * of.value_dim;
   return {.out = {.data = at,
@@ -139,19 +179,20 @@ std::vector<AttentionTask> PartialResults::TasksOf(const KeySplit& split, int64_
                                                    int64_t count) const {
   std::vector<AttentionTask> parts(tasks_.begin() + static_cast<ptrdiff_t>(split.begin),
                                    tasks_.begin() + static_cast<ptrdiff_t>(split.end));
+  const int64_t in_task = split.first_batch + batch;
   for (size_t t = 0; t < parts.size(); ++t) {
     AttentionTask& task = parts[t];
     const int64_t element = ElementBytes(task.dtype);
-    Move(task.q, batch * task.q.batch_stride, element);
-    Move(task.k, batch * task.k.batch_stride + begin * task.k.row_stride, element);
-    Move(task.v, batch * task.v.batch_stride + begin * task.v.row_stride, element);
+    Move(task.q, in_task * task.q.batch_stride, element);
+    Move(task.k, in_task * task.k.batch_stride + begin * task.k.row_stride, element);
+    Move(task.v, in_task * task.v.batch_stride + begin * task.v.row_stride, element);
     for (PositionsView* of : {&task.query_positions, &task.key_positions}) {
       const int64_t first = of == &task.key_positions ? begin * of->row_stride : 0;
-      Move(*of, batch * of->batch_stride + first, sizeof(int64_t));
+      Move(*of, in_task * of->batch_stride + first, sizeof(int64_t));
     }
     for (CoordinatesView* of : {&task.query_coordinates, &task.key_coordinates}) {
       const int64_t first = of == &task.key_coordinates ? begin * of->row_stride : 0;
-      Move(*of, batch * of->batch_stride + first, sizeof(float));
+      Move(*of, in_task * of->batch_stride + first, sizeof(float));
     }
     task.batch = 1;
     task.key_rows = count;
@@ -183,12 +224,12 @@ MergeTask PartialResults::MergeOf(const KeySplit& split, int64_t task, int64_t p
   const Accumulators from = ResultOf(split, task, part);
   const Accumulators first = ResultOf(split, task, 0);
   const bool merges = of.result == Result::kMerge;
-  return {.batch = of.batch,
+  return {.batch = split.batches,
           .rows = of.query_rows,
           .heads = of.heads,
           .value_dim = of.value_dim,
-          .out = merges ? of.out : first.out,
-          .state = merges ? of.state : first.state,
+          .out = merges ? FromBatch(of.out, split, sizeof(float)) : first.out,
+          .state = merges ? FromBatch(of.state, split) : first.state,
           .scale = of.StateScale(),
           .values = {.data = from.out.data,
                      .batch_stride = from.out.batch_stride,
@@ -200,7 +241,7 @@ MergeTask PartialResults::MergeOf(const KeySplit& split, int64_t task, int64_t p
 FinalizeTask PartialResults::FinalizeOf(const KeySplit& split, int64_t task) const {
   const AttentionTask& of = tasks_[split.begin + static_cast<size_t>(task)];
   const auto [out, state] = ResultOf(split, task, 0);
-  return {.batch = of.batch,
+  return {.batch = split.batches,
           .rows = of.query_rows,
           .heads = of.heads,
           .value_dim = of.value_dim,
@@ -209,10 +250,10 @@ FinalizeTask PartialResults::FinalizeOf(const KeySplit& split, int64_t task) con
                    .row_stride = out.row_stride,
                    .head_stride = out.head_stride},
           .to_dtype = of.out_dtype,
-          .to = of.out,
+          .to = FromBatch(of.out, split, ElementBytes(of.out_dtype)),
           .scale = of.out_scale,
           .state = state,
-          .lse = of.lse,
+          .lse = FromBatch(of.lse, split, sizeof(float)),
           .score_scale = of.StateScale()};
 }
 

@@ -12,10 +12,11 @@
 
 namespace hilbert_ring {
 
-// Alike tasks [begin, end) of a call, whose keys and values are neighbouring heads of the same
-// rows.
+// Some batches of alike tasks [begin, end) of a call, whose keys and values are neighbouring heads
+// of the same rows.
 struct KeySplit {
   size_t begin = 0, end = 0;
+  int64_t first_batch = 0, batches = 0;
   int64_t parts = 0;        // of each batch
   int64_t part_keys = 0;    // of all parts but the last
   bool by_rows = false;     // AttendRowsFunction computes it
@@ -27,13 +28,17 @@ struct KeySplit {
 // Returns whether a task has so few lanes and so many keys that these are split.
 bool HasFewRows(const AttentionTask& task);
 
-// The splits of a call's tasks that have few rows.
+// Splits of a call's tasks that have few rows.
 std::vector<KeySplit> SplitKeys(std::span<const AttentionTask> tasks);
 
-// Results of the parts of a call's splits, as accumulators.
+// The first splits whose results take 8 MiB at most together; at least one.
+std::span<KeySplit> FirstWave(std::span<const AttentionTask> tasks, std::span<KeySplit> splits);
+
+// Results of the parts of a wave's splits, as accumulators. Batches are numbered from a split's
+// first on.
 class PartialResults {
  public:
-  PartialResults(std::span<const AttentionTask> tasks, std::span<KeySplit> splits);
+  PartialResults(std::span<const AttentionTask> tasks, std::span<KeySplit> wave);
 
   // Makes a part's results the identity of the merge.
   void Clear(const KeySplit& split, int64_t batch, int64_t part) const;

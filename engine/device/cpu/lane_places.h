@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "engine/device/cpu/attention_kernel.h"
@@ -64,6 +65,23 @@ inline void PlaceKeys(const AttentionTask& task, const KeyRange& keys, Attention
         task.change.axes, task.key_coordinates, keys.batch, row,
         [&] { return KeyPosition(task, keys.batch, row); }, scratch.key_places, j);
   }
+}
+
+// Queries in the scratch have the sign of the scale, exactly, so the greatest score stays the
+// greatest. The scale of their scores is then above 0.
+inline float QuerySign(const AttentionTask& task) {
+  return task.scale > 0 ? 1.0f : task.scale < 0 ? -1.0f : 0.0f;
+}
+inline float ScratchScale(const AttentionTask& task) {
+  const float scale = task.StateScale();
+  return scale == 0 ? 1.0f : std::abs(scale);
+}
+
+inline TileChange ChangeOf(const AttentionTask& task, const AttentionScratch& scratch) {
+  return {.scale = std::abs(task.scale),
+          .softcap = task.change.softcap,
+          .axes = task.change.axes,
+          .places = {scratch.key_places[0], scratch.key_places[1], scratch.key_places[2]}};
 }
 
 inline LaneDistances DistancesOf(const AttentionTask& task, const AttentionScratch& scratch,

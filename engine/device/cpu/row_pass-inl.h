@@ -98,8 +98,7 @@ class RowPass {
   }
 
   void PackQueries() {
-    // Queries get the scale's sign, exactly, so the greatest score stays the greatest.
-    const float sign = task_.scale > 0 ? 1.0f : task_.scale < 0 ? -1.0f : 0.0f;
+    const float sign = QuerySign(task_);
     std::fill_n(scratch_.queries, slots_ * query_floats_, 0.0f);
     auto least = Terms::NoneYet();
     for (int64_t slot = 0; slot < count_ * task_slots_; ++slot) {
@@ -165,7 +164,7 @@ class RowPass {
     }
     const KeyTile tile{.ranks = some ? visibility_.ranks() : nullptr,
                        .count = keys.count,
-                       .scale = Scale(),
+                       .scale = ScratchScale(task_),
                        .unit = unit_,
                        .change = task_.change.changes() ? &change_ : nullptr};
     for (int64_t slot = 0; slot < slots_; slot += Vector()) {
@@ -242,12 +241,6 @@ class RowPass {
             .count = std::clamp<int64_t>(visibility_.key_end() - begin, 0, kMaxRowTile)};
   }
 
-  // The scale of scores in the scratch, > 0: queries have the sign.
-  float Scale() const {
-    const float scale = task_.StateScale();
-    return scale == 0 ? 1.0f : std::abs(scale);
-  }
-
   LaneEnd End(int64_t slot) const {
     return {.row_max = scratch_.run.row_max[slot] / unit_.factor,
             .sum = scratch_.run.sum[slot],
@@ -294,12 +287,8 @@ class RowPass {
   KeyVisibility visibility_;
   uint16_t least_query_ = kNoBFloat16;
   typename Terms::Least least_keys_ = Terms::NoneYet();
-  const ScoreUnit unit_ = ScoreUnitOf(Scale());
-  const TileChange change_ = {
-      .scale = std::abs(task_.scale),
-      .softcap = task_.change.softcap,
-      .axes = task_.change.axes,
-      .places = {scratch_.key_places[0], scratch_.key_places[1], scratch_.key_places[2]}};
+  const ScoreUnit unit_ = ScoreUnitOf(ScratchScale(task_));
+  const TileChange change_ = ChangeOf(task_, scratch_);
 };
 
 // AttendRowsFunction. BFloat16Product: as of AttendTile.

@@ -119,22 +119,13 @@ struct PairTerms {
     return PairProduct::MulAdd(key, query, sum);
   }
 
-  // Least magnitudes of nonzero elements, less 1: 0 becomes the greatest.
   using LeastTag = hn::Repartition<uint16_t, LaneTag>;
   using Least = hn::Vec<LeastTag>;
   static HWY_INLINE Least NoneYet() { return hn::Set(LeastTag(), 0xffffu); }
   static HWY_INLINE Least Smaller(Key key, Least least) {
-    const LeastTag d;
-    const auto magnitude = hn::And(hn::BitCast(d, key), hn::Set(d, 0x7fffu));
-    return hn::Min(least, hn::Sub(magnitude, hn::Set(d, 1u)));
+    return SmallerMagnitudes(LeastTag(), hn::BitCast(LeastTag(), key), least);
   }
-  // The result is that of LeastNonzero.
-  static uint16_t MagnitudeOf(Least least) {
-    alignas(64) uint16_t lanes[hn::MaxLanes(LeastTag())];
-    hn::Store(least, LeastTag(), lanes);
-    const uint16_t found = *std::min_element(lanes, lanes + hn::Lanes(LeastTag()));
-    return found >= kNoBFloat16 ? kNoBFloat16 : static_cast<uint16_t>(found + 1);
-  }
+  static uint16_t MagnitudeOf(Least least) { return LeastMagnitude(LeastTag(), least); }
 
   static HWY_INLINE VectorPair LoadValues(const uint16_t* from, const uint16_t* next,
                                           int64_t count) {

@@ -125,21 +125,31 @@ HWY_INLINE void PairRows(const uint16_t* HWY_RESTRICT first, const uint16_t* HWY
 // LeastNonzero of zeros alone.
 inline constexpr uint16_t kNoBFloat16 = 0x7fff;
 
+// Least magnitudes of nonzero bfloat16 in the places of vectors, less 1: 0 becomes the greatest.
+template <class D>
+HWY_INLINE hn::Vec<D> SmallerMagnitudes(D d, hn::Vec<D> bits, hn::Vec<D> least) {
+  const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffu));
+  return hn::Min(least, hn::Sub(magnitude, hn::Set(d, 1u)));
+}
+
+// Bits of the least of them, or kNoBFloat16.
+template <class D>
+HWY_INLINE uint16_t LeastMagnitude(D d, hn::Vec<D> least) {
+  alignas(64) uint16_t lanes[hn::MaxLanes(D())];
+  hn::Store(least, d, lanes);
+  const uint16_t found = *std::min_element(lanes, lanes + hn::Lanes(d));
+  return found >= kNoBFloat16 ? kNoBFloat16 : static_cast<uint16_t>(found + 1);
+}
+
 // Bits, without the sign, of the least nonzero magnitude of `count` bfloat16, a multiple of 8.
 HWY_INLINE uint16_t LeastNonzero(const uint16_t* from, int64_t count) {
   const hn::CappedTag<uint16_t, 8> d;
-  // Less 1: 0 becomes the greatest.
   auto least = hn::Set(d, 0xffffu);
-  const auto one = hn::Set(d, 1u);
-  const auto magnitude = hn::Set(d, 0x7fffu);
   const int64_t step = hn::Lanes(d);
   for (int64_t x = 0; x < count; x += step) {
-    least = hn::Min(least, hn::Sub(hn::And(hn::LoadU(d, from + x), magnitude), one));
+    least = SmallerMagnitudes(d, hn::LoadU(d, from + x), least);
   }
-  alignas(16) uint16_t lanes[8];
-  hn::StoreU(least, d, lanes);
-  const uint16_t found = *std::min_element(lanes, lanes + step);
-  return found >= kNoBFloat16 ? kNoBFloat16 : static_cast<uint16_t>(found + 1);
+  return LeastMagnitude(d, least);
 }
 
 // Returns whether all products of nonzero bfloat16, given the least magnitudes of both factors, and

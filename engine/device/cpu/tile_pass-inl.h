@@ -212,8 +212,7 @@ class TilePass {
   int64_t QueryElements() const { return RowElements<Product>(task_.head_dim); }
 
   void PackQueries() {
-    // Queries get the scale's sign, exactly, so the greatest score stays the greatest.
-    const float sign = task_.scale > 0 ? 1.0f : task_.scale < 0 ? -1.0f : 0.0f;
+    const float sign = QuerySign(task_);
     const int64_t elements = QueryElements();
     const int64_t element_bytes = ElementBytes(task_.dtype);
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
@@ -264,7 +263,7 @@ class TilePass {
           .count = keys.count,
           .head_dim = task_.head_dim,
           .value_dim = task_.value_dim,
-          .scale = Scale(),
+          .scale = ScratchScale(task_),
           .unit = unit_,
           .change = task_.change.changes() ? &change_ : nullptr,
           .halvings = halvings_,
@@ -300,12 +299,6 @@ class TilePass {
     }
     Reset(scratch_.run);
     run_is_empty_ = true;
-  }
-
-  // The scale of scores in the scratch, > 0: queries have the sign.
-  float Scale() const {
-    const float scale = task_.StateScale();
-    return scale == 0 ? 1.0f : std::abs(scale);
   }
 
   // Writes or merges one lane's result. Its sums of weight times value begin at `at` in
@@ -386,12 +379,8 @@ class TilePass {
   bool has_total_ = false;
   SumMode sum_mode_ = SumMode::kNone;
   std::bitset<kMaxLaneTile> finished_;
-  const ScoreUnit unit_ = ScoreUnitOf(Scale());
-  const TileChange change_ = {
-      .scale = std::abs(task_.scale),
-      .softcap = task_.change.softcap,
-      .axes = task_.change.axes,
-      .places = {scratch_.key_places[0], scratch_.key_places[1], scratch_.key_places[2]}};
+  const ScoreUnit unit_ = ScoreUnitOf(ScratchScale(task_));
+  const TileChange change_ = ChangeOf(task_, scratch_);
   int64_t halvings_ = 0;
   double doubling_ = 1;  // 2^halvings_
   uint16_t least_query_ = kNoBFloat16;

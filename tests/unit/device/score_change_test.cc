@@ -36,7 +36,28 @@ class ScoreChangeTest : public testing::TestWithParam<std::string> {
     return lse;
   }
 
+  // Two heads of rows with scores of 0 and a bias: lse is minus slope times distance.
+  AttentionTask BiasAlone(int64_t rows, const std::vector<float>& slopes, std::vector<float>& lse) {
+    zeros_.assign(8 * rows, 0.0f);
+    out_.resize(2 * 8 * rows);
+    lse.resize(2 * rows);
+    return {.heads = 2,
+            .query_rows = rows,
+            .key_rows = 1,
+            .head_dim = 8,
+            .value_dim = 8,
+            .q = {zeros_.data(), 0, 8},
+            .k = {zeros_.data()},
+            .v = {zeros_.data()},
+            .out = {out_.data(), 0, 16, 8},
+            .lse = {lse.data(), 0, 2, 1},
+            .change = {.slopes = slopes.data()}};
+  }
+
   std::unique_ptr<Device> device_ = DeviceFor(GetParam(), 2);
+
+ private:
+  std::vector<float> zeros_, out_;
 };
 
 HILBERT_RING_FOR_ALL_DEVICES(ScoreChangeTest);
@@ -74,23 +95,14 @@ TEST_P(ScoreChangeTest, CapsAtTheEndsOfFloat32) {
 // Positions of 2^40 are a thousand apart, and rows 2^40 from the diagonal.
 TEST_P(ScoreChangeTest, DistancesAreExact) {
   constexpr int64_t kRows = 5, kFar = int64_t{1} << 40;
-  const std::vector<float> zeros(8 * kRows), slopes = {0.5f, -3.0f};
+  const std::vector<float> slopes = {0.5f, -3.0f};
   std::vector<int64_t> queries, keys = {kFar};
   for (int64_t i = 0; i < kRows; ++i) queries.push_back(kFar + 1001 * (i - 2));
   for (const bool by_positions : {true, false}) {
-    std::vector<float> out(2 * 8 * kRows), lse(2 * kRows);
-    AttentionTask task{.heads = 2,
-                       .query_rows = kRows,
-                       .key_rows = 1,
-                       .head_dim = 8,
-                       .value_dim = 8,
-                       .q = {zeros.data(), 0, 8},
-                       .k = {zeros.data()},
-                       .v = {zeros.data()},
-                       .out = {out.data(), 0, 16, 8},
-                       .lse = {lse.data(), 0, 2, 1},
-                       .change = {.slopes = slopes.data(), .row_distance = 7},
-                       .diagonal_shift = -kFar / 7};
+    std::vector<float> lse;
+    AttentionTask task = BiasAlone(kRows, slopes, lse);
+    task.change.row_distance = 7;
+    task.diagonal_shift = -kFar / 7;
     if (by_positions) {
       task.query_positions = {queries.data(), 0, 1};
       task.key_positions = {keys.data(), 0, 1};
@@ -110,25 +122,16 @@ TEST_P(ScoreChangeTest, DistancesAreExact) {
 // Differences of coordinates far from 0 are exact, and one axis may be alone.
 TEST_P(ScoreChangeTest, DistancesOfCoordinates) {
   constexpr int64_t kRows = 5;
-  const std::vector<float> zeros(8 * kRows), slopes = {0.5f, -3.0f};
+  const std::vector<float> slopes = {0.5f, -3.0f};
   const std::vector<float> keys = {0x1p20f, -7, 2.5f};
   const std::vector<float> queries = {0x1p20f, -7,       2.5f,    0x1p20f + 3, -3, 2.5f, NAN, 0, 0,
                                       0x1p60f, -0x1p60f, 0x1p60f, 0x1p20f,     -7, 0};
   for (const int axes : {2, 3}) {
-    std::vector<float> out(2 * 8 * kRows), lse(2 * kRows);
-    const AttentionTask task{.heads = 2,
-                             .query_rows = kRows,
-                             .key_rows = 1,
-                             .head_dim = 8,
-                             .value_dim = 8,
-                             .q = {zeros.data(), 0, 8},
-                             .k = {zeros.data()},
-                             .v = {zeros.data()},
-                             .out = {out.data(), 0, 16, 8},
-                             .lse = {lse.data(), 0, 2, 1},
-                             .change = {.slopes = slopes.data(), .axes = axes},
-                             .query_coordinates = {queries.data(), 0, 3},
-                             .key_coordinates = {keys.data(), 0, 3}};
+    std::vector<float> lse;
+    AttentionTask task = BiasAlone(kRows, slopes, lse);
+    task.change.axes = axes;
+    task.query_coordinates = {queries.data(), 0, 3};
+    task.key_coordinates = {keys.data(), 0, 3};
     ASSERT_TRUE(device_->Attend({&task, 1}, {}).ok());
     for (int64_t i = 0; i < kRows; ++i) {
       double square = 0;
