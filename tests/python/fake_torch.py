@@ -133,6 +133,9 @@ class FakeTorch(types.ModuleType):
                 with _lock:
                     return Tensor(self.array.copy())
 
+            def reshape(self, shape):
+                return Tensor(self.array.reshape(shape), self.device)
+
             def numpy(self):
                 assert self.device.type == "cpu"
                 return self.array
@@ -151,6 +154,9 @@ class FakeTorch(types.ModuleType):
 
     def empty(self, shape, dtype):
         return self.Tensor(np.empty(shape, np.float32))
+
+    def frombuffer(self, data, dtype):
+        return self.Tensor(np.frombuffer(data, np.float32))
 
     def on_gpu(self, values, index):
         array = np.zeros_like(values)

@@ -107,6 +107,23 @@ def test_whatever_lies_in_memory(client):
     assert np.asarray(viewed.out).tobytes() == sent.out.tobytes()
 
 
+def test_packs_of_small_jobs(client, tmp_path):
+    """Arrays of all kinds share a pack: strided, big-endian, in a file, and with an output of their own."""
+    jobs = [tensors((20 + number, 4, 16)) for number in range(5)]
+    strided = np.zeros((20, 4, 32), "f4")
+    strided[:, :, ::2] = jobs[0][0]
+    np.save(tmp_path / "k.npy", jobs[2][1])
+    given = [(strided[:, :, ::2], *jobs[0][1:]), tuple(rows.astype(">f4") for rows in jobs[1]),
+             (jobs[2][0], np.load(tmp_path / "k.npy", mmap_mode="r"), jobs[2][2]),
+             {**dict(zip("qkv", jobs[3])), "out": np.zeros((23, 4, 16), "f4")}, jobs[4]]
+    for result, rows in zip(client.attend_many(given, segments=[8]), jobs):
+        assert result.report.by_reference and result.report.tokens == len(rows[0])
+        assert result.out.flags.writeable and result.out.flags.aligned
+        sent = client.attend(*rows, segments=[8], by_reference="never", progress=False)
+        np.testing.assert_allclose(result.out, sent.out, atol=1e-5)
+        np.testing.assert_allclose(result.lse, sent.lse, atol=1e-5)
+
+
 def test_tensors_of_torch(client):
     torch = pytest.importorskip("torch")
     values = [torch.from_numpy(x).to(torch.bfloat16) for x in tensors()]

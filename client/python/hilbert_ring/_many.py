@@ -24,11 +24,11 @@ from hilbert_ring._conversation import JobCall
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Reader, tensor_name
 from hilbert_ring._distinct import Places, later_that_meet
 from hilbert_ring._files import is_path
-from hilbert_ring._job import AttendOptions, AttendResult, attention_inputs, pattern_of, prepare, result_of
+from hilbert_ring._job import AttendOptions, AttendResult, attention_inputs, pattern_of, prepare
 from hilbert_ring._retry import Retries
 from hilbert_ring._spec import key_lengths_of, key_tokens_of
-from hilbert_ring._tensors import Output, Tensor, is_in_memory, read_tensor
-from hilbert_ring._warn import notes_on
+from hilbert_ring._tensors import Output, is_in_memory, plain_rows, read_tensor
+from hilbert_ring._warn import notes_on, warn_of_rows
 from hilbert_ring.errors import HilbertRingError, InvalidArgumentError, OutOfRangeError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -83,7 +83,7 @@ class PreparedJob:
             ordering=self.ordering, pattern=pattern_of(*(values[name] for name in _PATTERN)))
         self.places = _places_of(values)
         self.readers = dict(self.call.inputs.readers)
-        self.outputs = dict(self.call.outputs)
+        self._placed: Dict[Any, Output] = {}  # by tensor
         spec = self.call.open.spec
         self.bytes = max(self.call.inputs.total_bytes(), sum(output.nbytes for output in self.call.outputs.values()))
         if self.bytes > MAX_PAYLOAD_BYTES:
@@ -103,25 +103,26 @@ class PreparedJob:
             self.alike = common.SerializeToString()
         self.report: Optional[pb.Report] = None
 
-    def again(self, values: Mapping[str, Any], tensors: Sequence[Tensor]) -> "PreparedJob":
-        """Returns the job of other rows, with the same arguments and shapes, and with new outputs."""
+    def again(self, values: Mapping[str, Any], readers: Sequence[Reader]) -> "PreparedJob":
+        """Returns the job of other rows, with the same arguments and kinds of arrays, and with outputs of its own."""
         job: PreparedJob = object.__new__(PreparedJob)
         job.__dict__.update(self.__dict__)
         job.places = _places_of(values)
-        job.readers = dict(zip(_INPUTS, (tensor.rows for tensor in tensors)))
-        spec = self.call.open.spec
-        job.outputs = {tensor: tensors[0].like((spec.tokens, spec.heads), "float32") if tensor == pb.TENSOR_LSE else
-                       tensors[0].like((spec.tokens, spec.heads, spec.value_dim), tensors[0].dtype)
-                       for tensor in self.outputs}
+        job.readers = dict(zip(_INPUTS, readers))
+        job._placed = {}
         return job
 
     def place(self, outputs: Mapping[Any, "NDArray[np.uint8]"], report: pb.Report) -> None:
-        """Takes the job's rows of each output, and the report of the pack."""
+        """Takes the job's rows of each output, and the report of the pack. New arrays are views of these rows."""
         self.report = pb.Report()
         self.report.CopyFrom(report)
         self.report.tokens = self.call.tokens
         for tensor, rows in outputs.items():
-            self.outputs[tensor].bytes[:] = rows
+            output = self.call.outputs[tensor]
+            assert isinstance(output, Output)
+            if output.over is None:
+                output.bytes[:] = rows
+            self._placed[tensor] = output.over(rows.reshape(-1)) if output.over else output
         if report.rows_not_finite:
             out = AssembledRows(tensor_name(pb.TENSOR_OUT), outputs[pb.TENSOR_OUT], self.call.dtypes[pb.TENSOR_OUT])
             out.count_not_finite(outputs[pb.TENSOR_OUT], slice(0, self.call.tokens))
@@ -132,7 +133,9 @@ class PreparedJob:
         """Returns the job's result; None: it was not computed."""
         if self.report is None:
             return None
-        return result_of(replace(self.call, outputs=self.outputs), self.report, self.ordering)
+        warn_of_rows(self.report)
+        out, lse = (self._placed.get(tensor) for tensor in (pb.TENSOR_OUT, pb.TENSOR_LSE))
+        return AttendResult(out and out.result(), lse and lse.result(), self.report, self.ordering)
 
 
 class _Prepared:
@@ -151,15 +154,16 @@ class _Prepared:
         if not (values["out"] is None and values["job_id"] is None and type(values["lse"]) is bool
                 and all(map(is_in_memory, rows))):
             return PreparedJob(values, self._chunk_bytes)
-        try:
-            tensors = [read_tensor(name, value, values["dtype"]) for name, value in zip("qkv", rows)]
-        except HilbertRingError:  # or an earlier check's error
-            return PreparedJob(values, self._chunk_bytes)
         # A known job's values are kept, so that no other object has their ids.
-        alike = (*map(id, _OF_SPEC(values)), values["lse"], *map(type, rows),
-                 *((tensor.shape, tensor.dtype) for tensor in tensors))
+        alike = (*map(id, _OF_SPEC(values)), values["lse"],
+                 *((type(value), value.shape, value.dtype, getattr(value, "device", None)) for value in rows))
         if alike in self._models:
-            return self._models[alike][0].again(values, tensors)
+            try:
+                return self._models[alike][0].again(values, [
+                    plain_rows(value) or read_tensor(name, value, values["dtype"]).rows
+                    for name, value in zip("qkv", rows)])
+            except HilbertRingError:  # or an earlier check's error
+                pass
         job = PreparedJob(values, self._chunk_bytes)
         if not job.call.inputs.ahead and not any(notes_on(job.call.open.spec)):  # each job warns of its notes
             self._models[alike] = job, values
@@ -240,11 +244,12 @@ class ManyCall:
             if jobs:
                 return Pack(jobs, _joined(list(jobs.values()), rows), final)
 
-    def done(self, pack: Pack, report: pb.Report) -> None:
+    def done(self, pack: Pack, call: JobCall, report: pb.Report) -> None:
+        """Takes the pack's call as it was done, with its report."""
         first = 0
         for job in pack.jobs.values():
             end = first + job.call.tokens
-            job.place({tensor: output.bytes[first:end] for tensor, output in pack.call.outputs.items()}, report)
+            job.place({tensor: output.bytes[first:end] for tensor, output in call.outputs.items()}, report)
             first = end
 
     def failed(self, pack: Pack, error: HilbertRingError) -> bool:
@@ -295,10 +300,26 @@ def _joined(jobs: Sequence[PreparedJob], rows: Sequence[Dict[Any, memoryview]]) 
         tensor: _reader([of[tensor] for of in rows], first.inputs.row_bytes[tensor])
         for tensor in first.inputs.readers}
     return replace(first, open=pb.Open(spec=spec, want_lse=first.open.want_lse), tokens=spec.tokens,
-                   inputs=attention_inputs(spec, readers), arrays={},
-                   job_id=AttendOptions(jobs[0].job_id).name(),
-                   outputs={tensor: Output(np.empty((spec.tokens, output.bytes.shape[1]), np.uint8), lambda: None)
+                   inputs=attention_inputs(spec, readers), arrays=_stand_ins(spec),
+                   by_reference="auto" if len(jobs) > 1 else "never", job_id=AttendOptions(jobs[0].job_id).name(),
+                   outputs={tensor: _rows_output(spec.tokens, output.bytes.shape[1])
                             for tensor, output in first.outputs.items()})
+
+
+def _stand_ins(spec: pb.JobSpec) -> Dict[Any, Any]:
+    """Returns arrays of the shapes of q, k and v that lie in no file."""
+    keys = key_tokens_of(spec)
+    shapes = ((spec.tokens, spec.heads, spec.head_dim), (keys, spec.kv_heads, spec.head_dim),
+              (keys, spec.kv_heads, spec.value_dim))
+    return {tensor: np.broadcast_to(np.uint8(0), shape) for tensor, shape in zip(_INPUTS, shapes)}
+
+
+def _rows_output(rows: int, row_bytes: int) -> Output:
+    """Returns an output that is cut into those of jobs."""
+    def over(data: "NDArray[np.uint8]") -> Output:
+        return Output(data.reshape(rows, row_bytes), lambda: None, over)
+
+    return over(np.empty(rows * row_bytes, np.uint8))
 
 
 def _reader(pieces: Sequence[memoryview], row_bytes: int) -> Reader:

@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hilbert_ring._files import python_map
 from hilbert_ring._mapped_rows import blocks_of, rows_of, take_room
 from hilbert_ring._spec import ELEMENT_BYTES, coordinate_values
 from hilbert_ring._torch_streams import CallerStreams, streams_of_call, torch_if_loaded
@@ -94,6 +95,13 @@ def is_in_memory(value: Any) -> bool:
     """Returns whether a value is a plain array of NumPy, or a tensor of PyTorch."""
     torch = torch_if_loaded()
     return type(value) is np.ndarray or torch is not None and type(value) is torch.Tensor
+
+
+def plain_rows(value: Any) -> Optional[Callable[[int, int], memoryview]]:
+    """Returns Tensor.rows of a plain array of a known type in memory; None: it needs read_tensor."""
+    if type(value) is not np.ndarray or value.dtype not in _NATIVE or sys.byteorder == "big" or python_map(value):
+        return None
+    return lambda first, count: np.ascontiguousarray(value[first:first + count]).reshape(-1).view(np.uint8).data
 
 
 def _type_of(name: str, found: "np.dtype[Any]", given: Optional[str]) -> str:

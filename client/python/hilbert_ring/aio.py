@@ -290,7 +290,7 @@ class Client:
         try:
             while (pack := await self._connection.in_thread(call.next)) is not None:
                 try:
-                    call.done(pack, await self._run(pack.call, call.retries(), None, pack.final))
+                    call.done(pack, *await self._run_job(pack.call, call.retries(), None, pack.final))
                 except HilbertRingError as error:
                     if not call.failed(pack, error):
                         return
@@ -393,19 +393,23 @@ class Client:
 
     async def _run_job(
             self, call: JobCall, retries: Retries,
-            show: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
-        """Runs a job by reference if possible, and returns the job that was done, with its report."""
+            show: Optional[Callable[[Progress], None]], final: FrozenSet[str] = frozenset()) -> Tuple[JobCall, pb.Report]:
+        """Runs a job by reference if possible, and returns the job that was done, with its report.
+
+        Args:
+            final: reasons of a failure without another attempt.
+        """
         naming = naming_of(call)
         if naming is not None:
             with closing(naming):
                 named = await self._named(call, naming, retries)
                 if named is not None:
                     try:
-                        report = await self._run(named, retries, show, naming.may_send)
+                        report = await self._run(named, retries, show, naming.may_send | final)
                         return await self._connection.to_its_end(naming.stop, naming.take, named), report
                     except HilbertRingError as error:
                         warn_of_sending(error, naming.may_send)
-        return call, await self._run(call, retries, show)
+        return call, await self._run(call, retries, show, final)
 
     async def _named(self, call: JobCall, naming: Naming, retries: Retries) -> Optional[JobCall]:
         """Returns the job with its tensors passed by path; None: they must be sent."""
