@@ -35,7 +35,7 @@ class Encoder(grpc.GenericRpcHandler):
         self.model, self.failures, self.away, self.calls = model, failures, away, 0
         self.spoilt, self.notes = spoilt, notes
         self.open, self.tensors = None, {}
-        self.planned, self.plans = None, 0
+        self.planned, self.plans, self.asked = None, 0, 0
         self.server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[self])
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
 
@@ -63,6 +63,7 @@ class Encoder(grpc.GenericRpcHandler):
         return methods.get(details.method.replace(ENCODER_SERVICE, ""))
 
     def get_model(self, request, context):
+        self.asked += 1
         self.away -= 1
         if self.away >= 0:
             context.abort(grpc.StatusCode.UNAVAILABLE, "it starts")
@@ -82,6 +83,8 @@ class Encoder(grpc.GenericRpcHandler):
         spec = self.open.encode
         tiles = sum(spec.slide_tiles)
         self.calls += 1
+        if spec.digest != self.model.digest:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the model has changed")
         yield pb.AttendResponse(admitted=pb.Admitted(workers=1))
         missing = tiles * (2 if self.model.positions else 1)
         while missing:
@@ -199,8 +202,25 @@ def test_a_service_that_is_away_is_waited_for(slides):
     with Encoder(small(), away=2) as service, hilbert_ring.connect(service.address) as client:
         assert (client.encode(*slides, model="small", progress=False).embeddings == 200).all()
         service.away = 1
-        with pytest.raises(hilbert_ring.UnavailableError, match="it starts"):
-            client.encode(*slides, model="small", progress=False, max_attempts=1)
+        with hilbert_ring.connect(service.address) as other, \
+                pytest.raises(hilbert_ring.UnavailableError, match="it starts"):
+            other.encode(*slides, model="small", progress=False, max_attempts=1)
+
+
+def test_a_model_that_changes_between_two_jobs(slides):
+    """The client asks for a model once, and again if the service or the arguments refuse its digest or shape."""
+    tiles, coords = slides
+    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
+        for _ in range(2):
+            client.encode(tiles, coords, model="small", progress=False)
+        assert service.asked == 1
+        service.model = small(digest="cd" * 32)
+        client.encode(tiles, coords, model="small", progress=False)
+        assert service.open.encode.digest == "cd" * 32 and service.asked == 2
+        service.model = small(tile_dim=5)
+        client.encode(np.zeros((8, 5), "f4"), coords, model="small", progress=False)
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match="tiles has shape"):
+            client.encode(tiles, coords, model="small", progress=False)
 
 
 @pytest.mark.parametrize("field, arguments, model", [

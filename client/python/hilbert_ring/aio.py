@@ -44,6 +44,9 @@ __all__ = ["Client", "connect"]
 
 T = TypeVar("T", bound=Message)
 
+# Codes of errors that an old version of a model may cause.
+_OF_OLD_MODEL = {"INVALID_ARGUMENT", "OUT_OF_RANGE", "FAILED_PRECONDITION"}
+
 
 def connect(
         server: Optional[str] = None, *, token: Optional[str] = None, token_file: Optional[PathLike] = None,
@@ -116,6 +119,7 @@ class Client:
         self._address = address
         self._data_root = None if data_root is None else Path(checked_path("data_root", data_root))
         self._connection = kind(address)
+        self._models: Dict[str, encoder_pb.Model] = {}  # of jobs that succeeded, by name; the service checks digests
 
     def __reduce__(self) -> Any:
         """Pickles the client's arguments: another process makes its own connection."""
@@ -347,13 +351,22 @@ class Client:
                         attention_map_out)
         retries = options.retries()
         check_distinct(self._address.files, {"out": out, "attention_map_out": attention_map_out})
-        found = await self._model_of(model, retries)
-        # In a thread, because it reads and checks files.
-        call = await self._connection.in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype, out=out,
-                               wanted=wanted, options=options)
-        with shown(progress) as show, closing(call):
-            call, report = await self._run_job(call, retries, show)
-            return encoded(call, report)
+        known = self._models.get(model) if isinstance(model, str) else None
+        while True:
+            found = known or await self._model_of(model, retries)
+            try:
+                # In a thread, because it reads and checks files.
+                call = await self._connection.in_thread(prepare_encode, found, tiles, coords, slide=slide, dtype=dtype,
+                                                        out=out, wanted=wanted, options=options)
+                with shown(progress) as show, closing(call):
+                    call, report = await self._run_job(call, retries, show)
+                    self._models[model] = found
+                    return encoded(call, report)
+            except HilbertRingError as error:
+                self._models.pop(model, None)
+                if known is None or error.code not in _OF_OLD_MODEL:
+                    raise
+                known = None
 
     async def plan_encode(
             self, tiles: int, *, model: str, pool: Optional[str] = None, layers: Layers = "last",
