@@ -7,7 +7,7 @@
 //   buffer.reset();                                       // memory back to the system
 //
 // Calls are synchronous: the calling thread can read their results when they return. A device is
-// used by one thread at a time, except that Allocate, CopyIn, CopyRowsIn and CopyOut are
+// used by one thread at a time, except that Allocate, Pin, CopyIn, CopyRowsIn and CopyOut are
 // thread-safe: rows move while others are computed.
 #pragma once
 
@@ -41,6 +41,13 @@ class Buffer {
   virtual ~Buffer() = default;
   virtual std::byte* data() = 0;
   virtual int64_t bytes() const = 0;
+};
+
+// Host memory that the device reaches itself, until the end of this object. The memory and the
+// device outlive it.
+class HostPin {
+ public:
+  virtual ~HostPin() = default;
 };
 
 // Dense rows in host memory, each with its own place among the rows at `to`.
@@ -83,6 +90,11 @@ class Device {
   virtual absl::Status CopyRowsIn(const RowsIn& rows) = 0;
 
   virtual absl::Status CopyOut(void* to, const void* from, int64_t bytes) = 0;
+
+  // Pins host memory: CopyIn from it and CopyOut to it then use no memory in between. Takes about
+  // as long as a copy of the bytes. Null if host_memory(), where nothing is to be done. Errors: the
+  // memory stays as it was, and copies work as before. Thread-safe.
+  virtual absl::StatusOr<std::unique_ptr<HostPin>> Pin(void* memory, int64_t bytes) = 0;
 
   // to[i] = value, and to[i] = first + i.
   virtual absl::Status FillFloats(float* to, int64_t count, float value) = 0;

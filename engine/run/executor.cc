@@ -50,8 +50,12 @@ class Executor {
 
  private:
   // Enough rows for many threads, yet few against a job. A GPU waits for the host between
-  // stretches.
-  int64_t LeastStretchRows() const { return run_.device().host_memory() ? 8192 : int64_t{1} << 18; }
+  // stretches: it takes few, unless rows come and go beside them.
+  int64_t LeastStretchRows() const {
+    if (run_.device().host_memory()) return 8192;
+    constexpr int64_t kFew = int64_t{1} << 18;
+    return run_.RowsCome() ? std::clamp<int64_t>(run_.store().rows() / 8, kFew / 16, kFew) : kFew;
+  }
 
   absl::Status Post(int64_t step) {
     if (step > plan_.costs.steps) return absl::OkStatus();

@@ -46,6 +46,7 @@ class RankRun {
   const float* slopes() const { return slopes_; }  // [heads]; null: none
   const float* sinks() const { return sinks_; }
 
+  bool RowsCome() const { return control_.await_rows != nullptr; }  // while others are computed
   absl::Status AwaitRows(int64_t rows);
   absl::Status Compute(const Rounds& rounds);
   absl::Status Merge(const std::vector<MergeTask>& tasks);

@@ -120,7 +120,7 @@ absl::Status RunCall::Allocate() {
 // It does not exchange, send or wait once its rows are there. Passing it on to other threads takes
 // longer than its compute.
 bool RunCall::IsShort() const {
-  return shard_->in_place && work_->plan().costs.steps == 0 &&
+  return shard_->in_place() && work_->plan().costs.steps == 0 &&
          !work_->shape().rows.Has(TensorKind::kTiles) && work_->cost().flops <= kShortFlops;
 }
 
@@ -164,7 +164,7 @@ absl::Status RunCall::TakeMessages() {
 
 // Until all rows are there.
 absl::Status RunCall::Receive() {
-  if (!open_.rows_there() || !shard_->in_place) RETURN_IF_ERROR(TakeMessages());
+  if (!open_.rows_there() || !shard_->in_shared_memory()) RETURN_IF_ERROR(TakeMessages());
   RETURN_IF_ERROR(shard_->way->FinishInput());
   if (!files_.inputs.empty()) {
     v1::RunResponse response;
@@ -186,13 +186,13 @@ void RunCall::RunInThreads() {
   auto executor = state_.threads.Start([this] {
     Execute();
     if (!files_.outputs.empty()) turn_.reset();  // the disk may hang, and needs no device
-    if (shard_->in_place) SendNews();
+    if (shard_->in_place()) SendNews();
     course_.Wake();
     NoteFailureBeside();
   });
   const absl::Status received = Receive();
   if (!received.ok()) course_.Fail(received);
-  if (!shard_->in_place) TrimMalloc(work_->cost().resident_bytes());  // messages
+  if (!shard_->in_shared_memory()) TrimMalloc(work_->cost().resident_bytes());  // messages
   AwaitComputed();
   executor.Join();
   if (figures_.ok() && shard_->ring) {

@@ -26,19 +26,32 @@
 #include "server/worker/run_spans.h"
 #include "server/worker/run_work.h"
 #include "server/worker/shard_ways.h"
+#include "server/worker/shared_rows.h"
 #include "server/worker/worker_state.h"
 
 namespace hilbert_ring::server {
+
+// Where rows of a run come from and outputs go.
+enum class RowsWay {
+  kMessages,
+  kInPlace,  // shared memory, where the coordinator writes rows to their places and reads outputs
+  kCopied,   // shared memory, copied to and from a device
+  kFiles,
+};
 
 // Ring, shard and the way of rows in and out, which a run holds while it has its lane.
 struct RunShard {
   std::optional<RingTable::Lease> ring;  // empty: no exchange
   std::string transport = "none";        // of the ring
-  std::shared_ptr<SharedMemory> shared;  // null: not shared
+  std::shared_ptr<MappedShard> shared;   // null: not shared
   bool used = false;                     // may contain outputs of an earlier run
-  bool in_place = false;                 // the coordinator writes rows to their places, and reads
+  RowsWay rows = RowsWay::kMessages;
   std::unique_ptr<ShardStore> store;
   std::unique_ptr<ShardWay> way;
+
+  bool in_place() const { return rows == RowsWay::kInPlace; }
+  // Neither rows nor outputs are in messages.
+  bool in_shared_memory() const { return in_place() || rows == RowsWay::kCopied; }
 
   void ClearOutputs();  // before compute: removes outputs of an earlier run
 };

@@ -58,7 +58,7 @@ void RunCall::SendUntilComputed() {
 // Called by the executor, which must not wait for the coordinator or a disk: it sends itself if
 // outputs stay in place, otherwise wakes the sender.
 void RunCall::NoteRowsFinal() {
-  if (!shard_->in_place) return course_.Wake();
+  if (!shard_->in_place()) return course_.Wake();
   if (!answers_once_) SendNews();
 }
 
@@ -131,7 +131,7 @@ v1::WorkerReport RunCall::Report() {
 // Called by the executor: the sender may wait for a client that does not read.
 void RunCall::NoteFailureBeside() {
   const absl::Status failure = course_.failure();
-  if (failure.ok() || absl::IsCancelled(failure) || shard_->in_place || context_.IsCancelled()) {
+  if (failure.ok() || absl::IsCancelled(failure) || shard_->in_place() || context_.IsCancelled()) {
     return;
   }
   v1::RunFailure told;

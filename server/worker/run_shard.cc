@@ -4,41 +4,32 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/worker/message_rows.h"
 #include "server/worker/run_call.h"
+#include "server/worker/shared_rows.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-class SharedWay final : public ShardWay {
- public:
-  absl::StatusOr<int64_t> Take(const v1::RunRequest& message,
-                               const wire::Payload& /*payload*/) override {
-    if (!message.has_arrived()) return absl::InvalidArgumentError("expected RowsArrived");
-    return message.arrived().rows();
-  }
-  absl::Status Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions options) override {
-    if (rows_final == put_) return absl::OkStatus();
-    put_ = rows_final;
-    v1::RunResponse response;
-    response.mutable_final()->set_rows(rows_final);
-    return replies.Write(response, options);
-  }
+constexpr size_t kMostReasonBytes = 128;
 
- private:
-  int64_t put_ = 0;  // local rows
-};
-
-// Null unless the coordinator offers memory that this process can map.
-std::shared_ptr<SharedMemory> OpenShared(const v1::RunOpen& open, const ShardLayout& layout) {
-  if (!open.has_shared_memory() || open.shared_memory().bytes() < layout.bytes()) return nullptr;
-  auto shared = SharedMemory::Open(open.shared_memory());
-  if (shared.ok()) return *std::move(shared);
-  spdlog::info("job {}, rank {}: rows come by the stream: {}", open.job_id(), open.rank(),
-               std::string(shared.status().message()));
-  return nullptr;
+// FAILED_PRECONDITION unless the coordinator offers memory that this process can map.
+absl::StatusOr<std::shared_ptr<MappedShard>> OpenShared(const v1::RunOpen& open,
+                                                        const ShardLayout& layout,
+                                                        WorkerState& state, Device& device) {
+  if (!state.share_memory) return absl::FailedPreconditionError("--share-memory is false");
+  if (!open.has_shared_memory()) {
+    return absl::FailedPreconditionError("the coordinator offers no memory");
+  }
+  if (open.shared_memory().bytes() < layout.bytes()) {
+    return absl::FailedPreconditionError(absl::StrCat("the coordinator offers ",
+                                                      open.shared_memory().bytes(),
+                                                      " bytes, must be ", layout.bytes()));
+  }
+  return state.shards.Open(open.shared_memory(), device);
 }
 
 }  // namespace
@@ -57,9 +48,21 @@ absl::Status RunCall::MakeShard() {
     shard.transport = shard.ring->communicator()->name();
   }
   const ShardLayout layout(work_->plan(), work_->rank());
-  if (state_.share_memory) shard.shared = OpenShared(open_, layout);
-  if (shard.shared != nullptr) {
-    shard.store = ShardStore::Over(HostShard(shard.shared->data(), layout));
+  const bool in_host_memory = lane_->device().host_memory();
+  if (in_host_memory || files_.inputs.empty()) {
+    auto shared = OpenShared(open_, layout, state_, lane_->device());
+    if (shared.ok()) {
+      shard.shared = *std::move(shared);
+    } else {
+      report_.set_rows_from(
+          absl::StrCat("messages: ", shared.status().message()).substr(0, kMostReasonBytes));
+      if (open_.has_shared_memory())
+        spdlog::info("job {}, rank {}: rows come in {}", open_.job_id(), open_.rank(),
+                     report_.rows_from());
+    }
+  }
+  if (shard.shared != nullptr && in_host_memory) {
+    shard.store = ShardStore::Over(HostShard(shard.shared->memory->data(), layout));
     shard.used = open_.shared_memory().used();
   } else {
     auto store = ShardStore::Make(lane_->device(), work_->plan(), work_->rank());
@@ -67,13 +70,21 @@ absl::Status RunCall::MakeShard() {
     shard.store = *std::move(store);
   }
   if (!files_.inputs.empty()) {
+    shard.rows = RowsWay::kFiles;
+    report_.set_rows_from("files");
     shard.way = std::make_unique<FileWay>(files_, *work_, *shard.store, course_);
-  } else if (shard.shared != nullptr) {
-    shard.in_place = true;
-    shard.way = std::make_unique<SharedWay>();
-  } else {
+  } else if (shard.shared == nullptr) {
     shard.way = std::make_unique<MessageWay>(work_->shape(), work_->plan(), work_->rank(),
                                              *shard.store, open_);
+  } else if (in_host_memory) {
+    shard.rows = RowsWay::kInPlace;
+    report_.set_rows_from("shared memory");
+    shard.way = std::make_unique<InPlaceWay>();
+  } else {
+    shard.rows = RowsWay::kCopied;
+    report_.set_rows_from("shared memory, copied to the device");
+    shard.way =
+        std::make_unique<DeviceWay>(HostShard(shard.shared->memory->data(), layout), *shard.store);
   }
   return absl::OkStatus();
 }

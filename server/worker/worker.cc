@@ -85,7 +85,7 @@ Worker::Worker(const WorkerSettings& settings, WorkerDevices devices, absl::Stat
               devices_.main->host_memory() ? nullptr : devices_.main.get()),
       state_{.memory = JobMemory(memory_limit),
              .rings = RingTable(MakeRingTransport(settings.host, GpuOf(settings, *devices_.main))),
-             .share_memory = settings.share_memory && devices_.main->host_memory(),
+             .share_memory = settings.share_memory,
              .feed_timeout = settings.feed_timeout,
              .open_timeout = settings.open_timeout,
              .make_encode = [this](const v1::RunOpen& open,

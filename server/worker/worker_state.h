@@ -19,6 +19,7 @@
 #include "server/worker/registration.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/run_work.h"
+#include "server/worker/shared_rows.h"
 
 namespace hilbert_ring::server {
 
@@ -75,6 +76,7 @@ struct WorkerState {
   CoordinatorSecret secret = {};  // of the coordinator, which alone may call
   WorkerMetrics metrics = {};
   KeptThreads threads = {};
+  MappedShards shards = {};
 };
 
 }  // namespace hilbert_ring::server

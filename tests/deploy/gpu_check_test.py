@@ -1,6 +1,6 @@
 """tools/gpu_check.py with steps that pass, fail, hang and leave processes behind.
 
-It also runs gpu_bench on an emulated GPU with a wrong kernel (HILBERT_RING_EMULATED_GPU).
+It also runs gpu_bench on an emulated GPU with a wrong kernel (EMULATED_GPU_DEFECT).
 """
 import json
 import os
@@ -118,7 +118,7 @@ class GpuCheck(unittest.TestCase):
     @unittest.skipUnless(EMULATED.exists(), "this build has no emulated GPU")
     def test_a_kernel_that_is_wrong_fails_its_smoke_test(self):
         self.program(f"""#!/bin/sh
-case "$*" in *cuda/native-sm90*) export HILBERT_RING_EMULATED_GPU=lie;; esac
+case "$*" in *cuda/native-sm90*) export EMULATED_GPU_DEFECT=lie;; esac
 exec {EMULATED} "$@"
 """)
         verdicts = self.check(*({**step(kernel, "", "smoke", seconds=200, kernel=kernel), "command": [

@@ -112,6 +112,9 @@ class CpuDevice : public Device {
   absl::Status CopyIn(void* to, const void* from, int64_t bytes) override;
   absl::Status CopyRowsIn(const RowsIn& rows) override;
   absl::Status CopyOut(void* to, const void* from, int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<HostPin>> Pin(void* /*memory*/, int64_t /*bytes*/) override {
+    return nullptr;
+  }
   absl::Status FillFloats(float* to, int64_t count, float value) override;
   absl::Status FillSequence(int64_t* to, int64_t count, int64_t first) override;
 

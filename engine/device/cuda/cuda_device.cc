@@ -52,6 +52,11 @@ class CudaDevice : public Device {
     return staging_->CopyOut(to, from, bytes);
   }
 
+  absl::StatusOr<std::unique_ptr<HostPin>> Pin(void* memory, int64_t bytes) override {
+    RETURN_IF_ERROR(UseDevice(options_.ordinal));
+    return staging_->Pin(memory, bytes);
+  }
+
   absl::Status FillFloats(float* to, int64_t count, float value) override {
     return Compute("filling", [&] { return LaunchFillFloats(to, count, value, stream_.get()); });
   }

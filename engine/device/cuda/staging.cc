@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
+#include <map>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/device/cuda/handles.cuh"
@@ -21,6 +24,44 @@ struct Piece {
   PinnedMemory memory;
   Event free;
   std::byte* data() const { return static_cast<std::byte*>(memory.get()); }
+};
+
+// Pinned host memory, by its first address. Thread-safe.
+class PinnedRanges {
+ public:
+  void Add(const std::byte* begin, int64_t bytes) {
+    const MutexLock lock(mutex_);
+    ends_[begin] = begin + bytes;
+  }
+  void Remove(const std::byte* begin) {
+    const MutexLock lock(mutex_);
+    ends_.erase(begin);
+  }
+  bool Has(const void* memory, int64_t bytes) {
+    const auto* const begin = static_cast<const std::byte*>(memory);
+    const MutexLock lock(mutex_);
+    const auto after = ends_.upper_bound(begin);
+    return after != ends_.begin() && begin + bytes <= std::prev(after)->second;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<const std::byte*, const std::byte*> ends_ ABSL_GUARDED_BY(mutex_);
+};
+
+class RegisteredPin : public HostPin {
+ public:
+  RegisteredPin(PinnedRanges& ranges, void* memory) : ranges_(ranges), memory_(memory) {}
+  ~RegisteredPin() override {
+    ranges_.Remove(static_cast<const std::byte*>(memory_));
+    cudaHostUnregister(memory_);
+  }
+  RegisteredPin(const RegisteredPin&) = delete;
+  RegisteredPin& operator=(const RegisteredPin&) = delete;
+
+ private:
+  PinnedRanges& ranges_;
+  void* const memory_;
 };
 
 class PinnedStaging : public Staging {
@@ -48,6 +89,7 @@ class PinnedStaging : public Staging {
 
   absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
     const MutexLock lock(in_mutex_);
+    if (pins_.Has(from, bytes)) return CopyPinnedIn(to, from, bytes);
     for (int64_t done = 0; done < bytes;) {
       const int64_t part = std::min(kPieceBytes, bytes - done);
       Piece* piece = nullptr;
@@ -86,6 +128,7 @@ class PinnedStaging : public Staging {
     if (bytes <= 0) return absl::OkStatus();
     const MutexLock lock(out_mutex_);
     RETURN_IF_ERROR(Follow(out_.get()));
+    if (pins_.Has(to, bytes)) return CopyPinnedOut(to, from, bytes);
     const int64_t parts = (bytes + kPieceBytes - 1) / kPieceBytes;
     const auto part_bytes = [&](int64_t part) {
       return std::min(kPieceBytes, bytes - part * kPieceBytes);
@@ -110,6 +153,15 @@ class PinnedStaging : public Staging {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::unique_ptr<HostPin>> Pin(void* memory, int64_t bytes) override {
+    const cudaError_t error =
+        cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault);
+    if (error != cudaSuccess) cudaGetLastError();  // a refusal leaves the device as it was
+    RETURN_IF_ERROR(CudaStatus(error, absl::StrCat("pinning ", bytes, " bytes")));
+    pins_.Add(static_cast<const std::byte*>(memory), bytes);
+    return std::make_unique<RegisteredPin>(pins_, memory);
+  }
+
   absl::Status Follow(void* stream) override {
     const MutexLock lock(arrived_mutex_);
     if (!any_arrived_) return absl::OkStatus();
@@ -118,6 +170,23 @@ class PinnedStaging : public Staging {
   }
 
  private:
+  // The caller may change the rows when this returns.
+  absl::Status CopyPinnedIn(void* to, const void* from, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
+    cudaError_t error =
+        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, in_.get());
+    RETURN_IF_ERROR(NoteArrived(error));
+    return CudaStatus(cudaStreamSynchronize(in_.get()), "copying rows in");
+  }
+
+  absl::Status CopyPinnedOut(void* to, const void* from, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(out_mutex_) {
+    cudaError_t error =
+        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, out_.get());
+    if (error == cudaSuccess) error = cudaStreamSynchronize(out_.get());
+    return CudaStatus(error, absl::StrCat("copying ", bytes, " bytes out"));
+  }
+
   absl::Status NextIn(Piece*& piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     piece = &in_pieces_[next_in_++ % kPieces];
     return CudaStatus(cudaEventSynchronize(piece->free.get()), "waiting for a pinned piece");
@@ -126,6 +195,10 @@ class PinnedStaging : public Staging {
   // Ends a step on the stream that returned `error`.
   absl::Status Sent(cudaError_t error, Piece& piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     if (error == cudaSuccess) error = cudaEventRecord(piece.free.get(), in_.get());
+    return NoteArrived(error);
+  }
+
+  absl::Status NoteArrived(cudaError_t error) {
     const MutexLock lock(arrived_mutex_);
     if (error == cudaSuccess) error = cudaEventRecord(arrived_.get(), in_.get());
     any_arrived_ = true;
@@ -165,6 +238,7 @@ class PinnedStaging : public Staging {
   }
 
   Stream in_, out_;
+  PinnedRanges pins_;
   Mutex arrived_mutex_;  // taken last
   Mutex in_mutex_ ABSL_ACQUIRED_BEFORE(arrived_mutex_);
   Mutex out_mutex_ ABSL_ACQUIRED_BEFORE(arrived_mutex_);

@@ -1,4 +1,5 @@
-// Moves rows between pageable host memory and the device through pinned pieces.
+// Moves rows between host memory and the device: through pinned pieces, or by themselves if the
+// host memory is pinned.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ class Staging {
   virtual absl::Status CopyIn(void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status CopyRowsIn(const RowsIn& rows) = 0;
   virtual absl::Status CopyOut(void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<HostPin>> Pin(void* memory, int64_t bytes) = 0;
 
   // Makes later work on the stream (a cudaStream_t) wait for all rows copied in before.
   virtual absl::Status Follow(void* stream) = 0;

@@ -64,10 +64,16 @@ TEST_P(DeviceTest, SaysWhenThereIsNoMemory) {
 }
 
 TEST_P(DeviceTest, CopiesInAndOut) {
-  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{4097}, int64_t{9'000'001}}) {
+  for (const int64_t bytes :
+       {int64_t{0}, int64_t{1}, int64_t{4097}, int64_t{9'000'000}, int64_t{9'000'001}}) {
     std::vector<std::byte> from(bytes + 7), to(bytes + 7, std::byte{9});
     for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 + i / 256);
     auto buffer = device_->Allocate(bytes + 16).value();
+    std::unique_ptr<HostPin> pins[2];
+    if (bytes % 2 == 1) {  // pinned memory, from its first to its last byte
+      pins[0] = device_->Pin(from.data() + 5, bytes).value();
+      pins[1] = device_->Pin(to.data() + 1, bytes).value();
+    }
     // Unaligned addresses.
     ASSERT_TRUE(device_->CopyIn(buffer->data() + 3, from.data() + 5, bytes).ok());
     ASSERT_TRUE(device_->CopyOut(to.data() + 1, buffer->data() + 3, bytes).ok());

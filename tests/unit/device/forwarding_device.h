@@ -25,6 +25,9 @@ class ForwardingDevice : public Device {
   absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
     return device_->CopyOut(to, from, bytes);
   }
+  absl::StatusOr<std::unique_ptr<HostPin>> Pin(void* memory, int64_t bytes) override {
+    return device_->Pin(memory, bytes);
+  }
   absl::Status FillFloats(float* to, int64_t count, float value) override {
     return device_->FillFloats(to, count, value);
   }

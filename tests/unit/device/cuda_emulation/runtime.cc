@@ -1,14 +1,18 @@
 // The emulated GPU's runtime: host memory that begins as NaN. Streams work at once, in the caller's
 // thread.
 //
-// HILBERT_RING_EMULATED_GPU selects a defect. "hang": kernels never end. "fault": they fault, and
-// every later call fails. "lie": they do no work and report success.
+// EMULATED_GPU_DEFECT selects a defect. "nopin": no host memory can be pinned, except what is
+// allocated as pinned. "hang": kernels never end. "fault": they fault, and every later call fails.
+// "lie": they do no work and report success.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <string>
 
 struct EmulatedStream {};
@@ -29,7 +33,7 @@ std::atomic<bool> launched = false;  // a kernel with the defect
 
 const std::string& WhatIsWrong() {
   static const std::string wrong = [] {
-    const char* set = std::getenv("HILBERT_RING_EMULATED_GPU");
+    const char* set = std::getenv("EMULATED_GPU_DEFECT");
     return std::string(set == nullptr ? "" : set);
   }();
   return wrong;
@@ -51,10 +55,37 @@ cudaError_t Take(void** data, size_t bytes) {
   return cudaSuccess;
 }
 
+// Host memory that is pinned.
+class PinnedMemory {
+ public:
+  void Add(const void* data, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    bytes_[static_cast<const char*>(data)] = bytes;
+  }
+  void Remove(const void* data) {
+    const std::lock_guard lock(mutex_);
+    bytes_.erase(static_cast<const char*>(data));
+  }
+  bool Has(const void* data, size_t bytes) {
+    const auto* const begin = static_cast<const char*>(data);
+    const std::lock_guard lock(mutex_);
+    const auto after = bytes_.upper_bound(begin);
+    if (after == bytes_.begin()) return false;
+    const auto& [first, size] = *std::prev(after);
+    return begin + bytes <= first + size;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, size_t> bytes_;
+};
+
+PinnedMemory pinned;
+
 }  // namespace
 
 bool EmulatedKernelRuns() {
-  if (WhatIsWrong().empty()) return true;
+  if (WhatIsWrong().empty() || WhatIsWrong() == "nopin") return true;
   launched = true;
   return false;
 }
@@ -129,10 +160,28 @@ cudaError_t cudaFree(void* data) {
   std::free(data);
   return cudaSuccess;
 }
-cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return Take(data, bytes); }
-cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned) {
+  if (WhatIsWrong() == "nopin") return cudaErrorMemoryAllocation;
+  pinned.Add(data, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* data) {
+  pinned.Remove(data);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  const cudaError_t error = Take(data, bytes);
+  if (error == cudaSuccess) pinned.Add(*data, bytes);
+  return error;
+}
+cudaError_t cudaFreeHost(void* data) {
+  pinned.Remove(data);
+  return cudaFree(data);
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t) {
+  // A real GPU would wait for copies of other memory.
+  if (!pinned.Has(kind == cudaMemcpyHostToDevice ? from : to, bytes)) return cudaErrorInvalidValue;
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
