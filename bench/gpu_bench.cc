@@ -7,6 +7,9 @@
 //          layers     dense, causal, in a window and by strided views, at head dims 64 and 128
 //          jobs       the published configuration of the reports, through the engine
 //          small, resident   small jobs; a job that fills the GPU's memory
+//          copies     rows between host memory and the GPU, with and without pins
+//          causal     causal layers of 2,048 to 131,072 rows
+//          few        1 to 16 queries over a million keys
 //                     default: all but the first two
 //   --kernel=KERNEL   cuda/native, cuda/native-sm90, cuda/native-sm90-pipelined, cuda/cudnn, or
 //                     cuda: the best of them, like a service. Default: all
@@ -37,6 +40,7 @@
 #include "bench/row_printer.h"
 #include "engine/device/device.h"
 #include "engine/spec/job_spec_json.h"
+#include "tests/support/plain_spec.h"
 #include "tests/unit/device/kernel_options.h"
 
 namespace hilbert_ring::bench {
@@ -94,6 +98,9 @@ class Bench {
     if (part.empty() || part == "jobs") Jobs(JobTokens(kPublishedTokens));
     if (part.empty() || part == "small") SmallJobs();
     if (part.empty() || part == "resident") Jobs(JobTokens(kResidentTokens));
+    if (part.empty() || part == "copies") Copies();
+    if (part.empty() || part == "causal") Causal();
+    if (part.empty() || part == "few") FewQueries();
     return !failed_;
   }
 
@@ -163,7 +170,7 @@ class Bench {
       const int64_t tokens = options_.quick ? 256 : 16'384;
       Print(table, {kernel, "bfloat16", "64", absl::StrCat("a job of ", tokens, " tokens")},
             [&]() -> Row {
-              Job job(*device, tokens);
+              Job job(*device, Published(tokens));
               job.Run();
               return {ErrorCell(job.Error(), DataType::kBFloat16)};
             });
@@ -210,7 +217,7 @@ class Bench {
     for (const std::string& kernel : kernels_) {
       Print(table, {absl::StrCat(tokens), kernel}, [&]() -> Row {
         const auto device = DeviceOf(kernel, DeviceOptions{}.memory_fraction);  // as a service's
-        Job job(*device, tokens);
+        Job job(*device, Published(tokens));
         double memory = 0;
         Timing timing = options_.timing();
         if (kernel == "cuda" && !options_.quick) {
@@ -235,7 +242,7 @@ class Bench {
         if (options_.quick && tokens > 256) break;
         Print(table, {absl::StrCat(tokens), kernel}, [&]() -> Row {
           if (device == nullptr) device = DeviceOf(kernel);
-          Job job(*device, tokens);
+          Job job(*device, Published(tokens));
           Timing timing = options_.timing();
           if (!options_.quick) timing.rounds = kSmallCalls;
           const Timed timed = Measure(timing, [&] { job.Run(); });
@@ -245,6 +252,86 @@ class Bench {
     }
   }
 
+  // A CPU's memory, then the same memory pinned.
+  void Copies() {
+    const int64_t bytes = options_.quick ? 1 << 20 : int64_t{1} << 30;
+    std::printf("\nCopies of %lld MiB between host memory and the GPU\n\n",
+                static_cast<long long>(bytes >> 20));
+    const RowPrinter table({"host memory", "GB/s in", "GB/s out", "seconds to pin"});
+    const auto device = DeviceOf("cuda/native");
+    const auto there = OrFail(device->Allocate(bytes));
+    std::vector<std::byte> here(bytes, std::byte{1});
+    std::unique_ptr<HostPin> pin;
+    for (const char* const memory : {"pageable", "pinned"}) {
+      Print(table, {memory}, [&]() -> Row {
+        double pinning = 0;
+        if (memory == std::string("pinned")) {
+          pinning = SecondsOf([&] { pin = OrFail(device->Pin(here.data(), bytes)); });
+        }
+        const auto rate = [&](const std::function<void()>& copy) {
+          return Number(1e-9 * static_cast<double>(bytes) / Measure(options_.timing(), copy).median,
+                        1);
+        };
+        return {rate([&] { OrFail(device->CopyIn(there->data(), here.data(), bytes)); }),
+                rate([&] { OrFail(device->CopyOut(here.data(), there->data(), bytes)); }),
+                Number(pinning, 3)};
+      });
+    }
+  }
+
+  void Causal() {
+    std::printf("\nCausal layers in bfloat16, %lld heads\n\n", static_cast<long long>(kLayerHeads));
+    const RowPrinter table({"rows", "head dim", "kernel", "TFLOP/s", "error"});
+    const auto sizes = options_.quick ? std::vector<int64_t>{128}
+                                      : std::vector<int64_t>{2048, 8192, 32'768, 131'072};
+    for (const std::string& kernel : kernels_) {
+      std::unique_ptr<Device> device;
+      for (const int64_t dim : {64, 128}) {
+        for (const int64_t rows : sizes) {
+          Print(table, {absl::StrCat(rows), absl::StrCat(dim), kernel}, [&]() -> Row {
+            if (device == nullptr) device = DeviceOf(kernel);
+            Layer layer(*device, DataType::kBFloat16, rows, dim, {"causal", 1, Mask::kDiagonal});
+            const double rate = layer.Rate(options_.timing());
+            return {Number(rate, options_.quick ? 6 : 1),
+                    ErrorCell(layer.Error(), DataType::kBFloat16)};
+          });
+        }
+      }
+    }
+  }
+
+  static JobSpec FewQueriesOf(int64_t queries, int64_t keys) {
+    JobSpec spec = PlainSpec({.tokens = queries, .heads = 32, .dim = 128, .segment = keys});
+    spec.kv_heads = 8;
+    spec.key_tokens = keys;
+    spec.dtype = DataType::kBFloat16;
+    return spec;
+  }
+
+  // The error is of fewer keys, because float64's rows take long.
+  void FewQueries() {
+    const int64_t keys = options_.quick ? 1024 : int64_t{1} << 20;
+    std::printf("\nFew queries of 32 heads over %lld keys of 8 heads of 128, bfloat16\n\n",
+                static_cast<long long>(keys));
+    const RowPrinter table({"queries", "kernel", "microseconds", "GB/s of keys", "error"});
+    for (const std::string& kernel : kernels_) {
+      const auto device = DeviceOf(kernel);
+      for (const int64_t queries : {1, 4, 16}) {
+        Print(table, {absl::StrCat(queries), kernel}, [&]() -> Row {
+          Job job(*device, FewQueriesOf(queries, keys));
+          Job checked(*device, FewQueriesOf(queries, keys / 64));
+          checked.Run();
+          const double seconds = Measure(options_.timing(), [&] { job.Run(); }).median;
+          return {Number(1e6 * seconds, 1),
+                  Number(1e-9 * static_cast<double>(job.key_bytes()) / seconds, 1),
+                  ErrorCell(checked.Error(), DataType::kBFloat16)};
+        });
+      }
+    }
+  }
+
+  static JobSpec Published(int64_t tokens) { return PublishedSpec(tokens, DataType::kBFloat16); }
+
   const Options options_;
   std::vector<std::string> kernels_;
   bool failed_ = false;  // a measurement failed or was wrong
@@ -252,7 +339,8 @@ class Bench {
 
 // Returns an error of the command line, or "". `values`: the file to write numbers to.
 std::string Parse(int argc, char** argv, Options& options, std::string& values) {
-  constexpr const char* kParts[] = {"device", "smoke", "layers", "jobs", "small", "resident"};
+  constexpr const char* kParts[] = {"device",   "smoke",  "layers", "jobs", "small",
+                                    "resident", "copies", "causal", "few"};
   constexpr const char* kKernels[] = {"cuda/native", "cuda/native-sm90",
                                       "cuda/native-sm90-pipelined", "cuda/cudnn", "cuda"};
   const auto among = [](const auto& names, const std::string& name) {

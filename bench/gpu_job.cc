@@ -11,7 +11,6 @@
 #include "engine/reference/attention_reference.h"
 #include "engine/spec/numbers.h"
 #include "tests/random/random_spec.h"
-#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::bench {
 namespace {
@@ -49,16 +48,16 @@ class Numbers : public RowSource {
 
 }  // namespace
 
-Job::Job(Device& device, int64_t tokens)
+Job::Job(Device& device, const JobSpec& spec)
     : device_(device),
-      plan_(OrFail(MakePlan(PublishedSpec(tokens, DataType::kBFloat16), 1))),
+      plan_(OrFail(MakePlan(spec, 1))),
       numbers_(JobNumbers()),
       store_(OrFail(ShardStore::Make(device, plan_, 0))) {
   std::vector<uint16_t> piece(kValues * kRepeats);
   for (size_t i = 0; i < piece.size(); ++i) piece[i] = FloatToBFloat16(numbers_[i % kValues]);
   const auto piece_bytes = static_cast<int64_t>(piece.size() * sizeof(uint16_t));
   for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
-    const int64_t bytes = tokens * RowBytes(plan_.spec, kind);
+    const int64_t bytes = store_->rows(kind) * RowBytes(plan_.spec, kind);
     for (int64_t at = 0; at < bytes; at += piece_bytes) {
       OrFail(device.CopyIn(store_->Row(kind, 0) + at, piece.data(),
                            std::min(piece_bytes, bytes - at)));
@@ -68,17 +67,27 @@ Job::Job(Device& device, int64_t tokens)
 
 Figures Job::Run() { return OrFail(Execute(plan_, 0, *store_, device_, nullptr, 1, {})); }
 
+int64_t Job::key_bytes() const {
+  int64_t bytes = 0;
+  for (const TensorKind kind : {TensorKind::kK, TensorKind::kV}) {
+    bytes += store_->rows(kind) * RowBytes(plan_.spec, kind);
+  }
+  return bytes;
+}
+
 double Job::Error() const {
   const JobSpec& spec = plan_.spec;
   const auto order = OrFail(Permutation::Make(spec, {}));
   const int64_t width = spec.heads * spec.value_dim;
-  const Numbers numbers(numbers_, width);
+  const Numbers queries(numbers_, spec.heads * spec.head_dim);
+  const Numbers keys(numbers_, spec.kv_heads * spec.head_dim);
+  const Numbers values(numbers_, spec.kv_heads * spec.value_dim);
   double wrong = 0, right = 0;
   for (int64_t n = 0; n < kCheckedTokens; ++n) {
     // Includes rows that a dilation of 4 does not select.
-    const int64_t token = (2 * n + 1) * spec.tokens / (2 * kCheckedTokens) + n;
-    const ReferenceRow expected =
-        ReferenceAttentionRow(spec, *order, token, numbers, numbers, numbers);
+    const int64_t token =
+        std::min(spec.tokens - 1, (2 * n + 1) * spec.tokens / (2 * kCheckedTokens) + n);
+    const ReferenceRow expected = ReferenceAttentionRow(spec, *order, token, queries, keys, values);
     std::vector<std::byte> found(RowBytes(spec, TensorKind::kOut));
     OrFail(store_->Read(TensorKind::kOut, token, 1, found.data()));
     for (int64_t i = 0; i < width; ++i) {

@@ -1,4 +1,4 @@
-// gpu_bench's job of the published configuration on one device: data, run and error.
+// gpu_bench's jobs on one device: data, run and error.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 
 namespace hilbert_ring::bench {
 
-// Bfloat16 rows in the device's memory. Failures throw (or_fail.h).
+// Rows of the spec's type, bfloat16, in the device's memory. Failures throw (or_fail.h).
 class Job {
  public:
-  Job(Device& device, int64_t tokens);
+  Job(Device& device, const JobSpec& spec);
 
   Figures Run();
+  int64_t key_bytes() const;  // of keys and values
 
   // Root mean square error of a few tokens' rows, relative to float64's values.
   double Error() const;

@@ -66,6 +66,14 @@ def steps():
         add("correct", title, seconds, ["{bin}/" + program, *words], environment=environment)
 
     of_kernels("smoke", "Smoke test", 20, "gpu_bench", "--part=smoke", "--kernel=KERNEL", rows=18)
+    add("service", "Service: the reports' pattern by phases, one worker", 120,
+        ["{python}", "{root}/tools/gpu_service.py", "{bin}", "cuda:0", "--phases"], rows=6)
+    add("service", "Copies between host memory and the GPU", 30, ["{bin}/gpu_bench", "--part=copies"], rows=2)
+    add("service", "Service: jobs on two workers of one GPU", 60,
+        ["{python}", "{root}/tools/gpu_service.py", "{bin}", "cuda:0"], rows=2)
+    tests("Rings over NCCL, 2 and 4 processes on one GPU", 60, "ring_processes_test", "--gtest_filter=*nccl*")
+    of_kernels("bench", "Causal layers", 30, "gpu_bench", "--part=causal", "--kernel=KERNEL", rows=8)
+    of_kernels("bench", "Few queries", 30, "gpu_bench", "--part=few", "--kernel=KERNEL", rows=3)
     of_kernels("bench", "Layers in bfloat16", 45, "gpu_bench", "--part=layers", "--kernel=KERNEL", rows=12)
     for tokens in TOKENS:
         of_kernels("bench", f"Job of {tokens:,} tokens", 30, "gpu_bench", "--part=jobs", f"--tokens={tokens}",
@@ -81,11 +89,8 @@ def steps():
     tests("Device", 60, "device_test", "--gtest_filter=*cuda*")
     tests("Rows of models", 60, "row_math_test")
     tests("Golden encoders", 120, "engine_encoder_golden_test", HILBERT_RING_TEST_KERNEL="cuda")
-    tests("Rings over NCCL, 2 and 4 processes on one GPU", 60, "ring_processes_test", "--gtest_filter=*nccl*")
     add("correct", "PyTorch: rows and results of the caller's stream", 60, ["{python}", "{root}/bench/gpu_streams.py"],
         rows=0, absent=2)
-    add("correct", "Service: jobs on two workers of one GPU", 120,
-        ["{python}", "{root}/tools/gpu_service.py", "{bin}", "cuda:0"], rows=2)
     # racecheck finds races in shared memory, synccheck warps that diverge at an instruction of a group.
     for title, tool in (("Races", "racecheck"), ("Order of instructions", "synccheck")):
         add("correct", f"{title}, the Hopper kernels alone", 40,
