@@ -3,7 +3,8 @@
 //
 // EMULATED_GPU_DEFECT selects a defect. "nopin": no host memory can be pinned, except what is
 // allocated as pinned. "hang": kernels never end. "fault": they fault, and every later call fails.
-// "lie": they do no work and report success.
+// "lie": they do no work and report success. "lazy": so do all after the first, which leaves the
+// costs of a service's rows.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -29,7 +30,11 @@ constexpr int kBlockSharedBytes = 227 << 10;  // of compute capability 9.0
 // Slow enough to cut tests' work into launches.
 constexpr int kClockKilohertz = 20'000;
 
+// Enough for a worker's self-test.
+constexpr int kBeforeLazy = 100;
+
 std::atomic<bool> launched = false;  // a kernel with the defect
+std::atomic<int> kernels = 0;
 
 const std::string& WhatIsWrong() {
   static const std::string wrong = [] {
@@ -86,6 +91,7 @@ PinnedMemory pinned;
 
 bool EmulatedKernelRuns() {
   if (WhatIsWrong().empty() || WhatIsWrong() == "nopin") return true;
+  if (WhatIsWrong() == "lazy") return ++kernels <= kBeforeLazy;
   launched = true;
   return false;
 }
