@@ -92,8 +92,8 @@ class Device {
   virtual absl::Status CopyOut(void* to, const void* from, int64_t bytes) = 0;
 
   // Pins host memory: CopyIn from it and CopyOut to it then use no memory in between. Takes about
-  // as long as a copy of the bytes. Null if host_memory(), where nothing is to be done. Errors: the
-  // memory stays as it was, and copies work as before. Thread-safe.
+  // as long as a copy of the bytes. Returns null if host_memory(). After an error copies work as
+  // before.
   virtual absl::StatusOr<std::unique_ptr<HostPin>> Pin(void* memory, int64_t bytes) = 0;
 
   // to[i] = value, and to[i] = first + i.

@@ -31,7 +31,7 @@
 
 namespace hilbert_ring::server {
 
-// Where rows of a run come from and outputs go.
+// The way of a run's rows and outputs.
 enum class RowsWay {
   kMessages,
   kInPlace,  // shared memory, where the coordinator writes rows to their places and reads outputs

@@ -28,8 +28,8 @@ struct MappedShard {
   std::unique_ptr<HostPin> pin;  // before the memory; null: not pinned
 };
 
-// Maps of shared memory. Those that a device pinned are kept for a moment, like the coordinator
-// keeps the memory for later jobs: pinning takes as long as a copy. Thread-safe.
+// Maps of shared memory. A pinned map is kept for a moment, like the coordinator keeps the memory:
+// pinning takes as long as a copy. Thread-safe.
 class MappedShards {
  public:
   MappedShards();

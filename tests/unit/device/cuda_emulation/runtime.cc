@@ -1,10 +1,12 @@
 // The emulated GPU's runtime: host memory that begins as NaN. Streams work at once, in the caller's
 // thread.
 //
-// EMULATED_GPU_DEFECT selects a defect. "nopin": no host memory can be pinned, except what is
-// allocated as pinned. "hang": kernels never end. "fault": they fault, and every later call fails.
-// "lie": they do no work and report success. "lazy": so do all after the first, which leaves the
-// costs of a service's rows.
+// EMULATED_GPU_DEFECT selects a defect:
+// - "nopin": the runtime refuses to pin host memory that it did not allocate.
+// - "hang": kernels never end.
+// - "fault": kernels fault, and every later call fails.
+// - "lie": kernels do no work and report success.
+// - "lazy": like "lie" after the first kernels; the time of a job is then that of its rows' ways.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
