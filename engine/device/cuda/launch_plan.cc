@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
 
 #include "engine/device/score_unit.h"
 
@@ -13,6 +15,8 @@ constexpr double kLoneBlockShare = 0.25;  // of a multiprocessor's rate, by a bl
 // many instructions with a softcap at head dim 64.
 constexpr double kChangedShare = 0.4;
 constexpr int64_t kWaveTilesPerMultiprocessor = 4;
+// A launch at its rates interleaves at least this many tiles of an item. A slow one has fewer.
+constexpr double kLeastInterleaved = 32;
 constexpr int64_t kCopyBytes = 16;   // alignment of asynchronous copies
 constexpr int64_t kStateFloats = 2;  // of a lane, beside its values
 
@@ -102,6 +106,24 @@ bool IsLong(const KernelTile& tile, const AttentionTask& task, const LaunchRates
   return SeenKeys(tile, task) > MostKeys(tile, task, rates) || task.key_rows > kMostKeys;
 }
 
+// Keys that tile `index` of a work's task sees, or more.
+int64_t KeysOfTile(const AttentionWork& work, const KernelTile& tile, int64_t index) {
+  if (work.mask != kWorkMaskDiagonal) return work.key_end;
+  const int64_t first_lane = (work.tiles_per_batch - 1 - index % work.tiles_per_batch) * tile.lanes;
+  const int64_t last_lane = std::min(work.lanes, first_lane + tile.lanes) - 1;
+  const int64_t begin =
+      std::clamp<int64_t>(first_lane / work.heads + work.lower_shift, 0, work.key_end);
+  return std::clamp(last_lane / work.heads + work.upper_shift + 1, begin, work.key_end) - begin;
+}
+
+bool SameShape(const AttentionTask& a, const AttentionTask& b) {
+  const auto shape = [](const AttentionTask& task) {
+    return std::tuple(task.batch, task.query_rows, task.heads, task.key_rows, task.head_dim,
+                      task.value_dim, task.mask, task.diagonal_shift, task.left, task.right);
+  };
+  return shape(a) == shape(b);
+}
+
 WorkChange ChangeOf(const AttentionTask& task) {
   if (!task.change.changes()) return {};
   WorkChange change{.scale = std::abs(task.scale),
@@ -182,6 +204,20 @@ AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
   return work;
 }
 
+// Returns how many tiles from task_tile on cost at most flops_left, at least `least`, and takes
+// their costs from it.
+int64_t TilesWithin(const AttentionWork& work, const KernelTile& tile, double flops_per_key,
+                    int64_t least, int64_t most, double& flops_left) {
+  int64_t tiles = 0;
+  for (; tiles < most; ++tiles) {
+    const double cost =
+        flops_per_key * static_cast<double>(KeysOfTile(work, tile, work.task_tile + tiles) + 1);
+    if (cost > flops_left && tiles >= least) break;
+    flops_left -= cost;
+  }
+  return tiles;
+}
+
 }  // namespace
 
 int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& rates) {
@@ -229,6 +265,7 @@ bool LaunchPlanner::Next(PlannedLaunch& launch) {
       AddPart(item, launch);
       break;
     }
+    if (launch.works.empty() && AddInterleaved(launch, flops_left)) break;
     const int64_t tiles_before = launch.tiles;
     AddTiles(item, launch, flops_left);
     if (launch.tiles == tiles_before) break;  // the launch is full
@@ -236,22 +273,68 @@ bool LaunchPlanner::Next(PlannedLaunch& launch) {
   return !launch.works.empty();
 }
 
+// Returns how many items from item_ on are triangles of the same shape; 1: none but item_.
+size_t LaunchPlanner::AlikeItems() const {
+  const Item& first = items_[item_];
+  if (first.task->mask != Mask::kDiagonal) return 1;
+  size_t alike = 1;
+  while (item_ + alike < items_.size() && alike < kMostWorks) {
+    const Item& item = items_[item_ + alike];
+    if (item.Kind() != first.Kind() || !SameShape(*item.task, *first.task)) break;
+    ++alike;
+  }
+  return alike;
+}
+
+// Fills an empty launch with interleaved tiles. Returns false if item_ is like no other item, or if
+// a later item would fit the launch, too.
+bool LaunchPlanner::AddInterleaved(PlannedLaunch& launch, double flops_left) {
+  const Item& first = items_[item_];
+  const size_t alike = interleaved_ > 0 ? interleaved_ : AlikeItems();
+  if (alike < 2) return false;
+  const KernelTile tile = TileOf(first.kernel);
+  AttentionWork work = WorkOf(*first.task, tile);
+  const int64_t left = work.tiles - tile_;
+  const auto items = static_cast<int64_t>(alike);
+  work.task_tile = tile_;
+  const double limit = flops_left;
+  const double flops_per_key = FlopsPerKey(tile, *first.task) * static_cast<double>(alike);
+  work.tiles =
+      TilesWithin(work, tile, flops_per_key, 1, std::min(left, kMostTiles / items), flops_left);
+  if (interleaved_ == 0) {
+    const bool fills = work.tiles < left || item_ + alike == items_.size();
+    const double round = flops_per_key * static_cast<double>(KeysOfTile(work, tile, tile_) + 1);
+    if (!fills || round * kLeastInterleaved > limit * slowness_) return false;
+  }
+  for (size_t i = 0; i < alike; ++i) {
+    AttentionWork of_item = WorkOf(*items_[item_ + i].task, tile);
+    of_item.task_tile = tile_;
+    of_item.tiles = work.tiles;
+    launch.works.push_back(of_item);
+  }
+  launch.tiles = items * work.tiles;
+  tile_ += work.tiles;
+  interleaved_ = alike;
+  if (work.tiles == left) {
+    item_ += alike;
+    tile_ = 0;
+    interleaved_ = 0;
+  }
+  return true;
+}
+
 // Adds as many of the item's tiles as the launch has room for, at least one to an empty launch.
 void LaunchPlanner::AddTiles(const Item& item, PlannedLaunch& launch, double& flops_left) {
   const KernelTile tile = TileOf(item.kernel);
   AttentionWork work = WorkOf(*item.task, tile);
-  const double each =
-      FlopsPerKey(tile, *item.task) * static_cast<double>(SeenKeys(tile, *item.task) + 1);
-  const double room = std::floor(flops_left / each);
-  const int64_t fit =
-      room < 1 ? (launch.works.empty() ? 1 : 0) : static_cast<int64_t>(std::min(room, 1e9));
   const int64_t left = work.tiles - tile_;
+  const int64_t most = std::min(left, kMostTiles - launch.tiles);
+  const int64_t least = launch.works.empty() ? 1 : 0;
   work.task_tile = tile_;
   work.first_tile = launch.tiles;
-  work.tiles = std::min({fit, left, kMostTiles - launch.tiles});
+  work.tiles = TilesWithin(work, tile, FlopsPerKey(tile, *item.task), least, most, flops_left);
   if (work.tiles == 0) return;
   launch.tiles += work.tiles;
-  flops_left -= static_cast<double>(work.tiles) * each;
   tile_ += work.tiles;
   if (work.tiles == left) {
     ++item_;

@@ -4,6 +4,9 @@
 // a block of threads too long, they are cut too. The parts run one after the other and merge in
 // float32: in place if the task merges, else in scratch memory, tile by tile of a wave that fits
 // it.
+//
+// A launch interleaves the tiles of triangles of the same shape, the longest first. All blocks of
+// threads then end with short tiles.
 #pragma once
 
 #include <cstddef>
@@ -62,6 +65,8 @@ class LaunchPlanner {
     // Items of a launch are of one kind.
     auto Kind() const { return std::tuple(kernel, task->dtype, task->change.changes()); }
   };
+  bool AddInterleaved(PlannedLaunch& launch, double flops_left);
+  size_t AlikeItems() const;
   void AddTiles(const Item& item, PlannedLaunch& launch, double& flops_left);
   void AddPart(const Item& item, PlannedLaunch& launch);
   void UseScratch(AttentionWork& work, const AttentionTask& task, const KernelTile& tile) const;
@@ -71,8 +76,9 @@ class LaunchPlanner {
   float* const scratch_;
   std::vector<Item> items_;
   size_t item_ = 0;
-  int64_t tile_ = 0;  // the item's next tile
-  int64_t key_ = 0;   // the next key of a long item's tile
+  int64_t tile_ = 0;        // the item's next tile
+  size_t interleaved_ = 0;  // items from item_ on whose next tile is tile_; 0: item_ alone
+  int64_t key_ = 0;         // the next key of a long item's tile
 };
 
 }  // namespace hilbert_ring::cuda

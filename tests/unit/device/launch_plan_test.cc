@@ -10,10 +10,18 @@
 #include <tuple>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace hilbert_ring::cuda {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Gt;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 AttentionTask Task(int64_t rows, int64_t keys, DataType dtype = DataType::kBFloat16) {
   AttentionTask task;
@@ -229,7 +237,11 @@ TEST(LaunchPlan, EveryTileHasTheKeysThatItSeesOnceInOrder) {
       int64_t tiles = 0;
       double flops = 0;
       for (const AttentionWork& work : launch.works) {
-        ASSERT_EQ(work.first_tile, tiles);
+        const bool interleaved = launch.works.back().first_tile == 0;
+        ASSERT_EQ(work.first_tile, interleaved ? 0 : tiles);
+        if (interleaved) {
+          ASSERT_EQ(work.tiles, launch.works[0].tiles);
+        }
         tiles += work.tiles;
         // Lanes and keys alone distinguish these tasks.
         const size_t index = std::find_if(tasks.begin(), tasks.end(),
@@ -296,6 +308,34 @@ TEST(LaunchPlan, EveryTileHasTheKeysThatItSeesOnceInOrder) {
       }
     }
   }
+}
+
+// Blocks of threads then end with short tiles. Other triangles leave no launch half empty.
+TEST(LaunchPlan, InterleavesTrianglesOfTheSameShape) {
+  AttentionTask triangle = Task(20'000, 20'000);
+  triangle.mask = Mask::kDiagonal;
+  std::vector<float> scratch;
+  const auto works_of = [&](const std::vector<AttentionTask>& tasks, double tensor_flops) {
+    LaunchRates rates = Rates();
+    rates.tensor_flops = tensor_flops;
+    std::vector<std::vector<int64_t>> first_tiles;
+    for (const PlannedLaunch& launch : Launches(tasks, rates, scratch)) {
+      std::vector<int64_t>& firsts = first_tiles.emplace_back();
+      for (const AttentionWork& work : launch.works) firsts.push_back(work.first_tile);
+    }
+    return first_tiles;
+  };
+  const std::vector<int64_t> interleaved(4, 0);
+  const std::vector<AttentionTask> four(4, triangle);
+  EXPECT_THAT(works_of(four, 1e14), ElementsAre(interleaved));
+  EXPECT_THAT(works_of(four, 5e12),
+              AllOf(SizeIs(Gt(1u)), Each(interleaved)));  // in several launches
+  std::vector<AttentionTask> more = four;
+  more.push_back(Task(100, 100));
+  EXPECT_THAT(works_of(more, 1e14), SizeIs(1)) << "a launch for all";
+  EXPECT_THAT(works_of(std::vector<AttentionTask>(4, Task(20'000, 20'000)), 1e14),
+              ElementsAre(Not(interleaved)))
+      << "squares stay together, where their keys are";
 }
 
 // A launch took `times` longer than its rates.

@@ -54,10 +54,12 @@ __device__ inline QueryTile PartOf(const QueryTile& tile, int first, int count) 
   return part;
 }
 
-// Finds tile `tile` of a launch, whose works are sorted by their first tiles.
+// Finds tile `tile` of a launch, whose works are sorted by their first tiles, or interleaved.
 __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int64_t tile,
                                      int lanes_per_tile) {
-  int low = 0, high = count - 1;
+  const bool interleaved = works[count - 1].first_tile == 0;
+  int low = interleaved ? static_cast<int>(tile % count) : 0;
+  int high = interleaved ? low : count - 1;
   while (low < high) {
     const int middle = (low + high + 1) / 2;
     if (works[middle].first_tile <= tile) {
@@ -67,7 +69,7 @@ __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int6
     }
   }
   const AttentionWork& work = works[low];
-  const int64_t index = work.task_tile + tile - work.first_tile;
+  const int64_t index = work.task_tile + (interleaved ? tile / count : tile - work.first_tile);
   QueryTile found{
       .work = &work, .batch = index / work.tiles_per_batch, .heads = static_cast<int>(work.heads)};
   int64_t of_batch = index % work.tiles_per_batch;

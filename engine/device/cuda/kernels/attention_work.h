@@ -79,7 +79,8 @@ struct AttentionWork {
   int64_t upper_shift = 0;
 
   // This work has tiles [first_tile, first_tile + tiles) of the launch. The first of them is tile
-  // task_tile of the task.
+  // task_tile of the task. Works that all have the first_tile 0 are interleaved: they have the same
+  // number of tiles, and tile t of the launch is work t % works' tile t / works.
   int64_t first_tile = 0;
   int64_t tiles = 0;
   int64_t task_tile = 0;
