@@ -21,6 +21,7 @@
 #include "engine/device/cpu/product-inl.h"
 #if HWY_TARGET != HWY_SCALAR
 #include "engine/device/cpu/row_pass-inl.h"
+#include "engine/device/cpu/short_pass-inl.h"
 #endif
 #include "engine/device/cpu/rows-inl.h"
 #include "engine/device/cpu/score_change-inl.h"
@@ -55,7 +56,7 @@ TargetKernels Kernels() {
 #if HWY_TARGET != HWY_SCALAR
     .rows = &AttendRows<FloatProduct>,
     .rows_with_pairs = kHasPairInstruction ? &AttendRows<InstructionPairProduct> : nullptr,
-    .rows_with_emulated_pairs = &AttendRows<EmulatedPairProduct>,
+    .rows_with_emulated_pairs = &AttendRows<EmulatedPairProduct>, .attend_short = &AttendShort,
 #endif
     .store_row = &StoreRow, .merge_row = &MergeRow
   };
@@ -98,22 +99,25 @@ std::vector<CpuKernels> RunnableCpuKernels() {
   for (const int64_t target : targets) {
     const std::string instructions = InstructionsOf(target);
     const TargetKernels kernels = KernelsOf(target);
-    runnable.push_back(
-        {instructions, kernels.attend, kernels.rows, kernels.store_row, kernels.merge_row});
+    runnable.push_back({instructions, kernels.attend, kernels.rows, kernels.attend_short,
+                        kernels.store_row, kernels.merge_row});
     if (kernels.attend_with_pairs == nullptr || !HasAvx512BFloat16()) continue;
     runnable.push_back({absl::StrCat(instructions, "-bf16"), kernels.attend_with_pairs,
-                        kernels.rows_with_pairs, kernels.store_row, kernels.merge_row});
+                        kernels.rows_with_pairs, kernels.attend_short, kernels.store_row,
+                        kernels.merge_row});
     if (BFloat16PairsAreFaster()) std::swap(runnable.back(), runnable.end()[-2]);
   }
   const TargetKernels best = KernelsOf(targets.front());
   if (best.attend_with_tiles != nullptr && AllowAmxBFloat16()) {
     runnable.insert(runnable.begin(), {"amx-bf16", best.attend_with_tiles, best.rows_with_pairs,
-                                       best.store_row, best.merge_row});
+                                       best.attend_short, best.store_row, best.merge_row});
   }
   runnable.push_back({"bf16-emulated", best.attend_with_emulated_pairs,
-                      best.rows_with_emulated_pairs, best.store_row, best.merge_row});
+                      best.rows_with_emulated_pairs, best.attend_short, best.store_row,
+                      best.merge_row});
   runnable.push_back({"amx-bf16-emulated", best.attend_with_emulated_tiles,
-                      best.rows_with_emulated_pairs, best.store_row, best.merge_row});
+                      best.rows_with_emulated_pairs, best.attend_short, best.store_row,
+                      best.merge_row});
   return runnable;
 }
 

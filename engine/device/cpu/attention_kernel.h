@@ -85,6 +85,19 @@ inline int64_t RowSlots(const AttentionTask& task) {
 using AttendRowsFunction = bool (*)(std::span<const AttentionTask> tasks, AttentionScratch& scratch,
                                     const std::function<bool(int64_t scores)>& report);
 
+// Keys of a short batch, and query rows times heads, at most.
+inline constexpr int64_t kMostShortKeys = 16;
+inline constexpr int64_t kMostShortLanes = 16;
+
+alignas(64) inline constexpr float kShortRanks[kMostShortKeys] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                                  8, 9, 10, 11, 12, 13, 14, 15};
+
+// Computes short batches, with all their lanes, of tasks that are alike but for rows, heads, mask
+// and results, and whose positions are not compared; kMaxRowSlots at most. Appends to `rest` the
+// lanes without results, because these may not be exact or finite: AttendTile computes them.
+using AttendShortFunction = void (*)(std::span<const LaneTile> batches, AttentionScratch& scratch,
+                                     std::vector<LaneTile>& rest);
+
 // to[i] = from[i] * scale, rounded to nearest even; `to` may be at the same address as `from`.
 using StoreRowFunction = void (*)(const float* from, int64_t count, float scale, DataType dtype,
                                   void* to);
@@ -102,6 +115,7 @@ struct TargetKernels {
   AttendRowsFunction rows = nullptr;  // of few lanes, in float32
   AttendRowsFunction rows_with_pairs = nullptr;
   AttendRowsFunction rows_with_emulated_pairs = nullptr;
+  AttendShortFunction attend_short = nullptr;
   StoreRowFunction store_row = nullptr;
   MergeRowFunction merge_row = nullptr;
 };
@@ -110,6 +124,7 @@ struct CpuKernels {
   std::string instructions;  // as in DeviceOptions: "avx2"
   AttendTileFunction attend = nullptr;
   AttendRowsFunction attend_rows = nullptr;
+  AttendShortFunction attend_short = nullptr;
   StoreRowFunction store_row = nullptr;
   MergeRowFunction merge_row = nullptr;
 };

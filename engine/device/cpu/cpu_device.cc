@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "engine/device/cpu/lane_end.h"
 #include "engine/device/cpu/machine.h"
 #include "engine/device/cpu/memory.h"
+#include "engine/device/cpu/short_batches.h"
 #include "engine/device/cpu/thread_pool.h"
 #include "engine/device/cpu/work_list.h"
 
@@ -134,6 +136,8 @@ class CpuDevice : public Device {
   // Computes a part of a split's keys. Results are undefined once `report` has returned false.
   void AttendPart(const PartialResults& results, const KeySplit& split, int64_t batch, int64_t part,
                   AttentionScratch& scratch, const Report& report) const;
+  bool AttendShort(std::span<const LaneTile> pack, AttentionScratch& scratch,
+                   const Report& report) const;
   void MergeParts(const PartialResults& results, std::span<const AttentionTask> tasks,
                   std::span<const KeySplit> splits);
   void MergeRow(const LaneEnd& end, float& max, float& sum, int64_t count, const float* values,
@@ -180,10 +184,13 @@ absl::Status CpuDevice::FillSequence(int64_t* to, int64_t count, int64_t first) 
 
 absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> tasks,
                                                 const AttendControl& control) {
+  std::optional<ShortBatches> shorts;
+  if (kernels_.attend_short != nullptr) shorts.emplace(tasks);
   const int64_t lane_tile = LaneTileFor(tasks, pool_.threads(), cache_bytes_);
   WorkList tiles(tasks.size());
   for (const AttentionTask& task : tasks) {
-    tiles.Add(HasFewRows(task) ? 0 : task.batch * TaskTiles(task, lane_tile).count());
+    const bool by_tiles = !HasFewRows(task) && !(shorts && IsShort(task));
+    tiles.Add(by_tiles ? task.batch * TaskTiles(task, lane_tile).count() : 0);
   }
 
   std::atomic<bool> stopped = false;
@@ -200,18 +207,29 @@ absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> t
 
   // Little work does not wake other threads.
   const bool shared = FlopsOf(tasks) >= kLeastSharedFlops;
-  const auto run = [&](const WorkList& work, const auto& compute) {
-    const int64_t share = work.total() / (pool_.threads() * kChunksPerThread);
-    const int64_t chunk = shared ? std::clamp<int64_t>(share, 1, kMaxTilesPerChunk) : work.total();
-    pool_.Run(work.total(), chunk, [&](int thread, int64_t begin, int64_t end) {
+  const auto run_chunks = [&](int64_t total, const auto& compute) {
+    const int64_t share = total / (pool_.threads() * kChunksPerThread);
+    const int64_t chunk = shared ? std::clamp<int64_t>(share, 1, kMaxTilesPerChunk) : total;
+    pool_.Run(total, chunk, [&](int thread, int64_t begin, int64_t end) {
       std::unique_ptr<AttentionScratch>& scratch = scratch_[thread];
       if (scratch == nullptr) scratch.reset(new AttentionScratch);
+      return compute(begin, end, *scratch);
+    });
+  };
+  const auto run = [&](const WorkList& work, const auto& compute) {
+    run_chunks(work.total(), [&](int64_t begin, int64_t end, AttentionScratch& scratch) {
       return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
-        compute(index, piece, *scratch);
+        compute(index, piece, scratch);
         return !stopped.load(std::memory_order_relaxed);
       });
     });
   };
+  run_chunks(shorts ? shorts->total() : 0,
+             [&](int64_t begin, int64_t end, AttentionScratch& scratch) {
+               return shorts->ForEachPack(begin, end, [&](std::span<const LaneTile> pack) {
+                 return AttendShort(pack, scratch, report);
+               });
+             });
   run(tiles, [&](size_t index, int64_t piece, AttentionScratch& scratch) {
     const AttentionTask& task = tasks[index];
     const TaskTiles of_batch(task, lane_tile);
@@ -255,6 +273,18 @@ void CpuDevice::AttendPart(const PartialResults& results, const KeySplit& split,
                       by_rows ? told : report);
     }
   }
+}
+
+// Returns what `report` does.
+bool CpuDevice::AttendShort(std::span<const LaneTile> pack, AttentionScratch& scratch,
+                            const Report& report) const {
+  std::vector<LaneTile> rest;
+  kernels_.attend_short(pack, scratch, rest);
+  const Report told = [&](int64_t) { return report(0); };  // the same scores again
+  for (const LaneTile& lane : rest) kernels_.attend(lane, scratch, told);
+  int64_t scores = 0;
+  for (const LaneTile& of : pack) scores += of.end * of.task->key_rows;
+  return report(scores);
 }
 
 // values: null: zeros.
