@@ -34,6 +34,7 @@ constexpr int64_t kFloatsPerChunk = 1 << 18;  // of merged parts: waking a threa
 
 // Waking another thread takes about half as long, at 80 GFLOP/s.
 constexpr double kLeastSharedFlops = 1.2e7;
+constexpr int64_t kLeastLaneFlops = 4096;
 
 constexpr int64_t kUnknownCacheBytes = 256 << 10;
 constexpr int64_t kTilesPerThread = 6;       // at least, unless tiles get too small
@@ -81,12 +82,13 @@ class TaskTiles {
   int64_t tiles_;
 };
 
-// An upper bound without masks.
+// An upper bound without masks. A lane of few keys takes as long as kLeastLaneFlops.
 double FlopsOf(std::span<const AttentionTask> tasks) {
   double flops = 0;
   for (const AttentionTask& task : tasks) {
-    flops += 2.0 * static_cast<double>(task.batch * task.heads * task.query_rows) *
-             static_cast<double>(task.key_rows * (task.head_dim + task.value_dim));
+    const int64_t of_lane = 2 * task.key_rows * (task.head_dim + task.value_dim);
+    flops += static_cast<double>(task.batch * task.heads * task.query_rows) *
+             static_cast<double>(std::max(kLeastLaneFlops, of_lane));
   }
   return flops;
 }
