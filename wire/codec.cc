@@ -250,9 +250,11 @@ v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
     for (const int64_t side : from.grid) to->add_grid(side);
     to->set_coordinate_axes(from.coordinate_axes);
   }
-  for (const int64_t length : spec.sequence_lengths) message.add_sequence_lengths(length);
+  message.mutable_sequence_lengths()->Add(spec.sequence_lengths.begin(),
+                                          spec.sequence_lengths.end());
   if (spec.key_tokens) message.set_key_tokens(*spec.key_tokens);
-  for (const int64_t length : spec.key_sequence_lengths) message.add_key_sequence_lengths(length);
+  message.mutable_key_sequence_lengths()->Add(spec.key_sequence_lengths.begin(),
+                                              spec.key_sequence_lengths.end());
   message.set_align(spec.align == Align::kStart ? v1::ALIGN_START : v1::ALIGN_END);
   if (spec.window) {
     v1::Window* to = message.mutable_window();

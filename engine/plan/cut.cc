@@ -225,6 +225,7 @@ class Cutter {
 }  // namespace
 
 Shards CutShards(const JobSpec& spec, int workers, int64_t mirror_length) {
+  if (workers == 1) return Shards::Make(1, {{.begin = 0, .end = spec.tokens}});
   return Cutter(spec, workers, mirror_length).Cut();
 }
 

@@ -90,6 +90,12 @@ absl::Status ValidateBranches(const JobSpec& spec, const SpecLimits& limits) {
   return absl::OkStatus();
 }
 
+// The keys of packed sequences; empty: one sequence has all.
+const std::vector<int64_t>& PackedKeys(const JobSpec& spec) {
+  const bool of_queries = spec.key_sequence_lengths.empty() && KeyTokens(spec) == spec.tokens;
+  return of_queries ? spec.sequence_lengths : spec.key_sequence_lengths;
+}
+
 absl::Status ValidateLengths(absl::string_view name, const std::vector<int64_t>& lengths,
                              absl::string_view total_name, int64_t total,
                              const SpecLimits& limits) {
@@ -134,6 +140,7 @@ absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
 
 // The pattern of keys that are not as many as the queries.
 absl::Status ValidateRectangle(const JobSpec& spec) {
+  if (!IsRectangular(spec)) return absl::OkStatus();
   for (const SequencePair& pair : SequencePairs(spec)) {
     const int64_t queries = pair.queries.length, keys = pair.keys.length;
     if (queries == 0 || keys == 0 || queries == keys) continue;
@@ -165,6 +172,7 @@ absl::Status ValidateBiasAxes(const JobSpec& spec) {
   if (axes != 2 && axes != 3) {
     return Wrong("alibi.axes", absl::StrCat("alibi.axes is ", axes, ", must be 2 or 3"));
   }
+  if (!IsRectangular(spec)) return absl::OkStatus();
   for (const SequencePair& pair : SequencePairs(spec)) {
     const int64_t queries = pair.queries.length, keys = pair.keys.length;
     if (queries == 0 || queries == keys) continue;
@@ -200,9 +208,7 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
   }
   const bool square = tokens == spec.tokens;
   const char* const total = square ? "tokens" : "key_tokens";
-  const std::vector<int64_t>& lengths = square && spec.key_sequence_lengths.empty()
-                                            ? spec.sequence_lengths
-                                            : spec.key_sequence_lengths;
+  const std::vector<int64_t>& lengths = PackedKeys(spec);
   if (lengths.empty()) {
     if (cells == tokens) return absl::OkStatus();
     return Wrong("ordering.grid",
@@ -322,9 +328,15 @@ absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
 
 std::vector<Sequence> Sequences(const JobSpec& spec) {
   std::vector<Sequence> sequences;
-  for (const SequencePair& pair : SequencePairs(spec)) {
-    if (pair.keys.length > 0) sequences.push_back(pair.keys);
-  }
+  const std::vector<int64_t>& packed = PackedKeys(spec);
+  sequences.reserve(std::max<size_t>(1, packed.size()));
+  int64_t begin = 0;
+  const auto add = [&](int64_t length) {
+    if (length > 0) sequences.push_back({begin, length});
+    begin += length;
+  };
+  if (packed.empty()) add(KeyTokens(spec));
+  for (const int64_t length : packed) add(length);
   return sequences;
 }
 

@@ -53,7 +53,7 @@ def notes_on(spec: pb.JobSpec) -> Iterator[str]:
         divided = f"; outputs are still divided by {branches}" if spec.average_groups else ""
         yield (f"segments: {branches} branches for {heads} head{'s' if heads > 1 else ''}: with mixing "
                f"head_groups those from branch {heads} on have no head and compute nothing{divided}")
-    longest = max(key_lengths_of(spec))
+    longest = max(key_lengths_of(spec)) if max(spec.dilations, default=1) > 1 else 0  # a rate of 1 needs no length
     for i, (segment, dilation) in enumerate(zip(spec.segments, spec.dilations)):
         if dilation > min(segment, longest) > 0:
             cut = " (the longest sequence)" if segment > longest else ""
