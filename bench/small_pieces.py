@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Work in small pieces beside the same work in one piece, by the Python client on one service.
 
-    small_pieces.py --encoder-case build/release/bench/encoder_case [--rounds 7] [--size published]
+    small_pieces.py --encoder-case build/release/bench/encoder_case --engine-case build/release/bench/engine_case
+                    [--rounds 7] [--size published]
 
 `./dev bench python` builds the programs and calls this. Each round runs a line and its reference once, after a warm-up
-round. The lines are 256 jobs of one `attend_many` beside a packed job, short sequences beside one in segments of 4,
-streams in small blocks beside blocks of 4,096 rows, and `encode` of few tiles beside the engine in its own process with the same threads. Weights are random.
+round. The lines are 256 jobs of one `attend_many` beside a packed job, short sequences beside one in as short segments,
+streams in small blocks beside blocks of 4,096 rows, and `encode` of few tiles beside the engine in its own process with
+the same threads. Weights are random. If PyTorch is installed, its attention over [segments, heads, tokens, dim] is the
+reference of the engine alone in short segments.
 """
 import argparse
 import os
@@ -16,6 +19,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -37,8 +41,30 @@ def seconds(run):
     return time.perf_counter() - start
 
 
-def rows(count):
-    return [np.random.default_rng(1).standard_normal((count, HEADS, DIM), dtype="f4") for _ in "qkv"]
+def rows(count, heads=HEADS, dim=DIM):
+    return [np.random.default_rng(1).standard_normal((count, heads, dim), dtype="f4") for _ in "qkv"]
+
+
+def segments(engine_case):
+    try:
+        import torch
+        from contest import Engine
+    except ImportError:
+        return
+    for count, heads, dim in ((1 << 16, 8, 64), (1 << 20, 1, 8)):
+        for length in (1, 2, 3):
+            whole = rows(count // length * length, heads, dim)
+            tokens = len(whole[0])
+            job = SimpleNamespace(dtype="float32", spec=lambda tokens=tokens, heads=heads, dim=dim, length=length: {
+                "tokens": tokens, "heads": heads, "head_dim": dim, "segments": [length], "dilations": [1]})
+            cut = [torch.from_numpy(tensor).view(-1, length, heads, dim).transpose(1, 2).contiguous()
+                   for tensor in whole]
+            with tempfile.TemporaryDirectory() as folder:
+                options = SimpleNamespace(engine_case=engine_case, threads=os.cpu_count())
+                engine = Engine(job, whole, options, Path(folder))
+                yield (f"{tokens} tokens of {heads} x {dim}, segments of {length}", tokens // length * heads,
+                       engine.run, lambda cut=cut: seconds(lambda: torch.nn.functional.scaled_dot_product_attention(*cut)))
+                engine.process.communicate()
 
 
 def jobs(client):
@@ -54,16 +80,17 @@ def jobs(client):
 
 def sequences(client):
     count = 1 << 20
-    whole = [np.random.default_rng(1).standard_normal((count, 1, 8), dtype="f4") for _ in "qkv"]
+    whole = rows(count, 1, 8)
 
-    def run(lengths):
-        client.attend(*whole, segments=[4], sequence_lengths=lengths, progress=False)
+    def run(segment, lengths=None):
+        return seconds(lambda: client.attend(*whole, segments=[segment], sequence_lengths=lengths, progress=False))
 
-    reference = lambda: seconds(lambda: run(None))  # noqa: E731
-    for length in (1, 4):
-        lengths = np.full(count // length, length)
-        yield f"2^20 tokens, sequences of {length}", len(lengths), lambda lengths=lengths: seconds(
-            lambda: run(lengths)), reference
+    ends = np.cumsum(np.random.default_rng(1).integers(1, 4, count))
+    for name, segment, lengths in (
+            ("1", 1, np.full(count, 1)), ("4", 4, np.full(count // 4, 4)),
+            ("1 to 3", 2, np.diff(ends[ends < count], prepend=0, append=count))):
+        yield (f"2^20 tokens, sequences of {name}", len(lengths), lambda lengths=lengths: run(4, lengths),
+               lambda segment=segment: run(segment))
 
 
 def streams(client):
@@ -111,19 +138,21 @@ def row(name, pieces, run, reference, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--encoder-case", required=True, help="Path of the program encoder_case")
+    parser.add_argument("--engine-case", required=True, help="Path of the program engine_case")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--size", choices=SIZES, default="published")
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # notes of segments longer than the slide
     print(f"{processor()}, {os.cpu_count()} cores, {given.workers} workers; load {os.getloadavg()[0]:.1f} before\n")
-    print("| line | ms | in one piece ms | times | more ms each |\n| --- | ---: | ---: | ---: | ---: |")
+    print("| line | ms | reference ms | times | more ms each |\n| --- | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as name:
         folder, config = Path(name), config_of(given.size)
         random_encoder.write(folder / "models" / "model", config, random_encoder.weights(config, 1))
         time.sleep(SETTLED)
         with hilbert_ring.local(workers=given.workers, model_dir=folder / "models") as client:
-            for lines in (jobs(client), sequences(client), streams(client), tiles(client, given, folder)):
+            for lines in (segments(given.engine_case), jobs(client), sequences(client), streams(client),
+                          tiles(client, given, folder)):
                 for line in lines:
                     print(row(*line, given.rounds), flush=True)
 

@@ -118,6 +118,33 @@ TEST_P(AttentionTest, TinySegments) {
   }
 }
 
+// Batches of a pack differ in rows, heads, mask and result. Kinds of scores are packed apart.
+TEST_P(AttentionTest, ShortBatchesOfManyTasks) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(4);
+  for (int kind = 0; kind < Rounds(12); ++kind) {
+    std::vector<std::unique_ptr<AttentionCase>> cases;
+    std::vector<AttentionTask> tasks;
+    CaseShape shape = RandomShape(random);
+    for (int i = 0; i < 24; ++i) {
+      if (i == 12) shape = RandomShape(random);
+      shape.result = random() % 2 == 0 ? Result::kWrite : Result::kMerge;
+      shape.out_dtype = DataType::kFloat32;
+      shape.mask = random() % 2 == 0 ? Mask::kNone : Mask::kDiagonal;
+      shape.diagonal_shift = static_cast<int64_t>(random() % 5) - 2;
+      shape.left = random() % 2 == 0 ? kUnbounded : static_cast<int64_t>(random() % 3);
+      shape.batch = 1 + static_cast<int64_t>(random() % 3 * (random() % 12));
+      shape.heads = 1 + static_cast<int64_t>(random() % 3);
+      shape.query_rows = 1 + static_cast<int64_t>(random() % 5);
+      shape.key_rows = 1 + static_cast<int64_t>(random() % 16);
+      cases.push_back(std::make_unique<AttentionCase>(shape, random));
+      tasks.push_back(cases.back()->Task());
+    }
+    ASSERT_TRUE(device->Attend(tasks, {}).ok());
+    for (auto& c : cases) EXPECT_EQ(WhatIsWrong(*c, device->info()), "") << c->shape.Describe();
+  }
+}
+
 // A GPU's launches cut this number of keys: parts of 16-bit tasks merge in float32.
 TEST_P(AttentionTest, ManyKeys) {
   auto device = MakeDeviceUnderTest();
