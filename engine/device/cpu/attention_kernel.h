@@ -92,9 +92,9 @@ inline constexpr int64_t kMostShortLanes = 16;
 alignas(64) inline constexpr float kShortRanks[kMostShortKeys] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                                   8, 9, 10, 11, 12, 13, 14, 15};
 
-// Computes short batches, with all their lanes, of tasks that are alike but for rows, heads, mask
-// and results, and whose positions are not compared; kMaxRowSlots at most. Appends to `rest` the
-// lanes without results, because these may not be exact or finite: AttendTile computes them.
+// Computes short batches with all their lanes; kMaxRowSlots at most. Their tasks may differ in
+// rows, heads, mask and results, and compare no positions. Appends to `rest` the lanes without
+// results, because these may not be exact or finite: AttendTile computes them.
 using AttendShortFunction = void (*)(std::span<const LaneTile> batches, AttentionScratch& scratch,
                                      std::vector<LaneTile>& rest);
 
